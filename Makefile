@@ -1,0 +1,60 @@
+# `make run` starts Headgate from a fresh clone; `make check test` is what CI runs.
+SHELL := /bin/bash
+PYTHON ?= python3
+BIN := .venv/bin
+TESTS ?=
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet install
+LOCK := $(BIN)/pip-compile --quiet --generate-hashes --strip-extras --allow-unsafe --no-header \
+  --no-annotate --no-emit-index-url --no-emit-trusted-host --no-emit-find-links \
+  --build-deps-for=editable
+
+.PHONY: run test check format bench bench-kafka soak ci-deps lock clean
+.DEFAULT_GOAL := run
+
+run: .venv/run  ## install into .venv and start with embedded defaults
+	$(BIN)/headgate serve
+
+test: .venv/dev  ## everything but the soak tests
+	$(BIN)/python -m pytest -n 2 --dist loadgroup $(TESTS)
+
+check: .venv/dev  ## format, lint, types, imports
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: .venv/dev
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench bench-kafka: .venv/dev  ## every published figure, each beside Apache Kafka; arguments in BENCH
+	$(BIN)/python -m benchmarks $(BENCH)
+
+soak: .venv/dev  ## hours: 100 kills, a million frames, R1
+	$(BIN)/python -m pytest -m soak -p no:xdist --timeout 7200 tests
+	$(BIN)/python -m benchmarks r1
+
+ci-deps: .venv/dev  ## what only CI's tests need: kcat, a JDK with Maven, Go; jars and modules
+	scripts/install-test-tools
+
+lock:  ## new versions of everything; needs pip-tools
+	$(LOCK) --upgrade -o requirements.lock pyproject.toml
+	$(LOCK) --upgrade --extra=dev -c requirements.lock -o requirements-dev.lock pyproject.toml
+
+clean:
+	rm -rf .venv .cache .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist
+
+.venv/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || \
+	  { echo "Headgate needs Python 3.11 or newer; name one: make PYTHON=/path/to/python3.11"; exit 1; }
+	$(PYTHON) -m venv .venv
+	@touch $@
+
+.venv/run: requirements.lock pyproject.toml .venv/python
+	$(PIP) --require-hashes -r requirements.lock
+	$(PIP) --no-deps --no-build-isolation --editable .
+	@touch $@
+
+.venv/dev: requirements-dev.lock .venv/run
+	$(PIP) --require-hashes -r requirements-dev.lock
+	@touch $@

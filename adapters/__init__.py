@@ -1,0 +1,1 @@
+"""One folder per protocol. Adapters know their protocol and the kernel, never each other."""

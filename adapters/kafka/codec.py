@@ -1,0 +1,199 @@
+"""Request headers, the primitives of Kafka's encoding, and ApiVersions: bytes <-> plain tuples.
+
+What runs for every batch or heartbeat is written by hand on these primitives, one pass over a
+memoryview, and gives slices and tuples: ``produce_codec``, ``fetch_codec``, ``group_codec``,
+``metadata_codec``. All other APIs go through ``cold``. Layouts: the Kafka protocol guide; "flexible" versions
+(KIP-482) have compact lengths (uvarint of n + 1) and a tag section after each structure.
+
+Whatever is garbled raises ``PeerError``.
+"""
+
+import struct
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from gateway.errors import PeerError
+
+TopicRef = str | UUID
+"""A topic as a request names it: by name, or by id in the versions that do (KIP-516)."""
+
+PRODUCE: Final = 0
+FETCH: Final = 1
+API_VERSIONS: Final = 18
+SASL_HANDSHAKE: Final = 17
+SASL_AUTHENTICATE: Final = 36
+
+API_VERSIONS_FLEXIBLE: Final = 3
+
+I8: Final = struct.Struct(">b")
+I16: Final = struct.Struct(">h")
+I32: Final = struct.Struct(">i")
+_REQUEST: Final = struct.Struct(">hhih")
+
+
+class RequestHeader(NamedTuple):
+    """What every request begins with; ``body_at`` is the index of its body in the frame."""
+
+    api_key: int
+    version: int
+    correlation_id: int
+    client_id: str
+    body_at: int
+
+
+def decode_request_header(
+    frame: memoryview, is_flexible: Callable[[int, int], bool]
+) -> RequestHeader:
+    """Return the header (v1, or v2 where the API's version is flexible) of a whole frame."""
+    try:
+        api_key, version, correlation_id, client_bytes = _REQUEST.unpack_from(frame)
+        at = _REQUEST.size
+        client_id = ""
+        if client_bytes > 0:
+            client_id = decode_text(frame, at, client_bytes)
+            at += client_bytes
+        if is_flexible(api_key, version):
+            at = skip_tags(frame, at)
+    except (struct.error, IndexError, ValueError) as error:
+        msg = f"a request header is garbled: {error}"
+        raise PeerError(msg) from error
+    return RequestHeader(api_key, version, correlation_id, client_id, at)
+
+
+def decode_text(data: memoryview, at: int, size_bytes: int) -> str:
+    end = at + size_bytes
+    if size_bytes < 0 or end > len(data):
+        msg = f"{size_bytes} octets of text do not fit the frame"
+        raise ValueError(msg)
+    return str(data[at:end], "utf-8")
+
+
+def decode_uvarint(data: memoryview, at: int) -> tuple[int, int]:
+    value = data[at]
+    at += 1
+    if value < 0x80:  # noqa: PLR2004 - the continuation bit; nearly all are one octet
+        return value, at
+    value &= 0x7F
+    for shift in (7, 14, 21, 28):
+        octet = data[at]
+        at += 1
+        value |= (octet & 0x7F) << shift
+        if octet < 0x80:  # noqa: PLR2004
+            return value, at
+    msg = "a varint is longer than 5 octets"
+    raise ValueError(msg)
+
+
+def encode_uvarint(value: int) -> bytes:
+    """Return an unsigned varint.
+
+    >>> encode_uvarint(300)
+    b'\\xac\\x02'
+    """
+    out = bytearray()
+    while value >= 0x80:  # noqa: PLR2004
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def skip_tags(data: memoryview, at: int) -> int:
+    count = data[at]
+    if count == 0:
+        return at + 1
+    count, at = decode_uvarint(data, at)
+    for _ in range(count):
+        _, at = decode_uvarint(data, at)
+        size_bytes, at = decode_uvarint(data, at)
+        at += size_bytes
+        if at > len(data):
+            msg = "a tagged field does not fit the frame"
+            raise ValueError(msg)
+    return at
+
+
+def decode_count(data: memoryview, at: int, *, flexible: bool) -> tuple[int, int]:
+    """Read an array's length; null counts as 0. One element takes an octet at least."""
+    if flexible:
+        count, at = decode_uvarint(data, at)
+        count -= 1
+    else:
+        (count,) = I32.unpack_from(data, at)
+        at += 4
+    if count > len(data) - at:
+        msg = f"an array of {count} does not fit the frame"
+        raise ValueError(msg)
+    return max(count, 0), at
+
+
+def decode_string(data: memoryview, at: int, *, flexible: bool) -> tuple[str | None, int]:
+    if flexible:
+        size_bytes, at = decode_uvarint(data, at)
+        size_bytes -= 1
+    else:
+        (size_bytes,) = I16.unpack_from(data, at)
+        at += 2
+    if size_bytes < 0:
+        return None, at
+    return decode_text(data, at, size_bytes), at + size_bytes
+
+
+def decode_topic_ref(
+    data: memoryview, at: int, *, flexible: bool, by_id: bool
+) -> tuple[TopicRef, int]:
+    if by_id:
+        return UUID(bytes=bytes(data[at : at + 16])), at + 16
+    name, at = decode_string(data, at, flexible=flexible)
+    return name or "", at
+
+
+def decode_records(
+    data: memoryview, at: int, *, flexible: bool
+) -> tuple[memoryview | None, int]:
+    if flexible:
+        size_bytes, at = decode_uvarint(data, at)
+        size_bytes -= 1
+    else:
+        (size_bytes,) = I32.unpack_from(data, at)
+        at += 4
+    if size_bytes < 0:
+        return None, at
+    end = at + size_bytes
+    if end > len(data):
+        msg = f"{size_bytes} octets of records do not fit the frame"
+        raise ValueError(msg)
+    return data[at:end], end
+
+
+def encode_count(count: int, *, flexible: bool) -> bytes:
+    return encode_uvarint(count + 1) if flexible else I32.pack(count)
+
+
+def encode_topic_ref(ref: TopicRef, *, flexible: bool) -> bytes:
+    if isinstance(ref, UUID):
+        return ref.bytes
+    name = ref.encode()
+    return (encode_uvarint(len(name) + 1) if flexible else I16.pack(len(name))) + name
+
+
+def encode_api_versions_response(
+    version: int, error_code: int, apis: Sequence[tuple[int, int, int]]
+) -> bytes:
+    """Return the body of an ApiVersions response from (key, lowest, highest version) of each API.
+
+    An answer to an unknown version is encoded as version 0 by the caller (KIP-511).
+    """
+    flexible = version >= API_VERSIONS_FLEXIBLE
+    out = bytearray(I16.pack(error_code))
+    out += encode_count(len(apis), flexible=flexible)
+    for key, lowest, highest in apis:
+        out += struct.pack(">hhh", key, lowest, highest)
+        if flexible:
+            out.append(0)
+    if version >= 1:
+        out += bytes(4)
+    if flexible:
+        out.append(0)
+    return bytes(out)

@@ -1,0 +1,264 @@
+"""Decodes request bodies by the schemas that kafka-python bundles, within bounds.
+
+kafka-python's own compiled decoders are made for a client that trusts its broker: they loop
+over whatever count an array claims, slice strings past the end of the frame, build a varint of
+any length, and copy the rest of the frame for every structure with tagged fields. What is here
+reads the same schemas into the same message classes, and
+
+- every length is checked against the octets that remain,
+- a request has at most ``ELEMENTS_MAX`` array elements and tagged fields in all, because an
+  element of one octet becomes an object of a hundred,
+- null is refused where the schema does not allow it,
+- unknown tagged fields are skipped, as KIP-482 asks.
+
+Octets after the last field are ignored, as Apache Kafka does. Wire types: Kafka protocol guide,
+"Protocol Primitive Types"; tagged fields: KIP-482; nullable structures: KIP-893.
+"""
+
+from collections.abc import Callable, Mapping
+from struct import Struct
+from typing import Any, Final
+from uuid import UUID
+
+from gateway.errors import PeerError
+from gateway.model import Octets
+
+ELEMENTS_MAX: Final = 200_000
+_VARINT_BYTES_MAX: Final = 5
+_UUID_BYTES: Final = 16
+_CONTINUED: Final = 0x80
+_NULL: Final = -1
+_INTS: Final = {"h": Struct(">h"), "i": Struct(">i")}
+
+
+class Cursor:
+    """A place in a request body, which never passes the end."""
+
+    __slots__ = ("data", "elements_left", "end", "position")
+
+    def __init__(self, data: Octets) -> None:
+        self.data = memoryview(data)
+        self.position = 0
+        self.end = len(data)
+        self.elements_left = ELEMENTS_MAX
+
+    def advance(self, size_bytes: int) -> int:
+        """Move on by ``size_bytes`` and return where they began. Errors: ``PeerError``."""
+        start = self.position
+        if size_bytes > self.end - start:
+            msg = f"the request ends {size_bytes - (self.end - start)} bytes too early"
+            raise PeerError(msg)
+        self.position = start + size_bytes
+        return start
+
+    def take(self, size_bytes: int) -> bytes:
+        """Return the next ``size_bytes`` octets. Errors: ``PeerError``."""
+        start = self.advance(size_bytes)
+        return self.data[start : start + size_bytes].tobytes()
+
+    def unsigned_varint(self) -> int:
+        """Return a number of at most 5 octets, 7 bits in each, lowest first."""
+        value = 0
+        for shift in range(0, 7 * _VARINT_BYTES_MAX, 7):
+            octet = self.data[self.advance(1)]
+            value |= (octet & ~_CONTINUED) << shift
+            if octet < _CONTINUED:
+                return value
+        msg = f"a varint is longer than {_VARINT_BYTES_MAX} bytes"
+        raise PeerError(msg)
+
+    def claim(self, elements: int) -> None:
+        """Account for ``elements`` of at least one octet each. Errors: ``PeerError``."""
+        if elements > self.end - self.position:
+            msg = f"{elements} elements in {self.end - self.position} bytes"
+            raise PeerError(msg)
+        self.elements_left -= elements
+        if self.elements_left < 0:
+            msg = f"more than {ELEMENTS_MAX} elements in one request"
+            raise PeerError(msg)
+
+    def length(self, layout: str, *, is_flexible: bool, nullable: bool) -> int:
+        """Return a length or count: an int of ``layout``, or a varint that is one more.
+
+        -1 stands for null. Errors: ``PeerError``, also for a null that may not be.
+        """
+        if is_flexible:
+            length = self.unsigned_varint() - 1
+        else:
+            packed = _INTS[layout]
+            length = packed.unpack_from(self.data, self.advance(packed.size))[0]
+        if length < _NULL or (length == _NULL and not nullable):
+            msg = f"a length of {length} where there must be a value"
+            raise PeerError(msg)
+        return length
+
+    def string(self, *, is_flexible: bool, nullable: bool) -> str | None:
+        """Return a string, None for null. Errors: ``PeerError``."""
+        length = self.length("h", is_flexible=is_flexible, nullable=nullable)
+        if length == _NULL:
+            return None
+        try:
+            return self.take(length).decode()
+        except UnicodeDecodeError as error:
+            msg = "a string is not UTF-8"
+            raise PeerError(msg) from error
+
+    def skip_tagged(self) -> None:
+        """Pass over tagged fields, none of which is known here."""
+        count = self.unsigned_varint()
+        self.claim(count)
+        for _ in range(count):
+            self.unsigned_varint()
+            self.advance(self.unsigned_varint())
+
+
+Reader = Callable[[Cursor], Any]
+
+
+def reader_of(message_class: Any, version: int) -> Reader:  # noqa: ANN401 - a generated class
+    """Return what reads a body of ``message_class`` into an object of that class.
+
+    It raises ``PeerError`` and nothing else. Compile once per class and version and keep it.
+    """
+    is_flexible = message_class.flexible_version_q(version)
+    # The schema has no public name in kafka-python; the release is pinned.
+    fields = message_class._struct.untagged_fields(version)  # noqa: SLF001
+    tagged = _tagged_readers(message_class._struct, version) if is_flexible else None  # noqa: SLF001
+    named = _named(fields, version, is_flexible=is_flexible)
+    return _object_reader(message_class, version, named, tagged)
+
+
+Named = tuple[tuple[str, Reader], ...]
+
+
+def _named(fields: Any, version: int, *, is_flexible: bool) -> Named:  # noqa: ANN401
+    return tuple(
+        (field.name, _field_reader(field, version, is_flexible=is_flexible)) for field in fields
+    )
+
+
+def _tagged_readers(struct: Any, version: int) -> Mapping[int, tuple[str, Reader]]:  # noqa: ANN401
+    return {
+        field.tag: (field.name, _field_reader(field, version, is_flexible=True))
+        for field in struct.fields.values()
+        if field.for_version_q(version) and field.tagged_field_q(version)
+    }
+
+
+def _object_reader(
+    container: Any,  # noqa: ANN401 - a generated class
+    version: int,
+    named: Named,
+    tagged: Mapping[int, tuple[str, Reader]] | None,
+) -> Reader:
+    def read(cursor: Cursor) -> object:
+        values = {name: read_field(cursor) for name, read_field in named}
+        if tagged is not None:
+            values.update(_read_tagged(cursor, tagged))
+        return container(version=version, **values)
+
+    return read
+
+
+def _read_tagged(cursor: Cursor, tagged: Mapping[int, tuple[str, Reader]]) -> dict[str, object]:
+    """Return the tagged fields that the schema knows; the others are skipped."""
+    values: dict[str, object] = {}
+    count = cursor.unsigned_varint()
+    cursor.claim(count)
+    for _ in range(count):
+        tag = cursor.unsigned_varint()
+        size_bytes = cursor.unsigned_varint()
+        start = cursor.advance(size_bytes)
+        if tag in tagged:
+            name, read_field = tagged[tag]
+            outer_end, cursor.end, cursor.position = cursor.end, start + size_bytes, start
+            values[name] = read_field(cursor)
+            cursor.position, cursor.end = start + size_bytes, outer_end
+    return values
+
+
+def _field_reader(field: Any, version: int, *, is_flexible: bool) -> Reader:  # noqa: ANN401
+    nullable = field.nullable_for_version_q(version)
+    if field.is_struct():
+        read_object = _struct_reader(field, version, is_flexible=is_flexible)
+        return _nullable_struct_reader(read_object) if nullable else read_object
+    if field.is_struct_array():
+        read_element = _struct_reader(field.array_of, version, is_flexible=is_flexible)
+        return _array_reader(read_element, is_flexible=is_flexible, nullable=nullable)
+    if field.is_array():
+        read_element = _field_reader(field.array_of, version, is_flexible=is_flexible)
+        return _array_reader(read_element, is_flexible=is_flexible, nullable=nullable)
+    if field.type_str == "string":
+        return _string_reader(is_flexible=is_flexible, nullable=nullable)
+    if field.type_str in {"bytes", "records"}:
+        return _bytes_reader(is_flexible=is_flexible, nullable=nullable)
+    return _FIXED[field.type_str]
+
+
+def _struct_reader(field: Any, version: int, *, is_flexible: bool) -> Reader:  # noqa: ANN401
+    return _object_reader(
+        field.data_class,
+        version,
+        _named(field.untagged_fields(version), version, is_flexible=is_flexible),
+        _tagged_readers(field, version) if is_flexible else None,
+    )
+
+
+def _nullable_struct_reader(read_object: Reader) -> Reader:
+    def read(cursor: Cursor) -> object:
+        return None if _FIXED["int8"](cursor) < 0 else read_object(cursor)
+
+    return read
+
+
+def _array_reader(read_element: Reader, *, is_flexible: bool, nullable: bool) -> Reader:
+    def read(cursor: Cursor) -> list[Any] | None:
+        count = cursor.length("i", is_flexible=is_flexible, nullable=nullable)
+        if count == _NULL:
+            return None
+        cursor.claim(count)
+        return [read_element(cursor) for _ in range(count)]
+
+    return read
+
+
+def _string_reader(*, is_flexible: bool, nullable: bool) -> Reader:
+    def read(cursor: Cursor) -> str | None:
+        return cursor.string(is_flexible=is_flexible, nullable=nullable)
+
+    return read
+
+
+def _bytes_reader(*, is_flexible: bool, nullable: bool) -> Reader:
+    def read(cursor: Cursor) -> bytes | None:
+        length = cursor.length("i", is_flexible=is_flexible, nullable=nullable)
+        return None if length == _NULL else cursor.take(length)
+
+    return read
+
+
+def _fixed_reader(layout: str) -> Reader:
+    packed = Struct(">" + layout)
+
+    def read(cursor: Cursor) -> Any:  # noqa: ANN401 - int, float or bool
+        return packed.unpack_from(cursor.data, cursor.advance(packed.size))[0]
+
+    return read
+
+
+def _read_uuid(cursor: Cursor) -> UUID | None:
+    """Return None for the zero uuid, which means that there is none, as kafka-python does."""
+    octets = cursor.take(_UUID_BYTES)
+    return UUID(bytes=octets) if any(octets) else None
+
+
+_FIXED: Final[Mapping[str, Reader]] = {
+    "bool": _fixed_reader("?"),
+    "int8": _fixed_reader("b"),
+    "int16": _fixed_reader("h"),
+    "uint16": _fixed_reader("H"),
+    "int32": _fixed_reader("i"),
+    "int64": _fixed_reader("q"),
+    "float64": _fixed_reader("d"),
+    "uuid": _read_uuid,
+}

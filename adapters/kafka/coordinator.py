@@ -1,0 +1,47 @@
+"""What the handlers of the group APIs share: names, rights, and a coordinator's error codes."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from adapters.kafka.errors import ErrorCode, code_of
+from adapters.kafka.session import Session
+from gateway import errors
+from gateway.auth import Operation, ResourceType
+from gateway.errors import GatewayError, Unauthorized
+from gateway.group_model import GroupName
+
+# Where a coordinator's answer differs from a partition leader's: clients look for a coordinator
+# again on these, and do not understand the others.
+_CODES: Final[Mapping[type[GatewayError], ErrorCode]] = {
+    errors.StorageUnavailable: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    errors.Overloaded: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    errors.ShuttingDown: ErrorCode.NOT_COORDINATOR,
+}
+
+
+def group_name(session: Session, group_id: str) -> GroupName:
+    """Return the group that a request of this session means."""
+    return GroupName(session.namespace, group_id)
+
+
+def check_group(session: Session, operation: Operation, group_id: str) -> None:
+    """Raise ``Unauthorized`` unless the session may do ``operation`` to the group."""
+    if not session.allows(operation, ResourceType.GROUP, group_id):
+        msg = f"{operation.value} on group {group_id[:80]} is not allowed"
+        raise Unauthorized(msg, resource="group")
+
+
+def group_code_of(error: GatewayError | None) -> ErrorCode:
+    """Return the code that a coordinator answers; NONE for no error.
+
+    >>> group_code_of(errors.StorageFull()).name
+    'COORDINATOR_NOT_AVAILABLE'
+    >>> group_code_of(errors.UnknownMember()).name
+    'UNKNOWN_MEMBER_ID'
+    """
+    if error is None:
+        return ErrorCode.NONE
+    for base, code in _CODES.items():
+        if isinstance(error, base):
+            return code
+    return code_of(error)

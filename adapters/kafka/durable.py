@@ -1,0 +1,26 @@
+"""Waiting for what becomes durable, in handlers of rare requests."""
+
+import asyncio
+from collections.abc import Callable
+
+from gateway.errors import StorageUnavailable
+from gateway.storage import OnDone
+
+
+async def durably(start: Callable[[OnDone], None]) -> None:
+    """Call ``start`` with a callback, and return when that has run.
+
+    Errors: whatever ``start`` raises; ``StorageUnavailable`` that the callback was given.
+    """
+    done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def on_done(error: StorageUnavailable | None) -> None:
+        if done.done():  # The connection may have gone.
+            return
+        if error is None:
+            done.set_result(None)
+        else:
+            done.set_exception(error)
+
+    start(on_done)
+    await done

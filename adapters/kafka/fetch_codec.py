@@ -1,0 +1,185 @@
+"""Fetch (API key 1), versions 4 to 18: bytes <-> plain tuples; batches pass without a copy.
+
+Layout: the Kafka protocol guide, FetchRequest and FetchResponse. Garbled input: ``PeerError``.
+"""
+
+import struct
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from adapters.kafka.codec import (
+    I8,
+    I16,
+    TopicRef,
+    decode_count,
+    decode_topic_ref,
+    encode_count,
+    encode_topic_ref,
+    encode_uvarint,
+    skip_tags,
+)
+from gateway.errors import PeerError
+from gateway.model import Octets
+
+FLEXIBLE_FROM: Final = 12
+TOPIC_IDS_FROM: Final = 13
+
+
+class FetchedPartition(NamedTuple):
+    """What a Fetch request wants of one partition."""
+
+    index: int
+    leader_epoch: int
+    offset: int
+    bytes_max: int
+
+
+class FetchRequest(NamedTuple):
+    """Fetch, versions 4 to 18."""
+
+    max_wait_ms: int
+    bytes_min: int
+    bytes_max: int
+    isolation_level: int
+    session_id: int
+    session_epoch: int
+    topics: list[tuple[TopicRef, list[FetchedPartition]]]
+
+
+class FetchResult(NamedTuple):
+    """The answer for one partition: whole batches, as they are stored."""
+
+    index: int
+    error_code: int
+    high_watermark: int
+    log_start_offset: int
+    batches: Sequence[Octets]
+
+
+_FETCH_HEAD: Final = struct.Struct(">iii")
+_FETCH_SESSION: Final = struct.Struct(">ii")
+_FETCH_PARTITION: Final = {  # by the version that brought the layout
+    4: struct.Struct(">iqi"),  # partition, offset, max bytes
+    5: struct.Struct(">iqqi"),  # + log start offset
+    9: struct.Struct(">iiqqi"),  # + current leader epoch
+    12: struct.Struct(">iiqiqi"),  # + last fetched epoch
+}
+
+
+def decode_fetch_request(version: int, body: memoryview) -> FetchRequest:
+    """Return a Fetch request; forgotten topics, rack and cluster id are left out."""
+    try:
+        return _decode_fetch(version, body)
+    except (struct.error, IndexError, ValueError) as error:
+        msg = f"a Fetch request is garbled: {error}"
+        raise PeerError(msg) from error
+
+
+def _decode_fetch(version: int, body: memoryview) -> FetchRequest:
+    flexible = version >= FLEXIBLE_FROM
+    at = 0 if version >= 15 else 4  # noqa: PLR2004 - replica_id became a tagged field
+    max_wait_ms, bytes_min, bytes_max = _FETCH_HEAD.unpack_from(body, at)
+    (isolation_level,) = I8.unpack_from(body, at + 12)
+    at += 13
+    session_id, session_epoch = 0, -1
+    if version >= 7:  # noqa: PLR2004 - KIP-227
+        session_id, session_epoch = _FETCH_SESSION.unpack_from(body, at)
+        at += 8
+    topic_count, at = decode_count(body, at, flexible=flexible)
+    topics = []
+    for _ in range(topic_count):
+        ref, at = decode_topic_ref(body, at, flexible=flexible, by_id=version >= TOPIC_IDS_FROM)
+        partition_count, at = decode_count(body, at, flexible=flexible)
+        partitions = []
+        for _ in range(partition_count):
+            partition, at = _fetched_partition(version, body, at)
+            partitions.append(partition)
+            if flexible:
+                at = skip_tags(body, at)
+        topics.append((ref, partitions))
+        if flexible:
+            at = skip_tags(body, at)
+    return FetchRequest(
+        max_wait_ms, bytes_min, bytes_max, isolation_level, session_id, session_epoch, topics
+    )
+
+
+def _fetched_partition(version: int, body: memoryview, at: int) -> tuple[FetchedPartition, int]:
+    if version >= FLEXIBLE_FROM:
+        layout = _FETCH_PARTITION[12]
+        index, epoch, offset, _, _, bytes_max = layout.unpack_from(body, at)
+    elif version >= 9:  # noqa: PLR2004
+        layout = _FETCH_PARTITION[9]
+        index, epoch, offset, _, bytes_max = layout.unpack_from(body, at)
+    elif version >= 5:  # noqa: PLR2004
+        layout = _FETCH_PARTITION[5]
+        (index, offset, _, bytes_max), epoch = layout.unpack_from(body, at), -1
+    else:
+        layout = _FETCH_PARTITION[4]
+        (index, offset, bytes_max), epoch = layout.unpack_from(body, at), -1
+    return FetchedPartition(index, epoch, offset, bytes_max), at + layout.size
+
+
+_FETCHED_V4: Final = struct.Struct(">ihqqii")  # ..., aborted transactions null, records
+_FETCHED_V5: Final = struct.Struct(">ihqqqii")
+_FETCHED_V11: Final = struct.Struct(">ihqqqiii")  # + preferred read replica
+_FETCHED_V12: Final = struct.Struct(">ihqqqBi")
+
+
+def encode_fetch_response(
+    version: int,
+    topics: Sequence[tuple[TopicRef, Sequence[FetchResult]]],
+    *,
+    error_code: int = 0,
+) -> list[Octets]:
+    """Return the body of a Fetch response in pieces; batches are passed on without a copy.
+
+    The session id is 0: every fetch is a full one (KIP-227 leaves that to the broker).
+    """
+    flexible = version >= FLEXIBLE_FROM
+    head = bytearray(4)
+    if version >= 7:  # noqa: PLR2004 - KIP-227
+        head += I16.pack(error_code) + bytes(4)
+    head += encode_count(len(topics), flexible=flexible)
+    pieces: list[Octets] = []
+    for ref, results in topics:
+        head += encode_topic_ref(ref, flexible=flexible)
+        head += encode_count(len(results), flexible=flexible)
+        for result in results:
+            size_bytes = sum(map(len, result.batches))
+            head += _encode_fetched(version, result, size_bytes)
+            if size_bytes:
+                pieces.append(head)
+                pieces.extend(result.batches)
+                head = bytearray()
+            if flexible:
+                head.append(0)
+        if flexible:
+            head.append(0)
+    if flexible:
+        head.append(0)
+    if head:
+        pieces.append(head)
+    return pieces
+
+
+def _encode_fetched(version: int, result: FetchResult, size_bytes: int) -> bytes:
+    index, error_code, high_watermark, log_start_offset, _ = result
+    last_stable_offset = high_watermark
+    if version >= FLEXIBLE_FROM:
+        return _FETCHED_V12.pack(
+            index, error_code, high_watermark, last_stable_offset, log_start_offset, 0, -1
+        ) + encode_uvarint(size_bytes + 1)
+    if version >= 11:  # noqa: PLR2004 - KIP-392
+        return _FETCHED_V11.pack(
+            index, error_code, high_watermark, last_stable_offset, log_start_offset, -1, -1,
+            size_bytes,
+        )  # fmt: skip
+    if version >= 5:  # noqa: PLR2004 - KIP-107
+        return _FETCHED_V5.pack(
+            index, error_code, high_watermark, last_stable_offset, log_start_offset, -1,
+            size_bytes,
+        )  # fmt: skip
+    return _FETCHED_V4.pack(
+        index, error_code, high_watermark, last_stable_offset, -1, size_bytes
+    )

@@ -1,0 +1,86 @@
+"""One file per API, one line per API here. ApiVersions is made from this table.
+
+A handler module has ``API_KEY``, ``VERSIONS`` and ``handle``; it is imported when the first such
+request comes. ``decode`` is there where the adapter has a codec of its own for the API. How the
+server calls ``handle``:
+
+- IN_TURN: ``handle(request, session, version)`` returns the response, or an awaitable of it; the
+  connection's next request is served after it, as Apache Kafka does.
+- DEFERRED: ``handle(request, session, version, reply)`` calls ``reply`` when it can; the
+  connection's next request waits.
+- PIPELINED: as DEFERRED, but the next request does not wait; answers still leave in order.
+"""
+
+from enum import Enum, auto
+from typing import Final, NamedTuple
+
+
+class Turn(Enum):
+    """When the next request of the connection is served."""
+
+    IN_TURN = auto()
+    DEFERRED = auto()
+    PIPELINED = auto()
+
+
+class Api(NamedTuple):
+    """One API that is served."""
+
+    key: int
+    name: str
+    versions: range
+    module: str
+    turn: Turn = Turn.IN_TURN
+    before_authentication: bool = False
+
+
+APIS: Final = {
+    api.key: api
+    for api in (
+        Api(0, "Produce", range(3, 14), "produce", Turn.PIPELINED),
+        Api(1, "Fetch", range(4, 19), "fetch", Turn.DEFERRED),
+        Api(2, "ListOffsets", range(1, 12), "list_offsets"),
+        Api(3, "Metadata", range(14), "metadata"),
+        Api(8, "OffsetCommit", range(2, 11), "offset_commit", Turn.PIPELINED),
+        Api(9, "OffsetFetch", range(1, 11), "offset_fetch"),
+        Api(10, "FindCoordinator", range(7), "find_coordinator"),
+        Api(11, "JoinGroup", range(10), "join_group"),
+        Api(12, "Heartbeat", range(5), "heartbeat"),
+        Api(13, "LeaveGroup", range(6), "leave_group"),
+        Api(14, "SyncGroup", range(6), "sync_group"),
+        Api(15, "DescribeGroups", range(7), "describe_groups"),
+        Api(16, "ListGroups", range(6), "list_groups"),
+        Api(17, "SaslHandshake", range(2), "sasl_handshake", before_authentication=True),
+        Api(18, "ApiVersions", range(5), "api_versions", before_authentication=True),
+        Api(19, "CreateTopics", range(2, 8), "create_topics"),
+        Api(20, "DeleteTopics", range(1, 7), "delete_topics"),
+        Api(21, "DeleteRecords", range(3), "delete_records"),
+        Api(22, "InitProducerId", range(6), "init_producer_id"),
+        Api(23, "OffsetForLeaderEpoch", range(2, 5), "offset_for_leader_epoch"),
+        Api(29, "DescribeAcls", range(1, 4), "describe_acls"),
+        Api(30, "CreateAcls", range(1, 4), "create_acls"),
+        Api(31, "DeleteAcls", range(1, 4), "delete_acls"),
+        Api(32, "DescribeConfigs", range(1, 5), "describe_configs"),
+        Api(33, "AlterConfigs", range(3), "alter_configs"),
+        Api(35, "DescribeLogDirs", range(1, 5), "describe_log_dirs"),
+        Api(36, "SaslAuthenticate", range(3), "sasl_authenticate", before_authentication=True),
+        Api(37, "CreatePartitions", range(4), "create_partitions"),
+        Api(42, "DeleteGroups", range(3), "delete_groups"),
+        Api(43, "ElectLeaders", range(3), "elect_leaders"),
+        Api(44, "IncrementalAlterConfigs", range(2), "incremental_alter_configs"),
+        Api(46, "ListPartitionReassignments", range(1), "list_partition_reassignments"),
+        Api(47, "OffsetDelete", range(1), "offset_delete"),
+        Api(50, "DescribeUserScramCredentials", range(1), "describe_user_scram_credentials"),
+        Api(51, "AlterUserScramCredentials", range(1), "alter_user_scram_credentials"),
+        Api(60, "DescribeCluster", range(3), "describe_cluster"),
+        Api(61, "DescribeProducers", range(1), "describe_producers"),
+        Api(65, "DescribeTransactions", range(1), "describe_transactions"),
+        Api(66, "ListTransactions", range(3), "list_transactions"),
+        Api(74, "ListConfigResources", range(2), "list_config_resources"),
+        Api(75, "DescribeTopicPartitions", range(1), "describe_topic_partitions"),
+    )
+}
+
+ADVERTISED_FROM: Final = {0: 0}
+"""Versions below those served that are advertised nonetheless: librdkafka before 2.10 turns
+compression off when Produce does not begin at 0 (KAFKA-18659)."""

@@ -1,0 +1,69 @@
+"""CreateAcls: API key 30, versions 1 to 3.
+
+How ACLs become rules: ``adapters.kafka.acl_mapping``.
+
+v1  prefixed patterns (KIP-290)
+v2  flexible encoding (KIP-482)
+v3  the resource type User, which is refused
+
+The first rule of a node ends the time in which everything is allowed: from then on, what no
+rule allows is denied.
+"""
+
+from typing import Final, TypeAlias
+
+from kafka.protocol.admin import CreateAclsRequest, CreateAclsResponse
+
+from adapters.kafka.access import check_cluster
+from adapters.kafka.acl_mapping import Binding, rule_book, to_rule
+from adapters.kafka.errors import ErrorCode, code_of
+from adapters.kafka.session import Session
+from gateway.auth import Operation, Rule
+from gateway.errors import GatewayError
+
+API_KEY: Final = 30
+VERSIONS: Final = range(1, 4)
+
+_Result: TypeAlias = CreateAclsResponse.AclCreationResult
+
+
+async def handle(
+    request: CreateAclsRequest, session: Session, version: int
+) -> CreateAclsResponse:
+    """Add ACLs; those that make sense are stored together."""
+    outcomes: list[Rule | GatewayError] = []
+    for creation in request.creations:
+        try:
+            check_cluster(session, Operation.ALTER)
+            outcomes.append(to_rule(_binding(creation)))
+        except GatewayError as error:
+            outcomes.append(error)
+    failure = None
+    rules = [outcome for outcome in outcomes if isinstance(outcome, Rule)]
+    try:
+        if rules:
+            await rule_book(session).add_rules(rules)
+    except GatewayError as error:
+        failure = error
+    return CreateAclsResponse(
+        version=version, results=[_result(outcome, failure) for outcome in outcomes]
+    )
+
+
+def _binding(creation: CreateAclsRequest.AclCreation) -> Binding:
+    return Binding(
+        creation.resource_type,
+        creation.resource_name,
+        creation.resource_pattern_type,
+        creation.principal,
+        creation.host,
+        creation.operation,
+        creation.permission_type,
+    )
+
+
+def _result(outcome: Rule | GatewayError, failure: GatewayError | None) -> _Result:
+    error = outcome if isinstance(outcome, GatewayError) else failure
+    if error is None:
+        return _Result(error_code=ErrorCode.NONE, error_message=None)
+    return _Result(error_code=code_of(error), error_message=str(error))

@@ -1,0 +1,78 @@
+"""CreatePartitions: API key 37, versions 0 to 3.
+
+v2  flexible encoding (KIP-482)
+v3  may be throttled (KIP-599), which never happens here
+"""
+
+from collections import Counter
+from typing import Final, TypeAlias
+
+from kafka.protocol.admin import CreatePartitionsRequest, CreatePartitionsResponse
+
+from adapters.kafka.access import ordinary_topic_for
+from adapters.kafka.errors import ErrorCode, Refused, code_of
+from adapters.kafka.replica_assignments import check_assignment
+from adapters.kafka.session import Session
+from gateway.auth import Operation
+from gateway.errors import GatewayError, InvalidPartitions
+from gateway.topics import Topic
+
+API_KEY: Final = 37
+VERSIONS: Final = range(4)
+
+_Asked: TypeAlias = CreatePartitionsRequest.CreatePartitionsTopic
+_Result: TypeAlias = CreatePartitionsResponse.CreatePartitionsTopicResult
+
+
+async def handle(
+    request: CreatePartitionsRequest, session: Session, version: int
+) -> CreatePartitionsResponse:
+    """Give topics more partitions; each has its own outcome."""
+    counts = Counter(asked.name for asked in request.topics)
+    first_of = {asked.name: asked for asked in request.topics}
+    results = [
+        await _answer(asked, session, repeated=counts[name] > 1, dry=request.validate_only)
+        for name, asked in first_of.items()
+    ]
+    return CreatePartitionsResponse(version=version, results=results)
+
+
+async def _answer(asked: _Asked, session: Session, *, repeated: bool, dry: bool) -> _Result:
+    code, message = ErrorCode.NONE, None
+    try:
+        if repeated:
+            raise Refused(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+        topic = ordinary_topic_for(session, asked.name, Operation.ALTER)
+        _check_count(asked.count, topic)
+        if asked.assignments is not None:
+            _check_assignments(asked, topic, session)
+        await session.node.topics.add_partitions(topic.name, asked.count, validate_only=dry)
+    except GatewayError as error:
+        code, message = code_of(error), str(error)
+    return _Result(name=asked.name, error_code=code, error_message=message)
+
+
+def _check_count(count: int, topic: Topic) -> None:
+    present = len(topic.partition_ids)
+    if count == present:
+        msg = f"Topic already has {present} partition(s)."
+        raise InvalidPartitions(msg)
+    if count < present:
+        msg = (
+            f"The topic {topic.name.name} currently has {present} partition(s); "
+            f"{count} would not be an increase."
+        )
+        raise InvalidPartitions(msg)
+
+
+def _check_assignments(asked: _Asked, topic: Topic, session: Session) -> None:
+    present = len(topic.partition_ids)
+    additional = asked.count - present
+    if len(asked.assignments) != additional:
+        msg = (
+            f"Attempted to add {additional} additional partition(s), but only "
+            f"{len(asked.assignments)} assignment(s) were specified."
+        )
+        raise Refused(ErrorCode.INVALID_REPLICA_ASSIGNMENT, msg)
+    for number, assignment in enumerate(asked.assignments, start=present):
+        check_assignment(number, assignment.broker_ids, session.node.placement)

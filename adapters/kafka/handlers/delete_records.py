@@ -1,0 +1,79 @@
+"""DeleteRecords: API key 21, versions 0 to 2.
+
+v2  flexible encoding (KIP-482)
+
+The answer comes when the new log start is as durable as the flush policy promises. The timeout
+is not looked at: nothing here waits for other nodes.
+"""
+
+import asyncio
+from typing import Final, TypeAlias
+
+from kafka.protocol.admin import DeleteRecordsRequest, DeleteRecordsResponse
+
+from adapters.kafka.access import ordinary_topic_for
+from adapters.kafka.errors import ErrorCode, code_of
+from adapters.kafka.session import Session
+from gateway.auth import Operation
+from gateway.broker import Broker
+from gateway.errors import GatewayError, StorageUnavailable
+from gateway.partition import Partition
+
+API_KEY: Final = 21
+VERSIONS: Final = range(3)
+
+HIGH_WATERMARK: Final = -1  # "delete all there is"
+NO_LOW_WATERMARK: Final = -1
+
+_Topic: TypeAlias = DeleteRecordsResponse.DeleteRecordsTopicResult
+_Partition: TypeAlias = (
+    DeleteRecordsResponse.DeleteRecordsTopicResult.DeleteRecordsPartitionResult
+)
+
+
+async def handle(
+    request: DeleteRecordsRequest, session: Session, version: int
+) -> DeleteRecordsResponse:
+    """Move the log start of partitions up to the offsets asked for."""
+    topics = []
+    for topic in request.topics:
+        results = [
+            await _answer(session, topic.name, asked.partition_index, asked.offset)
+            for asked in topic.partitions
+        ]
+        topics.append(_Topic(name=topic.name, partitions=results))
+    return DeleteRecordsResponse(version=version, topics=topics)
+
+
+async def _answer(session: Session, topic_name: str, number: int, offset: int) -> _Partition:
+    code, low_watermark = ErrorCode.NONE, NO_LOW_WATERMARK
+    broker = session.node.broker
+    try:
+        topic = ordinary_topic_for(session, topic_name, Operation.DELETE)
+        partition = broker.partition(topic, number)
+        await truncate(
+            broker, partition, partition.high_watermark if offset == HIGH_WATERMARK else offset
+        )
+        low_watermark = partition.log_start_offset
+    except GatewayError as error:
+        code = code_of(error)
+    return _Partition(partition_index=number, low_watermark=low_watermark, error_code=code)
+
+
+async def truncate(broker: Broker, partition: Partition, offset: int) -> None:
+    """Wait until everything below ``offset`` is gone for good.
+
+    Errors: ``OffsetOutOfRange``, ``StorageUnavailable``.
+    """
+    done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def on_done(error: StorageUnavailable | None) -> None:
+        if done.cancelled():
+            return
+        if error is None:
+            done.set_result(None)
+        else:
+            done.set_exception(error)
+
+    broker.truncate_before(partition, offset, on_done)
+    await done

@@ -1,0 +1,67 @@
+"""DescribeProducers: API key 61, version 0 (KIP-664). Partitions' idempotent producers."""
+
+from typing import Final, TypeAlias
+
+from kafka.protocol.admin import DescribeProducersRequest, DescribeProducersResponse
+
+from adapters.kafka.access import topic_for
+from adapters.kafka.errors import ErrorCode, code_of
+from adapters.kafka.session import Session
+from features.dedup import SEQUENCE_MODULUS
+from gateway.auth import Operation
+from gateway.errors import GatewayError
+from gateway.partition import Partition
+
+API_KEY: Final = 61
+VERSIONS: Final = range(1)
+
+NO_TRANSACTION: Final = -1
+
+_Topic: TypeAlias = DescribeProducersResponse.TopicResponse
+_Partition: TypeAlias = DescribeProducersResponse.TopicResponse.PartitionResponse
+_Producer: TypeAlias = DescribeProducersResponse.TopicResponse.PartitionResponse.ProducerState
+
+
+def handle(
+    request: DescribeProducersRequest, session: Session, version: int
+) -> DescribeProducersResponse:
+    """List the producers whose sequences each partition remembers."""
+    topics = [
+        _Topic(
+            name=topic.name,
+            partitions=[_answer(session, topic.name, n) for n in topic.partition_indexes],
+        )
+        for topic in request.topics
+    ]
+    return DescribeProducersResponse(version=version, topics=topics)
+
+
+def _answer(session: Session, topic_name: str, number: int) -> _Partition:
+    code, message, producers = ErrorCode.NONE, None, []
+    try:
+        topic = topic_for(session, topic_name, Operation.READ)
+        producers = _producers(session.node.broker.partition(topic, number))
+    except GatewayError as error:
+        code, message = code_of(error), str(error)
+    return _Partition(
+        partition_index=number,
+        error_code=code,
+        error_message=message,
+        active_producers=producers,
+    )
+
+
+def _producers(partition: Partition) -> list[_Producer]:
+    if partition.producers is None:
+        return []
+    return [
+        _Producer(
+            producer_id=producer_id,
+            producer_epoch=epoch,
+            last_sequence=(batch.next_sequence - 1) % SEQUENCE_MODULUS,
+            last_timestamp=used_unix_ms,
+            coordinator_epoch=-1,
+            current_txn_start_offset=NO_TRANSACTION,
+        )
+        for producer_id, epoch, batch, used_unix_ms in partition.producers.active()
+    ]

@@ -1,0 +1,102 @@
+"""DescribeTopicPartitions: API key 75, version 0 (KIP-966).
+
+Topics in order of name, a bounded number of partitions in one answer, and a cursor to go on
+from.
+"""
+
+from collections.abc import Iterator
+from typing import Final, TypeAlias
+
+from kafka.protocol.admin import (
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+)
+
+from adapters.kafka.access import authorized_operations, is_visible, to_bits, topic_for
+from adapters.kafka.errors import ErrorCode, code_of
+from adapters.kafka.metadata_cache import leader_epochs
+from adapters.kafka.session import Session
+from gateway.auth import Operation, ResourceType
+from gateway.errors import GatewayError
+from gateway.model import check_topic_name
+from gateway.topics import Topic
+
+API_KEY: Final = 75
+VERSIONS: Final = range(1)
+PARTITIONS_MAX: Final = 2_000  # in one answer, as Kafka's max.request.partition.size.limit
+
+_Topic: TypeAlias = DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic
+_Cursor: TypeAlias = DescribeTopicPartitionsResponse.Cursor
+
+
+def handle(
+    request: DescribeTopicPartitionsRequest, session: Session, version: int
+) -> DescribeTopicPartitionsResponse:
+    """Describe topics, from the cursor on, until the answer holds enough partitions."""
+    left = min(max(request.response_partition_limit, 1), PARTITIONS_MAX)
+    first_name = request.cursor.topic_name if request.cursor is not None else ""
+    response = DescribeTopicPartitionsResponse(version=version, topics=[], next_cursor=None)
+    for name, topic in _topics(request, session, first_name):
+        if left == 0:
+            response.next_cursor = _Cursor(topic_name=name, partition_index=0)
+            break
+        if isinstance(topic, GatewayError):
+            response.topics.append(_failure(name, topic))
+            continue
+        start = request.cursor.partition_index if name == first_name and request.cursor else 0
+        end = min(len(topic.partition_ids), max(start, 0) + left)
+        response.topics.append(_describe(topic, session, range(max(start, 0), end)))
+        left -= max(end - max(start, 0), 0)
+        if end < len(topic.partition_ids):
+            response.next_cursor = _Cursor(topic_name=name, partition_index=end)
+            break
+    return response
+
+
+def _topics(
+    request: DescribeTopicPartitionsRequest, session: Session, first_name: str
+) -> Iterator[tuple[str, Topic | GatewayError]]:
+    """Yield the topics asked for, or all that are visible, by name; refusals in their place."""
+    if not request.topics:
+        for topic in session.node.topics.topics(session.namespace):
+            if topic.name.name >= first_name and is_visible(session, topic):
+                yield topic.name.name, topic
+        return
+    for name in sorted({asked.name for asked in request.topics}):
+        if name < first_name:
+            continue
+        try:
+            yield name, topic_for(session, check_topic_name(name), Operation.DESCRIBE)
+        except GatewayError as error:
+            yield name, error
+
+
+def _failure(name: str, error: GatewayError) -> _Topic:
+    return _Topic(error_code=code_of(error), name=name, topic_id=None, partitions=[])
+
+
+def _describe(topic: Topic, session: Session, numbers: range) -> _Topic:
+    leader = session.node.placement.node_id
+    epochs = leader_epochs(topic, session.node.placement)
+    operations = authorized_operations(session, ResourceType.TOPIC, topic.name.name)
+    return _Topic(
+        error_code=ErrorCode.NONE,
+        name=topic.name.name,
+        topic_id=topic.uuid,
+        is_internal=topic.is_internal,
+        partitions=[
+            _Topic.DescribeTopicPartitionsResponsePartition(
+                error_code=ErrorCode.NONE,
+                partition_index=number,
+                leader_id=leader,
+                leader_epoch=epochs[number],
+                replica_nodes=[leader],
+                isr_nodes=[leader],
+                eligible_leader_replicas=[],
+                last_known_elr=[],
+                offline_replicas=[],
+            )
+            for number in numbers
+        ],
+        topic_authorized_operations=to_bits(operations),
+    )

@@ -1,0 +1,83 @@
+"""FindCoordinator: API key 10, versions 0 to 6.
+
+v1  key_type: 0 group, 1 transaction; error_message
+v3  flexible encoding (KIP-482)
+v4  several keys at once (KIP-699)
+v5  TRANSACTION_ABORTABLE (KIP-890); never answered
+v6  key_type 2: share groups (KIP-932); refused
+
+Transactions are not served. Clients go on asking for a coordinator that is "not available", but
+give up on TRANSACTIONAL_ID_AUTHORIZATION_FAILED; so it is that, and the message says why.
+"""
+
+from typing import Final
+
+from kafka.protocol.metadata import FindCoordinatorRequest, FindCoordinatorResponse
+
+from adapters.kafka.coordinator import check_group
+from adapters.kafka.endpoints import brokers
+from adapters.kafka.errors import ErrorCode
+from adapters.kafka.metadata_codec import Broker
+from adapters.kafka.session import Session
+from gateway.auth import Operation
+from gateway.errors import Unauthorized
+
+API_KEY: Final = 10
+VERSIONS: Final = range(7)
+
+KEYS_FROM: Final = 4
+GROUP: Final = 0
+TRANSACTION: Final = 1
+NOWHERE: Final = Broker(-1, "", -1, None)
+
+_NO_TRANSACTIONS: Final = "This broker does not serve transactions"
+
+
+def handle(
+    request: FindCoordinatorRequest, session: Session, version: int
+) -> FindCoordinatorResponse:
+    """Name the node that keeps a group: one node keeps all."""
+    keys = request.coordinator_keys if version >= KEYS_FROM else [request.key]
+    found = [(key, *_find(session, request.key_type, key)) for key in keys]
+    if version >= KEYS_FROM:
+        return FindCoordinatorResponse(
+            version=version,
+            coordinators=[
+                FindCoordinatorResponse.Coordinator(
+                    key=key,
+                    node_id=broker.node_id,
+                    host=broker.host,
+                    port=broker.port,
+                    error_code=code,
+                    error_message=message,
+                )
+                for key, broker, code, message in found
+            ],
+        )
+    _, broker, code, message = found[0]
+    return FindCoordinatorResponse(
+        version=version,
+        error_code=code,
+        error_message=message,
+        node_id=broker.node_id,
+        host=broker.host,
+        port=broker.port,
+    )
+
+
+def _find(session: Session, key_type: int, key: str) -> tuple[Broker, ErrorCode, str | None]:
+    if key_type == TRANSACTION:
+        return NOWHERE, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, _NO_TRANSACTIONS
+    if key_type != GROUP:
+        return (
+            NOWHERE,
+            ErrorCode.INVALID_REQUEST,
+            f"Coordinators of type {key_type} are unknown",
+        )
+    try:
+        check_group(session, Operation.DESCRIBE, key)
+    except Unauthorized as error:
+        return NOWHERE, ErrorCode.GROUP_AUTHORIZATION_FAILED, str(error)
+    node_id = session.node.placement.node_id
+    own = next(broker for broker in brokers(session) if broker.node_id == node_id)
+    return own, ErrorCode.NONE, None

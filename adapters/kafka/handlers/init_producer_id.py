@@ -1,0 +1,69 @@
+"""InitProducerId: API key 22, versions 0 to 5.
+
+v2  flexible encoding (KIP-482)
+v3  the producer's present id and epoch (KIP-360), of use to transactional producers only
+v4  PRODUCER_FENCED instead of INVALID_PRODUCER_EPOCH (KIP-588)
+v5  TRANSACTION_ABORTABLE (KIP-890)
+
+Ids come from blocks that the metadata store hands out, so that no id is ever given twice.
+Transactions are not served. A producer with a transactional id is told so by
+TRANSACTIONAL_ID_AUTHORIZATION_FAILED, the one code that all clients take as final and show at
+once; others make librdkafka ask again for ever.
+"""
+
+from typing import Final
+from weakref import WeakKeyDictionary, proxy
+
+from kafka.protocol.producer import InitProducerIdRequest, InitProducerIdResponse
+
+from adapters.kafka.access import check_cluster
+from adapters.kafka.errors import ErrorCode, Refused, code_of
+from adapters.kafka.session import Session
+from gateway.auth import Operation
+from gateway.errors import GatewayError, Unauthorized
+from gateway.metadata import MetadataStore, ProducerIds
+
+API_KEY: Final = 22
+VERSIONS: Final = range(6)
+
+NO_ID: Final = -1
+NO_EPOCH: Final = -1
+FIRST_EPOCH: Final = 0
+
+# By metadata store, that is by node: several may live in one process, in tests for instance.
+_IDS: Final[WeakKeyDictionary[MetadataStore, ProducerIds]] = WeakKeyDictionary()
+
+
+async def handle(
+    request: InitProducerIdRequest, session: Session, version: int
+) -> InitProducerIdResponse:
+    """Give an idempotent producer an id of its own, with epoch 0."""
+    code, producer_id, epoch = ErrorCode.NONE, NO_ID, NO_EPOCH
+    try:
+        _check(request, session)
+        producer_id = await _ids_of(session.node.metadata).next()
+        epoch = FIRST_EPOCH
+    except GatewayError as error:
+        code = code_of(error)
+    return InitProducerIdResponse(
+        version=version, error_code=code, producer_id=producer_id, producer_epoch=epoch
+    )
+
+
+def _check(request: InitProducerIdRequest, session: Session) -> None:
+    if request.transactional_id is not None:
+        msg = "transactions are not served"
+        raise Unauthorized(msg, resource="transactional_id")
+    if (request.producer_id == NO_ID) != (request.producer_epoch == NO_EPOCH):
+        msg = "a producer id without an epoch, or an epoch without an id"
+        raise Refused(ErrorCode.INVALID_REQUEST, msg)
+    # Whoever may write to some topic may do so idempotently (KIP-679); the rules know that.
+    check_cluster(session, Operation.IDEMPOTENT_WRITE)
+
+
+def _ids_of(metadata: MetadataStore) -> ProducerIds:
+    ids = _IDS.get(metadata)
+    if ids is None:
+        # A proxy, because a value that refers to its key keeps both alive for ever.
+        ids = _IDS[metadata] = ProducerIds(proxy(metadata))
+    return ids

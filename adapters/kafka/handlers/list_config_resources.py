@@ -1,0 +1,51 @@
+"""ListConfigResources: API key 74, versions 0 to 1 (KIP-1142).
+
+v0  client metrics only, of which there are none (it was ListClientMetricsResources, KIP-714)
+v1  any kinds of resources; none asked for means all of them
+"""
+
+from typing import Final, TypeAlias
+
+from kafka.protocol.admin import ListConfigResourcesRequest, ListConfigResourcesResponse
+
+from adapters.kafka.access import check_cluster, is_visible
+from adapters.kafka.config_resources import ConfigResource
+from adapters.kafka.errors import ErrorCode, code_of
+from adapters.kafka.session import Session
+from gateway.auth import Operation
+from gateway.errors import Unauthorized
+
+API_KEY: Final = 74
+VERSIONS: Final = range(2)
+
+_KNOWN: Final = frozenset(ConfigResource) - {ConfigResource.UNKNOWN}
+_Resource: TypeAlias = ListConfigResourcesResponse.ConfigResource
+
+
+def handle(
+    request: ListConfigResourcesRequest, session: Session, version: int
+) -> ListConfigResourcesResponse:
+    """List the topics and brokers whose configs can be described."""
+    kinds = {ConfigResource.CLIENT_METRICS} if version == 0 else set(request.resource_types)
+    code = ErrorCode.NONE
+    try:
+        check_cluster(session, Operation.DESCRIBE_CONFIGS)
+    except Unauthorized as error:
+        code = code_of(error)
+    if kinds - _KNOWN:
+        code = ErrorCode.UNSUPPORTED_VERSION
+    resources = _resources(kinds or set(_KNOWN), session) if code is ErrorCode.NONE else []
+    return ListConfigResourcesResponse(
+        version=version, error_code=code, config_resources=resources
+    )
+
+
+def _resources(kinds: set[int], session: Session) -> list[_Resource]:
+    names: list[tuple[ConfigResource, str]] = []
+    if ConfigResource.TOPIC in kinds:
+        topics = session.node.topics.topics(session.namespace)
+        names += [(ConfigResource.TOPIC, t.name.name) for t in topics if is_visible(session, t)]
+    if ConfigResource.BROKER in kinds:
+        nodes = session.node.placement.nodes()
+        names += [(ConfigResource.BROKER, str(node.node_id)) for node in nodes]
+    return [_Resource(resource_name=name, resource_type=kind) for kind, name in names]

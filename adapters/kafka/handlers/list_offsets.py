@@ -1,0 +1,143 @@
+"""ListOffsets: API key 2, versions 1 to 11.
+
+v1   one offset per partition, with its timestamp
+v2   isolation level (KIP-98); without transactions both levels see the same
+v4   leader epochs (KIP-320)
+v6   flexible encoding (KIP-482)
+v7   timestamp -3: the record with the highest timestamp (KIP-734)
+v8   timestamp -4: the earliest local offset (KIP-405)
+v9   timestamp -5: the latest tiered offset (KIP-1005)
+v10  a timeout for reads of remote storage, which is not looked at
+v11  timestamp -6: the earliest offset that waits for upload (KIP-1023)
+
+There is no tiered storage of Kafka's kind, so that -4 is answered as -2, and -5 and -6 with -1,
+as Apache Kafka answers for a topic without it.
+"""
+
+from collections import Counter
+from typing import Final, NamedTuple
+
+from kafka.protocol.consumer import ListOffsetsRequest, ListOffsetsResponse
+
+from adapters.kafka.access import topic_for
+from adapters.kafka.errors import ErrorCode, Refused, code_of
+from adapters.kafka.leader_epochs import NO_EPOCH, NO_OFFSET, check_current, epoch_at
+from adapters.kafka.session import Session
+from gateway.auth import Operation
+from gateway.broker import Broker
+from gateway.errors import GatewayError
+from gateway.partition import Partition
+from gateway.topics import Topic
+
+API_KEY: Final = 2
+VERSIONS: Final = range(1, 12)
+
+NO_TIMESTAMP: Final = -1
+LATEST: Final = -1
+EARLIEST: Final = -2
+MAX_TIMESTAMP: Final = -3
+EARLIEST_LOCAL: Final = -4
+LATEST_TIERED: Final = -5
+EARLIEST_PENDING_UPLOAD: Final = -6
+_KNOWN_FROM: Final = {
+    LATEST: 1,
+    EARLIEST: 1,
+    MAX_TIMESTAMP: 7,
+    EARLIEST_LOCAL: 8,
+    LATEST_TIERED: 9,
+    EARLIEST_PENDING_UPLOAD: 11,
+}
+
+
+class Found(NamedTuple):
+    """Where a timestamp leads."""
+
+    offset: int = NO_OFFSET
+    timestamp_unix_ms: int = NO_TIMESTAMP
+    leader_epoch: int = NO_EPOCH
+
+
+_NOTHING: Final = Found()
+
+
+async def handle(
+    request: ListOffsetsRequest, session: Session, version: int
+) -> ListOffsetsResponse:
+    """Say which offset each timestamp, or special timestamp, leads to."""
+    asked = Counter(
+        (topic.name, partition.partition_index)
+        for topic in request.topics
+        for partition in topic.partitions
+    )
+    repeated = {pair for pair, count in asked.items() if count > 1}
+    topics = [
+        await _answer_topic(topic, session, version, repeated) for topic in request.topics
+    ]
+    return ListOffsetsResponse(version=version, topics=topics)
+
+
+async def _answer_topic(
+    asked: ListOffsetsRequest.ListOffsetsTopic,
+    session: Session,
+    version: int,
+    repeated: set[tuple[str, int]],
+) -> ListOffsetsResponse.ListOffsetsTopicResponse:
+    answer = ListOffsetsResponse.ListOffsetsTopicResponse
+    topic: Topic | GatewayError
+    try:
+        topic = topic_for(session, asked.name, Operation.DESCRIBE)
+    except GatewayError as error:
+        topic = error
+    partitions = []
+    for partition in asked.partitions:
+        code, found = ErrorCode.NONE, _NOTHING
+        try:
+            if (asked.name, partition.partition_index) in repeated:
+                raise Refused(ErrorCode.INVALID_REQUEST, "the partition is there twice")
+            if isinstance(topic, GatewayError):
+                raise topic
+            found = await _find(session.node.broker, topic, partition, version)
+        except GatewayError as error:
+            code = code_of(error)
+        partitions.append(
+            answer.ListOffsetsPartitionResponse(
+                partition_index=partition.partition_index,
+                error_code=code,
+                timestamp=found.timestamp_unix_ms,
+                offset=found.offset,
+                leader_epoch=found.leader_epoch,
+            )
+        )
+    return answer(name=asked.name, partitions=partitions)
+
+
+async def _find(
+    broker: Broker,
+    topic: Topic,
+    asked: ListOffsetsRequest.ListOffsetsTopic.ListOffsetsPartition,
+    version: int,
+) -> Found:
+    timestamp: int = asked.timestamp
+    if timestamp < 0 and version < _KNOWN_FROM.get(timestamp, version + 1):
+        msg = f"timestamp {timestamp} has no meaning in version {version}"
+        raise Refused(ErrorCode.UNSUPPORTED_VERSION, msg)
+    partition = broker.partition(topic, asked.partition_index)
+    check_current(partition, asked.current_leader_epoch)
+    if timestamp >= 0:
+        by_time = await broker.offset_for_time(partition, timestamp)
+        return Found(*by_time) if by_time else _NOTHING
+    if timestamp == MAX_TIMESTAMP:
+        highest = await broker.max_timestamp(partition)
+        return Found(*highest) if highest else _NOTHING
+    return _special(broker, partition, timestamp)
+
+
+def _special(broker: Broker, partition: Partition, timestamp: int) -> Found:
+    if timestamp == LATEST:
+        # What is visible, not what was appended: a client that seeks there must not get records
+        # that a crash can still take away.
+        return Found(partition.high_watermark, NO_TIMESTAMP, partition.leader_epoch)
+    if timestamp in {EARLIEST, EARLIEST_LOCAL}:
+        start = partition.log_start_offset
+        return Found(start, NO_TIMESTAMP, epoch_at(broker, partition, start))
+    return _NOTHING

@@ -1,0 +1,33 @@
+"""ListPartitionReassignments: API key 46, version 0 (KIP-455). There never are any."""
+
+from typing import Final
+
+from kafka.protocol.admin import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+)
+
+from adapters.kafka.access import check_cluster
+from adapters.kafka.errors import ErrorCode, code_of
+from adapters.kafka.session import Session
+from gateway.auth import Operation
+from gateway.errors import Unauthorized
+
+API_KEY: Final = 46
+VERSIONS: Final = range(1)
+
+
+def handle(
+    request: ListPartitionReassignmentsRequest,  # noqa: ARG001 - the answer is always the same
+    session: Session,
+    version: int,
+) -> ListPartitionReassignmentsResponse:
+    """Say that no partition moves: each has one replica."""
+    code, message = ErrorCode.NONE, None
+    try:
+        check_cluster(session, Operation.DESCRIBE)
+    except Unauthorized as error:
+        code, message = code_of(error), str(error)
+    return ListPartitionReassignmentsResponse(
+        version=version, error_code=code, error_message=message, topics=[]
+    )

@@ -1,0 +1,181 @@
+"""Metadata: API key 3, versions 0 to 13.
+
+What each version adds: ``adapters.kafka.metadata_codec``.
+
+A topic that is asked for by name and is not there is made when the node's `auto_create`, the
+request and the session's rights allow it, and is then ready at once. A list of all topics
+leaves out internal ones and those that the session may not describe.
+"""
+
+from collections.abc import Awaitable, Sequence
+from typing import Final
+from weakref import WeakKeyDictionary
+
+from adapters.kafka import metadata_codec
+from adapters.kafka.access import (
+    authorized_operations,
+    is_visible,
+    may_create,
+    may_describe,
+    to_bits,
+)
+from adapters.kafka.endpoints import brokers
+from adapters.kafka.errors import ErrorCode, code_of
+from adapters.kafka.metadata_cache import MetadataCache, answer_for
+from adapters.kafka.metadata_codec import (
+    NOT_ASKED,
+    MetadataRequest,
+    TopicAnswered,
+    TopicAsked,
+)
+from adapters.kafka.session import Session
+from gateway.auth import CLUSTER, Operation, ResourceType
+from gateway.errors import GatewayError, TopicNotFound
+from gateway.model import TopicName, check_topic_name
+from gateway.topics import Topic, TopicManager
+
+API_KEY: Final = metadata_codec.API_KEY
+VERSIONS: Final = metadata_codec.VERSIONS
+IDS_ASKED_FROM: Final = 12
+
+decode = metadata_codec.decode_request
+
+# By topic manager, that is by node: several may live in one process, in tests for instance.
+_CACHES: Final[WeakKeyDictionary[TopicManager, MetadataCache]] = WeakKeyDictionary()
+
+
+def handle(
+    request: MetadataRequest, session: Session, version: int
+) -> bytes | Awaitable[bytes]:
+    """Name the brokers and the topics asked for; an awaitable when topics have to be made."""
+    if request.topics is None:
+        return _assemble(request, session, version, _all_topics(request, session, version))
+    asked = tuple(dict.fromkeys(request.topics))
+    missing = _creatable(asked, request, session)
+    if missing:
+        return _create_and_answer(asked, missing, request, session, version)
+    return _answer(asked, {}, request, session, version)
+
+
+def _assemble(request: MetadataRequest, session: Session, version: int, topics: bytes) -> bytes:
+    placement = session.node.placement
+    head = metadata_codec.encode_head(
+        version, brokers(session), placement.cluster_id, placement.node_id
+    )
+    operations = NOT_ASKED
+    if request.include_cluster_authorized_operations:
+        operations = 0
+        if session.allows(Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER):
+            operations = to_bits(authorized_operations(session, ResourceType.CLUSTER, CLUSTER))
+    return head + topics + metadata_codec.encode_tail(version, operations)
+
+
+def _all_topics(request: MetadataRequest, session: Session, version: int) -> bytes:
+    node = session.node
+
+    def visible() -> list[Topic]:
+        topics = node.topics.topics(session.namespace)
+        return [topic for topic in topics if is_visible(session, topic)]
+
+    if request.include_topic_authorized_operations:
+        return metadata_codec.encode_topics(
+            version, [_encode_known(topic, request, session, version) for topic in visible()]
+        )
+    cache = _CACHES.get(node.topics)
+    if cache is None:
+        cache = _CACHES[node.topics] = MetadataCache(node.placement)
+    revisions = (node.topics.revision, node.authorizer.revision)
+    return cache.list_of(version, session.namespace, session.principal, revisions, visible)
+
+
+def _creatable(
+    asked: Sequence[TopicAsked], request: MetadataRequest, session: Session
+) -> list[str]:
+    """Return the names of topics that are to be made before the answer."""
+    if not (
+        request.allow_auto_topic_creation and session.node.settings.topic_defaults.auto_create
+    ):
+        return []
+    return [
+        name
+        for topic_id, name in asked
+        if name is not None
+        and topic_id is None
+        and session.node.topics.find(TopicName(session.namespace, name)) is None
+        and may_describe(session, name)
+        and may_create(session, name)
+    ]
+
+
+async def _create_and_answer(
+    asked: Sequence[TopicAsked],
+    missing: Sequence[str],
+    request: MetadataRequest,
+    session: Session,
+    version: int,
+) -> bytes:
+    failures: dict[str, GatewayError] = {}
+    for name in missing:
+        try:
+            await session.node.topics.auto_create(TopicName(session.namespace, name))
+        except GatewayError as error:
+            failures[name] = error
+    return _answer(asked, failures, request, session, version)
+
+
+def _answer(
+    asked: Sequence[TopicAsked],
+    failures: dict[str, GatewayError],
+    request: MetadataRequest,
+    session: Session,
+    version: int,
+) -> bytes:
+    octets = []
+    for one in asked:
+        topic = _find(one, failures, session, version)
+        if isinstance(topic, Topic):
+            octets.append(_encode_known(topic, request, session, version))
+        else:
+            octets.append(metadata_codec.encode_topic(version, topic))
+    return _assemble(request, session, version, metadata_codec.encode_topics(version, octets))
+
+
+def _encode_known(
+    topic: Topic, request: MetadataRequest, session: Session, version: int
+) -> bytes:
+    answered = answer_for(topic, session.node.placement)
+    if request.include_topic_authorized_operations:
+        operations = authorized_operations(session, ResourceType.TOPIC, topic.name.name)
+        answered = answered._replace(authorized_operations=to_bits(operations))
+    return metadata_codec.encode_topic(version, answered)
+
+
+def _find(
+    asked: TopicAsked, failures: dict[str, GatewayError], session: Session, version: int
+) -> Topic | TopicAnswered:
+    """Return the topic, or what is said of one that is not shown."""
+    if version < IDS_ASKED_FROM and (asked.topic_id is not None or asked.name is None):
+        return TopicAnswered(ErrorCode.INVALID_REQUEST, asked.name, asked.topic_id)
+    if asked.topic_id is not None:
+        topic = session.node.topics.by_uuid(asked.topic_id)
+        if topic is None or topic.name.namespace != session.namespace:
+            return TopicAnswered(ErrorCode.UNKNOWN_TOPIC_ID, None, asked.topic_id)
+        if not may_describe(session, topic.name.name):
+            return TopicAnswered(ErrorCode.TOPIC_AUTHORIZATION_FAILED, None, asked.topic_id)
+        return topic
+    return _find_by_name(asked.name or "", failures, session)
+
+
+def _find_by_name(
+    name: str, failures: dict[str, GatewayError], session: Session
+) -> Topic | TopicAnswered:
+    if not may_describe(session, name):
+        return TopicAnswered(ErrorCode.TOPIC_AUTHORIZATION_FAILED, name)
+    topic = session.node.topics.find(TopicName(session.namespace, name))
+    if topic is not None:
+        return topic
+    try:
+        check_topic_name(name)
+    except GatewayError as error:
+        return TopicAnswered(code_of(error), name)
+    return TopicAnswered(code_of(failures.get(name, TopicNotFound())), name)

@@ -1,0 +1,131 @@
+"""OffsetCommit: API key 8, versions 2 to 10.
+
+v2   retention_time_ms, until v4 (KIP-211)
+v3   throttle_time_ms
+v6   committed_leader_epoch (KIP-320)
+v7   group_instance_id (KIP-345)
+v8   flexible encoding (KIP-482)
+v9   GROUP_ID_NOT_FOUND for a generation of a group that is not there
+v10  topic ids (KIP-516)
+
+Positions of one request are stored together. They show to a fetch at once, and are answered
+when they are durable; requests behind this one are served meanwhile, so that commits share a
+sync.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from adapters.kafka.access import topic_for
+from adapters.kafka.codec import TopicRef
+from adapters.kafka.coordinator import check_group, group_code_of, group_name
+from adapters.kafka.errors import ErrorCode, code_of
+from adapters.kafka.group_codec import (
+    CommittedPartition,
+    OffsetCommitRequest,
+    decode_offset_commit_request,
+    encode_offset_commit_response,
+)
+from adapters.kafka.session import Session
+from gateway.auth import Operation
+from gateway.cursors import NO_EXPIRY, Commit
+from gateway.errors import (
+    GatewayError,
+    GroupNotFound,
+    MetadataTooLarge,
+    StorageUnavailable,
+    TopicNotFound,
+)
+from gateway.topics import Topic
+
+API_KEY: Final = 8
+VERSIONS: Final = range(2, 11)
+GROUP_ID_NOT_FOUND_FROM: Final = 9
+
+Reply = Callable[[bytes], None]
+decode = decode_offset_commit_request
+
+
+def handle(request: OffsetCommitRequest, session: Session, version: int, reply: Reply) -> None:
+    """Store positions of a group; refusals of the group hold for every partition."""
+    node = session.node
+    group = group_name(session, request.group_id)
+    try:
+        check_group(session, Operation.READ, request.group_id)
+        node.groups.check_commit(
+            group, request.member_id, request.instance_id, request.generation
+        )
+    except GatewayError as error:
+        reply(_refused(request, version, error))
+        return
+    expires_unix_ms = NO_EXPIRY
+    if request.retention_ms >= 0:
+        expires_unix_ms = node.clock.unix_ms() + request.retention_ms
+    commits: list[Commit] = []
+    answers: list[tuple[TopicRef, list[tuple[int, int]]]] = [
+        (ref, _take(session, ref, partitions, expires_unix_ms, commits))
+        for ref, partitions in request.topics
+    ]
+    if not commits:
+        reply(encode_offset_commit_response(version, answers))
+        return
+
+    def done(error: StorageUnavailable | None) -> None:
+        if error is None:
+            reply(encode_offset_commit_response(version, answers))
+        else:
+            reply(_refused(request, version, error))
+
+    try:
+        node.cursors.commit(group, commits, done)
+    except GatewayError as error:
+        reply(_refused(request, version, error))
+
+
+def _take(
+    session: Session,
+    ref: TopicRef,
+    partitions: list[CommittedPartition],
+    expires_unix_ms: int,
+    commits: list[Commit],
+) -> list[tuple[int, int]]:
+    """Put what is good into ``commits``; return (number, error code) of each partition."""
+    try:
+        topic = topic_for(session, ref, Operation.READ)
+    except GatewayError as error:
+        code = int(code_of(error))
+        return [(partition.number, code) for partition in partitions]
+    answers = []
+    for partition in partitions:
+        code = ErrorCode.NONE
+        try:
+            commits.append(_to_commit(session, topic, partition, expires_unix_ms))
+        except GatewayError as error:
+            code = code_of(error)
+        answers.append((partition.number, int(code)))
+    return answers
+
+
+def _to_commit(
+    session: Session, topic: Topic, partition: CommittedPartition, expires_unix_ms: int
+) -> Commit:
+    number, offset, leader_epoch, metadata = partition
+    if not 0 <= number < len(topic.partition_ids):
+        raise TopicNotFound(f"{topic.name.name} has no partition {number}")
+    metadata = metadata or ""
+    if len(metadata.encode()) > session.node.cursors.metadata_bytes_max:
+        raise MetadataTooLarge(f"at most {session.node.cursors.metadata_bytes_max} bytes")
+    return Commit(topic.uuid, number, offset, leader_epoch, metadata, expires_unix_ms)
+
+
+def _refused(request: OffsetCommitRequest, version: int, error: GatewayError) -> bytes:
+    code = int(group_code_of(error))
+    if isinstance(error, GroupNotFound) and version < GROUP_ID_NOT_FOUND_FROM:
+        code = int(ErrorCode.ILLEGAL_GENERATION)
+    return encode_offset_commit_response(
+        version,
+        [
+            (ref, [(partition.number, code) for partition in partitions])
+            for ref, partitions in request.topics
+        ],
+    )

@@ -1,0 +1,50 @@
+"""SaslAuthenticate: API key 36, versions 0 to 2 (KIP-152).
+
+v1  the session's lifetime (KIP-368), which is without end: 0
+v2  flexible encoding (KIP-482)
+"""
+
+from typing import Final
+
+from kafka.protocol.sasl import SaslAuthenticateRequest, SaslAuthenticateResponse
+
+from adapters.kafka.errors import ErrorCode, code_of
+from adapters.kafka.sasl import SaslExchange
+from adapters.kafka.session import Session
+from gateway.errors import GatewayError
+
+API_KEY: Final = 36
+VERSIONS: Final = range(3)
+
+
+async def handle(
+    request: SaslAuthenticateRequest, session: Session, version: int
+) -> SaslAuthenticateResponse:
+    """Take one message of the exchange; with its last one the session has a principal."""
+    exchange: SaslExchange | None = session.sasl
+    if exchange is None or exchange.is_over:
+        return _answer(
+            version,
+            ErrorCode.ILLEGAL_SASL_STATE,
+            "SaslAuthenticate comes after SaslHandshake, and once",
+        )
+    try:
+        step = await exchange.receive(request.auth_bytes)
+    except GatewayError as error:
+        return _answer(version, code_of(error), f"Authentication failed: {error}")
+    if step.username is not None:
+        session.principal = session.principal._replace(name=step.username)
+        session.is_authenticated = True
+    return _answer(version, ErrorCode.NONE, None, step.octets)
+
+
+def _answer(
+    version: int, code: ErrorCode, message: str | None, octets: bytes = b""
+) -> SaslAuthenticateResponse:
+    return SaslAuthenticateResponse(
+        version=version,
+        error_code=code,
+        error_message=message,
+        auth_bytes=octets,
+        session_lifetime_ms=0,
+    )

@@ -1,0 +1,36 @@
+"""SaslHandshake: API key 17, versions 0 to 1. Never flexible.
+
+v0  the exchange would follow in bare frames without headers; refused. librdkafka wants to see
+    it advertised nonetheless, and then uses v1
+v1  the exchange follows in SaslAuthenticate requests (KIP-152)
+"""
+
+from typing import Final
+
+from kafka.protocol.sasl import SaslHandshakeRequest, SaslHandshakeResponse
+
+from adapters.kafka.errors import ErrorCode
+from adapters.kafka.sasl import MECHANISMS, SaslExchange
+from adapters.kafka.session import Session
+
+API_KEY: Final = 17
+VERSIONS: Final = range(2)
+
+
+def handle(
+    request: SaslHandshakeRequest, session: Session, version: int
+) -> SaslHandshakeResponse:
+    """Choose a mechanism; the next request is the exchange's first."""
+    code = _choose(request.mechanism, session, version)
+    return SaslHandshakeResponse(version=version, error_code=code, mechanisms=list(MECHANISMS))
+
+
+def _choose(mechanism: str, session: Session, version: int) -> ErrorCode:
+    if session.sasl is not None:
+        return ErrorCode.ILLEGAL_SASL_STATE  # an exchange is on its way, or is over
+    if mechanism not in MECHANISMS:
+        return ErrorCode.UNSUPPORTED_SASL_MECHANISM
+    if version == 0:
+        return ErrorCode.UNSUPPORTED_VERSION
+    session.sasl = SaslExchange(mechanism, session.node.authenticator)
+    return ErrorCode.NONE

@@ -1,0 +1,106 @@
+"""Topics as they stand in answers to Metadata, kept as octets.
+
+Two layers, both by version of the API. One topic's octets hold until its partitions change:
+what a new topic costs is not the encoding of all the others again. A list of all topics holds
+until any topic or any rule changes, for one principal. Loop only.
+
+The leader epochs of a placement hold while the node runs; a placement that moves slots between
+nodes has to make a new cache.
+"""
+
+from collections.abc import Callable
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from adapters.kafka.errors import ErrorCode
+from adapters.kafka.metadata_codec import TopicAnswered, encode_topic, encode_topics
+from gateway.auth import Principal
+from gateway.placement import Placement
+from gateway.slots import slot_of_partition
+from gateway.topics import Topic
+
+LISTS_BYTES_MAX: Final = 64 * 1024 * 1024
+VERSIONS_MAX: Final = 4  # whose single topics are kept; clients of one site rarely use more
+
+
+class _Kept(NamedTuple):
+    """A list of topics, and the revisions of topics and rules for which it is right."""
+
+    revisions: tuple[int, int]
+    octets: bytes
+
+
+class MetadataCache:
+    """See the module."""
+
+    def __init__(self, placement: Placement) -> None:
+        self._placement = placement
+        self._rows: dict[int, dict[UUID, tuple[int, bytes]]] = {}
+        self._lists: dict[tuple[int, str, Principal], _Kept] = {}
+        self._lists_bytes = 0
+
+    def list_of(
+        self,
+        version: int,
+        namespace: str,
+        principal: Principal,
+        revisions: tuple[int, int],
+        visible: Callable[[], list[Topic]],
+    ) -> bytes:
+        """Return the array of the topics that ``visible`` returns when it has to be asked."""
+        key = (version, namespace, principal)
+        kept = self._lists.get(key)
+        if kept is not None and kept.revisions == revisions:
+            return kept.octets
+        octets = self._encode(version, visible())
+        if kept is not None:
+            self._drop(key)
+        self._keep(key, _Kept(revisions, octets))
+        return octets
+
+    def _encode(self, version: int, topics: list[Topic]) -> bytes:
+        """Encode a list; single topics that are not in it are forgotten."""
+        known = self._rows.pop(version, {})
+        rows: dict[UUID, tuple[int, bytes]] = {}
+        for topic in topics:
+            count = len(topic.partition_ids)
+            row = known.get(topic.uuid)
+            if row is None or row[0] != count:
+                row = (count, encode_topic(version, answer_for(topic, self._placement)))
+            rows[topic.uuid] = row
+        self._rows[version] = rows
+        if len(self._rows) > VERSIONS_MAX:
+            del self._rows[next(iter(self._rows))]
+        return encode_topics(version, [octets for _, octets in rows.values()])
+
+    def _keep(self, key: tuple[int, str, Principal], kept: _Kept) -> None:
+        """Keep a list, the oldest going first when they are too many octets."""
+        self._lists[key] = kept
+        self._lists_bytes += len(kept.octets)
+        while self._lists_bytes > LISTS_BYTES_MAX:
+            self._drop(next(iter(self._lists)))
+
+    def _drop(self, key: tuple[int, str, Principal]) -> None:
+        self._lists_bytes -= len(self._lists.pop(key).octets)
+
+
+def answer_for(topic: Topic, placement: Placement) -> TopicAnswered:
+    """Return a topic that is there, without authorized operations."""
+    return TopicAnswered(
+        ErrorCode.NONE,
+        topic.name.name,
+        topic.uuid,
+        is_internal=topic.is_internal,
+        leader_id=placement.node_id,
+        leader_epochs=leader_epochs(topic, placement),
+    )
+
+
+def leader_epochs(topic: Topic, placement: Placement) -> list[int]:
+    """Return the leader epoch of each partition, by number."""
+    return [
+        partition.leader_epoch
+        if partition is not None
+        else placement.leader_epoch(slot_of_partition(topic.uuid, number))
+        for number, partition in enumerate(topic.partitions)
+    ]

@@ -1,0 +1,122 @@
+"""Produce (API key 0), versions 3 to 13: bytes <-> plain tuples, one pass, batches as slices.
+
+Layout: the Kafka protocol guide, ProduceRequest and ProduceResponse. Garbled input: ``PeerError``.
+"""
+
+import struct
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from adapters.kafka.codec import (
+    I16,
+    I32,
+    TopicRef,
+    decode_count,
+    decode_records,
+    decode_string,
+    decode_topic_ref,
+    encode_count,
+    encode_topic_ref,
+    encode_uvarint,
+    skip_tags,
+)
+from gateway.errors import PeerError
+
+FLEXIBLE_FROM: Final = 9
+TOPIC_IDS_FROM: Final = 13
+
+ProducedPartition = tuple[int, memoryview | None]
+"""(partition index, record batch or None): the batch is a slice of the frame."""
+
+
+class ProduceRequest(NamedTuple):
+    """Produce, versions 3 to 13."""
+
+    transactional_id: str | None
+    acks: int
+    timeout_ms: int
+    topics: list[tuple[TopicRef, list[ProducedPartition]]]
+
+
+class ProducedResult(NamedTuple):
+    """The answer for one partition; ``error_message`` is shown from version 8 on (KIP-467)."""
+
+    index: int
+    error_code: int
+    base_offset: int
+    log_append_time_ms: int
+    log_start_offset: int
+    error_message: str | None
+
+
+def decode_produce_request(version: int, body: memoryview) -> ProduceRequest:
+    """Return a Produce request; its batches are slices of ``body``."""
+    try:
+        return _decode_produce(version, body)
+    except (struct.error, IndexError, ValueError) as error:
+        msg = f"a Produce request is garbled: {error}"
+        raise PeerError(msg) from error
+
+
+def _decode_produce(version: int, body: memoryview) -> ProduceRequest:
+    flexible = version >= FLEXIBLE_FROM
+    transactional_id, at = decode_string(body, 0, flexible=flexible)
+    acks, timeout_ms = _ACKS.unpack_from(body, at)
+    topic_count, at = decode_count(body, at + _ACKS.size, flexible=flexible)
+    topics = []
+    for _ in range(topic_count):
+        ref, at = decode_topic_ref(body, at, flexible=flexible, by_id=version >= TOPIC_IDS_FROM)
+        partition_count, at = decode_count(body, at, flexible=flexible)
+        partitions: list[ProducedPartition] = []
+        for _ in range(partition_count):
+            (index,) = I32.unpack_from(body, at)
+            batch, at = decode_records(body, at + 4, flexible=flexible)
+            partitions.append((index, batch))
+            if flexible:
+                at = skip_tags(body, at)
+        topics.append((ref, partitions))
+        if flexible:
+            at = skip_tags(body, at)
+    return ProduceRequest(transactional_id, acks, timeout_ms, topics)
+
+
+_ACKS: Final = struct.Struct(">hi")
+
+
+_PRODUCED_V3: Final = struct.Struct(">ihqq")
+_PRODUCED_V5: Final = struct.Struct(">ihqqq")
+
+
+def encode_produce_response(
+    version: int, topics: Sequence[tuple[TopicRef, Sequence[ProducedResult]]]
+) -> bytes:
+    """Return the body of a Produce response: throttle time 0, no leader hints."""
+    flexible = version >= FLEXIBLE_FROM
+    out = bytearray(encode_count(len(topics), flexible=flexible))
+    for ref, results in topics:
+        out += encode_topic_ref(ref, flexible=flexible)
+        out += encode_count(len(results), flexible=flexible)
+        for result in results:
+            out += _encode_produced(version, result)
+        if flexible:
+            out.append(0)
+    out += bytes(4)
+    if flexible:
+        out.append(0)
+    return bytes(out)
+
+
+def _encode_produced(version: int, result: ProducedResult) -> bytes:
+    index, error_code, base_offset, append_time_ms, log_start_offset, message = result
+    if version < 5:  # noqa: PLR2004 - the version that added log_start_offset
+        return _PRODUCED_V3.pack(index, error_code, base_offset, append_time_ms)
+    fixed = _PRODUCED_V5.pack(index, error_code, base_offset, append_time_ms, log_start_offset)
+    if version < 8:  # noqa: PLR2004 - the version that added errors per record
+        return fixed
+    text = None if message is None else message.encode()
+    if version < FLEXIBLE_FROM:
+        no_records = bytes(4)
+        tail = b"\xff\xff" if text is None else I16.pack(len(text)) + text
+        return fixed + no_records + tail
+    tail = b"\x00" if text is None else encode_uvarint(len(text) + 1) + text
+    return fixed + b"\x01" + tail + b"\x00"

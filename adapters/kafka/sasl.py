@@ -1,0 +1,90 @@
+"""The server's side of SASL, one exchange per connection: PLAIN (RFC 4616), SCRAM (RFC 5802).
+
+An exchange ends with a user's name or with ``Unauthenticated``, and is not begun anew on the
+same connection: who guesses passwords needs a connection for each guess. Sessions do not expire
+(KIP-368): the lifetime that is answered is 0.
+"""
+
+import secrets
+from typing import Final, NamedTuple
+
+from gateway.auth import Authenticator
+from gateway.errors import Unauthenticated
+from gateway.scram import ScramMechanism, ScramServer, saslprep
+
+PLAIN: Final = "PLAIN"
+MECHANISMS: Final = (PLAIN, *(mechanism.value for mechanism in ScramMechanism))
+PLAIN_BYTES_MAX: Final = 8_192
+_NONCE_BYTES: Final = 18
+_PLAIN_PARTS: Final = 3
+
+
+class Step(NamedTuple):
+    """What to send to the client, and who it is once that is known."""
+
+    octets: bytes
+    username: str | None = None
+
+
+class SaslExchange:
+    """One exchange by one mechanism. After any error, or a user's name, it ``is_over``."""
+
+    def __init__(self, mechanism: str, authenticator: Authenticator) -> None:
+        self.is_over = False
+        self._authenticator = authenticator
+        self._scram = (
+            None
+            if mechanism == PLAIN
+            else ScramServer(
+                ScramMechanism(mechanism), nonce=secrets.token_urlsafe(_NONCE_BYTES)
+            )
+        )
+
+    async def receive(self, octets: bytes) -> Step:
+        """Take the client's next message. Errors: ``Unauthenticated``, ``Overloaded``."""
+        if self.is_over:
+            msg = "the exchange is over"
+            raise Unauthenticated(msg)
+        self.is_over = True  # unless there is a step to come; an error leaves it so
+        if self._scram is None:
+            return await self._receive_plain(octets)
+        step = await self._receive_scram(self._scram, octets)
+        self.is_over = step.username is not None
+        return step
+
+    async def _receive_plain(self, octets: bytes) -> Step:
+        username, password = parse_plain(octets)
+        return Step(b"", await self._authenticator.authenticate_plain(username, password))
+
+    async def _receive_scram(self, scram: ScramServer, octets: bytes) -> Step:
+        if scram.username:
+            return Step(scram.final_message(octets), scram.username)
+        username = scram.receive_first(octets)
+        credential = await self._authenticator.scram_credential(username, scram.mechanism)
+        return Step(scram.first_message(credential))
+
+
+def parse_plain(octets: bytes) -> tuple[str, str]:
+    r"""Return user name and password of a PLAIN message: authzid NUL authcid NUL passwd.
+
+    Errors: ``Unauthenticated``, also for a client that wants to act for somebody else.
+
+    >>> parse_plain(b"\0ada\0secret")
+    ('ada', 'secret')
+    """
+    if len(octets) > PLAIN_BYTES_MAX:
+        msg = f"a PLAIN message of {len(octets)} bytes is above {PLAIN_BYTES_MAX}"
+        raise Unauthenticated(msg)
+    try:
+        parts = octets.decode().split("\0")
+    except UnicodeDecodeError as error:
+        msg = "a PLAIN message is not UTF-8"
+        raise Unauthenticated(msg) from error
+    if len(parts) != _PLAIN_PARTS or not parts[1] or not parts[2]:
+        msg = "a PLAIN message is not authzid, user name and password"
+        raise Unauthenticated(msg)
+    authzid, username, password = parts
+    if authzid and saslprep(authzid) != saslprep(username):
+        msg = "acting for another user is not supported"
+        raise Unauthenticated(msg)
+    return username, password

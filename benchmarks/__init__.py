@@ -1,0 +1,1 @@
+"""One script per published number, each against a real peer in the same run."""

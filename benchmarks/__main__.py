@@ -1,0 +1,47 @@
+"""``python -m benchmarks [k1 k2 ...] [--quick] [--runs N]``: measure, print, keep as JSON.
+
+``python -m benchmarks render`` makes docs/benchmarks.md from what is kept.
+"""
+
+import argparse
+from importlib import import_module
+from typing import Final
+
+from benchmarks.render import render
+from benchmarks.sides import Options
+
+SCRIPTS: Final = {
+    "k1": "k1_produce",
+    "k2": "k2_produce_synced",
+    "k3": "k3_consume",
+    "k4": "k4_latency",
+    "k5": "k5_idle",
+    "k6": "k6_many_partitions",
+    "r1": "r1_recovery",
+    "profile": "profile_produce",
+}
+SOAK: Final = {"r1"}
+
+
+def main() -> None:
+    """Run what was asked for, by default all but the soak."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help=", ".join([*SCRIPTS, "render"])
+    )
+    parser.add_argument("--quick", action="store_true", help="a fifth of the work, 3 runs")
+    parser.add_argument("--runs", type=int, help="counted runs of each side (5)")
+    chosen = parser.parse_args()
+    names = chosen.names or [name for name in SCRIPTS if name not in SOAK]
+    unknown = set(names) - {*SCRIPTS, "render"}
+    if unknown:
+        parser.error(f"no benchmark {', '.join(sorted(unknown))}")
+    options = Options(runs=chosen.runs or (3 if chosen.quick else 5), quick=chosen.quick)
+    for name in names:
+        if name != "render":
+            import_module(f"benchmarks.{SCRIPTS[name]}").run(options).publish()
+    render()
+
+
+if __name__ == "__main__":
+    main()

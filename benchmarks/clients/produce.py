@@ -1,0 +1,61 @@
+"""A librdkafka producer as fast as one Python thread can feed it; prints its rate as JSON.
+
+The loop does nothing but ``produce``: no callback, no poll unless the queue is full. Its
+ceiling is what it reaches against librdkafka's own mock broker (``--mock``), in one process.
+"""
+
+import argparse
+import json
+import os
+import time
+
+from confluent_kafka import Producer
+
+_DISTINCT = 64
+_FLUSH_S_MAX = 300
+
+
+def main() -> None:
+    """Produce and print {"seconds", "rate"}."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("bootstrap")
+    parser.add_argument("topic")
+    parser.add_argument("--records", type=int, required=True)
+    parser.add_argument("--bytes", type=int, default=1024)
+    parser.add_argument("--mock", action="store_true")
+    arguments = parser.parse_args()
+    settings: dict[str, object] = {
+        "bootstrap.servers": arguments.bootstrap,
+        "acks": "all",
+        "linger.ms": 5,
+        "queue.buffering.max.messages": 200_000,
+        "queue.buffering.max.kbytes": 262_144,
+    }
+    if arguments.mock:
+        settings |= {"test.mock.num.brokers": 1, "bootstrap.servers": ""}
+    producer = Producer(settings)
+    producer.list_topics(arguments.topic, timeout=30)
+    values = [os.urandom(arguments.bytes) for _ in range(_DISTINCT)]
+    started = time.monotonic()
+    _feed(producer, arguments.topic, values, arguments.records)
+    left = producer.flush(_FLUSH_S_MAX)
+    seconds = time.monotonic() - started
+    assert left == 0, f"{left} records were not acknowledged"
+    print(json.dumps({"seconds": seconds, "rate": arguments.records / seconds}))
+
+
+def _feed(producer: Producer, topic: str, values: list[bytes], count: int) -> None:
+    produce, left = producer.produce, count
+    while left > 0:
+        try:
+            for n in range(left):
+                produce(topic, values[n % _DISTINCT])
+        except BufferError:
+            left -= n
+            producer.poll(0.02)
+        else:
+            left = 0
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,108 @@
+"""The two sides of a comparison: ours and Apache Kafka, each a fresh server on this machine."""
+
+import json
+import os
+import shutil
+import sys
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from benchmarks.report import Sample
+from tests.support.gateway import Gateway
+from tests.support.kafka_server import KafkaServer
+from tests.support.proc import cpu_s
+from tests.support.process import Program
+from tests.support.toolchain import CACHE, ROOT, ToolMissing, need
+
+OURS: Final = "headgate"
+PEER: Final = "kafka"
+_CLIENT_S_MAX: Final = 600.0
+_GB: Final = 1e9
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the command line chose."""
+
+    runs: int = 5
+    quick: bool = False
+
+    def scaled(self, count: int) -> int:
+        """Return an amount of work; a fifth of it when a quick look is enough."""
+        return count // 5 if self.quick else count
+
+
+@dataclass(frozen=True)
+class Side:
+    """A running server and the words for it in the table."""
+
+    name: str
+    policy: str
+    server: Gateway | KafkaServer
+
+    @property
+    def bootstrap(self) -> str:
+        """What a client is given."""
+        return self.server.bootstrap
+
+
+@contextmanager
+def sides(ours: str, *, peer_syncs: bool, **settings: object) -> Iterator[list[Side]]:
+    """Start ours with the flush policy ``ours`` and Kafka with or without a sync per append."""
+    try:
+        need("java", "mvn")
+    except ToolMissing as error:
+        sys.exit(f"{error}; no figure without its peer")
+    kafka_settings = {"log.flush.interval.messages": 1} if peer_syncs else {}
+    policy = "log.flush.interval.messages=1" if peer_syncs else "no fsync (its default)"
+    with ExitStack() as stack:
+        folder = stack.enter_context(temporary_folder())
+        gateway_settings = {"storage.flush": ours, "log.level": "warning", **settings}
+        gateway = stack.enter_context(Gateway(folder / "headgate", gateway_settings))
+        kafka = stack.enter_context(KafkaServer(folder / "kafka", kafka_settings))
+        yield [Side(OURS, f"flush={ours}", gateway), Side(PEER, policy, kafka)]
+
+
+@contextmanager
+def temporary_folder() -> Iterator[Path]:
+    """A folder on the disk of this checkout, which is not a disk in memory."""
+    folder = Path(os.environ.get("HEADGATE_BENCH_DIR", CACHE)) / f"bench-{uuid.uuid4().hex[:8]}"
+    folder.mkdir(parents=True)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def client(module: str, *arguments: object) -> dict[str, Any]:
+    """Run a client in a process of its own and return what it prints."""
+    command = [sys.executable, "-m", f"benchmarks.clients.{module}", *map(str, arguments)]
+    lines = Program(command, cwd=ROOT, merge_errors=False).finish(within_s=_CLIENT_S_MAX)
+    found: dict[str, Any] = json.loads(lines[-1])
+    return found
+
+
+def interleaved(
+    found: Sequence[Side], run: Callable[[Side], Sample], *, runs: int, warm_ups: int = 1
+) -> dict[str, list[Sample]]:
+    """Run on each side in turn; the first ``warm_ups`` rounds (a JVM warms up) do not count."""
+    samples: dict[str, list[Sample]] = {side.name: [] for side in found}
+    for turn in range(warm_ups + runs):
+        for side in found:
+            sample = run(side)
+            if turn >= warm_ups:
+                samples[side.name].append(sample)
+                sys.stderr.write(f"  {side.name} {sample.value:,.0f}\n")
+    return samples
+
+
+@contextmanager
+def cpu_per_gb(side: Side, sent_bytes: int, extra: dict[str, float]) -> Iterator[None]:
+    """Add the server's processor seconds per gigabyte within the block to ``extra``."""
+    before_s = cpu_s(side.server.pid)
+    yield
+    extra["server CPU s/GB"] = (cpu_s(side.server.pid) - before_s) / (sent_bytes / _GB)

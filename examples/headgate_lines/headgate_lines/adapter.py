@@ -1,0 +1,39 @@
+"""The protocol ``lines``: what the registry loads."""
+
+from functools import partial
+from typing import Any
+
+from gateway.kernel import Endpoint, Kernel
+from gateway.listener import Listener
+from headgate_lines.config import LinesConfig
+from headgate_lines.connection import LineConnection
+
+
+class LinesAdapter:
+    """Starts and stops the listener; each connection does the rest."""
+
+    Config = LinesConfig
+
+    def __init__(self, config: LinesConfig, kernel: Kernel) -> None:
+        self._listener = Listener("lines", config, partial(LineConnection, kernel, config))
+
+    async def start(self) -> None:
+        """Listen. Errors: ``OSError`` when the address cannot be taken."""
+        await self._listener.start()
+
+    async def drain(self, seconds_max: float) -> None:
+        """Take no new connection, and answer what was asked."""
+        await self._listener.drain(seconds_max)
+
+    async def stop(self) -> None:
+        """Close every connection."""
+        await self._listener.stop()
+
+    def endpoints(self) -> list[Endpoint]:
+        """Return where it listens, and how to try it."""
+        host, port = self._listener.host, self._listener.port
+        return [Endpoint("lines", f"tcp://{host}:{port}", f"echo PING | nc {host} {port}")]
+
+    def connections(self) -> list[dict[str, Any]]:
+        """Return one table per connection."""
+        return [connection.describe() for connection in self._listener.connections]

@@ -1,0 +1,229 @@
+"""One connection that speaks lines: a run of lines at a time, answered in one write."""
+
+import asyncio
+from collections.abc import Sequence
+from itertools import groupby
+from typing import Final, TypeVar
+
+from gateway.auth import ANONYMOUS, Operation, Principal, ResourceType
+from gateway.errors import (
+    GatewayError,
+    Overloaded,
+    PeerError,
+    StorageUnavailable,
+    Unauthenticated,
+    Unauthorized,
+)
+from gateway.kernel import Kernel
+from gateway.listener import Connection, Listener
+from gateway.model import DEFAULT_NAMESPACE, Octets, TopicName, check_topic_name
+from gateway.partition import Partition
+from gateway.records import decode_batch, encode_batch
+from gateway.topics import Topic
+from gateway.waiting import Tail
+from gateway.writer import Duplicate
+from headgate_lines.codec import (
+    Authenticate,
+    Command,
+    Publish,
+    Subscribe,
+    decode_command,
+    encode_error,
+    encode_message,
+    encode_ok,
+    take_lines,
+)
+from headgate_lines.config import LinesConfig
+
+T = TypeVar("T")
+PARTITION: Final = 0
+"""Lines have no keys, so they all go to the first partition and stay in order."""
+
+
+class LineConnection(Connection):
+    """Serves the lines of one read before it reads on, so nothing piles up here."""
+
+    def __init__(self, kernel: Kernel, config: LinesConfig, listener: Listener) -> None:
+        super().__init__(listener)
+        self._kernel = kernel
+        self._config = config
+        self._received = bytearray()
+        self._serving: asyncio.Task[None] | None = None
+        self._user = ANONYMOUS
+        self._tails: dict[Partition, Tail] = {}
+        self._first_wanted: dict[Partition, int] = {}
+
+    # --- gateway.listener.Connection
+
+    def received(self, size_bytes: int) -> None:
+        """Begin to serve what is complete."""
+        self._received += self.listener.receive_buffer[:size_bytes]
+        lines = take_lines(self._received, line_bytes_max=self._config.line_bytes_max)
+        self.frame_started_s = self.listener.now_s if self._received else None
+        if not lines:
+            return
+        self.has_greeted = True
+        self.hold_reads("serving")
+        self._serving = self.listener.loop.create_task(self._serve(lines))
+        self._serving.add_done_callback(self._served)
+
+    def is_busy(self) -> bool:
+        """A subscriber may be silent for as long as it likes."""
+        return self._serving is not None or bool(self._tails)
+
+    def closed(self) -> None:
+        """Stop what was going on for this peer."""
+        if self._serving is not None:
+            self._serving.cancel()
+        for tail in self._tails.values():
+            tail.close()
+
+    def resume_writing(self) -> None:
+        """The peer has read; push on."""
+        super().resume_writing()
+        for tail in self._tails.values():
+            tail.resume()
+
+    # --- gateway.waiting.Receiver
+
+    def on_batches(self, partition: Partition, batches: Sequence[Octets]) -> bool:
+        """Write the records of a run of batches; False when the peer does not keep up."""
+        self.guard(self._push, partition, batches)
+        return self.is_writable
+
+    def on_tail_error(self, partition: Partition, error: GatewayError) -> None:
+        """Say that nothing more will come of a topic."""
+        self._tails.pop(partition, None)
+        self.send(encode_error(error))
+
+    def _push(self, partition: Partition, batches: Sequence[Octets]) -> None:
+        first_wanted = self._first_wanted[partition]
+        topic = partition.topic.name.name
+        for batch in batches:
+            try:
+                records = decode_batch(batch)
+            except GatewayError as error:  # A batch that lies is said so, and passed by.
+                self.send(encode_error(error))
+                continue
+            self.send(
+                *(
+                    encode_message(topic, partition.number, record)
+                    for record in records
+                    if record.offset >= first_wanted
+                )
+            )
+
+    # --- commands
+
+    def _served(self, task: asyncio.Task[None]) -> None:
+        self._serving = None
+        if not task.cancelled():
+            self.guard(task.result)
+            self.release_reads("serving")
+
+    async def _serve(self, lines: Sequence[bytes]) -> None:
+        """Answer lines in order; publishes that follow each other are one append."""
+        commands = [self._decode(line) for line in lines]
+        for kind, run in groupby(commands, type):
+            if kind is Publish:
+                await self._publish([c for c in run if isinstance(c, Publish)])
+                continue
+            for command in run:
+                self.send(await self._answer(command))
+
+    def _decode(self, line: bytes) -> Command | GatewayError:
+        try:
+            return decode_command(line)
+        except PeerError:
+            raise
+        except GatewayError as error:
+            return error
+
+    async def _answer(self, command: Command | GatewayError) -> bytes:
+        try:
+            match command:
+                case GatewayError():
+                    raise command
+                case Authenticate(username, password):
+                    authenticator = self._kernel.authenticator
+                    self._user = await authenticator.authenticate_plain(username, password)
+                    return encode_ok()
+                case Subscribe(topic):
+                    await self._subscribe(topic)
+                    return encode_ok()
+        except PeerError:
+            raise
+        except GatewayError as error:
+            return encode_error(error)
+        return b"+PONG\n"
+
+    async def _publish(self, run: Sequence[Publish]) -> None:
+        """Append a run atomically, one batch per topic; all are kept, or none is."""
+        texts: dict[str, list[str]] = {}
+        for command in run:
+            texts.setdefault(command.topic, []).append(command.text)
+        try:
+            partitions = {
+                topic: await self._partition(topic, Operation.WRITE) for topic in texts
+            }
+            offsets = await self._append({partitions[t]: texts[t] for t in texts})
+        except GatewayError as error:
+            self.send(*([encode_error(error)] * len(run)))
+            return
+        for command in run:
+            partition = partitions[command.topic]
+            self.send(encode_ok(partition.number, offsets[partition]))
+            offsets[partition] += 1
+
+    async def _append(self, texts: dict[Partition, list[str]]) -> dict[Partition, int]:
+        """Return the base offsets once all texts are kept."""
+        broker, loop = self._kernel.broker, self.listener.loop
+        if broker.writer.is_saturated:
+            low: asyncio.Future[None] = loop.create_future()
+            broker.writer.hold(lambda: _settle(low, None))
+            await low
+        now_unix_ms = self._kernel.clock.unix_ms()
+        writes = []
+        for partition, lines in texts.items():
+            batch = encode_batch([(now_unix_ms, None, line.encode(), ()) for line in lines])
+            write = broker.prepare(partition, batch)
+            assert not isinstance(write, Duplicate), "only idempotent producers repeat"
+            writes.append(write)
+        kept: asyncio.Future[StorageUnavailable | None] = loop.create_future()
+        broker.append(writes, lambda error: _settle(kept, error))
+        error = await kept
+        if error is not None:
+            raise error
+        return {write.partition: write.base_offset for write in writes}
+
+    async def _subscribe(self, name: str) -> None:
+        if len(self._tails) >= self._config.subscriptions_max:
+            msg = f"subscriptions_max is {self._config.subscriptions_max}"
+            raise Overloaded(msg)
+        partition = await self._partition(name, Operation.READ)
+        if partition not in self._tails:
+            end = partition.high_watermark
+            self._first_wanted[partition] = end
+            self._tails[partition] = self._kernel.broker.tail(partition, end, self)
+
+    async def _partition(self, name: str, operation: Operation) -> Partition:
+        """Return where a topic's lines go, when the peer may go there."""
+        principal = Principal(self._user, "lines", self.peer_host)
+        if principal.is_anonymous and self._kernel.authenticator.required:
+            msg = "AUTH user password comes first"
+            raise Unauthenticated(msg)
+        if not self._kernel.authorizer.allows(principal, operation, ResourceType.TOPIC, name):
+            msg = f"{self._user} may not {operation.value} topic {name}"
+            raise Unauthorized(msg)
+        return self._kernel.broker.partition(await self._topic(name), PARTITION)
+
+    async def _topic(self, name: str) -> Topic:
+        full_name = TopicName(DEFAULT_NAMESPACE, check_topic_name(name))
+        topics = self._kernel.topics
+        return topics.find(full_name) or await topics.auto_create(full_name)
+
+
+def _settle(future: asyncio.Future[T], result: T) -> None:
+    """Set a result, unless the connection has gone and nobody waits any more."""
+    if not future.done():
+        future.set_result(result)

@@ -1,0 +1,145 @@
+"""The broker: what adapters call to append, read, wait and tail. No protocol, no disk.
+
+The way of a run: ``partition`` finds where it goes, ``prepare`` checks it, ``append`` gives it
+offsets and hands it to the storage, whose ``on_done`` publishes it to readers and tells the adapter
+to acknowledge. Everything here runs on the event loop; nothing here is a task per message.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from gateway.clock import Clock
+from gateway.config import BrokerConfig
+from gateway.errors import OffsetOutOfRange, TopicNotFound
+from gateway.model import Octets
+from gateway.partition import Partition
+from gateway.placement import Placement
+from gateway.reader import Reader
+from gateway.slots import slot_of_partition
+from gateway.storage import OnDone, StorageAdapter
+from gateway.topics import Topic
+from gateway.waiting import Receiver, Tail, Waiter
+from gateway.writer import Duplicate, Write, Writer
+
+
+class Broker:
+    """Appends to, reads from and waits for partitions."""
+
+    def __init__(
+        self,
+        storage: StorageAdapter,
+        placement: Placement,
+        clock: Clock,
+        config: BrokerConfig,
+    ) -> None:
+        self.storage = storage
+        self.clock = clock
+        self.config = config
+        self.writer = Writer(storage, clock, config)
+        self.reader = Reader(storage)
+        self._placement = placement
+        self._loop = asyncio.get_running_loop()
+
+    # --- partitions
+
+    def partition(self, topic: Topic, number: int) -> Partition:
+        """Return the live state of a partition. Error: ``TopicNotFound`` for an unknown number."""
+        if not 0 <= number < len(topic.partitions):
+            msg = f"topic {topic.name.name!r} has no partition {number}"
+            raise TopicNotFound(msg)
+        return topic.partitions[number] or self._materialise(topic, number)
+
+    def _materialise(self, topic: Topic, number: int) -> Partition:
+        partition = Partition(
+            topic,
+            number,
+            self.storage.bounds(topic.partition_ids[number]),
+            leader_epoch=self._placement.leader_epoch(slot_of_partition(topic.uuid, number)),
+        )
+        topic.partitions[number] = partition
+        return partition
+
+    # --- writing
+
+    def prepare(self, partition: Partition, batch: bytearray | memoryview) -> Write | Duplicate:
+        """Check a client's batch; see ``Writer.prepare``."""
+        return self.writer.prepare(partition, batch)
+
+    def append(
+        self, writes: Sequence[Write], on_done: OnDone, *, reserved: bool = False
+    ) -> None:
+        """Append writes to many partitions as one; see ``Writer.append``."""
+        self.writer.append(writes, on_done, reserved=reserved)
+
+    def after_pending(self, on_done: OnDone) -> None:
+        """Run ``on_done`` when all appends so far are done, in a later turn of the loop."""
+        if not self.writer.after_pending(on_done):
+            self._loop.call_soon(on_done, None)
+
+    # --- reading
+
+    def read(
+        self, partition: Partition, offset: int, *, bytes_max: int
+    ) -> Sequence[Octets] | None:
+        """Return batches from memory or the page cache, or None; see ``Reader.read``."""
+        return self.reader.read(partition, offset, bytes_max=bytes_max)
+
+    async def read_disk(
+        self, partition: Partition, offset: int, *, bytes_max: int
+    ) -> Sequence[Octets]:
+        """Return batches, waiting for the disk; see ``Reader.read_disk``."""
+        return await self.reader.read_disk(partition, offset, bytes_max=bytes_max)
+
+    def wait_readable(
+        self,
+        partitions: Sequence[Partition],
+        *,
+        bytes_min: int,
+        on_ready: Callable[[], None],
+    ) -> Waiter:
+        """Call ``on_ready`` once ``bytes_min`` more octets are readable in any of them."""
+        return Waiter(self._loop, partitions, bytes_min=bytes_min, on_ready=on_ready)
+
+    def tail(self, partition: Partition, from_offset: int, receiver: Receiver) -> Tail:
+        """Push batches from an offset on to a receiver; see ``Tail``."""
+        return Tail(self._loop, self.reader, partition, from_offset, receiver)
+
+    async def offset_for_time(
+        self, partition: Partition, timestamp_unix_ms: int
+    ) -> tuple[int, int, int] | None:
+        """Return (offset, timestamp, epoch) of the first record at or after a time, or None."""
+        return await self.reader.offset_for_time(partition, timestamp_unix_ms)
+
+    async def max_timestamp(self, partition: Partition) -> tuple[int, int, int] | None:
+        """Return (offset, timestamp, epoch) of the record with the highest timestamp, or None."""
+        return await self.reader.max_timestamp(partition)
+
+    def end_offset_for_epoch(self, partition: Partition, leader_epoch: int) -> tuple[int, int]:
+        """Return (epoch, end offset) of the largest epoch up to ``leader_epoch`` (KIP-101)."""
+        if leader_epoch == partition.leader_epoch:
+            return leader_epoch, partition.high_watermark
+        return self.storage.end_offset_for_epoch(partition.partition_id, leader_epoch)
+
+    def size_bytes(self, partition: Partition) -> int:
+        """Return the octets that the partition's batches take."""
+        return self.storage.size_bytes(partition.partition_id)
+
+    # --- removing
+
+    def truncate_before(self, partition: Partition, offset: int, on_done: OnDone) -> None:
+        """Move the log start up to ``offset``; a lower one changes nothing.
+
+        Error: ``OffsetOutOfRange`` above the high watermark.
+        """
+        if offset > partition.high_watermark or offset < 0:
+            msg = f"offset {offset} is above the high watermark {partition.high_watermark}"
+            raise OffsetOutOfRange(msg)
+        if offset <= partition.log_start_offset:
+            self._loop.call_soon(on_done, None)
+            return
+        self.storage.truncate_before(partition.partition_id, offset, on_done)
+        partition.log_start_offset = offset
+
+    def delete(self, partition_ids: Sequence[int], on_done: OnDone) -> None:
+        """Forget the partitions of a topic that the topic manager has removed."""
+        self.storage.delete(partition_ids, on_done)

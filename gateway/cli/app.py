@@ -1,0 +1,76 @@
+"""Every command but ``serve``, which is only named here so that ``--help`` lists it.
+
+Exit status 0 when done, 1 when refused or out of reach, 2 when the command or the settings are
+wrong.
+"""
+
+import sys
+from collections.abc import Sequence
+from typing import Annotated, Final
+
+import typer
+
+from gateway.cli import serve
+from gateway.cli.bench import bench
+from gateway.cli.check_config import check_config
+from gateway.cli.clients import clients_app
+from gateway.cli.groups import groups_app
+from gateway.cli.log import log_app
+from gateway.cli.output import fail
+from gateway.cli.recover import recover_metadata
+from gateway.cli.topics import topics_app
+from gateway.cli.users import users_app
+from gateway.config_checker import InvalidSettings
+from gateway.errors import GatewayError
+
+STATUS_FAILED: Final = 1
+STATUS_USAGE: Final = 2
+
+app = typer.Typer(
+    name="headgate",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="One endpoint for existing messaging clients, over one durable log.",
+)
+
+
+@app.command(
+    "serve",
+    add_help_option=False,
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
+)
+def serve_command(
+    arguments: Annotated[list[str] | None, typer.Argument(metavar="[--config] [--set]")] = None,
+) -> None:
+    """Run a node."""
+    raise typer.Exit(serve.main(arguments or ()))
+
+
+app.command("check-config")(check_config)
+app.add_typer(topics_app, name="topics")
+app.add_typer(groups_app, name="groups")
+app.add_typer(clients_app, name="clients")
+app.add_typer(users_app, name="users")
+app.add_typer(log_app, name="log")
+app.command("recover-metadata")(recover_metadata)
+app.command("bench")(bench)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run one command and return the exit status."""
+    try:
+        app(list(arguments), prog_name="headgate")
+    except InvalidSettings as error:
+        fail(str(error))
+        return STATUS_USAGE
+    except GatewayError as error:
+        fail(str(error) or type(error).__name__)
+        return STATUS_FAILED
+    except BrokenPipeError:
+        # The reader of our output has had enough, as `head` does.
+        sys.stderr.close()
+        return STATUS_FAILED
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else int(end.code is not None)
+    return 0

@@ -1,0 +1,23 @@
+"""``headgate clients``: who is connected."""
+
+import typer
+
+from gateway.cli import options
+from gateway.cli.admin_client import AdminClient, settings_of
+from gateway.cli.output import print_rows
+
+clients_app = typer.Typer(no_args_is_help=True, help="Connections to a running node.")
+
+
+@clients_app.command("ls")
+def list_clients(
+    *,
+    as_json: options.AsJson = False,
+    config: options.Config = None,
+    assignments: options.Assignments = None,
+) -> None:
+    """List the connections of all protocols."""
+    found = AdminClient.of(settings_of(config, assignments)).get("clients")["clients"]
+    # What an adapter tells of a connection is its own; the protocol is always there.
+    columns = list(dict.fromkeys(key for row in found for key in row)) or ["protocol"]
+    print_rows(found, columns, as_json=as_json)

@@ -1,0 +1,113 @@
+"""The tables of docs/configuration.md, made from the config classes so that they cannot drift.
+
+``headgate check-config --reference`` prints them.
+"""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final, Literal, get_args, get_origin
+
+from pydantic.fields import FieldInfo
+from pydantic_core import PydanticUndefined
+
+from gateway import registry
+from gateway.config import AuthRule, FrozenConfig, Settings, TopicConfig
+from gateway.config_text import format_value
+
+BEGIN: Final = "<!-- made by `headgate check-config --reference`; do not edit below -->"
+END: Final = "<!-- made until here -->"
+_HEAD: Final = ("| key | default | values | meaning |", "|---|---|---|---|")
+_TYPES: Final[Mapping[object, str]] = {
+    bool: "`true`, `false`",
+    int: "integer",
+    str: "text",
+    Path: "path",
+    dict: "table",
+    tuple: "list",
+}
+
+Section = tuple[str, type[FrozenConfig]]
+
+
+def reference() -> str:
+    """Return a heading and a table for every section, in Markdown."""
+    lines = [BEGIN]
+    for title, model in sections():
+        lines += ["", f"### `{title}`", "", *_prose(model)]
+        rows = [_row(model, key) for key in keys_of(model)]
+        if rows:
+            lines += ["", *_HEAD, *rows]
+    return "\n".join([*lines, "", END])
+
+
+def sections() -> Iterator[Section]:
+    """Yield each table of the config file, as it is written there, and its class."""
+    for name, field in Settings.model_fields.items():
+        model = field.annotation
+        if isinstance(model, type) and issubclass(model, FrozenConfig):
+            yield f"[{name}]", model
+        if name == "storage":
+            for storage in registry.STORAGE_ADAPTERS:
+                title = f'[storage] with adapter = "{storage}"'
+                yield title, registry.config_class(registry.storage_class(storage))
+        elif name == "auth":
+            yield "[[auth.rules]]", AuthRule
+        elif name == "adapters":
+            for adapter in registry.ADAPTERS:
+                title = f"[adapters.{adapter}]"
+                yield title, registry.config_class(registry.adapter_class(adapter))
+        elif name == "topics":
+            yield "[[topics]]", TopicConfig
+
+
+def keys_of(model: type[FrozenConfig]) -> list[str]:
+    """Return the keys that a section has in the file."""
+    return [key for key, field in model.model_fields.items() if not field.exclude]
+
+
+def _prose(model: type[FrozenConfig]) -> list[str]:
+    first_paragraph = (model.__doc__ or "").split("\n\n")[0]
+    return [" ".join(first_paragraph.split()).replace("``", "`")]
+
+
+def _row(model: type[FrozenConfig], key: str) -> str:
+    field = model.model_fields[key]
+    cells = (f"`{key}`", _default(field), _values(field), _meaning(model, key))
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+def _meaning(model: type[FrozenConfig], key: str) -> str:
+    """Return a key's description; a subclass with another default may leave it to its base."""
+    for kind in model.__mro__:
+        fields = getattr(kind, "model_fields", {})
+        if key in fields and fields[key].description:
+            return str(fields[key].description)
+    return ""
+
+
+def _default(field: FieldInfo) -> str:
+    value = field.get_default(call_default_factory=True)
+    if value is PydanticUndefined:
+        return "(must be set)"
+    if value is None:
+        return "not set"
+    if isinstance(value, bool | int | str | Path):
+        return f"`{format_value(str(value) if isinstance(value, Path) else value)}`"
+    return "none"
+
+
+def _values(field: FieldInfo) -> str:
+    """Return what a key takes: its type, and its bounds where it has any."""
+    kinds = [kind for kind in get_args(field.annotation) if kind is not type(None)]
+    kind = field.annotation
+    if get_origin(kind) is Literal:
+        return ", ".join(f"`{format_value(value)}`" for value in kinds)
+    if kind not in _TYPES and get_origin(kind) not in _TYPES and kinds:
+        kind = kinds[0]  # X | None
+        kind = get_args(kind)[0] if get_origin(kind) not in (None, *_TYPES) else kind
+    text = _TYPES.get(get_origin(kind) or kind, "text")
+    low = next((m.ge for m in field.metadata if hasattr(m, "ge")), None)
+    high = next((m.le for m in field.metadata if hasattr(m, "le")), None)
+    if low is not None and high is not None:
+        return f"{low} to {high}"
+    return f"from {low}" if low is not None else text

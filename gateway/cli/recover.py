@@ -1,0 +1,71 @@
+"""``headgate recover-metadata``: rebuild the metadata store's topics from the log.
+
+For a store that was lost, or that belongs to other data. The log knows the topics' names, uuids
+and partitions; configs, users and rules are gone and must be set again. The node must be stopped.
+"""
+
+import asyncio
+from pathlib import Path
+
+import typer
+
+from gateway.cli import options
+from gateway.cli.admin_client import settings_of
+from gateway.cli.output import print_rows, say
+from gateway.clock import SystemClock
+from gateway.config import Settings
+from gateway.metadata import PRODUCER_IDS, TopicRow
+from gateway.metadata_recovery import restore_topics
+from gateway.metadata_sql import SqlMetadata
+from storage_adapters.segment_log.inspect import PartitionListing, list_partitions
+
+
+def recover_metadata(
+    *,
+    yes: options.Yes = False,
+    as_json: options.AsJson = False,
+    config: options.Config = None,
+    assignments: options.Assignments = None,
+) -> None:
+    """Rebuild the metadata store's topics from the log of a stopped node."""
+    settings = settings_of(config, assignments)
+    listing = list_partitions(settings.node.data_dir)
+    if not yes:
+        names = {identity.topic for identity in listing.identities}
+        typer.confirm(
+            f"Put {len(names)} topic(s) of {settings.node.data_dir} into {settings.metadata.url}?",
+            abort=True,
+        )
+    topics = asyncio.run(_restore(settings, listing))
+    rows = [
+        {
+            "namespace": topic.name.namespace,
+            "name": topic.name.name,
+            "partitions": sum(part.length for part in topic.ranges),
+            "uuid": str(topic.uuid),
+        }
+        for topic in topics
+    ]
+    print_rows(rows, ["namespace", "name", "partitions", "uuid"], as_json=as_json)
+    if not as_json:
+        say("\nThe log holds no configs, users and rules: set again what is missing.")
+
+
+async def _restore(settings: Settings, listing: PartitionListing) -> list[TopicRow]:
+    now_unix_ms = SystemClock().unix_ms()
+    metadata = SqlMetadata(settings.metadata.url, data_dir=Path(settings.node.data_dir))
+    await metadata.open()
+    try:
+        topics = await restore_topics(
+            metadata,
+            listing.identities,
+            data_uuid=listing.data_uuid,
+            created_unix_ms=now_unix_ms,
+        )
+        # The log remembers the sequences of producers whose ids a new store would give out
+        # again, and would take their first batches for repetitions. Ids above the time in
+        # milliseconds were never given, unless a node gives out a thousand a second for years.
+        await metadata.reserve_ids(PRODUCER_IDS, now_unix_ms)
+    finally:
+        await metadata.close()
+    return topics

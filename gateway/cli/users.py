@@ -1,0 +1,91 @@
+"""``headgate users``: who may log in. Only what SCRAM needs of a password is kept."""
+
+import asyncio
+import sys
+from typing import Annotated
+
+import typer
+
+from gateway.cli import options
+from gateway.cli.admin_client import AdminClient, settings_of
+from gateway.cli.output import print_rows, say
+from gateway.config import Settings
+
+users_app = typer.Typer(no_args_is_help=True, help="Users of a running node.")
+
+Name = Annotated[str, typer.Argument(help="The user's name.")]
+
+
+@users_app.command()
+def add(
+    name: Name,
+    *,
+    password_stdin: Annotated[
+        bool, typer.Option("--password-stdin", help="Read the password from standard input.")
+    ] = False,
+    offline: Annotated[
+        bool, typer.Option("--offline", help="Write to the metadata store of a stopped node.")
+    ] = False,
+    config: options.Config = None,
+    assignments: options.Assignments = None,
+) -> None:
+    """Add a user, or give one a new password. From the first user on, everybody must log in."""
+    settings = settings_of(config, assignments)
+    if offline:
+        asyncio.run(_put_offline(settings, name, _password(from_stdin=password_stdin)))
+    else:
+        client = AdminClient.of(settings)
+        body = {"password": _password(from_stdin=password_stdin)}
+        client.send("PUT", "users", name, body=body)
+    say(f"user {name} may log in")
+
+
+@users_app.command("ls")
+def list_users(
+    *,
+    as_json: options.AsJson = False,
+    config: options.Config = None,
+    assignments: options.Assignments = None,
+) -> None:
+    """List users."""
+    found = AdminClient.of(settings_of(config, assignments)).get("users")["users"]
+    print_rows(found, ["name"], as_json=as_json)
+
+
+@users_app.command("rm")
+def remove(
+    name: Name,
+    *,
+    yes: options.Yes = False,
+    config: options.Config = None,
+    assignments: options.Assignments = None,
+) -> None:
+    """Remove a user. Without any user left, nobody needs to log in."""
+    client = AdminClient.of(settings_of(config, assignments))
+    if not yes:
+        typer.confirm(f"Remove user {name}?", abort=True)
+    client.send("DELETE", "users", name)
+    say(f"removed {name}")
+
+
+async def _put_offline(settings: Settings, name: str, password: str) -> None:
+    """Add the first user of a node that will not listen beyond loopback without one."""
+    from gateway.auth_users import StoredUsers
+    from gateway.metadata_sql import SqlMetadata
+
+    settings.node.data_dir.mkdir(parents=True, exist_ok=True)
+    metadata = SqlMetadata(settings.metadata.url, data_dir=settings.node.data_dir)
+    await metadata.open()
+    users = StoredUsers(metadata)
+    try:
+        await users.load()
+        await users.put_user(name, password)
+    finally:
+        await users.close()
+        await metadata.close()
+
+
+def _password(*, from_stdin: bool) -> str:
+    if from_stdin:
+        return sys.stdin.readline().rstrip("\r\n")
+    return str(typer.prompt("Password", hide_input=True, confirmation_prompt=True))

@@ -1,0 +1,151 @@
+"""Decompression of record batches, bounded: a small batch cannot become a huge one.
+
+The libraries are imported at first use: an idle gateway stores compressed batches as they came
+and never needs them. Codec numbers are those of the v2 record batch's attributes (KIP-98).
+"""
+
+import zlib
+from collections.abc import Callable
+from typing import Final
+
+from gateway.errors import CorruptBatch
+
+NONE: Final = 0
+GZIP: Final = 1
+SNAPPY: Final = 2
+LZ4: Final = 3
+ZSTD: Final = 4
+
+_XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
+_XERIAL_HEADER_BYTES: Final = 16  # magic, version, lowest compatible version
+_BLOCK_LENGTH_BYTES: Final = 4
+_GZIP_WINDOW_BITS: Final = 31  # 15 for the window, 16 for a gzip header instead of zlib's
+_CHUNK_BYTES: Final = 262_144  # output is asked for in such pieces, so that memory follows use
+_VARINT_BYTES_MAX: Final = 5
+_LAST_OCTET_BELOW: Final = 0x80  # a varint goes on while its octets are not below
+
+
+def decompress(codec: int, data: bytes, *, bytes_max: int) -> bytes:
+    """Return what ``data`` holds, at most ``bytes_max`` octets.
+
+    Errors: ``CorruptBatch`` for an unknown codec, for bytes that are not of that codec, and for
+    more output than ``bytes_max``.
+
+    >>> decompress(GZIP, zlib.compress(b"aaaa", wbits=31), bytes_max=4)
+    b'aaaa'
+    """
+    if codec == NONE:
+        return data
+    decoder = _DECODERS.get(codec)
+    if decoder is None:
+        raise CorruptBatch(f"compression {codec} is not known")
+    return decoder(data, bytes_max)
+
+
+def _check_bound(size_bytes: int, bytes_max: int) -> None:
+    if size_bytes > bytes_max:
+        raise CorruptBatch(f"a batch decompresses to more than {bytes_max} bytes")
+
+
+def _gunzip(data: bytes, bytes_max: int) -> bytes:
+    """Gzip, several members in a row included (RFC 1952 section 2.2)."""
+    pieces: list[bytes] = []
+    size_bytes = 0
+    while data:
+        stream = zlib.decompressobj(_GZIP_WINDOW_BITS)
+        try:
+            piece = stream.decompress(data, bytes_max - size_bytes + 1)
+        except zlib.error as error:
+            raise CorruptBatch(f"gzip: {error}") from None
+        size_bytes += len(piece)
+        _check_bound(size_bytes, bytes_max)
+        if not stream.eof:
+            raise CorruptBatch("gzip: the stream ends early")
+        pieces.append(piece)
+        data = stream.unused_data
+    return b"".join(pieces)
+
+
+def _unsnap(data: bytes, bytes_max: int) -> bytes:
+    """Snappy: one raw block, or blocks in xerial's framing, which the Java client writes."""
+    if not data.startswith(_XERIAL_MAGIC):
+        return _unsnap_block(data, bytes_max)
+    pieces: list[bytes] = []
+    size_bytes = 0
+    position = _XERIAL_HEADER_BYTES
+    while position < len(data):
+        start = position + _BLOCK_LENGTH_BYTES
+        block_bytes = int.from_bytes(data[position:start], "big")
+        position = start + block_bytes
+        if position > len(data):
+            raise CorruptBatch("snappy: a block is longer than the batch")
+        piece = _unsnap_block(data[start:position], bytes_max - size_bytes)
+        size_bytes += len(piece)
+        pieces.append(piece)
+    return b"".join(pieces)
+
+
+def _unsnap_block(block: bytes, bytes_max: int) -> bytes:
+    """One raw block; its first varint says how much comes out, so that is checked before."""
+    import cramjam  # Only when a batch needs it.
+
+    size_bytes = 0
+    for index, octet in enumerate(block[:_VARINT_BYTES_MAX]):
+        size_bytes |= (octet & 0x7F) << (7 * index)
+        if octet < _LAST_OCTET_BELOW:
+            break
+    else:
+        raise CorruptBatch("snappy: no length in front of a block")
+    _check_bound(size_bytes, bytes_max)
+    try:
+        return bytes(cramjam.snappy.decompress_raw(block, output_len=size_bytes))
+    except (cramjam.DecompressionError, ValueError) as error:
+        raise CorruptBatch(f"snappy: {error}") from None
+
+
+def _unlz4(data: bytes, bytes_max: int) -> bytes:
+    """LZ4 frames (LZ4 frame format 1.6), several in a row included."""
+    import lz4.frame  # Only when a batch needs it.
+
+    pieces: list[bytes] = []
+    size_bytes = 0
+    while data:
+        stream = lz4.frame.LZ4FrameDecompressor()
+        try:
+            while not stream.eof:
+                piece = stream.decompress(data, max_length=_CHUNK_BYTES)
+                data = b""  # The stream keeps what it has not used.
+                size_bytes += len(piece)
+                _check_bound(size_bytes, bytes_max)
+                pieces.append(piece)
+                if not piece and stream.needs_input:
+                    raise CorruptBatch("lz4: the frame ends early")
+        except RuntimeError as error:
+            raise CorruptBatch(f"lz4: {error}") from None
+        data = stream.unused_data or b""
+    return b"".join(pieces)
+
+
+def _unzstd(data: bytes, bytes_max: int) -> bytes:
+    """Zstandard frames (RFC 8878), several in a row included."""
+    import zstandard  # Only when a batch needs it.
+
+    pieces: list[bytes] = []
+    size_bytes = 0
+    reader = zstandard.ZstdDecompressor().stream_reader(data, read_across_frames=True)
+    try:
+        while piece := reader.read(_CHUNK_BYTES):
+            size_bytes += len(piece)
+            _check_bound(size_bytes, bytes_max)
+            pieces.append(piece)
+    except zstandard.ZstdError as error:
+        raise CorruptBatch(f"zstd: {error}") from None
+    return b"".join(pieces)
+
+
+_DECODERS: Final[dict[int, Callable[[bytes, int], bytes]]] = {
+    GZIP: _gunzip,
+    SNAPPY: _unsnap,
+    LZ4: _unlz4,
+    ZSTD: _unzstd,
+}

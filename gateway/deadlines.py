@@ -1,0 +1,81 @@
+"""One timer for many owners of deadlines: it is set for the earliest.
+
+A deadline that is put off costs nothing: the owner is called when the old one is reached, does
+nothing, and says when it wants to be called next.
+"""
+
+import asyncio
+import heapq
+from collections.abc import Callable
+from itertools import count
+from typing import Generic, TypeVar
+
+from gateway.clock import Clock
+
+Owner = TypeVar("Owner")
+
+
+class Deadlines(Generic[Owner]):
+    """Calls ``on_due(owner)`` on the loop once an owner's deadline is reached, or a bit later.
+
+    Deadlines are monotonic milliseconds. Owners are hashable; each has one deadline at a time.
+    """
+
+    def __init__(self, clock: Clock, on_due: Callable[[Owner], None]) -> None:
+        self._clock = clock
+        self._on_due = on_due
+        self._loop = asyncio.get_running_loop()
+        self._armed: dict[Owner, int] = {}
+        self._heap: list[tuple[int, int, Owner]] = []  # with entries that no longer hold
+        self._order = count()
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_ms = 0
+
+    def arm(self, owner: Owner, deadline_ms: int | None) -> None:
+        """Call for ``owner`` at ``deadline_ms``, or before when an earlier one stands."""
+        if deadline_ms is None:
+            return
+        armed_ms = self._armed.get(owner)
+        if armed_ms is not None and armed_ms <= deadline_ms:
+            return
+        self._armed[owner] = deadline_ms
+        heapq.heappush(self._heap, (deadline_ms, next(self._order), owner))
+        self._set_timer()
+
+    def forget(self, owner: Owner) -> None:
+        """Do not call for ``owner`` any more."""
+        self._armed.pop(owner, None)
+
+    def run_due(self) -> None:
+        """Call for all whose deadlines are reached, each once."""
+        now_ms = self._clock.monotonic_ms()
+        due = []
+        while self._heap and self._heap[0][0] <= now_ms:
+            deadline_ms, _, owner = heapq.heappop(self._heap)
+            if self._armed.get(owner) == deadline_ms:
+                del self._armed[owner]
+                due.append(owner)
+        for owner in due:
+            self._on_due(owner)
+        self._timer = None
+        self._set_timer()
+
+    def close(self) -> None:
+        """Call for nobody any more."""
+        self._armed.clear()
+        self._heap.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _set_timer(self) -> None:
+        if not self._heap:
+            return
+        deadline_ms = self._heap[0][0]
+        if self._timer is not None:
+            if self._timer_ms <= deadline_ms:
+                return
+            self._timer.cancel()
+        self._timer_ms = deadline_ms
+        delay_ms = max(deadline_ms - self._clock.monotonic_ms(), 1)
+        self._timer = self._loop.call_later(delay_ms / 1_000, self.run_due)

@@ -1,0 +1,111 @@
+"""What the kernel counts, registered in one place; read only when somebody scrapes."""
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from gateway.kernel import Kernel
+from gateway.metrics import Metrics, Sample
+
+LAG_EVERY_S = 1.0
+
+
+def register_metrics(kernel: Kernel, adapters: Mapping[str, Any]) -> None:
+    """Register the broker's, the storage's and the adapters' figures."""
+    metrics = kernel.metrics
+    writer, reader = kernel.broker.writer, kernel.broker.reader
+    metrics.counter_fn(
+        "headgate_appended_batches", "Batches appended.", lambda: writer.batches_appended
+    )
+    metrics.counter_fn(
+        "headgate_appended_records", "Records appended.", lambda: writer.records_appended
+    )
+    metrics.counter_fn(
+        "headgate_appended_bytes", "Octets of batches appended.", lambda: writer.bytes_appended
+    )
+    metrics.counter_fn(
+        "headgate_duplicate_batches",
+        "Batches of idempotent producers that were there already.",
+        lambda: writer.duplicates_answered,
+    )
+    metrics.counter_fn(
+        "headgate_read_bytes", "Octets of batches read.", lambda: reader.bytes_read
+    )
+    metrics.counter_fn(
+        "headgate_disk_reads", "Reads that had to wait for the disk.", lambda: reader.disk_reads
+    )
+    metrics.gauge(
+        "headgate_wal_queued_bytes",
+        "Octets appended that are not kept yet.",
+        lambda: kernel.broker.storage.queued_bytes,
+    )
+    metrics.gauge(
+        "headgate_partitions", "Partitions of all topics.", lambda: kernel.topics.partition_count
+    )
+    lag = LoopLag(asyncio.get_running_loop())
+    metrics.gauge("headgate_loop_lag_seconds", "Lateness of the loop's last timer.", lag.read)
+    register_storage = getattr(kernel.broker.storage, "register_metrics", None)
+    if register_storage is not None:
+        register_storage(metrics)
+    _register_adapters(metrics, adapters)
+
+
+def _register_adapters(metrics: Metrics, adapters: Mapping[str, Any]) -> None:
+    listeners = {
+        name: adapter.listener for name, adapter in adapters.items() if hasattr(adapter, "listener")
+    }
+
+    def connections() -> Iterable[Sample]:
+        return [((name,), len(listener.connections)) for name, listener in listeners.items()]
+
+    def faults() -> Iterable[Sample]:
+        return [
+            ((name, kind), count)
+            for name, listener in listeners.items()
+            for kind, count in listener.faults.items()
+        ]
+
+    metrics.gauges("headgate_connections", "Open connections.", ("protocol",), connections)
+    metrics.counters_fn(
+        "headgate_peer_faults",
+        "Connections' faults by kind; each closed or refused something.",
+        ("protocol", "kind"),
+        faults,
+    )
+    metrics.counters_fn(
+        "headgate_socket_writes",
+        "Writes to sockets; many answers share one.",
+        ("protocol",),
+        lambda: [((name,), listener.socket_writes) for name, listener in listeners.items()],
+    )
+    metrics.counters_fn(
+        "headgate_requests",
+        "Requests by API.",
+        ("protocol", "api"),
+        lambda: [
+            ((name, api), count)
+            for name, adapter in adapters.items()
+            if hasattr(adapter, "request_counts")
+            for api, count in adapter.request_counts()
+        ],
+    )
+
+
+class LoopLag:
+    """How late the loop runs a timer, measured once a second."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._lag_s = 0.0
+        self._due_s = loop.time()
+        self._tick()
+
+    def read(self) -> float:
+        """Return the last lateness in seconds."""
+        return max(self._lag_s, self._loop.time() - self._due_s)
+
+    def _tick(self) -> None:
+        now_s = self._loop.time()
+        self._lag_s = max(0.0, now_s - self._due_s)
+        self._due_s = now_s + LAG_EVERY_S
+        self._loop.call_at(self._due_s, self._tick)

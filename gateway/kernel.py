@@ -1,0 +1,40 @@
+"""What an adapter is given: the kernel's parts, and what it gives back in words."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from gateway.auth import Authenticator, Authorizer
+from gateway.broker import Broker
+from gateway.clock import Clock
+from gateway.config import Settings
+from gateway.cursors import CursorManager
+from gateway.groups import GroupManager
+from gateway.metadata import MetadataStore
+from gateway.metrics import Metrics
+from gateway.placement import Placement
+from gateway.topics import TopicManager
+
+
+class Endpoint(NamedTuple):
+    """An address that is listened on, and one line to try it."""
+
+    name: str
+    url: str
+    try_it: str
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """The parts of a running node, as adapters see them."""
+
+    settings: Settings
+    clock: Clock
+    broker: Broker
+    topics: TopicManager
+    groups: GroupManager
+    cursors: CursorManager
+    authenticator: Authenticator
+    authorizer: Authorizer
+    placement: Placement
+    metadata: MetadataStore
+    metrics: Metrics

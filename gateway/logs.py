@@ -1,0 +1,93 @@
+"""Structured log lines on standard error: an event in words, then key=value.
+
+Everything logs through ``structlog.get_logger()``. Libraries that use the standard library's
+logging come out the same way, from warnings up.
+"""
+
+import logging
+import sys
+from collections.abc import Iterable, MutableMapping
+from typing import Any, Final
+
+import structlog
+
+from gateway.config import LogConfig
+
+_LEVELS: Final = {
+    "debug": logging.DEBUG,
+    "info": logging.INFO,
+    "warning": logging.WARNING,
+    "error": logging.ERROR,
+}
+KINDS_MAX: Final = 64
+
+
+class OncePer:
+    """Lets the first of each kind through: one log line per connection and kind of fault.
+
+    One instance belongs to one connection. After ``KINDS_MAX`` kinds nothing passes any more,
+    so that a peer who invents kinds can fill neither the log nor memory.
+    """
+
+    __slots__ = ("_seen",)
+
+    def __init__(self) -> None:
+        self._seen: set[str] = set()
+
+    def first(self, kind: str) -> bool:
+        """Return whether ``kind`` comes for the first time.
+
+        >>> once = OncePer()
+        >>> once.first("bad crc"), once.first("bad crc"), once.first("too large")
+        (True, False, True)
+        """
+        if kind in self._seen or len(self._seen) >= KINDS_MAX:
+            return False
+        self._seen.add(kind)
+        return True
+
+
+def configure(config: LogConfig) -> None:
+    """Send the process's log lines to standard error in the configured form."""
+    level = _LEVELS[config.level]
+    renderer: structlog.types.Processor
+    if config.format == "json":
+        renderer = structlog.processors.JSONRenderer()
+    else:
+        renderer = structlog.dev.ConsoleRenderer(
+            colors=sys.stderr.isatty(),
+            exception_formatter=structlog.dev.plain_traceback,
+            pad_event_to=0,
+        )
+    processors: list[structlog.types.Processor] = [
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+    ]
+    if config.format == "json":
+        processors.append(structlog.processors.format_exc_info)
+    structlog.configure(
+        processors=[*processors, renderer],
+        wrapper_class=structlog.make_filtering_bound_logger(level),
+        logger_factory=structlog.WriteLoggerFactory(file=sys.stderr),
+        cache_logger_on_first_use=True,
+    )
+    root = logging.getLogger()
+    root.handlers = [_StructlogHandler(level=max(level, logging.WARNING))]
+    root.setLevel(max(level, logging.WARNING))
+
+
+def log_warnings(sentences: Iterable[str]) -> None:
+    """Write one warning line per sentence."""
+    for sentence in sentences:
+        structlog.get_logger().warning(sentence)
+
+
+class _StructlogHandler(logging.Handler):
+    """Hands a library's log record to structlog."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Log the record's text under its logger's name."""
+        fields: MutableMapping[str, Any] = {"logger": record.name}
+        if record.exc_info is not None:
+            fields["exc_info"] = record.exc_info
+        structlog.get_logger().log(record.levelno, record.getMessage(), **fields)

@@ -1,0 +1,241 @@
+"""The composition root: makes the parts of a node, in order, and takes them apart again.
+
+Start: metadata, log, producer state, internal streams, listeners. Stop (SIGTERM, SIGINT, or a
+fault of the storage): drain, internal streams, log, metadata. Nothing else knows all the parts.
+"""
+
+import asyncio
+import gc
+import os
+import signal
+import sys
+from contextlib import AsyncExitStack
+from typing import Any, Final
+
+import structlog
+import uvloop
+
+from gateway.admin import AdminServer
+from gateway.admin_state import AdminState
+from gateway.auth_rules import RuleBook
+from gateway.auth_users import StoredUsers
+from gateway.broker import Broker
+from gateway.clock import SystemClock
+from gateway.config import Settings, TopicConfig
+from gateway.config_advice import check_exposure
+from gateway.config_checker import InvalidSettings
+from gateway.cursors import CursorManager
+from gateway.errors import GatewayError, StorageUnavailable, TopicExists
+from gateway.groups import GroupManager
+from gateway.internal_metrics import register_metrics
+from gateway.kernel import Kernel
+from gateway.metadata import reconcile
+from gateway.metadata_sql import SqlMetadata
+from gateway.metrics import Metrics
+from gateway.model import DEFAULT_NAMESPACE, PartitionIdentity, TopicName
+from gateway.placement import SingleNode
+from gateway.producers import PRODUCERS_TOPIC, ProducerStates
+from gateway.registry import adapter_class, storage_class
+from gateway.retention import Retention
+from gateway.streams import InternalStream
+from gateway.topics import Topic, TopicManager
+
+STATUS_OK: Final = 0
+STATUS_FAULT: Final = 1
+STATUS_USAGE: Final = 2
+
+log = structlog.get_logger()
+
+
+def run(settings: Settings) -> int:
+    """Run a node until SIGTERM, SIGINT or a fault; return the process's exit status."""
+    gc.set_threshold(50_000, 20, 20)  # batches are freed by reference count; cycles are rare
+    return uvloop.run(_Node(settings).run())
+
+
+class _Node:
+    """One running node; also what the storage calls back (``StorageHost``)."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._stop = asyncio.Event()
+        self._fault: BaseException | None = None
+        self._topics: TopicManager | None = None
+        self._metrics = Metrics()
+        self._adapters: dict[str, Any] = {}
+
+    # --- StorageHost
+
+    def identify(self, partition_id: int) -> PartitionIdentity:
+        """See ``StorageHost``."""
+        assert self._topics is not None
+        return self._topics.identify(partition_id)
+
+    def on_fault(self, error: BaseException) -> None:
+        """See ``StorageHost``: a write or sync failed, so this node stops (law 4)."""
+        self._fault = error
+        log.critical("storage failed, the node stops", error=str(error))
+        self._stop.set()
+
+    # --- running
+
+    async def run(self) -> int:
+        """Start, wait, stop."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._stop.set)
+        try:
+            async with AsyncExitStack() as stack:
+                await self._start(stack)
+                await self._stop.wait()
+                log.info("draining", seconds_max=self._settings.node.drain_s_max)
+        except InvalidSettings:
+            raise
+        except (StorageUnavailable, GatewayError) as error:
+            sys.stderr.write(f"headgate: {error}\n")
+            return STATUS_FAULT
+        return STATUS_OK if self._fault is None else STATUS_FAULT
+
+    async def _start(self, stack: AsyncExitStack) -> None:
+        settings = self._settings
+        settings.node.data_dir.mkdir(parents=True, exist_ok=True)
+        state = AdminState(metrics=self._metrics, adapters=self._adapters)
+        admin = AdminServer(settings.admin, state, data_dir=settings.node.data_dir)
+        await admin.start()
+        stack.push_async_callback(admin.stop)
+        kernel = await self._start_kernel(stack)
+        state.kernel = kernel
+        check_exposure(settings, users_configured=kernel.authenticator.required)
+        await self._start_adapters(kernel, stack)
+        register_metrics(kernel, self._adapters)
+        state.is_ready = True
+        stack.callback(lambda: setattr(state, "is_ready", False))
+        self._announce(admin.url)
+
+    async def _start_kernel(self, stack: AsyncExitStack) -> Kernel:
+        settings = self._settings
+        clock = SystemClock()
+        metadata = SqlMetadata(settings.metadata.url, data_dir=settings.node.data_dir)
+        await metadata.open()
+        stack.push_async_callback(metadata.close)
+        users = StoredUsers(metadata)
+        await users.load()
+        stack.push_async_callback(users.close)
+        rules = RuleBook(
+            metadata,
+            users,
+            static_rules=settings.auth.rules,
+            super_users=settings.auth.super_users,
+        )
+        await rules.load()
+        stack.push_async_callback(rules.close)
+        topics = TopicManager(metadata, defaults=settings.topic_defaults, clock=clock)
+        await topics.load()
+        stack.push_async_callback(topics.close)
+        self._topics = topics
+
+        storage = storage_class(settings.storage.adapter)(
+            settings.storage.options, data_dir=settings.node.data_dir, clock=clock
+        )
+        await storage.open(self)
+        stack.push_async_callback(storage.close)
+        if storage.data_uuid is not None:
+            await reconcile(metadata, storage.data_uuid, log_is_empty=storage.is_empty)
+        placement = SingleNode(
+            storage.incarnation,
+            node_id=settings.node.node_id,
+            cluster_id=await metadata.cluster_id(),
+        )
+        broker = Broker(storage, placement, clock, settings.broker)
+        _delete_leftovers(topics, broker)
+        topics.on_deleted.append(lambda topic: _delete_partitions(topics, broker, topic))
+        await _make_topics(topics, settings.topics)
+
+        producers = ProducerStates(
+            await InternalStream.open(PRODUCERS_TOPIC, broker, topics, clock),
+            broker,
+            topics,
+            clock,
+            settings.broker,
+        )
+        await producers.load()
+        stack.callback(producers.close)
+        cursors = await CursorManager.open(broker, topics, clock, settings.groups)
+        stack.callback(cursors.close)
+        groups = await GroupManager.open(broker, topics, cursors, clock, settings.groups)
+        stack.callback(groups.close)
+        retention = Retention(topics, broker, clock, settings.retention)
+        retention.start()
+        stack.callback(retention.stop)
+        return Kernel(
+            settings=settings,
+            clock=clock,
+            broker=broker,
+            topics=topics,
+            groups=groups,
+            cursors=cursors,
+            authenticator=users,
+            authorizer=rules,
+            placement=placement,
+            metadata=metadata,
+            metrics=self._metrics,
+        )
+
+    async def _start_adapters(self, kernel: Kernel, stack: AsyncExitStack) -> None:
+        for name, config in self._settings.adapters.items():
+            adapter = adapter_class(name)(config, kernel)
+            try:
+                await adapter.start()
+            except OSError as error:
+                msg = f"adapters.{name}.bind: {getattr(config, 'bind', '')}: {error.strerror or error}"
+                raise InvalidSettings(msg) from error
+            stack.push_async_callback(adapter.stop)
+            self._adapters[name] = adapter
+        stack.push_async_callback(self._drain)
+
+    async def _drain(self) -> None:
+        seconds_max = self._settings.node.drain_s_max
+        await asyncio.gather(
+            *(adapter.drain(seconds_max) for adapter in self._adapters.values())
+        )
+
+    def _announce(self, admin_url: str) -> None:
+        endpoints = [
+            endpoint for adapter in self._adapters.values() for endpoint in adapter.endpoints()
+        ]
+        names = "  ".join(f"{endpoint.name} {endpoint.url}" for endpoint in endpoints)
+        lines = [f"headgate ready  {names}  admin {admin_url}"]
+        lines += [f"  try {endpoint.name:<8} {endpoint.try_it}" for endpoint in endpoints]
+        sys.stdout.write("\n".join(lines) + "\n")
+        sys.stdout.flush()
+        log.info("ready", pid=os.getpid())
+
+
+async def _make_topics(topics: TopicManager, wanted: tuple[TopicConfig, ...]) -> None:
+    for topic in wanted:
+        name = TopicName(DEFAULT_NAMESPACE, topic.name)
+        if topics.find(name) is not None:
+            continue
+        try:
+            await topics.create(name, partitions=topic.partitions, configs=topic.configs)
+        except TopicExists:
+            continue
+        except GatewayError as error:
+            msg = f"topics.{topic.name}: {error}"
+            raise InvalidSettings(msg) from error
+
+
+def _delete_partitions(topics: TopicManager, broker: Broker, topic: Topic) -> None:
+    def on_done(error: StorageUnavailable | None) -> None:
+        if error is None:
+            topics.forget(topic.uuid)
+
+    broker.delete(topic.partition_ids, on_done)
+
+
+def _delete_leftovers(topics: TopicManager, broker: Broker) -> None:
+    """Delete what a crash left between a topic's end in the metadata and its end in the log."""
+    for uuid, partition_ids in topics.pending_deletes().items():
+        broker.delete(
+            partition_ids, lambda error, uuid=uuid: None if error else topics.forget(uuid)
+        )

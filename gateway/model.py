@@ -1,0 +1,160 @@
+"""The one model: topics, partitions, record batches and records.
+
+Standard library only; everything may import this file, it imports nothing of ours but errors.
+The stored form of a batch is the Kafka v2 record batch (KIP-98), whose 61-byte header is parsed
+here. Offsets of a partition are dense when appended; timestamps are unix milliseconds.
+"""
+
+import re
+import struct
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from gateway.errors import CorruptBatch, InvalidTopicName, UnsupportedFormat
+
+Octets = bytes | bytearray | memoryview
+
+DEFAULT_NAMESPACE: Final = "default"
+NAME_CHARS_MAX: Final = 249
+_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+
+# Record batch v2: where each field of the header lies (Kafka documentation, section 5.3.1).
+BASE_OFFSET_AT: Final = 0
+LENGTH_AT: Final = 8
+LEADER_EPOCH_AT: Final = 12
+MAGIC_AT: Final = 16
+CRC_AT: Final = 17
+ATTRIBUTES_AT: Final = 21  # what the CRC covers begins here
+HEADER_BYTES: Final = 61
+LENGTH_OVERHEAD_BYTES: Final = 12  # base offset and length come before what length counts
+MAGIC: Final = 2
+
+COMPRESSION_MASK: Final = 0x07
+TIMESTAMP_TYPE_MASK: Final = 0x08  # set: LogAppendTime
+TRANSACTIONAL_MASK: Final = 0x10
+CONTROL_MASK: Final = 0x20
+NO_PRODUCER: Final = -1
+
+_HEADER: Final = struct.Struct(">qiibIhiqqqhii")
+_STAMP_OFFSET: Final = struct.Struct(">q")
+_STAMP_EPOCH: Final = struct.Struct(">i")
+
+
+class TopicName(NamedTuple):
+    """A topic's full name. The default namespace is enough for most."""
+
+    namespace: str
+    name: str
+
+
+class PartitionIdentity(NamedTuple):
+    """What a partition is, in words that outlive the metadata store.
+
+    ``partition_id`` is a small integer (u32) that is never used for another partition of this
+    data directory; ``number`` is the partition's place in its topic, from 0.
+    """
+
+    partition_id: int
+    topic_uuid: UUID
+    topic: TopicName
+    number: int
+
+
+class Record(NamedTuple):
+    """One record as a reader sees it. Null and empty differ; headers are ordered and may repeat."""
+
+    offset: int
+    timestamp_unix_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+
+
+class BatchHeader(NamedTuple):
+    """The 61 bytes in front of a v2 batch's records, in the order in which they are stored."""
+
+    base_offset: int
+    length: int
+    leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp_unix_ms: int
+    max_timestamp_unix_ms: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    record_count: int
+
+    @property
+    def size_bytes(self) -> int:
+        """Octets of the whole batch, header included."""
+        return self.length + LENGTH_OVERHEAD_BYTES
+
+    @property
+    def last_offset(self) -> int:
+        """The batch's last offset; compaction may have removed the record that had it."""
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def is_idempotent(self) -> bool:
+        """A producer id and sequence are set (KIP-98)."""
+        return self.producer_id != NO_PRODUCER
+
+    @property
+    def is_transactional(self) -> bool:
+        """Part of a transaction: visible to ``read_committed`` only after its commit."""
+        return bool(self.attributes & TRANSACTIONAL_MASK)
+
+    @property
+    def is_control(self) -> bool:
+        """A commit or abort marker, never shown to applications."""
+        return bool(self.attributes & CONTROL_MASK)
+
+
+def check_topic_name(name: str) -> str:
+    """Return ``name`` when it is legal for a topic, else raise ``InvalidTopicName``.
+
+    >>> check_topic_name("orders.v1")
+    'orders.v1'
+    """
+    if name in {".", ".."} or not _NAME.fullmatch(name):
+        msg = f"topic name {name[:80]!r} is not 1 to {NAME_CHARS_MAX} of a-zA-Z0-9._-"
+        raise InvalidTopicName(msg)
+    return name
+
+
+def parse_batch_header(batch: Octets, start: int = 0) -> BatchHeader:
+    """Return the header of the v2 batch that begins at index ``start`` of ``batch``.
+
+    Checks that the magic is 2 and that the length fits what is there, nothing else (the CRC is
+    checked once, when a producer hands the batch in). Errors: ``CorruptBatch`` when bytes are
+    missing, ``UnsupportedFormat`` for formats v0 and v1.
+    """
+    available_bytes = len(batch) - start
+    if available_bytes > MAGIC_AT and batch[start + MAGIC_AT] != MAGIC:
+        if batch[start + MAGIC_AT] in {0, 1}:
+            msg = f"message format v{batch[start + MAGIC_AT]}; only v2 record batches are kept"
+            raise UnsupportedFormat(msg)
+        msg = f"magic is {batch[start + MAGIC_AT]}, not {MAGIC}"
+        raise CorruptBatch(msg)
+    if available_bytes < HEADER_BYTES:
+        msg = f"a batch of {available_bytes} bytes is shorter than its header"
+        raise CorruptBatch(msg)
+    header = BatchHeader._make(_HEADER.unpack_from(batch, start))
+    if not HEADER_BYTES <= header.length + LENGTH_OVERHEAD_BYTES <= available_bytes:
+        msg = f"batch length {header.length} does not fit the {available_bytes} bytes that came"
+        raise CorruptBatch(msg)
+    return header
+
+
+def unpack_batch_header(header: Octets) -> BatchHeader:
+    """Return the header from its 61 octets alone, as a scan of the log hands them out."""
+    return BatchHeader._make(_HEADER.unpack_from(header))
+
+
+def stamp(batch: bytearray | memoryview, base_offset: int, leader_epoch: int) -> None:
+    """Write base offset and leader epoch into a batch in place; both lie outside of its CRC."""
+    _STAMP_OFFSET.pack_into(batch, BASE_OFFSET_AT, base_offset)
+    _STAMP_EPOCH.pack_into(batch, LEADER_EPOCH_AT, leader_epoch)

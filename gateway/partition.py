@@ -1,0 +1,52 @@
+"""One partition's live state. It is made at first use, and changes on the event loop only."""
+
+from typing import Protocol
+
+from features.dedup import ProducerSequences
+from gateway.storage import Bounds
+from gateway.topics import Topic
+
+
+class Appended(Protocol):
+    """Who wants to know that a partition has grown: a waiting fetch, a tail."""
+
+    def on_appended(self, size_bytes: int) -> None:
+        """``size_bytes`` more octets have become readable. Must be cheap and must not raise."""
+        ...
+
+
+class Partition:
+    """What the broker knows of a partition.
+
+    ``log_end_offset`` is the next offset to give; ``high_watermark`` is one past what readers see,
+    and reaches the log end when the storage has done what its flush policy promises.
+    """
+
+    __slots__ = (
+        "high_watermark",
+        "leader_epoch",
+        "log_end_offset",
+        "log_start_offset",
+        "number",
+        "partition_id",
+        "producers",
+        "topic",
+        "waiters",
+    )
+
+    def __init__(self, topic: Topic, number: int, bounds: Bounds, *, leader_epoch: int) -> None:
+        self.topic = topic
+        self.number = number
+        self.partition_id = topic.partition_ids[number]
+        self.leader_epoch = leader_epoch
+        self.log_start_offset = bounds.start
+        self.log_end_offset = bounds.end
+        self.high_watermark = bounds.end
+        self.producers: ProducerSequences | None = None
+        self.waiters: set[Appended] = set()
+
+    def __repr__(self) -> str:
+        return (
+            f"<{self.topic.name.name}-{self.number} "
+            f"{self.log_start_offset}..{self.high_watermark}..{self.log_end_offset}>"
+        )

@@ -1,0 +1,147 @@
+"""Producer state across restarts: snapshots in an internal stream, the rest from the log itself.
+
+Each ``producer_snapshot_bytes`` of appends, the partitions whose idempotent producers have changed
+are written to ``__producers`` (key: partition id, value: ``ProducerSequences.snapshot``) together
+with the log sequence up to which they hold. A start reads the stream, then the headers of the
+batches from that sequence on. The state of a batch is in the batch, so the two cannot disagree.
+"""
+
+import asyncio
+from typing import Final
+
+import structlog
+
+from features.dedup import ProducerSequences
+from gateway.broker import Broker
+from gateway.clock import Clock
+from gateway.config import BrokerConfig
+from gateway.errors import StorageUnavailable, TopicNotFound
+from gateway.model import unpack_batch_header
+from gateway.partition import Partition
+from gateway.storage import StoredHeader
+from gateway.streams import InternalStream
+from gateway.topics import TopicManager
+
+PRODUCERS_TOPIC: Final = "__producers"
+CHECK_EVERY_S: Final = 1.0
+EXPIRE_EVERY_MS: Final = 60_000
+
+_SEQUENCE_KEY: Final = b"sequence"
+_ID_BYTES: Final = 4
+_SEQUENCE_BYTES: Final = 8
+
+log = structlog.get_logger()
+
+
+class ProducerStates:
+    """Loads, snapshots and expires what ``features.dedup`` knows of each partition."""
+
+    def __init__(  # noqa: PLR0913 - the parts it stands between
+        self,
+        stream: InternalStream,
+        broker: Broker,
+        topics: TopicManager,
+        clock: Clock,
+        config: BrokerConfig,
+    ) -> None:
+        self._stream = stream
+        self._broker = broker
+        self._topics = topics
+        self._clock = clock
+        self._config = config
+        self._loop = asyncio.get_running_loop()
+        self._timer: asyncio.TimerHandle | None = None
+        self._snapshot_at_bytes = config.producer_snapshot_bytes
+        self._expire_at_ms = clock.monotonic_ms() + EXPIRE_EVERY_MS
+        self._known: set[Partition] = set()
+
+    async def load(self) -> None:
+        """Rebuild the state; once, before clients can produce."""
+        from_sequence = 0
+        for key, value in (await self._stream.load()).items():
+            if key == _SEQUENCE_KEY:
+                from_sequence = int.from_bytes(value, "big")
+            elif (partition := self._find(int.from_bytes(key, "big"))) is not None:
+                self._sequences(partition).restore(value)
+        now_unix_ms = self._clock.unix_ms()
+        for stored in self._broker.storage.scan(from_sequence):
+            self._replay(stored, now_unix_ms)
+        self._timer = self._loop.call_later(CHECK_EVERY_S, self._check)
+
+    def close(self) -> None:
+        """Write a last snapshot, so that the next start has little to read."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._snapshot()
+
+    def _replay(self, stored: StoredHeader, now_unix_ms: int) -> None:
+        header = unpack_batch_header(stored.header)
+        if not header.is_idempotent:
+            return
+        for target in stored.targets:
+            partition = self._find(target.partition_id)
+            if partition is not None:
+                self._sequences(partition).record(header, target.base_offset, now_unix_ms)
+                self._broker.writer.producers_changed.add(partition)
+
+    def _find(self, partition_id: int) -> Partition | None:
+        """Return a partition by its id, None when its topic is gone."""
+        try:
+            identity = self._topics.identify(partition_id)
+        except TopicNotFound:
+            return None
+        topic = self._topics.by_uuid(identity.topic_uuid)
+        return None if topic is None else self._broker.partition(topic, identity.number)
+
+    def _sequences(self, partition: Partition) -> ProducerSequences:
+        if partition.producers is None:
+            partition.producers = ProducerSequences(producers_max=self._config.producer_ids_max)
+        self._known.add(partition)
+        return partition.producers
+
+    def _check(self) -> None:
+        """Once a second, off the write path: is a snapshot due, has a producer been idle long."""
+        writer = self._broker.writer
+        self._known |= writer.producers_changed
+        if writer.bytes_appended >= self._snapshot_at_bytes:
+            self._snapshot()
+        if self._clock.monotonic_ms() >= self._expire_at_ms:
+            self._expire()
+        self._timer = self._loop.call_later(CHECK_EVERY_S, self._check)
+
+    def _snapshot(self) -> None:
+        writer = self._broker.writer
+        self._snapshot_at_bytes = writer.bytes_appended + self._config.producer_snapshot_bytes
+        if not writer.producers_changed:
+            return
+        changed, writer.producers_changed = writer.producers_changed, set()
+        sequence = self._broker.storage.next_sequence
+        items: list[tuple[bytes, bytes | None]] = [
+            (
+                partition.partition_id.to_bytes(_ID_BYTES, "big"),
+                partition.producers.snapshot() if partition.producers else None,
+            )
+            for partition in changed
+        ]
+        items.append((_SEQUENCE_KEY, sequence.to_bytes(_SEQUENCE_BYTES, "big")))
+
+        def on_done(error: StorageUnavailable | None) -> None:
+            if error is not None:
+                writer.producers_changed |= changed  # the next snapshot holds them too
+
+        try:
+            self._stream.put(items, on_done)
+        except StorageUnavailable as error:
+            on_done(error)
+            log.warning("no snapshot of producer state", error=str(error))
+
+    def _expire(self) -> None:
+        self._expire_at_ms = self._clock.monotonic_ms() + EXPIRE_EVERY_MS
+        used_before_unix_ms = self._clock.unix_ms() - self._config.producer_id_expiration_ms
+        for partition in tuple(self._known):
+            producers = partition.producers
+            if producers is not None and producers.expire(used_before_unix_ms):
+                self._broker.writer.producers_changed.add(partition)
+            if not producers:
+                self._known.discard(partition)

@@ -1,0 +1,77 @@
+"""The PROXY protocol, versions 1 and 2: who the client behind a load balancer is. Pure bytes.
+
+Source: haproxy's proxy-protocol.txt, sections 2.1 and 2.2. The parser says how many octets it wants
+next and is never given more, so that what follows (a TLS hello, say) stays unread.
+"""
+
+import struct
+from ipaddress import IPv4Address, IPv6Address
+from typing import Final
+
+from gateway.errors import PeerError
+
+_V2_SIGNATURE: Final = b"\r\n\r\n\x00\r\nQUIT\n"
+_V2_HEAD_BYTES: Final = 16
+_V1_BYTES_MAX: Final = 107
+_V2_BYTES_MAX: Final = 1024
+_V2_IPV4_BYTES: Final = 12
+_V2_IPV6_BYTES: Final = 36
+_V1_FIELDS: Final = 6
+
+
+class ProxyHeader:
+    """Collects one header: give it what it ``wants`` until that is 0, then ask for ``host``."""
+
+    def __init__(self) -> None:
+        self._octets = b""
+        self.wants = len(_V2_SIGNATURE)
+        self.host: str | None = None
+
+    def receive(self, octets: bytes) -> None:
+        """Take octets, at most ``wants`` of them. Error: ``PeerError`` for any other beginning."""
+        self._octets += octets
+        self.wants -= len(octets)
+        if self.wants:
+            return
+        if self._octets.startswith(_V2_SIGNATURE):
+            self._receive_v2()
+        elif self._octets.startswith(b"PROXY "):
+            self._receive_v1()
+        else:
+            msg = "the connection did not begin with a PROXY protocol header"
+            raise PeerError(msg)
+
+    def _receive_v1(self) -> None:
+        if not self._octets.endswith(b"\r\n"):
+            if len(self._octets) >= _V1_BYTES_MAX:
+                msg = "a PROXY protocol line is longer than 107 octets"
+                raise PeerError(msg)
+            self.wants = 1
+            return
+        fields = self._octets.decode("latin-1").split()
+        if fields[1:2] == ["UNKNOWN"]:
+            return
+        if len(fields) != _V1_FIELDS or fields[1] not in {"TCP4", "TCP6"}:
+            msg = "a PROXY protocol line is not complete"
+            raise PeerError(msg)
+        self.host = fields[2]
+
+    def _receive_v2(self) -> None:
+        if len(self._octets) < _V2_HEAD_BYTES:
+            self.wants = _V2_HEAD_BYTES - len(self._octets)
+            return
+        version_command, family, length = struct.unpack_from(">BBH", self._octets, 12)
+        if version_command >> 4 != 2 or length > _V2_BYTES_MAX:  # noqa: PLR2004 - version 2
+            msg = "a PROXY protocol v2 header is not valid"
+            raise PeerError(msg)
+        body = self._octets[_V2_HEAD_BYTES:]
+        if len(body) < length:
+            self.wants = length - len(body)
+            return
+        is_local = version_command & 0x0F == 0
+        if is_local:
+            return
+        if family >> 4 == 1 and length >= _V2_IPV4_BYTES:
+            self.host = str(IPv4Address(body[:4]))
+        elif family >> 4 == 2 and length >= _V2_IPV6_BYTES:  # noqa: PLR2004 - AF_INET6
+            self.host = str(IPv6Address(body[:16]))

@@ -1,0 +1,101 @@
+"""The read path: find, read, assemble. Readers see what is below the high watermark."""
+
+from collections.abc import Sequence
+
+from gateway.errors import CorruptBatch, OffsetOutOfRange
+from gateway.model import Octets
+from gateway.partition import Partition
+from gateway.records import first_record_at
+from gateway.storage import StorageAdapter
+
+_MAX_INT64 = (1 << 63) - 1
+
+
+def _check_range(partition: Partition, offset: int) -> None:
+    if not partition.log_start_offset <= offset <= partition.log_end_offset:
+        msg = (
+            f"offset {offset} is outside of "
+            f"{partition.log_start_offset}..{partition.log_end_offset}"
+        )
+        raise OffsetOutOfRange(msg)
+
+
+class Reader:
+    """Reads batches as they are stored; the storage fills base offsets and epochs in."""
+
+    def __init__(self, storage: StorageAdapter) -> None:
+        self._storage = storage
+        self.bytes_read = 0
+        self.disk_reads = 0
+
+    def read(
+        self, partition: Partition, offset: int, *, bytes_max: int
+    ) -> Sequence[Octets] | None:
+        """Return the batches from ``offset`` on, at least one where there is one.
+
+        The first may begin before ``offset``: the reader skips. An empty answer means that nothing
+        is there yet, None that the disk must be waited for (``read_disk``). Errors:
+        ``OffsetOutOfRange`` below the log start or above the log end.
+        """
+        _check_range(partition, offset)
+        if offset >= partition.high_watermark:
+            return ()
+        batches = self._storage.read_cached(
+            partition.partition_id, offset, partition.high_watermark, bytes_max=bytes_max
+        )
+        if batches is not None:
+            self.bytes_read += sum(map(len, batches))
+        return batches
+
+    async def read_disk(
+        self, partition: Partition, offset: int, *, bytes_max: int
+    ) -> Sequence[Octets]:
+        """Return the same as ``read``, waiting for the disk. Errors: ``StorageUnavailable`` too."""
+        _check_range(partition, offset)
+        if offset >= partition.high_watermark:
+            return ()
+        self.disk_reads += 1
+        batches = await self._storage.read(
+            partition.partition_id, offset, partition.high_watermark, bytes_max=bytes_max
+        )
+        self.bytes_read += sum(map(len, batches))
+        return batches
+
+    async def offset_for_time(
+        self, partition: Partition, timestamp_unix_ms: int
+    ) -> tuple[int, int, int] | None:
+        """Return (offset, timestamp, leader epoch) of the first record at or after a time, or None.
+
+        A batch that cannot be decoded answers with its base offset, so that the search never fails
+        because of what one producer wrote.
+        """
+        base_offset = await self._storage.base_offset_for_time(
+            partition.partition_id, timestamp_unix_ms
+        )
+        if base_offset is None or base_offset >= partition.high_watermark:
+            return None
+        offset = max(base_offset, partition.log_start_offset)
+        for batch in await self.read_disk(partition, offset, bytes_max=1):
+            try:
+                found = first_record_at(batch, timestamp_unix_ms)
+            except CorruptBatch:
+                found = None
+            if found is None:
+                found = (offset, timestamp_unix_ms)
+            return max(found[0], offset), found[1], partition.leader_epoch
+        return None
+
+    async def max_timestamp(self, partition: Partition) -> tuple[int, int, int] | None:
+        """Return (offset, timestamp, leader epoch) of the record with the highest timestamp.
+
+        Found by halving the range of timestamps (63 index searches): asked for rarely (KIP-734).
+        """
+        low, high = 0, _MAX_INT64
+        while low < high:
+            middle = (low + high + 1) // 2
+            found = await self._storage.base_offset_for_time(partition.partition_id, middle)
+            if found is None or found >= partition.high_watermark:
+                high = middle - 1
+            else:
+                low = middle
+        return await self.offset_for_time(partition, low)

@@ -1,0 +1,103 @@
+"""Names to classes: the built-in adapters and storages, and the plug-ins that are installed.
+
+A plug-in is a distribution with an entry point in ``headgate.adapters`` or
+``headgate.storage_adapters`` whose name is the one used in the config file. Nothing is imported
+before it is asked for by name, so that an unused protocol costs neither time nor memory. A
+built-in name cannot be taken over by a plug-in.
+"""
+
+import difflib
+from collections.abc import Mapping
+from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any, Final
+
+from gateway.config import FrozenConfig
+from gateway.errors import GatewayError
+
+ADAPTERS: Final[Mapping[str, str]] = {"kafka": "adapters.kafka.server:KafkaAdapter"}
+STORAGE_ADAPTERS: Final[Mapping[str, str]] = {
+    "memory": "storage_adapters.memory:MemoryStorage",
+    "segment_log": "storage_adapters.segment_log.adapter:SegmentLog",
+}
+ADAPTER_GROUP: Final = "headgate.adapters"
+STORAGE_GROUP: Final = "headgate.storage_adapters"
+
+
+class UnknownPlugin(GatewayError):
+    """No adapter or storage of that name is built in or installed."""
+
+
+class BrokenPlugin(GatewayError):
+    """What the name stands for cannot be imported, or is not what it should be."""
+
+
+def adapter_class(name: str) -> type[Any]:
+    """Return the protocol adapter ``name``. Errors: ``UnknownPlugin``, ``BrokenPlugin``."""
+    return _load(name, ADAPTERS, group=ADAPTER_GROUP, what="adapter")
+
+
+def storage_class(name: str) -> type[Any]:
+    """Return the storage adapter ``name``. Errors: ``UnknownPlugin``, ``BrokenPlugin``."""
+    return _load(name, STORAGE_ADAPTERS, group=STORAGE_GROUP, what="storage adapter")
+
+
+def config_class(plugin: type[Any]) -> type[FrozenConfig]:
+    """Return the plug-in's ``Config``. Errors: ``BrokenPlugin`` when it has none."""
+    config = getattr(plugin, "Config", None)
+    if not (isinstance(config, type) and issubclass(config, FrozenConfig)):
+        msg = (
+            f"{plugin.__module__}:{plugin.__qualname__} has no Config "
+            "derived from gateway.config.FrozenConfig"
+        )
+        raise BrokenPlugin(msg)
+    return config
+
+
+def adapter_names() -> list[str]:
+    """Return the names of all adapters, built-in ones first."""
+    return _names(ADAPTERS, ADAPTER_GROUP)
+
+
+def storage_names() -> list[str]:
+    """Return the names of all storage adapters, built-in ones first."""
+    return _names(STORAGE_ADAPTERS, STORAGE_GROUP)
+
+
+def _names(built_in: Mapping[str, str], group: str) -> list[str]:
+    plugged_in = {point.name for point in entry_points(group=group)}
+    return [*built_in, *sorted(plugged_in - built_in.keys())]
+
+
+def _load(name: str, built_in: Mapping[str, str], *, group: str, what: str) -> type[Any]:
+    if name in built_in:
+        return _import(built_in[name], f"{what} {name!r}")
+    points = list(entry_points(group=group, name=name))
+    if not points:
+        names = _names(built_in, group)
+        near = difflib.get_close_matches(name, names, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(names)}"
+        msg = f"no {what} {name!r} is installed; {hint}"
+        raise UnknownPlugin(msg)
+    if len({point.value for point in points}) > 1:
+        msg = f"{what} {name!r} is offered by {' and '.join(sorted(map(_origin, points)))}"
+        raise BrokenPlugin(msg)
+    return _import(points[0].value, f"{what} {name!r} of {_origin(points[0])}")
+
+
+def _origin(point: EntryPoint) -> str:
+    return point.dist.name if point.dist is not None else point.value
+
+
+def _import(target: str, what: str) -> type[Any]:
+    """Return the class that ``module:Class`` names."""
+    module_name, _, class_name = target.partition(":")
+    try:
+        found = getattr(import_module(module_name), class_name)
+    except Exception as error:  # A plug-in may raise anything; the operator needs its name.
+        msg = f"{what} ({target}) cannot be loaded: {type(error).__name__}: {error}"
+        raise BrokenPlugin(msg) from error
+    if not isinstance(found, type):
+        msg = f"{what} ({target}) is not a class"
+        raise BrokenPlugin(msg)
+    return found

@@ -1,0 +1,44 @@
+"""Slots: 1,024 shares of the work, which nodes own. The hash is Kafka's murmur2."""
+
+from typing import Final
+from uuid import UUID
+
+SLOT_COUNT: Final = 1024
+
+_SEED: Final = 0x9747B28C
+_M: Final = 0x5BD1E995
+_MASK: Final = 0xFFFFFFFF
+
+
+def murmur2(data: bytes) -> int:
+    """Return the 32-bit murmur2 hash of ``data``, as Kafka's default partitioner computes it.
+
+    >>> murmur2(b"21")
+    3321034988
+    """
+    length = len(data)
+    h = _SEED ^ length
+    whole_bytes = length & ~3
+    for start in range(0, whole_bytes, 4):
+        k = int.from_bytes(data[start : start + 4], "little") * _M & _MASK
+        k = (k ^ (k >> 24)) * _M & _MASK
+        h = (h * _M & _MASK) ^ k
+    if tail := data[whole_bytes:]:
+        h = (h ^ int.from_bytes(tail, "little")) * _M & _MASK
+    h = (h ^ (h >> 13)) * _M & _MASK
+    return h ^ (h >> 15)
+
+
+def partition_for_key(key: bytes, partition_count: int) -> int:
+    """Return the partition of a record with that key: same key, same partition, for every reader."""
+    return (murmur2(key) & 0x7FFFFFFF) % partition_count
+
+
+def slot_of_partition(topic_uuid: UUID, number: int) -> int:
+    """Return the slot that owns a partition; fixed for the partition's life."""
+    return murmur2(topic_uuid.bytes + number.to_bytes(4, "big")) % SLOT_COUNT
+
+
+def slot_of_group(group_id: str) -> int:
+    """Return the slot that owns a consumer group's state."""
+    return murmur2(group_id.encode()) % SLOT_COUNT

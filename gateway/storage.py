@@ -1,0 +1,174 @@
+"""The port behind which batches live. Storage writes, reads and recovers; it decides nothing.
+
+Offsets are given by the broker, on the event loop; the storage keeps what it is told. Every method
+is called on the event loop's thread and, unless it is a coroutine, returns without waiting for I/O
+on a disk or a network.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple, Protocol
+from uuid import UUID
+
+from gateway.errors import StorageUnavailable
+from gateway.model import Octets, PartitionIdentity
+
+
+class Target(NamedTuple):
+    """Where an entry's batch appears: a partition, and the offset of its first record there."""
+
+    partition_id: int
+    base_offset: int
+
+
+class Entry(NamedTuple):
+    """One encoded v2 batch, stored once, for one or more partitions.
+
+    ``batch`` carries the base offset of the first target and the leader epoch already (the broker
+    stamps them); for the other targets the base offset is filled in on read. The storage may keep a
+    reference to ``batch`` until ``on_done``; the caller must not change it before.
+    """
+
+    targets: tuple[Target, ...]
+    batch: Octets
+    record_count: int
+    max_timestamp_unix_ms: int
+
+
+class Bounds(NamedTuple):
+    """``start``: the log start offset. ``end``: one past the last offset appended."""
+
+    start: int
+    end: int
+
+
+class StoredHeader(NamedTuple):
+    """What a scan says of one stored batch: its targets, and the 61 bytes of its header."""
+
+    sequence: int
+    targets: tuple[Target, ...]
+    header: bytes
+
+
+OnDone = Callable[[StorageUnavailable | None], None]
+
+
+class StorageHost(Protocol):
+    """What a storage may ask of, and tell, the node that opened it."""
+
+    def identify(self, partition_id: int) -> PartitionIdentity:
+        """Say what a partition is, so that the log can be read without the metadata store."""
+        ...
+
+    def on_fault(self, error: BaseException) -> None:
+        """A write or a sync failed: the node stops (law 4). Called once, on the loop's thread."""
+        ...
+
+
+class StorageAdapter(Protocol):
+    """An append-only log per partition.
+
+    Order: offsets of one partition grow by each batch's record count, without gaps.
+    Atomic: after a crash all entries of one ``enqueue`` are there, or none.
+    Durability: when ``on_done(None)`` runs they survive what the flush policy says; each adapter's
+    docstring says what that is.
+    Errors: ``StorageUnavailable`` when unsure; then nothing may be acknowledged.
+    """
+
+    @property
+    def incarnation(self) -> int:
+        """How often this data was opened for writing, this time included; grows at every start."""
+        ...
+
+    @property
+    def data_uuid(self) -> UUID | None:
+        """What tells this data from any other; None when nothing outlives the process.
+
+        The metadata store keeps it too, so that neither is opened with a stranger.
+        """
+        ...
+
+    @property
+    def is_empty(self) -> bool:
+        """Nothing was stored yet when it was opened."""
+        ...
+
+    @property
+    def next_sequence(self) -> int:
+        """The sequence that the next entry gets; ``scan`` begins at such a number."""
+        ...
+
+    @property
+    def queued_bytes(self) -> int:
+        """Octets enqueued whose ``on_done`` has not run; the broker pauses producers by it."""
+        ...
+
+    async def open(self, host: StorageHost) -> None:
+        """Recover what is there. Errors: ``StorageUnavailable``, whose text says what to do."""
+        ...
+
+    def enqueue(self, entries: Sequence[Entry], on_done: OnDone, *, reserved: bool = False) -> None:
+        """Append ``entries`` as one atomic append; ``on_done`` runs on the loop, in order of calls.
+
+        ``reserved`` lets internal streams use the space that is kept back for them, so that
+        acknowledgements and deletes work on a full disk. ``on_done`` never runs before this
+        returns. Errors, before anything is done: ``StorageFull`` (no space), ``RunTooLarge`` (more
+        than a segment), ``StorageUnavailable`` (stopped).
+        """
+        ...
+
+    def bounds(self, partition_id: int) -> Bounds:
+        """Return the partition's offsets, counting what is enqueued; (0, 0) when it is new."""
+        ...
+
+    def read_cached(
+        self, partition_id: int, start: int, end: int, *, bytes_max: int
+    ) -> list[Octets] | None:
+        """Return whole batches without waiting for a disk, or None when that is not possible.
+
+        The batches are in order of offset, base offset and leader epoch filled in; the first is the
+        first whose last offset is at or after ``start`` (it may begin before), no batch begins at
+        or after ``end``. At least one batch is returned where there is one, even above
+        ``bytes_max``; the rest stays within it. Below the log start offset, reading starts there.
+        """
+        ...
+
+    async def read(
+        self, partition_id: int, start: int, end: int, *, bytes_max: int
+    ) -> list[Octets]:
+        """Return the same as ``read_cached``, waiting for the disk. Errors: ``StorageUnavailable``."""
+        ...
+
+    async def base_offset_for_time(self, partition_id: int, timestamp_unix_ms: int) -> int | None:
+        """Return the base offset of the first batch with a record at or after that time, or None."""
+        ...
+
+    def offset_for_size(self, partition_id: int, bytes_max: int) -> int:
+        """Return the lowest base offset from which at most ``bytes_max`` octets follow."""
+        ...
+
+    def end_offset_for_epoch(self, partition_id: int, leader_epoch: int) -> tuple[int, int]:
+        """Return (epoch, end offset) of the largest epoch that is not above ``leader_epoch``.
+
+        (-1, -1) when none is known; below the log start offset, the log start offset (KIP-101).
+        """
+        ...
+
+    def size_bytes(self, partition_id: int) -> int:
+        """Return the octets of the partition's batches that are at or after its start offset."""
+        ...
+
+    def scan(self, from_sequence: int) -> Iterator[StoredHeader]:
+        """Yield the headers of all batches from a sequence on; at start, to rebuild state."""
+        ...
+
+    def truncate_before(self, partition_id: int, offset: int, on_done: OnDone) -> None:
+        """Move the log start offset up to ``offset``; space is freed when files allow it."""
+        ...
+
+    def delete(self, partition_ids: Sequence[int], on_done: OnDone) -> None:
+        """Forget partitions of a deleted topic; their ids are never used again."""
+        ...
+
+    async def close(self) -> None:
+        """Write and sync what is enqueued, leave a mark that the stop was clean, let go of files."""
+        ...

@@ -1,0 +1,198 @@
+"""Keyed state in an internal topic: the last value of each key is what counts.
+
+Reads come from memory. Writes show there at once and are durable when ``on_done`` runs, in
+order; many of them share one append. The stream keeps itself small without compaction: when its
+octets exceed twice the live ones and some room, every live value is appended again, a bounded
+number at a time, and all that came before is cut off.
+"""
+
+import asyncio
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from types import MappingProxyType
+from typing import Final
+
+from gateway.broker import Broker
+from gateway.clock import Clock
+from gateway.coalescer import BATCH_BYTES_MAX, BATCH_RECORDS_MAX, Coalescer
+from gateway.errors import GatewayError, StorageUnavailable
+from gateway.model import DEFAULT_NAMESPACE, TopicName, parse_batch_header
+from gateway.partition import Partition
+from gateway.records import iter_records
+from gateway.storage import OnDone
+from gateway.topics import TopicManager
+
+REWRITE_ROOM_BYTES: Final = 64 * 1024 * 1024
+VALUE_BYTES_MAX: Final = 32 * 1024 * 1024
+
+_LOAD_BYTES_MAX: Final = 1_048_576
+_CONFIGS: Final = {"cleanup.policy": "compact", "max.message.bytes": str(VALUE_BYTES_MAX)}
+
+Item = tuple[bytes, bytes | None]  # key, value; a value of None removes the key
+
+
+class InternalStream:
+    """The state of one internal topic of one partition. ``load`` comes before ``put``."""
+
+    def __init__(
+        self,
+        partition: Partition,
+        broker: Broker,
+        clock: Clock,
+        *,
+        rewrite_room_bytes: int = REWRITE_ROOM_BYTES,
+    ) -> None:
+        self._partition = partition
+        self._broker = broker
+        self._clock = clock
+        self._loop = asyncio.get_running_loop()
+        self._coalescer = Coalescer(broker, reserved=True)
+        self._rewrite_room_bytes = rewrite_room_bytes
+        self._values: dict[bytes, bytes] = {}
+        self._rewrite: Iterator[bytes] | None = None
+        self.is_loaded = False
+        self.live_bytes = 0
+        self.rewrites = 0
+
+    @classmethod
+    async def open(
+        cls, name: str, broker: Broker, topics: TopicManager, clock: Clock
+    ) -> "InternalStream":
+        """Return the stream of that name, not loaded; its topic is made at the first start."""
+        topic_name = TopicName(DEFAULT_NAMESPACE, name)
+        topic = topics.find(topic_name)
+        if topic is None:
+            topic = await topics.create(
+                topic_name, partitions=1, configs=_CONFIGS, internal=True
+            )
+        return cls(broker.partition(topic, 0), broker, clock)
+
+    @property
+    def values(self) -> Mapping[bytes, bytes]:
+        """All that is live, as it is at any moment."""
+        return MappingProxyType(self._values)
+
+    def get(self, key: bytes) -> bytes | None:
+        """Return the value of ``key``, counting what is not durable yet."""
+        return self._values.get(key)
+
+    async def load(self) -> Mapping[bytes, bytes]:
+        """Read the stream; return all that is live, which stays up to date.
+
+        Errors: ``StorageUnavailable``; ``CorruptBatch``, when what was stored cannot be read.
+        """
+        partition = self._partition
+        offset = partition.log_start_offset
+        while offset < partition.high_watermark:
+            batches = self._broker.read(partition, offset, bytes_max=_LOAD_BYTES_MAX)
+            if batches is None:
+                batches = await self._broker.read_disk(
+                    partition, offset, bytes_max=_LOAD_BYTES_MAX
+                )
+            for batch in batches:
+                for record in iter_records(batch):
+                    if record.key is not None and record.offset >= offset:
+                        self._apply(record.key, record.value)
+                offset = parse_batch_header(batch).last_offset + 1
+            await asyncio.sleep(0)  # The loop serves others while much is loaded.
+        self.is_loaded = True
+        self._rewrite_when_due()
+        return self.values
+
+    def put(self, items: Sequence[Item], on_done: OnDone) -> None:
+        """Set or remove keys, all or none of them.
+
+        They show at once; ``on_done`` runs once when they are durable, never before this
+        returns. When it gets an error they are as before. Error: ``MessageTooLarge``.
+        """
+        assert self.is_loaded, "load comes first"
+        if not items:
+            self._loop.call_soon(on_done, None)
+            return
+        now_unix_ms = self._clock.unix_ms()
+        undo: list[Item] = []
+        self._coalescer.add(
+            self._partition,
+            [(now_unix_ms, key, value, ()) for key, value in items],
+            partial(self._done, undo, on_done),
+        )
+        # Only now: room for this run may have been made by refusing, and undoing, earlier ones.
+        undo += [(key, self._values.get(key)) for key, _ in items]
+        for key, value in items:
+            self._apply(key, value)
+
+    def flush(self) -> None:
+        """Append what was put now, and not at the end of the tick; for a node that stops."""
+        self._coalescer.seal()
+
+    def _apply(self, key: bytes, value: bytes | None) -> None:
+        old = self._values.pop(key, None)
+        if old is not None:
+            self.live_bytes -= len(key) + len(old)
+        if value is not None:
+            self.live_bytes += len(key) + len(value)
+            self._values[key] = value
+
+    def _done(
+        self, undo: list[Item], on_done: OnDone, error: StorageUnavailable | None
+    ) -> None:
+        if error is not None:
+            # A refused append is undone in reverse order (see Coalescer.add).
+            for key, value in reversed(undo):
+                self._apply(key, value)
+        on_done(error)
+        self._rewrite_when_due()
+
+    # --- keeping small
+
+    def _rewrite_when_due(self) -> None:
+        if self._rewrite is not None:
+            return
+        stored_bytes = self._broker.size_bytes(self._partition)
+        if stored_bytes > 2 * self.live_bytes + self._rewrite_room_bytes:
+            self._coalescer.seal()  # What is open belongs before the pass.
+            self._rewrite = iter(list(self._values))
+            self._rewrite_some(self._partition.log_end_offset, None)
+
+    def _rewrite_some(self, start_offset: int, error: StorageUnavailable | None) -> None:
+        """Append some live values again; at the end cut off what came before the pass.
+
+        The next ones follow when these are durable, so that the pass never floods the log. Keys
+        that were set meanwhile lie behind ``start_offset`` already; once more does no harm.
+        """
+        assert self._rewrite is not None
+        if error is not None:
+            self._rewrite = None  # The node stops, or the disk is full: tried again later.
+            return
+        items = self._next_live(self._rewrite)
+        if items:
+            now_unix_ms = self._clock.unix_ms()
+            try:
+                self._coalescer.add(
+                    self._partition,
+                    [(now_unix_ms, key, value, ()) for key, value in items],
+                    partial(self._rewrite_some, start_offset),
+                )
+            except GatewayError:
+                self._rewrite = None
+            return
+        self._rewrite = None
+        self.rewrites += 1
+        self._broker.truncate_before(self._partition, start_offset, _ignore)
+
+    def _next_live(self, keys: Iterator[bytes]) -> list[tuple[bytes, bytes]]:
+        items: list[tuple[bytes, bytes]] = []
+        size_bytes = 0
+        for key in keys:
+            value = self._values.get(key)
+            if value is None:
+                continue
+            items.append((key, value))
+            size_bytes += len(key) + len(value)
+            if len(items) >= BATCH_RECORDS_MAX or size_bytes >= BATCH_BYTES_MAX // 2:
+                break
+        return items
+
+
+def _ignore(_error: StorageUnavailable | None) -> None:
+    """Nobody waits for the cut: without it a start reads more, and ends at the same state."""

@@ -1,0 +1,199 @@
+"""The write path: authorize, quota, validate, dedup, delay, append, tail - in this order.
+
+Authorization is the adapter's call (it knows the principal); quota and delay have their place here
+and come with their blocks. Everything is synchronous: offsets are given on the loop, in the order
+in which runs come, and nothing is half done when an error is raised.
+"""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from features.dedup import ProducerSequences
+from gateway.batch import check_batch, check_timestamps, stamp_append_time
+from gateway.clock import Clock
+from gateway.config import BrokerConfig
+from gateway.errors import StorageUnavailable
+from gateway.model import BatchHeader, stamp
+from gateway.partition import Partition
+from gateway.storage import Entry, OnDone, StorageAdapter, Target
+
+
+class Write:
+    """One batch on its way into a partition. ``base_offset`` is set by ``append``."""
+
+    __slots__ = ("base_offset", "batch", "header", "partition")
+
+    def __init__(
+        self, partition: Partition, batch: bytearray | memoryview, header: BatchHeader
+    ) -> None:
+        self.partition = partition
+        self.batch = batch
+        self.header = header
+        self.base_offset = -1
+
+
+class Duplicate:
+    """A batch that the log has already, or is about to have; ``base_offset`` is where."""
+
+    __slots__ = ("base_offset", "end_offset", "partition")
+
+    def __init__(self, partition: Partition, base_offset: int, end_offset: int) -> None:
+        self.partition = partition
+        self.base_offset = base_offset
+        self.end_offset = end_offset
+
+
+class _Pending:
+    """An append that the storage has not answered; its bound method is the storage's callback."""
+
+    __slots__ = ("followers", "on_done", "writer", "writes")
+
+    def __init__(self, writer: "Writer", writes: Sequence[Write], on_done: OnDone) -> None:
+        self.writer = writer
+        self.writes = writes
+        self.on_done = on_done
+        self.followers: list[OnDone] | None = None
+
+    def done(self, error: StorageUnavailable | None) -> None:
+        """Publish the writes to readers (in order of offsets), then tell who appended them."""
+        writer = self.writer
+        writer.pending.popleft()
+        if error is None:
+            for write in self.writes:
+                _publish(write)
+        self.on_done(error)
+        if self.followers is not None:
+            for follower in self.followers:
+                follower(error)
+        if writer.held:
+            writer.release_when_low()
+
+
+def _publish(write: Write) -> None:
+    partition = write.partition
+    partition.high_watermark = write.base_offset + write.header.record_count
+    if partition.waiters:
+        size_bytes = len(write.batch)
+        for waiter in tuple(partition.waiters):
+            waiter.on_appended(size_bytes)
+
+
+class Writer:
+    """Checks batches, gives them their offsets and hands them to the storage."""
+
+    def __init__(self, storage: StorageAdapter, clock: Clock, config: BrokerConfig) -> None:
+        self._storage = storage
+        self._clock = clock
+        self._config = config
+        self.pending: deque[_Pending] = deque()
+        self.held: list[Callable[[], None]] = []
+        self.batches_appended = 0
+        self.records_appended = 0
+        self.bytes_appended = 0
+        self.duplicates_answered = 0
+        self.producers_changed: set[Partition] = set()
+
+    def prepare(self, partition: Partition, batch: bytearray | memoryview) -> Write | Duplicate:
+        """Check a client's batch against the topic and the producer's sequence.
+
+        ``batch`` is one whole v2 batch and belongs to the broker from here on. The answer is
+        valid until the loop goes on: append it at once. Errors: those of ``check_batch``,
+        ``check_timestamps`` and ``ProducerSequences.check``.
+        """
+        settings = partition.topic.settings
+        header = check_batch(batch, bytes_max=settings.message_bytes_max)
+        now_unix_ms = self._clock.unix_ms()
+        check_timestamps(
+            header,
+            now_unix_ms,
+            before_ms_max=settings.timestamp_before_ms_max,
+            after_ms_max=settings.timestamp_after_ms_max,
+        )
+        if header.is_idempotent and partition.producers is not None:
+            known = partition.producers.check(header)
+            if known is not None:
+                self.duplicates_answered += 1
+                end_offset = known.base_offset + known.record_count
+                return Duplicate(partition, known.base_offset, end_offset)
+        if settings.log_append_time:
+            header = stamp_append_time(batch, header, now_unix_ms)
+        return Write(partition, batch, header)
+
+    def append(
+        self, writes: Sequence[Write], on_done: OnDone, *, reserved: bool = False
+    ) -> None:
+        """Append all of ``writes`` atomically; their offsets are set when this returns.
+
+        ``on_done`` runs once, on the loop and never before this returns, after readers can see
+        the writes; appends are done in the order of their calls. Errors (then nothing has
+        happened): ``StorageFull``, ``StorageUnavailable``, ``RunTooLarge``.
+        """
+        entries = []
+        for write in writes:
+            partition = write.partition
+            write.base_offset = base_offset = partition.log_end_offset
+            partition.log_end_offset = base_offset + write.header.record_count
+            stamp(write.batch, base_offset, partition.leader_epoch)
+            entries.append(
+                Entry(
+                    (Target(partition.partition_id, base_offset),),
+                    write.batch,
+                    write.header.record_count,
+                    write.header.max_timestamp_unix_ms,
+                )
+            )
+        pending = _Pending(self, writes, on_done)
+        try:
+            self._storage.enqueue(entries, pending.done, reserved=reserved)
+        except BaseException:
+            for write in reversed(writes):
+                write.partition.log_end_offset = write.base_offset
+            raise
+        self.pending.append(pending)
+        self._count(writes)
+
+    def after_pending(self, on_done: OnDone) -> bool:
+        """Run ``on_done`` when all that is on its way is done; False when nothing is."""
+        if not self.pending:
+            return False
+        last = self.pending[-1]
+        if last.followers is None:
+            last.followers = []
+        last.followers.append(on_done)
+        return True
+
+    @property
+    def is_saturated(self) -> bool:
+        """``wal_queued_bytes_max`` is reached: who appends is to be held until it is low again."""
+        return self._storage.queued_bytes >= self._config.wal_queued_bytes_max
+
+    def hold(self, release: Callable[[], None]) -> None:
+        """Call ``release`` once, when the queue has fallen to ``wal_queued_bytes_low``."""
+        self.held.append(release)
+
+    def release_when_low(self) -> None:
+        """Let those who were held go on when the queue is low."""
+        if self._storage.queued_bytes > self._config.wal_queued_bytes_low:
+            return
+        held, self.held = self.held, []
+        for release in held:
+            release()
+
+    def _count(self, writes: Sequence[Write]) -> None:
+        for write in writes:
+            header = write.header
+            self.batches_appended += 1
+            self.records_appended += header.record_count
+            self.bytes_appended += len(write.batch)
+            if header.is_idempotent:
+                self._record_producer(write.partition, header, write.base_offset)
+
+    def _record_producer(
+        self, partition: Partition, header: BatchHeader, base_offset: int
+    ) -> None:
+        if partition.producers is None:
+            partition.producers = ProducerSequences(
+                producers_max=self._config.producer_ids_max
+            )
+        partition.producers.record(header, base_offset, self._clock.unix_ms())
+        self.producers_changed.add(partition)

@@ -1,0 +1,1 @@
+"""Where batches live: each adapter keeps the contract of ``gateway.storage``."""

@@ -1,0 +1,84 @@
+"""The 64 bytes with which a segment begins (docs/formats.md, section 2)."""
+
+import struct
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from crc32c import crc32c
+
+from gateway.model import Octets
+from storage_adapters.formats.damage import Damaged, TooNew
+
+FORMAT_VERSION: Final = 1
+SEGMENT_MAGIC: Final = b"HGSG"
+SEGMENT_HEADER_BYTES: Final = 64
+
+KIND_LOG: Final = 1  # entries of all partitions, in the order of their sequences
+# Kinds 2 (settled: one partition) and 3 (an object in S3) are kept free for their day.
+
+_PREFIX: Final = struct.Struct("<4sI")
+_FIELDS: Final = struct.Struct("<HBBI16sIIQIIq")
+
+
+class SegmentHeader(NamedTuple):
+    """What a segment says of itself.
+
+    ``previous``: the number of the segment before it, 0 for the first. ``first_sequence``: no
+    entry of the segment has a lower one (a segment is prepared before its first entry is
+    known). ``incarnation``: all entries of a segment are of one. ``seed``: the header's own
+    CRC-32C; entries continue from it, so that bytes that were copied from another segment or
+    another data directory are never taken for entries of this one.
+    """
+
+    data_uuid: UUID
+    number: int
+    previous: int
+    first_sequence: int
+    incarnation: int
+    created_unix_ms: int
+    seed: int
+
+
+def encode_segment_header(  # The header's fields, by name.
+    *,
+    data_uuid: UUID,
+    number: int,
+    previous: int,
+    first_sequence: int,
+    incarnation: int,
+    created_unix_ms: int,
+) -> bytes:
+    """Return the header's 64 octets."""
+    fields = _FIELDS.pack(
+        FORMAT_VERSION,
+        KIND_LOG,
+        0,
+        SEGMENT_HEADER_BYTES,
+        data_uuid.bytes,
+        number,
+        previous,
+        first_sequence,
+        incarnation,
+        0,
+        created_unix_ms,
+    )
+    return _PREFIX.pack(SEGMENT_MAGIC, crc32c(fields)) + fields
+
+
+def decode_segment_header(data: Octets) -> SegmentHeader:
+    """Return what the first 64 octets of a segment say.
+
+    Errors: ``Damaged``; ``TooNew`` when the header is intact but of a later format.
+    """
+    if len(data) < SEGMENT_HEADER_BYTES:
+        raise Damaged(f"{len(data)} bytes are less than a segment header")
+    magic, crc = _PREFIX.unpack_from(data)
+    if magic != SEGMENT_MAGIC:
+        raise Damaged(f"magic is {bytes(magic)!r}, not {SEGMENT_MAGIC!r}")
+    fields = bytes(data[_PREFIX.size : SEGMENT_HEADER_BYTES])
+    if crc32c(fields) != crc:
+        raise Damaged("the CRC of the segment header does not match")
+    version, kind, _, _, uuid, *places, incarnation, _, created = _FIELDS.unpack(fields)
+    if version > FORMAT_VERSION or kind != KIND_LOG:
+        raise TooNew(f"format {version}, kind {kind}; this is format {FORMAT_VERSION}")
+    return SegmentHeader._make((UUID(bytes=uuid), *places, incarnation, created, crc))

@@ -1,0 +1,251 @@
+"""Batches in memory: the reference reading of the contract, and a broker to throw away.
+
+Nothing survives the process. ``on_done`` runs in the tick after ``enqueue``. The whole is
+bounded by ``bytes_max``, of which ``reserve_bytes`` are kept back for internal streams.
+"""
+
+import asyncio
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from pydantic import Field
+
+from gateway.clock import Clock
+from gateway.config import FrozenConfig
+from gateway.errors import RunTooLarge, StorageFull, StorageUnavailable
+from gateway.model import HEADER_BYTES, Octets, parse_batch_header, stamp
+from gateway.storage import Bounds, Entry, OnDone, StorageHost, StoredHeader
+
+_MIB: Final = 1024 * 1024
+_UNKNOWN: Final = -1
+
+
+class MemoryConfig(FrozenConfig):
+    """How much is kept."""
+
+    bytes_max: int = Field(
+        default=1024 * _MIB, ge=_MIB, description="All batches together; above it, disk full."
+    )
+    reserve_bytes: int = Field(
+        default=16 * _MIB, ge=0, description="Kept back for acknowledgements and commits."
+    )
+    append_bytes_max: int = Field(
+        default=128 * _MIB, ge=64 * 1024, description="One atomic append."
+    )
+
+
+class _Batch(NamedTuple):
+    base_offset: int
+    end_offset: int
+    max_timestamp_unix_ms: int
+    leader_epoch: int
+    octets: bytes
+
+
+class _Partition:
+    """Batches in order; ``end`` counts what is enqueued, the list what is done."""
+
+    __slots__ = ("batches", "end", "start")
+
+    def __init__(self) -> None:
+        self.batches: list[_Batch] = []
+        self.start = 0
+        self.end = 0
+
+    def kept(self) -> list[_Batch]:
+        """Return the batches that are not below the start; one may begin before it."""
+        return self.batches[self.find(self.start) :]
+
+    def find(self, offset: int) -> int:
+        """Return the index of the first batch whose last offset is at or after ``offset``."""
+        return bisect_right(self.batches, offset, key=lambda batch: batch.end_offset)
+
+
+class _Append(NamedTuple):
+    batches: list[tuple[_Partition, _Batch]]
+    headers: list[StoredHeader]
+    size_bytes: int
+    on_done: OnDone
+
+
+class MemoryStorage:
+    """See ``gateway.storage.StorageAdapter``. Durability: none."""
+
+    Config = MemoryConfig
+
+    def __init__(self, config: MemoryConfig, *, data_dir: Path, clock: Clock) -> None:
+        del data_dir, clock  # Nothing is written, nothing waits.
+        self._config = config
+        self._partitions: dict[int, _Partition] = {}
+        self._headers: deque[StoredHeader] = deque()
+        self._waiting: list[_Append] = []
+        self._is_open = False
+        self._stored_bytes = 0
+        self.data_uuid = None
+        self.is_empty = True
+        self.incarnation = 0
+        self.next_sequence = 1
+        self.queued_bytes = 0
+
+    async def open(self, host: StorageHost) -> None:
+        """See ``StorageAdapter``; opening again after a ``close`` finds what was there."""
+        del host
+        self.incarnation += 1
+        self._is_open = True
+
+    def enqueue(
+        self, entries: Sequence[Entry], on_done: OnDone, *, reserved: bool = False
+    ) -> None:
+        """See ``StorageAdapter``."""
+        self._check_open()
+        size_bytes = sum(len(entry.batch) * len(entry.targets) for entry in entries)
+        if size_bytes > self._config.append_bytes_max:
+            raise RunTooLarge(f"an append of {size_bytes} bytes")
+        kept_back = 0 if reserved else self._config.reserve_bytes
+        if self._stored_bytes + size_bytes > self._config.bytes_max - kept_back:
+            raise StorageFull("bytes_max of [storage] is reached")
+        self._stored_bytes += size_bytes
+        append = _Append([], [], size_bytes, on_done)
+        for entry in entries:
+            self._take(entry, append)
+        self._schedule(append)
+
+    def _take(self, entry: Entry, append: _Append) -> None:
+        leader_epoch = parse_batch_header(entry.batch).leader_epoch
+        header = bytes(entry.batch[:HEADER_BYTES])
+        append.headers.append(StoredHeader(self.next_sequence, entry.targets, header))
+        self.next_sequence += 1
+        for partition_id, base_offset in entry.targets:
+            octets = bytearray(entry.batch)
+            stamp(octets, base_offset, leader_epoch)
+            partition = self._partitions.setdefault(partition_id, _Partition())
+            partition.end = base_offset + entry.record_count
+            timestamp = entry.max_timestamp_unix_ms
+            batch = _Batch(base_offset, partition.end, timestamp, leader_epoch, bytes(octets))
+            append.batches.append((partition, batch))
+
+    def _schedule(self, append: _Append) -> None:
+        self.queued_bytes += append.size_bytes
+        if not self._waiting:
+            asyncio.get_running_loop().call_soon(self._publish)
+        self._waiting.append(append)
+
+    def _publish(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for append in waiting:
+            for partition, batch in append.batches:
+                partition.batches.append(batch)
+            self._headers.extend(append.headers)
+            self.queued_bytes -= append.size_bytes
+        for append in waiting:
+            append.on_done(None)
+
+    def bounds(self, partition_id: int) -> Bounds:
+        """See ``StorageAdapter``."""
+        partition = self._partitions.get(partition_id)
+        return Bounds(0, 0) if partition is None else Bounds(partition.start, partition.end)
+
+    def read_cached(
+        self, partition_id: int, start: int, end: int, *, bytes_max: int
+    ) -> list[Octets] | None:
+        """See ``StorageAdapter``; never None."""
+        partition = self._partitions.get(partition_id, _NOTHING)
+        found: list[Octets] = []
+        for batch in partition.batches[partition.find(max(start, partition.start)) :]:
+            too_much = found and len(batch.octets) > bytes_max
+            if start >= end or batch.base_offset >= end or too_much:
+                break
+            found.append(batch.octets)
+            bytes_max -= len(batch.octets)
+        return found
+
+    async def read(
+        self, partition_id: int, start: int, end: int, *, bytes_max: int
+    ) -> list[Octets]:
+        """See ``StorageAdapter``."""
+        return self.read_cached(partition_id, start, end, bytes_max=bytes_max) or []
+
+    async def base_offset_for_time(
+        self, partition_id: int, timestamp_unix_ms: int
+    ) -> int | None:
+        """See ``StorageAdapter``."""
+        for batch in self._partitions.get(partition_id, _NOTHING).kept():
+            if batch.max_timestamp_unix_ms >= timestamp_unix_ms:
+                return batch.base_offset
+        return None
+
+    def offset_for_size(self, partition_id: int, bytes_max: int) -> int:
+        """See ``StorageAdapter``."""
+        partition = self._partitions.get(partition_id, _NOTHING)
+        offset = partition.batches[-1].end_offset if partition.batches else partition.end
+        for batch in reversed(partition.kept()):
+            bytes_max -= len(batch.octets)
+            if bytes_max < 0:
+                break
+            offset = batch.base_offset
+        return max(offset, partition.start)
+
+    def end_offset_for_epoch(self, partition_id: int, leader_epoch: int) -> tuple[int, int]:
+        """See ``StorageAdapter``."""
+        partition = self._partitions.get(partition_id, _NOTHING)
+        known = _UNKNOWN
+        for batch in partition.kept():
+            if batch.leader_epoch > leader_epoch:
+                end = max(partition.start, batch.base_offset)
+                return (leader_epoch if known == _UNKNOWN else known), end
+            known = batch.leader_epoch
+        return (known, partition.end) if known != _UNKNOWN else (_UNKNOWN, _UNKNOWN)
+
+    def size_bytes(self, partition_id: int) -> int:
+        """See ``StorageAdapter``."""
+        partition = self._partitions.get(partition_id, _NOTHING)
+        return sum(len(batch.octets) for batch in partition.kept())
+
+    def scan(self, from_sequence: int) -> Iterator[StoredHeader]:
+        """See ``StorageAdapter``."""
+        return iter([h for h in self._headers if h.sequence >= from_sequence])
+
+    def truncate_before(self, partition_id: int, offset: int, on_done: OnDone) -> None:
+        """See ``StorageAdapter``."""
+        self._check_open()
+        partition = self._partitions.get(partition_id, _NOTHING)
+        partition.start = max(partition.start, min(offset, partition.end))
+        passed = partition.find(partition.start)
+        self._stored_bytes -= sum(len(batch.octets) for batch in partition.batches[:passed])
+        del partition.batches[:passed]
+        self._forget_headers()
+        self._schedule(_Append([], [], 0, on_done))
+
+    def delete(self, partition_ids: Sequence[int], on_done: OnDone) -> None:
+        """See ``StorageAdapter``."""
+        self._check_open()
+        for partition_id in partition_ids:
+            partition = self._partitions.pop(partition_id, _NOTHING)
+            self._stored_bytes -= sum(len(batch.octets) for batch in partition.batches)
+        self._forget_headers()
+        self._schedule(_Append([], [], 0, on_done))
+
+    def _forget_headers(self) -> None:
+        """Drop the oldest headers whose batches are gone in every partition."""
+        while self._headers:
+            for partition_id, base_offset in self._headers[0].targets:
+                partition = self._partitions.get(partition_id, _NOTHING)
+                if partition.batches and partition.batches[0].base_offset <= base_offset:
+                    return
+            self._headers.popleft()
+
+    async def close(self) -> None:
+        """See ``StorageAdapter``."""
+        if self._waiting:
+            self._publish()
+        self._is_open = False
+
+    def _check_open(self) -> None:
+        if not self._is_open:
+            raise StorageUnavailable("the storage is not open")
+
+
+_NOTHING: Final = _Partition()

@@ -1,0 +1,340 @@
+"""The segment log as the broker sees it."""
+
+import asyncio
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Final
+from uuid import UUID, uuid4
+
+from gateway.clock import Clock
+from gateway.errors import StorageUnavailable
+from gateway.model import Octets
+from gateway.storage import Bounds, Entry, OnDone, StorageHost, StoredHeader
+from storage_adapters.formats.entry import KIND_CLOSE
+from storage_adapters.formats.footer import Trailer
+from storage_adapters.formats.segment import (
+    SEGMENT_HEADER_BYTES,
+    decode_segment_header,
+    encode_segment_header,
+)
+from storage_adapters.segment_log import queries
+from storage_adapters.segment_log.appender import Appender
+from storage_adapters.segment_log.catalog import Catalog
+from storage_adapters.segment_log.config import SegmentLogConfig
+from storage_adapters.segment_log.files import Files, SystemFiles, write_all
+from storage_adapters.segment_log.index import LiveIndex
+from storage_adapters.segment_log.lockfile import DataLock
+from storage_adapters.segment_log.metrics import SegmentLogMetrics
+from storage_adapters.segment_log.reading import Reader
+from storage_adapters.segment_log.recovery import Recovered, recover
+from storage_adapters.segment_log.replay import stored_headers
+from storage_adapters.segment_log.segment_files import (
+    SegmentMaker,
+    allocate_segment,
+    write_footer,
+)
+from storage_adapters.segment_log.segments import WAL_DIRECTORY, Segment, segment_path
+from storage_adapters.segment_log.sweeper import Sweeper
+from storage_adapters.segment_log.writer import Writer
+
+_NOT_OPEN: Final = "the log is not open"
+
+
+class SegmentLog:
+    """A write-ahead log shared by all topics, on a local file system.
+
+    Durability, by ``flush``: ``group``: what was acknowledged survives a power loss;
+    ``interval`` and ``never``: it survives ``kill -9``, and a power loss costs at most what was
+    written since the last sync. The rest of the contract: ``gateway.storage.StorageAdapter``.
+    """
+
+    Config = SegmentLogConfig
+
+    def __init__(
+        self,
+        config: SegmentLogConfig,
+        *,
+        data_dir: Path,
+        clock: Clock,
+        files: Files | None = None,
+    ) -> None:
+        self._config = config
+        self._data_dir = data_dir
+        self._clock = clock
+        self._files: Files = SystemFiles() if files is None else files
+        self._lock = DataLock(data_dir)
+        self._catalog = Catalog(config)
+        self._reader = Reader(self._catalog, config.read_threads)
+        self._closer = ThreadPoolExecutor(1, "headgate-footers")
+        self._closing: set[asyncio.Future[Trailer]] = set()
+        self._host: StorageHost
+        self._writer: Writer
+        self._maker: SegmentMaker
+        self._appender: Appender
+        self._sweeper: Sweeper
+        self._is_open = False
+        self.metrics = SegmentLogMetrics()
+        self.data_uuid = UUID(int=0)
+        self.is_empty = True  # nothing had been appended when it was opened
+        self.cut_bytes = 0
+
+    # The contract, in its order.
+
+    @property
+    def incarnation(self) -> int:
+        """See ``StorageAdapter``."""
+        return self._appender.active.header.incarnation
+
+    @property
+    def next_sequence(self) -> int:
+        """See ``StorageAdapter``."""
+        return self._appender.next_sequence
+
+    @property
+    def queued_bytes(self) -> int:
+        """See ``StorageAdapter``."""
+        return self._writer.queued_bytes
+
+    async def open(self, host: StorageHost) -> None:
+        """See ``StorageAdapter``. ``data_uuid`` and ``cut_bytes`` are known afterwards."""
+        self._host = host
+        loop = asyncio.get_running_loop()
+        try:
+            recovered, first = await loop.run_in_executor(None, self._recover)
+        except OSError as error:
+            raise StorageUnavailable(f"{self._data_dir}: {error}") from error
+        for segment in recovered.segments:
+            self._catalog.add(segment)
+        self.cut_bytes = recovered.cut_bytes
+        self.is_empty = not recovered.segments
+        self._build(first, recovered.next_sequence)
+        self._is_open = True
+
+    def enqueue(
+        self, entries: Sequence[Entry], on_done: OnDone, *, reserved: bool = False
+    ) -> None:
+        """See ``StorageAdapter``."""
+        if not self._is_open or self._writer.fault is not None:
+            raise self._refusal()
+        self._appender.append(entries, on_done, reserved=reserved)
+
+    def bounds(self, partition_id: int) -> Bounds:
+        """See ``StorageAdapter``."""
+        state = self._catalog.state(partition_id)
+        return Bounds(0, 0) if state.is_deleted else Bounds(state.start, state.end)
+
+    def read_cached(
+        self, partition_id: int, start: int, end: int, *, bytes_max: int
+    ) -> list[Octets] | None:
+        """See ``StorageAdapter``."""
+        state = self._catalog.state(partition_id)
+        return self._reader.read_cached(self._reader.plan(state, start, end, bytes_max))
+
+    async def read(
+        self, partition_id: int, start: int, end: int, *, bytes_max: int
+    ) -> list[Octets]:
+        """See ``StorageAdapter``."""
+        state = self._catalog.state(partition_id)
+        return await self._reader.read(self._reader.plan(state, start, end, bytes_max))
+
+    async def base_offset_for_time(
+        self, partition_id: int, timestamp_unix_ms: int
+    ) -> int | None:
+        """See ``StorageAdapter``."""
+        state = self._catalog.state(partition_id)
+        return await queries.base_offset_for_time(
+            self._catalog, self._reader, state, timestamp_unix_ms
+        )
+
+    def offset_for_size(self, partition_id: int, bytes_max: int) -> int:
+        """See ``StorageAdapter``."""
+        state = self._catalog.state(partition_id)
+        return queries.offset_for_size(self._catalog, state, bytes_max)
+
+    def end_offset_for_epoch(self, partition_id: int, leader_epoch: int) -> tuple[int, int]:
+        """See ``StorageAdapter``."""
+        state = self._catalog.state(partition_id)
+        return queries.end_offset_for_epoch(self._catalog, state, leader_epoch)
+
+    def size_bytes(self, partition_id: int) -> int:
+        """See ``StorageAdapter``."""
+        return queries.size_bytes(self._catalog, self._catalog.state(partition_id))
+
+    def scan(self, from_sequence: int) -> Iterator[StoredHeader]:
+        """See ``StorageAdapter``."""
+        return stored_headers(tuple(self._catalog.segments.values()), from_sequence)
+
+    def truncate_before(self, partition_id: int, offset: int, on_done: OnDone) -> None:
+        """See ``StorageAdapter``."""
+        if not self._is_open or self._writer.fault is not None:
+            raise self._refusal()
+        self._sweeper.truncate_before(partition_id, offset, on_done)
+
+    def delete(self, partition_ids: Sequence[int], on_done: OnDone) -> None:
+        """See ``StorageAdapter``."""
+        if not self._is_open or self._writer.fault is not None:
+            raise self._refusal()
+        self._sweeper.delete(partition_ids, on_done)
+
+    async def close(self) -> None:
+        """See ``StorageAdapter``. After a fault nothing more is written."""
+        if not self._is_open:
+            return
+        self._is_open = False
+        await self._sweeper.stop()
+        await self._writer.drain()
+        if self._writer.fault is None:
+            await self._close_cleanly()
+        await self._writer.stop()
+        await asyncio.get_running_loop().run_in_executor(None, self._stop_threads)
+        self._catalog.close()
+        active = self._appender.active
+        if active.fd >= 0:
+            os.close(active.fd)
+            active.fd = -1
+        self._lock.release()
+
+    # What metrics ask for.
+
+    @property
+    def segments_count(self) -> int:
+        """Segment files, the active one included."""
+        return len(self._catalog.segments)
+
+    @property
+    def disk_bytes(self) -> int:
+        """Octets that the segment files take, what is preallocated included."""
+        return sum([segment.disk_bytes for segment in self._catalog.segments.values()])
+
+    # Opening.
+
+    def _recover(self) -> tuple[Recovered, Segment]:
+        """Lock and check what is there and make this start's first segment. In a thread."""
+        if sys.byteorder != "little":
+            raise StorageUnavailable("segment_log needs a little-endian machine")
+        directory = self._data_dir / WAL_DIRECTORY
+        directory.mkdir(parents=True, exist_ok=True)
+        self._lock.acquire()
+        try:
+            recovered = recover(self._data_dir, self._files)
+            first = self._make_first(recovered)
+            for path in recovered.leftovers:
+                self._files.unlink(path)
+            self._files.sync_directory(directory)
+        except BaseException:
+            self._lock.release()
+            raise
+        return recovered, first
+
+    def _make_first(self, recovered: Recovered) -> Segment:
+        self.data_uuid = recovered.data_uuid or uuid4()
+        kept = recovered.segments
+        path = segment_path(self._data_dir, recovered.next_number)
+        header = encode_segment_header(
+            data_uuid=self.data_uuid,
+            number=recovered.next_number,
+            previous=kept[-1].number if kept else 0,
+            first_sequence=recovered.next_sequence,
+            incarnation=recovered.incarnation + 1,
+            created_unix_ms=self._clock.unix_ms(),
+        )
+        segment = Segment(path, decode_segment_header(header))
+        segment.fd = allocate_segment(self._files, path, self._config.segment_bytes)
+        write_all(self._files, segment.fd, [header], 0)
+        self._files.sync(segment.fd)
+        self._files.sync_directory(path.parent)
+        segment.live = LiveIndex()
+        segment.holders = 1
+        segment.entries_end = SEGMENT_HEADER_BYTES
+        segment.disk_bytes = self._config.segment_bytes
+        return segment
+
+    def _build(self, first: Segment, next_sequence: int) -> None:
+        self._writer = Writer(
+            files=self._files,
+            config=self._config,
+            handles=self._catalog.handles,
+            metrics=self.metrics,
+            durable_sequence=next_sequence - 1,
+            on_group=self._on_group,
+            on_fault=self._host.on_fault,
+        )
+        self._maker = SegmentMaker(
+            files=self._files,
+            data_dir=self._data_dir,
+            data_uuid=self.data_uuid,
+            incarnation=first.header.incarnation,
+            segment_bytes=self._config.segment_bytes,
+            clock=self._clock,
+            on_error=self._writer.fail,
+        )
+        self._appender = Appender(
+            config=self._config,
+            catalog=self._catalog,
+            writer=self._writer,
+            maker=self._maker,
+            host=self._host,
+            active=first,
+            next_sequence=next_sequence,
+            on_close=self._close_segment,
+        )
+        self._sweeper = Sweeper(
+            catalog=self._catalog,
+            appender=self._appender,
+            maker=self._maker,
+            files=self._files,
+            executor=self._closer,
+            metrics=self.metrics,
+        )
+
+    def _refusal(self) -> StorageUnavailable:
+        fault = self._writer.fault if self._is_open else None
+        return StorageUnavailable(_NOT_OPEN if fault is None else str(fault))
+
+    # Closing segments.
+
+    def _on_group(self) -> None:
+        self._appender.close_written()
+
+    def _close_segment(self, segment: Segment) -> None:
+        """Write a segment's footer in a thread; its live index is asked until that is done."""
+        loop = asyncio.get_running_loop()
+        closing = loop.run_in_executor(
+            self._closer, write_footer, self._files, segment, segment.fd
+        )
+        self._closing.add(closing)
+        closing.add_done_callback(partial(self._on_closed, segment))
+
+    def _on_closed(self, segment: Segment, closing: asyncio.Future[Trailer]) -> None:
+        self._closing.discard(closing)
+        error = closing.exception()
+        if error is not None:
+            self._writer.fail(error)
+            return
+        segment.close_with(closing.result())
+        self._catalog.note_closed(segment)
+        self._writer.note_closed(segment)
+        self._catalog.handles.release(segment)
+        self.metrics.segments_closed += 1
+        self._sweeper.wake()
+
+    async def _close_cleanly(self) -> None:
+        """Leave the mark of a clean stop and a footer, or no file when it would be empty."""
+        active = self._appender.active
+        if self._appender.next_sequence == active.first_sequence:
+            self._files.unlink(active.path)
+            return
+        self._appender.append_internal(KIND_CLOSE, b"", [], lambda _: None)
+        await self._writer.drain()
+        self._appender.seal_last()
+        if self._closing:
+            await asyncio.wait(self._closing)
+
+    def _stop_threads(self) -> None:
+        self._maker.stop()
+        self._reader.stop()
+        self._closer.shutdown(wait=True)

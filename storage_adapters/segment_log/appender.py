@@ -1,0 +1,311 @@
+"""The way in: appends become entries of the active segment.
+
+Space is reserved before an offset exists: the active segment and, from its middle on, the next
+one have their space on the disk, and the index of a segment counts as if it were its footer
+already. An append never spans segments. Everything here is synchronous and on the loop's
+thread.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, NamedTuple
+
+from gateway.errors import RunTooLarge, StorageFull
+from gateway.model import LEADER_EPOCH_AT, PartitionIdentity
+from gateway.storage import Entry, OnDone, StorageHost
+from storage_adapters.formats.bodies import Introduction, encode_introduction
+from storage_adapters.formats.entry import (
+    BATCH_PEEK,
+    ENTRY_HEADER_BYTES,
+    FLAG_LAST,
+    KIND_PARTITION,
+    TARGET_BYTES,
+    encode_batch_front,
+    encode_entry,
+)
+from storage_adapters.formats.footer import (
+    ALIGNMENT_BYTES,
+    ID_BYTES,
+    ROW_BYTES,
+    TABLE_ROW_BYTES,
+    TRAILER_BYTES,
+)
+from storage_adapters.formats.segment import SEGMENT_HEADER_BYTES
+from storage_adapters.segment_log.catalog import Catalog, PartitionState
+from storage_adapters.segment_log.config import SegmentLogConfig
+from storage_adapters.segment_log.index import LiveIndex, LivePart
+from storage_adapters.segment_log.segment_files import SegmentMaker
+from storage_adapters.segment_log.segments import Segment
+from storage_adapters.segment_log.writer import Chunk, Writer
+
+_FOOTER_FIXED_BYTES: Final = TRAILER_BYTES + 3 * ALIGNMENT_BYTES
+_PART_BYTES: Final = TABLE_ROW_BYTES + ID_BYTES
+_ENTRY_BYTES: Final = ENTRY_HEADER_BYTES + TARGET_BYTES + ROW_BYTES  # with one target
+_HOUSEKEEPING_BYTES_MAX: Final = 1_048_576
+_HOUSEKEEPING_DIVISOR: Final = 16
+
+
+class Stranger(NamedTuple):
+    """A partition that the active segment does not know yet."""
+
+    state: PartitionState
+    identity: PartitionIdentity
+    introduction: bytes
+
+
+class Appender:
+    """The active segment's end: where the next entry goes, and what its sequence is.
+
+    ``tail``: its position. ``footer_bytes``: what the footer would take. Their sum stays below
+    one of three limits: the lowest for anybody's appends (it leaves ``reserve_bytes`` until the
+    next segment is sure), one for internal streams, the highest for truncations and deletions,
+    which are what frees space.
+    """
+
+    def __init__(  # noqa: PLR0913  # The parts that an append passes.
+        self,
+        *,
+        config: SegmentLogConfig,
+        catalog: Catalog,
+        writer: Writer,
+        maker: SegmentMaker,
+        host: StorageHost,
+        active: Segment,
+        next_sequence: int,
+        on_close: Callable[[Segment], None],
+    ) -> None:
+        self._catalog = catalog
+        self._writer = writer
+        self._maker = maker
+        self._host = host
+        self._on_close = on_close
+        self._reserve_bytes = config.reserve_bytes
+        housekeeping = config.segment_bytes // _HOUSEKEEPING_DIVISOR
+        self._limit_max = config.segment_bytes - _FOOTER_FIXED_BYTES
+        self._limit_reserved = self._limit_max - min(housekeeping, _HOUSEKEEPING_BYTES_MAX)
+        self._prepare_at = config.segment_bytes // 2
+        self._sealed: deque[Segment] = deque()
+        self.next_sequence = next_sequence
+        self._activate(active)
+
+    def _activate(self, segment: Segment) -> None:
+        assert segment.live is not None
+        segment.first_sequence = segment.next_sequence = self.next_sequence
+        self.active = segment
+        self._live: LiveIndex = segment.live
+        self._seed = segment.header.seed
+        self._incarnation = segment.header.incarnation
+        self._tail = SEGMENT_HEADER_BYTES
+        self._footer_bytes = 0
+        self._limit = self._limit_reserved - self._reserve_bytes
+        self._catalog.add(segment)
+
+    # Appending.
+
+    def append(self, entries: Sequence[Entry], on_done: OnDone, *, reserved: bool) -> None:
+        """Turn ``entries`` into one atomic append. See ``StorageAdapter.enqueue``."""
+        need, strangers = self._measure(entries)
+        limit = self._limit_reserved if reserved else self._limit
+        if self._tail + self._footer_bytes + need > limit and self._make_room(need, reserved):
+            need, strangers = self._measure(entries)  # Strangers all, in a new segment.
+            if self._tail + self._footer_bytes + need > self._limit_max:
+                raise self._too_large(need)
+        chunk = self._chunk()
+        size_bytes = self._introduce(strangers, chunk) if strangers else 0
+        size_bytes += self._add_batches(entries, chunk)
+        self._finish(on_done, size_bytes)
+
+    def append_internal(
+        self, kind: int, body: bytes, strangers: list[Stranger], on_done: OnDone
+    ) -> None:
+        """Append one entry of the log's own. Errors: ``StorageFull`` at the very end."""
+        need = ENTRY_HEADER_BYTES + len(body) + self._strangers_bytes(strangers)
+        used = self._tail + self._footer_bytes
+        if used + need > self._limit_max:
+            self._make_room(need, reserved=True)
+        chunk = self._chunk()
+        size_bytes = self._introduce(strangers, chunk) if strangers else 0
+        self._finish(on_done, size_bytes + self._add_entry(kind, body, FLAG_LAST, chunk))
+
+    def _measure(self, entries: Sequence[Entry]) -> tuple[int, list[Stranger] | None]:
+        """Return the octets that the append and its part of the footer need, at most."""
+        states, live = self._catalog.states, self._live
+        need = 0
+        unknown: dict[int, None] | None = None
+        for targets, batch, _, _ in entries:
+            need += _ENTRY_BYTES + len(batch)
+            if len(targets) > 1:
+                need += (len(targets) - 1) * (TARGET_BYTES + ROW_BYTES)
+            for partition_id, _ in targets:
+                state = states.get(partition_id)
+                if state is None or state.index is not live:
+                    unknown = unknown or {}
+                    unknown[partition_id] = None
+        if unknown is None:
+            return need, None
+        strangers = self.strangers(unknown)
+        return need + self._strangers_bytes(strangers), strangers
+
+    def strangers(self, partition_ids: Iterable[int]) -> list[Stranger]:
+        """Return what introduces those partitions that the segment does not know."""
+        strangers = []
+        for partition_id in partition_ids:
+            state = self._catalog.state(partition_id)
+            if state.index is self._live:
+                continue
+            identity = self._host.identify(partition_id)
+            introduction = Introduction(identity, state.start, state.end)
+            strangers.append(Stranger(state, identity, encode_introduction(introduction)))
+        return strangers
+
+    @staticmethod
+    def _strangers_bytes(strangers: list[Stranger]) -> int:
+        names = sum(len(stranger.introduction) for stranger in strangers)
+        return ENTRY_HEADER_BYTES + 2 * names + len(strangers) * _PART_BYTES
+
+    def _chunk(self) -> Chunk:
+        chunks = self._writer.open_group.chunks
+        if not chunks or chunks[-1].segment is not self.active:
+            chunks.append(Chunk(self.active, self._tail))
+        return chunks[-1]
+
+    def _introduce(self, strangers: list[Stranger], chunk: Chunk) -> int:
+        for state, identity, introduction in strangers:
+            self.adopt(state, identity)
+            self._footer_bytes += len(introduction)
+        body = b"".join([stranger.introduction for stranger in strangers])
+        return self._add_entry(KIND_PARTITION, body, 0, chunk)
+
+    def adopt(self, state: PartitionState, identity: PartitionIdentity | None) -> LivePart:
+        """Give a partition its place in the active segment's index."""
+        if state.part is not None and state.index is self._live:
+            return state.part
+        part = LivePart(state.partition_id, state.start, state.end, identity)
+        state.part, state.index = part, self._live
+        self._live.parts[state.partition_id] = part
+        self._footer_bytes += _PART_BYTES
+        return part
+
+    def _add_entry(self, kind: int, body: bytes, flags: int, chunk: Chunk) -> int:
+        entry = encode_entry(
+            kind,
+            body,
+            sequence=self.next_sequence,
+            incarnation=self._incarnation,
+            durable_sequence=self._writer.durable_sequence,
+            flags=flags,
+            seed=self._seed,
+        )
+        chunk.buffers.append(entry)
+        self.next_sequence += 1
+        self._tail += len(entry)
+        return len(entry)
+
+    def _add_batches(self, entries: Sequence[Entry], chunk: Chunk) -> int:
+        states = self._catalog.states
+        buffers, rows = chunk.buffers, self._writer.open_group.rows
+        tail, sequence = self._tail, self.next_sequence
+        durable_sequence = self._writer.durable_sequence
+        remaining = len(entries)
+        for targets, batch, record_count, timestamp_unix_ms in entries:
+            remaining -= 1
+            leader_epoch, _, batch_crc = BATCH_PEEK.unpack_from(batch, LEADER_EPOCH_AT)
+            front = encode_batch_front(
+                targets,
+                len(batch),
+                batch_crc,
+                leader_epoch,
+                record_count,
+                timestamp_unix_ms,
+                sequence,
+                self._incarnation,
+                durable_sequence,
+                0 if remaining else FLAG_LAST,
+                self._seed,
+            )
+            buffers.append(front)
+            buffers.append(batch)
+            sequence += 1
+            tail += len(front)
+            place = tail + (len(batch) << 32)
+            tail += len(batch)
+            span = record_count + (leader_epoch << 32)
+            for partition_id, base_offset in targets:
+                state = states[partition_id]
+                part = state.part
+                assert part is not None
+                assert base_offset == state.end, "offsets of a partition are dense"
+                state.end = base_offset + record_count
+                rows.append((part, base_offset, timestamp_unix_ms, place, span))
+            self._footer_bytes += ROW_BYTES * len(targets)
+        size_bytes = tail - self._tail
+        self._tail, self.next_sequence = tail, sequence
+        return size_bytes
+
+    def _finish(self, on_done: OnDone, size_bytes: int) -> None:
+        writer = self._writer
+        group = writer.open_group
+        group.callbacks.append(on_done)
+        group.size_bytes += size_bytes
+        group.next_sequence = self.next_sequence
+        writer.queued_bytes += size_bytes
+        writer.schedule()
+        if self._tail > self._prepare_at:
+            self._prepare()
+
+    # Space.
+
+    def _prepare(self) -> None:
+        """See that the next segment is made; when it is sure, nothing needs to be kept back."""
+        self._maker.begin(self.active.number, self.next_sequence)
+        if self._maker.is_secured:
+            self._limit = self._limit_reserved
+
+    def _make_room(self, need: int, reserved: bool) -> bool:  # noqa: FBT001
+        """Make ``need`` octets fit; True when that took a new segment.
+
+        Errors: ``RunTooLarge``, ``StorageFull``.
+        """
+        if SEGMENT_HEADER_BYTES + need > self._limit_reserved:
+            raise self._too_large(need)
+        if self._secure_fits(need, reserved):
+            return False
+        if not self._maker.is_secured:
+            raise StorageFull("no space on the disk for another segment")
+        self._roll()
+        if not self._secure_fits(need, reserved):
+            raise StorageFull("no space on the disk beside what is kept back")
+        return True
+
+    def _too_large(self, need: int) -> RunTooLarge:
+        most = self._limit_reserved - SEGMENT_HEADER_BYTES
+        return RunTooLarge(f"an append takes {need} bytes; a segment has room for {most}")
+
+    def _secure_fits(self, need: int, reserved: bool) -> bool:  # noqa: FBT001
+        self._maker.begin(self.active.number, self.next_sequence)
+        if self._maker.secure():
+            self._limit = self._limit_reserved
+        limit = self._limit_reserved if reserved else self._limit
+        return self._tail + self._footer_bytes + need <= limit
+
+    def _roll(self) -> None:
+        """Go on in the next segment; this one is closed once its last entry is written."""
+        self._seal()
+        self._activate(self._maker.take())
+
+    def _seal(self) -> None:
+        self.active.entries_end = self._tail
+        self.active.next_sequence = self.next_sequence
+        self._sealed.append(self.active)
+
+    def seal_last(self) -> None:
+        """The log is being closed: the active segment gets its footer too."""
+        self._seal()
+        self.close_written()
+
+    def close_written(self) -> None:
+        """Have the sealed segments closed whose last entry is written."""
+        while self._sealed:
+            if self._sealed[0].next_sequence > self._writer.written_sequence + 1:
+                return
+            self._on_close(self._sealed.popleft())

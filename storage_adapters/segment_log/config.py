@@ -1,0 +1,55 @@
+"""Settings of the segment log: the keys of ``[storage]`` beside ``adapter``."""
+
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
+
+from gateway.config import FrozenConfig
+
+_MIB = 1024 * 1024
+
+
+class SegmentLogConfig(FrozenConfig):
+    """Sizes and the flush policy. Every limit has a number; none is infinite."""
+
+    flush: Literal["group", "interval", "never"] = Field(
+        default="group",
+        description="What an acknowledged record survives: `group` a power loss (one fdatasync "
+        "for all that waits), `interval` a crash of the process, and a power loss but for the "
+        "last `flush_interval_ms`; `never` a crash of the process.",
+    )
+    flush_interval_ms: int = Field(
+        default=1_000, ge=10, description='Between two syncs, with `flush = "interval"`.'
+    )
+    segment_bytes: int = Field(
+        default=128 * _MIB,
+        ge=_MIB,
+        le=1024 * _MIB,
+        description="Size of a segment file; also the bound of one atomic append.",
+    )
+    reserve_bytes: int = Field(
+        default=64 * _MIB,
+        ge=0,
+        description="Kept back on a full disk for acknowledgements, commits and deletes.",
+    )
+    open_files_max: int = Field(
+        default=256, ge=8, description="Closed segments that are open for reading at a time."
+    )
+    footers_max: int = Field(
+        default=512, ge=8, description="Footers of closed segments that are mapped at a time."
+    )
+    extents_max: int = Field(
+        default=16_384,
+        ge=1,
+        description="Partitions for which it is remembered which closed segments hold them.",
+    )
+    read_threads: int = Field(
+        default=4, ge=1, le=64, description="Reads that may wait for the disk at a time."
+    )
+
+    @model_validator(mode="after")
+    def _check_reserve(self) -> Self:
+        if self.reserve_bytes * 2 > self.segment_bytes:
+            msg = f"must be at most half of segment_bytes ({self.segment_bytes})"
+            raise ValueError(f"reserve_bytes {self.reserve_bytes} {msg}")
+        return self

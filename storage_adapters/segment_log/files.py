@@ -1,0 +1,119 @@
+"""What the log asks of a file system, as a port: tests lose power and break disks behind it."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol
+
+from gateway.model import Octets
+
+_FILE_MODE = 0o640
+
+
+class Files(Protocol):
+    """Everything that changes what is on the disk. Errors are ``OSError``, as the system's."""
+
+    def create(self, path: Path) -> int:
+        """Return a descriptor of a new, empty file, for reading and writing."""
+        ...
+
+    def open(self, path: Path) -> int:
+        """Return a descriptor of a file that is there, for reading and writing."""
+        ...
+
+    def allocate(self, fd: int, size_bytes: int) -> None:
+        """Make the file that long, with space on the disk for all of it, or raise ENOSPC."""
+        ...
+
+    def write(self, fd: int, buffers: Sequence[Octets], position: int) -> int:
+        """Write at a position; return how many octets were written, which may be fewer."""
+        ...
+
+    def truncate(self, fd: int, size_bytes: int) -> None:
+        """Cut (or lengthen) the file."""
+        ...
+
+    def sync(self, fd: int) -> None:
+        """Return when the data and the size of the file are on the disk."""
+        ...
+
+    def sync_directory(self, path: Path) -> None:
+        """Return when the names in the directory are on the disk."""
+        ...
+
+    def unlink(self, path: Path) -> None:
+        """Remove a name; who has the file open may go on reading."""
+        ...
+
+
+class SystemFiles:
+    """The system's own calls."""
+
+    def create(self, path: Path) -> int:
+        """See ``Files``."""
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, _FILE_MODE)
+
+    def open(self, path: Path) -> int:
+        """See ``Files``."""
+        return os.open(path, os.O_RDWR | os.O_CLOEXEC)
+
+    def allocate(self, fd: int, size_bytes: int) -> None:
+        """See ``Files``."""
+        os.posix_fallocate(fd, 0, size_bytes)
+
+    def write(self, fd: int, buffers: Sequence[Octets], position: int) -> int:
+        """See ``Files``."""
+        return os.pwritev(fd, buffers, position)
+
+    def truncate(self, fd: int, size_bytes: int) -> None:
+        """See ``Files``."""
+        os.ftruncate(fd, size_bytes)
+
+    def sync(self, fd: int) -> None:
+        """See ``Files``."""
+        os.fdatasync(fd)
+
+    def sync_directory(self, path: Path) -> None:
+        """See ``Files``."""
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def unlink(self, path: Path) -> None:
+        """See ``Files``."""
+        path.unlink()
+
+
+BUFFERS_MAX = 1_024  # IOV_MAX of Linux
+
+
+def write_all(files: Files, fd: int, buffers: Sequence[Octets], position: int) -> None:
+    """Write all of ``buffers`` at ``position``, however many calls that takes."""
+    at = 0
+    while at < len(buffers):
+        chunk = buffers[at : at + BUFFERS_MAX]
+        at += len(chunk)
+        expected = sum(map(len, chunk))
+        written = files.write(fd, chunk, position)
+        position += written
+        while written < expected:
+            chunk = _rest(chunk, written)
+            expected -= written
+            written = files.write(fd, chunk, position)
+            if not written:
+                raise OSError(5, "the disk takes no more octets and says no error")
+            position += written
+
+
+def _rest(buffers: Sequence[Octets], written: int) -> list[Octets]:
+    """Return what is left of ``buffers`` behind their first ``written`` octets."""
+    rest: list[Octets] = []
+    for buffer in buffers:
+        if written >= len(buffer):
+            written -= len(buffer)
+            continue
+        rest.append(memoryview(buffer)[written:] if written else buffer)
+        written = 0
+    return rest

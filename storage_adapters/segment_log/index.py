@@ -1,0 +1,144 @@
+"""The index of a segment that has no footer yet, and how rows of any index are searched."""
+
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+
+from gateway.model import PartitionIdentity
+from storage_adapters.formats.bodies import Introduction, encode_introduction
+from storage_adapters.formats.footer import (
+    LOW_32,
+    NO_EPOCH,
+    NO_TIMESTAMP,
+    ROW_STRIDE,
+    FooterPart,
+    Part,
+    Rows,
+)
+
+_SIZE_SHIFT = 32
+
+
+class LivePart:
+    """What a live segment knows of one partition. ``rows``: four integers a batch."""
+
+    __slots__ = (
+        "end",
+        "identity",
+        "is_deleted",
+        "max_timestamp_unix_ms",
+        "partition_id",
+        "rows",
+        "size_bytes",
+        "start",
+    )
+
+    def __init__(
+        self, partition_id: int, start: int, end: int, identity: PartitionIdentity | None
+    ) -> None:
+        self.partition_id = partition_id
+        self.start = start
+        self.end = end
+        self.identity = identity
+        self.is_deleted = False
+        self.max_timestamp_unix_ms = NO_TIMESTAMP
+        self.size_bytes = 0
+        self.rows = array("q")
+
+    def add(self, base_offset: int, timestamp_unix_ms: int, place: int, span: int) -> None:
+        """Note a batch: ``place`` = position + size << 32, ``span`` = count + epoch << 32."""
+        if timestamp_unix_ms > self.max_timestamp_unix_ms:  # noqa: PLR1730  # Half of max().
+            self.max_timestamp_unix_ms = timestamp_unix_ms
+        self.rows.extend((base_offset, self.max_timestamp_unix_ms, place, span))
+        self.size_bytes += place >> _SIZE_SHIFT
+        self.end = base_offset + (span & LOW_32)
+
+    def to_part(self) -> Part:
+        """Return the row that this partition would have in a footer of its own."""
+        rows = self.rows
+        return Part(
+            self.partition_id,
+            0,
+            len(rows) // ROW_STRIDE,
+            self.start,
+            self.end,
+            rows[0] if rows else self.end,
+            self.max_timestamp_unix_ms,
+            self.size_bytes,
+            rows[3] >> 32 if rows else NO_EPOCH,
+            rows[-1] >> 32 if rows else NO_EPOCH,
+            self.is_deleted,
+            0,
+        )
+
+    def to_footer_part(self) -> FooterPart:
+        """Return what goes into the footer when the segment is closed."""
+        introduction = None
+        if self.identity is not None:
+            introduction = encode_introduction(
+                Introduction(self.identity, self.start, self.end)
+            )
+        return FooterPart(
+            self.partition_id,
+            self.start,
+            self.end,
+            self.is_deleted,
+            introduction,
+            self.size_bytes,
+            self.rows,
+        )
+
+
+class LiveIndex:
+    """The partitions of a segment without a footer."""
+
+    __slots__ = ("parts",)
+
+    def __init__(self) -> None:
+        self.parts: dict[int, LivePart] = {}
+
+    def lookup(self, partition_id: int) -> tuple[Part, Rows] | None:
+        """Return what the segment knows of a partition, or None."""
+        part = self.parts.get(partition_id)
+        return None if part is None else (part.to_part(), part.rows)
+
+    def __iter__(self) -> Iterator[Part]:
+        return iter([part.to_part() for part in self.parts.values()])
+
+
+def find_offset(rows: Rows, first: int, end: int, offset: int) -> int:
+    """Return the first row in [first, end) whose last offset is at or after ``offset``."""
+    if first < end:
+        last = (end - 1) * ROW_STRIDE
+        if offset >= rows[last]:  # Readers at the tail ask for the last batch: no search.
+            return end - 1 if offset < rows[last] + (rows[last + 3] & LOW_32) else end
+    at = first + bisect_right(range(first, end), offset, key=lambda i: rows[i * ROW_STRIDE])
+    if at > first:
+        before = (at - 1) * ROW_STRIDE
+        if offset < rows[before] + (rows[before + 3] & LOW_32):
+            return at - 1
+    return at
+
+
+def find_base(rows: Rows, first: int, end: int, offset: int) -> int:
+    """Return the first row in [first, end) whose base offset is at or after ``offset``."""
+    return first + bisect_left(range(first, end), offset, key=lambda i: rows[i * ROW_STRIDE])
+
+
+def find_time(rows: Rows, first: int, end: int, timestamp_unix_ms: int) -> int:
+    """Return the first row in [first, end) with a running max timestamp at or after that."""
+    return first + bisect_left(
+        range(first, end), timestamp_unix_ms, key=lambda i: rows[i * ROW_STRIDE + 1]
+    )
+
+
+def find_epoch_above(rows: Rows, first: int, end: int, leader_epoch: int) -> int:
+    """Return the first row in [first, end) with a higher leader epoch."""
+    return first + bisect_right(
+        range(first, end), leader_epoch, key=lambda i: rows[i * ROW_STRIDE + 3] >> 32
+    )
+
+
+def sizes_of(rows: Rows, first: int, end: int) -> list[int]:
+    """Return the octets of each batch of rows [first, end)."""
+    return [rows[i * ROW_STRIDE + 2] >> _SIZE_SHIFT for i in range(first, end)]

@@ -1,0 +1,119 @@
+"""Opening a segment file that is there: its header, and its footer when that is intact."""
+
+import mmap
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from gateway.errors import StorageUnavailable
+from storage_adapters.formats.damage import Damaged, TooNew
+from storage_adapters.formats.footer import TRAILER_BYTES, Trailer, decode_trailer
+from storage_adapters.formats.segment import (
+    SEGMENT_HEADER_BYTES,
+    SegmentHeader,
+    decode_segment_header,
+)
+from storage_adapters.segment_log.segments import Segment, map_footer
+
+_CHUNK_BYTES = 1_048_576
+
+
+class Loaded(NamedTuple):
+    """A segment file. ``segment`` is None when it was being made as the process died.
+
+    ``trailer`` is what an intact trailer says, also when the footer before it is damaged;
+    ``segment.trailer`` is set only when both are intact.
+    """
+
+    path: Path
+    file_bytes: int
+    segment: Segment | None
+    trailer: Trailer | None
+
+    @property
+    def header(self) -> SegmentHeader:
+        """The header; only where there is a segment."""
+        assert self.segment is not None
+        return self.segment.header
+
+
+@contextmanager
+def mapped(path: Path) -> Iterator[memoryview]:
+    """Map a whole file, which is not empty, for reading."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        mapping = mmap.mmap(fd, 0, prot=mmap.PROT_READ)
+    finally:
+        os.close(fd)
+    # Not closed by hand: what was cut out of it may still be referred to, and keeps it.
+    yield memoryview(mapping)
+
+
+def load_segment(path: Path, number: int) -> Loaded:
+    """Return the segment in ``path``. Errors: ``StorageUnavailable`` naming the place."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        file_bytes = os.fstat(fd).st_size
+        header = _load_header(fd, path, number)
+        if header is None:
+            return Loaded(path, file_bytes, None, None)
+        segment = Segment(path, header)
+        trailer = _load_trailer(fd, file_bytes, header)
+        if trailer is not None and _is_footer_intact(fd, trailer):
+            segment.close_with(trailer)
+        return Loaded(path, file_bytes, segment, trailer)
+    except TooNew as error:
+        raise StorageUnavailable(
+            f"{path} was written by a later version of Headgate ({error}); it cannot be opened "
+            "by this one"
+        ) from error
+    finally:
+        os.close(fd)
+
+
+def _load_header(fd: int, path: Path, number: int) -> SegmentHeader | None:
+    try:
+        header = decode_segment_header(os.pread(fd, SEGMENT_HEADER_BYTES, 0))
+    except Damaged as error:
+        if _is_blank(fd):
+            return None
+        raise StorageUnavailable(
+            f"{path}: position 0: {error}, but there is data behind it. Restore the file from "
+            "a backup"
+        ) from error
+    if header.number != number:
+        raise StorageUnavailable(f"{path} is a copy of segment {header.number}")
+    return header
+
+
+def _is_blank(fd: int) -> bool:
+    """Say whether nothing was ever written behind the segment header."""
+    at = SEGMENT_HEADER_BYTES
+    while chunk := os.pread(fd, _CHUNK_BYTES, at):
+        if chunk.count(0) != len(chunk):
+            return False
+        at += len(chunk)
+    return True
+
+
+def _load_trailer(fd: int, file_bytes: int, header: SegmentHeader) -> Trailer | None:
+    try:
+        trailer = decode_trailer(
+            os.pread(fd, TRAILER_BYTES, max(0, file_bytes - TRAILER_BYTES))
+        )
+    except Damaged:
+        return None
+    ends_at = trailer.footer_at + trailer.footer_bytes + TRAILER_BYTES
+    if (trailer.number, trailer.incarnation) != (header.number, header.incarnation):
+        return None
+    return trailer if ends_at == file_bytes else None
+
+
+def _is_footer_intact(fd: int, trailer: Trailer) -> bool:
+    try:
+        map_footer(fd, trailer).check()
+    except Damaged:
+        return False
+    return True

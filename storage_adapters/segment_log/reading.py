@@ -1,0 +1,201 @@
+"""The way out: which octets a read needs, and getting them, in one buffer for all."""
+
+import asyncio
+import errno
+import os
+import struct
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final, NamedTuple, TypeVar
+
+from gateway.errors import StorageUnavailable
+from gateway.model import LENGTH_OVERHEAD_BYTES, Octets
+from storage_adapters.formats.footer import ROW_STRIDE, Rows
+from storage_adapters.segment_log.catalog import Catalog, PartitionState
+from storage_adapters.segment_log.index import find_offset
+from storage_adapters.segment_log.segments import Segment
+
+# Batches of one partition that lie this close are read in one call, with what lies between
+# them.
+GAP_BYTES_MAX: Final = 4_096
+_POSITION: Final = 0xFFFF_FFFF
+_FRONT: Final = struct.Struct(">qi")  # base offset and length of a batch
+_BASE_OFFSET: Final = struct.Struct(">q")
+
+_Result = TypeVar("_Result")
+
+
+class Pick(NamedTuple):
+    """One batch to be read: where it is, and the base offset it has in this partition."""
+
+    position: int
+    size_bytes: int
+    base_offset: int
+
+
+class Picks(NamedTuple):
+    """Batches of one segment, in order of position."""
+
+    segment: Segment
+    picks: list[Pick]
+
+
+class WouldWait(Exception):
+    """The octets are not in the page cache."""
+
+
+class Reader:
+    """Plans reads on the loop; waits for the disk in a few threads."""
+
+    def __init__(self, catalog: Catalog, read_threads: int) -> None:
+        self._catalog = catalog
+        self._executor = ThreadPoolExecutor(read_threads, "headgate-read")
+        self._nowait = os.RWF_NOWAIT
+
+    def plan(self, state: PartitionState, start: int, end: int, bytes_max: int) -> list[Picks]:
+        """Return which batches answer a read, as ``StorageAdapter.read_cached`` has it."""
+        start = max(start, state.start)
+        if state.is_deleted or start >= end:
+            return []
+        plan: list[Picks] = []
+        for segment, part, rows in self._catalog.places(state, start):
+            first, last = part.first_row, part.first_row + part.row_count
+            row = find_offset(rows, first, last, start)
+            picks, bytes_max = pick(rows, row, last, end, bytes_max, is_first=not plan)
+            if not picks:
+                break
+            plan.append(Picks(segment, picks))
+            if bytes_max <= 0 or row + len(picks) < last:
+                break
+        return plan
+
+    def read_cached(self, plan: list[Picks]) -> list[Octets] | None:
+        """Read what is planned, or return None when that would wait for the disk."""
+        batches: list[Octets] = []
+        for segment, picks in plan:
+            flags = self._nowait
+            if not flags and segment.live is None:
+                return None  # No way to know; what was just written is cached, so live is fine.
+            fd = self._catalog.handles.acquire(segment)
+            try:
+                batches += read_picks(fd, picks, flags)
+            except WouldWait:
+                return None
+            except OSError as error:
+                if error.errno != errno.EOPNOTSUPP:
+                    raise StorageUnavailable(f"{segment.path}: {error}") from error
+                self._nowait = 0  # A file system that does not know the flag: tmpfs, NFS.
+                return self.read_cached(plan)
+            finally:
+                self._catalog.handles.release(segment)
+        return batches
+
+    async def read(self, plan: list[Picks]) -> list[Octets]:
+        """Read what is planned, waiting for the disk in a thread."""
+        batches: list[Octets] = []
+        for segment, picks in plan:
+            batches += await self.in_thread(
+                segment,
+                lambda fd, picks=picks: read_picks(fd, picks, 0),  # type: ignore[misc]
+            )
+        return batches
+
+    async def in_thread(self, segment: Segment, work: Callable[[int], _Result]) -> _Result:
+        """Return ``work(descriptor)``, done in a thread while the segment is held."""
+        loop = asyncio.get_running_loop()
+        fd = self._catalog.handles.acquire(segment)
+        work_done = loop.run_in_executor(self._executor, work, fd)
+        # A reader that is cancelled must not let go of a descriptor that a thread still uses.
+        work_done.add_done_callback(lambda _: self._catalog.handles.release(segment))
+        try:
+            return await asyncio.shield(work_done)
+        except OSError as error:
+            raise StorageUnavailable(f"{segment.path}: {error}") from error
+
+    def stop(self) -> None:
+        """End the threads once their reads are done."""
+        self._executor.shutdown(wait=True)
+
+
+def pick(  # A search, called once per segment and read.
+    rows: Rows, row: int, last: int, end: int, bytes_max: int, *, is_first: bool
+) -> tuple[list[Pick], int]:
+    """Return the batches of rows [row, last) below ``end``, and what is left of the bytes.
+
+    ``is_first``: at least one batch is returned, even above ``bytes_max``.
+    """
+    picks: list[Pick] = []
+    at, stop = row * ROW_STRIDE, last * ROW_STRIDE
+    while at < stop:
+        base_offset = rows[at]
+        if base_offset >= end:
+            break
+        place = rows[at + 2]
+        size_bytes = place >> 32
+        if size_bytes > bytes_max and not is_first:
+            break
+        is_first = False
+        bytes_max -= size_bytes
+        picks.append(Pick(place & _POSITION, size_bytes, base_offset))
+        at += ROW_STRIDE
+    return picks, bytes_max
+
+
+def read_picks(fd: int, picks: list[Pick], flags: int) -> list[Octets]:
+    """Return the batches, base offsets filled in, as views of one buffer.
+
+    Errors: ``WouldWait`` with RWF_NOWAIT, ``OSError``, ``StorageUnavailable`` when what lies
+    there is no batch of that size.
+    """
+    spans = _join(picks)
+    buffer = bytearray(sum([end - start for start, end in spans]))
+    view = memoryview(buffer)
+    starts = []
+    at = 0
+    for start, end in spans:
+        try:
+            if os.preadv(fd, [view[at : at + end - start]], start, flags) != end - start:
+                raise WouldWait if flags else _missing(start, end)
+        except BlockingIOError as error:
+            raise WouldWait from error
+        starts.append(at - start)
+        at += end - start
+    return _cut(view, picks, spans, starts)
+
+
+def _missing(start: int, end: int) -> StorageUnavailable:
+    return StorageUnavailable(f"a segment ends before position {end}, read from {start} on")
+
+
+def _join(picks: list[Pick]) -> list[tuple[int, int]]:
+    """Return the position ranges that hold all of ``picks``, near ones joined."""
+    spans: list[tuple[int, int]] = []
+    start, end = picks[0].position, picks[0].position
+    for position, size_bytes, _ in picks:
+        if position - end > GAP_BYTES_MAX:
+            spans.append((start, end))
+            start = position
+        end = position + size_bytes
+    spans.append((start, end))
+    return spans
+
+
+def _cut(
+    view: memoryview, picks: list[Pick], spans: list[tuple[int, int]], shifts: list[int]
+) -> list[Octets]:
+    """Return the batches as slices of ``view``; ``shifts``: position to index, per span."""
+    batches: list[Octets] = []
+    span = 0
+    for position, size_bytes, base_offset in picks:
+        while position >= spans[span][1]:
+            span += 1
+        at = position + shifts[span]
+        stored_offset, length = _FRONT.unpack_from(view, at)
+        if length + LENGTH_OVERHEAD_BYTES != size_bytes:
+            raise StorageUnavailable(
+                f"no batch of {size_bytes} bytes at position {position}, offset {base_offset}"
+            )
+        if stored_offset != base_offset:  # One of several targets; the buffer is ours alone.
+            _BASE_OFFSET.pack_into(view, at, base_offset)
+        batches.append(view[at : at + size_bytes])
+    return batches

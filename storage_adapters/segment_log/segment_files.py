@@ -1,0 +1,172 @@
+"""Making segment files before they are needed, and closing them with a footer.
+
+Both happen in threads of their own, so that neither a roll to the next segment nor the sync of
+the one before it holds up the loop.
+"""
+
+import errno
+import os
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Final
+from uuid import UUID
+
+from gateway.clock import Clock
+from storage_adapters.formats.footer import Trailer, decode_trailer, encode_footer
+from storage_adapters.formats.segment import (
+    SEGMENT_HEADER_BYTES,
+    decode_segment_header,
+    encode_segment_header,
+)
+from storage_adapters.segment_log.files import Files, write_all
+from storage_adapters.segment_log.index import LiveIndex
+from storage_adapters.segment_log.segments import Segment, segment_path
+
+RETRY_MS: Final = 1_000
+NO_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+
+
+class SegmentMaker:
+    """Makes the next segment: a name, space, a header, all on the disk before its first entry.
+
+    ``on_error`` is told of any error but a lack of space, which is only a reason to try again.
+    """
+
+    def __init__(  # noqa: PLR0913  # What the header says, and where it goes.
+        self,
+        *,
+        files: Files,
+        data_dir: Path,
+        data_uuid: UUID,
+        incarnation: int,
+        segment_bytes: int,
+        clock: Clock,
+        on_error: Callable[[BaseException], None],
+    ) -> None:
+        self._files = files
+        self._data_dir = data_dir
+        self._data_uuid = data_uuid
+        self._incarnation = incarnation
+        self._segment_bytes = segment_bytes
+        self._clock = clock
+        self._on_error = on_error
+        self._executor = ThreadPoolExecutor(1, "headgate-segments")
+        self._allocated: Future[int] | None = None
+        self._next: Segment | None = None
+        self._retry_at_ms = 0
+
+    @property
+    def is_secured(self) -> bool:
+        """The next segment's space is known to be there."""
+        return self._allocated is not None and self._allocated.done() and self.secure()
+
+    def begin(self, previous: int, first_sequence: int) -> None:
+        """Begin to make what follows ``previous``, unless that goes on or failed just now."""
+        if self._allocated is not None or self._clock.monotonic_ms() < self._retry_at_ms:
+            return
+        number = previous + 1
+        path = segment_path(self._data_dir, number)
+        header = encode_segment_header(
+            data_uuid=self._data_uuid,
+            number=number,
+            previous=previous,
+            first_sequence=first_sequence,
+            incarnation=self._incarnation,
+            created_unix_ms=self._clock.unix_ms(),
+        )
+        segment = Segment(path, decode_segment_header(header))
+        self._allocated = self._executor.submit(
+            allocate_segment, self._files, path, self._segment_bytes
+        )
+        segment.ready = self._executor.submit(
+            _install_header, self._files, self._allocated, header, path.parent
+        )
+        self._next = segment
+
+    def secure(self) -> bool:
+        """Wait until the next segment has its space; False when there is none on the disk.
+
+        Waits for the file system to note an allocation, not for the disk to write.
+        """
+        if self._allocated is None:
+            return False
+        try:
+            fd = self._allocated.result()
+        except OSError as error:
+            self._allocated = self._next = None
+            self._retry_at_ms = self._clock.monotonic_ms() + RETRY_MS
+            if error.errno not in NO_SPACE:
+                self._on_error(error)
+            return False
+        assert self._next is not None
+        self._next.fd = fd
+        return True
+
+    def retry_soon(self) -> None:
+        """Space was freed: the next try need not wait."""
+        self._retry_at_ms = 0
+
+    def take(self) -> Segment:
+        """Return the next segment, whose space is sure. Its ``ready`` may not be done yet."""
+        segment = self._next
+        assert segment is not None
+        segment.live = LiveIndex()
+        segment.holders = 1
+        segment.entries_end = SEGMENT_HEADER_BYTES
+        segment.disk_bytes = self._segment_bytes
+        self._allocated = self._next = None
+        return segment
+
+    def stop(self) -> None:
+        """Wait for what is under way and remove a segment that was made and never used."""
+        self._executor.shutdown(wait=True)
+        if self._next is not None and self.secure():
+            os.close(self._next.fd)
+            self._files.unlink(self._next.path)
+        self._allocated = self._next = None
+
+
+def allocate_segment(files: Files, path: Path, segment_bytes: int) -> int:
+    """Return a descriptor of a new file with space for a whole segment, or leave no file."""
+    fd = files.create(path)
+    try:
+        files.allocate(fd, segment_bytes)
+    except BaseException:
+        os.close(fd)
+        files.unlink(path)
+        raise
+    return fd
+
+
+def _install_header(
+    files: Files, allocated: Future[int], header: bytes, directory: Path
+) -> None:
+    if allocated.exception() is not None:
+        return
+    fd = allocated.result()
+    write_all(files, fd, [header], 0)
+    files.sync(fd)
+    files.sync_directory(directory)
+
+
+def write_footer(files: Files, segment: Segment, fd: int) -> Trailer:
+    """Sync a segment's entries, then write, sync and return its footer. In a thread.
+
+    The footer comes last, so that one that is there says: everything before it was synced. It
+    fits the space that the segment was given; what is left of that is given back.
+    """
+    assert segment.live is not None
+    files.sync(fd)
+    buffers = encode_footer(
+        [part.to_footer_part() for part in segment.live.parts.values()],
+        number=segment.number,
+        entries_end=segment.entries_end,
+        first_sequence=segment.first_sequence,
+        next_sequence=segment.next_sequence,
+        incarnation=segment.header.incarnation,
+    )
+    write_all(files, fd, buffers, segment.entries_end)
+    files.truncate(fd, segment.entries_end + sum(map(len, buffers)))
+    files.sync(fd)
+    return decode_trailer(buffers[-1])

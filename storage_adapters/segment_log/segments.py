@@ -1,0 +1,186 @@
+"""Segments as objects, and bounded sets of open descriptors and mapped footers."""
+
+import mmap
+import os
+from collections import OrderedDict
+from concurrent.futures import Future
+from pathlib import Path
+
+from storage_adapters.formats.footer import TRAILER_BYTES, Footer, Part, Rows, Trailer
+from storage_adapters.formats.segment import SegmentHeader
+from storage_adapters.segment_log.index import LiveIndex
+
+WAL_DIRECTORY = "wal"
+SEGMENT_SUFFIX = ".seg"
+_NUMBER_DIGITS = 20
+
+
+def segment_path(data_dir: Path, number: int) -> Path:
+    """Return where segment ``number`` lies."""
+    return data_dir / WAL_DIRECTORY / f"{number:0{_NUMBER_DIGITS}d}{SEGMENT_SUFFIX}"
+
+
+def list_segments(data_dir: Path) -> list[tuple[int, Path]]:
+    """Return numbers and paths of all segment files, in order; others are left out."""
+    paths = (data_dir / WAL_DIRECTORY).glob(f"*{SEGMENT_SUFFIX}")
+    return sorted((int(path.stem), path) for path in paths if _is_segment_name(path.stem))
+
+
+def _is_segment_name(stem: str) -> bool:
+    return len(stem) == _NUMBER_DIGITS and stem.isdecimal()
+
+
+class Segment:
+    """One file. All fields belong to the loop's thread once the log is open.
+
+    ``live``: the index until a footer has taken its place, then None. ``ready``: done when the
+    file, its header and its name are on the disk; only then may entries be acknowledged from
+    it. ``swept``: how many partitions of its table are known to have passed it, for the
+    sweeper.
+    """
+
+    __slots__ = (
+        "disk_bytes",
+        "entries_end",
+        "fd",
+        "first_sequence",
+        "header",
+        "holders",
+        "is_gone",
+        "live",
+        "next_sequence",
+        "number",
+        "path",
+        "ready",
+        "swept",
+        "trailer",
+    )
+
+    def __init__(self, path: Path, header: SegmentHeader) -> None:
+        self.path = path
+        self.number = header.number
+        self.header = header
+        self.first_sequence = header.first_sequence
+        self.next_sequence = header.first_sequence
+        self.entries_end = 0
+        self.disk_bytes = 0
+        self.live: LiveIndex | None = None
+        self.trailer: Trailer | None = None
+        self.ready: Future[None] | None = None
+        self.fd = -1
+        self.holders = 0
+        self.is_gone = False
+        self.swept = 0
+
+    def close_with(self, trailer: Trailer) -> None:
+        """Let the footer, which is on the disk now, take the live index's place."""
+        self.trailer = trailer
+        self.first_sequence = trailer.first_sequence
+        self.next_sequence = trailer.next_sequence
+        self.entries_end = trailer.entries_end
+        self.disk_bytes = trailer.footer_at + trailer.footer_bytes + TRAILER_BYTES
+        self.live = None
+
+
+def map_footer(fd: int, trailer: Trailer) -> Footer:
+    """Map the footer that ``trailer`` describes, for as long as it is referred to."""
+    start = trailer.footer_at // mmap.ALLOCATIONGRANULARITY * mmap.ALLOCATIONGRANULARITY
+    skipped = trailer.footer_at - start
+    size = skipped + trailer.footer_bytes + TRAILER_BYTES
+    mapping = mmap.mmap(fd, size, prot=mmap.PROT_READ, offset=start)
+    view = memoryview(mapping)[skipped : skipped + trailer.footer_bytes]
+    return Footer(view, trailer)
+
+
+class Handles:
+    """Descriptors of segments, counted; those that nobody holds are closed, oldest use first.
+
+    Used on the loop's thread only: a reader in another thread holds its descriptor from before
+    it begins until after it has ended.
+    """
+
+    def __init__(self, open_files_max: int) -> None:
+        self._open_files_max = open_files_max
+        self._idle: OrderedDict[Segment, None] = OrderedDict()
+
+    def acquire(self, segment: Segment) -> int:
+        """Return the segment's descriptor and keep it open until ``release``."""
+        if segment.fd < 0:
+            segment.fd = os.open(segment.path, os.O_RDONLY | os.O_CLOEXEC)
+        else:
+            self._idle.pop(segment, None)
+        segment.holders += 1
+        return segment.fd
+
+    def release(self, segment: Segment) -> None:
+        """Give the descriptor back."""
+        segment.holders -= 1
+        if segment.holders:
+            return
+        if segment.is_gone:
+            self._close(segment)
+            return
+        self._idle[segment] = None
+        if len(self._idle) > self._open_files_max:
+            oldest, _ = self._idle.popitem(last=False)
+            self._close(oldest)
+
+    def forget(self, segment: Segment) -> None:
+        """The file was removed: close it as soon as nobody reads it."""
+        segment.is_gone = True
+        if segment in self._idle:
+            del self._idle[segment]
+            self._close(segment)
+
+    def close(self) -> None:
+        """Close all that nobody holds."""
+        while self._idle:
+            segment, _ = self._idle.popitem()
+            self._close(segment)
+
+    @staticmethod
+    def _close(segment: Segment) -> None:
+        os.close(segment.fd)
+        segment.fd = -1
+
+
+class Footers:
+    """Mapped footers of closed segments; at the bound the least recently used goes."""
+
+    def __init__(self, handles: Handles, footers_max: int) -> None:
+        self._handles = handles
+        self._footers_max = footers_max
+        self._mapped: OrderedDict[Segment, Footer] = OrderedDict()
+
+    def get(self, segment: Segment) -> Footer:
+        """Return the footer of a closed segment."""
+        footer = self._mapped.get(segment)
+        if footer is not None:
+            self._mapped.move_to_end(segment)
+            return footer
+        assert segment.trailer is not None
+        fd = self._handles.acquire(segment)
+        try:
+            footer = map_footer(fd, segment.trailer)
+        finally:
+            self._handles.release(segment)
+        self._mapped[segment] = footer
+        if len(self._mapped) > self._footers_max:
+            self._mapped.popitem(last=False)
+        return footer
+
+    def lookup(self, segment: Segment, partition_id: int) -> tuple[Part, Rows] | None:
+        """Return what a segment, live or closed, knows of a partition, or None."""
+        if segment.live is not None:
+            return segment.live.lookup(partition_id)
+        footer = self.get(segment)
+        part = footer.find(partition_id)
+        return None if part is None else (part, footer.rows)
+
+    def forget(self, segment: Segment) -> None:
+        """Let go of a removed segment's footer."""
+        self._mapped.pop(segment, None)
+
+    def close(self) -> None:
+        """Let go of all."""
+        self._mapped.clear()

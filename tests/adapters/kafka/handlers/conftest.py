@@ -1,0 +1,14 @@
+"""A rig for every handler test that asks for one."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from tests.adapters.kafka.handlers.rig import Rig, running
+
+
+@pytest.fixture
+async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
+    async with running(tmp_path) as one:
+        yield one

@@ -1,0 +1,63 @@
+"""``headgate check-config``: what it prints is a config file that means the same."""
+
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from gateway.config_loader import load_settings
+from gateway.config_text import as_tables
+from tests.cli.conftest import Run
+
+
+def test_the_defaults_are_printed_and_nothing_is_marked(run: Run) -> None:
+    done = run("check-config")
+    assert done.status == 0
+    assert "# default:" not in done.out
+    assert "# warning:" not in done.out
+    assert tomllib.loads(done.out)["node"]["data_dir"] == "data"
+    assert tomllib.loads(done.out)["adapters"]["kafka"]["bind"] == "127.0.0.1:9092"
+
+
+def test_what_is_not_the_default_is_marked_with_the_default(run: Run) -> None:
+    done = run("check-config", "--set", "storage.flush=never", "--set", "node.node_id=7")
+    assert 'flush = "never"  # default: "group"' in done.out
+    assert "node_id = 7  # default: 1" in done.out
+    assert '# warning: storage.flush: with "never"' in done.out
+
+
+def test_the_output_is_a_config_file_that_means_the_same(run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "first.toml"
+    file.write_text(
+        '[storage]\nflush = "interval"\n'
+        '[topic_defaults.configs]\n"retention.ms" = 86400000\n'
+        '[[topics]]\nname = "orders"\nconfigs = {"segment.ms" = 5}\n'
+        '[[auth.rules]]\nprincipal = "alice"\n'
+        "[adapters.kafka]\nconnections_max = 5\n"
+    )
+    again = tmp_path / "second.toml"
+    again.write_text(run("check-config", "--config", str(file)).out)
+    assert as_tables(load_settings(file=again)) == as_tables(load_settings(file=file))
+
+
+def test_json_holds_every_section(run: Run) -> None:
+    tables = run("check-config", "--json").json
+    assert tables["storage"]["adapter"] == "segment_log"
+    assert tables["adapters"]["kafka"]["connections_max"] == 10_000
+
+
+@pytest.mark.parametrize(
+    ("assignment", "words"),
+    [
+        ("storage.flsh=never", "storage.flsh: unknown key; did you mean storage.flush?"),
+        ("adapters.kafka.bnd=1", "adapters.kafka.bnd: unknown key"),
+        ("adapters.kafk.bind=127.0.0.1:1", "did you mean 'kafka'?"),
+        ("log.level=loud", "log.level: input should be"),
+    ],
+)
+def test_a_bad_setting_is_one_line_and_status_2(run: Run, assignment: str, words: str) -> None:
+    done = run("check-config", "--set", assignment)
+    assert done.status == 2
+    assert done.out == ""
+    assert words in done.err
+    assert len(done.err.splitlines()) == 1

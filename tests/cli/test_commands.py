@@ -1,0 +1,122 @@
+"""The commands about a running node, over its real admin endpoint."""
+
+import io
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Run
+from tests.support.gateway import Gateway
+
+
+@pytest.fixture(autouse=True)
+def _of_the_node(node: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands find the node by its data directory, which the environment may name."""
+    for name in [name for name in os.environ if name.startswith("HEADGATE_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("HEADGATE_NODE__DATA_DIR", str(node.data_dir))
+
+
+def test_the_life_of_a_topic(run: Run) -> None:
+    made = run("topics", "create", "orders", "-p", "2", "-c", "retention.ms=1000")
+    assert (made.status, made.out) == (0, "created orders with 2 partition(s)\n")
+    assert run("topics", "add-partitions", "orders", "3").status == 0
+    assert (
+        run("topics", "alter", "orders", "-c", "retention.ms=", "-c", "segment.ms=9").status
+        == 0
+    )
+    (listed,) = run("topics", "ls", "--json").json
+    assert (listed["name"], listed["partitions"]) == ("orders", 3)
+    assert listed["configs_set"] == {"segment.ms": "9"}
+    table = run("topics", "ls").out.splitlines()
+    assert table[0].split() == ["name", "partitions", "configs", "set"]
+    assert table[1].split() == ["orders", "3", "segment.ms=9"]
+    described = run("topics", "describe", "orders")
+    assert "log start offset" in described.out
+    assert len(run("topics", "describe", "orders", "--json").json["partitions"]) == 3
+    assert run("topics", "delete", "orders", "--yes").status == 0
+    assert run("topics", "ls", "--json").json == []
+
+
+def test_a_refusal_is_one_line_and_status_1(run: Run) -> None:
+    done = run("topics", "create", "a/b")
+    assert (done.status, done.out) == (1, "")
+    assert done.err.startswith("headgate: InvalidTopicName: ")
+    assert len(done.err.splitlines()) == 1
+    assert run("topics", "describe", "nobody").status == 1
+    assert run("groups", "describe", "nobody").status == 1
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("topics", "create", "x", "-c", "novalue"),
+        ("topics", "create", "x", "-p", "0"),
+        ("topics", "alter", "x"),
+        ("topics", "lss"),
+        ("nonsense",),
+    ],
+)
+def test_a_wrong_command_is_status_2(run: Run, arguments: tuple[str, ...]) -> None:
+    assert run(*arguments).status == 2
+
+
+def test_offsets_of_a_group_can_be_moved_and_removed(run: Run) -> None:
+    assert run("topics", "create", "bills").status == 0
+    moved = run("groups", "reset", "billing", "--topic", "bills", "--to", "latest")
+    assert moved.status == 0
+    assert moved.out.splitlines()[1].split() == ["bills", "0", "0"]
+    (group,) = run("groups", "ls", "--json").json
+    assert (group["group_id"], group["state"], group["members"]) == ("billing", "Empty", 0)
+    (position,) = run("groups", "offsets", "billing", "--json").json
+    assert (position["topic"], position["lag"]) == ("bills", 0)
+    assert run("groups", "delete", "billing", "-y").status == 0
+    assert run("groups", "ls", "--json").json == []
+
+
+def test_clients_are_listed(run: Run) -> None:
+    assert run("clients", "ls", "--json").json == []
+    assert run("clients", "ls").status == 0
+
+
+def test_a_password_comes_from_standard_input(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("geheim\n"))
+    assert run("users", "add", "alice", "--password-stdin").status == 0
+    assert [user["name"] for user in run("users", "ls", "--json").json] == ["alice"]
+    assert run("users", "rm", "alice", "--yes").status == 0
+    assert run("users", "rm", "alice", "--yes").status == 1
+
+
+def test_the_first_user_can_be_added_before_the_first_start(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HEADGATE_NODE__DATA_DIR", str(tmp_path / "new"))
+    monkeypatch.setattr("sys.stdin", io.StringIO("geheim\n"))
+    assert run("users", "add", "alice", "--password-stdin", "--offline").status == 0
+    with Gateway(tmp_path / "new"):
+        assert [user["name"] for user in run("users", "ls", "--json").json] == ["alice"]
+
+
+def test_without_a_node_the_error_says_where_it_looked(run: Run, tmp_path: Path) -> None:
+    done = run("topics", "ls", "--set", f"node.data_dir={tmp_path}")
+    assert done.status == 1
+    assert f"no token in {tmp_path}" in done.err
+    assert "headgate serve" in done.err
+
+
+def test_a_node_that_is_gone_is_said_to_be(run: Run, tmp_path: Path) -> None:
+    gateway = Gateway(tmp_path)
+    with gateway:
+        assert run("topics", "ls", "--set", f"node.data_dir={tmp_path}").status == 0
+    done = run("topics", "ls", "--set", f"node.data_dir={tmp_path}")
+    assert done.status == 1
+    assert "no node answers at http://127.0.0.1:" in done.err
+
+
+def test_every_command_has_help(run: Run) -> None:
+    for command in ("topics", "groups", "clients", "users", "bench", "check-config", "log"):
+        assert run(command, "--help").status == 0
+    assert "serve" in run("--help").out

@@ -1,0 +1,36 @@
+"""What every test shares: tools that are missing are a reason to skip, in CI to fail."""
+
+import os
+import shutil
+from asyncio import AbstractEventLoop
+from collections.abc import Callable
+
+import pytest
+import uvloop
+from hypothesis import settings
+
+from tests.support.toolchain import PACKAGES
+
+_TOOLS = {"java": ("java", "javac", "mvn"), "go": ("go",), "kcat": ("kcat",)}
+
+settings.register_profile("default", max_examples=100, deadline=None)
+settings.register_profile("soak", max_examples=20_000, deadline=None)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+
+def pytest_asyncio_loop_factories() -> dict[str, Callable[[], AbstractEventLoop]]:
+    """Test on the event loop that the gateway runs on."""
+    return {"uvloop": uvloop.new_event_loop}
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip a test whose marker names a tool that is missing; with CI=true it fails."""
+    for marker, tools in _TOOLS.items():
+        if item.get_closest_marker(marker) is None:
+            continue
+        for tool in tools:
+            if shutil.which(tool) is None:
+                reason = f"{tool} is missing: install {PACKAGES.get(tool, tool)}"
+                if os.environ.get("CI") == "true":
+                    pytest.fail(reason, pytrace=False)
+                pytest.skip(reason)

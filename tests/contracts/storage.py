@@ -1,0 +1,414 @@
+"""What every storage adapter must do; a subclass only says how to build one."""
+
+import asyncio
+import struct
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+from uuid import UUID
+
+import pytest
+from crc32c import crc32c
+
+from gateway.errors import RunTooLarge, StorageUnavailable
+from gateway.model import (
+    HEADER_BYTES,
+    Octets,
+    PartitionIdentity,
+    TopicName,
+    parse_batch_header,
+)
+from gateway.storage import Bounds, Entry, StorageAdapter, Target
+
+ALL: Final = 1 << 30
+_REST: Final = struct.Struct(">hiqqqhii")
+_FRONT: Final = struct.Struct(">qiibI")
+
+
+class Host:
+    """A node whose partition ``n`` is partition 0 of topic ``t<n>``; it remembers its faults."""
+
+    def __init__(self) -> None:
+        self.faults: list[BaseException] = []
+
+    def identify(self, partition_id: int) -> PartitionIdentity:
+        topic = TopicName("default", f"t{partition_id}")
+        return PartitionIdentity(partition_id, UUID(int=partition_id), topic, 0)
+
+    def on_fault(self, error: BaseException) -> None:
+        self.faults.append(error)
+
+
+def make_batch(  # One argument per field that a test looks at.
+    base_offset: int,
+    count: int = 1,
+    *,
+    size_bytes: int = 100,
+    epoch: int = 1,
+    timestamp_unix_ms: int = 1_000,
+) -> bytes:
+    """Return a v2 batch of ``size_bytes`` octets with an intact header and CRC."""
+    filler = f"{base_offset}/{epoch}/{timestamp_unix_ms} ".encode() * (size_bytes // 3 + 1)
+    rest = _REST.pack(
+        0, count - 1, timestamp_unix_ms, timestamp_unix_ms, -1, -1, -1, count
+    ) + filler[: size_bytes - HEADER_BYTES]
+    return _FRONT.pack(base_offset, len(rest) + 9, epoch, 2, crc32c(rest)) + rest
+
+
+def make_entry(  # As ``make_batch``, for one partition or more.
+    target: tuple[int, int] | Sequence[tuple[int, int]],
+    count: int = 1,
+    *,
+    size_bytes: int = 100,
+    epoch: int = 1,
+    timestamp_unix_ms: int = 1_000,
+) -> Entry:
+    """Return an entry whose batch is stamped for the first of its targets."""
+    pairs = [target] if isinstance(target[0], int) else target
+    targets = tuple(Target(*pair) for pair in pairs)  # type: ignore[misc]  # Told apart above.
+    batch = make_batch(
+        targets[0].base_offset,
+        count,
+        size_bytes=size_bytes,
+        epoch=epoch,
+        timestamp_unix_ms=timestamp_unix_ms,
+    )
+    return Entry(targets, batch, count, timestamp_unix_ms)
+
+
+async def append(storage: StorageAdapter, *entries: Entry) -> None:
+    """Append ``entries`` as one append and wait for it."""
+    done: asyncio.Future[StorageUnavailable | None] = asyncio.get_running_loop().create_future()
+    storage.enqueue(entries, done.set_result)
+    error = await done
+    if error is not None:
+        raise error
+
+
+async def truncate(storage: StorageAdapter, partition_id: int, offset: int) -> None:
+    """Truncate and wait for it."""
+    done: asyncio.Future[StorageUnavailable | None] = asyncio.get_running_loop().create_future()
+    storage.truncate_before(partition_id, offset, done.set_result)
+    assert await done is None
+
+
+async def delete(storage: StorageAdapter, *partition_ids: int) -> None:
+    """Delete and wait for it."""
+    done: asyncio.Future[StorageUnavailable | None] = asyncio.get_running_loop().create_future()
+    storage.delete(partition_ids, done.set_result)
+    assert await done is None
+
+
+async def read_all(
+    storage: StorageAdapter, partition_id: int, start: int = 0, end: int = ALL
+) -> list[bytes]:
+    """Return the batches of a partition, read both ways."""
+    batches = await storage.read(partition_id, start, end, bytes_max=ALL)
+    cached = storage.read_cached(partition_id, start, end, bytes_max=ALL)
+    assert cached is None or list(map(bytes, cached)) == list(map(bytes, batches))
+    return [bytes(batch) for batch in batches]
+
+
+def offsets_of(batches: Sequence[Octets]) -> list[int]:
+    """Return the base offsets that batches bear."""
+    return [parse_batch_header(batch).base_offset for batch in batches]
+
+
+class StorageContract:
+    """The suite. ``append_bytes_max``: an append above it is too large for the storage."""
+
+    append_bytes_max = 2 * 1024 * 1024
+
+    def new_storage(self, data_dir: Path) -> StorageAdapter:
+        raise NotImplementedError
+
+    @pytest.fixture
+    async def storage(self, tmp_path: Path):  # type: ignore[no-untyped-def]  # noqa: ANN201
+        storage = self.new_storage(tmp_path)
+        await storage.open(Host())
+        yield storage
+        await storage.close()
+
+    async def test_new_partition_is_empty(self, storage: StorageAdapter) -> None:
+        assert storage.bounds(7) == Bounds(0, 0)
+        assert await read_all(storage, 7) == []
+        assert storage.size_bytes(7) == 0
+        assert storage.offset_for_size(7, 10) == 0
+        assert storage.end_offset_for_epoch(7, 5) == (-1, -1)
+        assert await storage.base_offset_for_time(7, 0) is None
+
+    async def test_what_is_appended_is_read(self, storage: StorageAdapter) -> None:
+        first, second = make_entry((7, 0), 3), make_entry((7, 3), size_bytes=200)
+
+        await append(storage, first)
+        await append(storage, second)
+
+        assert await read_all(storage, 7) == [first.batch, second.batch]
+        assert storage.bounds(7) == Bounds(0, 4)
+        assert storage.size_bytes(7) == 300
+
+    async def test_partitions_do_not_mix(self, storage: StorageAdapter) -> None:
+        entries = [make_entry((1, 0), size_bytes=90), make_entry((2, 0), size_bytes=110)]
+
+        await append(storage, *entries)
+
+        assert await read_all(storage, 1) == [entries[0].batch]
+        assert await read_all(storage, 2) == [entries[1].batch]
+
+    @pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
+    async def test_any_octets_are_taken(self, storage: StorageAdapter, kind: type) -> None:
+        entry = make_entry((1, 0))
+
+        await append(storage, entry._replace(batch=kind(entry.batch)))
+
+        assert await read_all(storage, 1) == [entry.batch]
+
+    async def test_read_starts_with_the_batch_that_holds_the_offset(
+        self, storage: StorageAdapter
+    ) -> None:
+        for base_offset in (0, 10, 20):
+            await append(storage, make_entry((1, base_offset), 10))
+
+        assert offsets_of(await read_all(storage, 1, start=9)) == [0, 10, 20]
+        assert offsets_of(await read_all(storage, 1, start=10)) == [10, 20]
+        assert offsets_of(await read_all(storage, 1, start=29)) == [20]
+        assert await read_all(storage, 1, start=30) == []
+
+    async def test_no_batch_begins_at_the_end(self, storage: StorageAdapter) -> None:
+        for base_offset in (0, 10, 20):
+            await append(storage, make_entry((1, base_offset), 10))
+
+        assert offsets_of(await read_all(storage, 1, end=20)) == [0, 10]
+        assert offsets_of(await read_all(storage, 1, end=21)) == [0, 10, 20]
+        assert await read_all(storage, 1, start=5, end=5) == []
+
+    async def test_one_batch_is_read_above_the_limit(self, storage: StorageAdapter) -> None:
+        for base_offset in (0, 1, 2):
+            await append(storage, make_entry((1, base_offset), size_bytes=100))
+
+        async def count(bytes_max: int) -> int:
+            return len(await storage.read(1, 0, ALL, bytes_max=bytes_max))
+
+        assert [await count(n) for n in (1, 199, 200, 299, 300)] == [1, 1, 2, 2, 3]
+
+    async def test_other_targets_get_their_own_base_offset(
+        self, storage: StorageAdapter
+    ) -> None:
+        await append(storage, make_entry((2, 0), 5))
+        await append(storage, make_entry([(1, 0), (2, 5), (3, 0)], 2, epoch=4))
+
+        assert await read_all(storage, 1) == [make_batch(0, 2, epoch=4)]
+        there = await read_all(storage, 2, start=5)
+        assert offsets_of(there) == [5]
+        assert there[0][8:] == make_batch(0, 2, epoch=4)[8:]
+        assert storage.bounds(3) == Bounds(0, 2)
+        assert storage.size_bytes(3) == 100
+
+    async def test_bounds_count_what_is_enqueued_and_reads_do_not(
+        self, storage: StorageAdapter
+    ) -> None:
+        done = asyncio.get_running_loop().create_future()
+
+        storage.enqueue([make_entry((1, 0), 3)], done.set_result)
+
+        assert storage.bounds(1) == Bounds(0, 3)
+        assert not done.done()
+        assert storage.queued_bytes > 0
+        assert storage.read_cached(1, 0, ALL, bytes_max=ALL) == []
+        await done
+        assert storage.queued_bytes == 0
+
+    async def test_appends_are_done_in_order(self, storage: StorageAdapter) -> None:
+        finished: list[int] = []
+        done = asyncio.get_running_loop().create_future()
+
+        for base_offset in range(5):
+            storage.enqueue(
+                [make_entry((1, base_offset))], lambda _, n=base_offset: finished.append(n)
+            )
+        storage.enqueue([make_entry((2, 0))], done.set_result)
+        await done
+
+        assert finished == [0, 1, 2, 3, 4]
+
+    async def test_too_large_an_append_changes_nothing(self, storage: StorageAdapter) -> None:
+        sequence = storage.next_sequence
+
+        with pytest.raises(RunTooLarge):
+            storage.enqueue(
+                [make_entry((1, 0), size_bytes=self.append_bytes_max)], lambda _: None
+            )
+
+        assert storage.bounds(1) == Bounds(0, 0)
+        assert storage.next_sequence == sequence
+        await append(storage, make_entry((1, 0)))
+
+    async def test_truncation_moves_the_start(self, storage: StorageAdapter) -> None:
+        for base_offset in (0, 10, 20):
+            await append(storage, make_entry((1, base_offset), 10))
+
+        await truncate(storage, 1, 15)
+
+        assert storage.bounds(1) == Bounds(15, 30)
+        assert offsets_of(await read_all(storage, 1)) == [10, 20]
+        assert storage.size_bytes(1) == 200
+
+    async def test_start_never_goes_back_nor_behind_the_end(
+        self, storage: StorageAdapter
+    ) -> None:
+        await append(storage, make_entry((1, 0), 10))
+
+        await truncate(storage, 1, 5)
+        await truncate(storage, 1, 3)
+        assert storage.bounds(1) == Bounds(5, 10)
+        await truncate(storage, 1, 99)
+        assert storage.bounds(1) == Bounds(10, 10)
+
+    async def test_offsets_go_on_when_all_is_truncated(self, storage: StorageAdapter) -> None:
+        await append(storage, make_entry((1, 0), 10))
+        await truncate(storage, 1, 10)
+        assert await read_all(storage, 1) == []
+
+        await append(storage, make_entry((1, 10), 2))
+
+        assert offsets_of(await read_all(storage, 1)) == [10]
+        assert storage.bounds(1) == Bounds(10, 12)
+
+    async def test_deleted_partition_is_forgotten(self, storage: StorageAdapter) -> None:
+        await append(storage, make_entry((1, 0)), make_entry((2, 0)), make_entry((3, 0)))
+
+        await delete(storage, 1, 3)
+
+        assert storage.bounds(1) == Bounds(0, 0)
+        assert await read_all(storage, 3) == []
+        assert storage.size_bytes(3) == 0
+        assert len(await read_all(storage, 2)) == 1
+
+    async def test_time_finds_the_first_batch_that_reaches_it(
+        self, storage: StorageAdapter
+    ) -> None:
+        for base_offset, timestamp_unix_ms in enumerate((100, 300, 200, 400)):
+            entry = make_entry((1, base_offset), timestamp_unix_ms=timestamp_unix_ms)
+            await append(storage, entry)
+
+        async def find(timestamp_unix_ms: int) -> int | None:
+            return await storage.base_offset_for_time(1, timestamp_unix_ms)
+
+        found = [await find(t) for t in (0, 100, 101, 300, 301, 400, 401)]
+        assert found == [0, 0, 1, 1, 3, 3, None]
+
+    async def test_time_is_not_looked_for_below_the_start(
+        self, storage: StorageAdapter
+    ) -> None:
+        for base_offset, timestamp_unix_ms in enumerate((900, 100, 200)):
+            entry = make_entry((1, base_offset), timestamp_unix_ms=timestamp_unix_ms)
+            await append(storage, entry)
+
+        await truncate(storage, 1, 1)
+
+        assert await storage.base_offset_for_time(1, 150) == 2
+        assert await storage.base_offset_for_time(1, 250) is None
+
+    async def test_offset_for_size(self, storage: StorageAdapter) -> None:
+        for base_offset in (0, 10, 20):
+            await append(storage, make_entry((1, base_offset), 10, size_bytes=100))
+
+        sizes = (0, 99, 100, 199, 200, 299, 300, 1_000)
+        found = [storage.offset_for_size(1, size) for size in sizes]
+        assert found == [30, 30, 20, 20, 10, 10, 0, 0]
+
+    async def test_epochs_end_where_the_next_begins(self, storage: StorageAdapter) -> None:
+        for base_offset, epoch in enumerate((2, 2, 5, 5, 7)):
+            await append(storage, make_entry((1, base_offset), epoch=epoch))
+
+        found = [storage.end_offset_for_epoch(1, epoch) for epoch in (1, 2, 4, 5, 6, 7, 9)]
+        assert found == [(1, 0), (2, 2), (2, 2), (5, 4), (5, 4), (7, 5), (7, 5)]
+
+    async def test_epoch_below_the_start_ends_there(self, storage: StorageAdapter) -> None:
+        for base_offset, epoch in enumerate((2, 2, 5, 5, 7)):
+            await append(storage, make_entry((1, base_offset), epoch=epoch))
+
+        await truncate(storage, 1, 3)
+
+        assert storage.end_offset_for_epoch(1, 2) == (2, 3)  # KIP-101
+        assert storage.end_offset_for_epoch(1, 5) == (5, 4)
+
+    async def test_closed_storage_takes_nothing(self, tmp_path: Path) -> None:
+        storage = self.new_storage(tmp_path)
+        await storage.open(Host())
+        await storage.close()
+
+        with pytest.raises(StorageUnavailable):
+            storage.enqueue([make_entry((1, 0))], lambda _: None)
+        with pytest.raises(StorageUnavailable):
+            storage.truncate_before(1, 0, lambda _: None)
+
+    async def test_closing_waits_for_what_is_enqueued(self, tmp_path: Path) -> None:
+        storage = self.new_storage(tmp_path)
+        await storage.open(Host())
+        answers: list[StorageUnavailable | None] = []
+
+        storage.enqueue([make_entry((1, 0))], answers.append)
+        await storage.close()
+
+        assert answers == [None]
+
+    async def test_sequences_and_incarnations_grow(self, tmp_path: Path) -> None:
+        storage = self.new_storage(tmp_path)
+        await storage.open(Host())
+        before = storage.next_sequence, storage.incarnation
+        await append(storage, make_entry((1, 0)), make_entry((2, 0)))
+        assert storage.next_sequence >= before[0] + 2
+
+        after = storage.next_sequence
+        storage = await self.reopen(storage, tmp_path)
+
+        assert storage.next_sequence >= after
+        assert storage.incarnation == before[1] + 1
+        await storage.close()
+
+    async def reopen(self, storage: StorageAdapter, data_dir: Path) -> StorageAdapter:
+        """Stop and start again on the same data."""
+        await storage.close()
+        storage = self.new_storage(data_dir)
+        await storage.open(Host())
+        return storage
+
+    async def test_everything_is_there_after_a_restart(self, tmp_path: Path) -> None:
+        storage = self.new_storage(tmp_path)
+        await storage.open(Host())
+        shared = make_entry([(1, 0), (2, 0)], 5, timestamp_unix_ms=500)
+        await append(storage, shared, make_entry((3, 0), 2))
+        await append(storage, make_entry((1, 5), epoch=9))
+        await truncate(storage, 2, 4)
+        await delete(storage, 3)
+
+        storage = await self.reopen(storage, tmp_path)
+
+        assert storage.bounds(1) == Bounds(0, 6)
+        assert storage.bounds(2) == Bounds(4, 5)
+        assert storage.bounds(3) == Bounds(0, 0)
+        assert await read_all(storage, 1) == [shared.batch, make_batch(5, epoch=9)]
+        assert storage.end_offset_for_epoch(1, 3) == (1, 5)
+        assert await storage.base_offset_for_time(2, 400) == 0
+        assert storage.size_bytes(1) == 200
+        await storage.close()
+
+    async def test_scan_tells_all_batches_from_a_sequence_on(self, tmp_path: Path) -> None:
+        storage = self.new_storage(tmp_path)
+        await storage.open(Host())
+        await append(storage, make_entry((1, 0), 5))
+        sequence = storage.next_sequence
+        second, third = make_entry([(1, 5), (2, 0)]), make_entry((1, 6))
+        await append(storage, second, third)
+
+        storage = await self.reopen(storage, tmp_path)
+
+        assert len(list(storage.scan(0))) == 3
+        found = list(storage.scan(sequence))
+        assert [header.targets for header in found] == [second.targets, third.targets]
+        assert [header.header for header in found] == [
+            bytes(entry.batch[:HEADER_BYTES]) for entry in (second, third)
+        ]
+        assert sequence <= found[0].sequence < found[1].sequence < storage.next_sequence
+        await storage.close()

@@ -1,0 +1,222 @@
+"""Load that remembers what was acknowledged, so that it can be looked for afterwards."""
+
+import os
+import random
+import threading
+from collections.abc import Callable
+from typing import Final
+
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Message,
+    Producer,
+    TopicPartition,
+)
+
+_OUTSTANDING_MAX: Final = 2_000
+_FLUSH_S_MAX: Final = 90.0
+_QUIET_S_MAX: Final = 30.0
+
+Place = tuple[int, int]
+"""(partition, offset)"""
+
+
+class Load:
+    """A producer thread that writes numbered records for as long as it is left to."""
+
+    def __init__(
+        self, bootstrap: str, topic: str, *, partitions: int, idempotent: bool, name: str
+    ) -> None:
+        self.topic = topic
+        self.name = name
+        self.acknowledged: dict[bytes, Place] = {}
+        self.sent_count = 0
+        self.failures: list[str] = []
+        self._partitions = partitions
+        self._producer = Producer(
+            {
+                "bootstrap.servers": bootstrap,
+                "enable.idempotence": idempotent,
+                "acks": "all",
+                "linger.ms": 1,
+                "message.timeout.ms": 120_000,
+                "retry.backoff.ms": 20,
+                "retry.backoff.max.ms": 100,
+                "reconnect.backoff.ms": 10,
+                "reconnect.backoff.max.ms": 100,
+                "compression.type": "lz4" if idempotent else "none",
+                "log_level": 1,
+            }
+        )
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def start(self) -> None:
+        """Begin to write."""
+        self._thread.start()
+
+    def finish(self) -> None:
+        """Stop writing and wait until everything that was sent is acknowledged."""
+        self._stop.set()
+        self._thread.join()
+        left = self._producer.flush(_FLUSH_S_MAX)
+        assert left == 0, f"{self.name}: {left} records unacknowledged after {_FLUSH_S_MAX} s"
+        assert self.failures == []
+
+    def _run(self) -> None:
+        chooser = random.Random(self.name)
+        filler = os.urandom(2_000)
+        while not self._stop.is_set():
+            if len(self._producer) >= _OUTSTANDING_MAX:
+                self._producer.poll(0.05)
+                continue
+            value = b"%s-%d-" % (self.name.encode(), self.sent_count)
+            value += filler[: chooser.randrange(len(filler))]
+            self._producer.produce(
+                self.topic,
+                value,
+                partition=self.sent_count % self._partitions,
+                on_delivery=self._told,
+            )
+            self.sent_count += 1
+            self._producer.poll(0)
+
+    def _told(self, error: KafkaError | None, message: Message) -> None:
+        if error is not None:
+            self.failures.append(f"{self.name}: {error}")
+            return
+        self.acknowledged[message.value()] = (message.partition(), message.offset())
+
+
+class GroupReader:
+    """A group member that commits after every run and remembers each commit that succeeded."""
+
+    def __init__(self, bootstrap: str, topic: str, group: str) -> None:
+        self.committed: dict[int, int] = {}
+        self.failures: list[str] = []
+        self._consumer = Consumer(
+            {
+                "bootstrap.servers": bootstrap,
+                "group.id": group,
+                "auto.offset.reset": "earliest",
+                "enable.auto.commit": False,
+                "session.timeout.ms": 6_000,
+                "heartbeat.interval.ms": 500,
+                "reconnect.backoff.ms": 10,
+                "reconnect.backoff.max.ms": 100,
+                "log_level": 1,
+            }
+        )
+        self._consumer.subscribe([topic])
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def start(self) -> None:
+        """Begin to read."""
+        self._thread.start()
+
+    def finish(self) -> None:
+        """Leave the group."""
+        self._stop.set()
+        self._thread.join()
+        self._consumer.close()
+        assert self.failures == []
+
+    def _run(self) -> None:
+        expected: dict[int, int] = {}
+        while not self._stop.is_set():
+            messages = [m for m in self._consumer.consume(500, 0.2) if m.error() is None]
+            for message in messages:
+                self._check_order(expected, message)
+            if messages:
+                self._commit(expected)
+
+    def _check_order(self, expected: dict[int, int], message: Message) -> None:
+        # A rebalance takes it back to what it committed; forwards it never jumps.
+        partition, offset = message.partition(), message.offset()
+        if offset > expected.get(partition, 0):
+            self.failures.append(f"{partition}: {offset} after {expected.get(partition)}")
+        expected[partition] = offset + 1
+
+    def _commit(self, expected: dict[int, int]) -> None:
+        held = {place.partition for place in self._consumer.assignment()}
+        topic = self._consumer.assignment()[0].topic if held else ""
+        offsets = [TopicPartition(topic, n, at) for n, at in expected.items() if n in held]
+        try:
+            for place in self._consumer.commit(offsets=offsets, asynchronous=False) or []:
+                if place.error is None:
+                    self.committed[place.partition] = place.offset
+        except KafkaException:
+            return  # the gateway is down, or the group rebalances: nothing was promised
+
+
+def committed(bootstrap: str, topic: str, group: str, partitions: int) -> dict[int, int]:
+    """Return what the group has committed, asked from outside of it."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group, "log_level": 1})
+    places = [TopicPartition(topic, n) for n in range(partitions)]
+    found = {place.partition: place.offset for place in consumer.committed(places, timeout=30)}
+    consumer.close()
+    return {partition: offset for partition, offset in found.items() if offset >= 0}
+
+
+def read_all(bootstrap: str, topic: str, partitions: int) -> dict[Place, bytes]:
+    """Return every record of a topic by its place."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "reader",
+            "enable.auto.commit": False,
+            "auto.offset.reset": "error",
+            "log_level": 1,
+        }
+    )
+    ends = {
+        n: consumer.get_watermark_offsets(TopicPartition(topic, n), timeout=30)
+        for n in range(partitions)
+    }
+    consumer.assign([TopicPartition(topic, n, OFFSET_BEGINNING) for n in range(partitions)])
+    left = sum(high - low for low, high in ends.values())
+    found: dict[Place, bytes] = {}
+    while left > 0:
+        messages = consumer.consume(min(left, 10_000), _QUIET_S_MAX)
+        assert messages, f"{left} records of {ends} did not come"
+        for message in messages:
+            error = message.error()
+            assert error is None, error
+            found[message.partition(), message.offset()] = message.value()
+        left -= len(messages)
+    consumer.close()
+    return found
+
+
+def check_kept(load: Load, stored: dict[Place, bytes]) -> None:
+    """Every acknowledged record is where its acknowledgement said."""
+    wrong = [place for value, place in load.acknowledged.items() if stored.get(place) != value]
+    assert not wrong, f"{load.name}: {len(wrong)} acknowledged records lost: {wrong[:5]}"
+
+
+def check_dense(stored: dict[Place, bytes], partitions: int) -> None:
+    """Offsets of each partition are 0, 1, 2, ... without a hole."""
+    for partition in range(partitions):
+        offsets = sorted(offset for number, offset in stored if number == partition)
+        assert offsets == list(range(len(offsets))), f"partition {partition} has holes"
+
+
+def check_once(load: Load, stored: dict[Place, bytes]) -> None:
+    """Each of an idempotent producer's records is stored once, in the order of sending."""
+    prefix = load.name.encode() + b"-"
+    mine = {place: value for place, value in stored.items() if value.startswith(prefix)}
+    assert len(mine) == load.sent_count
+    assert len(set(mine.values())) == load.sent_count
+    numbers: dict[int, list[int]] = {}
+    for (partition, _offset), value in sorted(mine.items()):
+        numbers.setdefault(partition, []).append(int(value.split(b"-")[1]))
+    assert all(found == sorted(found) for found in numbers.values()), "order changed"
+
+
+def count_of(*loads: Load) -> Callable[[], int]:
+    """Return a function that says how many records of all loads are acknowledged."""
+    return lambda: sum(len(load.acknowledged) for load in loads)

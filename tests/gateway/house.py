@@ -1,0 +1,108 @@
+"""The kernel's real parts on memory storage: broker and topics, which a restart finds again."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from gateway.broker import Broker
+from gateway.clock import ManualClock
+from gateway.config import BrokerConfig, GroupsConfig, TopicDefaults
+from gateway.cursors import CursorManager
+from gateway.errors import StorageUnavailable
+from gateway.groups import GroupManager
+from gateway.metadata_sql import SqlMetadata
+from gateway.model import PartitionIdentity, TopicName
+from gateway.partition import Partition
+from gateway.placement import SingleNode
+from gateway.records import decode_batch
+from gateway.storage import OnDone
+from gateway.topics import Topic, TopicManager
+from storage_adapters.memory import MemoryStorage
+
+GROUPS = GroupsConfig(initial_rebalance_delay_ms=0)
+
+
+class House:
+    """Storage and metadata live as long as the test; ``open`` is a start of the node."""
+
+    topics: TopicManager
+    broker: Broker
+
+    def __init__(self, metadata: SqlMetadata, storage: MemoryStorage, clock: ManualClock) -> None:
+        self.metadata = metadata
+        self.storage = storage
+        self.clock = clock
+
+    async def open(self) -> None:
+        self.topics = TopicManager(self.metadata, defaults=TopicDefaults(), clock=self.clock)
+        await self.topics.load()
+        await self.storage.open(self)
+        placement = SingleNode(
+            self.storage.incarnation, node_id=1, cluster_id="cluster-of-one-node-22"
+        )
+        self.broker = Broker(self.storage, placement, self.clock, BrokerConfig())
+
+    async def close(self) -> None:
+        await self.topics.close()
+        await self.storage.close()
+
+    async def restart(self) -> None:
+        await self.close()
+        await self.open()
+
+    def identify(self, partition_id: int) -> PartitionIdentity:
+        """See ``StorageHost``."""
+        return self.topics.identify(partition_id)
+
+    def on_fault(self, error: BaseException) -> None:
+        """See ``StorageHost``."""
+        raise error
+
+    async def topic(self, name: str, partitions: int = 1, **configs: str) -> Topic:
+        return await self.topics.create(
+            TopicName("default", name),
+            partitions=partitions,
+            configs={key.replace("_", "."): value for key, value in configs.items()},
+        )
+
+    async def partition(self, name: str, **configs: str) -> Partition:
+        return self.broker.partition(await self.topic(name, **configs), 0)
+
+    def values(self, partition: Partition) -> list[bytes | None]:
+        """All that readers see of a partition."""
+        return [record.value for batch in self.batches(partition) for record in batch]
+
+    def batches(self, partition: Partition) -> list[list]:  # type: ignore[type-arg]  # of records
+        batches = self.broker.read(partition, partition.log_start_offset, bytes_max=1 << 30)
+        return [decode_batch(batch) for batch in batches or ()]
+
+    async def groups(self, config: GroupsConfig = GROUPS) -> tuple[GroupManager, CursorManager]:
+        cursors = await CursorManager.open(self.broker, self.topics, self.clock, config)
+        groups = await GroupManager.open(
+            self.broker, self.topics, cursors, self.clock, config
+        )
+        return groups, cursors
+
+
+@asynccontextmanager
+async def running(tmp_path: Path, *, bytes_max: int = 1 << 30) -> AsyncIterator[House]:
+    """Yield a house that has been started once."""
+    clock = ManualClock()
+    metadata = SqlMetadata("sqlite", data_dir=tmp_path)
+    await metadata.open()
+    config = MemoryStorage.Config(bytes_max=bytes_max, reserve_bytes=0)
+    house = House(metadata, MemoryStorage(config, data_dir=tmp_path, clock=clock), clock)
+    await house.open()
+    try:
+        yield house
+    finally:
+        await house.close()
+        await metadata.close()
+
+
+async def outcome(start: Callable[[OnDone], object]) -> StorageUnavailable | None:
+    """Start what takes an ``on_done``; return what that is called with."""
+    done: asyncio.Future[StorageUnavailable | None] = asyncio.Future()
+    start(done.set_result)
+    return await done

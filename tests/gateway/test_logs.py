@@ -1,0 +1,77 @@
+"""Log lines: their two forms, the level, and one line per kind."""
+
+import json
+import logging
+from collections.abc import Iterator
+
+import pytest
+import structlog
+
+from gateway import logs
+from gateway.config import LogConfig
+
+
+@pytest.fixture(autouse=True)
+def _restored() -> Iterator[None]:
+    root = logging.getLogger()
+    handlers, level = root.handlers, root.level
+    yield
+    root.handlers, root.level = handlers, level
+    structlog.reset_defaults()
+
+
+def test_json_lines_are_objects_with_event_level_and_time(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    logs.configure(LogConfig(format="json"))
+    structlog.get_logger().info("topic created", topic="orders", partitions=6)
+    line = json.loads(capsys.readouterr().err)
+    assert line.pop("timestamp").endswith("Z")
+    assert line == {
+        "event": "topic created",
+        "level": "info",
+        "topic": "orders",
+        "partitions": 6,
+    }
+
+
+def test_console_lines_are_words_then_key_value(capsys: pytest.CaptureFixture[str]) -> None:
+    logs.configure(LogConfig())
+    structlog.get_logger().info("topic created", topic="orders")
+    assert capsys.readouterr().err.rstrip().endswith("[info     ] topic created topic=orders")
+
+
+def test_lines_below_the_level_are_left_out(capsys: pytest.CaptureFixture[str]) -> None:
+    logs.configure(LogConfig(level="warning"))
+    structlog.get_logger().info("chatter")
+    structlog.get_logger().warning("trouble")
+    assert "chatter" not in (err := capsys.readouterr().err)
+    assert "trouble" in err
+
+
+def test_a_traceback_is_one_json_field(capsys: pytest.CaptureFixture[str]) -> None:
+    logs.configure(LogConfig(format="json"))
+    try:
+        int("no wood")
+    except ValueError:
+        structlog.get_logger().exception("fire is out")
+    line = json.loads(capsys.readouterr().err)
+    assert line["event"] == "fire is out"
+    assert "ValueError: invalid literal" in line["exception"]
+
+
+def test_libraries_come_out_in_the_same_form_from_warnings_up(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    logs.configure(LogConfig(format="json"))
+    logging.getLogger("some.library").info("chatter")
+    logging.getLogger("some.library").warning("careful with %s", "that")
+    line = json.loads(capsys.readouterr().err)
+    assert (line["event"], line["logger"]) == ("careful with that", "some.library")
+
+
+def test_each_kind_passes_once_and_kinds_are_bounded() -> None:
+    once = logs.OncePer()
+    assert [once.first("a"), once.first("a"), once.first("b")] == [True, False, True]
+    passed = sum(once.first(str(number)) for number in range(10 * logs.KINDS_MAX))
+    assert passed == logs.KINDS_MAX - 2

@@ -1,0 +1,86 @@
+"""The programs that Apache Kafka ships to verify and measure a cluster."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.process import Program
+from tests.support.toolchain import java_classpath
+from tests.support.topics import create_topic, fresh_name
+from tests.support.waiting import wait_until
+
+pytestmark = [pytest.mark.interop, pytest.mark.java]
+
+MESSAGES = 3_000
+DONE_S_MAX = 60
+TOOLS = "org.apache.kafka.tools"
+
+
+def tool(name: str, *arguments: str) -> Program:
+    classpath = java_classpath()
+    return Program(
+        ["java", "-XX:TieredStopAtLevel=1", "-cp", classpath, f"{TOOLS}.{name}", *arguments],
+        merge_errors=False,
+    )
+
+
+def rows(program: Program, name: str) -> Iterator[dict[str, Any]]:
+    for line in list(program.lines):
+        if line.startswith("{"):
+            row = json.loads(line)
+            if row["name"] == name:
+                yield row
+
+
+def test_verifiable_producer_and_consumers_agree(bootstrap: str) -> None:
+    topic = create_topic(bootstrap, partitions=6)
+    group = fresh_name("g")
+    place = ["--bootstrap-server", bootstrap, "--topic", topic]
+    producer = tool(
+        "VerifiableProducer", *place, "--max-messages", str(MESSAGES), "--acks", "-1"
+    )
+    consumers = [
+        tool("VerifiableConsumer", *place, "--group-id", group, "--verbose",
+             "--reset-policy", "earliest", "--session-timeout", "6000")
+        for _ in range(2)
+    ]  # fmt: skip
+    try:
+        producer.finish(within_s=DONE_S_MAX)
+        summary = next(rows(producer, "tool_data"))
+        assert (summary["sent"], summary["acked"]) == (MESSAGES, MESSAGES)
+
+        def consumed() -> set[str]:
+            found = [rows(consumer, "record_data") for consumer in consumers]
+            return {row["value"] for each in found for row in each}
+
+        wanted = {str(n) for n in range(MESSAGES)}
+        wait_until(lambda: consumed() >= wanted, within_s=DONE_S_MAX, what="all is consumed")
+        commits = [row for each in consumers for row in rows(each, "offsets_committed")]
+        assert commits
+        assert all(row["success"] for row in commits)
+    finally:
+        for consumer in consumers:
+            consumer.kill()
+
+
+def test_performance_tools_run(bootstrap: str, tmp_path: Path) -> None:
+    topic = create_topic(bootstrap, partitions=3)
+    count = 20_000
+    settings = tmp_path / "producer.properties"
+    settings.write_text(f"bootstrap.servers={bootstrap}\nacks=all\ncompression.type=lz4\n")
+
+    produced = tool(
+        "ProducerPerformance", "--topic", topic, "--num-records", str(count),
+        "--record-size", "200", "--throughput", "-1", "--producer.config", str(settings),
+    ).finish(within_s=DONE_S_MAX)  # fmt: skip
+    consumed = tool(
+        "ConsumerPerformance", "--bootstrap-server", bootstrap, "--topic", topic,
+        "--messages", str(count), "--timeout", "30000", "--hide-header",
+    ).finish(within_s=DONE_S_MAX)  # fmt: skip
+
+    assert any(line.startswith(f"{count} records sent") for line in produced)
+    columns = [line.split(", ") for line in consumed if line.count(", ") >= 9]
+    assert int(columns[-1][4]) >= count

@@ -1,0 +1,142 @@
+"""A gateway of our own as a child process: started, killed, started again, stopped."""
+
+import http.client
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final, Self
+
+from tests.support.ports import free_port
+from tests.support.process import Program, ProgramFailed
+from tests.support.waiting import wait_until
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+_READY_S_MAX: Final = 60.0
+_STOP_S_MAX: Final = 30.0
+
+
+class Gateway:
+    """``python -m gateway serve`` on free ports of 127.0.0.1.
+
+    Restarts keep ports and data. ``settings`` are the keys of ``--set``.
+    """
+
+    def __init__(self, data_dir: Path, settings: Mapping[str, object] | None = None) -> None:
+        self.data_dir = data_dir
+        self.kafka_port = free_port()
+        self.admin_port = free_port()
+        self.settings = {
+            "node.data_dir": data_dir,
+            "admin.bind": f"127.0.0.1:{self.admin_port}",
+            "adapters.kafka.bind": f"127.0.0.1:{self.kafka_port}",
+            **(settings or {}),
+        }
+        self.program: Program | None = None
+        self.earlier_lines: list[str] = []
+
+    @property
+    def bootstrap(self) -> str:
+        """What a Kafka client is given."""
+        return f"127.0.0.1:{self.kafka_port}"
+
+    @property
+    def pid(self) -> int:
+        """The process id of the running gateway."""
+        return self._running().pid
+
+    @property
+    def lines(self) -> list[str]:
+        """What it has logged, its earlier lives included."""
+        return self.earlier_lines + (self.program.lines if self.program else [])
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, kind: object, *_exc: object) -> None:
+        if self.program is not None and self.program.is_running:
+            if kind is None:
+                self.stop()
+            else:
+                self.program.kill()
+        if kind is not None:
+            sys.stderr.write("\n".join(["--- gateway:", *self.lines[-100:], "---\n"]))
+
+    def start(self, *, within_s: float = _READY_S_MAX) -> Self:
+        """Start it and return when it is ready."""
+        self.launch()
+        self.wait_ready(within_s=within_s)
+        return self
+
+    def launch(self) -> Program:
+        """Start it and return at once, ready or not."""
+        assignments = [f"--set={key}={value}" for key, value in self.settings.items()]
+        command = [sys.executable, "-m", "gateway", "serve", *assignments]
+        self.program = Program(command, cwd=ROOT, env={"PYTHONPATH": str(ROOT)})
+        return self.program
+
+    def wait_ready(self, *, within_s: float = _READY_S_MAX) -> None:
+        """Return when it says of itself that it is ready."""
+        program = self._running()
+        try:
+            wait_until(
+                lambda: not program.is_running or self.http("/readyz")[0] == http.client.OK,
+                within_s=within_s,
+                what="/readyz",
+            )
+        except TimeoutError as error:
+            program.kill()
+            msg = f"{error}\n{program.tail()}"
+            raise ProgramFailed(msg) from None
+        if not program.is_running:
+            msg = f"the gateway ended with {program.process.returncode}\n{program.tail()}"
+            raise ProgramFailed(msg)
+
+    def http(self, path: str) -> tuple[int, str]:
+        """GET a path of the admin endpoint: (status, body), status 0 when nobody listens."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.admin_port, timeout=5)
+        try:
+            connection.request("GET", path)
+            response = connection.getresponse()
+            return response.status, response.read().decode()
+        except OSError:
+            return 0, ""
+        finally:
+            connection.close()
+
+    def metric(self, name: str) -> float:
+        """Return the sum of a metric over its labels."""
+        rows = [line.rsplit(" ", 1) for line in self.http("/metrics")[1].splitlines()]
+        return sum(float(row[1]) for row in rows if row[0].split("{")[0] == name)
+
+    def kill(self) -> None:
+        """End it without warning (SIGKILL)."""
+        self._end(self._running().kill)
+
+    def restart(self) -> Self:
+        """Start it again on the same ports and data."""
+        return self.start()
+
+    def stop(self) -> None:
+        """Ask it to drain and end (SIGTERM); its exit status must be 0."""
+        program = self._running()
+        status = program.stop(within_s=_STOP_S_MAX)
+        self.earlier_lines += program.lines
+        self.program = None
+        assert status == 0, f"exit status {status}\n{program.tail()}"
+
+    def run_command(self, *arguments: str, within_s: float = 60) -> list[str]:
+        """Run ``headgate <arguments>`` to its end (status 0) and return its lines."""
+        command = [sys.executable, "-m", "gateway", *arguments]
+        return Program(command, cwd=ROOT, env={"PYTHONPATH": str(ROOT)}).finish(
+            within_s=within_s
+        )
+
+    def _end(self, how: object) -> None:
+        program = self._running()
+        how()  # type: ignore[operator]  # a bound method without arguments
+        self.earlier_lines += program.lines
+        self.program = None
+
+    def _running(self) -> Program:
+        assert self.program is not None, "the gateway was not started"
+        return self.program

@@ -1,0 +1,19 @@
+"""What Linux says of a running process: memory and processor time."""
+
+import os
+from pathlib import Path
+from typing import Final
+
+_PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
+_TICKS_PER_S: Final = os.sysconf("SC_CLK_TCK")
+
+
+def resident_bytes(pid: int) -> int:
+    """Return the octets of memory that the process occupies now."""
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * _PAGE_BYTES
+
+
+def cpu_s(pid: int) -> float:
+    """Return the processor seconds, user and system, that the process has used."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / _TICKS_PER_S

@@ -1,0 +1,19 @@
+"""Waiting for what another process does: by condition and bound, never for a fixed time."""
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Final
+
+_LOOK_AGAIN_S: Final = 0.01
+_CLOCK: Final = threading.Event()  # never set; its wait is the pause between two looks
+
+
+def wait_until(condition: Callable[[], bool], *, within_s: float, what: str) -> None:
+    """Return as soon as ``condition`` holds. Errors: ``TimeoutError`` that names ``what``."""
+    deadline = time.monotonic() + within_s
+    while not condition():
+        if time.monotonic() > deadline:
+            msg = f"not within {within_s} s: {what}"
+            raise TimeoutError(msg)
+        _CLOCK.wait(_LOOK_AGAIN_S)
