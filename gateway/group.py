@@ -32,6 +32,7 @@ from gateway.group_roster import Roster
 from gateway.group_subscription import subscribed_topics
 
 NEW_MEMBER_JOIN_TIMEOUT_MS: Final = 300_000
+SILENT_WAIT_MS_MIN: Final = 1_000  # a member may give the others no time at all
 GENERATION_MAX: Final = 0x7FFF_FFFF
 
 OnSaved = Callable[[GatewayError | None, int], None]  # what went wrong, and now_ms
@@ -187,7 +188,8 @@ class Group:
                 self._drop(member)
         if self.roster.by_id and not self.roster.elect_among_joined():
             # Only silent static members: their session timeouts decide.
-            self._join_deadline_ms = now_ms + self.roster.rebalance_timeout_ms
+            wait_ms = max(self.roster.rebalance_timeout_ms, SILENT_WAIT_MS_MIN)
+            self._join_deadline_ms = now_ms + wait_ms
             return
         self._join_deadline_ms = None
         self.generation = self.generation + 1 if self.generation < GENERATION_MAX else 1

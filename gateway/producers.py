@@ -70,10 +70,15 @@ class ProducerStates:
 
     def close(self) -> None:
         """Write a last snapshot, so that the next start has little to read."""
+        self.stop()
+        self._snapshot()
+        self._stream.flush()
+
+    def stop(self) -> None:
+        """Take no more snapshots."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        self._snapshot()
 
     def _replay(self, stored: StoredHeader, now_unix_ms: int) -> None:
         header = unpack_batch_header(stored.header)

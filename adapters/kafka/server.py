@@ -2,7 +2,9 @@
 
 import asyncio
 import importlib
+import os
 import struct
+import sys
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable
 from types import ModuleType
@@ -373,7 +375,9 @@ class KafkaAdapter:
     def endpoints(self) -> list[Endpoint]:
         """Return what ``headgate serve`` prints when it is ready."""
         address = Address(self.listener.host, self.listener.port)
-        return [Endpoint("kafka", str(address), f"kcat -b {address} -L")]
+        python = min(sys.executable, os.path.relpath(sys.executable), key=len)
+        try_it = f"echo hello | {python} -m kafka.producer -b {address} -t greetings"
+        return [Endpoint("kafka", str(address), try_it)]
 
     def request_counts(self) -> list[tuple[str, int]]:
         """Return how many requests came, by API."""

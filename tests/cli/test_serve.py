@@ -83,8 +83,10 @@ HEAVY = {
 def test_an_idle_server_has_imported_nothing_heavy(tmp_path: Path) -> None:
     """The import budget: what an idle node has not needed yet is not in its memory."""
     code = (
-        "import sys, gateway.main\n"
-        "from gateway.cli.serve import main\n"
+        "import sys\n"
+        "from gateway.cli.serve import _import_structlog_alone, main\n"
+        "_import_structlog_alone()\n"
+        "import gateway.main\n"
         "async def started(self, stack, start=gateway.main._Node._start):\n"
         "    await start(self, stack)\n"
         "    self._stop.set()\n"

@@ -199,7 +199,7 @@ class GroupMachine(RuleBasedStateMachine):
             return
         group = self.world.group
         assert (group.state is GroupState.EMPTY) <= (not group.roster.by_id)
-        assert len(group.roster) <= 4 + 1
+        assert len(group.roster) <= 2 * 4  # those of before, and those who have joined anew
         assert group.roster.leader_id is None or group.roster.leader_id in group.roster
         for member in group.roster:
             assert member.on_join is None or group.state is not GroupState.COMPLETING_REBALANCE

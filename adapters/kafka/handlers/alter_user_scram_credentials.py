@@ -19,7 +19,7 @@ from adapters.kafka.scram_users import credential_from_salted, mechanism_of, sto
 from adapters.kafka.session import Session
 from gateway.auth import ANONYMOUS, EVERYBODY, NAME_CHARS_MAX, Operation
 from gateway.auth_users import StoredUsers
-from gateway.errors import GatewayError, PolicyViolation, Unauthenticated
+from gateway.errors import GatewayError, PolicyViolation, Unauthenticated, Unauthorized
 from gateway.scram import ScramCredential, ScramMechanism, saslprep
 
 API_KEY: Final = 51
@@ -37,16 +37,27 @@ async def handle(
         changes.setdefault(deletion.name, ([], []))[0].append(deletion)
     for upsertion in request.upsertions:
         changes.setdefault(upsertion.name, ([], []))[1].append(upsertion)
+    refusal = _refusal(session)
     results = []
     for name, (deletions, upsertions) in changes.items():
         code, message = ErrorCode.NONE, None
         try:
-            check_cluster(session, Operation.ALTER)
+            if refusal is not None:
+                raise refusal
             await _alter(stored_users(session), _check_name(name), deletions, upsertions)
         except GatewayError as error:
             code, message = code_of(error), str(error)
         results.append(_Result(user=name, error_code=code, error_message=message))
     return AlterUserScramCredentialsResponse(version=version, results=results)
+
+
+def _refusal(session: Session) -> Unauthorized | None:
+    """Ask once for the whole request: its first user may end the rights of who is anonymous."""
+    try:
+        check_cluster(session, Operation.ALTER)
+    except Unauthorized as error:
+        return error
+    return None
 
 
 def _check_name(name: str) -> str:

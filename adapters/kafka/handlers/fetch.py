@@ -61,6 +61,10 @@ class FetchReply:
 
 def handle(request: FetchRequest, session: Session, version: int, reply: FetchReply) -> None:
     """Answer with what there is, or wait for more, within the client's limits."""
+    if request.session_id:  # we gave none out
+        code = ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+        reply(encode_fetch_response(version, [], error_code=code))
+        return
     _Fetch(request, session, version, reply).attempt()
 
 

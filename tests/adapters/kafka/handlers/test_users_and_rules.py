@@ -245,6 +245,14 @@ async def test_a_user_that_a_client_salted_can_log_in(rig: Rig) -> None:
     assert (result.user, infos) == ("ada", [(SHA_256, 4_096)])
 
 
+async def test_the_first_users_of_a_node_are_made_together(rig: Rig) -> None:
+    anonymous = rig.login("ANONYMOUS")
+
+    codes = await alter(rig, upsertions=[upsert("ada"), upsert("bob")], session=anonymous)
+
+    assert codes == {"ada": ErrorCode.NONE, "bob": ErrorCode.NONE}
+
+
 async def test_one_mechanism_is_removed_and_the_other_stays(rig: Rig) -> None:
     await rig.users.put_user("ada", "secret")
 

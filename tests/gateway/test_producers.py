@@ -1,0 +1,92 @@
+"""Idempotent producers across restarts: from the log alone, from a snapshot, and from both."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from gateway.config import BrokerConfig
+from gateway.errors import OutOfOrderSequence
+from gateway.partition import Partition
+from gateway.producers import PRODUCERS_TOPIC, ProducerStates
+from gateway.streams import InternalStream
+from gateway.writer import Duplicate, Write
+from tests.gateway.house import House, running
+from tests.gateway.test_broker import append
+from tests.support.batches import sample_batch
+
+
+@pytest.fixture
+async def house(tmp_path: Path) -> AsyncIterator[House]:
+    async with running(tmp_path) as found:
+        yield found
+
+
+async def states(house: House) -> ProducerStates:
+    stream = await InternalStream.open(PRODUCERS_TOPIC, house.broker, house.topics, house.clock)
+    found = ProducerStates(stream, house.broker, house.topics, house.clock, BrokerConfig())
+    await found.load()
+    return found
+
+
+def batch(sequence: int) -> bytearray:
+    return sample_batch(count=10, producer_id=77, producer_epoch=1, base_sequence=sequence)
+
+
+async def produce(house: House, partition: Partition, *sequences: int) -> None:
+    for sequence in sequences:
+        write = house.broker.prepare(partition, batch(sequence))
+        assert isinstance(write, Write)
+        await append(house, write)
+
+
+def again(house: House, partition: Partition, sequence: int) -> int:
+    """Send a batch again; return the offset it is answered with."""
+    outcome = house.broker.prepare(partition, batch(sequence))
+    assert isinstance(outcome, Duplicate)
+    return outcome.base_offset
+
+
+async def restarted(house: House, name: str) -> Partition:
+    """Return a partition after a restart, with the producers' state loaded."""
+    topic_name = next(t.name for t in house.topics.topics() if t.name.name == name)
+    await house.restart()
+    (await states(house)).stop()
+    return house.broker.partition(house.topics.get(topic_name), 0)
+
+
+@pytest.mark.parametrize("clean", [False, True])
+async def test_a_restart_forgets_no_sequence(house: House, clean: bool) -> None:
+    loaded = await states(house)
+    await produce(house, await house.partition("orders"), 0, 10, 20)
+    if clean:
+        loaded.close()  # writes a snapshot
+    else:
+        loaded.stop()
+    partition = await restarted(house, "orders")
+    assert again(house, partition, 10) == 10
+    with pytest.raises(OutOfOrderSequence):
+        house.broker.prepare(partition, batch(40))
+    await produce(house, partition, 30)
+
+
+async def test_a_snapshot_and_what_came_after_it_are_put_together(house: House) -> None:
+    loaded = await states(house)
+    partition = await house.partition("orders")
+    await produce(house, partition, 0, 10)
+    loaded.close()
+    await produce(house, partition, 20)
+    partition = await restarted(house, "orders")
+    assert [again(house, partition, sequence) for sequence in (0, 10, 20)] == [0, 10, 20]
+
+
+async def test_a_deleted_topic_leaves_no_state_behind(house: House) -> None:
+    loaded = await states(house)
+    partition = await house.partition("orders")
+    await produce(house, partition, 0)
+    loaded.close()
+    await house.topics.delete(partition.topic.name)
+    await house.restart()
+    (await states(house)).stop()
+    partition = await house.partition("orders")
+    assert isinstance(house.broker.prepare(partition, batch(500)), Write)
