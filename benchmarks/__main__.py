@@ -29,7 +29,7 @@ def main() -> None:
     parser.add_argument(
         "names", nargs="*", metavar="NAME", help=", ".join([*SCRIPTS, "render"])
     )
-    parser.add_argument("--quick", action="store_true", help="a fifth of the work, 3 runs")
+    parser.add_argument("--quick", action="store_true", help="half of the work, 3 runs")
     parser.add_argument("--runs", type=int, help="counted runs of each side (5)")
     chosen = parser.parse_args()
     names = chosen.names or [name for name in SCRIPTS if name not in SOAK]

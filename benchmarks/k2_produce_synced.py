@@ -9,7 +9,7 @@ from benchmarks.report import Ratio, Report, Row, Sample
 from benchmarks.sides import OURS, PEER, Options, Side, interleaved, sides
 from tests.support.gateway import Gateway
 
-RECORDS = 250_000
+RECORDS = 500_000
 BAR = 2.0
 RAW_BAR = 0.7
 RAW = "raw loop"

@@ -68,14 +68,24 @@ class AdminServer:
         # Not serve(): it would take over signals, and wake up ten times a second.
         await server.startup(sockets=[listening])
         self._socket, self._server = listening, server
-        write_url(self._data_dir, self.url)
+        self._state.on_ready_changed = self._publish
 
     async def stop(self) -> None:
         """Answer what was asked, within ``DRAIN_S_MAX`` seconds, and let go of the port."""
         if self._server is not None:
             await self._server.shutdown(sockets=[self._socket] if self._socket else [])
-            remove_url(self._data_dir)
         self._server = self._socket = None
+        self._state.on_ready_changed = None
+
+    def _publish(self) -> None:
+        """Tell commands where we are, while we are ready.
+
+        Not before: until the storage is locked, another node may be at work in this folder.
+        """
+        if self._state.is_ready:
+            write_url(self._data_dir, self.url)
+        else:
+            remove_url(self._data_dir)
 
     def _listen(self) -> socket.socket:
         host, port = self._bind

@@ -1,7 +1,6 @@
 """What the admin endpoint knows of the node; the composition root fills it in."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from gateway.errors import ShuttingDown
@@ -21,14 +20,32 @@ class RunningAdapter(Protocol):
         ...
 
 
-@dataclass
 class AdminState:
     """The node, as far as it has started. ``kernel`` is set when REST calls can be served."""
 
-    metrics: Metrics
-    kernel: Kernel | None = None
-    adapters: Mapping[str, RunningAdapter] = field(default_factory=dict)
-    is_ready: bool = False
+    def __init__(
+        self,
+        *,
+        metrics: Metrics,
+        kernel: Kernel | None = None,
+        adapters: Mapping[str, RunningAdapter] | None = None,
+    ) -> None:
+        self.metrics = metrics
+        self.kernel = kernel
+        self.adapters = {} if adapters is None else adapters
+        self.on_ready_changed: Callable[[], None] | None = None
+        self._is_ready = False
+
+    @property
+    def is_ready(self) -> bool:
+        """Every listener listens, and the node is not stopping."""
+        return self._is_ready
+
+    @is_ready.setter
+    def is_ready(self, is_ready: bool) -> None:
+        self._is_ready = is_ready
+        if self.on_ready_changed is not None:
+            self.on_ready_changed()
 
     def running(self) -> Kernel:
         """Return the kernel. Errors: ``ShuttingDown`` while it is not there (yet)."""

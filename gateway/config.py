@@ -8,74 +8,44 @@ key.
 """
 
 from collections.abc import Mapping
-from ipaddress import ip_address
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    InstanceOf,
-    SerializeAsAny,
-    field_validator,
-    model_validator,
+from pydantic import BeforeValidator, Field, InstanceOf, SerializeAsAny, model_validator
+
+from gateway.config_base import (
+    Address,
+    BindAddress,
+    FrozenConfig,
+    ListenerConfig,
+    parse_address,
 )
+
+__all__ = [
+    "Address",
+    "AdminConfig",
+    "AuthConfig",
+    "AuthOperation",
+    "AuthRule",
+    "BindAddress",
+    "BrokerConfig",
+    "FrozenConfig",
+    "GroupsConfig",
+    "ListenerConfig",
+    "LogConfig",
+    "MetadataConfig",
+    "NodeConfig",
+    "RetentionConfig",
+    "Settings",
+    "StorageConfig",
+    "TopicConfig",
+    "TopicConfigs",
+    "TopicDefaults",
+    "parse_address",
+]
 
 _MIB = 1024 * 1024
 _DAY_MS = 86_400_000
-
-
-class FrozenConfig(BaseModel):
-    """A section of the config: cannot be changed once made, refuses keys it does not know."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
-
-
-class Address(NamedTuple):
-    """A host and a TCP port; port 0 lets the system choose when listening."""
-
-    host: str
-    port: int
-
-    def __str__(self) -> str:
-        """Return ``host:port``, an IPv6 address in brackets."""
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
-
-    @property
-    def is_loopback(self) -> bool:
-        """Only this machine can reach it. A name other than localhost might be anything."""
-        if self.host == "localhost":
-            return True
-        try:
-            return ip_address(self.host).is_loopback
-        except ValueError:
-            return False
-
-
-def parse_address(text: str) -> Address:
-    """Return the host and port of ``host:port`` or ``[ipv6]:port``. Errors: ``ValueError``.
-
-    >>> parse_address("[::1]:9092")
-    Address(host='::1', port=9092)
-    """
-    host, colon, port = text.rpartition(":")
-    bracketed = host.startswith("[") and host.endswith("]")
-    bare = host[1:-1] if bracketed else host
-    if not colon or not bare or (":" in bare) != bracketed or not port.isascii():
-        msg = "not host:port (an IPv6 address needs brackets, [::1]:9092)"
-        raise ValueError(msg)
-    if not port.isdigit() or int(port) > 65_535:  # noqa: PLR2004 - the largest TCP port
-        msg = f"port {port!r} is not 0 to 65535"
-        raise ValueError(msg)
-    return Address(bare, int(port))
-
-
-def _check_address(text: str) -> str:
-    parse_address(text)
-    return text
 
 
 def _to_config_values(table: object) -> object:
@@ -88,68 +58,7 @@ def _to_config_values(table: object) -> object:
     }
 
 
-BindAddress = Annotated[str, AfterValidator(_check_address)]
 TopicConfigs = Annotated[dict[str, str], BeforeValidator(_to_config_values)]
-
-
-class ListenerConfig(FrozenConfig):
-    """What every adapter that listens on TCP has; its ``Config`` gives ``bind`` a default."""
-
-    authenticates_users: ClassVar[bool] = False
-    """Whether this adapter lets nobody in without a password once users are configured."""
-
-    bind: BindAddress = Field(
-        default="127.0.0.1:0",
-        description="Address to listen on; port 0 lets the system choose.",
-    )
-    connections_max: int = Field(
-        default=10_000, ge=1, le=1_000_000, description="Open connections; more are closed at once."
-    )
-    connections_per_ip_max: int = Field(
-        default=10_000, ge=1, le=1_000_000, description="Open connections of one IP address."
-    )
-    tls_cert: Path | None = Field(
-        default=None, description="PEM file with the certificate chain; set it to speak TLS."
-    )
-    tls_key: Path | None = Field(
-        default=None, description="PEM file with the certificate's private key."
-    )
-    tls_client_ca: Path | None = Field(
-        default=None,
-        description="PEM file with authorities; clients must show a certificate of theirs.",
-    )
-    proxy_protocol: bool = Field(
-        default=False,
-        description="Expect a PROXY protocol header (v1 or v2) first, and believe its address.",
-    )
-    handshake_s_max: int = Field(
-        default=10, ge=1, le=3_600, description="Seconds for TLS, the PROXY header and the first request."
-    )
-    idle_s_max: int = Field(
-        default=600, ge=1, le=86_400, description="Seconds of silence before a close."
-    )
-    frame_s_max: int = Field(
-        default=30,
-        ge=1,
-        le=3_600,
-        description="Seconds in which a started frame must complete.",
-    )
-
-    @field_validator("bind")
-    @classmethod
-    def _check_bind(cls, text: str) -> str:
-        """Hold for a subclass too that gives ``bind`` another default and type."""
-        return _check_address(text)
-
-    @model_validator(mode="after")
-    def _check_tls(self) -> Self:
-        if (self.tls_cert is None) != (self.tls_key is None):
-            msg = "tls_cert and tls_key need each other"
-            raise ValueError(msg)
-        if self.tls_client_ca is not None and self.tls_cert is None:
-            msg = "tls_client_ca needs tls_cert and tls_key"
-            raise ValueError(msg)
-        return self
 
 
 class NodeConfig(FrozenConfig):
@@ -303,6 +212,21 @@ class GroupsConfig(FrozenConfig):
         return self
 
 
+AuthOperation = Literal[
+    "all",
+    "read",
+    "write",
+    "create",
+    "delete",
+    "alter",
+    "describe",
+    "describe_configs",
+    "alter_configs",
+    "cluster_action",
+    "idempotent_write",
+]
+
+
 class AuthRule(FrozenConfig):
     """One rule of `[[auth.rules]]`: who may, or may not, do what to which resource."""
 
@@ -310,9 +234,7 @@ class AuthRule(FrozenConfig):
         default="*", min_length=1, description="User name, `ANONYMOUS`, or `*` for everybody."
     )
     protocol: str = Field(default="*", min_length=1, description="Adapter's name, or `*`.")
-    operation: str = Field(
-        default="all", min_length=1, description="`read`, `write`, `create`, ... or `all`."
-    )
+    operation: AuthOperation = Field(default="all", description="What is done to it.")
     resource: Literal["topic", "group", "cluster", "transactional_id"] = Field(
         default="topic", description="Kind of resource."
     )
@@ -325,6 +247,13 @@ class AuthRule(FrozenConfig):
     effect: Literal["allow", "deny"] = Field(
         default="allow", description="A matching `deny` wins over every `allow`."
     )
+
+    @model_validator(mode="after")
+    def _check_name(self) -> Self:
+        if (self.pattern == "any") != (self.name == ""):
+            msg = 'name goes with pattern = "literal" or "prefix", and with no other'
+            raise ValueError(msg)
+        return self
 
 
 class AuthConfig(FrozenConfig):

@@ -82,15 +82,19 @@ class Group:
             raise IllegalGeneration(f"generation {generation}, now {self.generation}")
         return member
 
-    def is_subscribed(self, topic: str) -> bool:
-        """Whether a member reads ``topic``; True when what members said cannot be read."""
+    def topics(self) -> frozenset[str] | None:
+        """Return the topics that members read; None when what they said cannot be read."""
+        if not self.roster.by_id:
+            return frozenset()
         if self.protocol_type != CONSUMER_PROTOCOL:
-            return bool(self.roster.by_id)
+            return None
+        topics: set[str] = set()
         for member in self.roster:
-            topics = subscribed_topics(member.metadata(self.protocol_name))
-            if topics is None or topic in topics:
-                return True
-        return False
+            own = subscribed_topics(member.metadata(self.protocol_name))
+            if own is None:
+                return None
+            topics |= own
+        return frozenset(topics)
 
     # --- joining (gateway.group_join decides; these are its steps)
 

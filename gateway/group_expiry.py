@@ -1,6 +1,7 @@
 """Committed offsets end some time after the last who needed them (KIP-211)."""
 
 import asyncio
+from collections.abc import Callable
 from typing import Final, Protocol
 
 import structlog
@@ -80,7 +81,12 @@ class OffsetExpiry:
         now_unix_ms = self._clock.unix_ms()
         group = self._groups.find(name)
         cursors = self._cursors.fetch_all(name)
-        gone = [cursor for cursor in cursors if self._is_over(group, cursor, now_unix_ms)]
+        is_read = self._reads(group)
+        gone = [
+            cursor
+            for cursor in cursors
+            if not is_read(cursor) and self._is_over(group, cursor, now_unix_ms)
+        ]
         self.expired += len(gone)
         try:
             if len(gone) == len(cursors) and (group is None or group.is_idle):
@@ -91,25 +97,27 @@ class OffsetExpiry:
         except GatewayError as error:
             _log.warning("offsets not expired", group=name.name, error=str(error))
 
+    def _reads(self, group: Group | None) -> Callable[[Cursor], bool]:
+        """Return what says whether a member of the group (still) needs a position."""
+        if group is None or group.state is GroupState.EMPTY:
+            return lambda _: False
+        topics = group.topics() if group.state is GroupState.STABLE else None
+        if topics is None:
+            return lambda _: True  # It may be any.
+
+        def is_read(cursor: Cursor) -> bool:
+            topic = self._topics.by_uuid(cursor.topic_uuid)
+            return topic is None or topic.name.name in topics
+
+        return is_read
+
     def _is_over(self, group: Group | None, cursor: Cursor, now_unix_ms: int) -> bool:
-        since_unix_ms = self._unneeded_since(group, cursor)
-        if since_unix_ms is None:
-            return False
         if cursor.expires_unix_ms != NO_EXPIRY:
             return cursor.expires_unix_ms <= now_unix_ms
+        since_unix_ms = cursor.committed_unix_ms
+        if group is not None and group.empty_since_unix_ms is not None:
+            since_unix_ms = max(since_unix_ms, group.empty_since_unix_ms)
         return since_unix_ms + self._retention_ms <= now_unix_ms
-
-    def _unneeded_since(self, group: Group | None, cursor: Cursor) -> int | None:
-        """Return since when nobody has needed an offset; None while somebody does."""
-        if group is None:
-            return cursor.committed_unix_ms
-        if group.state is GroupState.EMPTY:
-            return max(group.empty_since_unix_ms or 0, cursor.committed_unix_ms)
-        if group.state is GroupState.STABLE:
-            topic = self._topics.by_uuid(cursor.topic_uuid)
-            if topic is not None and not group.is_subscribed(topic.name.name):
-                return cursor.committed_unix_ms
-        return None
 
 
 def _log_failure(error: StorageUnavailable | None) -> None:

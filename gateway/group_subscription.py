@@ -1,14 +1,12 @@
 """What a member of a consumer group says it reads (Kafka's ConsumerProtocolSubscription)."""
 
 import struct
-from functools import lru_cache
 from typing import Final
 
 _COUNTS: Final = struct.Struct(">hi")  # version, count of topics
 _LENGTH: Final = struct.Struct(">h")
 
 
-@lru_cache(maxsize=1_024)  # Asked again for the same members whenever offsets expire.
 def subscribed_topics(metadata: bytes) -> frozenset[str] | None:
     r"""Return the topics of a subscription; None when it is not one that can be read.
 

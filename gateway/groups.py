@@ -271,7 +271,8 @@ class GroupManager:
     def is_subscribed(self, name: GroupName, topic: str) -> bool:
         """Whether members of the group read ``topic``, as far as can be known."""
         group = self._groups.get(name)
-        return group is not None and group.is_subscribed(topic)
+        topics = frozenset[str]() if group is None else group.topics()
+        return topics is None or topic in topics
 
     # --- inside
 

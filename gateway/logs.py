@@ -7,6 +7,7 @@ logging come out the same way, from warnings up.
 import logging
 import sys
 from collections.abc import Iterable, MutableMapping
+from contextlib import suppress
 from typing import Any, Final
 
 import structlog
@@ -19,32 +20,6 @@ _LEVELS: Final = {
     "warning": logging.WARNING,
     "error": logging.ERROR,
 }
-KINDS_MAX: Final = 64
-
-
-class OncePer:
-    """Lets the first of each kind through: one log line per connection and kind of fault.
-
-    One instance belongs to one connection. After ``KINDS_MAX`` kinds nothing passes any more,
-    so that a peer who invents kinds can fill neither the log nor memory.
-    """
-
-    __slots__ = ("_seen",)
-
-    def __init__(self) -> None:
-        self._seen: set[str] = set()
-
-    def first(self, kind: str) -> bool:
-        """Return whether ``kind`` comes for the first time.
-
-        >>> once = OncePer()
-        >>> once.first("bad crc"), once.first("bad crc"), once.first("too large")
-        (True, False, True)
-        """
-        if kind in self._seen or len(self._seen) >= KINDS_MAX:
-            return False
-        self._seen.add(kind)
-        return True
 
 
 def configure(config: LogConfig) -> None:
@@ -68,7 +43,7 @@ def configure(config: LogConfig) -> None:
     structlog.configure(
         processors=[*processors, renderer],
         wrapper_class=structlog.make_filtering_bound_logger(level),
-        logger_factory=structlog.WriteLoggerFactory(file=sys.stderr),
+        logger_factory=lambda *_: _StderrLogger(sys.stderr),
         cache_logger_on_first_use=True,
     )
     root = logging.getLogger()
@@ -80,6 +55,18 @@ def log_warnings(sentences: Iterable[str]) -> None:
     """Write one warning line per sentence."""
     for sentence in sentences:
         structlog.get_logger().warning(sentence)
+
+
+class _StderrLogger(structlog.WriteLogger):
+    """Writes lines; when nobody can read them any more, the node goes on without."""
+
+    def msg(self, message: str) -> None:
+        """Write one line."""
+        with suppress(OSError, ValueError):  # A closed pipe, a full disk, a closed file.
+            super().msg(message)
+
+    log = debug = info = warn = warning = msg
+    fatal = failure = err = error = critical = exception = msg
 
 
 class _StructlogHandler(logging.Handler):

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from gateway.errors import CorruptBatch, OffsetOutOfRange
-from gateway.model import Octets
+from gateway.model import Octets, parse_batch_header
 from gateway.partition import Partition
 from gateway.records import first_record_at
 from gateway.storage import StorageAdapter
@@ -82,7 +82,7 @@ class Reader:
                 found = None
             if found is None:
                 found = (offset, timestamp_unix_ms)
-            return max(found[0], offset), found[1], partition.leader_epoch
+            return max(found[0], offset), found[1], parse_batch_header(batch).leader_epoch
         return None
 
     async def max_timestamp(self, partition: Partition) -> tuple[int, int, int] | None:

@@ -23,6 +23,7 @@ from gateway.storage import OnDone
 from gateway.topics import TopicManager
 
 REWRITE_ROOM_BYTES: Final = 64 * 1024 * 1024
+CHECKS_PER_ROOM: Final = 16  # looking at the size is not free
 VALUE_BYTES_MAX: Final = 32 * 1024 * 1024
 
 _LOAD_BYTES_MAX: Final = 1_048_576
@@ -50,6 +51,7 @@ class InternalStream:
         self._rewrite_room_bytes = rewrite_room_bytes
         self._values: dict[bytes, bytes] = {}
         self._rewrite: Iterator[bytes] | None = None
+        self._unchecked_bytes = 0  # appended since the stream's size was looked at
         self.is_loaded = False
         self.live_bytes = 0
         self.rewrites = 0
@@ -120,6 +122,7 @@ class InternalStream:
         undo += [(key, self._values.get(key)) for key, _ in items]
         for key, value in items:
             self._apply(key, value)
+            self._unchecked_bytes += len(key) + len(value or b"")
 
     def flush(self) -> None:
         """Append what was put now, and not at the end of the tick; for a node that stops."""
@@ -141,13 +144,15 @@ class InternalStream:
             for key, value in reversed(undo):
                 self._apply(key, value)
         on_done(error)
-        self._rewrite_when_due()
+        if self._unchecked_bytes >= self._rewrite_room_bytes // CHECKS_PER_ROOM:
+            self._rewrite_when_due()
 
     # --- keeping small
 
     def _rewrite_when_due(self) -> None:
         if self._rewrite is not None:
             return
+        self._unchecked_bytes = 0
         stored_bytes = self._broker.size_bytes(self._partition)
         if stored_bytes > 2 * self.live_bytes + self._rewrite_room_bytes:
             self._coalescer.seal()  # What is open belongs before the pass.

@@ -18,11 +18,13 @@ from adapters.kafka.codec import (
 )
 from adapters.kafka.config import KafkaConfig
 from adapters.kafka.handlers import APIS, Api, Turn, api_versions
+from adapters.kafka.metadata_cache import MetadataCache
 from adapters.kafka.session import FetchBudget, Framer, Node, Session
 from gateway.config import parse_address, Address
 from gateway.errors import PeerError
 from gateway.kernel import Endpoint, Kernel
 from gateway.listener import Connection, Listener
+from gateway.metadata import ProducerIds
 from gateway.model import Octets
 
 _RESPONSE: Final = struct.Struct(">ii")
@@ -222,6 +224,9 @@ class KafkaConnection(Connection):
         reply: Reply,
     ) -> None:
         reply(self._encode(await response, version))
+        if self.session.is_rejected:
+            msg = "authentication failed"
+            raise PeerError(msg)
 
     @staticmethod
     def _encode(response: Any, version: int) -> Octets:  # noqa: ANN401 - generated classes
@@ -330,6 +335,8 @@ class KafkaAdapter:
             settings=kernel.settings,
             config=config,
             fetch_budget=FetchBudget(kernel.settings.broker.fetch_bytes_budget),
+            producer_ids=ProducerIds(kernel.metadata),
+            metadata_cache=MetadataCache(kernel.placement),
         )
         self._listener: Listener | None = None
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from adapters.kafka.config import KafkaConfig
+from adapters.kafka.metadata_cache import MetadataCache
 from gateway.auth import Authenticator, Authorizer, Operation, Principal, ResourceType
 from gateway.broker import Broker
 from gateway.clock import Clock
@@ -13,7 +14,7 @@ from gateway.config import Address, Settings
 from gateway.cursors import CursorManager
 from gateway.errors import PeerError
 from gateway.groups import GroupManager
-from gateway.metadata import MetadataStore
+from gateway.metadata import MetadataStore, ProducerIds
 from gateway.model import DEFAULT_NAMESPACE
 from gateway.placement import Placement
 from gateway.topics import TopicManager
@@ -147,6 +148,8 @@ class Node:
     settings: Settings
     config: KafkaConfig
     fetch_budget: FetchBudget
+    producer_ids: ProducerIds
+    metadata_cache: MetadataCache
 
 
 class Session:
@@ -156,6 +159,7 @@ class Session:
         "advertised",
         "client_id",
         "is_authenticated",
+        "is_rejected",
         "namespace",
         "node",
         "peer_host",
@@ -171,6 +175,7 @@ class Session:
         self.namespace = DEFAULT_NAMESPACE
         self.principal = Principal("ANONYMOUS", "kafka", peer_host)
         self.is_authenticated = not node.authenticator.required
+        self.is_rejected = False  # authentication failed: answer, then close
         self.sasl: Any = None
 
     def allows(self, operation: Operation, resource_type: ResourceType, name: str) -> bool:

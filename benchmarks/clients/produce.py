@@ -9,7 +9,7 @@ import json
 import os
 import time
 
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, Producer, TopicPartition
 
 _DISTINCT = 64
 _FLUSH_S_MAX = 300
@@ -35,13 +35,26 @@ def main() -> None:
         settings |= {"test.mock.num.brokers": 1, "bootstrap.servers": ""}
     producer = Producer(settings)
     producer.list_topics(arguments.topic, timeout=30)
+    before = 0 if arguments.mock else _kept(arguments.bootstrap, arguments.topic)
     values = [os.urandom(arguments.bytes) for _ in range(_DISTINCT)]
     started = time.monotonic()
     _feed(producer, arguments.topic, values, arguments.records)
     left = producer.flush(_FLUSH_S_MAX)
     seconds = time.monotonic() - started
     assert left == 0, f"{left} records were not acknowledged"
+    if not arguments.mock:
+        kept = _kept(arguments.bootstrap, arguments.topic) - before
+        assert kept == arguments.records, f"{kept} of {arguments.records} records are there"
     print(json.dumps({"seconds": seconds, "rate": arguments.records / seconds}))
+
+
+def _kept(bootstrap: str, topic: str) -> int:
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "counts"})
+    partitions = consumer.list_topics(topic, timeout=30).topics[topic].partitions
+    places = [TopicPartition(topic, number) for number in partitions]
+    ends = [consumer.get_watermark_offsets(place, timeout=30) for place in places]
+    consumer.close()
+    return sum(high - low for low, high in ends)
 
 
 def _feed(producer: Producer, topic: str, values: list[bytes], count: int) -> None:

@@ -10,7 +10,8 @@ from gateway.cli.admin_client import settings_of
 from gateway.cli.config_reference import reference
 from gateway.cli.output import print_json, say
 from gateway.config import Settings, StorageConfig
-from gateway.config_advice import warnings
+from gateway.config_advice import check_exposure, warnings
+from gateway.config_checker import InvalidSettings
 from gateway.config_loader import load_settings
 from gateway.config_text import as_tables, format_key, toml_lines
 
@@ -36,6 +37,10 @@ def check_config(
         say(line)
     for warning in warnings(settings):
         say(f"# warning: {warning}")
+    try:
+        check_exposure(settings, users_configured=False)
+    except InvalidSettings as error:
+        say(f"# warning: while there are no users, nothing starts: {error}")
 
 
 def _defaults(settings: Settings) -> dict[str, Any]:

@@ -1,7 +1,8 @@
 """``headgate recover-metadata``: rebuild the metadata store's topics from the log.
 
-For a store that was lost, or that belongs to other data. The log knows the topics' names, uuids
-and partitions; configs, users and rules are gone and must be set again. The node must be stopped.
+For a store that was lost, or that belongs to other data. The log knows the topics' names,
+uuids and partitions; configs, users and rules are gone and must be set again. The node must be
+stopped.
 """
 
 import asyncio
@@ -32,9 +33,9 @@ def recover_metadata(
     listing = list_partitions(settings.node.data_dir)
     if not yes:
         names = {identity.topic for identity in listing.identities}
+        count, store = len(names), settings.metadata.url
         typer.confirm(
-            f"Put {len(names)} topic(s) of {settings.node.data_dir} into {settings.metadata.url}?",
-            abort=True,
+            f"Put {count} topic(s) of {settings.node.data_dir} into {store}?", abort=True
         )
     topics = asyncio.run(_restore(settings, listing))
     rows = [

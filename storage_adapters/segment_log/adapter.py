@@ -232,12 +232,11 @@ class SegmentLog:
 
     def _make_first(self, recovered: Recovered) -> Segment:
         self.data_uuid = recovered.data_uuid or uuid4()
-        kept = recovered.segments
         path = segment_path(self._data_dir, recovered.next_number)
         header = encode_segment_header(
             data_uuid=self.data_uuid,
             number=recovered.next_number,
-            previous=kept[-1].number if kept else 0,
+            previous=recovered.previous_number,
             first_sequence=recovered.next_sequence,
             incarnation=recovered.incarnation + 1,
             created_unix_ms=self._clock.unix_ms(),
@@ -328,6 +327,7 @@ class SegmentLog:
         if self._appender.next_sequence == active.first_sequence:
             self._files.unlink(active.path)
             return
+        await self._writer.sync()  # The mark says that all before it is on the disk.
         self._appender.append_internal(KIND_CLOSE, b"", [], lambda _: None)
         await self._writer.drain()
         self._appender.seal_last()

@@ -16,7 +16,7 @@ from uuid import UUID
 
 from gateway.errors import StorageUnavailable
 from storage_adapters.formats.entry import ENTRY_MAGIC, KIND_CLOSE
-from storage_adapters.formats.segment import SEGMENT_HEADER_BYTES
+from storage_adapters.formats.segment import SEGMENT_HEADER_BYTES, SegmentHeader
 from storage_adapters.segment_log.files import Files
 from storage_adapters.segment_log.loading import Loaded, load_segment, mapped
 from storage_adapters.segment_log.scanning import Scan, later_entries, scan_segment
@@ -28,7 +28,8 @@ class Recovered(NamedTuple):
     """What is there after a start.
 
     ``segments`` are all closed. ``leftovers`` hold nothing and may be removed once the new
-    segment is on the disk (they may be the last to know the incarnation).
+    segment is on the disk (they may be the last to know the incarnation). ``previous_number``:
+    the segment whose entries end right before ``next_sequence``, 0 when that is not there.
     """
 
     segments: list[Segment]
@@ -37,6 +38,7 @@ class Recovered(NamedTuple):
     incarnation: int
     next_sequence: int
     next_number: int
+    previous_number: int
     cut_bytes: int
 
 
@@ -61,18 +63,32 @@ def recover(data_dir: Path, files: Files) -> Recovered:
         raise StorageUnavailable(f"{data_dir}: segments of several data directories are mixed")
     repair = _Repair(files, there)
     repair.run()
-    next_sequence = max([header.first_sequence for header in headers], default=1)
-    if repair.kept:
-        next_sequence = max(next_sequence, repair.kept[-1].next_sequence)
+    kept, next_sequence = repair.kept, _next_sequence(repair, headers)
+    is_adjacent = bool(kept) and kept[-1].next_sequence == next_sequence
     return Recovered(
-        repair.kept,
-        leftovers + repair.empty,
+        kept,
+        leftovers + [segment.path for segment in repair.empty],
         headers[0].data_uuid if headers else None,
         max([header.incarnation for header in headers], default=0),
         next_sequence,
         found[-1][0] + 1 if found else 1,
+        kept[-1].number if is_adjacent else 0,
         repair.cut_bytes,
     )
+
+
+def _next_sequence(repair: "_Repair", headers: Sequence[SegmentHeader]) -> int:
+    """Return the sequence with which to go on: behind what is kept, without a gap.
+
+    But where empty segments are all that is left of what came after it (the rest was removed,
+    being passed), their headers know how far it went.
+    """
+    there = {header.number for header in headers}
+    known = [segment.next_sequence for segment in repair.kept[-1:]]
+    for segment in repair.empty:
+        if not repair.kept or segment.header.previous not in there:
+            known.append(segment.header.first_sequence)
+    return max(known, default=1)
 
 
 class _Repair:
@@ -82,7 +98,7 @@ class _Repair:
         self._files = files
         self._loaded = loaded
         self.kept: list[Segment] = []
-        self.empty: list[Path] = []
+        self.empty: list[Segment] = []
         self.cut_bytes = 0
 
     def run(self) -> None:
@@ -100,13 +116,13 @@ class _Repair:
         expected = None
         if self.kept and self.kept[-1].number == segment.header.previous:
             expected = self.kept[-1].next_sequence
+        followers = [other for other in later if other.header.previous == segment.number]
         with mapped(segment.path) as view:
             scan = scan_segment(view, segment.header, expected)
             claims = [*_claims_inside(view, loaded, scan), *_claims_of(loaded, later)]
             _check_claims(segment, scan, claims)
-            if later and not claims and bytes(view[scan.damage_at :][:4]) == ENTRY_MAGIC:
-                raise _corrupt(segment, scan, "later segments were begun after it was closed")
-        followers = [other for other in later if other.header.previous == segment.number]
+            if later and not followers and bytes(view[scan.damage_at :][:4]) == ENTRY_MAGIC:
+                raise _corrupt(segment, scan, "what followed it was removed, so it was whole")
         is_cut = any(_begins_behind(other, scan.next_sequence) for other in followers)
         if is_cut:
             self._remove(later)
@@ -122,7 +138,7 @@ class _Repair:
 
     def _close(self, segment: Segment, scan: Scan) -> None:
         if scan.entries_end == SEGMENT_HEADER_BYTES:
-            self.empty.append(segment.path)
+            self.empty.append(segment)
             return
         segment.live = scan.live
         segment.entries_end = scan.entries_end
@@ -154,47 +170,63 @@ def _claims_inside(view: memoryview, loaded: Loaded, scan: Scan) -> Iterator[Cla
     if loaded.trailer is not None:
         yield Claim(loaded.trailer.next_sequence - 1, "the segment was closed behind it")
     for at, entry in later_entries(view, loaded.header, scan.damage_at + 1):
-        if entry.kind == KIND_CLOSE:
-            yield Claim(entry.sequence, f"the stop was clean (position {at})")
-        else:
-            yield Claim(
-                entry.durable_sequence, f"the entry at position {at} says it was synced"
-            )
+        why = (
+            "the stop was clean" if entry.kind == KIND_CLOSE else "an entry says it was synced"
+        )
+        yield Claim(entry.durable_sequence, f"{why} (position {at})")
 
 
 def _claims_of(loaded: Loaded, later: Sequence[Loaded]) -> Iterator[Claim]:
-    """Yield what the segments that follow say was synced before they were written."""
-    chain = {loaded.header.number}
-    for other in later:
-        header, segment = other.header, other.segment
-        assert segment is not None
-        if header.previous not in chain:
-            continue
-        chain.add(header.number)
-        name = other.path.name
-        if header.incarnation > loaded.header.incarnation:
-            yield Claim(header.first_sequence - 1, f"{name} was begun by a later start")
-            return
-        if segment.trailer is not None:
-            yield Claim(segment.trailer.first_sequence - 1, f"{name} was closed after it")
-            return
-        yield from _claims_of_entries(other)
+    """Yield what the segments that follow say was synced of this one.
 
-
-def _claims_of_entries(other: Loaded) -> Iterator[Claim]:
-    """Yield what the entries of a later segment without a footer say of what came before it.
-
-    When its own first entry is bad, it says nothing: that is found when it is read itself.
+    They speak of all that came before them, so what they say counts up to where the next one
+    begins. When its first entry is bad, that is found when it is read itself.
     """
-    with mapped(other.path) as view:
-        entries = later_entries(view, other.header, SEGMENT_HEADER_BYTES)
-        first_at, first = next(entries, (0, None))
-        if first is None or first_at != SEGMENT_HEADER_BYTES:
+    chain = {loaded.header.number}
+    end: int | None = None
+    for other in later:
+        if other.header.previous not in chain:
+            continue
+        chain.add(other.header.number)
+        said = _testimony(loaded, other)
+        if said is None:
+            continue
+        if end is None:
+            if said.first_sequence is None:
+                return
+            end = said.first_sequence
+        yield Claim(min(said.durable_sequence, end - 1), said.why)
+        if said.is_enough:
             return
-        yield Claim(first.durable_sequence, f"{other.path.name} says it was synced")
-        for at, entry in entries:
-            before = min(entry.durable_sequence, first.sequence - 1)
-            yield Claim(before, f"{other.path.name}, position {at}, says it was synced")
+
+
+class _Testimony(NamedTuple):
+    """What a later segment says: where it begins (None: damaged), what was synced before."""
+
+    first_sequence: int | None
+    durable_sequence: int
+    why: str
+    is_enough: bool
+
+
+def _testimony(loaded: Loaded, other: Loaded) -> _Testimony | None:
+    segment, name = other.segment, other.path.name
+    assert segment is not None
+    if other.header.incarnation > loaded.header.incarnation:
+        first = other.header.first_sequence
+        return _Testimony(first, first - 1, f"{name} was begun by a later start", True)
+    if segment.trailer is not None:
+        first = segment.trailer.first_sequence
+        return _Testimony(first, first - 1, f"{name} was closed after it", True)
+    with mapped(other.path) as view:
+        entries = list(later_entries(view, other.header, SEGMENT_HEADER_BYTES))
+    if not entries:
+        return None
+    first_at, first_entry = entries[0]
+    known = first_entry.sequence if first_at == SEGMENT_HEADER_BYTES else None
+    at, best = max(entries, key=lambda pair: pair[1].durable_sequence)
+    why = f"{name}, position {at}, says it was synced"
+    return _Testimony(known, best.durable_sequence, why, False)
 
 
 def _check_claims(segment: Segment, scan: Scan, claims: Sequence[Claim]) -> None:

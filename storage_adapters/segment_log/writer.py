@@ -97,7 +97,7 @@ class Writer:
         self._scheduled = False
         self._is_syncing = False
         self._unsynced: dict[Segment, None] = {}
-        self._idle: asyncio.Future[None] | None = None
+        self._progress = asyncio.Event()
         self._jobs: SimpleQueue[Job | None] = SimpleQueue()
         self._timer: asyncio.TimerHandle | None = None
         self._thread = threading.Thread(target=self._run, name="headgate-wal", daemon=True)
@@ -187,6 +187,7 @@ class Writer:
             self.durable_sequence = max(self.durable_sequence, group.next_sequence - 1)
         if not group.callbacks:
             self._is_syncing = False
+            self._progress.set()
             return
         self._in_flight = None
         if self._syncs_groups and self.open_group.callbacks:
@@ -221,11 +222,9 @@ class Writer:
             raise
 
     def _go_on(self) -> None:
-        if self._in_flight is None:
-            if self.open_group.callbacks:
-                self.schedule()
-            elif self._idle is not None and not self._idle.done():
-                self._idle.set_result(None)
+        self._progress.set()
+        if self._in_flight is None and self.open_group.callbacks:
+            self.schedule()
 
     # Syncs that nobody waits for.
 
@@ -262,15 +261,22 @@ class Writer:
         self.open_group = Group()
         self._in_flight = None
         self.queued_bytes = 0
-        if self._idle is not None and not self._idle.done():
-            self._idle.set_result(None)
+        self._progress.set()
         self._tell(iter(waiting), self.fault)
 
     async def drain(self) -> None:
         """Return when all that was enqueued is written, and synced where the policy says so."""
         while self.fault is None and (self._in_flight is not None or self.open_group.callbacks):
-            self._idle = self._loop.create_future()
-            await self._idle
+            self._progress.clear()
+            await self._progress.wait()
+
+    async def sync(self) -> None:
+        """Return when all that is written is synced, whatever the policy."""
+        while self.fault is None and (self._is_syncing or self._unsynced):
+            if not self._is_syncing:
+                self._sync_written()
+            self._progress.clear()
+            await self._progress.wait()
 
     async def stop(self) -> None:
         """End the thread. Nothing may be enqueued any more."""

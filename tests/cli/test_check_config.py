@@ -61,3 +61,11 @@ def test_a_bad_setting_is_one_line_and_status_2(run: Run, assignment: str, words
     assert done.out == ""
     assert words in done.err
     assert len(done.err.splitlines()) == 1
+
+
+def test_listening_to_others_is_warned_of(run: Run) -> None:
+    done = run("check-config", "--set", "adapters.kafka.bind=0.0.0.0:9092")
+    assert done.status == 0
+    assert (
+        "# warning: while there are no users, nothing starts: adapters.kafka.bind" in done.out
+    )

@@ -49,9 +49,10 @@ def make_batch(  # One argument per field that a test looks at.
 ) -> bytes:
     """Return a v2 batch of ``size_bytes`` octets with an intact header and CRC."""
     filler = f"{base_offset}/{epoch}/{timestamp_unix_ms} ".encode() * (size_bytes // 3 + 1)
-    rest = _REST.pack(
-        0, count - 1, timestamp_unix_ms, timestamp_unix_ms, -1, -1, -1, count
-    ) + filler[: size_bytes - HEADER_BYTES]
+    rest = (
+        _REST.pack(0, count - 1, timestamp_unix_ms, timestamp_unix_ms, -1, -1, -1, count)
+        + filler[: size_bytes - HEADER_BYTES]
+    )
     return _FRONT.pack(base_offset, len(rest) + 9, epoch, 2, crc32c(rest)) + rest
 
 

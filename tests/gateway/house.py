@@ -29,7 +29,9 @@ class House:
     topics: TopicManager
     broker: Broker
 
-    def __init__(self, metadata: SqlMetadata, storage: MemoryStorage, clock: ManualClock) -> None:
+    def __init__(
+        self, metadata: SqlMetadata, storage: MemoryStorage, clock: ManualClock
+    ) -> None:
         self.metadata = metadata
         self.storage = storage
         self.clock = clock
@@ -67,7 +69,7 @@ class House:
         )
 
     async def partition(self, name: str, **configs: str) -> Partition:
-        return self.broker.partition(await self.topic(name, **configs), 0)
+        return self.broker.partition(await self.topic(name, 1, **configs), 0)
 
     def values(self, partition: Partition) -> list[bytes | None]:
         """All that readers see of a partition."""
@@ -79,9 +81,7 @@ class House:
 
     async def groups(self, config: GroupsConfig = GROUPS) -> tuple[GroupManager, CursorManager]:
         cursors = await CursorManager.open(self.broker, self.topics, self.clock, config)
-        groups = await GroupManager.open(
-            self.broker, self.topics, cursors, self.clock, config
-        )
+        groups = await GroupManager.open(self.broker, self.topics, cursors, self.clock, config)
         return groups, cursors
 
 

@@ -68,6 +68,7 @@ async def setup(tmp_path: Path) -> AsyncIterator[Setup]:
         server = AdminServer(settings.admin, state, data_dir=tmp_path)
         await server.start()
         stack.push_async_callback(server.stop)
+        state.is_ready = True
         yield Setup(server, state, kernel, AdminClient.of(settings), tmp_path)
 
 
@@ -94,9 +95,9 @@ def status_of(server: AdminServer, path: str, **headers: str) -> tuple[int, byte
 async def test_health_and_metrics_are_open_and_readiness_is_told(setup: Setup) -> None:
     setup.state.metrics.gauge("headgate_open", "Open things.", lambda: 3)
     assert await asyncio.to_thread(status_of, setup.server, "/healthz") == (200, b"ok\n")
-    assert (await asyncio.to_thread(status_of, setup.server, "/readyz"))[0] == 503
-    setup.state.is_ready = True
     assert (await asyncio.to_thread(status_of, setup.server, "/readyz"))[0] == 200
+    setup.state.is_ready = False
+    assert (await asyncio.to_thread(status_of, setup.server, "/readyz"))[0] == 503
     status, body = await asyncio.to_thread(status_of, setup.server, "/metrics")
     assert status == 200
     assert b"headgate_open 3.0\n" in body
@@ -262,10 +263,11 @@ async def test_the_node_and_its_clients_are_told(setup: Setup) -> None:
     }
 
 
-async def test_the_address_is_taken_away_at_the_end(setup: Setup) -> None:
+async def test_the_address_is_there_while_the_node_is_ready(setup: Setup) -> None:
     assert read_url(setup.data_dir) == setup.server.url
-    await setup.server.stop()
+    setup.state.is_ready = False
     assert read_url(setup.data_dir) is None
+    await setup.server.stop()
     with pytest.raises(NodeUnreachable, match="no node answers"):
         await asyncio.to_thread(setup.client.get, "node")
 

@@ -6,7 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from gateway.coalescer import BATCH_BYTES_MAX, BATCH_RECORDS_MAX, ROUND_BYTES_MAX, Coalescer, Run
+from gateway.coalescer import (
+    BATCH_BYTES_MAX,
+    BATCH_RECORDS_MAX,
+    ROUND_BYTES_MAX,
+    Coalescer,
+    Run,
+)
 from gateway.errors import MessageTooLarge, StorageFull, StorageUnavailable
 from gateway.partition import Partition
 from gateway.records import NewRecord

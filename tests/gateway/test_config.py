@@ -1,12 +1,13 @@
 """Settings: sources and their order, messages about what is wrong, exposure."""
 
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, get_args
 
 import pytest
 
 from gateway import registry
-from gateway.config import FrozenConfig, ListenerConfig, Settings, parse_address
+from gateway.auth import Operation
+from gateway.config import AuthOperation, FrozenConfig, ListenerConfig, Settings, parse_address
 from gateway.config_advice import check_exposure, warnings
 from gateway.config_checker import InvalidSettings
 from gateway.config_loader import load_settings
@@ -310,3 +311,13 @@ def test_surprises_are_warned_of() -> None:
     assert "storage.flush" in said
     assert "node.insecure" in said
     assert warnings(load_settings()) == []
+
+
+def test_rules_know_every_operation_and_refuse_what_contradicts_itself(tmp_path: Path) -> None:
+    assert set(get_args(AuthOperation)) == {operation.value for operation in Operation}
+    file = write(tmp_path, '[[auth.rules]]\noperation = "reed"\n')
+    assert "auth.rules[0].operation: input should be 'all', 'read'" in message_for(file)
+    file = write(tmp_path, '[[auth.rules]]\nname = "orders"\n')
+    assert "auth.rules[0]: name goes with pattern" in message_for(file)
+    file = write(tmp_path, '[[auth.rules]]\nname = "orders"\npattern = "prefix"\n')
+    assert load_settings(file=file).auth.rules[0].name == "orders"

@@ -164,5 +164,3 @@ def test_group_keys_are_read_as_they_were_written() -> None:
     for group in (GROUP, GroupName("", ""), GroupName("näme", "g" * 40_000)):
         key = b"?" + group_key(group)
         assert parse_group_key(key + b"rest", 1) == (group, len(key))
-
-

@@ -26,7 +26,7 @@ from gateway.group_model import GroupName, GroupState, JoinRequest, JoinResult, 
 from gateway.group_store import decode_group, encode_group
 from gateway.groups import GroupManager
 from gateway.streams import VALUE_BYTES_MAX, InternalStream
-from tests.gateway.group_world import RANGE, REBALANCE_MS, SESSION_MS, request, subscription
+from tests.gateway.group_world import RANGE, SESSION_MS, request
 from tests.gateway.house import GROUPS, House, outcome, running
 
 NAME = GroupName("default", "g")
@@ -58,7 +58,9 @@ class Clients:
         await self.house.restart()
         return await Clients.start(self.house)
 
-    def begin_join(self, asked: JoinRequest, name: GroupName = NAME) -> asyncio.Future[JoinResult]:
+    def begin_join(
+        self, asked: JoinRequest, name: GroupName = NAME
+    ) -> asyncio.Future[JoinResult]:
         answer: asyncio.Future[JoinResult] = asyncio.Future()
         self.groups.join(name, asked, answer.set_result)
         return answer
@@ -218,9 +220,7 @@ class TestRequests:
 
     async def test_before_it_is_loaded_it_says_so(self, house: House) -> None:
         stream = await InternalStream.open("__cursors", house.broker, house.topics, house.clock)
-        groups = GroupManager(
-            CursorManager(stream, house.clock, GROUPS), house.clock, GROUPS
-        )
+        groups = GroupManager(CursorManager(stream, house.clock, GROUPS), house.clock, GROUPS)
         answers: list[JoinResult] = []
 
         groups.join(NAME, request(), answers.append)
@@ -450,5 +450,3 @@ class TestExpiry:
             turns += 1
 
         assert turns == 3
-
-

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import os
 from collections.abc import Iterator
 
 import pytest
@@ -70,8 +71,12 @@ def test_libraries_come_out_in_the_same_form_from_warnings_up(
     assert (line["event"], line["logger"]) == ("careful with that", "some.library")
 
 
-def test_each_kind_passes_once_and_kinds_are_bounded() -> None:
-    once = logs.OncePer()
-    assert [once.first("a"), once.first("a"), once.first("b")] == [True, False, True]
-    passed = sum(once.first(str(number)) for number in range(10 * logs.KINDS_MAX))
-    assert passed == logs.KINDS_MAX - 2
+def test_a_log_that_nobody_reads_stops_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    broken = os.fdopen(writing, "w")
+    monkeypatch.setattr("sys.stderr", broken)
+    logs.configure(LogConfig())
+    structlog.get_logger().error("nobody hears this")
+    with pytest.raises(BrokenPipeError):  # What a print would have met.
+        broken.close()

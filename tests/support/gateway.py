@@ -84,10 +84,11 @@ class Gateway:
                 what="/readyz",
             )
         except TimeoutError as error:
-            program.kill()
+            self.kill()
             msg = f"{error}\n{program.tail()}"
             raise ProgramFailed(msg) from None
         if not program.is_running:
+            self.kill()
             msg = f"the gateway ended with {program.process.returncode}\n{program.tail()}"
             raise ProgramFailed(msg)
 

@@ -77,7 +77,7 @@ def _failure(name: str, error: GatewayError) -> _Topic:
 
 def _describe(topic: Topic, session: Session, numbers: range) -> _Topic:
     leader = session.node.placement.node_id
-    epochs = leader_epochs(topic, session.node.placement)
+    epochs = leader_epochs(topic, session.node.placement, numbers)
     operations = authorized_operations(session, ResourceType.TOPIC, topic.name.name)
     return _Topic(
         error_code=ErrorCode.NONE,
@@ -89,14 +89,14 @@ def _describe(topic: Topic, session: Session, numbers: range) -> _Topic:
                 error_code=ErrorCode.NONE,
                 partition_index=number,
                 leader_id=leader,
-                leader_epoch=epochs[number],
+                leader_epoch=epoch,
                 replica_nodes=[leader],
                 isr_nodes=[leader],
                 eligible_leader_replicas=[],
                 last_known_elr=[],
                 offline_replicas=[],
             )
-            for number in numbers
+            for number, epoch in zip(numbers, epochs, strict=True)
         ],
         topic_authorized_operations=to_bits(operations),
     )

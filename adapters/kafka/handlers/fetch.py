@@ -29,15 +29,14 @@ from adapters.kafka.fetch_codec import (
     decode_fetch_request,
     encode_fetch_response,
 )
+from adapters.kafka.leader_epochs import check_current
 from adapters.kafka.session import Session
 from adapters.kafka.topic_refs import resolve_topic
 from gateway.auth import Operation, ResourceType
 from gateway.errors import (
-    FencedLeaderEpoch,
     GatewayError,
     TopicNotFound,
     Unauthorized,
-    UnknownLeaderEpoch,
 )
 from gateway.model import Octets
 from gateway.partition import Partition
@@ -127,7 +126,7 @@ class _Fetch:
         for want in partitions:
             try:
                 partition = self._node.broker.partition(topic, want.index)
-                _check_epoch(partition, want.leader_epoch)
+                check_current(partition, want.leader_epoch)
             except GatewayError as error:
                 wanted.append(_Wanted(want, None, error))
             else:
@@ -247,15 +246,6 @@ class _Fetch:
                 [(ref, [_result(w) for w in partitions]) for ref, partitions in self._topics],
             )
         )
-
-
-def _check_epoch(partition: Partition, leader_epoch: int) -> None:
-    if leader_epoch in {-1, partition.leader_epoch}:
-        return
-    msg = f"leader epoch {leader_epoch}, ours is {partition.leader_epoch}"
-    if leader_epoch < partition.leader_epoch:
-        raise FencedLeaderEpoch(msg)
-    raise UnknownLeaderEpoch(msg)
 
 
 def _result(wanted: _Wanted) -> FetchResult:

@@ -12,7 +12,6 @@ once; others make librdkafka ask again for ever.
 """
 
 from typing import Final
-from weakref import WeakKeyDictionary, proxy
 
 from kafka.protocol.producer import InitProducerIdRequest, InitProducerIdResponse
 
@@ -21,7 +20,6 @@ from adapters.kafka.errors import ErrorCode, Refused, code_of
 from adapters.kafka.session import Session
 from gateway.auth import Operation
 from gateway.errors import GatewayError, Unauthorized
-from gateway.metadata import MetadataStore, ProducerIds
 
 API_KEY: Final = 22
 VERSIONS: Final = range(6)
@@ -30,8 +28,6 @@ NO_ID: Final = -1
 NO_EPOCH: Final = -1
 FIRST_EPOCH: Final = 0
 
-# By metadata store, that is by node: several may live in one process, in tests for instance.
-_IDS: Final[WeakKeyDictionary[MetadataStore, ProducerIds]] = WeakKeyDictionary()
 
 
 async def handle(
@@ -41,7 +37,7 @@ async def handle(
     code, producer_id, epoch = ErrorCode.NONE, NO_ID, NO_EPOCH
     try:
         _check(request, session)
-        producer_id = await _ids_of(session.node.metadata).next()
+        producer_id = await session.node.producer_ids.next()
         epoch = FIRST_EPOCH
     except GatewayError as error:
         code = code_of(error)
@@ -60,10 +56,3 @@ def _check(request: InitProducerIdRequest, session: Session) -> None:
     # Whoever may write to some topic may do so idempotently (KIP-679); the rules know that.
     check_cluster(session, Operation.IDEMPOTENT_WRITE)
 
-
-def _ids_of(metadata: MetadataStore) -> ProducerIds:
-    ids = _IDS.get(metadata)
-    if ids is None:
-        # A proxy, because a value that refers to its key keeps both alive for ever.
-        ids = _IDS[metadata] = ProducerIds(proxy(metadata))
-    return ids

@@ -124,12 +124,18 @@ async def _find(
     partition = broker.partition(topic, asked.partition_index)
     check_current(partition, asked.current_leader_epoch)
     if timestamp >= 0:
-        by_time = await broker.offset_for_time(partition, timestamp)
-        return Found(*by_time) if by_time else _NOTHING
+        return _at(broker, partition, await broker.offset_for_time(partition, timestamp))
     if timestamp == MAX_TIMESTAMP:
-        highest = await broker.max_timestamp(partition)
-        return Found(*highest) if highest else _NOTHING
+        return _at(broker, partition, await broker.max_timestamp(partition))
     return _special(broker, partition, timestamp)
+
+
+def _at(broker: Broker, partition: Partition, record: tuple[int, ...] | None) -> Found:
+    """Return where a record is, given its offset and timestamp, with its own leader epoch."""
+    if record is None:
+        return _NOTHING
+    offset, timestamp_unix_ms = record[:2]
+    return Found(offset, timestamp_unix_ms, epoch_at(broker, partition, offset))
 
 
 def _special(broker: Broker, partition: Partition, timestamp: int) -> Found:

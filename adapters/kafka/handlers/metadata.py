@@ -9,7 +9,6 @@ leaves out internal ones and those that the session may not describe.
 
 from collections.abc import Awaitable, Sequence
 from typing import Final
-from weakref import WeakKeyDictionary
 
 from adapters.kafka import metadata_codec
 from adapters.kafka.access import (
@@ -21,7 +20,7 @@ from adapters.kafka.access import (
 )
 from adapters.kafka.endpoints import brokers
 from adapters.kafka.errors import ErrorCode, code_of
-from adapters.kafka.metadata_cache import MetadataCache, answer_for
+from adapters.kafka.metadata_cache import answer_for
 from adapters.kafka.metadata_codec import (
     NOT_ASKED,
     MetadataRequest,
@@ -32,16 +31,13 @@ from adapters.kafka.session import Session
 from gateway.auth import CLUSTER, Operation, ResourceType
 from gateway.errors import GatewayError, TopicNotFound
 from gateway.model import TopicName, check_topic_name
-from gateway.topics import Topic, TopicManager
+from gateway.topics import Topic
 
 API_KEY: Final = metadata_codec.API_KEY
 VERSIONS: Final = metadata_codec.VERSIONS
 IDS_ASKED_FROM: Final = 12
 
 decode = metadata_codec.decode_request
-
-# By topic manager, that is by node: several may live in one process, in tests for instance.
-_CACHES: Final[WeakKeyDictionary[TopicManager, MetadataCache]] = WeakKeyDictionary()
 
 
 def handle(
@@ -81,11 +77,8 @@ def _all_topics(request: MetadataRequest, session: Session, version: int) -> byt
         return metadata_codec.encode_topics(
             version, [_encode_known(topic, request, session, version) for topic in visible()]
         )
-    cache = _CACHES.get(node.topics)
-    if cache is None:
-        cache = _CACHES[node.topics] = MetadataCache(node.placement)
     revisions = (node.topics.revision, node.authorizer.revision)
-    return cache.list_of(version, session.namespace, session.principal, revisions, visible)
+    return node.metadata_cache.list_of(version, session.namespace, session.principal, revisions, visible)
 
 
 def _creatable(

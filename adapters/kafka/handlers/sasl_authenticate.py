@@ -23,6 +23,7 @@ async def handle(
     """Take one message of the exchange; with its last one the session has a principal."""
     exchange: SaslExchange | None = session.sasl
     if exchange is None or exchange.is_over:
+        session.is_rejected = True
         return _answer(
             version,
             ErrorCode.ILLEGAL_SASL_STATE,
@@ -31,6 +32,7 @@ async def handle(
     try:
         step = await exchange.receive(request.auth_bytes)
     except GatewayError as error:
+        session.is_rejected = True
         return _answer(version, code_of(error), f"Authentication failed: {error}")
     if step.username is not None:
         session.principal = session.principal._replace(name=step.username)

@@ -1,4 +1,4 @@
-"""kafka-python is imported when it is needed, and a gateway of plain producers never needs it."""
+"""kafka-python is imported when it is needed; a gateway of plain producers never needs it."""
 
 import subprocess
 import sys

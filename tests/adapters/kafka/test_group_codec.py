@@ -1,5 +1,6 @@
 """Heartbeat and OffsetCommit against kio's codec, in every version."""
 
+import importlib
 from contextlib import suppress
 from datetime import timedelta
 from typing import Any
@@ -31,8 +32,6 @@ def of_version(version: int, *fields: tuple[str, Any, int]) -> dict[str, Any]:
 
 def part_of(kind: Any, name: str) -> Any:
     """The class of a nested structure of a kio entity."""
-    import importlib
-
     return getattr(importlib.import_module(kind.__module__), name)
 
 
@@ -79,17 +78,11 @@ def commit_entity(version: int, metadata: str | None) -> Any:
     fields = of_version(version, ("group_instance_id", "pod-1", 7))
     if version <= 4:
         fields["retention_time"] = timedelta(milliseconds=86_400_000)
-    generation = (
-        "generation_id_or_member_epoch"
-        if hasattr(kind, "generation_id_or_member_epoch")
-        or "generation_id_or_member_epoch" in kind.__slots__
-        else "generation_id"
-    )
     return kind(
         group_id="g",
+        generation_id_or_member_epoch=3,
         member_id="app-1",
         topics=(topic(**key, partitions=partitions),),
-        **{generation: 3},
         **fields,
     )
 

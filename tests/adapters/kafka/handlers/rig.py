@@ -6,6 +6,7 @@ classes could read fails the test.
 """
 
 import asyncio
+import dataclasses
 import importlib
 import inspect
 from collections.abc import AsyncIterator
@@ -15,6 +16,7 @@ from typing import Any, cast
 
 from adapters.kafka import cold
 from adapters.kafka.config import KafkaConfig
+from adapters.kafka.metadata_cache import MetadataCache
 from adapters.kafka.session import FetchBudget, Node, Session
 from gateway.auth import Operation, PatternKind, Principal, ResourceType, Rule
 from gateway.auth_rules import RuleBook
@@ -22,6 +24,7 @@ from gateway.auth_users import StoredUsers
 from gateway.broker import Broker
 from gateway.clock import ManualClock
 from gateway.config import Address, BrokerConfig, NodeConfig, Settings, TopicDefaults
+from gateway.metadata import ProducerIds
 from gateway.metadata_sql import SqlMetadata
 from gateway.model import PartitionIdentity, TopicName
 from gateway.partition import Partition
@@ -89,6 +92,17 @@ class Rig:
         write = broker.prepare(self.partition(topic, number), sample_batch(**batch))
         assert isinstance(write, Write)
         await done_of(lambda on_done: broker.append([write], on_done))
+
+    def reincarnate(self, leader_epoch: int) -> None:
+        """Let the node be as after a restart on the same data, with a higher leader epoch."""
+        placement = SingleNode(
+            leader_epoch, node_id=NODE_ID, cluster_id="cluster-of-one-node-22"
+        )
+        broker = Broker(self.storage, placement, self.clock, BrokerConfig())
+        for topic in self.topics.everything():
+            topic.partitions[:] = [None] * len(topic.partitions)
+        self.node = dataclasses.replace(self.node, placement=placement, broker=broker)
+        self.session = self.login(ADMIN)
 
     async def allow(self, name: str, operation: Operation, resource: str, pattern: str) -> None:
         """Let ``name`` do ``operation`` to what begins with ``pattern``, and nothing else."""
@@ -163,6 +177,8 @@ async def running(
         settings=settings,
         config=KafkaConfig(),
         fetch_budget=FetchBudget(1 << 20),
+        producer_ids=ProducerIds(metadata),
+        metadata_cache=MetadataCache(placement),
     )
     rig = Rig(node, storage, clock)
     await storage.open(rig)

@@ -209,6 +209,34 @@ async def test_an_epoch_that_never_was_has_no_end(rig: Rig, epoch: int) -> None:
     assert await epoch_end(rig, epoch) == (ErrorCode.NONE, -1, -1)
 
 
+async def test_each_epoch_ends_where_the_next_begins(rig: Rig) -> None:
+    await fill(rig)
+    rig.reincarnate(6)
+    await rig.produce(rig.topics.get(TopicName("default", "t")), count=5)
+
+    assert await epoch_end(rig, LEADER_EPOCH) == (ErrorCode.NONE, LEADER_EPOCH, 10)
+    assert await epoch_end(rig, 5) == (ErrorCode.NONE, LEADER_EPOCH, 10)
+    assert await epoch_end(rig, 6) == (ErrorCode.NONE, 6, 15)
+    assert await epoch_end(rig, 7) == (ErrorCode.NONE, -1, -1)
+
+
+async def test_an_offset_has_the_epoch_in_which_it_was_written(rig: Rig) -> None:
+    await fill(rig)
+    topic = rig.topics.get(TopicName("default", "t"))
+    rig.reincarnate(6)
+    late = NOW_UNIX_MS + 9_000
+    await rig.produce(topic, count=5, timestamp_unix_ms=late)
+
+    assert await list_offset(rig, -2) == (ErrorCode.NONE, 0, -1, LEADER_EPOCH)
+    assert (await list_offset(rig, NOW_UNIX_MS + 3_000))[3] == LEADER_EPOCH
+    assert await list_offset(rig, late) == (ErrorCode.NONE, 10, late, 6)
+    assert await list_offset(rig, -3) == (ErrorCode.NONE, 10, late, 6)
+    assert await list_offset(rig, -1) == (ErrorCode.NONE, 15, -1, 6)
+    await truncate(rig.node.broker, rig.partition(topic), 12)
+    assert await list_offset(rig, -2) == (ErrorCode.NONE, 12, -1, 6)
+    assert (await epoch_end(rig, LEADER_EPOCH))[2] == 12
+
+
 async def test_an_old_client_is_fenced(rig: Rig) -> None:
     await fill(rig)
 

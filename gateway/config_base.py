@@ -1,0 +1,133 @@
+"""What every section of the config is made of: strict, frozen tables; those of listeners."""
+
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Annotated, ClassVar, NamedTuple, Self
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    field_validator,
+    model_validator,
+)
+
+
+class FrozenConfig(BaseModel):
+    """A section of the config: cannot be changed once made, refuses keys it does not know."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
+
+
+class Address(NamedTuple):
+    """A host and a TCP port; port 0 lets the system choose when listening."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        """Return ``host:port``, an IPv6 address in brackets."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    @property
+    def is_loopback(self) -> bool:
+        """Only this machine can reach it. A name other than localhost might be anything."""
+        if self.host == "localhost":
+            return True
+        try:
+            return ip_address(self.host).is_loopback
+        except ValueError:
+            return False
+
+
+def parse_address(text: str) -> Address:
+    """Return the host and port of ``host:port`` or ``[ipv6]:port``. Errors: ``ValueError``.
+
+    >>> parse_address("[::1]:9092")
+    Address(host='::1', port=9092)
+    """
+    host, colon, port = text.rpartition(":")
+    bracketed = host.startswith("[") and host.endswith("]")
+    bare = host[1:-1] if bracketed else host
+    if not colon or not bare or (":" in bare) != bracketed or not port.isascii():
+        msg = "not host:port (an IPv6 address needs brackets, [::1]:9092)"
+        raise ValueError(msg)
+    if not port.isdigit() or int(port) > 65_535:  # noqa: PLR2004 - the largest TCP port
+        msg = f"port {port!r} is not 0 to 65535"
+        raise ValueError(msg)
+    return Address(bare, int(port))
+
+
+def _check_address(text: str) -> str:
+    parse_address(text)
+    return text
+
+
+BindAddress = Annotated[str, AfterValidator(_check_address)]
+
+
+class ListenerConfig(FrozenConfig):
+    """What every adapter that listens on TCP has; its ``Config`` gives ``bind`` a default."""
+
+    authenticates_users: ClassVar[bool] = False
+    """Whether this adapter lets nobody in without a password once users are configured."""
+
+    bind: BindAddress = Field(
+        default="127.0.0.1:0",
+        description="Address to listen on; port 0 lets the system choose.",
+    )
+    connections_max: int = Field(
+        default=10_000,
+        ge=1,
+        le=1_000_000,
+        description="Open connections; more are closed at once.",
+    )
+    connections_per_ip_max: int = Field(
+        default=10_000, ge=1, le=1_000_000, description="Open connections of one IP address."
+    )
+    tls_cert: Path | None = Field(
+        default=None, description="PEM file with the certificate chain; set it to speak TLS."
+    )
+    tls_key: Path | None = Field(
+        default=None, description="PEM file with the certificate's private key."
+    )
+    tls_client_ca: Path | None = Field(
+        default=None,
+        description="PEM file with authorities; clients must show a certificate of theirs.",
+    )
+    proxy_protocol: bool = Field(
+        default=False,
+        description="Expect a PROXY protocol header (v1 or v2) first, and believe its address.",
+    )
+    handshake_s_max: int = Field(
+        default=10,
+        ge=1,
+        le=3_600,
+        description="Seconds for TLS, the PROXY header and the first request.",
+    )
+    idle_s_max: int = Field(
+        default=600, ge=1, le=86_400, description="Seconds of silence before a close."
+    )
+    frame_s_max: int = Field(
+        default=30,
+        ge=1,
+        le=3_600,
+        description="Seconds in which a started frame must complete.",
+    )
+
+    @field_validator("bind")
+    @classmethod
+    def _check_bind(cls, text: str) -> str:
+        """Hold for a subclass too that gives ``bind`` another default and type."""
+        return _check_address(text)
+
+    @model_validator(mode="after")
+    def _check_tls(self) -> Self:
+        if (self.tls_cert is None) != (self.tls_key is None):
+            msg = "tls_cert and tls_key need each other"
+            raise ValueError(msg)
+        if self.tls_client_ca is not None and self.tls_cert is None:
+            msg = "tls_client_ca needs tls_cert and tls_key"
+            raise ValueError(msg)
+        return self

@@ -1,0 +1,201 @@
+"""Disks that fail, fill up, are slow, or lose power: ``Files`` in front of the real ones."""
+
+import errno
+import os
+import random
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from gateway.model import Octets
+from storage_adapters.segment_log.files import SystemFiles
+
+SECTOR_BYTES: Final = 512
+
+
+class FailingFiles(SystemFiles):
+    """Fails the named call with EIO from the moment ``fails`` is set."""
+
+    def __init__(self, call: str) -> None:
+        self.call = call
+        self.fails = False
+
+    def _check(self, call: str) -> None:
+        if self.fails and call == self.call:
+            raise OSError(errno.EIO, "Input/output error")
+
+    def write(self, fd: int, buffers: Sequence[Octets], position: int) -> int:
+        self._check("write")
+        return super().write(fd, buffers, position)
+
+    def sync(self, fd: int) -> None:
+        self._check("sync")
+        super().sync(fd)
+
+
+class StingyFiles(SystemFiles):
+    """Writes fewer octets than asked, as the system may."""
+
+    def write(self, fd: int, buffers: Sequence[Octets], position: int) -> int:
+        first = next(buffer for buffer in buffers if len(buffer))
+        return super().write(fd, [memoryview(first)[: max(1, len(first) // 2)]], position)
+
+
+class SlowFiles(SystemFiles):
+    """Lets a sync wait until ``go`` is set."""
+
+    def __init__(self) -> None:
+        self.go = threading.Event()
+        self.waiting = threading.Event()
+
+    def sync(self, fd: int) -> None:
+        self.waiting.set()
+        self.go.wait(timeout=60)
+        super().sync(fd)
+
+
+class SmallDisk(SystemFiles):
+    """Has room for ``free_bytes``; what is unlinked comes back."""
+
+    def __init__(self, free_bytes: int) -> None:
+        self.free_bytes = free_bytes
+
+    def allocate(self, fd: int, size_bytes: int) -> None:
+        if size_bytes > self.free_bytes:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        self.free_bytes -= size_bytes
+        super().allocate(fd, size_bytes)
+
+    def truncate(self, fd: int, size_bytes: int) -> None:
+        self.free_bytes += os.fstat(fd).st_size - size_bytes
+        super().truncate(fd, size_bytes)
+
+    def unlink(self, path: Path) -> None:
+        self.free_bytes += path.stat().st_size
+        super().unlink(path)
+
+
+class Event(NamedTuple):
+    """Something that happened to a file, or an acknowledgement (``what`` = "ack")."""
+
+    what: str
+    path: Path
+    position: int = 0
+    data: bytes = b""
+
+
+class RecordingFiles(SystemFiles):
+    """Keeps a list of all that happens, for ``replay``."""
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+        self._paths: dict[int, Path] = {}
+
+    def ack(self, number: int) -> None:
+        self.events.append(Event("ack", Path(), number))
+
+    def create(self, path: Path) -> int:
+        self.events.append(Event("create", path))
+        fd = super().create(path)
+        self._paths[fd] = path
+        return fd
+
+    def open(self, path: Path) -> int:
+        fd = super().open(path)
+        self._paths[fd] = path
+        return fd
+
+    def allocate(self, fd: int, size_bytes: int) -> None:
+        super().allocate(fd, size_bytes)
+        self.events.append(Event("truncate", self._paths[fd], size_bytes))
+
+    def write(self, fd: int, buffers: Sequence[Octets], position: int) -> int:
+        data = b"".join(buffers)
+        self.events.append(Event("write", self._paths[fd], position, data))
+        return super().write(fd, buffers, position)
+
+    def truncate(self, fd: int, size_bytes: int) -> None:
+        self.events.append(Event("truncate", self._paths[fd], size_bytes))
+        super().truncate(fd, size_bytes)
+
+    def sync(self, fd: int) -> None:
+        # What is in the file when the call begins is on the disk when it returns.
+        began = Event("sync began", self._paths[fd], len(self.events))
+        self.events.append(began)
+        super().sync(fd)
+        self.events.append(began._replace(what="sync"))
+
+    def sync_directory(self, path: Path) -> None:
+        super().sync_directory(path)
+        self.events.append(Event("sync directory", path))
+
+    def unlink(self, path: Path) -> None:
+        self.events.append(Event("unlink", path))
+        super().unlink(path)
+
+
+def replay(
+    events: Sequence[Event],
+    chance: random.Random,
+    *,
+    before: Mapping[Path, bytes] | None = None,
+    syncs: bool = True,
+) -> dict[Path, bytes]:
+    """Return what a disk that held ``before`` may hold when the power goes after ``events``.
+
+    What was synced is there. Of the rest each change is there, is not, or is there in part, in
+    any order. ``syncs=False`` is a disk (or a program) that only pretends to sync.
+    """
+    synced_upto: dict[Path, int] = {}
+    names_upto = -1
+    for index, event in enumerate(events):
+        if event.what == "sync" and syncs:
+            synced_upto[event.path] = max(synced_upto.get(event.path, 0), event.position)
+        elif event.what == "sync directory":
+            names_upto = index
+    disk = {path: bytearray(content) for path, content in (before or {}).items()}
+    torn: dict[Path, list[Event]] = {}
+    for index, event in enumerate(events):
+        if event.what == "create":
+            disk[event.path] = bytearray()
+            if index > names_upto and chance.random() < 0.5:
+                torn[event.path] = []  # The name never got there.
+        elif event.what == "unlink":
+            if index <= names_upto or chance.random() < 0.5:
+                disk.pop(event.path, None)
+        elif event.what in {"write", "truncate"} and event.path in disk:
+            if index < synced_upto.get(event.path, 0):
+                _apply(disk[event.path], event)
+            elif chance.random() < 0.7:
+                torn.setdefault(event.path, []).append(_tear(event, chance))
+    for path, rest in torn.items():
+        if not rest and path not in synced_upto:
+            disk.pop(path, None)
+            continue
+        chance.shuffle(rest)
+        for event in rest:
+            if path in disk:
+                _apply(disk[path], event)
+    return {path: bytes(content) for path, content in disk.items()}
+
+
+def _apply(content: bytearray, event: Event) -> None:
+    end = event.position + len(event.data)
+    if len(content) < end:
+        content.extend(bytes(end - len(content)))
+    if event.what == "truncate":
+        del content[event.position :]
+    else:
+        content[event.position : end] = event.data
+
+
+def _tear(event: Event, chance: random.Random) -> Event:
+    """Return the event, or a write of some whole sectors of it."""
+    if event.what != "write" or chance.random() < 0.4:
+        return event
+    sectors = len(event.data) // SECTOR_BYTES + 1
+    first = chance.randrange(sectors) * SECTOR_BYTES
+    last = chance.randint(first // SECTOR_BYTES + 1, sectors) * SECTOR_BYTES
+    data = event.data[first:last]
+    return event._replace(position=event.position + first, data=data)
