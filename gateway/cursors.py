@@ -1,9 +1,10 @@
 """Committed positions of consumer groups, kept in the internal stream ``__cursors``.
 
 The stream holds two kinds of keys: cursors (here) and the groups themselves
-(``gateway.group_store``). Integers are big-endian; texts are UTF-8 behind their length.
+(``gateway.group_store``). Integers are big-endian, texts UTF-8.
 
-    cursor key    0x01, group (see ``group_key``), topic uuid (16), partition number u32
+    group         length of the namespace u32, length of the name u32, namespace, name
+    cursor key    0x01, group, topic uuid (16 octets), partition number u32
     cursor value  version u8 = 0, offset i64, leader epoch i32 (-1: unknown), commit time i64
                   (unix ms), expiry i64 (unix ms, -1: by the group's retention), metadata text
 
@@ -36,7 +37,7 @@ REMOVED_PER_PUT_MAX: Final = 1_000
 _VERSION: Final = 0
 _VALUE: Final = struct.Struct(">Bqiqq")
 _WHERE: Final = struct.Struct(">16sI")
-_LENGTHS: Final = struct.Struct(">HH")
+_LENGTHS: Final = struct.Struct(">II")
 
 _log = structlog.get_logger()
 
@@ -65,7 +66,7 @@ class Cursor(NamedTuple):
 
 
 def group_key(group: GroupName) -> bytes:
-    """Return namespace and name of a group, each behind its length; the tail of all keys."""
+    """Return a group as it stands in keys; what follows it has a fixed length."""
     namespace = group.namespace.encode()
     name = group.name.encode()
     return _LENGTHS.pack(len(namespace), len(name)) + namespace + name

@@ -5,7 +5,7 @@
            protocol type, protocol name, leader id (texts that may be null), member count u32,
            then per member: member id, instance id (may be null), client id, client host
            (texts), session timeout u32 ms, rebalance timeout u32 ms, assignment (octets),
-           protocol count u16, per protocol: name (text), metadata (octets)
+           protocol count u32, per protocol: name (text), metadata (octets)
 
 Integers are big-endian. Octets and UTF-8 texts stand behind their length (u32; 0xFFFFFFFF:
 null).
@@ -20,7 +20,6 @@ from gateway.group_model import JoinRequest, Member
 
 _VERSION: Final = 0
 _HEAD: Final = struct.Struct(">Biq")
-_U16: Final = struct.Struct(">H")
 _U32: Final = struct.Struct(">I")
 _TIMEOUTS: Final = struct.Struct(">II")
 _NULL: Final = 0xFFFF_FFFF
@@ -53,7 +52,7 @@ def encode_group(group: Group, state_unix_ms: int) -> bytes:
             parts += _text(text)
         parts.append(_TIMEOUTS.pack(member.session_timeout_ms, member.rebalance_timeout_ms))
         parts += _octets(member.assignment)
-        parts.append(_U16.pack(len(member.protocols)))
+        parts.append(_U32.pack(len(member.protocols)))
         for name, metadata in member.protocols:
             parts += _text(name)
             parts += _octets(metadata)
@@ -114,7 +113,7 @@ def _decode_member(cursor: _Cursor, protocol_type: str) -> Member:
     client_id, client_host = cursor.text() or "", cursor.text() or ""
     session_timeout_ms, rebalance_timeout_ms = cursor.unpack(_TIMEOUTS)
     assignment = cursor.octets() or b""
-    (count,) = cursor.unpack(_U16)
+    (count,) = cursor.unpack(_U32)
     protocols = tuple((cursor.text() or "", cursor.octets() or b"") for _ in range(count))
     request = JoinRequest(
         member_id,

@@ -8,6 +8,7 @@ groups, RocketMQ) will stand beside ``Group`` here.
 
 from collections.abc import Mapping, Sequence
 from functools import partial
+from typing import Final
 from uuid import uuid4
 
 from gateway.broker import Broker
@@ -43,6 +44,8 @@ from gateway.group_model import (
 from gateway.group_store import decode_group, encode_group
 from gateway.storage import OnDone
 from gateway.topics import TopicManager
+
+GROUP_ID_CHARS_MAX: Final = 32_767  # what Kafka's older encodings can say
 
 
 class GroupManager:
@@ -234,7 +237,8 @@ class GroupManager:
             now_ms = self._clock.monotonic_ms()
             group.check_commit(member_id, instance_id, generation, now_ms)
             return
-        self._check(name)
+        self._cursors.check_loaded()
+        _check_name(name)
         if generation >= 0:
             raise GroupNotFound(f"no group {name.name!r}")
 
@@ -287,8 +291,8 @@ class GroupManager:
         self._cursors.check_loaded()
         if self._closed_by is not None:
             raise self._closed_by
-        if name is not None and not name.name:
-            raise InvalidGroupId("the group id is empty")
+        if name is not None:
+            _check_name(name)
 
     def _check_session_timeout(self, session_timeout_ms: int) -> None:
         low, high = self._config.session_timeout_ms_min, self._config.session_timeout_ms_max
@@ -344,6 +348,11 @@ class GroupManager:
         group.close()
         self._deadlines.forget(group)
         self._groups.pop(group.name, None)
+
+
+def _check_name(name: GroupName) -> None:
+    if not 0 < len(name.name) <= GROUP_ID_CHARS_MAX:
+        raise InvalidGroupId(f"a group id has 1 to {GROUP_ID_CHARS_MAX} characters")
 
 
 def _new_member_id(request: JoinRequest) -> str:

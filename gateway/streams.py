@@ -140,8 +140,8 @@ class InternalStream:
         self, undo: list[Item], on_done: OnDone, error: StorageUnavailable | None
     ) -> None:
         if error is not None:
-            # A refused append is undone in reverse order (see Coalescer.add).
-            for key, value in reversed(undo):
+            # The last refused put comes first, so the oldest values win (see Coalescer.add).
+            for key, value in undo:
                 self._apply(key, value)
         on_done(error)
         if self._unchecked_bytes >= self._rewrite_room_bytes // CHECKS_PER_ROOM:
@@ -155,7 +155,6 @@ class InternalStream:
         self._unchecked_bytes = 0
         stored_bytes = self._broker.size_bytes(self._partition)
         if stored_bytes > 2 * self.live_bytes + self._rewrite_room_bytes:
-            self._coalescer.seal()  # What is open belongs before the pass.
             self._rewrite = iter(list(self._values))
             self._rewrite_some(self._partition.log_end_offset, None)
 

@@ -322,10 +322,13 @@ class SegmentLog:
         self._sweeper.wake()
 
     async def _close_cleanly(self) -> None:
-        """Leave the mark of a clean stop and a footer, or no file when it would be empty."""
+        """Leave the mark of a clean stop and a footer; of an empty segment only its header.
+
+        The header must stay: it may be the only one that knows data uuid and incarnation.
+        """
         active = self._appender.active
         if self._appender.next_sequence == active.first_sequence:
-            self._files.unlink(active.path)
+            self._files.truncate(active.fd, SEGMENT_HEADER_BYTES)
             return
         await self._writer.sync()  # The mark says that all before it is on the disk.
         self._appender.append_internal(KIND_CLOSE, b"", [], lambda _: None)

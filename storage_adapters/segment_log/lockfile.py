@@ -3,10 +3,12 @@
 import fcntl
 import os
 from pathlib import Path
+from typing import Final
 
 from gateway.errors import StorageUnavailable
 
-LOCK_NAME = "lock"
+LOCK_NAME: Final = "lock"
+_PID_BYTES_MAX: Final = 32
 
 
 class DataLock:
@@ -18,16 +20,17 @@ class DataLock:
 
     def acquire(self) -> None:
         """Take the lock. Errors: ``StorageUnavailable`` naming the process that has it."""
-        fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
         try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
         except OSError as error:
-            holder = os.pread(fd, 32, 0).decode(errors="replace").strip() or "unknown"
+            raise StorageUnavailable(f"{self._path}: {error}") from error
+        if not _try_lock(fd):
+            holder = _read_pid(fd)
             os.close(fd)
             raise StorageUnavailable(
                 f"{self._path.parent} is in use by process {holder}: stop it, or give this one "
                 "another data_dir"
-            ) from error
+            )
         os.ftruncate(fd, 0)
         os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
         self._fd = fd
@@ -37,3 +40,27 @@ class DataLock:
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
+
+
+def lock_holder(data_dir: Path) -> str | None:
+    """Return the id of the process that has the lock, or None when nobody has."""
+    try:
+        fd = os.open(data_dir / LOCK_NAME, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    try:
+        return None if _try_lock(fd) else _read_pid(fd)
+    finally:
+        os.close(fd)
+
+
+def _try_lock(fd: int) -> bool:
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _read_pid(fd: int) -> str:
+    return os.pread(fd, _PID_BYTES_MAX, 0).decode(errors="replace").strip() or "unknown"

@@ -9,14 +9,21 @@ cut it.
 """
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 from uuid import UUID
 
 from gateway.errors import StorageUnavailable
-from storage_adapters.formats.entry import ENTRY_MAGIC, KIND_CLOSE
+from storage_adapters.formats.entry import ENTRY_MAGIC
 from storage_adapters.formats.segment import SEGMENT_HEADER_BYTES, SegmentHeader
+from storage_adapters.segment_log.claims import (
+    Claim,
+    claims_inside,
+    claims_of,
+    find_strays,
+    is_after_closing,
+)
 from storage_adapters.segment_log.files import Files
 from storage_adapters.segment_log.loading import Loaded, load_segment, mapped
 from storage_adapters.segment_log.scanning import Scan, later_entries, scan_segment
@@ -40,13 +47,6 @@ class Recovered(NamedTuple):
     next_number: int
     previous_number: int
     cut_bytes: int
-
-
-class Claim(NamedTuple):
-    """Something that says that all sequences up to ``sequence`` were synced."""
-
-    sequence: int
-    why: str
 
 
 def recover(data_dir: Path, files: Files) -> Recovered:
@@ -84,11 +84,13 @@ def _next_sequence(repair: "_Repair", headers: Sequence[SegmentHeader]) -> int:
     being passed), their headers know how far it went.
     """
     there = {header.number for header in headers}
-    known = [segment.next_sequence for segment in repair.kept[-1:]]
-    for segment in repair.empty:
-        if not repair.kept or segment.header.previous not in there:
-            known.append(segment.header.first_sequence)
-    return max(known, default=1)
+    kept = [segment.next_sequence for segment in repair.kept[-1:]]
+    empty = [
+        segment.header.first_sequence
+        for segment in repair.empty
+        if not kept or segment.header.previous not in there
+    ]
+    return max(kept + empty, default=1)
 
 
 class _Repair:
@@ -116,18 +118,33 @@ class _Repair:
         expected = None
         if self.kept and self.kept[-1].number == segment.header.previous:
             expected = self.kept[-1].next_sequence
-        followers = [other for other in later if other.header.previous == segment.number]
         with mapped(segment.path) as view:
             scan = scan_segment(view, segment.header, expected)
-            claims = [*_claims_inside(view, loaded, scan), *_claims_of(loaded, later)]
+            claims = [*claims_inside(view, loaded, scan), *claims_of(loaded, later)]
             _check_claims(segment, scan, claims)
-            if later and not followers and bytes(view[scan.damage_at :][:4]) == ENTRY_MAGIC:
-                raise _corrupt(segment, scan, "what followed it was removed, so it was whole")
+            looks_torn = bytes(view[scan.damage_at :][:4]) == ENTRY_MAGIC
+        followers = [other for other in later if other.header.previous == segment.number]
         is_cut = any(_begins_behind(other, scan.next_sequence) for other in followers)
+        strays = find_strays(loaded, later)
+        if any(is_after_closing(loaded, stray, scan.next_sequence) for stray in strays):
+            if looks_torn:
+                raise _corrupt(segment, scan, "later segments say that it was closed")
+        elif strays:
+            is_cut = True
         if is_cut:
             self._remove(later)
         self._close(segment, scan)
         return is_cut
+
+    def _clear(self, segment: Segment) -> None:
+        """Leave nothing but the header; the file goes when the next start's is there."""
+        fd = self._files.open(segment.path)
+        try:
+            self._files.truncate(fd, SEGMENT_HEADER_BYTES)
+            self._files.sync(fd)
+        finally:
+            os.close(fd)
+        self.empty.append(segment)
 
     def _remove(self, later: Sequence[Loaded]) -> None:
         """Take away what follows a torn tail, newest first, before the tail is mended."""
@@ -138,7 +155,7 @@ class _Repair:
 
     def _close(self, segment: Segment, scan: Scan) -> None:
         if scan.entries_end == SEGMENT_HEADER_BYTES:
-            self.empty.append(segment)
+            self._clear(segment)
             return
         segment.live = scan.live
         segment.entries_end = scan.entries_end
@@ -163,70 +180,6 @@ def _begins_behind(other: Loaded, next_sequence: int) -> bool:
     with mapped(other.path) as view:
         first = next(later_entries(view, other.header, SEGMENT_HEADER_BYTES), None)
         return first is not None and first[1].sequence != next_sequence
-
-
-def _claims_inside(view: memoryview, loaded: Loaded, scan: Scan) -> Iterator[Claim]:
-    """Yield what the segment itself says was synced, from behind the place where it is bad."""
-    if loaded.trailer is not None:
-        yield Claim(loaded.trailer.next_sequence - 1, "the segment was closed behind it")
-    for at, entry in later_entries(view, loaded.header, scan.damage_at + 1):
-        why = (
-            "the stop was clean" if entry.kind == KIND_CLOSE else "an entry says it was synced"
-        )
-        yield Claim(entry.durable_sequence, f"{why} (position {at})")
-
-
-def _claims_of(loaded: Loaded, later: Sequence[Loaded]) -> Iterator[Claim]:
-    """Yield what the segments that follow say was synced of this one.
-
-    They speak of all that came before them, so what they say counts up to where the next one
-    begins. When its first entry is bad, that is found when it is read itself.
-    """
-    chain = {loaded.header.number}
-    end: int | None = None
-    for other in later:
-        if other.header.previous not in chain:
-            continue
-        chain.add(other.header.number)
-        said = _testimony(loaded, other)
-        if said is None:
-            continue
-        if end is None:
-            if said.first_sequence is None:
-                return
-            end = said.first_sequence
-        yield Claim(min(said.durable_sequence, end - 1), said.why)
-        if said.is_enough:
-            return
-
-
-class _Testimony(NamedTuple):
-    """What a later segment says: where it begins (None: damaged), what was synced before."""
-
-    first_sequence: int | None
-    durable_sequence: int
-    why: str
-    is_enough: bool
-
-
-def _testimony(loaded: Loaded, other: Loaded) -> _Testimony | None:
-    segment, name = other.segment, other.path.name
-    assert segment is not None
-    if other.header.incarnation > loaded.header.incarnation:
-        first = other.header.first_sequence
-        return _Testimony(first, first - 1, f"{name} was begun by a later start", True)
-    if segment.trailer is not None:
-        first = segment.trailer.first_sequence
-        return _Testimony(first, first - 1, f"{name} was closed after it", True)
-    with mapped(other.path) as view:
-        entries = list(later_entries(view, other.header, SEGMENT_HEADER_BYTES))
-    if not entries:
-        return None
-    first_at, first_entry = entries[0]
-    known = first_entry.sequence if first_at == SEGMENT_HEADER_BYTES else None
-    at, best = max(entries, key=lambda pair: pair[1].durable_sequence)
-    why = f"{name}, position {at}, says it was synced"
-    return _Testimony(known, best.durable_sequence, why, False)
 
 
 def _check_claims(segment: Segment, scan: Scan, claims: Sequence[Claim]) -> None:

@@ -10,7 +10,6 @@ from gateway.config import GroupsConfig
 from gateway.cursors import Commit, CursorManager
 from gateway.errors import (
     CoordinatorLoading,
-    GroupNotEmpty,
     GroupNotFound,
     IllegalGeneration,
     InconsistentProtocol,
@@ -21,92 +20,19 @@ from gateway.errors import (
     StorageUnavailable,
     UnknownMember,
 )
-from gateway.group_expiry import OffsetExpiry
-from gateway.group_model import GroupName, GroupState, JoinRequest, JoinResult, SyncResult
+from gateway.group_model import GroupName, GroupState, JoinResult
 from gateway.group_store import decode_group, encode_group
-from gateway.groups import GroupManager
+from gateway.groups import GROUP_ID_CHARS_MAX, GroupManager
 from gateway.streams import VALUE_BYTES_MAX, InternalStream
+from tests.gateway.group_clients import NAME, RETENTION_MS, Clients
 from tests.gateway.group_world import RANGE, SESSION_MS, request
-from tests.gateway.house import GROUPS, House, outcome, running
-
-NAME = GroupName("default", "g")
-RETENTION_MS = GROUPS.offsets_retention_ms
+from tests.gateway.house import GROUPS, House, running
 
 
 @pytest.fixture
 async def house(tmp_path: Path) -> AsyncIterator[House]:
     async with running(tmp_path) as one:
         yield one
-
-
-class Clients:
-    """Talks to a manager as a handler does; time passes when told."""
-
-    def __init__(self, house: House, groups: GroupManager, cursors: CursorManager) -> None:
-        self.house = house
-        self.groups = groups
-        self.cursors = cursors
-
-    @classmethod
-    async def start(cls, house: House, config: GroupsConfig = GROUPS) -> "Clients":
-        groups, cursors = await house.groups(config)
-        return cls(house, groups, cursors)
-
-    async def restart(self) -> "Clients":
-        self.groups.close()
-        self.cursors.close()
-        await self.house.restart()
-        return await Clients.start(self.house)
-
-    def begin_join(
-        self, asked: JoinRequest, name: GroupName = NAME
-    ) -> asyncio.Future[JoinResult]:
-        answer: asyncio.Future[JoinResult] = asyncio.Future()
-        self.groups.join(name, asked, answer.set_result)
-        return answer
-
-    async def join(self, asked: JoinRequest, name: GroupName = NAME) -> JoinResult:
-        answer = self.begin_join(asked, name)
-        self.advance(0)
-        return await answer
-
-    async def sync(
-        self, joined: JoinResult, instance_id: str | None = None, name: GroupName = NAME
-    ) -> SyncResult:
-        answer: asyncio.Future[SyncResult] = asyncio.Future()
-        assignments = {m.member_id: m.member_id.encode() for m in joined.members}
-        self.groups.sync(
-            name,
-            joined.member_id,
-            instance_id,
-            joined.generation,
-            assignments,
-            answer.set_result,
-        )
-        return await answer
-
-    async def member(self, name: GroupName = NAME, **changes: object) -> JoinResult:
-        """Bring the only member of a group in, and sync it."""
-        asked = request(needs_known_member_id=False)._replace(**changes)  # type: ignore[arg-type]  # whatever a test wants
-        joined = await self.join(asked, name)
-        await self.sync(joined, asked.instance_id, name)
-        return joined
-
-    def advance(self, ms: int) -> None:
-        self.house.clock.advance(ms)
-        self.groups._deadlines.run_due()
-
-    def state(self, name: GroupName = NAME) -> GroupState | None:
-        group = self.groups.find(name)
-        return None if group is None else group.state
-
-    def expiry(self) -> OffsetExpiry:
-        assert self.groups._expiry is not None
-        return self.groups._expiry
-
-    async def commit(self, *commits: Commit, name: GroupName = NAME) -> None:
-        error = await outcome(lambda on_done: self.cursors.commit(name, commits, on_done))
-        assert error is None
 
 
 class TestRequests:
@@ -140,14 +66,17 @@ class TestRequests:
 
         assert isinstance(answer.error, InvalidSessionTimeout)
 
-    async def test_a_group_needs_a_name(self, house: House) -> None:
+    @pytest.mark.parametrize("group_id", ["", "g" * (GROUP_ID_CHARS_MAX + 1)])
+    async def test_a_group_needs_a_name(self, house: House, group_id: str) -> None:
         clients = await Clients.start(house)
-        nameless = GroupName("default", "")
+        name = GroupName("default", group_id)
 
-        answer = await clients.join(request(), nameless)
+        answer = await clients.join(request(), name)
         assert isinstance(answer.error, InvalidGroupId)
         with pytest.raises(InvalidGroupId):
-            clients.groups.heartbeat(nameless, "m", None, 1)
+            clients.groups.heartbeat(name, "m", None, 1)
+        with pytest.raises(InvalidGroupId):
+            clients.groups.check_commit(name, "", None, -1)
 
     async def test_a_refused_first_join_leaves_no_group(self, house: House) -> None:
         clients = await Clients.start(house)
@@ -290,6 +219,7 @@ class TestRestart:
         topic = await house.topic("t")
         joined = await clients.member()
         await clients.commit(Commit(topic.uuid, 0, 5))
+        house.clock.advance(1_000)
         clients.groups.leave(NAME, [(joined.member_id, None)])
         house.clock.advance(RETENTION_MS - 1)
 
@@ -318,135 +248,3 @@ class TestRestart:
         )  # fmt: skip
         for field in fields:
             assert getattr(copy, field) == getattr(member, field), field
-
-
-class TestDeleting:
-    async def test_it_takes_offsets_and_group(self, house: House) -> None:
-        clients = await Clients.start(house)
-        topic = await house.topic("t")
-        joined = await clients.member()
-        await clients.commit(Commit(topic.uuid, 0, 5))
-        with pytest.raises(GroupNotEmpty):
-            clients.groups.delete(NAME, lambda _: None)
-        clients.groups.leave(NAME, [(joined.member_id, None)])
-
-        await outcome(lambda on_done: clients.groups.delete(NAME, on_done))
-
-        assert not clients.groups.has(NAME)
-        assert not (await clients.restart()).groups.has(NAME)
-        assert not clients.cursors.stream.values
-
-    async def test_a_group_of_offsets_alone_can_go(self, house: House) -> None:
-        clients = await Clients.start(house)
-        topic = await house.topic("t")
-        await clients.commit(Commit(topic.uuid, 0, 5))
-
-        await outcome(lambda on_done: clients.groups.delete(NAME, on_done))
-
-        assert not clients.groups.has(NAME)
-
-    async def test_what_is_not_there_cannot_go(self, house: House) -> None:
-        clients = await Clients.start(house)
-
-        with pytest.raises(GroupNotFound):
-            clients.groups.delete(NAME, lambda _: None)
-        with pytest.raises(GroupNotFound):
-            clients.groups.check_offsets_removable(NAME)
-
-    async def test_offsets_of_consumers_may_go_topic_by_topic(self, house: House) -> None:
-        clients = await Clients.start(house)
-        await clients.member()
-        other = GroupName("default", "workers")
-        await clients.member(other, protocol_type="connect")
-
-        clients.groups.check_offsets_removable(NAME)
-        assert clients.groups.is_subscribed(NAME, "t")
-        assert not clients.groups.is_subscribed(NAME, "u")
-        with pytest.raises(GroupNotEmpty):
-            clients.groups.check_offsets_removable(other)
-
-
-class TestExpiry:
-    """Offsets end (KIP-211)."""
-
-    async def test_of_a_simple_consumer_after_the_commit(self, house: House) -> None:
-        clients = await Clients.start(house)
-        topic = await house.topic("t", 2)
-        await clients.commit(Commit(topic.uuid, 0, 5))
-        house.clock.advance(RETENTION_MS - 1)
-        await clients.commit(Commit(topic.uuid, 1, 6))
-        clients.expiry().expire(NAME)
-        assert clients.cursors.count == 2
-        house.clock.advance(1)
-
-        clients.expiry().expire(NAME)
-
-        assert [cursor.number for cursor in clients.cursors.fetch_all(NAME)] == [1]
-        assert clients.expiry().expired == 1
-
-    async def test_never_while_a_member_reads_the_topic(self, house: House) -> None:
-        clients = await Clients.start(house)
-        read, unread = await house.topic("t"), await house.topic("u")
-        await clients.member()
-        await clients.commit(Commit(read.uuid, 0, 5), Commit(unread.uuid, 0, 6))
-
-        house.clock.advance(RETENTION_MS)
-        clients.expiry().expire(NAME)
-
-        assert [c.topic_uuid for c in clients.cursors.fetch_all(NAME)] == [read.uuid]
-
-    async def test_of_an_empty_group_after_it_became_empty(self, house: House) -> None:
-        clients = await Clients.start(house)
-        topic = await house.topic("t")
-        await clients.commit(Commit(topic.uuid, 0, 5))
-        joined = await clients.member()
-        house.clock.advance(RETENTION_MS)
-        clients.groups.leave(NAME, [(joined.member_id, None)])
-
-        house.clock.advance(RETENTION_MS - 1)
-        clients.expiry().expire(NAME)
-        assert clients.cursors.count == 1
-        house.clock.advance(1)
-        clients.expiry().expire(NAME)
-
-        assert not clients.groups.has(NAME)
-
-    async def test_when_the_client_said(self, house: House) -> None:
-        clients = await Clients.start(house)
-        topic = await house.topic("t")
-        expires_unix_ms = house.clock.unix_ms() + 1_000
-        await clients.commit(Commit(topic.uuid, 0, 5, expires_unix_ms=expires_unix_ms))
-
-        house.clock.advance(999)
-        clients.expiry().expire(NAME)
-        assert clients.cursors.count == 1
-        house.clock.advance(1)
-        clients.expiry().expire(NAME)
-
-        assert clients.cursors.count == 0
-
-    async def test_an_empty_group_without_offsets_goes(self, house: House) -> None:
-        clients = await Clients.start(house)
-        joined = await clients.member()
-        clients.expiry().expire(NAME)
-        assert clients.groups.has(NAME)
-        clients.groups.leave(NAME, [(joined.member_id, None)])
-
-        clients.expiry().expire(NAME)
-
-        assert not clients.groups.has(NAME)
-
-    async def test_all_groups_have_their_turn(self, house: House) -> None:
-        clients = await Clients.start(house)
-        topic = await house.topic("t")
-        for number in range(250):
-            name = GroupName("default", f"g{number}")
-            await clients.commit(Commit(topic.uuid, 0, 5), name=name)
-        house.clock.advance(RETENTION_MS)
-
-        turns = 0
-        while clients.cursors.count:
-            clients.expiry()._run_some()
-            turns += 1
-
-        assert turns == 3

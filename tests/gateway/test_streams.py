@@ -110,11 +110,11 @@ async def test_a_refused_put_is_undone(house: House) -> None:
     outcomes = await asyncio.gather(
         outcome(lambda on_done: stream.put([(b"a", b"new"), (b"b", bytes(3_000))], on_done)),
         outcome(lambda on_done: stream.put([(b"a", None)], on_done)),
-        outcome(lambda on_done: stream.put([(b"a", bytes(3_000))], on_done)),
+        outcome(lambda on_done: stream.put([(b"c", b"1"), (b"c", bytes(3_000))], on_done)),
     )
 
     assert [type(error) for error in outcomes] == [StorageFull] * 3
-    assert (stream.get(b"a"), stream.get(b"b")) == (b"old", None)
+    assert [stream.get(key) for key in (b"a", b"b", b"c")] == [b"old", None, None]
     await put(stream, (b"a", b"after"))
     await house.restart()
     assert (await opened(house)).get(b"a") == b"after"

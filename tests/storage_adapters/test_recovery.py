@@ -300,12 +300,17 @@ async def test_missing_segment_is_no_silent_gap(tmp_path: Path) -> None:
     await log.close()
 
 
-async def test_empty_starts_leave_no_files_and_count(tmp_path: Path) -> None:
-    for incarnation in (1, 2):
+async def test_starts_without_appends_count_and_leave_one_file(tmp_path: Path) -> None:
+    known = set()
+    for incarnation in (1, 2, 3):
         log = await opened(tmp_path)
-        assert log.incarnation == incarnation or incarnation == 2
+        assert log.incarnation == incarnation
+        known.add(log.data_uuid)
         await log.close()
-    assert list_segments(tmp_path) == []
+
+    assert len(known) == 1
+    ((_, path),) = list_segments(tmp_path)
+    assert path.stat().st_size == SEGMENT_HEADER_BYTES
 
 
 async def test_incarnation_grows_when_a_start_was_killed_before_it_wrote(

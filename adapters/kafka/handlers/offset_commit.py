@@ -42,6 +42,8 @@ API_KEY: Final = 8
 VERSIONS: Final = range(2, 11)
 GROUP_ID_NOT_FOUND_FROM: Final = 9
 
+_RETENTION_MS_MAX: Final = 1 << 53  # far beyond anybody's life, far below what overflows
+
 Reply = Callable[[bytes], None]
 decode = decode_offset_commit_request
 
@@ -60,7 +62,7 @@ def handle(request: OffsetCommitRequest, session: Session, version: int, reply: 
         return
     expires_unix_ms = NO_EXPIRY
     if request.retention_ms >= 0:
-        expires_unix_ms = node.clock.unix_ms() + request.retention_ms
+        expires_unix_ms = node.clock.unix_ms() + min(request.retention_ms, _RETENTION_MS_MAX)
     commits: list[Commit] = []
     answers: list[tuple[TopicRef, list[tuple[int, int]]]] = [
         (ref, _take(session, ref, partitions, expires_unix_ms, commits))

@@ -151,6 +151,8 @@ async def test_a_generation_of_no_group(rig: GroupRig, version: int, code: Error
 
 
 async def test_old_clients_say_when_positions_expire(rig: GroupRig) -> None:
+    codes = await rig.commit(4, {"t": [(0, 1)]}, retention_time_ms=(1 << 63) - 1)
+    assert codes == {"t": {0: ErrorCode.NONE}}
     await rig.commit(4, {"t": [(0, 1)]}, retention_time_ms=5_000)
 
     (cursor,) = rig.rig.node.cursors.fetch_all(GroupName("default", GROUP))

@@ -1,0 +1,178 @@
+"""``headgate log``: look into a data directory, also into a broken one. Nothing is changed."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gateway.cli.output import fail, say
+from gateway.errors import RequestError
+from gateway.model import parse_batch_header
+from gateway.records import iter_records
+from storage_adapters.formats.entry import KIND_BATCH, KIND_NAMES
+from storage_adapters.segment_log.inspect import (
+    EntryReport,
+    SegmentReport,
+    inspect_entries,
+    inspect_footer,
+    inspect_segments,
+    node_beside,
+    read_batch,
+)
+
+_VALUE_CHARS_MAX = 80
+_EXIT_DAMAGED = 1
+_CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+
+log_app = typer.Typer(no_args_is_help=True, help="The log's files on the disk.")
+
+
+@log_app.callback()
+def _log() -> None:
+    """Keep ``dump`` a command of its own."""
+
+
+@log_app.command()
+def dump(
+    data_dir: Annotated[Path, typer.Argument(help="The node's data_dir.", exists=True)],
+    *,
+    segment: Annotated[
+        int | None, typer.Option(help="Only this segment, by its number.")
+    ] = None,
+    partition: Annotated[
+        int | None, typer.Option(help="Only batches of this partition id.")
+    ] = None,
+    limit: Annotated[int, typer.Option(min=1, help="Entries to print at most.")] = 1_000,
+    records: Annotated[bool, typer.Option(help="Print the records of batches.")] = False,
+) -> None:
+    """Print segments, entries, footers and batches. Exit status 1 when something is damaged."""
+    holder = node_beside(data_dir)
+    if holder is not None:
+        say(f"# process {holder} runs on this data: what it is writing may look torn")
+    printer = _Printer(partition, limit, records=records)
+    found = False
+    for report in inspect_segments(data_dir):
+        if segment is None or report.number == segment:
+            found = True
+            printer.print_segment(report)
+    if not found:
+        fail(f"no segment {'' if segment is None else segment} in {data_dir / 'wal'}")
+        raise typer.Exit(_EXIT_DAMAGED)
+    if printer.damages:
+        fail(f"{printer.damages} place(s) are damaged")
+        raise typer.Exit(_EXIT_DAMAGED)
+
+
+class _Printer:
+    """Prints reports line by line and counts what is damaged."""
+
+    def __init__(self, partition: int | None, limit: int, *, records: bool) -> None:
+        self._partition = partition
+        self._left = limit
+        self._records = records
+        self.damages = 0
+
+    def print_segment(self, report: SegmentReport) -> None:
+        """Print a segment: a line for itself, its entries, its footer."""
+        say(f"segment {report.number}  {report.path.name}  {report.file_bytes} bytes")
+        if report.header is None:
+            self.damages += 1
+            say(f"  DAMAGED at 0: {report.problem}")
+            return
+        header = report.header
+        say(
+            f"  data {header.data_uuid}  after segment {header.previous}  incarnation "
+            f"{header.incarnation}  sequences from {header.first_sequence}"
+        )
+        for entry in inspect_entries(report):
+            if self._left == 0:
+                say("  ... (--limit)")
+                break
+            self._print_entry(report, entry)
+        self._print_footer(report)
+
+    def _print_entry(self, report: SegmentReport, entry: EntryReport) -> None:
+        if entry.problem:
+            self.damages += 1
+            say(f"  DAMAGED at {entry.position} ({entry.size_bytes} bytes): {entry.problem}")
+            if entry.header is None:
+                return
+        if self._partition is not None and not self._concerns(entry):
+            return
+        self._left -= 1
+        for line in _entry_lines(entry):
+            say(f"  {line}")
+        header = entry.header
+        if header is not None and header.kind == KIND_BATCH and not entry.problem:
+            for line in _batch_lines(read_batch(report, entry), records=self._records):
+                say(f"    {line}")
+
+    def _concerns(self, entry: EntryReport) -> bool:
+        return any(partition_id == self._partition for partition_id, _ in entry.targets)
+
+    def _print_footer(self, report: SegmentReport) -> None:
+        footer = inspect_footer(report)
+        if footer is None:
+            say(f"  no footer: {report.footer_problem}")
+            return
+        trailer = footer.trailer
+        say(
+            f"  footer at {trailer.footer_at}  sequences [{trailer.first_sequence}, "
+            f"{trailer.next_sequence})  {trailer.row_count} batches of "
+            f"{trailer.partition_count} partitions"
+        )
+        for part in footer:
+            if self._partition in {None, part.partition_id}:
+                deleted = "  deleted" if part.is_deleted else ""
+                say(
+                    f"    partition {part.partition_id}  [{part.start}, {part.end})  "
+                    f"{part.row_count} batches from {part.first_offset}  "
+                    f"{part.size_bytes} bytes  epochs {part.first_epoch} to "
+                    f"{part.last_epoch}{deleted}"
+                )
+
+
+def _entry_lines(entry: EntryReport) -> Iterator[str]:
+    header = entry.header
+    assert header is not None
+    last = "  last" if header.is_last else ""
+    targets = "  ".join(f"{partition_id}@{offset}" for partition_id, offset in entry.targets)
+    yield (
+        f"{entry.position}  {KIND_NAMES.get(header.kind, f'kind {header.kind}')}  "
+        f"sequence {header.sequence}  durable {header.durable_sequence}{last}  "
+        f"{header.body_bytes} bytes  {targets}{entry.detail}"
+    )
+
+
+def _batch_lines(batch: bytes, *, records: bool) -> Iterator[str]:
+    header = parse_batch_header(batch)
+    codec = header.attributes & 7
+    producer = (
+        f"  producer {header.producer_id}/{header.producer_epoch} from {header.base_sequence}"
+        if header.is_idempotent
+        else ""
+    )
+    yield (
+        f"offsets {header.base_offset} to {header.last_offset}  epoch {header.leader_epoch}  "
+        f"{header.record_count} records  "
+        f"{_CODECS[codec] if codec < len(_CODECS) else codec}  "
+        f"timestamps {header.base_timestamp_unix_ms} to {header.max_timestamp_unix_ms}{producer}"
+    )
+    if not records:
+        return
+    try:
+        for record in iter_records(batch):
+            yield (
+                f"  {record.offset}  {record.timestamp_unix_ms}  {_short(record.key)} = "
+                f"{_short(record.value)}  {list(record.headers) or ''}".rstrip()
+            )
+    except RequestError as error:
+        yield f"  the records cannot be read: {error}"
+
+
+def _short(value: bytes | None) -> str:
+    if value is None:
+        return "null"
+    text = repr(value)[1:]
+    return text if len(text) <= _VALUE_CHARS_MAX else f"{text[:_VALUE_CHARS_MAX]}..."
