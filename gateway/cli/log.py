@@ -114,7 +114,7 @@ class _Printer:
     def _print_footer(self, report: SegmentReport) -> None:
         footer = inspect_footer(report)
         if footer is None:
-            say(f"  no footer: {report.footer_problem}")
+            say(f"  open: {report.footer_problem}")
             return
         trailer = footer.trailer
         say(
@@ -149,7 +149,7 @@ def _batch_lines(batch: bytes, *, records: bool) -> Iterator[str]:
     header = parse_batch_header(batch)
     codec = header.attributes & 7
     producer = (
-        f"  producer {header.producer_id}/{header.producer_epoch} from {header.base_sequence}"
+        f"  producer {header.producer_id}/{header.producer_epoch}: {header.base_sequence}"
         if header.is_idempotent
         else ""
     )

@@ -6,7 +6,6 @@ stopped.
 """
 
 import asyncio
-from pathlib import Path
 
 import typer
 
@@ -15,10 +14,15 @@ from gateway.cli.admin_client import settings_of
 from gateway.cli.output import print_rows, say
 from gateway.clock import SystemClock
 from gateway.config import Settings
+from gateway.errors import GatewayError
 from gateway.metadata import PRODUCER_IDS, TopicRow
 from gateway.metadata_recovery import restore_topics
 from gateway.metadata_sql import SqlMetadata
 from storage_adapters.segment_log.inspect import PartitionListing, list_partitions
+
+
+class NothingToRecover(GatewayError):
+    """There is no log that could say anything."""
 
 
 def recover_metadata(
@@ -30,7 +34,7 @@ def recover_metadata(
 ) -> None:
     """Rebuild the metadata store's topics from the log of a stopped node."""
     settings = settings_of(config, assignments)
-    listing = list_partitions(settings.node.data_dir)
+    listing = _listing(settings)
     if not yes:
         names = {identity.topic for identity in listing.identities}
         count, store = len(names), settings.metadata.url
@@ -52,9 +56,27 @@ def recover_metadata(
         say("\nThe log holds no configs, users and rules: set again what is missing.")
 
 
+def _listing(settings: Settings) -> PartitionListing:
+    """Return what the log knows. Errors: ``NothingToRecover``, ``StorageUnavailable``."""
+    data_dir = settings.node.data_dir
+    if settings.storage.adapter != "segment_log":
+        msg = f"storage.adapter is {settings.storage.adapter!r}; only segment_log can tell"
+        raise NothingToRecover(msg)
+    if not data_dir.is_dir():
+        msg = (
+            f"{data_dir.absolute()} is not there; name the folder with --set node.data_dir=..."
+        )
+        raise NothingToRecover(msg)
+    listing = list_partitions(data_dir)
+    if listing.data_uuid is None:
+        msg = f"{data_dir.absolute()} holds no log"
+        raise NothingToRecover(msg)
+    return listing
+
+
 async def _restore(settings: Settings, listing: PartitionListing) -> list[TopicRow]:
     now_unix_ms = SystemClock().unix_ms()
-    metadata = SqlMetadata(settings.metadata.url, data_dir=Path(settings.node.data_dir))
+    metadata = SqlMetadata(settings.metadata.url, data_dir=settings.node.data_dir)
     await metadata.open()
     try:
         topics = await restore_topics(

@@ -194,7 +194,7 @@ def decode_trailer(data: Octets) -> Trailer:
     at = len(data) - TRAILER_BYTES
     magic, crc = _TRAILER_PREFIX.unpack_from(data, at)
     if magic != FOOTER_MAGIC:
-        raise Damaged("no footer")
+        raise Damaged("no footer at the end of the file")
     fields = bytes(data[at + _TRAILER_PREFIX.size :])
     if crc32c(fields) != crc:
         raise Damaged("the CRC of the footer's trailer does not match")

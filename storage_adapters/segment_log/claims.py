@@ -100,7 +100,7 @@ def is_after_closing(loaded: Loaded, stray: Loaded, next_sequence: int) -> bool:
     """Say whether ``stray`` proves that all of this segment was synced.
 
     Then something between them, which had been closed too, was removed because nobody needed it
-    any more. Otherwise both are what a recovery that did not come to its end has left of a torn tail.
+    any more. Otherwise both are what an unfinished recovery has left of a torn tail.
     """
     segment = stray.segment
     assert segment is not None

@@ -134,8 +134,6 @@ def inspect_entries(report: SegmentReport) -> Iterator[EntryReport]:
         for found_at, found in later_entries(view, header, SEGMENT_HEADER_BYTES):
             if found_at > at:
                 yield _gap(view, header, at, found_at, expected)
-            if found_at < at:
-                continue  # Within the body of the entry before: octets that look like one.
             yield _entry(view, found_at, found, expected)
             at = found_at + found.size_bytes
             expected = found.sequence + 1

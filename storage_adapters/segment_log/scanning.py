@@ -137,4 +137,4 @@ def later_entries(
             at = data.find(ENTRY_MAGIC, at + 1)
             continue
         yield at, entry
-        at = data.find(ENTRY_MAGIC, at + entry.body_at)
+        at = data.find(ENTRY_MAGIC, at + entry.size_bytes)
