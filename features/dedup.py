@@ -143,7 +143,9 @@ class ProducerSequences:
 
 def _check_new_epoch(header: BatchHeader, epoch: int) -> None:
     if header.producer_epoch < epoch:
-        msg = f"producer {header.producer_id} has epoch {header.producer_epoch}, {epoch} is known"
+        msg = (
+            f"producer {header.producer_id} has epoch {header.producer_epoch}, {epoch} is known"
+        )
         raise ProducerFenced(msg)
     if header.base_sequence != 0:
         msg = f"a new epoch of producer {header.producer_id} begins at {header.base_sequence}, not 0"

@@ -36,7 +36,7 @@ log = structlog.get_logger()
 class ProducerStates:
     """Loads, snapshots and expires what ``features.dedup`` knows of each partition."""
 
-    def __init__(  # noqa: PLR0913 - the parts it stands between
+    def __init__(
         self,
         stream: InternalStream,
         broker: Broker,

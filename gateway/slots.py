@@ -30,7 +30,7 @@ def murmur2(data: bytes) -> int:
 
 
 def partition_for_key(key: bytes, partition_count: int) -> int:
-    """Return the partition of a record with that key: same key, same partition, for every reader."""
+    """Return the partition of a record with that key: the same for every reader."""
     return (murmur2(key) & 0x7FFFFFFF) % partition_count
 
 

@@ -106,8 +106,10 @@ class StorageAdapter(Protocol):
         """Recover what is there. Errors: ``StorageUnavailable``, whose text says what to do."""
         ...
 
-    def enqueue(self, entries: Sequence[Entry], on_done: OnDone, *, reserved: bool = False) -> None:
-        """Append ``entries`` as one atomic append; ``on_done`` runs on the loop, in order of calls.
+    def enqueue(
+        self, entries: Sequence[Entry], on_done: OnDone, *, reserved: bool = False
+    ) -> None:
+        """Append ``entries`` as one atomic append; ``on_done`` runs in the order of calls.
 
         ``reserved`` lets internal streams use the space that is kept back for them, so that
         acknowledgements and deletes work on a full disk. ``on_done`` never runs before this
@@ -135,11 +137,13 @@ class StorageAdapter(Protocol):
     async def read(
         self, partition_id: int, start: int, end: int, *, bytes_max: int
     ) -> list[Octets]:
-        """Return the same as ``read_cached``, waiting for the disk. Errors: ``StorageUnavailable``."""
+        """As ``read_cached``, waiting for the disk. Errors: ``StorageUnavailable``."""
         ...
 
-    async def base_offset_for_time(self, partition_id: int, timestamp_unix_ms: int) -> int | None:
-        """Return the base offset of the first batch with a record at or after that time, or None."""
+    async def base_offset_for_time(
+        self, partition_id: int, timestamp_unix_ms: int
+    ) -> int | None:
+        """Return the base offset of the first batch with a record at or after a time."""
         ...
 
     def offset_for_size(self, partition_id: int, bytes_max: int) -> int:
@@ -170,5 +174,5 @@ class StorageAdapter(Protocol):
         ...
 
     async def close(self) -> None:
-        """Write and sync what is enqueued, leave a mark that the stop was clean, let go of files."""
+        """Write and sync what is enqueued, mark the stop as clean, let go of files."""
         ...

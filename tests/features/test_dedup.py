@@ -100,9 +100,7 @@ def test_above_the_bound_the_idlest_producer_is_forgotten() -> None:
     state = ProducerSequences(producers_max=2)
     for producer_id in (1, 2, 1, 3):  # 2 is the idlest when 3 comes
         known = state.check(header(sequence=0, producer_id=producer_id)) is not None
-        state.record(
-            header(sequence=10 if known else 0, producer_id=producer_id), 0, NOW
-        )
+        state.record(header(sequence=10 if known else 0, producer_id=producer_id), 0, NOW)
     assert [producer_id for producer_id, *_ in state.active()] == [1, 3]
 
 

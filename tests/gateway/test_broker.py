@@ -48,13 +48,13 @@ class Collector:
         self.errors: list[GatewayError] = []
         self.changed = asyncio.Event()
 
-    def on_batches(self, partition: Partition, batches: Sequence[Octets]) -> bool:
+    def on_batches(self, partition: Partition, batches: Sequence[Octets]) -> bool:  # noqa: ARG002
         self.offsets += [parse_batch_header(batch).base_offset for batch in batches]
         self.room -= len(batches)
         self.changed.set()
         return self.room > 0
 
-    def on_tail_error(self, partition: Partition, error: GatewayError) -> None:
+    def on_tail_error(self, partition: Partition, error: GatewayError) -> None:  # noqa: ARG002
         self.errors.append(error)
         self.changed.set()
 

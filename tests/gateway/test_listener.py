@@ -231,7 +231,7 @@ async def test_drain_hurries_what_waits_and_refuses_what_is_new() -> None:
             await _turn()
         await listener.drain(5)
         assert await waiting[0].readexactly(7) == b"hurried"
-        with pytest.raises(OSError):
+        with pytest.raises(ConnectionRefusedError):
             await connect(listener)
 
 

@@ -56,7 +56,7 @@ async def restarted(house: House, name: str) -> Partition:
 
 
 @pytest.mark.parametrize("clean", [False, True])
-async def test_a_restart_forgets_no_sequence(house: House, clean: bool) -> None:
+async def test_a_restart_forgets_no_sequence(house: House, *, clean: bool) -> None:
     loaded = await states(house)
     await produce(house, await house.partition("orders"), 0, 10, 20)
     if clean:

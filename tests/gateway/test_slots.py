@@ -1,9 +1,9 @@
 """Slots and keys: Kafka's murmur2."""
 
 import pytest
-from kafka.partitioner.default import murmur2 as kafka_murmur2
 from hypothesis import given
 from hypothesis import strategies as st
+from kafka.partitioner.default import murmur2 as kafka_murmur2
 
 from gateway.slots import murmur2, partition_for_key
 

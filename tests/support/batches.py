@@ -21,7 +21,13 @@ def sample_batch(
 ) -> bytearray:
     """Return a v2 batch of ``count`` equal records."""
     builder = DefaultRecordBatchBuilder(
-        2, compression, False, producer_id, producer_epoch, base_sequence, 1 << 30
+        magic=2,
+        compression_type=compression,
+        is_transactional=False,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
+        batch_size=1 << 30,
     )
     for delta in range(count):
         builder.append(delta, timestamp_unix_ms, key, value, [])

@@ -27,9 +27,7 @@ class HeldStorage(MemoryStorage):
         done = partial(self._done, on_done, size_bytes) if self.held else on_done
         super().enqueue(entries, done, reserved=reserved)
 
-    def _done(
-        self, on_done: OnDone, size_bytes: int, error: StorageUnavailable | None
-    ) -> None:
+    def _done(self, on_done: OnDone, size_bytes: int, error: StorageUnavailable | None) -> None:
         self.queued_bytes += size_bytes
         self._kept_back.append((partial(self._answer, on_done, size_bytes), error))
 
