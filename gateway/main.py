@@ -17,6 +17,7 @@ import uvloop
 
 from gateway.admin import AdminServer
 from gateway.admin_state import AdminState
+from gateway.allocator import keep_freed_memory
 from gateway.auth_rules import RuleBook
 from gateway.auth_users import StoredUsers
 from gateway.broker import Broker
@@ -49,6 +50,7 @@ log = structlog.get_logger()
 
 def run(settings: Settings) -> int:
     """Run a node until SIGTERM, SIGINT or a fault; return the process's exit status."""
+    keep_freed_memory()
     gc.set_threshold(50_000, 20, 20)  # batches are freed by reference count; cycles are rare
     return uvloop.run(_Node(settings).run())
 

@@ -288,6 +288,7 @@ class SegmentLog:
             files=self._files,
             executor=self._closer,
             metrics=self.metrics,
+            on_error=self._writer.fail,
         )
 
     def _refusal(self) -> StorageUnavailable:

@@ -129,7 +129,7 @@ class Appender:
 
     def _measure(self, entries: Sequence[Entry]) -> tuple[int, list[Stranger] | None]:
         """Return the octets that the append and its part of the footer need, at most."""
-        states, live = self._catalog.states, self._live
+        states, active = self._catalog.states, self.active
         need = 0
         unknown: dict[int, None] | None = None
         for targets, batch, _, _ in entries:
@@ -138,7 +138,7 @@ class Appender:
                 need += (len(targets) - 1) * (TARGET_BYTES + ROW_BYTES)
             for partition_id, _ in targets:
                 state = states.get(partition_id)
-                if state is None or state.index is not live:
+                if state is None or state.segment is not active:
                     unknown = unknown or {}
                     unknown[partition_id] = None
         if unknown is None:
@@ -151,7 +151,7 @@ class Appender:
         strangers = []
         for partition_id in partition_ids:
             state = self._catalog.state(partition_id)
-            if state.index is self._live:
+            if state.segment is self.active:
                 continue
             identity = self._host.identify(partition_id)
             introduction = Introduction(identity, state.start, state.end)
@@ -178,10 +178,10 @@ class Appender:
 
     def adopt(self, state: PartitionState, identity: PartitionIdentity | None) -> LivePart:
         """Give a partition its place in the active segment's index."""
-        if state.part is not None and state.index is self._live:
+        if state.part is not None and state.segment is self.active:
             return state.part
         part = LivePart(state.partition_id, state.start, state.end, identity)
-        state.part, state.index = part, self._live
+        state.part, state.segment = part, self.active
         self._live.parts[state.partition_id] = part
         self._footer_bytes += _PART_BYTES
         return part

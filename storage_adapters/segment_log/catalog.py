@@ -14,7 +14,7 @@ from typing import NamedTuple
 from gateway.errors import StorageUnavailable
 from storage_adapters.formats.footer import Part, Rows
 from storage_adapters.segment_log.config import SegmentLogConfig
-from storage_adapters.segment_log.index import LiveIndex, LivePart
+from storage_adapters.segment_log.index import LivePart
 from storage_adapters.segment_log.segments import Footers, Handles, Segment
 
 
@@ -36,10 +36,10 @@ class PartitionState:
         "end",
         "extents",
         "extents_upto",
-        "index",
         "is_deleted",
         "part",
         "partition_id",
+        "segment",
         "start",
     )
 
@@ -48,7 +48,7 @@ class PartitionState:
         self.start = 0 if known is None else known.start
         self.end = 0 if known is None else known.end
         self.is_deleted = known is not None and known.is_deleted
-        self.index: LiveIndex | None = None
+        self.segment: Segment | None = None
         self.part: LivePart | None = None
         self.extents: list[Extent] | None = None
         self.extents_upto = -1

@@ -2,7 +2,6 @@
 
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
 
 from gateway.model import PartitionIdentity
 from storage_adapters.formats.bodies import Introduction, encode_introduction
@@ -102,8 +101,11 @@ class LiveIndex:
         part = self.parts.get(partition_id)
         return None if part is None else (part.to_part(), part.rows)
 
-    def __iter__(self) -> Iterator[Part]:
-        return iter([part.to_part() for part in self.parts.values()])
+    def clear(self) -> None:
+        """Let go of the rows: partitions may refer to their parts until they are used again."""
+        for part in self.parts.values():
+            part.rows = array("q")
+        self.parts.clear()
 
 
 def find_offset(rows: Rows, first: int, end: int, offset: int) -> int:

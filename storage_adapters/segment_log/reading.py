@@ -57,6 +57,14 @@ class Reader:
         start = max(start, state.start)
         if state.is_deleted or start >= end:
             return []
+        live = state.part
+        if live is not None and live.rows and start >= live.rows[0]:
+            # The tail, where most readers are: nothing else has to be looked at.
+            last = len(live.rows) // ROW_STRIDE
+            row = find_offset(live.rows, 0, last, start)
+            picks, _ = pick(live.rows, row, last, end, bytes_max, is_first=True)
+            assert state.segment is not None
+            return [Picks(state.segment, picks)] if picks else []
         plan: list[Picks] = []
         for segment, part, rows in self._catalog.places(state, start):
             first, last = part.first_row, part.first_row + part.row_count

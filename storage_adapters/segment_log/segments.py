@@ -40,6 +40,7 @@ class Segment:
     """
 
     __slots__ = (
+        "blocker",
         "disk_bytes",
         "entries_end",
         "fd",
@@ -71,9 +72,12 @@ class Segment:
         self.holders = 0
         self.is_gone = False
         self.swept = 0
+        self.blocker: tuple[int, int] | None = None
 
     def close_with(self, trailer: Trailer) -> None:
         """Let the footer, which is on the disk now, take the live index's place."""
+        if self.live is not None:
+            self.live.clear()
         self.trailer = trailer
         self.first_sequence = trailer.first_sequence
         self.next_sequence = trailer.next_sequence

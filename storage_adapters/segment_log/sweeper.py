@@ -6,7 +6,7 @@ not heard of) is written to the active segment first, and is durable before the 
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Final
@@ -43,6 +43,7 @@ class Sweeper:
         files: Files,
         executor: ThreadPoolExecutor,
         metrics: SegmentLogMetrics,
+        on_error: Callable[[BaseException], None],
     ) -> None:
         self._catalog = catalog
         self._appender = appender
@@ -50,6 +51,7 @@ class Sweeper:
         self._files = files
         self._executor = executor
         self._metrics = metrics
+        self._on_error = on_error
         self._wake = asyncio.Event()
         self._wake.set()  # A stop may have come between a truncation and its removal.
         self._task = asyncio.get_running_loop().create_task(self._run())
@@ -111,17 +113,22 @@ class Sweeper:
 
     async def _is_passed(self, segment: Segment) -> bool:
         """Say whether no partition needs the segment; goes on where it was held up last."""
+        if segment.blocker is not None and not self._has_passed(*segment.blocker):
+            return False
         footer = self._catalog.footers.get(segment)
         while segment.swept < len(footer):
             part = footer.part(segment.swept)
-            if part.row_count:
-                state = self._catalog.state(part.partition_id)
-                if state.start < part.end and not state.is_deleted:
-                    return False
+            if part.row_count and not self._has_passed(part.partition_id, part.end):
+                segment.blocker = (part.partition_id, part.end)
+                return False
             segment.swept += 1
             if segment.swept % PARTS_PER_TICK == 0:
                 await asyncio.sleep(0)
         return True
+
+    def _has_passed(self, partition_id: int, end: int) -> bool:
+        state = self._catalog.state(partition_id)
+        return state.start >= end or state.is_deleted
 
     async def _carry_forward(self, segment: Segment) -> None:
         footer = self._catalog.footers.get(segment)
@@ -183,7 +190,11 @@ class Sweeper:
     async def _remove(self, segment: Segment) -> None:
         self._catalog.remove(segment)
         loop = asyncio.get_running_loop()
-        await loop.run_in_executor(self._executor, self._files.unlink, segment.path)
+        try:
+            await loop.run_in_executor(self._executor, self._files.unlink, segment.path)
+        except OSError as error:
+            self._on_error(error)
+            return
         self._metrics.segments_removed += 1
         self._maker.retry_soon()
 

@@ -3,6 +3,7 @@
 import asyncio
 import struct
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final
 from uuid import UUID
@@ -115,6 +116,11 @@ def offsets_of(batches: Sequence[Octets]) -> list[int]:
     return [parse_batch_header(batch).base_offset for batch in batches]
 
 
+def _note(finished: list[int], number: int, error: StorageUnavailable | None) -> None:
+    assert error is None
+    finished.append(number)
+
+
 class StorageContract:
     """The suite. ``append_bytes_max``: an append above it is too large for the storage."""
 
@@ -224,9 +230,8 @@ class StorageContract:
         done = asyncio.get_running_loop().create_future()
 
         for base_offset in range(5):
-            storage.enqueue(
-                [make_entry((1, base_offset))], lambda _, n=base_offset: finished.append(n)
-            )
+            on_done = partial(_note, finished, base_offset)
+            storage.enqueue([make_entry((1, base_offset))], on_done)
         storage.enqueue([make_entry((2, 0))], done.set_result)
         await done
 

@@ -147,37 +147,66 @@ def replay(
     What was synced is there. Of the rest each change is there, is not, or is there in part, in
     any order. ``syncs=False`` is a disk (or a program) that only pretends to sync.
     """
+    disk = _Disk(before or {}, chance)
+    synced_upto, names_upto = _promises(events if syncs else ())
+    for index, event in enumerate(events):
+        if event.what in {"create", "unlink"}:
+            disk.take_name(event, is_sure=index <= names_upto)
+        elif event.what in {"write", "truncate"}:
+            disk.take_octets(event, is_sure=index < synced_upto.get(event.path, 0))
+    return disk.after_power_loss()
+
+
+def _promises(events: Sequence[Event]) -> tuple[dict[Path, int], int]:
+    """Return up to which event each file is synced, and up to which the names are."""
     synced_upto: dict[Path, int] = {}
     names_upto = -1
     for index, event in enumerate(events):
-        if event.what == "sync" and syncs:
+        if event.what == "sync":
             synced_upto[event.path] = max(synced_upto.get(event.path, 0), event.position)
         elif event.what == "sync directory":
             names_upto = index
-    disk = {path: bytearray(content) for path, content in (before or {}).items()}
-    torn: dict[Path, list[Event]] = {}
-    for index, event in enumerate(events):
-        if event.what == "create":
-            disk[event.path] = bytearray()
-            if index > names_upto and chance.random() < 0.5:
-                torn[event.path] = []  # The name never got there.
-        elif event.what == "unlink":
-            if index <= names_upto or chance.random() < 0.5:
-                disk.pop(event.path, None)
-        elif event.what in {"write", "truncate"} and event.path in disk:
-            if index < synced_upto.get(event.path, 0):
-                _apply(disk[event.path], event)
-            elif chance.random() < 0.7:
-                torn.setdefault(event.path, []).append(_tear(event, chance))
-    for path, rest in torn.items():
-        if not rest and path not in synced_upto:
-            disk.pop(path, None)
-            continue
-        chance.shuffle(rest)
-        for event in rest:
-            if path in disk:
-                _apply(disk[path], event)
-    return {path: bytes(content) for path, content in disk.items()}
+    return synced_upto, names_upto
+
+
+class _Disk:
+    """What is on it for sure, and what else may be."""
+
+    def __init__(self, before: Mapping[Path, bytes], chance: random.Random) -> None:
+        self._chance = chance
+        self._sure = {path: bytearray(content) for path, content in before.items()}
+        self._unsure: dict[Path, list[Event]] = {}
+        self._nameless: set[Path] = set()
+
+    def take_name(self, event: Event, *, is_sure: bool) -> None:
+        happens = is_sure or self._chance.random() < 0.5
+        if event.what == "unlink":
+            if happens:
+                self._sure.pop(event.path, None)
+                self._unsure.pop(event.path, None)
+        else:
+            self._sure[event.path] = bytearray()
+            if not happens:
+                self._nameless.add(event.path)
+
+    def take_octets(self, event: Event, *, is_sure: bool) -> None:
+        if event.path not in self._sure:
+            return
+        if is_sure:
+            _apply(self._sure[event.path], event)
+        elif self._chance.random() < 0.7:
+            self._unsure.setdefault(event.path, []).append(_tear(event, self._chance))
+
+    def after_power_loss(self) -> dict[Path, bytes]:
+        for path, events in self._unsure.items():
+            self._chance.shuffle(events)
+            for event in events:
+                _apply(self._sure[path], event)
+        return {
+            path: bytes(content)
+            for path, content in self._sure.items()
+            if path not in self._nameless
+        }
 
 
 def _apply(content: bytearray, event: Event) -> None:

@@ -62,7 +62,7 @@ async def test_error_of_the_disk_stops_the_log_with_nothing_acknowledged(
 async def test_failed_background_sync_stops_the_log(tmp_path: Path) -> None:
     files, host = FailingFiles("sync"), Host()
     faulted = asyncio.Event()
-    host.on_fault = lambda _: faulted.set()  # type: ignore[method-assign]
+    host.on_fault = lambda error: faulted.set()  # type: ignore[method-assign]  # noqa: ARG005
     log = log_on(files, tmp_path, "interval")
     await log.open(host)
 
@@ -126,7 +126,7 @@ async def test_one_callback_that_fails_leaves_the_others_their_answers(tmp_path:
     loop.set_exception_handler(lambda _, context: seen.append(context["exception"]))
     last = loop.create_future()
 
-    log.enqueue([make_entry((1, 0))], lambda _: 1 / 0)  # type: ignore[arg-type, return-value]
+    log.enqueue([make_entry((1, 0))], lambda _: 1 / 0)  # type: ignore[arg-type]
     log.enqueue([make_entry((1, 1))], last.set_result)
 
     assert await last is None

@@ -165,7 +165,7 @@ def test_segment_header_round_trip_and_versions() -> None:
         decode_segment_header(b"HGSG" + struct.pack("<I", crc32c(later)) + later)
 
 
-def footer_part(partition_id: int, bases: list[int], **changes: object) -> FooterPart:
+def footer_part(partition_id: int, bases: list[int]) -> FooterPart:
     rows = array("q")
     for base in bases:
         rows.extend((base, base * 10, 64 + base + (100 << 32), 1 + (3 << 32)))
@@ -173,8 +173,16 @@ def footer_part(partition_id: int, bases: list[int], **changes: object) -> Foote
     introduction = encode_introduction(
         Introduction(IDENTITY._replace(partition_id=partition_id), 0, end)
     )
-    part = FooterPart(partition_id, 0, end, False, introduction, 100 * len(bases), rows)
-    return part._replace(**changes)
+    size_bytes = 100 * len(bases)
+    return FooterPart(
+        partition_id,
+        0,
+        end,
+        is_deleted=False,
+        introduction=introduction,
+        size_bytes=size_bytes,
+        rows=rows,
+    )
 
 
 def encoded(parts: list[FooterPart], entries_end: int = 1_001) -> bytes:
@@ -222,7 +230,7 @@ def test_footer_round_trip(table: dict[int, set[int]], entries_end: int) -> None
 
 
 def test_deleted_partition_in_a_footer_needs_no_name() -> None:
-    deleted = footer_part(5, [], is_deleted=True, introduction=None)
+    deleted = footer_part(5, [])._replace(is_deleted=True, introduction=None)
 
     footer = opened(encoded([deleted, footer_part(2, [1, 2])]))
 

@@ -1,5 +1,6 @@
 """A start after a crash: a torn tail is cut, damage behind a sync is named and refused."""
 
+import os
 import shutil
 import struct
 from collections.abc import Awaitable, Callable
@@ -7,6 +8,7 @@ from pathlib import Path
 from uuid import UUID
 
 import pytest
+from crc32c import crc32c
 
 from gateway.errors import StorageUnavailable
 from gateway.storage import Bounds
@@ -341,7 +343,7 @@ async def test_damaged_header_with_data_behind_it_refuses(tmp_path: Path) -> Non
     data_dir = await crashed(tmp_path, three)
     flip(last_segment(data_dir), 30)
 
-    with pytest.raises(StorageUnavailable, match="position 0.*there is data behind it"):
+    with pytest.raises(StorageUnavailable, match=r"position 0.*there is data behind it"):
         await opened(data_dir)
 
 
@@ -350,10 +352,8 @@ async def test_later_format_is_refused_in_one_line(tmp_path: Path) -> None:
     path = last_segment(data_dir)
     header = bytearray(path.read_bytes()[:SEGMENT_HEADER_BYTES])
     struct.pack_into("<H", header, 8, 2)
-    from crc32c import crc32c
-
     struct.pack_into("<I", header, 4, crc32c(bytes(header[8:])))
-    patch(path, 0, header)
+    patch(path, 0, bytes(header))
 
     with pytest.raises(StorageUnavailable, match="written by a later version"):
         await opened(data_dir)
@@ -376,8 +376,6 @@ async def test_segments_of_two_directories_are_refused(tmp_path: Path) -> None:
 
 
 async def test_second_process_is_told_who_holds_the_lock(tmp_path: Path) -> None:
-    import os
-
     log = await opened(tmp_path)
 
     with pytest.raises(StorageUnavailable, match=f"in use by process {os.getpid()}"):

@@ -2,8 +2,6 @@
 
 from pathlib import Path
 
-import pytest
-
 from gateway.clock import ManualClock
 from gateway.storage import StorageAdapter
 from storage_adapters.segment_log.adapter import SegmentLog

@@ -11,6 +11,7 @@ from storage_adapters.segment_log.inspect import list_partitions
 from storage_adapters.segment_log.segments import list_segments
 from tests.contracts.storage import Host, append, delete, make_entry, read_all, truncate
 from tests.storage_adapters.test_segment_log import new_log
+from tests.support.waiting import wait_until
 
 PER_SEGMENT = 4
 SIZE_BYTES = 250_000
@@ -29,11 +30,12 @@ async def fill(log: SegmentLog, partition_id: int, count: int) -> None:
 
 
 async def until_removed(log: SegmentLog, count: int) -> None:
-    async def wait() -> None:
-        while log.metrics.segments_removed < count:
-            await asyncio.sleep(0)
-
-    await asyncio.wait_for(wait(), 20)
+    await asyncio.to_thread(
+        wait_until,
+        lambda: log.metrics.segments_removed >= count,
+        within_s=20,
+        what=f"{count} segments are removed",
+    )
 
 
 def numbers(data_dir: Path) -> list[int]:
