@@ -14,6 +14,10 @@ LOCK := $(BIN)/pip-compile --quiet --generate-hashes --strip-extras --allow-unsa
 run: .venv/run  ## install into .venv and start with embedded defaults
 	$(BIN)/headgate serve
 
+# Debian keeps PostgreSQL's programs off the PATH.
+test soak: export PATH := $(PATH):$(lastword $(wildcard /usr/lib/postgresql/*/bin))
+
+test: export PYTHONHASHSEED := 0  # both workers see the same order of tests
 test: .venv/dev  ## everything but the soak tests
 	$(BIN)/python -m pytest -n 2 --dist loadgroup $(TESTS)
 
@@ -31,7 +35,7 @@ bench bench-kafka: .venv/dev  ## every published figure, each beside Apache Kafk
 	$(BIN)/python -m benchmarks $(BENCH)
 
 soak: .venv/dev  ## hours: 100 kills, a million frames, R1
-	$(BIN)/python -m pytest -m soak -p no:xdist --timeout 7200 tests
+	HYPOTHESIS_PROFILE=soak $(BIN)/python -m pytest -m soak --timeout 7200 tests
 	$(BIN)/python -m benchmarks r1
 
 ci-deps: .venv/dev  ## what only CI's tests need: kcat, a JDK with Maven, Go; jars and modules

@@ -99,14 +99,29 @@ def profiled(side: Side) -> list[dict[str, Any]]:
 
 
 def shares(stacks: list[str]) -> list[dict[str, Any]]:
-    """Return the innermost functions of collapsed stacks with their share of all samples."""
+    """Return the innermost functions of collapsed stacks with their share of all samples.
+
+    C functions are named with the Python function that called them; those without a symbol
+    (libc's memory copies among them) count for their caller. Waiting for a lock is left out.
+    """
     counts: Counter[str] = Counter()
     for line in stacks:
         stack, _, samples = line.rpartition(" ")
-        innermost = stack.split(";")[-1]
-        counts[_LINE_NUMBER.sub(")", innermost)] += int(samples)
+        if "PyThread_acquire_lock" in stack:
+            continue  # a thread that has nothing to do
+        named = [frame for frame in stack.split(";") if not frame.startswith("0x")]
+        counts[_words(named)] += int(samples)
     total = sum(counts.values())
     return [
         {"where": where, "share": samples / total}
         for where, samples in counts.most_common(ROWS_SHOWN)
     ]
+
+
+def _words(frames: list[str]) -> str:
+    innermost = _LINE_NUMBER.sub(")", frames[-1]) if frames else "?"
+    if ".py" in innermost:
+        return innermost
+    callers = [frame for frame in frames if ".py" in frame]
+    caller = _LINE_NUMBER.sub(")", callers[-1]) if callers else "?"
+    return f"{innermost} < {caller}"

@@ -1,7 +1,7 @@
 """Idempotent producers (KIP-98): each batch of a producer once per partition, in its order.
 
-A producer id's state in a partition is its epoch and its last five batches; a batch sent again is
-answered with the offset it got the first time. The state changes only with an append, and is
+A producer id's state in a partition is its epoch and its last five batches; a batch sent again
+is answered with the offset it got the first time. The state changes only with an append, and is
 rebuilt from the batches' own headers, so it can be neither ahead of the log nor behind it.
 """
 

@@ -1,7 +1,7 @@
 """What a producer's batch must be before the log takes it. Records are never decoded here.
 
-The rules are those of Kafka's ``LogValidator`` that can be checked from the 61-byte header and the
-CRC; what is inside a compressed batch is looked at by whoever decodes it, within bounds.
+The rules are those of Kafka's ``LogValidator`` that can be checked from the 61-byte header and
+the CRC; what is inside a compressed batch is looked at by whoever decodes it, within bounds.
 """
 
 import struct
@@ -30,7 +30,7 @@ from gateway.model import (
 
 NO_TIMESTAMP: Final = -1
 ZSTD: Final = 4
-RECORD_BYTES_MIN: Final = 7  # length, attributes, two deltas, key and value length, header count
+RECORD_BYTES_MIN: Final = 7  # length, attributes, 2 deltas, key and value length, header count
 MAX_TIMESTAMP_AT: Final = 35
 
 _CRC: Final = struct.Struct(">I")
@@ -43,7 +43,8 @@ def check_batch(batch: bytearray | memoryview, *, bytes_max: int) -> BatchHeader
     """Return the header of the one whole batch in ``batch`` when a client may write it.
 
     Errors: ``CorruptBatch`` (length, CRC), ``UnsupportedFormat``, ``MessageTooLarge`` (above
-    ``bytes_max``), ``InvalidRecord`` (counts or flags that contradict), ``UnsupportedCompression``.
+    ``bytes_max``), ``InvalidRecord`` (counts or flags that contradict),
+    ``UnsupportedCompression``.
     """
     header = parse_batch_header(batch)
     if header.size_bytes != len(batch):
@@ -81,12 +82,22 @@ def _check_counts(header: BatchHeader) -> None:
 
 
 def check_timestamps(
-    header: BatchHeader, now_unix_ms: int, *, before_ms_max: int, after_ms_max: int
+    header: BatchHeader,
+    now_unix_ms: int,
+    *,
+    before_ms_max: int,
+    after_ms_max: int,
+    is_stamped: bool = False,
 ) -> None:
-    """Refuse what is further from now than the topic allows (KIP-937), or claims our stamp."""
+    """Refuse what is further from now than the topic allows (KIP-937), or claims our stamp.
+
+    ``is_stamped``: the topic's timestamps are LogAppendTime, so the producer's do not matter.
+    """
     if header.attributes & TIMESTAMP_TYPE_MASK:
         msg = "a producer may not set LogAppendTime; the topic's config does"
         raise InvalidTimestamp(msg)
+    if is_stamped:
+        return
     if header.max_timestamp_unix_ms - now_unix_ms > after_ms_max:
         msg = f"timestamp {header.max_timestamp_unix_ms} is over {after_ms_max} ms ahead"
         raise InvalidTimestamp(msg)
@@ -101,8 +112,8 @@ def stamp_append_time(
 ) -> BatchHeader:
     """Turn a batch's timestamps into LogAppendTime, in place; return its header as it is then.
 
-    The records keep their deltas; a reader takes the batch's max timestamp for each of them. The
-    CRC covers both changed fields, so it is computed again.
+    The records keep their deltas; a reader takes the batch's max timestamp for each of them.
+    The CRC covers both changed fields, so it is computed again.
     """
     attributes = header.attributes | TIMESTAMP_TYPE_MASK
     _ATTRIBUTES.pack_into(batch, ATTRIBUTES_AT, attributes)

@@ -1,8 +1,9 @@
 """The broker: what adapters call to append, read, wait and tail. No protocol, no disk.
 
 The way of a run: ``partition`` finds where it goes, ``prepare`` checks it, ``append`` gives it
-offsets and hands it to the storage, whose ``on_done`` publishes it to readers and tells the adapter
-to acknowledge. Everything here runs on the event loop; nothing here is a task per message.
+offsets and hands it to the storage, whose ``on_done`` publishes it to readers and tells the
+adapter to acknowledge. Everything here runs on the event loop; nothing here is a task per
+message.
 """
 
 import asyncio
@@ -43,7 +44,7 @@ class Broker:
     # --- partitions
 
     def partition(self, topic: Topic, number: int) -> Partition:
-        """Return the live state of a partition. Error: ``TopicNotFound`` for an unknown number."""
+        """Return a partition's live state. Error: ``TopicNotFound`` for an unknown number."""
         if not 0 <= number < len(topic.partitions):
             msg = f"topic {topic.name.name!r} has no partition {number}"
             raise TopicNotFound(msg)
@@ -111,7 +112,7 @@ class Broker:
         return await self.reader.offset_for_time(partition, timestamp_unix_ms)
 
     async def max_timestamp(self, partition: Partition) -> tuple[int, int, int] | None:
-        """Return (offset, timestamp, epoch) of the record with the highest timestamp, or None."""
+        """Return (offset, timestamp, epoch) of the record with the highest timestamp."""
         return await self.reader.max_timestamp(partition)
 
     def end_offset_for_epoch(self, partition: Partition, leader_epoch: int) -> tuple[int, int]:
@@ -140,6 +141,24 @@ class Broker:
         self.storage.truncate_before(partition.partition_id, offset, on_done)
         partition.log_start_offset = offset
 
+    def delete_topic(self, topic: Topic, on_done: OnDone) -> None:
+        """Forget a topic that the topic manager has removed; who waits for more is woken.
+
+        Error: ``StorageUnavailable``; the storage's part is then to be done again.
+        """
+        for partition in topic.partitions:
+            if partition is not None:
+                self._forget(partition)
+        self.storage.delete(topic.partition_ids, on_done)
+
+    def _forget(self, partition: Partition) -> None:
+        partition.is_gone = True
+        if partition.producers is not None:
+            partition.producers = None
+            self.writer.producers_changed.add(partition)  # so that their snapshot goes too
+        for waiter in tuple(partition.waiters):
+            waiter.on_gone()
+
     def delete(self, partition_ids: Sequence[int], on_done: OnDone) -> None:
-        """Forget the partitions of a topic that the topic manager has removed."""
+        """Delete from the storage what was left of a topic that is gone."""
         self.storage.delete(partition_ids, on_done)

@@ -3,27 +3,34 @@
 from typing import Protocol
 
 from features.dedup import ProducerSequences
+from gateway.errors import TopicNotFound
 from gateway.storage import Bounds
 from gateway.topics import Topic
 
 
 class Appended(Protocol):
-    """Who wants to know that a partition has grown: a waiting fetch, a tail."""
+    """Who wants to know what becomes of a partition: a waiting fetch, a tail."""
 
     def on_appended(self, size_bytes: int) -> None:
         """``size_bytes`` more octets have become readable. Must be cheap and must not raise."""
+        ...
+
+    def on_gone(self) -> None:
+        """The topic was deleted: there is nothing more to wait for. Must not raise."""
         ...
 
 
 class Partition:
     """What the broker knows of a partition.
 
-    ``log_end_offset`` is the next offset to give; ``high_watermark`` is one past what readers see,
-    and reaches the log end when the storage has done what its flush policy promises.
+    ``log_end_offset`` is the next offset to give; ``high_watermark`` is one past what readers
+    see, and reaches the log end when the storage has done what its flush policy promises.
+    ``is_gone``: the topic was deleted, whoever still holds this may neither read nor write.
     """
 
     __slots__ = (
         "high_watermark",
+        "is_gone",
         "leader_epoch",
         "log_end_offset",
         "log_start_offset",
@@ -42,8 +49,15 @@ class Partition:
         self.log_start_offset = bounds.start
         self.log_end_offset = bounds.end
         self.high_watermark = bounds.end
+        self.is_gone = False
         self.producers: ProducerSequences | None = None
         self.waiters: set[Appended] = set()
+
+    def check_present(self) -> None:
+        """Raise ``TopicNotFound`` when the topic has been deleted."""
+        if self.is_gone:
+            msg = f"topic {self.topic.name.name} was deleted"
+            raise TopicNotFound(msg)
 
     def __repr__(self) -> str:
         return (

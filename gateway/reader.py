@@ -12,6 +12,7 @@ _MAX_INT64 = (1 << 63) - 1
 
 
 def _check_range(partition: Partition, offset: int) -> None:
+    partition.check_present()
     if not partition.log_start_offset <= offset <= partition.log_end_offset:
         msg = (
             f"offset {offset} is outside of "
@@ -33,9 +34,10 @@ class Reader:
     ) -> Sequence[Octets] | None:
         """Return the batches from ``offset`` on, at least one where there is one.
 
-        The first may begin before ``offset``: the reader skips. An empty answer means that nothing
-        is there yet, None that the disk must be waited for (``read_disk``). Errors:
-        ``OffsetOutOfRange`` below the log start or above the log end.
+        The first may begin before ``offset``: the reader skips. An empty answer means that
+        nothing is there yet, None that the disk must be waited for (``read_disk``). Errors:
+        ``OffsetOutOfRange`` below the log start or above the log end, ``TopicNotFound`` when the
+        topic was deleted meanwhile.
         """
         _check_range(partition, offset)
         if offset >= partition.high_watermark:
@@ -50,7 +52,10 @@ class Reader:
     async def read_disk(
         self, partition: Partition, offset: int, *, bytes_max: int
     ) -> Sequence[Octets]:
-        """Return the same as ``read``, waiting for the disk. Errors: ``StorageUnavailable`` too."""
+        """Return the same as ``read``, waiting for the disk.
+
+        Errors: those of ``read``, and ``StorageUnavailable``.
+        """
         _check_range(partition, offset)
         if offset >= partition.high_watermark:
             return ()
@@ -64,10 +69,10 @@ class Reader:
     async def offset_for_time(
         self, partition: Partition, timestamp_unix_ms: int
     ) -> tuple[int, int, int] | None:
-        """Return (offset, timestamp, leader epoch) of the first record at or after a time, or None.
+        """Return (offset, timestamp, leader epoch) of the first record at or after a time.
 
-        A batch that cannot be decoded answers with its base offset, so that the search never fails
-        because of what one producer wrote.
+        None when there is none. A batch that cannot be decoded answers with its base offset, so
+        that the search never fails because of what one producer wrote.
         """
         base_offset = await self._storage.base_offset_for_time(
             partition.partition_id, timestamp_unix_ms
@@ -88,7 +93,7 @@ class Reader:
     async def max_timestamp(self, partition: Partition) -> tuple[int, int, int] | None:
         """Return (offset, timestamp, leader epoch) of the record with the highest timestamp.
 
-        Found by halving the range of timestamps (63 index searches): asked for rarely (KIP-734).
+        Found by halving the range of timestamps (63 index searches); asked for rarely (KIP-734).
         """
         low, high = 0, _MAX_INT64
         while low < high:

@@ -16,7 +16,8 @@ class Waiter:
     """Waits until ``bytes_min`` more octets are readable in any of some partitions.
 
     ``on_ready`` runs once, in the loop's next turn, so that all appends of a sync group are seen
-    together. One waiter serves a whole fetch; ``cancel`` may be called at any time, and again.
+    together; also when one of the topics is deleted. One waiter serves a whole fetch; ``cancel``
+    may be called at any time, and again.
     """
 
     __slots__ = ("_bytes_missing", "_loop", "_on_ready", "_partitions")
@@ -40,8 +41,12 @@ class Waiter:
         """See ``gateway.partition.Appended``."""
         self._bytes_missing -= size_bytes
         if self._bytes_missing <= 0:
-            self._leave()
-            self._loop.call_soon(self._fire)
+            self.on_gone()
+
+    def on_gone(self) -> None:
+        """See ``gateway.partition.Appended``."""
+        self._leave()
+        self._loop.call_soon(self._fire)
 
     def cancel(self) -> None:
         """Stop waiting; ``on_ready`` will not run any more."""
@@ -99,6 +104,10 @@ class Tail:
 
     def on_appended(self, size_bytes: int) -> None:  # noqa: ARG002 - the port's signature
         """See ``gateway.partition.Appended``."""
+        self.on_gone()
+
+    def on_gone(self) -> None:
+        """See ``gateway.partition.Appended``: the next read says what there is."""
         self.partition.waiters.discard(self)
         self._loop.call_soon(self._pump)
 

@@ -1,8 +1,8 @@
 """The write path: authorize, quota, validate, dedup, delay, append, tail - in this order.
 
-Authorization is the adapter's call (it knows the principal); quota and delay have their place here
-and come with their blocks. Everything is synchronous: offsets are given on the loop, in the order
-in which runs come, and nothing is half done when an error is raised.
+Authorization is the adapter's call (it knows the principal); quota and delay have their place
+here and come with their blocks. Everything is synchronous: offsets are given on the loop, in the
+order in which runs come, and nothing is half done when an error is raised.
 """
 
 from collections import deque
@@ -61,12 +61,13 @@ class _Pending:
         if error is None:
             for write in self.writes:
                 _publish(write)
-        self.on_done(error)
-        if self.followers is not None:
-            for follower in self.followers:
+        try:
+            self.on_done(error)
+            for follower in self.followers or ():
                 follower(error)
-        if writer.held:
-            writer.release_when_low()
+        finally:  # one caller's bug must not leave those who are held without their release
+            if writer.held:
+                writer.release_when_low()
 
 
 def _publish(write: Write) -> None:
@@ -86,7 +87,7 @@ class Writer:
         self._clock = clock
         self._config = config
         self.pending: deque[_Pending] = deque()
-        self.held: list[Callable[[], None]] = []
+        self.held: dict[Callable[[], None], None] = {}
         self.batches_appended = 0
         self.records_appended = 0
         self.bytes_appended = 0
@@ -97,9 +98,11 @@ class Writer:
         """Check a client's batch against the topic and the producer's sequence.
 
         ``batch`` is one whole v2 batch and belongs to the broker from here on. The answer is
-        valid until the loop goes on: append it at once. Errors: those of ``check_batch``,
-        ``check_timestamps`` and ``ProducerSequences.check``.
+        valid until the loop goes on, and for one batch of a partition: append it at once.
+        Errors: those of ``check_batch``, ``check_timestamps`` and ``ProducerSequences.check``;
+        ``TopicNotFound`` for a partition whose topic was deleted.
         """
+        partition.check_present()
         settings = partition.topic.settings
         header = check_batch(batch, bytes_max=settings.message_bytes_max)
         now_unix_ms = self._clock.unix_ms()
@@ -108,6 +111,7 @@ class Writer:
             now_unix_ms,
             before_ms_max=settings.timestamp_before_ms_max,
             after_ms_max=settings.timestamp_after_ms_max,
+            is_stamped=settings.log_append_time,
         )
         if header.is_idempotent and partition.producers is not None:
             known = partition.producers.check(header)
@@ -164,18 +168,25 @@ class Writer:
 
     @property
     def is_saturated(self) -> bool:
-        """``wal_queued_bytes_max`` is reached: who appends is to be held until it is low again."""
-        return self._storage.queued_bytes >= self._config.wal_queued_bytes_max
+        """``wal_queued_bytes_max`` is reached: who appends is to be held until it is low."""
+        # Without an append of ours on its way nobody would call those who are held.
+        return self._storage.queued_bytes >= self._config.wal_queued_bytes_max and bool(
+            self.pending
+        )
 
     def hold(self, release: Callable[[], None]) -> None:
         """Call ``release`` once, when the queue has fallen to ``wal_queued_bytes_low``."""
-        self.held.append(release)
+        self.held[release] = None
+
+    def unhold(self, release: Callable[[], None]) -> None:
+        """Call ``release`` no more: who was held has gone."""
+        self.held.pop(release, None)
 
     def release_when_low(self) -> None:
         """Let those who were held go on when the queue is low."""
         if self._storage.queued_bytes > self._config.wal_queued_bytes_low:
             return
-        held, self.held = self.held, []
+        held, self.held = self.held, {}
         for release in held:
             release()
 

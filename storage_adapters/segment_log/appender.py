@@ -36,7 +36,8 @@ from storage_adapters.segment_log.config import SegmentLogConfig
 from storage_adapters.segment_log.index import LiveIndex, LivePart
 from storage_adapters.segment_log.segment_files import SegmentMaker
 from storage_adapters.segment_log.segments import Segment
-from storage_adapters.segment_log.writer import Chunk, Writer
+from storage_adapters.segment_log.wal_thread import Chunk
+from storage_adapters.segment_log.writer import Writer
 
 _FOOTER_FIXED_BYTES: Final = TRAILER_BYTES + 3 * ALIGNMENT_BYTES
 _PART_BYTES: Final = TABLE_ROW_BYTES + ID_BYTES

@@ -28,8 +28,8 @@ class Extent(NamedTuple):
 class PartitionState:
     """What is known of one partition. ``end`` counts what is enqueued, ``start`` is at once.
 
-    ``part`` is its place in ``index``, which is the active segment's as soon as the partition
-    was introduced there. ``extents`` are known up to segment number ``extents_upto``.
+    ``part`` is its place in the index of ``segment``, which is the active one as soon as the
+    partition was introduced there. ``extents`` are known up to segment number ``extents_upto``.
     """
 
     __slots__ = (

@@ -35,8 +35,8 @@ class Segment:
 
     ``live``: the index until a footer has taken its place, then None. ``ready``: done when the
     file, its header and its name are on the disk; only then may entries be acknowledged from
-    it. ``swept``: how many partitions of its table are known to have passed it, for the
-    sweeper.
+    it. For the sweeper: ``swept``, how many partitions of its table are known to have passed it,
+    and ``blocker``, the id and end offset of one that has not.
     """
 
     __slots__ = (

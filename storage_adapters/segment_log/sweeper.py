@@ -34,7 +34,7 @@ PARTS_PER_TICK: Final = 500
 class Sweeper:
     """Removes segments in the background, a bounded number of partitions per tick."""
 
-    def __init__(  # What a removal touches.
+    def __init__(  # noqa: PLR0913  # What a removal touches.
         self,
         *,
         catalog: Catalog,

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from gateway.auth import (
     CLUSTER,
@@ -301,16 +302,17 @@ def test_a_static_rule_means_what_it_says() -> None:
 @pytest.mark.parametrize(
     ("config", "hint"),
     [
-        (AuthRule(operation="wite"), "did you mean write"),
-        (AuthRule(pattern="literal"), "needs a name"),
-        (AuthRule(pattern="prefix"), "needs a name"),
-        (AuthRule(pattern="any", name="t"), "names none"),
-        (AuthRule(pattern="literal", name="t" * 300), "255"),
+        ({"operation": "wite"}, "write"),
+        ({"pattern": "literal"}, "name goes with"),
+        ({"pattern": "prefix"}, "name goes with"),
+        ({"pattern": "any", "name": "t"}, "name goes with"),
     ],
 )
-def test_a_static_rule_that_makes_no_sense_is_refused(config: AuthRule, hint: str) -> None:
-    with pytest.raises(InvalidRequest, match=hint):
-        parse_rule(config)
+def test_a_static_rule_that_makes_no_sense_is_refused(
+    config: dict[str, str], hint: str
+) -> None:
+    with pytest.raises(ValidationError, match=hint):
+        AuthRule.model_validate(config)
 
 
 def test_a_rule_with_an_empty_principal_is_refused() -> None:

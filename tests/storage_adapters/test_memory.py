@@ -16,10 +16,8 @@ def new_memory(data_dir: Path, config: MemoryConfig | None = None) -> MemoryStor
 
 
 class TestMemory(StorageContract):
-    append_bytes_max = MemoryConfig().append_bytes_max + 1
-
     def new_storage(self, data_dir: Path) -> StorageAdapter:
-        return new_memory(data_dir)
+        return new_memory(data_dir, MemoryConfig(append_bytes_max=self.append_bytes_max - 1))
 
     async def reopen(self, storage: StorageAdapter, data_dir: Path) -> StorageAdapter:
         del data_dir

@@ -159,7 +159,7 @@ async def run(steps: list[tuple[str, ...]], flush: str, root: Path) -> None:
 
 
 @settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
-@given(steps=STEPS, flush=st.sampled_from(["group", "never"]))
+@given(steps=STEPS, flush=st.sampled_from(["group", "never", "interval"]))
 def test_log_and_model_agree(steps: list[tuple[str, ...]], flush: str) -> None:
     root = Path(tempfile.mkdtemp(prefix="headgate-model-"))
     try:

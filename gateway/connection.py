@@ -1,0 +1,285 @@
+"""One accepted connection: reading, writing, pausing, closing. For all TCP protocols.
+
+An adapter's connection implements ``receive_buffer`` and ``received``. Reads go into the
+listener's one shared buffer unless the adapter hands out its own, so an idle connection costs no
+buffer. This is the one place that catches ``Exception``: a bug met by one peer closes that peer
+only.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final, cast
+
+import structlog
+
+from gateway.errors import GatewayError, PeerError
+from gateway.model import Octets
+
+if TYPE_CHECKING:  # a listener makes connections; they know theirs
+    from gateway.listener import Listener
+
+log = structlog.get_logger()
+
+WRITE_HIGH_BYTES: Final = 1024 * 1024
+CLOSE_S_MAX: Final = 10.0  # what a peer gets to take its last answers
+
+
+class Connection(asyncio.BufferedProtocol):
+    """One accepted connection. Subclasses speak a protocol; all calls are on the loop."""
+
+    def __init__(self, listener: "Listener") -> None:
+        self.listener = listener
+        self.transport: asyncio.Transport | None = None
+        self.peer_host = ""
+        self.connected_s = listener.now_s
+        self.last_received_s = listener.now_s
+        self.frame_started_s: float | None = None
+        self.has_greeted = False  # one whole frame has come
+        self.is_writable = True
+        self.is_closing = False
+        self.bytes_received = 0
+        self.bytes_sent = 0  # handed to the transport
+        self.out_bytes = 0  # queued here, not yet handed to the transport
+        self._holds: set[str] = set()
+        self._out: deque[Octets] = deque()
+        self._said: set[str] = set()
+        self._closing_s = 0.0
+        self._taken_bytes = -1  # what the peer had taken at ``_taken_s``
+        self._taken_s = 0.0
+
+    # --- what a protocol implements
+
+    def receive_buffer(self) -> memoryview:
+        """Return where the next octets go: the shared buffer, or a large frame's own."""
+        return self.listener.receive_buffer
+
+    def received(self, size_bytes: int) -> None:
+        """``size_bytes`` octets were put into what ``receive_buffer`` returned last."""
+        raise NotImplementedError
+
+    def is_busy(self) -> bool:
+        """Say whether a request is being served, so that silence is no reason to close."""
+        return False
+
+    def has_unsaved_work(self) -> bool:
+        """Say whether something was taken from the peer and is not answered yet."""
+        return False
+
+    def hurry(self) -> None:
+        """The node drains: answer what waits."""
+
+    def released(self) -> None:
+        """A reason for holding reads has gone: go on with what was read already."""
+
+    def flushed(self) -> None:
+        """What was sent has been handed to the socket, or the peer has caught up."""
+
+    def closed(self) -> None:
+        """Let go of what the connection held."""
+
+    def describe(self) -> dict[str, Any]:
+        """Return what ``headgate clients`` shows of this connection."""
+        return {
+            "peer": self.peer_host,
+            "connected_s": round(self.listener.now_s - self.connected_s),
+            "received_bytes": self.bytes_received,
+            "sent_bytes": self.bytes_sent,
+        }
+
+    # --- writing: one write per turn of the loop
+
+    def send(self, *octets: Octets) -> None:
+        """Queue octets; all that is queued in one turn of the loop leaves in one write."""
+        if self.transport is None or self.is_closing:
+            return
+        if not self._out:
+            self.listener.loop.call_soon(self.guard, self._flush)
+        self._out.extend(octets)
+        self.out_bytes += sum(map(len, octets))
+
+    def _flush(self) -> None:
+        """Hand what is queued to the transport, no more than the peer keeps up with.
+
+        Much at once goes in runs: TLS would encrypt all of it in one go, where no limit of the
+        transport sees it.
+        """
+        while self._out and self.is_writable and self.transport is not None:
+            if self.out_bytes <= WRITE_HIGH_BYTES:
+                self._write_all()
+            else:
+                self._write(self._next_run())
+        if not self._out:
+            self.flushed()
+
+    def _next_run(self) -> list[Octets]:
+        run: list[Octets] = []
+        room_bytes = WRITE_HIGH_BYTES
+        while room_bytes:
+            piece = self._out[0]
+            if len(piece) > room_bytes:
+                view = memoryview(piece)
+                run.append(view[:room_bytes])
+                self._out[0] = view[room_bytes:]
+                break
+            run.append(self._out.popleft())
+            room_bytes -= len(piece)
+        return run
+
+    def _write_all(self) -> None:
+        out, self._out = self._out, deque()
+        self._write(out)
+
+    def _write(self, run: Sequence[Octets]) -> None:
+        assert self.transport is not None
+        size_bytes = sum(map(len, run))
+        self.listener.socket_writes += 1
+        self.bytes_sent += size_bytes
+        self.out_bytes -= size_bytes
+        if len(run) == 1:
+            self.transport.write(run[0])
+        else:
+            self.transport.writelines(run)
+
+    # --- flow control
+
+    def hold_reads(self, reason: str) -> None:
+        """Read nothing more until this reason (and every other) is released."""
+        if not self._holds and self.transport is not None:
+            self.transport.pause_reading()
+        self._holds.add(reason)
+
+    def release_reads(self, reason: str) -> None:
+        """Give up one reason for holding."""
+        if reason in self._holds:
+            self._holds.discard(reason)
+            if not self._holds and self.transport is not None:
+                self.last_received_s = self.listener.now_s
+                if self.frame_started_s is not None:  # while held, it was not the peer's turn
+                    self.frame_started_s = self.listener.now_s
+                self.transport.resume_reading()
+            self.guard(self.released)
+
+    def is_held_but_for(self, *reasons: str) -> bool:
+        """Say whether reads are held for any other reason."""
+        return not self._holds.issubset(reasons)
+
+    # --- ending
+
+    def fail(self, error: GatewayError) -> None:
+        """Close because of the peer: counted, and logged once per connection and kind."""
+        self.note(type(error).__name__, str(error))
+        self.close()
+
+    def note(self, kind: str, message: str) -> None:
+        """Count a fault of the peer, and log it the first time on this connection."""
+        self.listener.faults[kind] += 1
+        if kind not in self._said:
+            self._said.add(kind)
+            log.warning(
+                "peer fault",
+                protocol=self.listener.name,
+                peer=self.peer_host,
+                kind=kind,
+                detail=message[:500],
+            )
+
+    def close(self) -> None:
+        """Write what is queued, then close; a peer that does not take it is cut off."""
+        if self.transport is None or self.is_closing:
+            return
+        self.is_closing = True
+        self._closing_s = self.listener.now_s
+        if self._out:
+            self._write_all()
+        self.transport.close()
+
+    def guard(self, work: Callable[..., None], *args: Any) -> None:  # noqa: ANN401 - passed on
+        """Run ``work``; a peer's fault or a bug of ours closes this connection and no other."""
+        try:
+            work(*args)
+        except PeerError as error:
+            self.fail(error)
+        except Exception as error:
+            self.listener.faults["bug"] += 1
+            log.exception("connection closed by a bug", protocol=self.listener.name)
+            self.note(type(error).__name__, "closed by a bug of the gateway")
+            self.close()
+
+    # --- asyncio.BufferedProtocol
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """See asyncio: over TLS, the handshake is done by now."""
+        # uvloop's transports do not derive from asyncio's.
+        transport = self.transport = cast("asyncio.Transport", transport)
+        peer = transport.get_extra_info("peername")
+        self.peer_host = self.peer_host or (str(peer[0]) if peer else "")
+        transport.set_write_buffer_limits(high=WRITE_HIGH_BYTES)
+        if not self.listener.admit(self):
+            transport.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's signature
+        """See asyncio."""
+        self.transport = None
+        self.is_closing = True
+        self._out.clear()
+        self.out_bytes = 0
+        self.listener.forget(self)
+        self.guard(self.closed)
+
+    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - asyncio's signature
+        """See asyncio."""
+        return self.receive_buffer()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """See asyncio."""
+        self.last_received_s = self.listener.now_s
+        self.bytes_received += nbytes
+        self.guard(self.received, nbytes)
+
+    def pause_writing(self) -> None:
+        """The peer reads slower than we write: first it takes what there is."""
+        self.is_writable = False
+        self._taken_bytes, self._taken_s = -1, self.listener.now_s
+        self.hold_reads("writes")
+
+    def resume_writing(self) -> None:
+        """The peer has caught up."""
+        self.is_writable = True
+        self.guard(self._flush)
+        if self.is_writable:
+            self.release_reads("writes")
+
+    def check_deadlines(self, now_s: float) -> None:
+        """Close what is overdue; cut off who does not let himself be closed."""
+        if self.is_closing:
+            if self.transport is not None and now_s - self._closing_s > CLOSE_S_MAX:
+                self.transport.abort()
+            return
+        reason = self.overdue(now_s)
+        if reason is not None:
+            self.note(reason, f"closed: {reason} is over")
+            self.close()
+
+    def stalled_s(self, now_s: float) -> float:
+        """Return for how long the peer has taken nothing of what waits for it; 0 if none does."""
+        if self.is_writable or self.transport is None:
+            return 0.0
+        taken_bytes = self.bytes_sent - self.transport.get_write_buffer_size()
+        if taken_bytes != self._taken_bytes:
+            self._taken_bytes, self._taken_s = taken_bytes, now_s
+        return now_s - self._taken_s
+
+    def overdue(self, now_s: float) -> str | None:
+        """Return why the connection is to be closed by now, or None."""
+        config = self.listener.config
+        if self._holds:
+            return "idle_s_max" if self.stalled_s(now_s) > config.idle_s_max else None
+        if not self.has_greeted and now_s - self.connected_s > config.handshake_s_max:
+            return "handshake_s_max"
+        started_s = self.frame_started_s
+        if started_s is not None and now_s - started_s > config.frame_s_max:
+            return "frame_s_max"
+        if not self.is_busy() and now_s - self.last_received_s > config.idle_s_max:
+            return "idle_s_max"
+        return None

@@ -1,0 +1,86 @@
+"""What comes before a protocol's first octet: the PROXY header, and TLS settings."""
+
+import asyncio
+import ssl
+from typing import TYPE_CHECKING, cast
+
+import structlog
+
+from gateway.config import ListenerConfig
+from gateway.errors import PeerError
+from gateway.proxy_protocol import ProxyHeader
+
+if TYPE_CHECKING:  # the listener makes preambles; they hand over to it
+    from gateway.listener import Listener
+
+log = structlog.get_logger()
+
+
+class Preamble(asyncio.BufferedProtocol):
+    """Reads the PROXY header and not an octet more, then hands the transport over."""
+
+    def __init__(self, listener: "Listener", context: ssl.SSLContext | None) -> None:
+        self._listener = listener
+        self._context = context
+        self._header = ProxyHeader()
+        self._buffer = bytearray(16)
+        self._transport: asyncio.Transport | None = None
+        self._deadline: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """See asyncio. Those who have not said who they are count as connections too."""
+        self._transport = cast("asyncio.Transport", transport)
+        if not self._listener.has_room():
+            self._listener.refused += 1
+            self._transport.abort()
+            return
+        self._listener.preambles.add(self)
+        self._deadline = self._listener.loop.call_later(
+            self._listener.config.handshake_s_max, self.abort
+        )
+
+    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - asyncio's signature
+        """See asyncio."""
+        if self._header.wants > len(self._buffer):
+            self._buffer = bytearray(self._header.wants)
+        return memoryview(self._buffer)[: self._header.wants]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """See asyncio."""
+        assert self._transport is not None
+        try:
+            self._header.receive(bytes(self._buffer[:nbytes]))
+        except PeerError as error:
+            self._listener.faults["ProxyProtocol"] += 1
+            log.warning("peer fault", protocol=self._listener.name, detail=str(error))
+            self._transport.abort()
+            return
+        if not self._header.wants:
+            self._leave()
+            self._listener.hand_over(self._transport, self._header.host, self._context)
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's signature
+        """See asyncio."""
+        self._leave()
+
+    def abort(self) -> None:
+        """Close at once: its time is over, or the node stops."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _leave(self) -> None:
+        self._listener.preambles.discard(self)
+        if self._deadline is not None:
+            self._deadline.cancel()
+
+
+def make_tls_context(config: ListenerConfig) -> ssl.SSLContext | None:
+    """Return the TLS settings of a listener, or None when it speaks plainly."""
+    if config.tls_cert is None:
+        return None
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(config.tls_cert, config.tls_key)
+    if config.tls_client_ca is not None:
+        context.verify_mode = ssl.CERT_REQUIRED
+        context.load_verify_locations(config.tls_client_ca)
+    return context

@@ -1,0 +1,156 @@
+"""The one long-lived thread that writes and syncs, and the groups that are handed to it.
+
+The thread knows descriptors only. Whatever has been handed over by the time it is free becomes one
+write and one sync, so that the disk never waits for the loop, and one sync serves all who wait.
+"""
+
+import threading
+from collections.abc import Callable, Sequence
+from queue import Empty, SimpleQueue
+from time import perf_counter
+from typing import Final, NamedTuple
+
+from gateway.model import Octets
+from gateway.storage import OnDone
+from storage_adapters.segment_log.files import Files, write_all
+from storage_adapters.segment_log.index import LivePart
+from storage_adapters.segment_log.segments import Segment
+
+SYNC_BYTES_MAX: Final = 16_777_216
+_NOTHING: Final = -1
+
+Row = tuple[LivePart, int, int, int, int]  # part, base offset, timestamp, place, span
+
+
+class Chunk:
+    """Octets that go to one segment, one after the other from ``position`` on."""
+
+    __slots__ = ("buffers", "position", "segment")
+
+    def __init__(self, segment: Segment, position: int) -> None:
+        self.segment = segment
+        self.position = position
+        self.buffers: list[Octets] = []
+
+
+class Group:
+    """Appends of one tick of the loop: written, synced, published and answered together.
+
+    Without callbacks it has no octets either, and only has its segments synced.
+    """
+
+    __slots__ = ("callbacks", "chunks", "next_sequence", "rows", "size_bytes")
+
+    def __init__(self) -> None:
+        self.chunks: list[Chunk] = []
+        self.rows: list[Row] = []
+        self.callbacks: list[OnDone] = []
+        self.size_bytes = 0
+        self.next_sequence = 0
+
+
+class Job(NamedTuple):
+    """A group, the descriptors of its chunks, and whether it is to be synced."""
+
+    group: Group
+    fds: list[int]
+    sync: bool
+
+
+class Done(NamedTuple):
+    """What became of some jobs. ``sync_ms``: how long each sync took."""
+
+    jobs: list[Job]
+    sync_ms: list[float]
+    error: BaseException | None
+
+
+class WalThread:
+    """Does jobs in order. ``tell`` is called in the thread with what is done."""
+
+    def __init__(self, files: Files, tell: Callable[[Done], None]) -> None:
+        self._files = files
+        self._tell = tell
+        self._jobs: SimpleQueue[Job | None] = SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name="headgate-wal", daemon=True)
+        self._thread.start()
+
+    def put(self, job: Job) -> None:
+        """Have a job done after those before it."""
+        self._jobs.put(job)
+
+    def stop(self) -> None:
+        """Have the thread end after the jobs that it was given."""
+        self._jobs.put(None)
+
+    def join(self) -> None:
+        """Wait for its end."""
+        self._thread.join()
+
+    def _run(self) -> None:
+        goes_on = True
+        while goes_on:
+            jobs, goes_on = self._take()
+            work = _Work(self._files)
+            error: BaseException | None = None
+            try:
+                work.do(jobs)
+            except BaseException as caught:  # noqa: BLE001  # Every error stops the node.
+                error = caught
+            try:
+                self._tell(Done(jobs, work.sync_ms, error))
+            except RuntimeError:  # The loop was closed without the log: nobody is left to tell.
+                return
+
+    def _take(self) -> tuple[list[Job], bool]:
+        """Wait for a job; return all there are, and False when the end was asked for."""
+        jobs: list[Job] = []
+        size_bytes = 0
+        job = self._jobs.get()
+        while job is not None:
+            jobs.append(job)
+            size_bytes += job.group.size_bytes
+            if size_bytes >= SYNC_BYTES_MAX:
+                return jobs, True
+            try:
+                job = self._jobs.get_nowait()
+            except Empty:
+                return jobs, True
+        return jobs, False
+
+
+class _Work:
+    """Writes what lies together in one call, and syncs a segment before it goes to the next."""
+
+    def __init__(self, files: Files) -> None:
+        self._files = files
+        self.sync_ms: list[float] = []
+        self._fd = _NOTHING
+        self._position = 0
+        self._buffers: list[Octets] = []
+        self._unsynced = False
+
+    def do(self, jobs: Sequence[Job]) -> None:
+        """Do the jobs; when it returns all that was to be synced is."""
+        for group, fds, sync in jobs:
+            for chunk, fd in zip(group.chunks, fds, strict=True):
+                if chunk.segment.ready is not None:
+                    chunk.segment.ready.result()
+                if fd != self._fd:
+                    self._flush()
+                    self._fd = fd
+                if not self._buffers:
+                    self._position = chunk.position
+                self._buffers += chunk.buffers
+                self._unsynced = self._unsynced or sync
+        self._flush()
+
+    def _flush(self) -> None:
+        if self._buffers:
+            write_all(self._files, self._fd, self._buffers, self._position)
+            self._buffers = []
+        if self._unsynced:
+            started = perf_counter()
+            self._files.sync(self._fd)
+            self.sync_ms.append((perf_counter() - started) * 1_000)
+            self._unsynced = False
