@@ -17,7 +17,8 @@ run: .venv/run  ## install into .venv and start with embedded defaults
 # Debian keeps PostgreSQL's programs off the PATH.
 test soak: export PATH := $(PATH):$(lastword $(wildcard /usr/lib/postgresql/*/bin))
 
-test: export PYTHONHASHSEED := 0  # both workers see the same order of tests
+# Both workers must see the same order of tests.
+test: export PYTHONHASHSEED := 0
 test: .venv/dev  ## everything but the soak tests
 	$(BIN)/python -m pytest -n 2 --dist loadgroup $(TESTS)
 

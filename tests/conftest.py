@@ -37,6 +37,10 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """With CI=true a skip that says what to install is a failure: CI has everything."""
     report = yield
-    if report.skipped and os.environ.get("CI") == "true" and " install " in str(report.longrepr):
+    if (
+        report.skipped
+        and os.environ.get("CI") == "true"
+        and " install " in str(report.longrepr)
+    ):
         report.outcome = "failed"
     return report

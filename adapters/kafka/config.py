@@ -25,6 +25,11 @@ class KafkaConfig(ListenerConfig):
         le=1024 * _MIB,
         description="Octets of one request; a larger one closes the connection.",
     )
+    request_bytes_budget: int = Field(
+        default=256 * _MIB,
+        ge=_MIB,
+        description="Octets of large or waiting requests of all connections; more are not read.",
+    )
     requests_queued_max: int = Field(
         default=256,
         ge=1,

@@ -28,7 +28,7 @@ TOPIC_IDS_FROM: Final = 13
 class FetchedPartition(NamedTuple):
     """What a Fetch request wants of one partition."""
 
-    index: int
+    number: int
     leader_epoch: int
     offset: int
     bytes_max: int
@@ -49,7 +49,7 @@ class FetchRequest(NamedTuple):
 class FetchResult(NamedTuple):
     """The answer for one partition: whole batches, as they are stored."""
 
-    index: int
+    number: int
     error_code: int
     high_watermark: int
     log_start_offset: int

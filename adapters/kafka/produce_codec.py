@@ -41,7 +41,7 @@ class ProduceRequest(NamedTuple):
 class ProducedResult(NamedTuple):
     """The answer for one partition; ``error_message`` is shown from version 8 on (KIP-467)."""
 
-    index: int
+    number: int
     error_code: int
     base_offset: int
     log_append_time_ms: int

@@ -1,4 +1,4 @@
-"""One connection's state, without any I/O: its frames, who it is, and what the node offers it."""
+"""One connection's state, without any I/O: its frames, who it is, what the node offers it."""
 
 import struct
 from collections.abc import Callable
@@ -30,15 +30,28 @@ class Framer:
     """Cuts a stream of octets into frames: a size (int32), then as many octets.
 
     Small frames are copied out of the shared buffer; the rest of a large one is read straight
-    into its own. A frame is mutable and belongs to whoever takes it.
+    into its own buffer, which is made when the next octets are asked for, so that an announced
+    size costs nothing until then. A frame is mutable and belongs to whoever takes it.
+    ``bytes_max``: the largest frame that is taken.
     """
 
-    __slots__ = ("_bytes_max", "_filled", "_frame", "_head", "_is_direct", "_shared")
+    __slots__ = (
+        "_filled",
+        "_frame",
+        "_head",
+        "_is_direct",
+        "_shared",
+        "_size_bytes",
+        "_start",
+        "bytes_max",
+    )
 
     def __init__(self, shared: memoryview, *, bytes_max: int) -> None:
         self._shared = shared
-        self._bytes_max = bytes_max
+        self.bytes_max = bytes_max
+        self._size_bytes = 0  # of the frame under way; 0 between frames
         self._frame: bytearray | None = None
+        self._start = b""  # what came of a large frame before it had its buffer
         self._filled = 0
         self._head = b""
         self._is_direct = False
@@ -46,10 +59,17 @@ class Framer:
     @property
     def is_midway(self) -> bool:
         """A frame has begun and is not complete."""
-        return self._frame is not None or bool(self._head)
+        return self._size_bytes > 0 or bool(self._head)
+
+    @property
+    def large_bytes(self) -> int:
+        """Octets of the frame under way when it is a large one, else 0."""
+        return self._size_bytes if self._size_bytes >= DIRECT_BYTES_MIN else 0
 
     def buffer(self) -> memoryview:
         """Return where the next octets go."""
+        if self._size_bytes and self._frame is None:
+            self._begin()
         frame = self._frame
         self._is_direct = frame is not None and len(frame) - self._filled >= DIRECT_BYTES_MIN
         if self._is_direct:
@@ -75,10 +95,17 @@ class Framer:
         self._cut(data, frames)
         return frames
 
+    def _begin(self) -> None:
+        self._frame = bytearray(self._size_bytes)
+        self._filled = len(self._start)
+        self._frame[: self._filled] = self._start
+        self._start = b""
+
     def _take_if_full(self) -> list[memoryview]:
         if self._frame is None or self._filled < len(self._frame):
             return []
         frame, self._frame = self._frame, None
+        self._size_bytes = 0
         return [memoryview(frame)]
 
     def _cut(self, data: memoryview, frames: list[memoryview]) -> None:
@@ -88,48 +115,75 @@ class Framer:
         at, end = 0, len(data)
         while end - at >= _SIZE_BYTES:
             (size,) = _SIZE.unpack_from(data, at)
-            if not REQUEST_BYTES_MIN <= size <= self._bytes_max:
-                msg = f"a request of {size} octets; {REQUEST_BYTES_MIN} to {self._bytes_max} are taken"
+            if not REQUEST_BYTES_MIN <= size <= self.bytes_max:
+                msg = (
+                    f"a request of {size} octets; "
+                    f"{REQUEST_BYTES_MIN} to {self.bytes_max} are taken"
+                )
                 raise PeerError(msg)
             at += _SIZE_BYTES
             if end - at < size:
-                self._frame = bytearray(size)
-                self._filled = end - at
-                self._frame[: self._filled] = data[at:end]
+                self._size_bytes = size
+                self._start = bytes(data[at:end])
                 return
             frames.append(memoryview(bytearray(data[at : at + size])))
             at += size
         self._head = bytes(data[at:end])
 
 
-class FetchBudget:
-    """The octets of fetch answers that peers have not taken, of all connections together."""
+class Budget:
+    """Octets that all connections share for one purpose; who finds no room waits in order."""
 
     def __init__(self, bytes_max: int) -> None:
         self.bytes_max = bytes_max
         self.bytes_taken = 0
-        self._waiting: list[Callable[[], None]] = []
+        self._waiting: dict[Callable[[], None], None] = {}
+        self._is_waking = False
 
     @property
     def free_bytes(self) -> int:
-        """What may still be read; 0 or less: wait."""
+        """What may still be taken; 0 or less: wait."""
         return self.bytes_max - self.bytes_taken
 
+    @property
+    def waiting_count(self) -> int:
+        """How many wait for room."""
+        return len(self._waiting)
+
+    def has_room(self, size_bytes: int) -> bool:
+        """Say whether so much fits; alone, one may be larger than the whole budget."""
+        return size_bytes <= self.free_bytes or self.bytes_taken <= 0
+
     def take(self, size_bytes: int) -> None:
-        """Count an answer. One may exceed the budget, by the one batch that is always given."""
+        """Count octets. One may exceed the budget, by what can be had in one piece only."""
         self.bytes_taken += size_bytes
 
     def give_back(self, size_bytes: int) -> None:
-        """A peer has taken its answer: those who wait try again."""
+        """Octets are free again: those who wait try again, each once, while there is room.
+
+        What they give back in turn is seen here, and not by calls within calls.
+        """
         self.bytes_taken -= size_bytes
-        if self._waiting and self.free_bytes > 0:
-            waiting, self._waiting = self._waiting, []
-            for retry in waiting:
+        if self._is_waking or not size_bytes:
+            return
+        self._is_waking = True
+        try:
+            for _ in range(len(self._waiting)):
+                if self.free_bytes <= 0 or not self._waiting:
+                    return
+                retry = next(iter(self._waiting))
+                del self._waiting[retry]
                 retry()
+        finally:
+            self._is_waking = False
 
     def wait(self, retry: Callable[[], None]) -> None:
-        """Call ``retry`` when there is room again; it checks for itself whether it still matters."""
-        self._waiting.append(retry)
+        """Call ``retry``, which must not raise, once there is room; waiting twice is once."""
+        self._waiting[retry] = None
+
+    def leave(self, retry: Callable[[], None]) -> None:
+        """Wait no more."""
+        self._waiting.pop(retry, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +201,8 @@ class Node:
     clock: Clock
     settings: Settings
     config: KafkaConfig
-    fetch_budget: FetchBudget
+    fetch_budget: Budget
+    request_budget: Budget
     producer_ids: ProducerIds
     metadata_cache: MetadataCache
 

@@ -5,13 +5,15 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Final
 from uuid import UUID, uuid4
 
 from gateway.clock import Clock
-from gateway.errors import StorageUnavailable
+from gateway.errors import StorageFull, StorageUnavailable
+from gateway.metrics import Metrics
 from gateway.model import Octets
 from gateway.storage import Bounds, Entry, OnDone, StorageHost, StoredHeader
 from storage_adapters.formats.entry import KIND_CLOSE
@@ -210,6 +212,16 @@ class SegmentLog:
         """Octets that the segment files take, what is preallocated included."""
         return sum([segment.disk_bytes for segment in self._catalog.segments.values()])
 
+    def register_metrics(self, metrics: Metrics) -> None:
+        """Add the log's own metrics to the node's."""
+        self.metrics.register(metrics)
+        metrics.gauge("headgate_wal_segments", "Segment files.", lambda: self.segments_count)
+        metrics.gauge(
+            "headgate_wal_disk_bytes",
+            "Octets that segment files take, preallocated ones too.",
+            lambda: self.disk_bytes,
+        )
+
     # Opening.
 
     def _recover(self) -> tuple[Recovered, Segment]:
@@ -332,7 +344,8 @@ class SegmentLog:
             self._files.truncate(active.fd, SEGMENT_HEADER_BYTES)
             return
         await self._writer.sync()  # The mark says that all before it is on the disk.
-        self._appender.append_internal(KIND_CLOSE, b"", [], lambda _: None)
+        with suppress(StorageFull):  # On the very last octets the footer alone has to do.
+            self._appender.append_internal(KIND_CLOSE, b"", [], lambda _: None)
         await self._writer.drain()
         self._appender.seal_last()
         if self._closing:

@@ -2,39 +2,21 @@
 
 from typing import Final
 
-SYNC_MS_BOUNDS: Final = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 5_000)
+from gateway.metrics import Histogram, Metrics
+
+SYNC_S_BOUNDS: Final = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 5.0)
 GROUP_BYTES_BOUNDS: Final = (4_096, 16_384, 65_536, 262_144, 1_048_576, 4_194_304, 16_777_216)
 
 
-class Histogram:
-    """Counts per bucket; the last of ``counts`` is for what is above all ``bounds``."""
-
-    __slots__ = ("bounds", "counts", "total")
-
-    def __init__(self, bounds: tuple[int, ...]) -> None:
-        self.bounds = bounds
-        self.counts = [0] * (len(bounds) + 1)
-        self.total = 0.0
-
-    def add(self, value: float) -> None:
-        """Count ``value`` in the first bucket whose bound it does not pass."""
-        self.total += value
-        for index, bound in enumerate(self.bounds):
-            if value <= bound:
-                self.counts[index] += 1
-                return
-        self.counts[-1] += 1
-
-
 class SegmentLogMetrics:
-    """Totals since the start. ``sync_ms``: how long each fdatasync took."""
+    """Totals since the start. ``sync_s``: how long each fdatasync took."""
 
     __slots__ = (
         "groups",
         "groups_bytes",
         "segments_closed",
         "segments_removed",
-        "sync_ms",
+        "sync_s",
         "syncs",
         "written_bytes",
     )
@@ -44,6 +26,31 @@ class SegmentLogMetrics:
         self.groups_bytes = Histogram(GROUP_BYTES_BOUNDS)
         self.written_bytes = 0
         self.syncs = 0
-        self.sync_ms = Histogram(SYNC_MS_BOUNDS)
+        self.sync_s = Histogram(SYNC_S_BOUNDS)
         self.segments_closed = 0
         self.segments_removed = 0
+
+    def register(self, metrics: Metrics) -> None:
+        """Let a node's metrics show these. What was counted before stays in the totals."""
+        self.sync_s = metrics.histogram(
+            "headgate_wal_sync_seconds", "How long each fdatasync took.", SYNC_S_BOUNDS
+        )
+        self.groups_bytes = metrics.histogram(
+            "headgate_wal_group_bytes", "Octets that shared a write.", GROUP_BYTES_BOUNDS
+        )
+        metrics.counter_fn(
+            "headgate_wal_syncs_total", "Calls of fdatasync for appends.", lambda: self.syncs
+        )
+        metrics.counter_fn(
+            "headgate_wal_groups_total", "Groups of appends written.", lambda: self.groups
+        )
+        metrics.counter_fn(
+            "headgate_wal_written_bytes_total",
+            "Octets written to the log.",
+            lambda: self.written_bytes,
+        )
+        metrics.counter_fn(
+            "headgate_wal_segments_removed_total",
+            "Segments that every partition had passed.",
+            lambda: self.segments_removed,
+        )

@@ -58,10 +58,10 @@ class Job(NamedTuple):
 
 
 class Done(NamedTuple):
-    """What became of some jobs. ``sync_ms``: how long each sync took."""
+    """What became of some jobs. ``sync_s``: how long each sync took."""
 
     jobs: list[Job]
-    sync_ms: list[float]
+    sync_s: list[float]
     error: BaseException | None
 
 
@@ -98,7 +98,7 @@ class WalThread:
             except BaseException as caught:  # noqa: BLE001  # Every error stops the node.
                 error = caught
             try:
-                self._tell(Done(jobs, work.sync_ms, error))
+                self._tell(Done(jobs, work.sync_s, error))
             except RuntimeError:  # The loop was closed without the log: nobody is left to tell.
                 return
 
@@ -124,7 +124,7 @@ class _Work:
 
     def __init__(self, files: Files) -> None:
         self._files = files
-        self.sync_ms: list[float] = []
+        self.sync_s: list[float] = []
         self._fd = _NOTHING
         self._position = 0
         self._buffers: list[Octets] = []
@@ -152,5 +152,5 @@ class _Work:
         if self._unsynced:
             started = perf_counter()
             self._files.sync(self._fd)
-            self.sync_ms.append((perf_counter() - started) * 1_000)
+            self.sync_s.append(perf_counter() - started)
             self._unsynced = False

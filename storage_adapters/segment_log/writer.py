@@ -120,9 +120,9 @@ class Writer:
             self.fail(done.error)
         if self.fault is not None:
             return
-        for sync_ms in done.sync_ms:
+        for sync_s in done.sync_s:
             self._metrics.syncs += 1
-            self._metrics.sync_ms.add(sync_ms)
+            self._metrics.sync_s.observe(sync_s)
         for group, _, sync in done.jobs:
             if sync:
                 self.durable_sequence = max(self.durable_sequence, group.next_sequence - 1)
@@ -142,7 +142,7 @@ class Writer:
         self.queued_bytes -= group.size_bytes
         metrics = self._metrics
         metrics.groups += 1
-        metrics.groups_bytes.add(group.size_bytes)
+        metrics.groups_bytes.observe(group.size_bytes)
         metrics.written_bytes += group.size_bytes
         if not self._syncs_groups:
             for chunk in group.chunks:

@@ -3,10 +3,11 @@
 from pathlib import Path
 
 from gateway.clock import ManualClock
+from gateway.metrics import Metrics
 from gateway.storage import StorageAdapter
 from storage_adapters.segment_log.adapter import SegmentLog
 from storage_adapters.segment_log.config import SegmentLogConfig
-from tests.contracts.storage import StorageContract
+from tests.contracts.storage import Host, StorageContract, append, make_entry
 
 MIB = 1_048_576
 
@@ -31,3 +32,18 @@ class TestNever(StorageContract):
 class TestInterval(StorageContract):
     def new_storage(self, data_dir: Path) -> StorageAdapter:
         return new_log(data_dir, flush="interval", flush_interval_ms=10)
+
+
+async def test_metrics_are_shown(tmp_path: Path) -> None:
+    log, metrics = new_log(tmp_path), Metrics()
+    await log.open(Host())
+    log.register_metrics(metrics)
+
+    await append(log, make_entry((1, 0), size_bytes=1_000))
+
+    text = metrics.render().decode()
+    assert "headgate_wal_syncs_total 1.0" in text
+    assert "headgate_wal_sync_seconds_count 1.0" in text
+    assert 'headgate_wal_group_bytes_bucket{le="4096' in text
+    assert "headgate_wal_segments 1.0" in text
+    await log.close()

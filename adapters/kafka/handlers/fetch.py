@@ -10,16 +10,20 @@ v12  flexible encoding, last_fetched_epoch (KIP-595)
 v13  topic ids (KIP-516)
 v15  ReplicaState instead of replica_id (KIP-903); only consumers fetch here
 v16  node_endpoints (KIP-951)
-v17  replica directory id (KIP-853), v18 high watermark of the follower; both not looked at
+v17  replica directory id (KIP-853), v18 high watermark of the follower; neither is looked at
 
-Whole batches are answered, the first even when it begins before the offset asked for or is above
-the byte limits (KIP-74). ``min_bytes`` and ``max_wait_ms`` cost one waiter per fetch, not a poll.
+Whole batches are answered, the first even when it begins before the offset asked for or is
+above the byte limits (KIP-74). ``min_bytes`` and ``max_wait_ms`` cost one waiter per fetch, not a
+poll. As in Apache Kafka, a topic that is unknown or forbidden does not cut the wait for the
+others short, while an error met at reading does.
 """
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Final
+from functools import partial
+from typing import Any, Final, Protocol
 
+from adapters.kafka.access import topic_for
 from adapters.kafka.codec import TopicRef
 from adapters.kafka.errors import ErrorCode, code_of
 from adapters.kafka.fetch_codec import (
@@ -31,31 +35,34 @@ from adapters.kafka.fetch_codec import (
 )
 from adapters.kafka.leader_epochs import check_current
 from adapters.kafka.session import Session
-from adapters.kafka.topic_refs import resolve_topic
-from gateway.auth import Operation, ResourceType
-from gateway.errors import (
-    GatewayError,
-    TopicNotFound,
-    Unauthorized,
-)
+from gateway.auth import Operation
+from gateway.errors import GatewayError, TopicNotFound
 from gateway.model import Octets
 from gateway.partition import Partition
 from gateway.waiting import Waiter
 
 API_KEY: Final = 1
 VERSIONS: Final = range(4, 19)
+ROOM_WAIT_S_MAX: Final = 5.0  # beyond the client's wait; its own request timeout is longer
 
 decode = decode_fetch_request
 
 
-class FetchReply:
-    """What the server hands in: call it with the pieces; ``hurry`` and ``cancel`` are set here."""
+class FetchReply(Protocol):
+    """What the server hands in: call it with the pieces of the answer.
+
+    ``hurry`` and ``cancel`` are set here, for a node that drains and a client that has gone;
+    ``fetched_bytes`` is what the answer has taken of the fetch budget, from then on the
+    server's to give back. ``guard`` runs what comes from elsewhere than the client's request.
+    """
 
     hurry: Callable[[], None] | None
     cancel: Callable[[], None] | None
+    fetched_bytes: int
 
-    def __call__(self, pieces: list[Octets]) -> None:
-        """Send the answer."""
+    def __call__(self, body: list[Octets]) -> None: ...
+
+    def guard(self, work: Callable[..., None], *args: Any) -> None: ...  # noqa: ANN401
 
 
 def handle(request: FetchRequest, session: Session, version: int, reply: FetchReply) -> None:
@@ -70,7 +77,7 @@ def handle(request: FetchRequest, session: Session, version: int, reply: FetchRe
 class _Wanted:
     """One partition of a fetch: where it reads, or why it cannot."""
 
-    __slots__ = ("batches", "error", "partition", "want")
+    __slots__ = ("batches", "bytes_max", "error", "partition", "want")
 
     def __init__(
         self, want: FetchedPartition, partition: Partition | None, error: GatewayError | None
@@ -78,15 +85,17 @@ class _Wanted:
         self.want = want
         self.partition = partition
         self.error = error
-        self.batches: Sequence[Octets] | None = ()
+        self.batches: Sequence[Octets] = ()
+        self.bytes_max = 0
 
 
 class _Fetch:
     """A fetch under way: attempts until it has enough, its time is over, or there is an error."""
 
     __slots__ = (
-        "_bytes_max", "_bytes_min", "_deadline_s", "_loop", "_node", "_reply", "_session",
-        "_task", "_timer", "_topics", "_version", "_waiter",
+        "_budget", "_bytes_max", "_bytes_min", "_deadline_s", "_has_failed", "_loop", "_node",
+        "_on_room", "_readable", "_reply", "_session", "_taken_bytes", "_task", "_timer",
+        "_topics", "_version", "_waiter",
     )  # fmt: skip
 
     def __init__(
@@ -94,29 +103,31 @@ class _Fetch:
     ) -> None:
         node = session.node
         self._node = node
+        self._budget = node.fetch_budget
         self._session = session
         self._version = version
         self._reply = reply
         self._loop = asyncio.get_running_loop()
         wait_ms = min(max(request.max_wait_ms, 0), node.config.fetch_wait_ms_max)
         self._deadline_s = self._loop.time() + wait_ms / 1000
-        self._bytes_min = request.bytes_min if wait_ms else 0
         self._bytes_max = min(request.bytes_max, node.config.fetch_bytes_max)
+        self._bytes_min = min(request.bytes_min, self._bytes_max) if wait_ms else 0
+        self._has_failed = False
+        self._taken_bytes = 0
         self._waiter: Waiter | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._task: asyncio.Task[None] | None = None
+        self._on_room = partial(reply.guard, self._retry)
         self._topics = [
             (ref, self._resolve(ref, partitions)) for ref, partitions in request.topics
         ]
+        self._readable = [w for _, ws in self._topics for w in ws if w.partition is not None]
         reply.hurry = self._hurry
         reply.cancel = self._cancel
 
     def _resolve(self, ref: TopicRef, partitions: list[FetchedPartition]) -> list[_Wanted]:
         try:
-            topic = resolve_topic(self._session, ref)
-            if not self._session.allows(Operation.READ, ResourceType.TOPIC, topic.name.name):
-                msg = f"no right to read {topic.name.name}"
-                raise Unauthorized(msg)
+            topic = topic_for(self._session, ref, Operation.READ)
             if topic.is_internal:
                 msg = f"{topic.name.name} is the gateway's own"
                 raise TopicNotFound(msg)
@@ -124,55 +135,70 @@ class _Fetch:
             return [_Wanted(want, None, error) for want in partitions]
         wanted = []
         for want in partitions:
+            partition = None
             try:
-                partition = self._node.broker.partition(topic, want.index)
+                partition = self._node.broker.partition(topic, want.number)
                 check_current(partition, want.leader_epoch)
             except GatewayError as error:
-                wanted.append(_Wanted(want, None, error))
+                self._has_failed = self._has_failed or partition is not None
+                wanted.append(_Wanted(want, partition, error))
             else:
                 wanted.append(_Wanted(want, partition, None))
         return wanted
 
+    # --- reading
+
     def attempt(self) -> None:
         """Read what there is; answer, or wait for what is missing."""
-        budget = self._node.fetch_budget
-        if budget.free_bytes <= 0:
-            budget.wait(self._retry)
+        if self._budget.free_bytes <= 0:
+            self._wait_for_room()
             return
         cold = self._read()
         if cold:
             self._task = self._loop.create_task(self._read_disk(cold))
-            self._task.add_done_callback(self._on_disk_read)
+            self._task.add_done_callback(partial(self._reply.guard, self._on_disk_read))
         else:
             self._answer_or_wait()
 
     def _read(self) -> list[_Wanted]:
-        """Read from memory and the page cache; return those that need the disk."""
-        broker = self._node.broker
-        free_bytes = min(self._bytes_max, self._node.fetch_budget.free_bytes)
+        """Read from memory and the page cache; return those that need the disk.
+
+        No answer takes more than half of the room there is, so that few who are slow to take
+        theirs leave some for many. What is read, or will be, counts from here on.
+        """
+        free_bytes = min(self._bytes_max, max(self._budget.free_bytes // 2, 1))
         is_first = True
         cold = []
-        for _, partitions in self._topics:
-            for wanted in partitions:
-                partition = wanted.partition
-                wanted.batches = ()
-                if partition is None or wanted.error or (free_bytes <= 0 and not is_first):
+        for wanted in self._readable:
+            wanted.batches = ()
+            if wanted.error is not None or (free_bytes <= 0 and not is_first):
+                continue
+            wanted.bytes_max = max(min(wanted.want.bytes_max, free_bytes), 1)
+            batches = self._read_cached(wanted)
+            if batches is None:
+                cold.append(wanted)
+                size_bytes = wanted.bytes_max
+            else:
+                size_bytes = sum(map(len, batches))
+                if not size_bytes:
                     continue
-                bytes_max = min(wanted.want.bytes_max, max(free_bytes, 1))
-                try:
-                    batches = broker.read(partition, wanted.want.offset, bytes_max=bytes_max)
-                except GatewayError as error:
-                    wanted.error = error
-                    continue
-                if batches is None:
-                    cold.append(wanted)
-                    free_bytes -= bytes_max
-                    is_first = False
-                elif batches:
-                    wanted.batches = batches
-                    free_bytes -= sum(map(len, batches))
-                    is_first = False
+                if size_bytes > free_bytes and not is_first:
+                    break  # only the first may be above the limits
+                wanted.batches = batches
+            free_bytes -= size_bytes
+            is_first = False
+            self._take(size_bytes)
         return cold
+
+    def _read_cached(self, wanted: _Wanted) -> Sequence[Octets] | None:
+        assert wanted.partition is not None
+        try:
+            return self._node.broker.read(
+                wanted.partition, wanted.want.offset, bytes_max=wanted.bytes_max
+            )
+        except GatewayError as error:
+            self._fail(wanted, error)
+            return ()
 
     async def _read_disk(self, cold: list[_Wanted]) -> None:
         broker = self._node.broker
@@ -180,11 +206,11 @@ class _Fetch:
             assert wanted.partition is not None
             try:
                 wanted.batches = await broker.read_disk(
-                    wanted.partition, wanted.want.offset, bytes_max=wanted.want.bytes_max
+                    wanted.partition, wanted.want.offset, bytes_max=wanted.bytes_max
                 )
             except GatewayError as error:
-                wanted.batches = ()
-                wanted.error = error
+                self._fail(wanted, error)
+            self._take(sum(map(len, wanted.batches)) - wanted.bytes_max)
 
     def _on_disk_read(self, task: asyncio.Task[None]) -> None:
         self._task = None
@@ -193,43 +219,83 @@ class _Fetch:
         task.result()
         self._answer_or_wait()
 
+    def _fail(self, wanted: _Wanted, error: GatewayError) -> None:
+        wanted.error = error
+        self._has_failed = True
+
+    # --- the budget
+
+    def _take(self, size_bytes: int) -> None:
+        self._taken_bytes += size_bytes
+        if size_bytes >= 0:
+            self._budget.take(size_bytes)
+        else:
+            self._budget.give_back(-size_bytes)
+
+    def _wait_for_room(self) -> None:
+        """Try again when others have taken their answers; without end nobody waits."""
+        self._leave()
+        self._budget.wait(self._on_room)
+        self._set_timer(
+            max(self._deadline_s, self._loop.time()) + ROOM_WAIT_S_MAX, self._answer
+        )
+
+    def _drop(self) -> None:
+        """Let go of what was read; it is read again when there is more."""
+        for wanted in self._readable:
+            wanted.batches = ()
+        self._take(-self._taken_bytes)
+
+    # --- waiting
+
     def _answer_or_wait(self) -> None:
-        size_bytes = 0
-        for _, partitions in self._topics:
-            for wanted in partitions:
-                if wanted.error is not None:
-                    self._answer()
-                    return
-                size_bytes += sum(map(len, wanted.batches or ()))
-        if size_bytes >= self._bytes_min or self._loop.time() >= self._deadline_s:
+        size_bytes = sum(len(batch) for wanted in self._readable for batch in wanted.batches)
+        if (
+            self._has_failed
+            or not self._readable
+            or size_bytes >= self._bytes_min
+            or self._loop.time() >= self._deadline_s
+        ):
             self._answer()
             return
-        if self._timer is None:
-            self._timer = self._loop.call_at(self._deadline_s, self._hurry)
+        self._leave()
+        self._set_timer(self._deadline_s, self._on_deadline)
         self._waiter = self._node.broker.wait_readable(
-            [w.partition for _, ws in self._topics for w in ws if w.partition is not None],
+            [wanted.partition for wanted in self._readable if wanted.partition is not None],
             bytes_min=self._bytes_min - size_bytes,
-            on_ready=self._retry,
+            on_ready=self._on_room,
         )
+        self._drop()
+
+    def _set_timer(self, at_s: float, work: Callable[[], None]) -> None:
+        self._timer = self._loop.call_at(at_s, self._reply.guard, work)
 
     def _retry(self) -> None:
         if self._reply.cancel is not None:
             self.attempt()
 
-    def _hurry(self) -> None:
-        """Answer with what there is now."""
+    def _on_deadline(self) -> None:
+        """The client's wait is over: answer with what there is now."""
         self._bytes_min = 0
         if self._task is None:
             self._leave()
             self.attempt()
 
+    def _hurry(self) -> None:
+        """The node drains: answer now, and where there is no room, with nothing."""
+        self._on_deadline()
+        if self._task is None and self._reply.cancel is not None:
+            self._answer()
+
     def _cancel(self) -> None:
+        self._reply.cancel = None
         self._leave()
         if self._task is not None:
             self._task.cancel()
-        self._reply.cancel = None
+        self._drop()
 
     def _leave(self) -> None:
+        self._budget.leave(self._on_room)
         if self._waiter is not None:
             self._waiter.cancel()
             self._waiter = None
@@ -239,24 +305,22 @@ class _Fetch:
 
     def _answer(self) -> None:
         self._leave()
-        self._reply.cancel = self._reply.hurry = None
-        self._reply(
-            encode_fetch_response(
-                self._version,
-                [(ref, [_result(w) for w in partitions]) for ref, partitions in self._topics],
-            )
-        )
+        reply = self._reply
+        reply.cancel = reply.hurry = None
+        reply.fetched_bytes, self._taken_bytes = self._taken_bytes, 0
+        topics = [(ref, [_result(w) for w in wanted]) for ref, wanted in self._topics]
+        reply(encode_fetch_response(self._version, topics))
 
 
 def _result(wanted: _Wanted) -> FetchResult:
     partition = wanted.partition
     code = ErrorCode.NONE if wanted.error is None else code_of(wanted.error)
     if partition is None:
-        return FetchResult(wanted.want.index, code, -1, -1, ())
+        return FetchResult(wanted.want.number, code, -1, -1, ())
     return FetchResult(
-        wanted.want.index,
+        wanted.want.number,
         code,
         partition.high_watermark,
         partition.log_start_offset,
-        wanted.batches or (),
+        wanted.batches,
     )

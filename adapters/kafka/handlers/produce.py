@@ -8,13 +8,15 @@ v9   flexible encoding (KIP-482)
 v13  topic ids (KIP-516)
 
 A request's batches are one atomic append: after a crash all of them are there, or none. acks=1
-waits as acks=all does. With acks=0 there is no answer, and an error closes the connection.
+waits as acks=all does. With acks=0 there is no answer, and an error closes the connection. A
+partition that is named twice is refused the second time: its sequences could not be checked.
 """
 
 from collections.abc import Callable
 from functools import partial
-from typing import Final
+from typing import Any, Final, Protocol
 
+from adapters.kafka.access import topic_for
 from adapters.kafka.codec import TopicRef
 from adapters.kafka.errors import ErrorCode, code_of
 from adapters.kafka.produce_codec import (
@@ -24,18 +26,19 @@ from adapters.kafka.produce_codec import (
     encode_produce_response,
 )
 from adapters.kafka.session import Session
-from adapters.kafka.topic_refs import resolve_topic
-from gateway.auth import Operation, ResourceType
+from gateway.auth import Operation
+from gateway.batch import ZSTD
 from gateway.errors import (
     GatewayError,
     InvalidRecord,
+    InvalidRequest,
     PeerError,
     TopicNotFound,
     Unauthorized,
     UnsupportedCompression,
 )
 from gateway.model import COMPRESSION_MASK
-from gateway.batch import ZSTD
+from gateway.partition import Partition
 from gateway.topics import Topic
 from gateway.writer import Duplicate, Write
 
@@ -43,44 +46,56 @@ API_KEY: Final = 0
 VERSIONS: Final = range(3, 14)
 ZSTD_FROM: Final = 7
 
-Reply = Callable[[bytes | None], None]
 decode = decode_produce_request
 
 Outcome = Write | Duplicate | GatewayError
+Outcomes = list[tuple[TopicRef, list[tuple[int, Outcome]]]]
+
+
+class Reply(Protocol):
+    """What the server hands in: call it with the answer, or None where there is none.
+
+    ``guard`` runs what the storage calls back: a failure there is this connection's alone.
+    """
+
+    def __call__(self, body: bytes | None) -> None: ...
+
+    def guard(self, work: Callable[..., None], *args: Any) -> None: ...  # noqa: ANN401
 
 
 def handle(request: ProduceRequest, session: Session, version: int, reply: Reply) -> None:
     """Append what is good of the request, and answer when it is kept."""
-    outcomes: list[tuple[TopicRef, list[tuple[int, Outcome]]]] = []
-    writes: list[Write] = []
-    waits = False
+    outcomes: Outcomes = []
+    taken: dict[Partition, Write | Duplicate] = {}
     refusal = _refusal(request)
     for ref, partitions in request.topics:
         topic = refusal or _topic(session, ref)
-        results: list[tuple[int, Outcome]] = []
-        for index, batch in partitions:
-            outcome = (
-                topic
-                if isinstance(topic, GatewayError)
-                else _prepare(session, topic, index, batch, version)
-            )
-            if isinstance(outcome, Write):
-                writes.append(outcome)
-            elif isinstance(outcome, Duplicate):
-                waits = waits or outcome.end_offset > outcome.partition.high_watermark
-            results.append((index, outcome))
-        outcomes.append((ref, results))
-    done = partial(_answer, outcomes, version, request.acks, reply)
+        if isinstance(topic, GatewayError):
+            outcomes.append((ref, [(number, topic) for number, _ in partitions]))
+        else:
+            results = [
+                (number, _take(session, topic, number, batch, version, taken))
+                for number, batch in partitions
+            ]
+            outcomes.append((ref, results))
+    done = partial(reply.guard, _answer, outcomes, version, request.acks, reply)
     broker = session.node.broker
+    writes = [outcome for outcome in taken.values() if isinstance(outcome, Write)]
     if writes:
         try:
             broker.append(writes, done)
         except GatewayError as error:
             done(error)
-    elif waits:
+    elif any(_is_pending(outcome) for outcome in taken.values()):
         broker.after_pending(done)
     else:
         done(None)
+
+
+def _is_pending(outcome: Write | Duplicate) -> bool:
+    return (
+        isinstance(outcome, Duplicate) and outcome.end_offset > outcome.partition.high_watermark
+    )
 
 
 def _refusal(request: ProduceRequest) -> GatewayError | None:
@@ -97,22 +112,28 @@ class InvalidAcks(GatewayError):
 
 def _topic(session: Session, ref: TopicRef) -> Topic | GatewayError:
     try:
-        topic = resolve_topic(session, ref)
+        topic = topic_for(session, ref, Operation.WRITE)
     except GatewayError as error:
         return error
-    if not session.allows(Operation.WRITE, ResourceType.TOPIC, topic.name.name):
-        return Unauthorized(f"no right to write to {topic.name.name}")
     if topic.is_internal:
         return TopicNotFound(f"{topic.name.name} is the gateway's own")
     return topic
 
 
-def _prepare(
-    session: Session, topic: Topic, index: int, batch: memoryview | None, version: int
+def _take(  # noqa: PLR0913, PLR0917 - a partition's part of the request, and what came before
+    session: Session,
+    topic: Topic,
+    number: int,
+    batch: memoryview | None,
+    version: int,
+    taken: dict[Partition, Write | Duplicate],
 ) -> Outcome:
+    """Check one batch; what is good goes into ``taken`` too."""
     broker = session.node.broker
     try:
-        partition = broker.partition(topic, index)
+        partition = broker.partition(topic, number)
+        if partition in taken:
+            return InvalidRequest(f"partition {number} of {topic.name.name} is named twice")
         if batch is None:
             return InvalidRecord("no records")
         outcome = broker.prepare(partition, batch)
@@ -124,11 +145,12 @@ def _prepare(
         and outcome.header.attributes & COMPRESSION_MASK == ZSTD
     ):
         return UnsupportedCompression("zstd needs Produce version 7")
+    taken[partition] = outcome
     return outcome
 
 
 def _answer(
-    outcomes: list[tuple[TopicRef, list[tuple[int, Outcome]]]],
+    outcomes: Outcomes,
     version: int,
     acks: int,
     reply: Reply,
@@ -141,7 +163,7 @@ def _answer(
         encode_produce_response(
             version,
             [
-                (ref, [_result(index, outcome, failure) for index, outcome in results])
+                (ref, [_result(number, outcome, failure) for number, outcome in results])
                 for ref, results in outcomes
             ],
         )
@@ -149,7 +171,7 @@ def _answer(
 
 
 def _answer_nothing(
-    outcomes: list[tuple[TopicRef, list[tuple[int, Outcome]]]],
+    outcomes: Outcomes,
     reply: Reply,
     failure: GatewayError | None,
 ) -> None:
@@ -163,17 +185,17 @@ def _answer_nothing(
     reply(None)
 
 
-def _result(index: int, outcome: Outcome, failure: GatewayError | None) -> ProducedResult:
+def _result(number: int, outcome: Outcome, failure: GatewayError | None) -> ProducedResult:
     if isinstance(outcome, GatewayError):
-        return ProducedResult(index, _code(outcome), -1, -1, -1, str(outcome) or None)
+        return ProducedResult(number, _code(outcome), -1, -1, -1, str(outcome) or None)
     if failure is not None:
-        return ProducedResult(index, _code(failure), -1, -1, -1, str(failure) or None)
+        return ProducedResult(number, _code(failure), -1, -1, -1, str(failure) or None)
     partition = outcome.partition
     append_time_ms = -1
     if partition.topic.settings.log_append_time and isinstance(outcome, Write):
         append_time_ms = outcome.header.max_timestamp_unix_ms
     return ProducedResult(
-        index,
+        number,
         ErrorCode.NONE,
         outcome.base_offset,
         append_time_ms,

@@ -13,7 +13,8 @@ from typing import Any, cast
 import pytest
 
 from adapters.kafka.config import KafkaConfig
-from adapters.kafka.server import KafkaAdapter, KafkaConnection
+from adapters.kafka.connection import KafkaConnection
+from adapters.kafka.server import KafkaAdapter
 from gateway.auth_rules import RuleBook
 from gateway.auth_users import StoredUsers
 from gateway.broker import Broker

@@ -17,7 +17,7 @@ from typing import Any, cast
 from adapters.kafka import cold
 from adapters.kafka.config import KafkaConfig
 from adapters.kafka.metadata_cache import MetadataCache
-from adapters.kafka.session import FetchBudget, Node, Session
+from adapters.kafka.session import Budget, Node, Session
 from gateway.auth import Operation, PatternKind, Principal, ResourceType, Rule
 from gateway.auth_rules import RuleBook
 from gateway.auth_users import StoredUsers
@@ -176,7 +176,8 @@ async def running(
         clock=clock,
         settings=settings,
         config=KafkaConfig(),
-        fetch_budget=FetchBudget(1 << 20),
+        fetch_budget=Budget(1 << 20),
+        request_budget=Budget(1 << 20),
         producer_ids=ProducerIds(metadata),
         metadata_cache=MetadataCache(placement),
     )

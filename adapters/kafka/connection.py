@@ -1,0 +1,381 @@
+"""One Kafka client: read frames, serve requests in order, write answers in order."""
+
+import asyncio
+import struct
+from collections import deque
+from collections.abc import Awaitable, Callable
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Final
+
+from adapters.kafka import cold
+from adapters.kafka.codec import (
+    API_VERSIONS,
+    RequestHeader,
+    decode_request_header,
+)
+from adapters.kafka.handlers import APIS, Api, Turn, api_versions
+from adapters.kafka.session import Framer, Session
+from gateway.connection import WRITE_HIGH_BYTES, Connection
+from gateway.errors import PeerError
+from gateway.listener import Listener
+from gateway.model import Octets
+
+if TYPE_CHECKING:  # the adapter makes connections; they know theirs
+    from adapters.kafka.server import KafkaAdapter
+
+UNAUTHENTICATED_REQUEST_BYTES_MAX: Final = 512 * 1024  # Kafka's sasl.server.max.receive.size
+
+_RESPONSE: Final = struct.Struct(">ii")
+_CORRELATION_BYTES: Final = 4
+_FLEXIBLE_FROM: Final = {0: 9, 1: 12}
+_APPENDING: Final = frozenset(api.key for api in APIS.values() if api.turn is Turn.PIPELINED)
+"""Requests that append to the log."""
+
+
+def _is_flexible(api_key: int, version: int) -> bool:
+    """Say whether a request's header ends with tagged fields."""
+    first = _FLEXIBLE_FROM.get(api_key)
+    if first is not None:
+        return version >= first
+    if api_key == API_VERSIONS:
+        return 3 <= version <= api_versions.VERSIONS[-1]  # noqa: PLR2004 - KIP-511
+    return api_key in APIS and cold.is_flexible(api_key, version)
+
+
+class Reply:
+    """The place of one answer in the order of its connection's answers."""
+
+    __slots__ = (
+        "cancel", "connection", "correlation_id", "fetched_bytes", "hurry", "is_done",
+        "is_flexible", "pieces", "unacknowledged_bytes",
+    )  # fmt: skip
+
+    def __init__(self, connection: "KafkaConnection", header: RequestHeader) -> None:
+        self.connection = connection
+        self.correlation_id = header.correlation_id
+        self.is_flexible = header.api_key != API_VERSIONS and _is_flexible(
+            header.api_key, header.version
+        )
+        self.is_done = False
+        self.pieces: list[Octets] = []
+        self.unacknowledged_bytes = 0
+        self.fetched_bytes = 0
+        self.hurry: Callable[[], None] | None = None
+        self.cancel: Callable[[], None] | None = None
+
+    def __call__(self, body: Octets | list[Octets] | None) -> None:
+        """Answer with a body, or its pieces; None is for requests that have no answer."""
+        if body is not None:
+            pieces = body if isinstance(body, list) else [body]
+            tags = b"\x00" if self.is_flexible else b""
+            size = _CORRELATION_BYTES + len(tags) + sum(map(len, pieces))
+            self.pieces = [_RESPONSE.pack(size, self.correlation_id) + tags, *pieces]
+        self.is_done = True
+        self.connection.guard(self.connection.on_reply, self)
+
+    def guard(self, work: Callable[..., None], *args: Any) -> None:  # noqa: ANN401 - passed on
+        """Run what others call back; a failure closes the connection, and no other suffers."""
+        self.connection.guard(work, *args)
+
+
+class KafkaConnection(Connection):
+    """Requests are served one after the other; Produce does not hold up the next.
+
+    Reads are held for these reasons: ``requests`` (too many wait), ``room`` (too many octets
+    wait, here or on all connections), ``unacknowledged``, ``wal``, ``writes``, ``drain``. The
+    first two do not stop serving, which is what ends them.
+    """
+
+    def __init__(self, listener: Listener, adapter: "KafkaAdapter") -> None:
+        super().__init__(listener)
+        self._adapter = adapter
+        self._node = adapter.node
+        bytes_max = adapter.config.request_bytes_max
+        if self._node.authenticator.required:
+            bytes_max = min(bytes_max, UNAUTHENTICATED_REQUEST_BYTES_MAX)
+        self._framer = Framer(listener.receive_buffer, bytes_max=bytes_max)
+        self._session: Session | None = None
+        self._frames: deque[memoryview] = deque()
+        self._replies: deque[Reply] = deque()
+        self._serving: Reply | None = None  # what the next request waits for
+        self._task: asyncio.Task[None] | None = None
+        self._unacknowledged_bytes = 0
+        self._fetched_bytes = 0  # of fetch answers that were sent and are not taken
+        self._read_bytes = 0  # what is counted of the request budget
+        self._has_room = False  # for the large frame under way
+        self._is_serving = False
+
+    @property
+    def session(self) -> Session:
+        """Who the peer is; made with the first request."""
+        if self._session is None:
+            self._session = Session(
+                self._node,
+                peer_host=self.peer_host,
+                advertised=self._adapter.advertised(self.transport),
+            )
+        return self._session
+
+    # --- reading
+
+    def receive_buffer(self) -> memoryview:
+        """See ``Connection``."""
+        return self._framer.buffer()
+
+    def received(self, size_bytes: int) -> None:
+        """See ``Connection``."""
+        frames = self._framer.received(size_bytes)
+        if frames:
+            self._frames.extend(frames)
+            self._has_room = False
+        if not self._framer.is_midway:
+            self.frame_started_s = None
+        elif self.frame_started_s is None or frames:
+            self.frame_started_s = self.listener.now_s
+        self._serve_queued()
+
+    def released(self) -> None:
+        """See ``Connection``: go on with what was read already."""
+        self._serve_queued()
+
+    def _serve_queued(self) -> None:
+        if self._is_serving or self.is_closing:
+            return  # a reply that came at once; the loop below goes on
+        self._is_serving = True
+        try:
+            while self._frames and self._may_serve(self._frames[0]):
+                self._serve(self._frames.popleft())
+        finally:
+            self._is_serving = False
+        waiting_count = len(self._frames) + len(self._replies)
+        if waiting_count > self._adapter.config.requests_queued_max:
+            self.hold_reads("requests")
+        elif waiting_count <= self._adapter.config.requests_queued_max // 2:
+            self.release_reads("requests")
+        if self._frames or self._read_bytes or self._framer.large_bytes:
+            self._count_read()
+
+    def _may_serve(self, frame: memoryview) -> bool:
+        """Say whether the next request's turn has come: answers taken, and room in the log."""
+        if (
+            self._serving is not None
+            or self.is_closing
+            or self.out_bytes > WRITE_HIGH_BYTES
+            or self.is_held_but_for("requests", "room")
+        ):
+            return False
+        writer = self._node.broker.writer
+        if not writer.is_saturated or frame[0] << 8 | frame[1] not in _APPENDING:
+            return True
+        self.hold_reads("wal")
+        writer.hold(self._on_log_low)
+        return False
+
+    def _on_log_low(self) -> None:
+        self.release_reads("wal")
+
+    def _count_read(self) -> None:
+        """Count what was read and is not served yet; at the bounds, read no more.
+
+        A large frame gets its buffer only when there is room for all of it.
+        """
+        budget = self._node.request_budget
+        large_bytes = self._framer.large_bytes
+        queued_bytes = sum(map(len, self._frames))
+        if large_bytes and not self._has_room:
+            self._has_room = budget.has_room(large_bytes)
+        read_bytes = queued_bytes + (large_bytes if self._has_room else 0)
+        added_bytes, self._read_bytes = read_bytes - self._read_bytes, read_bytes
+        if added_bytes >= 0:
+            budget.take(added_bytes)
+        else:
+            budget.give_back(-added_bytes)
+        if (large_bytes and not self._has_room) or (queued_bytes and budget.free_bytes <= 0):
+            self.hold_reads("room")
+            budget.wait(self._on_room)
+        elif queued_bytes > self._adapter.config.unacknowledged_bytes_max:
+            self.hold_reads("room")
+        else:
+            self.release_reads("room")
+
+    def _on_room(self) -> None:
+        self.release_reads("room")
+
+    # --- serving
+
+    def _serve(self, frame: memoryview) -> None:
+        header = decode_request_header(frame, _is_flexible)
+        self.has_greeted = True
+        api = self._find(header)
+        self._adapter.requests[api.key] += 1
+        reply = Reply(self, header)
+        self._replies.append(reply)
+        if header.version not in api.versions:
+            reply(api_versions.unsupported_version())
+            return
+        session = self.session
+        session.client_id = header.client_id
+        module = self._adapter.handlers.get(api.key)
+        body = frame[header.body_at :]
+        if api.turn is Turn.IN_TURN:
+            if module is None:
+                self._start(reply, self._load_and_handle(api, header.version, body, reply))
+            else:
+                self._handle(module, api, header.version, body, reply)
+            return
+        module = module or self._adapter.load(api)
+        request = module.decode(header.version, body)
+        if api.turn is Turn.DEFERRED:
+            self._serving = reply
+        else:
+            self._count_unacknowledged(reply, len(frame))
+        module.handle(request, session, header.version, reply)
+
+    def _find(self, header: RequestHeader) -> Api:
+        api = APIS.get(header.api_key)
+        if api is None:
+            msg = f"API key {header.api_key} is not served"
+            raise PeerError(msg)
+        if header.version not in api.versions and api.key != API_VERSIONS:
+            msg = f"{api.name} version {header.version} is not served"
+            raise PeerError(msg)
+        if not (self.session.is_authenticated or api.before_authentication):
+            msg = f"{api.name} before authentication"
+            raise PeerError(msg)
+        return api
+
+    def _handle(
+        self, module: ModuleType, api: Api, version: int, body: memoryview, reply: Reply
+    ) -> None:
+        decode = getattr(module, "decode", None)
+        request = (
+            decode(version, body)
+            if decode is not None
+            else cold.decode_request(api.key, version, body)
+        )
+        response = module.handle(request, self.session, version)
+        if isinstance(response, Awaitable):
+            self._start(reply, self._answer_later(response, version, reply))
+        else:
+            reply(self._encode(response, version))
+
+    def _start(self, reply: Reply, work: Any) -> None:  # noqa: ANN401 - a coroutine
+        self._serving = reply
+        self._task = self.listener.loop.create_task(work)
+        self._task.add_done_callback(lambda task: self.guard(self._on_task_done, task))
+
+    def _on_task_done(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled():
+            task.result()
+
+    async def _load_and_handle(
+        self, api: Api, version: int, body: memoryview, reply: Reply
+    ) -> None:
+        """Import the handler, which may bring kafka-python with it, while the loop goes on."""
+        module = await self.listener.loop.run_in_executor(None, self._adapter.load, api)
+        self._serving = None
+        self._handle(module, api, version, body, reply)
+
+    async def _answer_later(
+        self,
+        response: Awaitable[Any],
+        version: int,
+        reply: Reply,
+    ) -> None:
+        body = self._encode(await response, version)
+        if self.session.is_rejected:
+            self._frames.clear()  # nothing behind it is served
+        elif self.session.is_authenticated:
+            self._framer.bytes_max = self._adapter.config.request_bytes_max
+        reply(body)
+        if self.session.is_rejected:
+            msg = "authentication failed"
+            raise PeerError(msg)
+
+    @staticmethod
+    def _encode(response: Any, version: int) -> Octets:  # noqa: ANN401 - generated classes
+        if isinstance(response, bytes | bytearray):
+            return response
+        return cold.encode_response(response, version)
+
+    def _count_unacknowledged(self, reply: Reply, size_bytes: int) -> None:
+        reply.unacknowledged_bytes = size_bytes
+        self._unacknowledged_bytes += size_bytes
+        if self._unacknowledged_bytes > self._adapter.config.unacknowledged_bytes_max:
+            self.hold_reads("unacknowledged")
+
+    # --- answering
+
+    def on_reply(self, reply: Reply) -> None:
+        """An answer is complete: send what is in turn, then serve what waited for it."""
+        if reply is self._serving:
+            self._serving = None
+        replies = self._replies
+        while replies and replies[0].is_done:
+            first = replies.popleft()
+            self._fetched_bytes += first.fetched_bytes
+            if first.pieces:
+                self.send(*first.pieces)
+        if reply.unacknowledged_bytes:
+            self._unacknowledged_bytes -= reply.unacknowledged_bytes
+            if self._unacknowledged_bytes <= self._adapter.config.unacknowledged_bytes_max // 2:
+                self.release_reads("unacknowledged")
+        self._serve_queued()
+
+    def flushed(self) -> None:
+        """See ``Connection``: what the peer has taken is no longer counted."""
+        if self._fetched_bytes and self.is_writable:
+            taken, self._fetched_bytes = self._fetched_bytes, 0
+            self._node.fetch_budget.give_back(taken)
+        self._serve_queued()
+
+    # --- ending
+
+    def is_busy(self) -> bool:
+        """See ``Connection``."""
+        return bool(self._replies)
+
+    def has_unsaved_work(self) -> bool:
+        """See ``Connection``: requests that are being served."""
+        return bool(self._replies)
+
+    def hurry(self) -> None:
+        """See ``Connection``: a waiting fetch answers now."""
+        if self._serving is not None and self._serving.hurry is not None:
+            self._serving.hurry()
+
+    def overdue(self, now_s: float) -> str | None:
+        """See ``Connection``; who takes nothing while others need the room is closed sooner."""
+        budget = self._node.fetch_budget
+        if (
+            self._fetched_bytes
+            and budget.waiting_count
+            and self.stalled_s(now_s) > self.listener.config.frame_s_max
+        ):
+            return "fetch_bytes_budget"
+        return super().overdue(now_s)
+
+    def closed(self) -> None:
+        """See ``Connection``."""
+        if self._serving is not None and self._serving.cancel is not None:
+            self._serving.cancel()
+        if self._task is not None:
+            self._task.cancel()
+        self._frames.clear()
+        node = self._node
+        node.broker.writer.unhold(self._on_log_low)
+        node.request_budget.leave(self._on_room)
+        read_bytes, self._read_bytes = self._read_bytes, 0
+        node.request_budget.give_back(read_bytes)
+        fetched_bytes = self._fetched_bytes + sum(r.fetched_bytes for r in self._replies)
+        self._fetched_bytes = 0
+        self._replies.clear()
+        node.fetch_budget.give_back(fetched_bytes)
+
+    def describe(self) -> dict[str, Any]:
+        """See ``Connection``."""
+        session = self._session
+        return super().describe() | {
+            "client_id": session.client_id if session else "",
+            "user": session.principal.name if session else "",
+        }

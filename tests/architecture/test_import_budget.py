@@ -1,0 +1,34 @@
+"""What an idle server with the default settings has loaded: no more than it needs."""
+
+import subprocess
+import sys
+
+from tests.support.toolchain import ROOT
+
+# (rich is there all the same: structlog's development module imports it whenever it can.)
+# Loaded by commands, by the first cold request, by an old schema, or by tests only.
+LATE = {
+    "aiokafka", "alembic", "confluent_kafka", "cramjam", "kafka", "kio", "lz4", "numpy",
+    "sqlalchemy.orm", "typer", "zstandard",
+}  # fmt: skip
+
+LIST_MODULES = """
+import sys
+import gateway.cli.serve, gateway.config_loader, gateway.main
+from gateway.registry import adapter_class, storage_class
+adapter_class("kafka"), storage_class("segment_log")
+print("\\n".join(sys.modules))
+"""
+
+
+def test_the_server_loads_only_what_its_config_needs() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", LIST_MODULES],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+
+    assert LATE & set(done.stdout.split()) == set()
