@@ -46,7 +46,7 @@ def handle(request: OffsetFetchRequest, session: Session, version: int) -> Offse
             groups=[_answer_group(session, group, version) for group in request.groups],
         )
     topics = _asked(request.topics, version)
-    code, found = _fetch(session, request.group_id, topics)
+    code, found = _fetch(session, request.group_id, topics, by_id=False)
     if code is not ErrorCode.NONE and version < GROUP_ERROR_FROM:
         found = _nothing(topics or [], code)
     return OffsetFetchResponse(
@@ -68,7 +68,12 @@ def handle(request: OffsetFetchRequest, session: Session, version: int) -> Offse
 
 
 def _answer_group(session: Session, group: Any, version: int) -> Any:  # noqa: ANN401 - generated
-    code, found = _fetch(session, group.group_id, _asked(group.topics, version))
+    code, found = _fetch(
+        session,
+        group.group_id,
+        _asked(group.topics, version),
+        by_id=version >= TOPIC_IDS_FROM,
+    )
     kind = OffsetFetchResponse.OffsetFetchResponseGroup
     return kind(
         group_id=group.group_id,
@@ -112,7 +117,11 @@ def _asked(topics: Any, version: int) -> list[tuple[TopicRef, list[int]]] | None
 
 
 def _fetch(
-    session: Session, group_id: str, asked: list[tuple[TopicRef, list[int]]] | None
+    session: Session,
+    group_id: str,
+    asked: list[tuple[TopicRef, list[int]]] | None,
+    *,
+    by_id: bool,
 ) -> tuple[ErrorCode, _Topics]:
     """Return the group's error, and its positions: those asked for, or (None) all."""
     try:
@@ -121,22 +130,23 @@ def _fetch(
     except GatewayError as error:
         return group_code_of(error), []
     if asked is None:
-        return ErrorCode.NONE, _everything(session, group_id)
+        return ErrorCode.NONE, _everything(session, group_id, by_id=by_id)
     return ErrorCode.NONE, [
         (ref, _positions(session, group_id, ref, indexes)) for ref, indexes in asked
     ]
 
 
-def _everything(session: Session, group_id: str) -> _Topics:
+def _everything(session: Session, group_id: str, *, by_id: bool) -> _Topics:
     node = session.node
-    found: dict[str, list[_Position]] = {}
+    found: dict[TopicRef, list[_Position]] = {}
     for cursor in node.cursors.fetch_all(group_name(session, group_id)):
         topic = node.topics.by_uuid(cursor.topic_uuid)
         if topic is None:
             continue  # It is being deleted.
         name = topic.name.name
         if session.allows(Operation.DESCRIBE, ResourceType.TOPIC, name):
-            found.setdefault(name, []).append(_position(cursor))
+            ref = topic.uuid if by_id else name
+            found.setdefault(ref, []).append(_position(cursor))
     return list(found.items())
 
 
