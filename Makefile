@@ -45,6 +45,7 @@ ci-deps: .venv/dev  ## what only CI's tests need: kcat, a JDK with Maven, Go; ja
 lock:  ## new versions of everything; needs pip-tools
 	$(LOCK) --upgrade -o requirements.lock pyproject.toml
 	$(LOCK) --upgrade --extra=dev -c requirements.lock -o requirements-dev.lock pyproject.toml
+	sed -i '1i # Versions and hashes; made by `make lock` from pyproject.toml.' requirements*.lock
 
 clean:
 	rm -rf .venv .cache .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist

@@ -1,6 +1,7 @@
 """K2: as K1 with an fsync before each acknowledgement on both sides, and a raw loop beside."""
 
 import os
+import sys
 import time
 from pathlib import Path
 
@@ -27,8 +28,7 @@ def run(options: Options) -> Report:
         assert isinstance(side.server, Gateway)
         before = syncs(side.server)
         sample = k1_produce.produce(side, records)
-        count = max(1.0, syncs(side.server) - before)
-        group_bytes = int(records * k1_produce.RECORD_BYTES / count)
+        group_bytes = int(records * k1_produce.RECORD_BYTES / (syncs(side.server) - before))
         rate = raw_rate(side.server.data_dir.parent, group_bytes, records)
         raw.append(Sample(rate, {"group KB": group_bytes / 1e3}))
         return Sample(sample.value, {**sample.extra, "group KB": group_bytes / 1e3})
@@ -55,8 +55,11 @@ def run(options: Options) -> Report:
 
 
 def syncs(gateway: Gateway) -> float:
-    """Return how often the storage has synced so far."""
-    return gateway.metric("headgate_wal_syncs_total")
+    """Return how often the storage has synced so far; the topic's creation synced already."""
+    count = gateway.metric("headgate_wal_syncs_total")
+    if count == 0:
+        sys.exit("no metric headgate_wal_syncs_total: no group size, so no raw loop to compare")
+    return count
 
 
 def raw_rate(folder: Path, group_bytes: int, records: int) -> float:

@@ -46,8 +46,9 @@ class _Producer:
 class ProducerSequences:
     """The idempotent producers of one partition, at most ``producers_max`` of them.
 
-    Above the bound the one that has been idle longest is forgotten; its next batch is then taken
-    as that of a producer we have never seen, as Kafka does after ``producer.id.expiration.ms``.
+    Above the bound the one that has been idle longest is forgotten; its next batch is then
+    taken as that of a producer we have never seen, as Kafka does after
+    ``producer.id.expiration.ms``.
     """
 
     __slots__ = ("_producers", "_producers_max")
@@ -62,9 +63,9 @@ class ProducerSequences:
     def check(self, header: BatchHeader) -> SequencedBatch | None:
         """Return the batch that ``header`` repeats, or None when it comes next in order.
 
-        Errors: ``ProducerFenced`` for an epoch below the one we know, ``OutOfOrderSequence`` for a
-        gap, for what is older than the five batches we remember, and for a new epoch that does not
-        begin at 0. A producer without state may begin anywhere.
+        Errors: ``ProducerFenced`` for an epoch below the one we know, ``OutOfOrderSequence``
+        for a gap, for what is older than the five batches we remember, and for a new epoch that
+        does not begin at 0. A producer without state may begin anywhere.
         """
         producer = self._producers.get(header.producer_id)
         if producer is None:
@@ -148,5 +149,8 @@ def _check_new_epoch(header: BatchHeader, epoch: int) -> None:
         )
         raise ProducerFenced(msg)
     if header.base_sequence != 0:
-        msg = f"a new epoch of producer {header.producer_id} begins at {header.base_sequence}, not 0"
+        msg = (
+            f"a new epoch of producer {header.producer_id} begins at "
+            f"{header.base_sequence}, not 0"
+        )
         raise OutOfOrderSequence(msg)

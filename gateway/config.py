@@ -192,6 +192,11 @@ class GroupsConfig(FrozenConfig):
     session_timeout_ms_max: int = Field(
         default=1_800_000, ge=1, description="Longest session timeout a member may ask for."
     )
+    groups_max: int = Field(
+        default=100_000,
+        ge=1,
+        description="Groups with members, and as many with offsets; more are refused.",
+    )
     group_size_max: int = Field(
         default=1_000, ge=1, le=100_000, description="Members of one group."
     )

@@ -162,7 +162,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def is_held_but_for(self, *reasons: str) -> bool:
         """Say whether reads are held for any other reason."""
-        return not self._holds.issubset(reasons)
+        return bool(self._holds) and not self._holds.issubset(reasons)
 
     # --- ending
 
@@ -200,10 +200,15 @@ class Connection(asyncio.BufferedProtocol):
             work(*args)
         except PeerError as error:
             self.fail(error)
-        except Exception as error:
+        except Exception:
             self.listener.faults["bug"] += 1
-            log.exception("connection closed by a bug", protocol=self.listener.name)
-            self.note(type(error).__name__, "closed by a bug of the gateway")
+            if "bug" not in self._said:
+                self._said.add("bug")
+                log.exception(
+                    "connection closed by a bug",
+                    protocol=self.listener.name,
+                    peer=self.peer_host,
+                )
             self.close()
 
     # --- asyncio.BufferedProtocol

@@ -12,7 +12,7 @@ Values stay encoded in memory: a position is written a thousand times for each t
 """
 
 import struct
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Final, NamedTuple
 from uuid import UUID
 
@@ -130,7 +130,7 @@ class CursorManager:
         """Positions of all groups."""
         return sum(map(len, self._keys.values()))
 
-    def groups(self) -> Iterable[GroupName]:
+    def groups(self) -> Collection[GroupName]:
         """Return the groups that have a position."""
         return self._keys.keys()
 

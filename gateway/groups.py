@@ -18,6 +18,7 @@ from gateway.cursors import GROUP_KEY, CursorManager, group_key, parse_group_key
 from gateway.deadlines import Deadlines
 from gateway.errors import (
     GatewayError,
+    GroupFull,
     GroupNotEmpty,
     GroupNotFound,
     InconsistentProtocol,
@@ -150,6 +151,7 @@ class GroupManager:
             if group is None:
                 if request.member_id:
                     raise UnknownMember("there is no such group")
+                self._check_room(name)
                 group = self._groups[name] = self._new_group(name)
             try:
                 now_ms = self._clock.monotonic_ms()
@@ -241,6 +243,7 @@ class GroupManager:
         _check_name(name)
         if generation >= 0:
             raise GroupNotFound(f"no group {name.name!r}")
+        self._check_room(name)
 
     # --- administration
 
@@ -293,6 +296,13 @@ class GroupManager:
             raise self._closed_by
         if name is not None:
             _check_name(name)
+
+    def _check_room(self, name: GroupName) -> None:
+        """Raise ``GroupFull`` when a new group would be one too many."""
+        if self._cursors.has(name):
+            return
+        if max(len(self._groups), len(self._cursors.groups())) >= self._config.groups_max:
+            raise GroupFull(f"there are groups.groups_max, {self._config.groups_max}, groups")
 
     def _check_session_timeout(self, session_timeout_ms: int) -> None:
         low, high = self._config.session_timeout_ms_min, self._config.session_timeout_ms_max

@@ -2,12 +2,12 @@
 
 import asyncio
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Final
 
 from gateway.kernel import Kernel
 from gateway.metrics import Metrics, Sample
 
-LAG_EVERY_S = 1.0
+LAG_EVERY_S: Final = 1.0
 
 
 def register_metrics(kernel: Kernel, adapters: Mapping[str, Any]) -> None:
@@ -40,8 +40,11 @@ def register_metrics(kernel: Kernel, adapters: Mapping[str, Any]) -> None:
         lambda: kernel.broker.storage.queued_bytes,
     )
     metrics.gauge(
-        "headgate_partitions", "Partitions of all topics.", lambda: kernel.topics.partition_count
+        "headgate_partitions",
+        "Partitions of all topics.",
+        lambda: kernel.topics.partition_count,
     )
+    _register_groups(kernel)
     lag = LoopLag(asyncio.get_running_loop())
     metrics.gauge("headgate_loop_lag_seconds", "Lateness of the loop's last timer.", lag.read)
     register_storage = getattr(kernel.broker.storage, "register_metrics", None)
@@ -50,9 +53,30 @@ def register_metrics(kernel: Kernel, adapters: Mapping[str, Any]) -> None:
     _register_adapters(metrics, adapters)
 
 
+def _register_groups(kernel: Kernel) -> None:
+    metrics, groups, cursors = kernel.metrics, kernel.groups, kernel.cursors
+    metrics.gauges(
+        "headgate_groups",
+        "Consumer groups that have, or had, members, by state.",
+        ("state",),
+        lambda: [
+            ((state.name.lower(),), count) for state, count in groups.count_by_state().items()
+        ],
+    )
+    metrics.gauge(
+        "headgate_group_members", "Members of all groups.", lambda: groups.member_count
+    )
+    metrics.gauge(
+        "headgate_committed_offsets", "Committed offsets kept.", lambda: cursors.count
+    )
+    metrics.counter_fn("headgate_offset_commits", "Offsets committed.", lambda: cursors.commits)
+
+
 def _register_adapters(metrics: Metrics, adapters: Mapping[str, Any]) -> None:
     listeners = {
-        name: adapter.listener for name, adapter in adapters.items() if hasattr(adapter, "listener")
+        name: adapter.listener
+        for name, adapter in adapters.items()
+        if hasattr(adapter, "listener")
     }
 
     def connections() -> Iterable[Sample]:
@@ -77,6 +101,23 @@ def _register_adapters(metrics: Metrics, adapters: Mapping[str, Any]) -> None:
         "Writes to sockets; many answers share one.",
         ("protocol",),
         lambda: [((name,), listener.socket_writes) for name, listener in listeners.items()],
+    )
+    budgets = {
+        (name, budget.name): budget
+        for name, adapter in adapters.items()
+        for budget in getattr(adapter, "budgets", ())
+    }
+    metrics.gauges(
+        "headgate_budget_bytes",
+        "Octets taken of what connections share, by protocol and budget.",
+        ("protocol", "budget"),
+        lambda: [(labels, budget.bytes_taken) for labels, budget in budgets.items()],
+    )
+    metrics.gauges(
+        "headgate_budget_waiting",
+        "Connections that wait for room in a budget.",
+        ("protocol", "budget"),
+        lambda: [(labels, budget.waiting_count) for labels, budget in budgets.items()],
     )
     metrics.counters_fn(
         "headgate_requests",

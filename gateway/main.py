@@ -10,7 +10,9 @@ import os
 import signal
 import sys
 from contextlib import AsyncExitStack
+from functools import partial
 from typing import Any, Final
+from uuid import UUID
 
 import structlog
 import uvloop
@@ -189,13 +191,16 @@ class _Node:
             try:
                 await adapter.start()
             except OSError as error:
-                msg = f"adapters.{name}.bind: {getattr(config, 'bind', '')}: {error.strerror or error}"
+                bind = getattr(config, "bind", "")
+                msg = f"adapters.{name}.bind: {bind}: {error.strerror or error}"
                 raise InvalidSettings(msg) from error
             stack.push_async_callback(adapter.stop)
             self._adapters[name] = adapter
-        stack.push_async_callback(self._drain)
+        stack.push_async_callback(self._drain, kernel)
 
-    async def _drain(self) -> None:
+    async def _drain(self, kernel: Kernel) -> None:
+        """Let what is in flight be answered; first of all tell group members to look elsewhere."""
+        kernel.groups.close()
         seconds_max = self._settings.node.drain_s_max
         await asyncio.gather(
             *(adapter.drain(seconds_max) for adapter in self._adapters.values())
@@ -232,12 +237,20 @@ def _delete_partitions(topics: TopicManager, broker: Broker, topic: Topic) -> No
         if error is None:
             topics.forget(topic.uuid)
 
-    broker.delete(topic.partition_ids, on_done)
+    try:
+        broker.delete_topic(topic, on_done)
+    except StorageUnavailable as error:  # the next start does it: see _delete_leftovers
+        log.warning(
+            "topic not deleted from the storage", topic=topic.name.name, error=str(error)
+        )
 
 
 def _delete_leftovers(topics: TopicManager, broker: Broker) -> None:
     """Delete what a crash left between a topic's end in the metadata and its end in the log."""
+
+    def on_done(uuid: UUID, error: StorageUnavailable | None) -> None:
+        if error is None:
+            topics.forget(uuid)
+
     for uuid, partition_ids in topics.pending_deletes().items():
-        broker.delete(
-            partition_ids, lambda error, uuid=uuid: None if error else topics.forget(uuid)
-        )
+        broker.delete(partition_ids, partial(on_done, uuid))

@@ -1,12 +1,14 @@
-"""Producer state across restarts: snapshots in an internal stream, the rest from the log itself.
+"""Producer state across restarts: snapshots in an internal stream, the rest from the log.
 
-Each ``producer_snapshot_bytes`` of appends, the partitions whose idempotent producers have changed
-are written to ``__producers`` (key: partition id, value: ``ProducerSequences.snapshot``) together
-with the log sequence up to which they hold. A start reads the stream, then the headers of the
-batches from that sequence on. The state of a batch is in the batch, so the two cannot disagree.
+Each ``producer_snapshot_bytes`` of appends, the partitions whose idempotent producers have
+changed are written to ``__producers`` (key: partition id, value: ``ProducerSequences.snapshot``),
+and when all of them are kept, the log sequence from which on they may not hold. A start reads the
+stream, then the headers of the batches from that sequence on. The state of a batch is in the
+batch, so the two cannot disagree; to replay what a snapshot knows already does no harm.
 """
 
 import asyncio
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import structlog
@@ -15,11 +17,11 @@ from features.dedup import ProducerSequences
 from gateway.broker import Broker
 from gateway.clock import Clock
 from gateway.config import BrokerConfig
-from gateway.errors import StorageUnavailable, TopicNotFound
+from gateway.errors import GatewayError, MessageTooLarge, TopicNotFound
 from gateway.model import unpack_batch_header
 from gateway.partition import Partition
 from gateway.storage import StoredHeader
-from gateway.streams import InternalStream
+from gateway.streams import InternalStream, Item
 from gateway.topics import TopicManager
 
 PRODUCERS_TOPIC: Final = "__producers"
@@ -54,6 +56,7 @@ class ProducerStates:
         self._snapshot_at_bytes = config.producer_snapshot_bytes
         self._expire_at_ms = clock.monotonic_ms() + EXPIRE_EVERY_MS
         self._known: set[Partition] = set()
+        self._gone: set[bytes] = set()  # keys whose partitions are no more
 
     async def load(self) -> None:
         """Rebuild the state; once, before clients can produce."""
@@ -63,6 +66,8 @@ class ProducerStates:
                 from_sequence = int.from_bytes(value, "big")
             elif (partition := self._find(int.from_bytes(key, "big"))) is not None:
                 self._sequences(partition).restore(value)
+            else:
+                self._gone.add(key)
         now_unix_ms = self._clock.unix_ms()
         for stored in self._broker.storage.scan(from_sequence):
             self._replay(stored, now_unix_ms)
@@ -106,40 +111,41 @@ class ProducerStates:
         return partition.producers
 
     def _check(self) -> None:
-        """Once a second, off the write path: is a snapshot due, has a producer been idle long."""
+        """Once a second, off the write path: is a snapshot due, was a producer idle for long."""
+        self._timer = self._loop.call_later(CHECK_EVERY_S, self._check)
         writer = self._broker.writer
         self._known |= writer.producers_changed
         if writer.bytes_appended >= self._snapshot_at_bytes:
             self._snapshot()
         if self._clock.monotonic_ms() >= self._expire_at_ms:
             self._expire()
-        self._timer = self._loop.call_later(CHECK_EVERY_S, self._check)
 
     def _snapshot(self) -> None:
         writer = self._broker.writer
         self._snapshot_at_bytes = writer.bytes_appended + self._config.producer_snapshot_bytes
-        if not writer.producers_changed:
+        if not (writer.producers_changed or self._gone):
             return
         changed, writer.producers_changed = writer.producers_changed, set()
-        sequence = self._broker.storage.next_sequence
-        items: list[tuple[bytes, bytes | None]] = [
+        sequence = self._broker.storage.next_sequence.to_bytes(_SEQUENCE_BYTES, "big")
+        items: list[Item] = [(key, None) for key in self._gone]
+        items += [
             (
                 partition.partition_id.to_bytes(_ID_BYTES, "big"),
                 partition.producers.snapshot() if partition.producers else None,
             )
             for partition in changed
         ]
-        items.append((_SEQUENCE_KEY, sequence.to_bytes(_SEQUENCE_BYTES, "big")))
+        self._gone.clear()
 
-        def on_done(error: StorageUnavailable | None) -> None:
+        def on_done(error: GatewayError | None) -> None:
             if error is not None:
                 writer.producers_changed |= changed  # the next snapshot holds them too
+                log.warning("no snapshot of producer state", error=str(error))
 
         try:
-            self._stream.put(items, on_done)
-        except StorageUnavailable as error:
-            on_done(error)
-            log.warning("no snapshot of producer state", error=str(error))
+            self._stream.put([*items, (_SEQUENCE_KEY, sequence)], on_done)
+        except MessageTooLarge:  # together; one by one they fit
+            _Parts(self._stream, (_SEQUENCE_KEY, sequence), on_done).put(items)
 
     def _expire(self) -> None:
         self._expire_at_ms = self._clock.monotonic_ms() + EXPIRE_EVERY_MS
@@ -150,3 +156,35 @@ class ProducerStates:
                 self._broker.writer.producers_changed.add(partition)
             if not producers:
                 self._known.discard(partition)
+
+
+class _Parts:
+    """A snapshot in several appends. Its sequence is written when all the others are kept."""
+
+    def __init__(
+        self, stream: InternalStream, last: Item, on_done: Callable[[GatewayError | None], None]
+    ) -> None:
+        self._stream = stream
+        self._last = last
+        self._on_done = on_done
+        self._missing_count = 0
+        self._error: GatewayError | None = None
+
+    def put(self, items: Sequence[Item]) -> None:
+        """Write the items one by one; ``on_done`` runs once, at the end of it."""
+        self._missing_count = len(items)
+        for item in items:
+            try:
+                self._stream.put([item], self._done)
+            except GatewayError as error:
+                self._done(error)
+
+    def _done(self, error: GatewayError | None) -> None:
+        self._error = self._error or error
+        self._missing_count -= 1
+        if self._missing_count:
+            return
+        if self._error is not None:
+            self._on_done(self._error)
+        else:
+            self._stream.put([self._last], self._on_done)

@@ -36,8 +36,8 @@ class Reader:
 
         The first may begin before ``offset``: the reader skips. An empty answer means that
         nothing is there yet, None that the disk must be waited for (``read_disk``). Errors:
-        ``OffsetOutOfRange`` below the log start or above the log end, ``TopicNotFound`` when the
-        topic was deleted meanwhile.
+        ``OffsetOutOfRange`` below the log start or above the log end, ``TopicNotFound`` when
+        the topic was deleted meanwhile.
         """
         _check_range(partition, offset)
         if offset >= partition.high_watermark:
@@ -93,7 +93,8 @@ class Reader:
     async def max_timestamp(self, partition: Partition) -> tuple[int, int, int] | None:
         """Return (offset, timestamp, leader epoch) of the record with the highest timestamp.
 
-        Found by halving the range of timestamps (63 index searches); asked for rarely (KIP-734).
+        Found by halving the range of timestamps (63 index searches): asked for rarely
+        (KIP-734).
         """
         low, high = 0, _MAX_INT64
         while low < high:

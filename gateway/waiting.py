@@ -15,9 +15,9 @@ TAIL_READ_BYTES_MAX: Final = 1 << 20
 class Waiter:
     """Waits until ``bytes_min`` more octets are readable in any of some partitions.
 
-    ``on_ready`` runs once, in the loop's next turn, so that all appends of a sync group are seen
-    together; also when one of the topics is deleted. One waiter serves a whole fetch; ``cancel``
-    may be called at any time, and again.
+    ``on_ready`` runs once, in the loop's next turn, so that all appends of a sync group are
+    seen together; also when one of the topics is deleted. One waiter serves a whole fetch;
+    ``cancel`` may be called at any time, and again.
     """
 
     __slots__ = ("_bytes_missing", "_loop", "_on_ready", "_partitions")
@@ -83,7 +83,15 @@ class Tail:
     offset asked for. A paused tail holds no data: it reads on from its position.
     """
 
-    __slots__ = ("_disk_read", "_loop", "_paused", "_reader", "_receiver", "offset", "partition")
+    __slots__ = (
+        "_disk_read",
+        "_loop",
+        "_paused",
+        "_reader",
+        "_receiver",
+        "offset",
+        "partition",
+    )
 
     def __init__(
         self,
@@ -137,7 +145,9 @@ class Tail:
             return
         if batches is None:
             self._disk_read = self._loop.create_task(
-                self._reader.read_disk(self.partition, self.offset, bytes_max=TAIL_READ_BYTES_MAX)
+                self._reader.read_disk(
+                    self.partition, self.offset, bytes_max=TAIL_READ_BYTES_MAX
+                )
             )
             self._disk_read.add_done_callback(self._on_disk_read)
         elif batches:

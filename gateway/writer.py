@@ -1,8 +1,8 @@
 """The write path: authorize, quota, validate, dedup, delay, append, tail - in this order.
 
 Authorization is the adapter's call (it knows the principal); quota and delay have their place
-here and come with their blocks. Everything is synchronous: offsets are given on the loop, in the
-order in which runs come, and nothing is half done when an error is raised.
+here and come with their blocks. Everything is synchronous: offsets are given on the loop, in
+the order in which runs come, and nothing is half done when an error is raised.
 """
 
 from collections import deque
@@ -44,7 +44,7 @@ class Duplicate:
 
 
 class _Pending:
-    """An append that the storage has not answered; its bound method is the storage's callback."""
+    """An append that the storage has not answered; ``done`` is the storage's callback."""
 
     __slots__ = ("followers", "on_done", "writer", "writes")
 
@@ -203,8 +203,6 @@ class Writer:
         self, partition: Partition, header: BatchHeader, base_offset: int
     ) -> None:
         if partition.producers is None:
-            partition.producers = ProducerSequences(
-                producers_max=self._config.producer_ids_max
-            )
+            partition.producers = ProducerSequences(producers_max=self._config.producer_ids_max)
         partition.producers.record(header, base_offset, self._clock.unix_ms())
         self.producers_changed.add(partition)

@@ -2,8 +2,9 @@
 
 What runs for every batch or heartbeat is written by hand on these primitives, one pass over a
 memoryview, and gives slices and tuples: ``produce_codec``, ``fetch_codec``, ``group_codec``,
-``metadata_codec``. All other APIs go through ``cold``. Layouts: the Kafka protocol guide; "flexible" versions
-(KIP-482) have compact lengths (uvarint of n + 1) and a tag section after each structure.
+``metadata_codec``. All other APIs go through ``cold``. Layouts: the Kafka protocol guide;
+"flexible" versions (KIP-482) have compact lengths (uvarint of n + 1) and a tag section after each
+structure.
 
 Whatever is garbled raises ``PeerError``.
 """
@@ -62,6 +63,7 @@ def decode_request_header(
 
 
 def decode_text(data: memoryview, at: int, size_bytes: int) -> str:
+    """Return so many octets of UTF-8. Error: ``ValueError``."""
     end = at + size_bytes
     if size_bytes < 0 or end > len(data):
         msg = f"{size_bytes} octets of text do not fit the frame"
@@ -70,6 +72,7 @@ def decode_text(data: memoryview, at: int, size_bytes: int) -> str:
 
 
 def decode_uvarint(data: memoryview, at: int) -> tuple[int, int]:
+    """Return an unsigned varint of at most 5 octets, and where it ends."""
     value = data[at]
     at += 1
     if value < 0x80:  # noqa: PLR2004 - the continuation bit; nearly all are one octet
@@ -86,10 +89,10 @@ def decode_uvarint(data: memoryview, at: int) -> tuple[int, int]:
 
 
 def encode_uvarint(value: int) -> bytes:
-    """Return an unsigned varint.
+    r"""Return an unsigned varint.
 
     >>> encode_uvarint(300)
-    b'\\xac\\x02'
+    b'\xac\x02'
     """
     out = bytearray()
     while value >= 0x80:  # noqa: PLR2004
@@ -100,6 +103,7 @@ def encode_uvarint(value: int) -> bytes:
 
 
 def skip_tags(data: memoryview, at: int) -> int:
+    """Return where a section of tagged fields ends (KIP-482)."""
     count = data[at]
     if count == 0:
         return at + 1
@@ -129,6 +133,7 @@ def decode_count(data: memoryview, at: int, *, flexible: bool) -> tuple[int, int
 
 
 def decode_string(data: memoryview, at: int, *, flexible: bool) -> tuple[str | None, int]:
+    """Return a nullable string, and where it ends."""
     if flexible:
         size_bytes, at = decode_uvarint(data, at)
         size_bytes -= 1
@@ -143,6 +148,7 @@ def decode_string(data: memoryview, at: int, *, flexible: bool) -> tuple[str | N
 def decode_topic_ref(
     data: memoryview, at: int, *, flexible: bool, by_id: bool
 ) -> tuple[TopicRef, int]:
+    """Return a topic's name or id, and where it ends; a null name is an empty one."""
     if by_id:
         return UUID(bytes=bytes(data[at : at + 16])), at + 16
     name, at = decode_string(data, at, flexible=flexible)
@@ -152,6 +158,7 @@ def decode_topic_ref(
 def decode_records(
     data: memoryview, at: int, *, flexible: bool
 ) -> tuple[memoryview | None, int]:
+    """Return nullable records as a slice of ``data``, and where they end."""
     if flexible:
         size_bytes, at = decode_uvarint(data, at)
         size_bytes -= 1
@@ -168,10 +175,12 @@ def decode_records(
 
 
 def encode_count(count: int, *, flexible: bool) -> bytes:
+    """Return an array's length."""
     return encode_uvarint(count + 1) if flexible else I32.pack(count)
 
 
 def encode_topic_ref(ref: TopicRef, *, flexible: bool) -> bytes:
+    """Return a topic's name or id."""
     if isinstance(ref, UUID):
         return ref.bytes
     name = ref.encode()
@@ -181,7 +190,7 @@ def encode_topic_ref(ref: TopicRef, *, flexible: bool) -> bytes:
 def encode_api_versions_response(
     version: int, error_code: int, apis: Sequence[tuple[int, int, int]]
 ) -> bytes:
-    """Return the body of an ApiVersions response from (key, lowest, highest version) of each API.
+    """Return the body of an ApiVersions response; ``apis``: (key, lowest, highest version).
 
     An answer to an unknown version is encoded as version 0 by the caller (KIP-511).
     """

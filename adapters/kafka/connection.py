@@ -180,6 +180,7 @@ class KafkaConnection(Connection):
         A large frame gets its buffer only when there is room for all of it.
         """
         budget = self._node.request_budget
+        budget.leave(self._on_room)  # giving back must not come back to us in the midst of this
         large_bytes = self._framer.large_bytes
         queued_bytes = sum(map(len, self._frames))
         if large_bytes and not self._has_room:

@@ -41,12 +41,17 @@ class KafkaAdapter:
             clock=kernel.clock,
             settings=kernel.settings,
             config=config,
-            fetch_budget=Budget(kernel.settings.broker.fetch_bytes_budget),
-            request_budget=Budget(config.request_bytes_budget),
+            fetch_budget=Budget("fetch", kernel.settings.broker.fetch_bytes_budget),
+            request_budget=Budget("request", config.request_bytes_budget),
             producer_ids=ProducerIds(kernel.metadata),
             metadata_cache=MetadataCache(kernel.placement),
         )
         self._listener: Listener | None = None
+
+    @property
+    def budgets(self) -> tuple[Budget, ...]:
+        """What connections share, for metrics."""
+        return self.node.fetch_budget, self.node.request_budget
 
     def load(self, api: Api) -> ModuleType:
         """Return the API's handler module, imported when it is first needed."""

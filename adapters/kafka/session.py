@@ -134,7 +134,8 @@ class Framer:
 class Budget:
     """Octets that all connections share for one purpose; who finds no room waits in order."""
 
-    def __init__(self, bytes_max: int) -> None:
+    def __init__(self, name: str, bytes_max: int) -> None:
+        self.name = name
         self.bytes_max = bytes_max
         self.bytes_taken = 0
         self._waiting: dict[Callable[[], None], None] = {}

@@ -43,7 +43,9 @@ def test_topics_come_back_from_the_log(tmp_path: Path, *, clean_stop: bool) -> N
 
         with pytest.raises(ProgramFailed, match="recover-metadata"):
             gateway.start()
-        gateway.run_command("recover-metadata", "--set", f"node.data_dir={gateway.data_dir}")
+        gateway.run_command(
+            "recover-metadata", "--yes", "--set", f"node.data_dir={gateway.data_dir}"
+        )
         gateway.start()
 
         for topic in topics:

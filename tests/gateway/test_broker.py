@@ -216,3 +216,39 @@ async def _turns() -> None:
         turned = loop.create_future()
         loop.call_soon(turned.set_result, None)
         await turned
+
+
+async def test_a_deleted_topic_wakes_who_waits_and_refuses_who_comes(house: House) -> None:
+    partition = await house.partition("orders")
+    fired: list[bool] = []
+    house.broker.wait_readable([partition], bytes_min=100, on_ready=lambda: fired.append(True))
+    receiver = Collector()
+    house.broker.tail(partition, 0, receiver)
+    await _turns()
+    house.broker.delete_topic(partition.topic, lambda _error: None)
+    await _turns()
+    assert fired == [True]
+    assert [type(error) for error in receiver.errors] == [TopicNotFound]
+    assert not partition.waiters
+    with pytest.raises(TopicNotFound):
+        house.broker.prepare(partition, sample_batch())
+    with pytest.raises(TopicNotFound):
+        await house.broker.read_disk(partition, 0, bytes_max=1)
+
+
+async def test_who_is_held_is_released_even_after_anothers_bug(house: House) -> None:
+    partition = await house.partition("orders")
+    released: list[str] = []
+
+    def fail(_error: StorageUnavailable | None) -> None:
+        raise RuntimeError
+
+    house.broker.append([prepared(house, partition)], fail)
+    first, second = (lambda: released.append("first")), (lambda: released.append("second"))
+    house.broker.writer.hold(first)
+    house.broker.writer.hold(second)
+    house.broker.writer.unhold(second)
+    with pytest.raises(RuntimeError):
+        house.broker.writer.pending[0].done(None)
+    assert released == ["first"]
+    house.storage._waiting.clear()

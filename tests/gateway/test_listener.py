@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
@@ -174,6 +174,87 @@ async def test_a_slow_reader_is_not_read_from_until_it_has_caught_up() -> None:
         assert connection.is_writable
 
 
+async def test_over_tls_a_slow_reader_is_not_encrypted_ahead_for(tmp_path: Path) -> None:
+    cert, key = make_certificate(tmp_path)
+    trust = ssl.create_default_context(cafile=str(cert))
+    async with listening(tls_cert=cert, tls_key=key) as listener:
+        slow = await connect(listener, trust)
+        slow[1].write(b"bulk")
+        await slow[0].readexactly(1)
+        [connection] = listener.connections
+        assert not connection.is_writable
+        assert connection.out_bytes > BULK_BYTES // 2
+        assert await slow[0].readexactly(BULK_BYTES - 1) == bytes(BULK_BYTES - 1)
+        assert await ask(slow, b"a", 3) == b"<a>"
+
+
+async def test_a_peer_that_takes_nothing_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gateway.connection.CLOSE_S_MAX", 0.5)
+    async with listening(idle_s_max=1) as listener:
+        slow = await connect(listener)
+        slow[1].write(b"bulk")
+        await slow[0].read(1)
+        async with asyncio.timeout(10):
+            while listener.connections:
+                await _turn()
+        assert listener.faults["idle_s_max"] == 1
+
+
+async def test_a_peer_that_takes_a_little_is_not_stalled() -> None:
+    async with listening(idle_s_max=1) as listener:
+        slow = await connect(listener)
+        slow[1].write(b"bulk")
+        await slow[0].read(1)
+        [connection] = listener.connections
+        connection.stalled_s(listener.now_s)
+        connection.bytes_sent += 1
+        assert connection.stalled_s(listener.now_s + 100) == 0
+        assert connection.stalled_s(listener.now_s + 101) == 1
+
+
+async def test_time_in_which_reads_were_held_does_not_count_for_a_frame() -> None:
+    async with listening() as listener:
+        half = await connect(listener)
+        half[1].write(b"half")
+        await until(lambda: any(c.frame_started_s is not None for c in listener.connections))
+        [connection] = listener.connections
+        connection.hold_reads("a full log")
+        listener.now_s += 3600
+        connection.release_reads("a full log")
+        assert connection.overdue(listener.now_s) is None
+        assert connection.overdue(listener.now_s + 31) == "frame_s_max"
+
+
+async def test_time_in_which_the_process_stood_still_is_nobodys_fault() -> None:
+    async with listening(idle_s_max=60) as listener:
+        idle = await connect(listener)
+        await ask(idle, b"a", 3)
+        listener._swept_s -= 3600
+        listener._sweep()
+        assert await ask(idle, b"b", 3) == b"<b>"
+
+
+async def test_after_a_fault_nothing_is_sent_any_more() -> None:
+    async with listening() as listener:
+        bad = await connect(listener)
+        await ask(bad, b"a", 3)
+        [connection] = listener.connections
+        connection.send(b"before")
+        connection.fail(PeerError("a fault"))
+        connection.send(b"after")
+        assert await bad[0].read() == b"before"
+
+
+async def test_those_who_have_not_shown_their_proxy_header_count() -> None:
+    async with listening(proxy_protocol=True, connections_max=1) as listener:
+        silent = await connect(listener)
+        await until(lambda: len(listener.preambles) == 1)
+        assert await closed(await connect(listener))
+        assert listener.refused == 1
+        silent[1].write(b"PROXY TCP4 203.0.113.7 192.0.2.1 56324 443\r\n")
+        assert await ask(silent, b"a", 3) == b"<a>"
+
+
 async def test_tls(tmp_path: Path) -> None:
     cert, key = make_certificate(tmp_path)
     trust = ssl.create_default_context(cafile=str(cert))
@@ -233,6 +314,13 @@ async def test_drain_hurries_what_waits_and_refuses_what_is_new() -> None:
         assert await waiting[0].readexactly(7) == b"hurried"
         with pytest.raises(ConnectionRefusedError):
             await connect(listener)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Turn the loop until something holds."""
+    async with asyncio.timeout(5):
+        while not condition():
+            await _turn()
 
 
 async def _turn() -> None:

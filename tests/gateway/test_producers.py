@@ -5,8 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from gateway import streams
 from gateway.config import BrokerConfig
 from gateway.errors import OutOfOrderSequence
+from gateway.model import TopicName
 from gateway.partition import Partition
 from gateway.producers import PRODUCERS_TOPIC, ProducerStates
 from gateway.streams import InternalStream
@@ -90,3 +92,44 @@ async def test_a_deleted_topic_leaves_no_state_behind(house: House) -> None:
     (await states(house)).stop()
     partition = await house.partition("orders")
     assert isinstance(house.broker.prepare(partition, batch(500)), Write)
+
+
+async def keys(house: House) -> set[bytes]:
+    stream = await InternalStream.open(PRODUCERS_TOPIC, house.broker, house.topics, house.clock)
+    return set(await stream.load()) - {b"sequence"}
+
+
+@pytest.mark.parametrize("is_told", [True, False])
+async def test_snapshots_of_deleted_topics_go(house: House, *, is_told: bool) -> None:
+    loaded = await states(house)
+    partition = await house.partition("orders")
+    await produce(house, partition, 0)
+    loaded._snapshot()
+    if is_told:
+        house.broker.delete_topic(partition.topic, lambda _error: None)
+    await house.topics.delete(partition.topic.name)
+    loaded.close()
+    await house.restart()
+    (await states(house)).close()
+    await house.restart()
+    assert await keys(house) == set()
+
+
+async def test_a_snapshot_too_large_for_one_append_is_written_in_parts(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(streams._CONFIGS, "max.message.bytes", "400")
+    loaded = await states(house)
+    names = [f"orders-{number}" for number in range(8)]
+    for name in names:
+        await produce(house, await house.partition(name), 0)
+    loaded._snapshot()
+    partition = await house.partition("last")
+    await produce(house, partition, 0)
+    loaded.stop()
+    await house.restart()
+    assert len(await keys(house)) == 8
+    (await states(house)).stop()
+    for name in names:
+        topic = house.topics.get(TopicName("default", name))
+        assert again(house, house.broker.partition(topic, 0), 0) == 0

@@ -8,6 +8,7 @@ import argparse
 import base64
 import signal
 import tempfile
+import threading
 import uuid
 from collections.abc import Mapping
 from pathlib import Path
@@ -123,12 +124,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--port", type=int, default=19_092)
     port = parser.parse_args().port
+    stop = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stop.set())
     with (
         tempfile.TemporaryDirectory(prefix="kafka-") as folder,
         KafkaServer(Path(folder), port=port) as server,
     ):
         print(f"Apache Kafka {VERSION} at {server.bootstrap}", flush=True)
-        signal.sigwait({signal.SIGINT, signal.SIGTERM})
+        stop.wait()
 
 
 if __name__ == "__main__":

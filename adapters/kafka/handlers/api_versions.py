@@ -21,13 +21,13 @@ def decode(version: int, body: memoryview) -> None:
     """Nothing in the request matters."""
 
 
-def handle(request: None, session: Session, version: int) -> bytes:
+def handle(request: None, session: Session, version: int) -> bytes:  # noqa: ARG001 - all alike
     """Say which versions of which APIs are served."""
     return _encoded(version, ErrorCode.NONE)
 
 
 def unsupported_version() -> bytes:
-    """Return the answer to a version above ours: version 0, from which the client picks anew."""
+    """Return the answer to a version above ours: as version 0, for the client to pick anew."""
     return _encoded(0, ErrorCode.UNSUPPORTED_VERSION)
 
 

@@ -60,9 +60,11 @@ class FetchReply(Protocol):
     cancel: Callable[[], None] | None
     fetched_bytes: int
 
-    def __call__(self, body: list[Octets]) -> None: ...
+    def __call__(self, body: list[Octets]) -> None:
+        """Send the answer; once."""
 
-    def guard(self, work: Callable[..., None], *args: Any) -> None: ...  # noqa: ANN401
+    def guard(self, work: Callable[..., None], *args: Any) -> None:  # noqa: ANN401 - passed on
+        """Run ``work``."""
 
 
 def handle(request: FetchRequest, session: Session, version: int, reply: FetchReply) -> None:

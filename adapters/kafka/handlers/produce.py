@@ -58,9 +58,11 @@ class Reply(Protocol):
     ``guard`` runs what the storage calls back: a failure there is this connection's alone.
     """
 
-    def __call__(self, body: bytes | None) -> None: ...
+    def __call__(self, body: bytes | None) -> None:
+        """Send the answer; once."""
 
-    def guard(self, work: Callable[..., None], *args: Any) -> None: ...  # noqa: ANN401
+    def guard(self, work: Callable[..., None], *args: Any) -> None:  # noqa: ANN401 - passed on
+        """Run ``work``."""
 
 
 def handle(request: ProduceRequest, session: Session, version: int, reply: Reply) -> None:
@@ -120,7 +122,7 @@ def _topic(session: Session, ref: TopicRef) -> Topic | GatewayError:
     return topic
 
 
-def _take(  # noqa: PLR0913, PLR0917 - a partition's part of the request, and what came before
+def _take(  # noqa: PLR0917 - a partition's part of the request, and what came before
     session: Session,
     topic: Topic,
     number: int,

@@ -1,184 +1,26 @@
-"""The Kafka endpoint over real sockets: order, one write per run, bounds, and bad input.
-
-The disk is as slow as a test wants it to be; everything else is the real thing.
-"""
+"""The Kafka endpoint over real sockets: order, one write per run, bounds, and bad input."""
 
 import asyncio
-import contextlib
 import struct
-from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
-from adapters.kafka.config import KafkaConfig
-from adapters.kafka.connection import KafkaConnection
-from adapters.kafka.server import KafkaAdapter
-from gateway.auth_rules import RuleBook
-from gateway.auth_users import StoredUsers
-from gateway.broker import Broker
-from gateway.clock import ManualClock
-from gateway.config import BrokerConfig, NodeConfig, Settings
-from gateway.kernel import Kernel
-from gateway.metadata_sql import SqlMetadata
-from gateway.metrics import Metrics
-from gateway.model import PartitionIdentity, TopicName
-from gateway.placement import SingleNode
-from gateway.topics import TopicManager
+from gateway.model import TopicName
+from tests.adapters.kafka.live import DEADLINE_S, MIB, fetch, produce, running, until
 from tests.support.batches import sample_batch
-from tests.support.held_storage import HeldStorage
 from tests.support.kafka_wire import (
     API_VERSIONS,
     FETCH,
     METADATA,
     PRODUCE,
     batches_of,
-    fetch_body,
     fetch_records,
     produce_body,
     produce_errors,
     request,
 )
-
-MIB = 1024 * 1024
-DEADLINE_S = 10.0
-
-
-class Live:
-    """A running adapter, its parts, and the clients of one test."""
-
-    def __init__(self, adapter: KafkaAdapter, kernel: Kernel, storage: HeldStorage) -> None:
-        self.adapter = adapter
-        self.kernel = kernel
-        self.storage = storage
-        self.clients: list[Client] = []
-
-    async def client(self) -> "Client":
-        reader, writer = await asyncio.open_connection("127.0.0.1", self.adapter.listener.port)
-        client = Client(reader, writer)
-        self.clients.append(client)
-        return client
-
-    def connection(self) -> KafkaConnection:
-        """The gateway's side of the only connection."""
-        [connection] = self.adapter.listener.connections
-        return cast("KafkaConnection", connection)
-
-
-class Client:
-    """Sends frames and reads answers, in whatever order a test likes."""
-
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.reader = reader
-        self.writer = writer
-
-    def send(self, *frames: bytes) -> None:
-        self.writer.write(b"".join(frames))
-
-    async def answer(self) -> tuple[int, bytes]:
-        """Return (correlation id, body) of the next answer."""
-        async with asyncio.timeout(DEADLINE_S):
-            (size,) = struct.unpack(">i", await self.reader.readexactly(4))
-            frame = await self.reader.readexactly(size)
-        return struct.unpack_from(">i", frame)[0], frame[4:]
-
-    async def ended(self) -> bool:
-        """Wait for the end of the connection; False when octets come instead."""
-        async with asyncio.timeout(DEADLINE_S):
-            with contextlib.suppress(ConnectionError):
-                return await self.reader.read(1) == b""
-        return True
-
-
-@contextlib.asynccontextmanager
-async def running(
-    tmp_path: Path,
-    *,
-    kafka: dict[str, Any] | None = None,
-    broker: dict[str, Any] | None = None,
-    partitions: int = 2,
-    user: str | None = None,
-) -> AsyncIterator[Live]:
-    clock = ManualClock()
-    settings = Settings(
-        node=NodeConfig(data_dir=tmp_path),
-        broker=BrokerConfig.model_validate(broker or {}),
-    )
-    async with contextlib.AsyncExitStack() as stack:
-        metadata = SqlMetadata("sqlite", data_dir=tmp_path)
-        await metadata.open()
-        stack.push_async_callback(metadata.close)
-        users = StoredUsers(metadata)
-        await users.load()
-        stack.push_async_callback(users.close)
-        if user is not None:
-            await users.put_user(user, "password")
-        rules = RuleBook(metadata, users)
-        await rules.load()
-        topics = TopicManager(metadata, defaults=settings.topic_defaults, clock=clock)
-        await topics.load()
-        stack.push_async_callback(topics.close)
-        storage = HeldStorage(HeldStorage.Config(), data_dir=tmp_path, clock=clock)
-        await storage.open(_Host(topics))
-        stack.push_async_callback(storage.close)
-        placement = SingleNode(1, node_id=1, cluster_id="cluster-of-one-node-22")
-        kernel = Kernel(
-            settings=settings,
-            clock=clock,
-            broker=Broker(storage, placement, clock, settings.broker),
-            topics=topics,
-            groups=cast("Any", None),
-            cursors=cast("Any", None),
-            authenticator=users,
-            authorizer=rules,
-            placement=placement,
-            metadata=metadata,
-            metrics=Metrics(),
-        )
-        await topics.create(TopicName("default", "orders"), partitions=partitions)
-        config = KafkaConfig.model_validate({"bind": "127.0.0.1:0", **(kafka or {})})
-        adapter = KafkaAdapter(config, kernel)
-        await adapter.start()
-        stack.push_async_callback(adapter.stop)
-        live = Live(adapter, kernel, storage)
-        yield live
-        storage.release()
-        for client in live.clients:
-            client.writer.close()
-            with contextlib.suppress(OSError):
-                await client.writer.wait_closed()
-
-
-class _Host:
-    def __init__(self, topics: TopicManager) -> None:
-        self._topics = topics
-
-    def identify(self, partition_id: int) -> PartitionIdentity:
-        return self._topics.identify(partition_id)
-
-    def on_fault(self, error: BaseException) -> None:
-        raise error
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Turn the loop until something holds."""
-    loop = asyncio.get_running_loop()
-    async with asyncio.timeout(DEADLINE_S):
-        while not condition():
-            turned = loop.create_future()
-            loop.call_soon(turned.set_result, None)
-            await turned
-
-
-def produce(correlation_id: int, batch: bytes | bytearray, **kwargs: Any) -> bytes:
-    number = kwargs.pop("number", 0)
-    body = produce_body([("orders", number, bytes(batch))], **kwargs)
-    return request(PRODUCE, 3, correlation_id, body)
-
-
-def fetch(correlation_id: int, offset: int, *, wait_ms: int = 0, number: int = 0) -> bytes:
-    return request(FETCH, 4, correlation_id, fetch_body("orders", number, offset, wait_ms=wait_ms))
 
 
 def counting(tasks: list[Any]) -> Any:
@@ -218,7 +60,11 @@ async def test_answers_leave_in_the_order_of_the_requests(tmp_path: Path) -> Non
     async with running(tmp_path) as live:
         client = await live.client()
         live.storage.held = True
-        client.send(produce(1, sample_batch()), request(API_VERSIONS, 0, 2, b""), produce(3, sample_batch()))
+        client.send(
+            produce(1, sample_batch()),
+            request(API_VERSIONS, 0, 2, b""),
+            produce(3, sample_batch()),
+        )
         await until(lambda: live.storage.enqueued == 2)
         live.storage.release()
         assert [(await client.answer())[0] for _ in range(3)] == [1, 2, 3]
@@ -367,7 +213,9 @@ async def test_a_connection_is_paused_at_unacknowledged_bytes_max(tmp_path: Path
 async def test_a_connection_is_paused_at_requests_queued_max(tmp_path: Path) -> None:
     async with running(tmp_path, kafka={"requests_queued_max": 4}) as live:
         client = await live.client()
-        client.send(fetch(0, 0, wait_ms=100), *(request(API_VERSIONS, 0, n, b"") for n in range(1, 9)))
+        client.send(
+            fetch(0, 0, wait_ms=100), *(request(API_VERSIONS, 0, n, b"") for n in range(1, 9))
+        )
         await until(lambda: bool(live.adapter.requests[1]))
         assert live.connection().is_held_but_for("anything else")
         assert [(await client.answer())[0] for _ in range(9)] == list(range(9))
@@ -395,9 +243,9 @@ async def test_stalled_consumers_hold_no_more_than_the_fetch_budget(tmp_path: Pa
 
 
 async def test_a_stalled_consumer_that_goes_gives_its_budget_back(tmp_path: Path) -> None:
-    async with running(tmp_path, broker={"fetch_bytes_budget": 8 * MIB}) as live:
+    async with running(tmp_path, broker={"fetch_bytes_budget": 48 * MIB}) as live:
         writer, stalled = await live.client(), await live.client()
-        for n in range(12):
+        for n in range(24):
             writer.send(produce(n, sample_batch(value=bytes(MIB - 2048))))
             await writer.answer()
         stalled.send(fetch(1, 0))
@@ -424,7 +272,9 @@ async def test_a_stalled_consumer_that_goes_gives_its_budget_back(tmp_path: Path
         b"GET / HTTP/1.1\r\nHost: headgate\r\n\r\n",
     ],
 )
-async def test_garbage_closes_its_connection_and_no_other(tmp_path: Path, octets: bytes) -> None:
+async def test_garbage_closes_its_connection_and_no_other(
+    tmp_path: Path, octets: bytes
+) -> None:
     async with running(tmp_path) as live:
         good, bad = await live.client(), await live.client()
         bad.send(octets)
@@ -435,7 +285,9 @@ async def test_garbage_closes_its_connection_and_no_other(tmp_path: Path, octets
         assert live.adapter.listener.faults["bug"] == 0
 
 
-async def test_an_unknown_api_versions_version_is_answered_with_version_0(tmp_path: Path) -> None:
+async def test_an_unknown_api_versions_version_is_answered_with_version_0(
+    tmp_path: Path,
+) -> None:
     async with running(tmp_path) as live:
         client = await live.client()
         client.send(request(API_VERSIONS, 99, 1, b""))
@@ -472,7 +324,9 @@ async def test_one_bad_partition_does_not_hold_up_the_others(tmp_path: Path) -> 
     async with running(tmp_path) as live:
         client = await live.client()
         bad = bytes(sample_batch()[:-1])
-        body = produce_body([("orders", 0, bytes(sample_batch())), ("orders", 1, bad), ("gone", 0, bad)])
+        body = produce_body(
+            [("orders", 0, bytes(sample_batch())), ("orders", 1, bad), ("gone", 0, bad)]
+        )
         client.send(request(PRODUCE, 3, 1, body))
         assert produce_errors((await client.answer())[1]) == [(0, 0), (2, -1), (3, -1)]
 

@@ -176,8 +176,8 @@ async def running(
         clock=clock,
         settings=settings,
         config=KafkaConfig(),
-        fetch_budget=Budget(1 << 20),
-        request_budget=Budget(1 << 20),
+        fetch_budget=Budget("fetch", 1 << 20),
+        request_budget=Budget("request", 1 << 20),
         producer_ids=ProducerIds(metadata),
         metadata_cache=MetadataCache(placement),
     )
