@@ -96,7 +96,7 @@ class _Fetch:
 
     __slots__ = (
         "_budget", "_bytes_max", "_bytes_min", "_deadline_s", "_has_failed", "_loop", "_node",
-        "_on_room", "_readable", "_reply", "_session", "_taken_bytes", "_task", "_timer",
+        "_readable", "_reply", "_session", "_taken_bytes", "_task", "_timer",
         "_topics", "_version", "_waiter",
     )  # fmt: skip
 
@@ -119,7 +119,6 @@ class _Fetch:
         self._waiter: Waiter | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._task: asyncio.Task[None] | None = None
-        self._on_room = partial(reply.guard, self._retry)
         self._topics = [
             (ref, self._resolve(ref, partitions)) for ref, partitions in request.topics
         ]
@@ -282,6 +281,10 @@ class _Fetch:
         if self._task is None:
             self._leave()
             self.attempt()
+
+    def _on_room(self) -> None:
+        """Try again. A method, not a stored closure: a cycle would keep the answer's octets."""
+        self._reply.guard(self._retry)
 
     def _hurry(self) -> None:
         """The node drains: answer now, and where there is no room, with nothing."""
