@@ -11,7 +11,9 @@ import ctypes
 from typing import Final
 
 KEPT_BYTES_MAX: Final = 32 * 1024 * 1024
-LARGE_BYTES: Final = 4 * 1024 * 1024  # from here on a buffer is the system's own, and goes at once
+LARGE_BYTES: Final = (
+    4 * 1024 * 1024
+)  # from here on a buffer is the system's own, and goes at once
 
 _M_TRIM_THRESHOLD: Final = -1  # malloc.h
 _M_MMAP_THRESHOLD: Final = -3

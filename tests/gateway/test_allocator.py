@@ -21,7 +21,7 @@ print(faults() - before)
 
 def page_faults(tune: str) -> int:
     program = [sys.executable, "-c", _PROGRAM.format(tune=tune)]
-    found = subprocess.run(program, capture_output=True, text=True, check=True)  # noqa: S603
+    found = subprocess.run(program, capture_output=True, text=True, check=True)
     return int(found.stdout)
 
 

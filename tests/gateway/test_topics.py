@@ -161,7 +161,9 @@ async def test_auto_creation_can_be_off_and_refuses_bad_names(metadata: SqlMetad
     assert topics.everything() == []
 
 
-@pytest.mark.parametrize("name", ["", ".", "..", "a b", "ä", "x" * 250, *sorted(INTERNAL_TOPICS)])
+@pytest.mark.parametrize(
+    "name", ["", ".", "..", "a b", "ä", "x" * 250, *sorted(INTERNAL_TOPICS)]
+)
 async def test_an_illegal_or_reserved_name_is_refused(metadata: SqlMetadata, name: str) -> None:
     topics = await manager(metadata)
 

@@ -29,7 +29,6 @@ NO_EPOCH: Final = -1
 FIRST_EPOCH: Final = 0
 
 
-
 async def handle(
     request: InitProducerIdRequest, session: Session, version: int
 ) -> InitProducerIdResponse:
@@ -55,4 +54,3 @@ def _check(request: InitProducerIdRequest, session: Session) -> None:
         raise Refused(ErrorCode.INVALID_REQUEST, msg)
     # Whoever may write to some topic may do so idempotently (KIP-679); the rules know that.
     check_cluster(session, Operation.IDEMPOTENT_WRITE)
-

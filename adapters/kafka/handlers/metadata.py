@@ -78,7 +78,9 @@ def _all_topics(request: MetadataRequest, session: Session, version: int) -> byt
             version, [_encode_known(topic, request, session, version) for topic in visible()]
         )
     revisions = (node.topics.revision, node.authorizer.revision)
-    return node.metadata_cache.list_of(version, session.namespace, session.principal, revisions, visible)
+    return node.metadata_cache.list_of(
+        version, session.namespace, session.principal, revisions, visible
+    )
 
 
 def _creatable(
