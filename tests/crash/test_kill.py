@@ -62,7 +62,9 @@ def _kill_often(folder: Path, flush: str, *, kills: int) -> None:
         for part in (once, plain, reader):
             part.start()
 
+        _wait_for_commit(reader, "the group commits before the first kill")
         _kill_under_load(gateway, topic, (once, plain), reader, kills=kills)
+        _wait_for_commit(reader, "the group commits again after the last kill")
         once.finish()
         plain.finish()
         reader.finish()
@@ -72,7 +74,11 @@ def _kill_often(folder: Path, flush: str, *, kills: int) -> None:
         check_kept(once, stored)
         check_kept(plain, stored)
         check_once(once, stored)
-        assert reader.committed, "the group never got to commit"
+
+
+def _wait_for_commit(reader: GroupReader, what: str) -> None:
+    before = dict(reader.committed)
+    wait_until(lambda: reader.committed != before, within_s=PROGRESS_S_MAX, what=what)
 
 
 def _load(gateway: Gateway, topic: str, name: str, *, idempotent: bool) -> Load:
