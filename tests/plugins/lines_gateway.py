@@ -108,5 +108,4 @@ class LinesGateway:
         """End the process and all connections to it."""
         for client in self._clients:
             client.close()
-        if self.program.is_running:
-            self.program.kill()
+        self.program.kill()

@@ -78,3 +78,4 @@ def test_check_config_knows_the_plugins_keys(gateway: LinesGateway) -> None:
     assert 'adapter = "drawer"  # default: "segment_log"' in lines
     refused = gateway.command("serve", "--set", "storage.adapter=drawr")
     refused.wait_for_line("did you mean 'drawer'?", within_s=30)
+    assert refused.ended(within_s=30) == 2

@@ -53,13 +53,12 @@ class Gateway:
         return self.start()
 
     def __exit__(self, kind: object, *_exc: object) -> None:
-        if self.program is not None and self.program.is_running:
-            if kind is None:
-                self.stop()
-            else:
-                self.program.kill()
-        if kind is not None:
-            sys.stderr.write("\n".join(["--- gateway:", *self.lines[-100:], "---\n"]))
+        if self.program is None:
+            return
+        if kind is None and self.program.is_running:
+            self.stop()
+        else:
+            self.program.kill()  # also closes the pipes of one that has ended
 
     def start(self, *, within_s: float = _READY_S_MAX) -> Self:
         """Start it and return when it is ready."""

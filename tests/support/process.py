@@ -116,6 +116,10 @@ class Program:
             msg = f"{self.command[:4]} did not stop within {within_s} s\n{self.tail()}"
             raise ProgramFailed(msg) from None
 
+    def ended(self, *, within_s: float) -> int:
+        """Wait for its own end and return its exit status."""
+        return self._gone(within_s)
+
     def finish(self, *, within_s: float) -> list[str]:
         """Wait for its own end with exit status 0 and return its output's lines."""
         try:
