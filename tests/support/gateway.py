@@ -59,6 +59,8 @@ class Gateway:
             self.stop()
         else:
             self.program.kill()  # also closes the pipes of one that has ended
+        if kind is not None:
+            sys.stderr.write("\n".join(["--- gateway:", *self.lines[-100:], "---\n"]))
 
     def start(self, *, within_s: float = _READY_S_MAX) -> Self:
         """Start it and return when it is ready."""
