@@ -35,9 +35,9 @@ format: .venv/dev
 bench bench-kafka: .venv/dev  ## every published figure, each beside Apache Kafka; arguments in BENCH
 	$(BIN)/python -m benchmarks $(BENCH)
 
-soak: .venv/dev  ## hours: 100 kills, a million frames, R1
+soak: .venv/dev  ## hours: 100 kills, a million frames, R1 to R7
 	HYPOTHESIS_PROFILE=soak $(BIN)/python -m pytest -m soak --timeout 7200 tests
-	$(BIN)/python -m benchmarks r1
+	$(BIN)/python -m benchmarks r1 r2 r3 r4 r5 r6 r7
 
 ci-deps: .venv/dev  ## what only CI's tests need: kcat, a JDK with Maven, Go; jars and modules
 	scripts/install-test-tools

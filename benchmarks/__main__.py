@@ -1,4 +1,6 @@
-"""``python -m benchmarks [k1 k2 ...] [--quick] [--runs N]``: measure, print, keep as JSON.
+"""``python -m benchmarks [k1 k2 ...] [--quick] [--runs N] [--gib N] [--minutes N]``: measure.
+
+Prints tables and keeps them as JSON. ``--gib`` and ``--minutes`` are the sizes of r2 to r6.
 
 ``python -m benchmarks render`` makes docs/benchmarks.md from what is kept.
 """
@@ -18,9 +20,15 @@ SCRIPTS: Final = {
     "k5": "k5_idle",
     "k6": "k6_many_partitions",
     "r1": "r1_recovery",
+    "r2": "r2_cold_reader",
+    "r3": "r3_sustained",
+    "r4": "r4_cold_partitions",
+    "r5": "r5_compaction",
+    "r6": "r6_write_amplification",
+    "r7": "r7_key_index",
     "profile": "profile_produce",
 }
-SOAK: Final = {"r1"}
+SOAK: Final = {"r1", "r2", "r3", "r4", "r5", "r6", "r7"}
 
 
 def main() -> None:
@@ -29,14 +37,23 @@ def main() -> None:
     parser.add_argument(
         "names", nargs="*", metavar="NAME", help=", ".join([*SCRIPTS, "render"])
     )
-    parser.add_argument("--quick", action="store_true", help="half of the work, 3 runs")
+    parser.add_argument(
+        "--quick", action="store_true", help="half of the work (r: an eighth), 3 runs"
+    )
     parser.add_argument("--runs", type=int, help="counted runs of each side (5)")
+    parser.add_argument("--gib", type=float, help="size of what r2, r4, r5, r6 write")
+    parser.add_argument("--minutes", type=float, help="how long r3 writes (10)")
     chosen = parser.parse_args()
     names = chosen.names or [name for name in SCRIPTS if name not in SOAK]
     unknown = set(names) - {*SCRIPTS, "render"}
     if unknown:
         parser.error(f"no benchmark {', '.join(sorted(unknown))}")
-    options = Options(runs=chosen.runs or (3 if chosen.quick else 5), quick=chosen.quick)
+    options = Options(
+        runs=chosen.runs or (3 if chosen.quick else 5),
+        quick=chosen.quick,
+        gib=chosen.gib,
+        minutes=chosen.minutes,
+    )
     for name in names:
         if name != "render":
             import_module(f"benchmarks.{SCRIPTS[name]}").run(options).publish()

@@ -5,7 +5,7 @@ import os
 import shutil
 import sys
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,10 +30,21 @@ class Options:
 
     runs: int = 5
     quick: bool = False
+    gib: float | None = None
+    minutes: float | None = None
 
     def scaled(self, count: int) -> int:
         """Return an amount of work; half of it when a quick look is enough."""
         return count // 2 if self.quick else count
+
+    def records(self, gib: float, record_bytes: int = 1024) -> int:
+        """Return how many records are that much, or what ``--gib`` says; quick: an eighth."""
+        wanted = self.gib or (gib / 8 if self.quick else gib)
+        return int(wanted * 2**30) // record_bytes
+
+    def seconds(self, minutes: float) -> float:
+        """Return how long that is, or what ``--minutes`` says; quick: an eighth."""
+        return 60 * (self.minutes or (minutes / 8 if self.quick else minutes))
 
 
 @dataclass(frozen=True)
@@ -51,7 +62,13 @@ class Side:
 
 
 @contextmanager
-def sides(ours: str, *, peer_syncs: bool, **settings: object) -> Iterator[list[Side]]:
+def sides(
+    ours: str,
+    *,
+    peer_syncs: bool,
+    settings: Mapping[str, object] | None = None,
+    peer_settings: Mapping[str, object] | None = None,
+) -> Iterator[list[Side]]:
     """Start ours with the flush policy ``ours`` and Kafka with or without a sync per append."""
     try:
         need("java", "mvn")
@@ -61,9 +78,15 @@ def sides(ours: str, *, peer_syncs: bool, **settings: object) -> Iterator[list[S
     policy = "log.flush.interval.messages=1" if peer_syncs else "no fsync (its default)"
     with ExitStack() as stack:
         folder = stack.enter_context(temporary_folder())
-        gateway_settings = {"storage.flush": ours, "log.level": "warning", **settings}
+        gateway_settings = {
+            "storage.flush": ours,
+            "log.level": "warning",
+            **(settings or {}),
+        }
         gateway = stack.enter_context(Gateway(folder / "headgate", gateway_settings))
-        kafka = stack.enter_context(KafkaServer(folder / "kafka", kafka_settings))
+        kafka = stack.enter_context(
+            KafkaServer(folder / "kafka", {**kafka_settings, **(peer_settings or {})})
+        )
         yield [Side(OURS, f"flush={ours}", gateway), Side(PEER, policy, kafka)]
 
 

@@ -16,7 +16,15 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Mount, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from gateway import admin_groups, admin_node, admin_topics, admin_users, errors
+from gateway import (
+    admin_backup,
+    admin_find,
+    admin_groups,
+    admin_node,
+    admin_topics,
+    admin_users,
+    errors,
+)
 from gateway.admin_state import AdminState
 from gateway.metrics import CONTENT_TYPE
 
@@ -59,6 +67,8 @@ def build_app(state: AdminState, token: str) -> Starlette:
     rest = [
         *admin_node.routes(state),
         *admin_topics.routes(state),
+        *admin_find.routes(state),
+        *admin_backup.routes(state),
         *admin_groups.routes(state),
         *admin_users.routes(state),
     ]

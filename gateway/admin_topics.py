@@ -110,6 +110,15 @@ def _details(kernel: Kernel, topic: Topic) -> dict[str, Any]:
                 "high_watermark": partition.high_watermark,
                 "log_end_offset": partition.log_end_offset,
                 "size_bytes": kernel.broker.size_bytes(partition),
+                "holders": [
+                    {
+                        "name": hold.name,
+                        "kind": str(hold.kind),
+                        "offset": hold.offset,
+                        "behind": max(partition.high_watermark - hold.offset, 0),
+                    }
+                    for hold in kernel.broker.holders.of(partition.partition_id)
+                ],
             }
         )
     configs = [

@@ -1,7 +1,8 @@
-"""What a producer's batch must be before the log takes it. Records are never decoded here.
+"""What a producer's batch must be before the log takes it.
 
 The rules are those of Kafka's ``LogValidator`` that can be checked from the 61-byte header and
-the CRC; what is inside a compressed batch is looked at by whoever decodes it, within bounds.
+the CRC; what is inside is looked at by whoever decodes it, within bounds. Only for compacted
+topics it is looked inside here: each record needs a key.
 """
 
 import struct
@@ -9,6 +10,8 @@ from typing import Final
 
 from crc32c import crc32c
 
+from features.compaction import scan_records
+from gateway.compression import decompress
 from gateway.errors import (
     CorruptBatch,
     InvalidRecord,
@@ -32,6 +35,8 @@ NO_TIMESTAMP: Final = -1
 ZSTD: Final = 4
 RECORD_BYTES_MIN: Final = 7  # length, attributes, 2 deltas, key and value length, header count
 MAX_TIMESTAMP_AT: Final = 35
+KEYED_RECORDS_MAX: Final = 100_000  # of a batch whose keys are looked at: 0.1 s of the loop
+KEYED_BYTES_MAX: Final = 16 * 1024 * 1024  # of such a batch, decompressed
 
 _CRC: Final = struct.Struct(">I")
 _ATTRIBUTES: Final = struct.Struct(">h")
@@ -79,6 +84,23 @@ def _check_counts(header: BatchHeader) -> None:
     if header.is_idempotent and (header.base_sequence < 0 or header.producer_epoch < 0):
         msg = f"producer {header.producer_id} gave no sequence or epoch"
         raise InvalidRecord(msg)
+
+
+def check_keys(batch: bytearray | memoryview, header: BatchHeader) -> None:
+    """Refuse records without a key, which compaction could not keep.
+
+    Every record is looked at, as Kafka does, compressed or not, within bounds that the loop can
+    bear. Errors: ``InvalidRecord``; ``CorruptBatch`` for what cannot be decoded within them.
+    """
+    if header.record_count > KEYED_RECORDS_MAX:
+        msg = f"a batch for a compacted topic has at most {KEYED_RECORDS_MAX} records"
+        raise InvalidRecord(msg)
+    data = bytes(memoryview(batch)[HEADER_BYTES:])
+    data = decompress(header.attributes & COMPRESSION_MASK, data, bytes_max=KEYED_BYTES_MAX)
+    for _, _, _, _, offset_delta, key, _ in scan_records(data, header):
+        if key is None:
+            msg = f"record {offset_delta} has no key, and the topic is compacted"
+            raise InvalidRecord(msg)
 
 
 def check_timestamps(

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from gateway.clock import Clock
 from gateway.config import BrokerConfig
 from gateway.errors import OffsetOutOfRange, TopicNotFound
+from gateway.holders import Holders
 from gateway.model import Octets
 from gateway.partition import Partition
 from gateway.placement import Placement
@@ -36,7 +37,8 @@ class Broker:
         self.storage = storage
         self.clock = clock
         self.config = config
-        self.writer = Writer(storage, clock, config)
+        self.holders = Holders(storage)
+        self.writer = Writer(storage, clock, config, self.holders)
         self.reader = Reader(storage)
         self._placement = placement
         self._loop = asyncio.get_running_loop()

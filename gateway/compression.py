@@ -1,4 +1,4 @@
-"""Decompression of record batches, bounded: a small batch cannot become a huge one.
+"""Compression of record batches; decompression is bounded, so that no small one becomes huge.
 
 The libraries are imported at first use: an idle gateway stores compressed batches as they came
 and never needs them. Codec numbers are those of the v2 record batch's attributes (KIP-98).
@@ -18,6 +18,8 @@ ZSTD: Final = 4
 
 _XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 _XERIAL_HEADER_BYTES: Final = 16  # magic, version, lowest compatible version
+_XERIAL_VERSIONS: Final = b"\x00\x00\x00\x01\x00\x00\x00\x01"
+_XERIAL_BLOCK_BYTES: Final = 32_768
 _BLOCK_LENGTH_BYTES: Final = 4
 _GZIP_WINDOW_BITS: Final = 31  # 15 for the window, 16 for a gzip header instead of zlib's
 _CHUNK_BYTES: Final = 262_144  # output is asked for in such pieces, so that memory follows use
@@ -40,6 +42,15 @@ def decompress(codec: int, data: bytes, *, bytes_max: int) -> bytes:
     if decoder is None:
         raise CorruptBatch(f"compression {codec} is not known")
     return decoder(data, bytes_max)
+
+
+def compress(codec: int, data: bytes) -> bytes:
+    """Return ``data`` packed by ``codec``, framed as the Java client reads and writes it.
+
+    >>> decompress(SNAPPY, compress(SNAPPY, b"aaaa"), bytes_max=4)
+    b'aaaa'
+    """
+    return data if codec == NONE else _ENCODERS[codec](data)
 
 
 def _check_bound(size_bytes: int, bytes_max: int) -> None:
@@ -148,4 +159,44 @@ _DECODERS: Final[dict[int, Callable[[bytes, int], bytes]]] = {
     SNAPPY: _unsnap,
     LZ4: _unlz4,
     ZSTD: _unzstd,
+}
+
+
+def _gzip(data: bytes) -> bytes:
+    stream = zlib.compressobj(wbits=_GZIP_WINDOW_BITS)
+    return stream.compress(data) + stream.flush()
+
+
+def _snap(data: bytes) -> bytes:
+    """Snappy in xerial's framing, which every client reads."""
+    import cramjam  # Only when a batch needs it.
+
+    pieces = [_XERIAL_MAGIC, _XERIAL_VERSIONS]
+    for start in range(0, len(data), _XERIAL_BLOCK_BYTES):
+        block = bytes(cramjam.snappy.compress_raw(data[start : start + _XERIAL_BLOCK_BYTES]))
+        pieces += (len(block).to_bytes(_BLOCK_LENGTH_BYTES, "big"), block)
+    return b"".join(pieces)
+
+
+def _lz4(data: bytes) -> bytes:
+    """One LZ4 frame of independent blocks: the Java client reads no others."""
+    import lz4.frame  # Only when a batch needs it.
+
+    block = lz4.frame.BLOCKSIZE_MAX64KB
+    return bytes(
+        lz4.frame.compress(data, block_size=block, block_linked=False, store_size=False)
+    )
+
+
+def _zstd(data: bytes) -> bytes:
+    import zstandard  # Only when a batch needs it.
+
+    return zstandard.ZstdCompressor().compress(data)
+
+
+_ENCODERS: Final[dict[int, Callable[[bytes], bytes]]] = {
+    GZIP: _gzip,
+    SNAPPY: _snap,
+    LZ4: _lz4,
+    ZSTD: _zstd,
 }

@@ -29,6 +29,7 @@ __all__ = [
     "AuthRule",
     "BindAddress",
     "BrokerConfig",
+    "CompactionConfig",
     "FrozenConfig",
     "GroupsConfig",
     "ListenerConfig",
@@ -177,6 +178,25 @@ class RetentionConfig(FrozenConfig):
     )
 
 
+class CompactionConfig(FrozenConfig):
+    """Keeping the latest record of each key, in topics with `cleanup.policy=compact`."""
+
+    interval_ms: int = Field(
+        default=15_000, ge=10, description="Milliseconds between two looks at all such topics."
+    )
+    map_bytes_max: int = Field(
+        default=64 * _MIB,
+        ge=32 * _MIB,
+        description="Memory for the keys of one round, 32 octets each; more keys take more "
+        "rounds.",
+    )
+    bytes_per_s_max: int = Field(
+        default=32 * _MIB,
+        ge=_MIB,
+        description="Octets looked at in a second, a record counting as 256 at least.",
+    )
+
+
 class GroupsConfig(FrozenConfig):
     """Consumer groups."""
 
@@ -305,6 +325,7 @@ class Settings(FrozenConfig):
     broker: BrokerConfig = BrokerConfig()
     topic_defaults: TopicDefaults = TopicDefaults()
     retention: RetentionConfig = RetentionConfig()
+    compaction: CompactionConfig = CompactionConfig()
     groups: GroupsConfig = GroupsConfig()
     auth: AuthConfig = AuthConfig()
     log: LogConfig = LogConfig()

@@ -9,6 +9,7 @@ import gc
 import os
 import signal
 import sys
+from collections.abc import Callable, Iterable
 from contextlib import AsyncExitStack
 from functools import partial
 from typing import Any, Final
@@ -23,7 +24,8 @@ from gateway.allocator import keep_freed_memory
 from gateway.auth_rules import RuleBook
 from gateway.auth_users import StoredUsers
 from gateway.broker import Broker
-from gateway.clock import SystemClock
+from gateway.clock import Clock, SystemClock
+from gateway.compaction import COMPACTION_TOPIC, Compaction, can_compact
 from gateway.config import Settings, TopicConfig
 from gateway.config_advice import check_exposure
 from gateway.config_checker import InvalidSettings
@@ -32,6 +34,7 @@ from gateway.errors import GatewayError, StorageUnavailable, TopicExists
 from gateway.groups import GroupManager
 from gateway.internal_metrics import register_metrics
 from gateway.kernel import Kernel
+from gateway.key_indexer import KeyIndexer
 from gateway.metadata import reconcile
 from gateway.metadata_sql import SqlMetadata
 from gateway.metrics import Metrics
@@ -133,14 +136,19 @@ class _Node:
         )
         await rules.load()
         stack.push_async_callback(rules.close)
-        topics = TopicManager(metadata, defaults=settings.topic_defaults, clock=clock)
+        storage = storage_class(settings.storage.adapter)(
+            settings.storage.options, data_dir=settings.node.data_dir, clock=clock
+        )
+        topics = TopicManager(
+            metadata,
+            defaults=settings.topic_defaults,
+            clock=clock,
+            can_compact=can_compact(storage),
+        )
         await topics.load()
         stack.push_async_callback(topics.close)
         self._topics = topics
 
-        storage = storage_class(settings.storage.adapter)(
-            settings.storage.options, data_dir=settings.node.data_dir, clock=clock
-        )
         await storage.open(self)
         stack.push_async_callback(storage.close)
         if storage.data_uuid is not None:
@@ -168,9 +176,7 @@ class _Node:
         stack.callback(cursors.close)
         groups = await GroupManager.open(broker, topics, cursors, clock, settings.groups)
         stack.callback(groups.close)
-        retention = Retention(topics, broker, clock, settings.retention)
-        retention.start()
-        stack.callback(retention.stop)
+        await self._start_cleaning(broker, topics, clock, stack)
         return Kernel(
             settings=settings,
             clock=clock,
@@ -184,6 +190,28 @@ class _Node:
             metadata=metadata,
             metrics=self._metrics,
         )
+
+    async def _start_cleaning(
+        self, broker: Broker, topics: TopicManager, clock: Clock, stack: AsyncExitStack
+    ) -> None:
+        """Start retention and compaction, after all who may hold positions are there."""
+        retention = Retention(topics, broker, clock, self._settings.retention)
+        forgetters = [broker.holders.forget, retention.forget]
+        if can_compact(broker.storage):
+            stream = await InternalStream.open(COMPACTION_TOPIC, broker, topics, clock)
+            compaction = Compaction(broker, topics, clock, self._settings.compaction, stream)
+            await compaction.load()
+            compaction.register_metrics(self._metrics)
+            forgetters.append(compaction.forget)
+            compaction.start()
+            stack.callback(compaction.stop)
+        topics.on_deleted.append(partial(_forget_partitions, forgetters))
+        retention.start()
+        stack.callback(retention.stop)
+        key_indexer = KeyIndexer(topics, broker.storage)
+        key_indexer.register_metrics(self._metrics)
+        key_indexer.start()
+        stack.callback(key_indexer.stop)
 
     async def _start_adapters(self, kernel: Kernel, stack: AsyncExitStack) -> None:
         for name, config in self._settings.adapters.items():
@@ -243,6 +271,13 @@ def _delete_partitions(topics: TopicManager, broker: Broker, topic: Topic) -> No
         log.warning(
             "topic not deleted from the storage", topic=topic.name.name, error=str(error)
         )
+
+
+def _forget_partitions(
+    forgetters: Iterable[Callable[[Iterable[int]], None]], topic: Topic
+) -> None:
+    for forget in forgetters:
+        forget(topic.partition_ids)
 
 
 def _delete_leftovers(topics: TopicManager, broker: Broker) -> None:

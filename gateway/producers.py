@@ -1,10 +1,11 @@
 """Producer state across restarts: snapshots in an internal stream, the rest from the log.
 
-Each ``producer_snapshot_bytes`` of appends, the partitions whose idempotent producers have
-changed are written to ``__producers`` (key: partition id, value: ``ProducerSequences.snapshot``),
-and when all of them are kept, the log sequence from which on they may not hold. A start reads the
-stream, then the headers of the batches from that sequence on. The state of a batch is in the
-batch, so the two cannot disagree; to replay what a snapshot knows already does no harm.
+Each ``producer_snapshot_bytes`` of appends, and each minute with any, the partitions whose
+idempotent producers have changed are written to ``__producers`` (key: partition id, value:
+``ProducerSequences.snapshot``), and when all of them are kept, the log sequence from which on they
+may not hold; then the storage may let older headers go. A start reads the stream, then the headers
+of the batches from that sequence on. The state of a batch is in the batch, so the two cannot
+disagree; to replay what a snapshot knows already does no harm.
 """
 
 import asyncio
@@ -27,6 +28,7 @@ from gateway.topics import TopicManager
 PRODUCERS_TOPIC: Final = "__producers"
 CHECK_EVERY_S: Final = 1.0
 EXPIRE_EVERY_MS: Final = 60_000
+SNAPSHOT_EVERY_MS: Final = 60_000  # at the latest, while anything is appended
 
 _SEQUENCE_KEY: Final = b"sequence"
 _ID_BYTES: Final = 4
@@ -54,6 +56,9 @@ class ProducerStates:
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
         self._snapshot_at_bytes = config.producer_snapshot_bytes
+        self._snapshot_at_ms = clock.monotonic_ms() + SNAPSHOT_EVERY_MS
+        self._bytes_at_snapshot = 0
+        self._unanswered = 0  # snapshots that are not durable yet
         self._expire_at_ms = clock.monotonic_ms() + EXPIRE_EVERY_MS
         self._known: set[Partition] = set()
         self._gone: set[bytes] = set()  # keys whose partitions are no more
@@ -71,6 +76,8 @@ class ProducerStates:
         now_unix_ms = self._clock.unix_ms()
         for stored in self._broker.storage.scan(from_sequence):
             self._replay(stored, now_unix_ms)
+        # As long as no later snapshot is there, the next start begins there again.
+        self._broker.storage.release_scans_before(from_sequence)
         self._timer = self._loop.call_later(CHECK_EVERY_S, self._check)
 
     def close(self) -> None:
@@ -115,7 +122,10 @@ class ProducerStates:
         self._timer = self._loop.call_later(CHECK_EVERY_S, self._check)
         writer = self._broker.writer
         self._known |= writer.producers_changed
-        if writer.bytes_appended >= self._snapshot_at_bytes:
+        if writer.bytes_appended >= self._snapshot_at_bytes or (
+            self._clock.monotonic_ms() >= self._snapshot_at_ms
+            and writer.bytes_appended > self._bytes_at_snapshot
+        ):
             self._snapshot()
         if self._clock.monotonic_ms() >= self._expire_at_ms:
             self._expire()
@@ -123,10 +133,16 @@ class ProducerStates:
     def _snapshot(self) -> None:
         writer = self._broker.writer
         self._snapshot_at_bytes = writer.bytes_appended + self._config.producer_snapshot_bytes
+        self._snapshot_at_ms = self._clock.monotonic_ms() + SNAPSHOT_EVERY_MS
+        self._bytes_at_snapshot = writer.bytes_appended
+        next_sequence = self._broker.storage.next_sequence
         if not (writer.producers_changed or self._gone):
+            if not self._unanswered:  # Then the last snapshot holds all there is to know.
+                self._broker.storage.release_scans_before(next_sequence)
             return
         changed, writer.producers_changed = writer.producers_changed, set()
-        sequence = self._broker.storage.next_sequence.to_bytes(_SEQUENCE_BYTES, "big")
+        self._unanswered += 1
+        sequence = next_sequence.to_bytes(_SEQUENCE_BYTES, "big")
         items: list[Item] = [(key, None) for key in self._gone]
         items += [
             (
@@ -138,9 +154,12 @@ class ProducerStates:
         self._gone.clear()
 
         def on_done(error: GatewayError | None) -> None:
+            self._unanswered -= 1
             if error is not None:
                 writer.producers_changed |= changed  # the next snapshot holds them too
                 log.warning("no snapshot of producer state", error=str(error))
+                return
+            self._broker.storage.release_scans_before(next_sequence)
 
         try:
             self._stream.put([*items, (_SEQUENCE_KEY, sequence)], on_done)

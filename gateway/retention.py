@@ -1,12 +1,15 @@
 """Retention: what is older, or more, than a topic allows goes, partition by partition.
 
-Batches go from the front only, whole, and never above the high watermark. What a partition
-keeps is decided by ``first_to_keep``, a pure function; ``Retention`` finds the facts, a bounded
-number of partitions at a time, and tells the broker. Internal topics keep themselves small.
+Batches go from the front only, whole, never above the high watermark and never beyond what a
+holder still needs (``gateway.holders``). What a partition keeps is decided by the pure function
+``first_to_keep``; ``Retention`` finds the facts, a bounded number of partitions at a time, and
+tells the broker. With ``cleanup.policy=queue``, what all queue groups have settled goes too, a
+while after it was settled. Internal topics keep themselves small.
 """
 
 import asyncio
-from typing import Final
+from collections.abc import Iterable
+from typing import Final, NamedTuple
 
 import structlog
 
@@ -42,6 +45,13 @@ def first_to_keep(
     return offset if offset > log_start_offset else None
 
 
+class _Settled(NamedTuple):
+    """All queue groups were done below ``offset`` at that time."""
+
+    offset: int
+    since_ms: int
+
+
 class Retention:
     """Goes through all partitions once per interval. Loop only."""
 
@@ -61,6 +71,7 @@ class Retention:
         self._interval_ms = config.interval_ms
         self._room = asyncio.Semaphore(TRUNCATIONS_MAX)
         self._looked_at = 0
+        self._settled: dict[int, _Settled] = {}
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -74,11 +85,16 @@ class Retention:
             self._task.cancel()
             self._task = None
 
+    def forget(self, partition_ids: Iterable[int]) -> None:
+        """Drop what is known of partitions that are no more."""
+        for partition_id in partition_ids:
+            self._settled.pop(partition_id, None)
+
     async def run_once(self) -> None:
         """Go through all partitions once. ``StorageUnavailable`` ends the pass."""
         for topic in self._topics.everything():
             settings = topic.settings
-            if topic.is_internal or not settings.deletes or not _is_limited(settings):
+            if topic.is_internal or not (_is_limited(settings) or settings.is_queue):
                 continue
             for number in range(len(topic.partition_ids)):
                 if self._topics.by_uuid(topic.uuid) is not topic:
@@ -102,15 +118,18 @@ class Retention:
         bounds = self._storage.bounds(partition_id)
         if bounds.start == bounds.end:
             return
-        first_young_offset = await self._first_young_offset(topic.settings, partition_id)
-        wanted = first_to_keep(
-            log_start_offset=bounds.start,
-            high_watermark=bounds.end,
-            first_young_offset=first_young_offset,
-            first_within_size=self._first_within_size(topic.settings, partition_id),
-        )
+        wanted = self._settled_to_remove(topic.settings, partition_id)
+        if _is_limited(topic.settings):
+            limit = first_to_keep(
+                log_start_offset=bounds.start,
+                high_watermark=bounds.end,
+                first_young_offset=await self._first_young_offset(topic.settings, partition_id),
+                first_within_size=self._first_within_size(topic.settings, partition_id),
+            )
+            wanted = max(wanted or 0, limit or 0) or None
+        wanted = self._broker.holders.limit(partition_id, wanted)
         # Most partitions have nothing to lose; the broker need not make up its state of them.
-        if wanted is not None:
+        if wanted is not None and wanted > bounds.start:
             await self._room.acquire()
             self._truncate(topic, number, wanted)
 
@@ -141,6 +160,23 @@ class Retention:
             return 0
         return self._storage.offset_for_size(partition_id, settings.retention_bytes)
 
+    def _settled_to_remove(self, settings: TopicSettings, partition_id: int) -> int | None:
+        """Return the offset below which a queue's messages were settled long enough ago.
+
+        One position per partition is remembered, so that what is settled stays for
+        ``queue.keep.ms`` and less than twice as long, plus an interval; a restart begins anew.
+        """
+        offset = self._broker.holders.settled(partition_id) if settings.is_queue else None
+        if offset is None:
+            self._settled.pop(partition_id, None)
+            return None
+        now_ms = self._clock.monotonic_ms()
+        settled = self._settled.setdefault(partition_id, _Settled(offset, now_ms))
+        if now_ms - settled.since_ms < settings.queue_keep_ms:
+            return None
+        self._settled[partition_id] = _Settled(offset, now_ms)
+        return settled.offset if settings.queue_keep_ms else offset
+
     def _on_truncated(self, error: StorageUnavailable | None) -> None:
         self._room.release()
         if error is not None:
@@ -148,4 +184,4 @@ class Retention:
 
 
 def _is_limited(settings: TopicSettings) -> bool:
-    return settings.retention_ms >= 0 or settings.retention_bytes >= 0
+    return settings.deletes and (settings.retention_ms >= 0 or settings.retention_bytes >= 0)

@@ -49,7 +49,28 @@ class StoredHeader(NamedTuple):
     header: bytes
 
 
+class Rewritten(NamedTuple):
+    """What a rewrite did: batches that end before ``upto_offset`` were offered to ``keep``.
+
+    ``before_bytes`` and ``after_bytes``: octets of the partition in the files that it read, and
+    in those that it wrote.
+    """
+
+    upto_offset: int
+    before_bytes: int
+    after_bytes: int
+
+
+class DiskUsage(NamedTuple):
+    """Octets. ``free_bytes``: what the file system, or the bound, still has room for."""
+
+    log_bytes: int
+    settled_bytes: int
+    free_bytes: int
+
+
 OnDone = Callable[[StorageUnavailable | None], None]
+Keep = Callable[[Octets], Octets | None]
 
 
 class StorageHost(Protocol):
@@ -173,6 +194,41 @@ class StorageAdapter(Protocol):
         """Forget partitions of a deleted topic; their ids are never used again."""
         ...
 
+    def release_scans_before(self, sequence: int) -> None:
+        """Say that ``scan`` will never be asked again for what has a lower sequence.
+
+        Called when the state that a scan rebuilds is stored up to there. Until then, and after each
+        start again, the storage keeps all headers.
+        """
+        ...
+
     async def close(self) -> None:
         """Write and sync what is enqueued, mark the stop as clean, let go of files."""
+        ...
+
+
+class CompactingStorage(StorageAdapter, Protocol):
+    """A storage that can also replace what it keeps: what compaction needs.
+
+    A storage without these methods is a whole one; topics cannot be compacted on it.
+    """
+
+    def settled_offset(self, partition_id: int) -> int:
+        """Return the offset up to which ``rewrite`` can reach now; the start when it cannot."""
+        ...
+
+    async def rewrite(self, partition_id: int, upto_offset: int, keep: Keep) -> Rewritten:
+        """Put what ``keep`` returns in the place of the batches before ``upto_offset``; compaction.
+
+        Batches that end at or before ``upto_offset`` and before ``settled_offset`` go through
+        ``keep``, in order, which runs in another thread: it returns the batch, or another one with
+        offsets within the same range and a correct CRC, or None when nothing of it stays. Offsets
+        keep their holes; bounds stay. All of it happens, or nothing, also in a crash. The octets
+        that ``keep`` is given are valid during the call only. Waits for other work of this kind.
+        Errors: ``StorageUnavailable``, and what ``keep`` raises; then nothing has changed.
+        """
+        ...
+
+    def disk_usage(self) -> DiskUsage:
+        """Return how much is stored and how much more could be."""
         ...

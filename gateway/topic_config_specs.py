@@ -2,7 +2,8 @@
 
 Some are honoured, and appear in ``gateway.topic_configs.TopicSettings``; others are there
 because tools set them: they are kept and shown, and their documentation says what holds
-instead. Source of names, ranges and defaults: Apache Kafka 4.2, LogConfig and TopicConfig.
+instead. Source of names, ranges and defaults: Apache Kafka 4.2, LogConfig and TopicConfig;
+those that Kafka does not have say so.
 """
 
 import re
@@ -66,8 +67,11 @@ def _choice(*choices: str) -> Check:
 
 
 def _policies(value: str) -> str | None:
-    if not value or set(split_list(value)) - {"delete", "compact"}:
-        return "is not a list of delete, compact"
+    policies = split_list(value)
+    if not policies or set(policies) - {"delete", "compact", "queue"}:
+        return "is not a list of delete, compact, queue"
+    if {"compact", "queue"} <= set(policies):
+        return "has both compact and queue, which contradict each other"
     return None
 
 
@@ -95,7 +99,6 @@ def _bool(default: str, node_name: str, documentation: str) -> TopicConfigSpec:
 
 
 _KEPT: Final = "Kept and shown, without effect: "
-_NO_COMPACTION: Final = _KEPT + "it is about compaction."
 _NO_TIERS: Final = _KEPT + "there is no tiered storage of Kafka's kind."
 _NO_REPLICATION: Final = _KEPT + "there is no replication."
 _SHARED_LOG: Final = _KEPT + "all topics share one log, whose files [storage] describes."
@@ -106,7 +109,9 @@ SPECS: Final[Mapping[str, TopicConfigSpec]] = {
         "delete",
         "log.cleanup.policy",
         "`delete`: what is older or more than retention.ms and retention.bytes allow goes. "
-        "`compact` is refused: the log cannot do it yet.",
+        "`compact`: of each key the latest record stays; records need a key. `queue`: what all "
+        "queue groups have settled goes after queue.keep.ms. Several may be named, but not "
+        "compact beside queue.",
         _policies,
     ),
     "compression.gzip.level": _int(
@@ -126,7 +131,13 @@ SPECS: Final[Mapping[str, TopicConfigSpec]] = {
     "compression.zstd.level": _int(
         3, -131_072, "compression.zstd.level", _KEPT + "see compression.type.", 22
     ),
-    "delete.retention.ms": _long(_DAY_MS, 0, "log.cleaner.delete.retention.ms", _NO_COMPACTION),
+    "delete.retention.ms": _long(
+        _DAY_MS,
+        0,
+        "log.cleaner.delete.retention.ms",
+        "Milliseconds for which compaction keeps a record without a value, so that readers who "
+        "are behind learn that its key is gone.",
+    ),
     "file.delete.delay.ms": _long(60_000, 0, "log.segment.delete.delay.ms", _SHARED_LOG),
     "flush.messages": _long(
         INT64_MAX,
@@ -140,14 +151,31 @@ SPECS: Final[Mapping[str, TopicConfigSpec]] = {
     "follower.replication.throttled.replicas": TopicConfigSpec(
         ConfigType.LIST, "", "", _NO_REPLICATION, _anything
     ),
+    "hold.bytes.max": _long(
+        10 * 1024**3,
+        -1,
+        "",
+        "Octets of a partition that queue groups, delays and the archive may hold back from "
+        "retention; above it, producers are refused. -1 for no limit. Not in Kafka.",
+    ),
     "index.interval.bytes": _int(4_096, 0, "log.index.interval.bytes", _SHARED_LOG),
+    "key.index": _bool(
+        "false",
+        "",
+        "Whether keys are indexed, so that records are found by key without reading all. Not "
+        "in Kafka.",
+    ),
     "leader.replication.throttled.replicas": TopicConfigSpec(
         ConfigType.LIST, "", "", _NO_REPLICATION, _anything
     ),
     "local.retention.bytes": _long(-2, -2, "log.local.retention.bytes", _NO_TIERS),
     "local.retention.ms": _long(-2, -2, "log.local.retention.ms", _NO_TIERS),
     "max.compaction.lag.ms": _long(
-        INT64_MAX, 1, "log.cleaner.max.compaction.lag.ms", _NO_COMPACTION
+        INT64_MAX,
+        1,
+        "log.cleaner.max.compaction.lag.ms",
+        "Milliseconds after which a record is compacted whatever min.cleanable.dirty.ratio "
+        "says, once its segment of the log is closed.",
     ),
     "max.message.bytes": _int(
         1_048_588, 0, "message.max.bytes", "Octets of the largest record batch, compressed."
@@ -178,10 +206,15 @@ SPECS: Final[Mapping[str, TopicConfigSpec]] = {
         ConfigType.DOUBLE,
         "0.5",
         "log.cleaner.min.cleanable.ratio",
-        _NO_COMPACTION,
+        "Share of a partition's octets that must be new before it is compacted again.",
         _number(_DECIMAL, 0, 1),
     ),
-    "min.compaction.lag.ms": _long(0, 0, "log.cleaner.min.compaction.lag.ms", _NO_COMPACTION),
+    "min.compaction.lag.ms": _long(
+        0,
+        0,
+        "log.cleaner.min.compaction.lag.ms",
+        "Milliseconds for which every record stays, also when a later one has its key.",
+    ),
     "min.insync.replicas": _int(
         1,
         1,
@@ -190,6 +223,13 @@ SPECS: Final[Mapping[str, TopicConfigSpec]] = {
         "nodes.",
     ),
     "preallocate": _bool("false", "log.preallocate", _SHARED_LOG),
+    "queue.keep.ms": _long(
+        0,
+        0,
+        "",
+        "Milliseconds for which cleanup.policy=queue keeps what all queue groups have settled. "
+        "Not in Kafka.",
+    ),
     "remote.log.copy.disable": _bool("false", "", _NO_TIERS),
     "remote.log.delete.on.disable": _bool("false", "", _NO_TIERS),
     "remote.storage.enable": TopicConfigSpec(

@@ -50,6 +50,7 @@ class TopicSettings(NamedTuple):
 
     deletes: bool
     compacts: bool
+    is_queue: bool
     retention_ms: int
     retention_bytes: int
     message_bytes_max: int
@@ -58,6 +59,13 @@ class TopicSettings(NamedTuple):
     timestamp_after_ms_max: int
     compression_type: str
     cleanup_policy: str
+    delete_retention_ms: int
+    dirty_ratio_min: float
+    compaction_lag_ms_min: int
+    compaction_lag_ms_max: int
+    hold_bytes_max: int
+    queue_keep_ms: int
+    key_index: bool
 
 
 def check_names(names: Iterable[str]) -> None:
@@ -71,20 +79,21 @@ def check_names(names: Iterable[str]) -> None:
 
 
 def check_configs(
-    configs: Mapping[str, str], *, nodes: int = 1, is_internal: bool = False
+    configs: Mapping[str, str], *, nodes: int = 1, can_compact: bool = True
 ) -> dict[str, str]:
     """Return ``configs`` with their values in normal form.
 
-    ``nodes`` bounds ``min.insync.replicas``. Only internal topics may be compacted. Errors:
-    ``InvalidConfig``, which names the config and what is wrong.
+    ``nodes`` bounds ``min.insync.replicas``; ``can_compact`` says whether the storage can, or
+    the topic is an internal one, which keeps itself small. Errors: ``InvalidConfig``, which
+    names the config and what is wrong.
     """
     check_names(configs)
     checked = {name: _check_one(name, value) for name, value in configs.items()}
     if int(checked.get("min.insync.replicas", 1)) > nodes:
         msg = f"min.insync.replicas is above the number of nodes, {nodes}"
         raise InvalidConfig(msg)
-    if not is_internal and "compact" in split_list(checked.get("cleanup.policy", "")):
-        msg = "cleanup.policy: the log cannot compact topics yet; only delete is possible"
+    if not can_compact and "compact" in split_list(checked.get("cleanup.policy", "")):
+        msg = "cleanup.policy: this node's storage adapter cannot compact topics"
         raise InvalidConfig(msg)
     return checked
 
@@ -99,6 +108,7 @@ def parse_settings(defaults: Mapping[str, str], overrides: Mapping[str, str]) ->
     return TopicSettings(
         deletes="delete" in policies,
         compacts="compact" in policies,
+        is_queue="queue" in policies,
         retention_ms=int(value("retention.ms")),
         retention_bytes=int(value("retention.bytes")),
         message_bytes_max=int(value("max.message.bytes")),
@@ -107,6 +117,13 @@ def parse_settings(defaults: Mapping[str, str], overrides: Mapping[str, str]) ->
         timestamp_after_ms_max=int(value("message.timestamp.after.max.ms")),
         compression_type=value("compression.type"),
         cleanup_policy=value("cleanup.policy"),
+        delete_retention_ms=int(value("delete.retention.ms")),
+        dirty_ratio_min=float(value("min.cleanable.dirty.ratio")),
+        compaction_lag_ms_min=int(value("min.compaction.lag.ms")),
+        compaction_lag_ms_max=int(value("max.compaction.lag.ms")),
+        hold_bytes_max=int(value("hold.bytes.max")),
+        queue_keep_ms=int(value("queue.keep.ms")),
+        key_index=value("key.index") == "true",
     )
 
 

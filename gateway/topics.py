@@ -40,7 +40,7 @@ __all__ = ["INTERNAL_TOPICS", "Topic", "TopicManager", "TopicSettings"]
 
 # Streams of the gateway's own: nobody else may make a topic of such a name, and a store that is
 # rebuilt from the log knows them by it.
-INTERNAL_TOPICS: Final = frozenset({"__cursors", "__groups", "__producers"})
+INTERNAL_TOPICS: Final = frozenset({"__compaction", "__cursors", "__groups", "__producers"})
 
 TopicHook = Callable[[Topic], None]
 
@@ -52,7 +52,8 @@ class TopicManager:
 
     ``on_changed`` hooks run after a topic was made or changed, ``on_deleted`` hooks after it
     has gone from here; the broker then deletes its partitions from the storage, and calls
-    ``forget`` when that is logged. ``nodes`` bounds what ``min.insync.replicas`` may ask for.
+    ``forget`` when that is logged. ``nodes`` bounds what ``min.insync.replicas`` may ask for,
+    ``can_compact`` says whether the storage can compact topics.
     Errors of all changes, beside their own: ``StorageUnavailable``, ``Overloaded``.
     """
 
@@ -63,16 +64,20 @@ class TopicManager:
         defaults: TopicDefaults,
         clock: Clock,
         nodes: int = 1,
+        can_compact: bool = True,
     ) -> None:
         self.revision = 0
         self.on_changed: list[TopicHook] = []
         self.on_deleted: list[TopicHook] = []
         self._metadata = metadata
         self._defaults = defaults
-        self._default_configs = check_configs(defaults.configs, nodes=nodes)
+        self._default_configs = check_configs(
+            defaults.configs, nodes=nodes, can_compact=can_compact
+        )
         self._default_settings = parse_settings(self._default_configs, {})
         self._clock = clock
         self._nodes = nodes
+        self._can_compact = can_compact
         self._index = TopicIndex()
         self._changes = Changes()
         self._auto_creating: dict[TopicName, asyncio.Task[Topic]] = {}
@@ -234,7 +239,9 @@ class TopicManager:
             raise InvalidPartitions(msg)
         if not internal:
             self._check_room(count)
-        checked = check_configs(configs, nodes=self._nodes, is_internal=internal)
+        checked = check_configs(
+            configs, nodes=self._nodes, can_compact=self._can_compact or internal
+        )
         row = TopicRow(uuid4(), name, internal, self._clock.unix_ms(), (), checked)
         if validate_only:
             topic = self._make(row)
@@ -292,7 +299,7 @@ class TopicManager:
         wanted = {**({} if replace else topic.configs), **changes}
         check_names(changes)  # a name set back to its default may be wrong too
         overrides = {key: value for key, value in wanted.items() if value is not None}
-        checked = check_configs(overrides, nodes=self._nodes)
+        checked = check_configs(overrides, nodes=self._nodes, can_compact=self._can_compact)
         if not validate_only:
             await self._metadata.set_topic_configs(topic.uuid, checked)
             topic.configs = checked

@@ -9,10 +9,11 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 from features.dedup import ProducerSequences
-from gateway.batch import check_batch, check_timestamps, stamp_append_time
+from gateway.batch import check_batch, check_keys, check_timestamps, stamp_append_time
 from gateway.clock import Clock
 from gateway.config import BrokerConfig
 from gateway.errors import StorageUnavailable
+from gateway.holders import Holders
 from gateway.model import BatchHeader, stamp
 from gateway.partition import Partition
 from gateway.storage import Entry, OnDone, StorageAdapter, Target
@@ -82,10 +83,13 @@ def _publish(write: Write) -> None:
 class Writer:
     """Checks batches, gives them their offsets and hands them to the storage."""
 
-    def __init__(self, storage: StorageAdapter, clock: Clock, config: BrokerConfig) -> None:
+    def __init__(
+        self, storage: StorageAdapter, clock: Clock, config: BrokerConfig, holders: Holders
+    ) -> None:
         self._storage = storage
         self._clock = clock
         self._config = config
+        self._holders = holders
         self.pending: deque[_Pending] = deque()
         self.held: dict[Callable[[], None], None] = {}
         self.batches_appended = 0
@@ -99,7 +103,8 @@ class Writer:
 
         ``batch`` is one whole v2 batch and belongs to the broker from here on. The answer is
         valid until the loop goes on, and for one batch of a partition: append it at once.
-        Errors: those of ``check_batch``, ``check_timestamps`` and ``ProducerSequences.check``;
+        Errors: those of ``check_batch``, ``check_timestamps``, ``ProducerSequences.check``,
+        ``Holders.check_room`` and, in topics that are compacted, ``check_keys``;
         ``TopicNotFound`` for a partition whose topic was deleted.
         """
         partition.check_present()
@@ -119,6 +124,10 @@ class Writer:
                 self.duplicates_answered += 1
                 end_offset = known.base_offset + known.record_count
                 return Duplicate(partition, known.base_offset, end_offset)
+        if settings.is_queue or self._holders.stopped:
+            self._holders.check_room(partition, len(batch))
+        if settings.compacts:
+            check_keys(batch, header)
         if settings.log_append_time:
             header = stamp_append_time(batch, header, now_unix_ms)
         return Write(partition, batch, header)

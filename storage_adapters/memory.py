@@ -17,7 +17,16 @@ from gateway.clock import Clock
 from gateway.config import FrozenConfig
 from gateway.errors import RunTooLarge, StorageFull, StorageUnavailable
 from gateway.model import HEADER_BYTES, Octets, parse_batch_header, stamp
-from gateway.storage import Bounds, Entry, OnDone, StorageHost, StoredHeader
+from gateway.storage import (
+    Bounds,
+    DiskUsage,
+    Entry,
+    Keep,
+    OnDone,
+    Rewritten,
+    StorageHost,
+    StoredHeader,
+)
 
 _MIB: Final = 1024 * 1024
 _UNKNOWN: Final = -1
@@ -237,6 +246,35 @@ class MemoryStorage:
                     return
             self._headers.popleft()
 
+    def release_scans_before(self, sequence: int) -> None:
+        """See ``StorageAdapter``."""
+        while self._headers and self._headers[0].sequence < sequence:
+            self._headers.popleft()
+
+    def settled_offset(self, partition_id: int) -> int:
+        """See ``StorageAdapter``: all that is done can be rewritten."""
+        partition = self._partitions.get(partition_id, _NOTHING)
+        return partition.batches[-1].end_offset if partition.batches else partition.start
+
+    async def rewrite(self, partition_id: int, upto_offset: int, keep: Keep) -> Rewritten:
+        """See ``StorageAdapter``; ``keep`` runs at once, on the loop."""
+        self._check_open()
+        partition = self._partitions.get(partition_id, _NOTHING)
+        upto = max(partition.start, min(upto_offset, self.settled_offset(partition_id)))
+        count = partition.find(upto)
+        if count < len(partition.batches) and partition.batches[count].end_offset == upto:
+            count += 1
+        old = partition.batches[:count]
+        new = [_parse(kept) for batch in old if (kept := keep(batch.octets)) is not None]
+        partition.batches[:count] = new
+        before_bytes, after_bytes = _size_of(old), _size_of(new)
+        self._stored_bytes += after_bytes - before_bytes
+        return Rewritten(upto, before_bytes, after_bytes)
+
+    def disk_usage(self) -> DiskUsage:
+        """See ``StorageAdapter``: all of it is in memory."""
+        return DiskUsage(self._stored_bytes, 0, self._config.bytes_max - self._stored_bytes)
+
     async def close(self) -> None:
         """See ``StorageAdapter``."""
         if self._waiting:
@@ -246,6 +284,21 @@ class MemoryStorage:
     def _check_open(self) -> None:
         if not self._is_open:
             raise StorageUnavailable("the storage is not open")
+
+
+def _parse(octets: Octets) -> _Batch:
+    header = parse_batch_header(octets)
+    return _Batch(
+        header.base_offset,
+        header.last_offset + 1,
+        header.max_timestamp_unix_ms,
+        header.leader_epoch,
+        bytes(octets),
+    )
+
+
+def _size_of(batches: Sequence[_Batch]) -> int:
+    return sum(len(batch.octets) for batch in batches)
 
 
 _NOTHING: Final = _Partition()

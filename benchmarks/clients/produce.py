@@ -9,10 +9,11 @@ import json
 import os
 import time
 
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 _DISTINCT = 64
 _FLUSH_S_MAX = 300
+_LEADER_S_MAX = 60
 
 
 def main() -> None:
@@ -22,6 +23,7 @@ def main() -> None:
     parser.add_argument("topic")
     parser.add_argument("--records", type=int, required=True)
     parser.add_argument("--bytes", type=int, default=1024)
+    parser.add_argument("--keys", type=int, help="distinct keys; none by default")
     parser.add_argument("--mock", action="store_true")
     arguments = parser.parse_args()
     settings: dict[str, object] = {
@@ -38,7 +40,10 @@ def main() -> None:
     before = 0 if arguments.mock else _kept(arguments.bootstrap, arguments.topic)
     values = [os.urandom(arguments.bytes) for _ in range(_DISTINCT)]
     started = time.monotonic()
-    _feed(producer, arguments.topic, values, arguments.records)
+    if arguments.keys:
+        _feed_keyed(producer, arguments.topic, values, arguments.records, arguments.keys)
+    else:
+        _feed(producer, arguments.topic, values, arguments.records)
     left = producer.flush(_FLUSH_S_MAX)
     seconds = time.monotonic() - started
     assert left == 0, f"{left} records were not acknowledged"
@@ -52,9 +57,23 @@ def _kept(bootstrap: str, topic: str) -> int:
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "counts"})
     partitions = consumer.list_topics(topic, timeout=30).topics[topic].partitions
     places = [TopicPartition(topic, number) for number in partitions]
-    ends = [consumer.get_watermark_offsets(place, timeout=30) for place in places]
+    ends = [_bounds(consumer, place) for place in places]
     consumer.close()
     return sum(high - low for low, high in ends)
+
+
+def _bounds(consumer: Consumer, place: TopicPartition) -> tuple[int, int]:
+    """Return a partition's offsets; of a new topic not all partitions have a leader at once."""
+    until = time.monotonic() + _LEADER_S_MAX
+    while True:
+        try:
+            low, high = consumer.get_watermark_offsets(place, timeout=30)
+        except KafkaException:
+            if time.monotonic() > until:
+                raise
+            time.sleep(0.1)
+        else:
+            return low, high
 
 
 def _feed(producer: Producer, topic: str, values: list[bytes], count: int) -> None:
@@ -68,6 +87,19 @@ def _feed(producer: Producer, topic: str, values: list[bytes], count: int) -> No
             producer.poll(0.02)
         else:
             left = 0
+
+
+def _feed_keyed(
+    producer: Producer, topic: str, values: list[bytes], count: int, keys: int
+) -> None:
+    for n in range(count):
+        while True:
+            try:
+                producer.produce(topic, values[n % _DISTINCT], b"key-%d" % (n % keys))
+            except BufferError:
+                producer.poll(0.02)
+            else:
+                break
 
 
 if __name__ == "__main__":

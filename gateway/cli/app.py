@@ -11,9 +11,11 @@ from typing import Annotated, Final
 import typer
 
 from gateway.cli import serve
+from gateway.cli.backup import backup, restore
 from gateway.cli.bench import bench
 from gateway.cli.check_config import check_config
 from gateway.cli.clients import clients_app
+from gateway.cli.find import find
 from gateway.cli.groups import groups_app
 from gateway.cli.log import log_app
 from gateway.cli.output import fail
@@ -48,11 +50,14 @@ def serve_command(
 
 
 app.command("check-config")(check_config)
+topics_app.command("find")(find)
 app.add_typer(topics_app, name="topics")
 app.add_typer(groups_app, name="groups")
 app.add_typer(clients_app, name="clients")
 app.add_typer(users_app, name="users")
 app.add_typer(log_app, name="log")
+app.command("backup")(backup)
+app.command("restore")(restore)
 app.command("recover-metadata")(recover_metadata)
 app.command("bench")(bench)
 

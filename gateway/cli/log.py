@@ -7,22 +7,31 @@ from typing import Annotated
 import typer
 
 from gateway.cli.output import fail, say
-from gateway.errors import RequestError
-from gateway.model import parse_batch_header
+from gateway.errors import RequestError, StorageUnavailable
+from gateway.model import Octets, parse_batch_header
 from gateway.records import iter_records
 from storage_adapters.formats.entry import KIND_BATCH, KIND_NAMES
+from storage_adapters.formats.footer import Footer, Part
+from storage_adapters.formats.manifest import SHARED, FileRecord
+from storage_adapters.segment_log.copying import is_intact
 from storage_adapters.segment_log.inspect import (
     EntryReport,
     SegmentReport,
     inspect_entries,
     inspect_footer,
+    inspect_segment,
     inspect_segments,
     node_beside,
     read_batch,
+    settled_batches,
 )
+from storage_adapters.segment_log.segments import settled_path
+from storage_adapters.segment_log.settled_files import read_manifest
+from storage_adapters.segment_log.verify import DAMAGED, Verification
 
 _VALUE_CHARS_MAX = 80
 _EXIT_DAMAGED = 1
+_EXIT_BUSY = 2
 _CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 log_app = typer.Typer(no_args_is_help=True, help="The log's files on the disk.")
@@ -30,7 +39,7 @@ log_app = typer.Typer(no_args_is_help=True, help="The log's files on the disk.")
 
 @log_app.callback()
 def _log() -> None:
-    """Keep ``dump`` a command of its own."""
+    """Group the commands."""
 
 
 @log_app.command()
@@ -46,7 +55,10 @@ def dump(
     limit: Annotated[int, typer.Option(min=1, help="Entries to print at most.")] = 1_000,
     records: Annotated[bool, typer.Option(help="Print the records of batches.")] = False,
 ) -> None:
-    """Print segments, entries, footers and batches. Exit status 1 when something is damaged."""
+    """Print segments, entries, footers, batches; then the manifest and settled segments.
+
+    Exit status 1 when something is damaged.
+    """
     holder = node_beside(data_dir)
     if holder is not None:
         say(f"# process {holder} runs on this data: what it is writing may look torn")
@@ -56,11 +68,38 @@ def dump(
         if segment is None or report.number == segment:
             found = True
             printer.print_segment(report)
+    found = printer.print_settled(data_dir, segment) or found
     if not found:
         fail(f"no segment {'' if segment is None else segment} in {data_dir / 'wal'}")
         raise typer.Exit(_EXIT_DAMAGED)
     if printer.damages:
         fail(f"{printer.damages} place(s) are damaged")
+        raise typer.Exit(_EXIT_DAMAGED)
+
+
+@log_app.command()
+def verify(
+    data_dir: Annotated[Path, typer.Argument(help="The node's data_dir.", exists=True)],
+) -> None:
+    """Read everything and compare it: CRCs, sequences, footers, the manifest, offsets.
+
+    Says what a start would repair. Exit status 1 when something is damaged, 0 otherwise.
+    """
+    holder = node_beside(data_dir)
+    if holder is not None:
+        fail(f"process {holder} runs on this data: stop it, or verify a backup")
+        raise typer.Exit(_EXIT_BUSY)
+    verification = Verification(data_dir)
+    damages = 0
+    for finding in verification.run():
+        damages += finding.kind == DAMAGED
+        say(f"{finding.kind}  {finding.path}: {finding.text}")
+    say(
+        f"{verification.files_count} files, {verification.bytes_count} bytes, "
+        f"{verification.batches_count} batches, {verification.partitions_count} partitions"
+    )
+    if damages:
+        fail(f"{damages} place(s) are damaged")
         raise typer.Exit(_EXIT_DAMAGED)
 
 
@@ -91,6 +130,58 @@ class _Printer:
                 break
             self._print_entry(report, entry)
         self._print_footer(report)
+
+    def print_settled(self, data_dir: Path, number: int | None) -> bool:
+        """Print the manifest and the settled segments; say whether there was any."""
+        try:
+            manifest = read_manifest(data_dir)
+        except StorageUnavailable as error:
+            self.damages += 1
+            say(f"DAMAGED: {error}")
+            return True
+        if manifest is None:
+            return False
+        if number is None:
+            say(
+                f"manifest  generation {manifest.generation}  log segments up to "
+                f"{manifest.wal_upto} are settled  directory {manifest.directory}"
+            )
+        records = [r for r in manifest.files if number in {None, r.number}]
+        for record in records:
+            self._print_settled_segment(data_dir, record)
+        return bool(records) or number is None
+
+    def _print_settled_segment(self, data_dir: Path, record: FileRecord) -> None:
+        path = settled_path(data_dir, record.number)
+        owner = "shared" if record.owner == SHARED else f"partition {record.owner}"
+        dead = f"  dead {sorted(record.dead)}" if record.dead else ""
+        say(f"settled {record.number}  {owner}  {record.file_bytes} bytes{dead}")
+        try:
+            report = inspect_segment(path, record.number)
+        except OSError as error:
+            self.damages += 1
+            say(f"  DAMAGED: {error}")
+            return
+        footer = inspect_footer(report)
+        if report.header is None or footer is None:
+            self.damages += 1
+            say(f"  DAMAGED: {report.problem or report.footer_problem}")
+            return
+        self._print_footer(report)
+        for part in footer:
+            if self._partition in {None, part.partition_id}:
+                self._print_settled_batches(path, footer, part)
+
+    def _print_settled_batches(self, path: Path, footer: Footer, part: Part) -> None:
+        for batch in settled_batches(path, footer, part):
+            if self._left == 0:
+                return
+            self._left -= 1
+            if not is_intact(batch):
+                self.damages += 1
+                say("    DAMAGED: the CRC of the batch does not match")
+            for line in _batch_lines(batch, records=self._records):
+                say(f"    {part.partition_id}  {line}")
 
     def _print_entry(self, report: SegmentReport, entry: EntryReport) -> None:
         if entry.problem:
@@ -145,7 +236,7 @@ def _entry_lines(entry: EntryReport) -> Iterator[str]:
     )
 
 
-def _batch_lines(batch: bytes, *, records: bool) -> Iterator[str]:
+def _batch_lines(batch: Octets, *, records: bool) -> Iterator[str]:
     header = parse_batch_header(batch)
     codec = header.attributes & 7
     producer = (
@@ -157,7 +248,8 @@ def _batch_lines(batch: bytes, *, records: bool) -> Iterator[str]:
         f"offsets {header.base_offset} to {header.last_offset}  epoch {header.leader_epoch}  "
         f"{header.record_count} records  "
         f"{_CODECS[codec] if codec < len(_CODECS) else codec}  "
-        f"timestamps {header.base_timestamp_unix_ms} to {header.max_timestamp_unix_ms}{producer}"
+        f"timestamps {header.base_timestamp_unix_ms} to {header.max_timestamp_unix_ms}"
+        f"{producer}"
     )
     if not records:
         return

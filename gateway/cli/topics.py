@@ -68,7 +68,7 @@ def describe(
     config: options.Config = None,
     assignments: options.Assignments = None,
 ) -> None:
-    """Show a topic's partitions and configs."""
+    """Show a topic's partitions and configs, and who holds messages back from retention."""
     client = AdminClient.of(settings_of(config, assignments))
     topic = client.get("topics", name, query={"namespace": namespace})
     if as_json:
@@ -78,6 +78,15 @@ def describe(
     columns = ["number", "log_start_offset", "high_watermark", "log_end_offset", "size_bytes"]
     print_rows(topic["partitions"], columns, as_json=False)
     say("")
+    held = [
+        {"partition": partition["number"], **holder}
+        for partition in topic["partitions"]
+        for holder in partition["holders"]
+    ]
+    if held:
+        say("held by")
+        print_rows(held, ["partition", "name", "kind", "offset", "behind"], as_json=False)
+        say("")
     print_rows(topic["configs"], ["name", "value", "is_default"], as_json=False)
 
 

@@ -9,6 +9,11 @@ from gateway.model import Octets, PartitionIdentity, TopicName
 from storage_adapters.formats.damage import Damaged
 
 _INTRODUCTION: Final = struct.Struct("<IIqq16sHH")  # id, number, start, end, uuid, lengths
+_LENGTHS: Final = struct.Struct("<HH")
+_LENGTHS_AT: Final = 40
+_START_END: Final = struct.Struct("<qq")
+_START_AT: Final = 8
+_UUID_AT: Final = 24
 _BOUNDS: Final = struct.Struct("<Iqq")
 _PARTITION_ID: Final = struct.Struct("<I")
 
@@ -66,6 +71,19 @@ def decode_introduction(body: Octets, at: int) -> tuple[Introduction, int]:
         raise Damaged(f"a partition's introduction is garbled: {error}") from error
     identity = PartitionIdentity(partition_id, UUID(bytes=uuid), topic, number)
     return Introduction(identity, start, end), names_end
+
+
+def introduction_end(body: Octets, at: int) -> int:
+    """Return where the introduction at index ``at`` ends."""
+    namespace_bytes: int
+    name_bytes: int
+    namespace_bytes, name_bytes = _LENGTHS.unpack_from(body, at + _LENGTHS_AT)
+    return at + _INTRODUCTION.size + namespace_bytes + name_bytes
+
+
+def with_bounds(introduction: bytes, start: int, end: int) -> bytes:
+    """Return an encoded introduction that says other bounds."""
+    return introduction[:_START_AT] + _START_END.pack(start, end) + introduction[_UUID_AT:]
 
 
 def encode_bounds(rows: Iterable[tuple[int, int, int]]) -> bytes:

@@ -16,7 +16,11 @@ from typing import Final, NamedTuple
 from crc32c import crc32c
 
 from gateway.model import Octets
-from storage_adapters.formats.bodies import Introduction, decode_introduction
+from storage_adapters.formats.bodies import (
+    Introduction,
+    decode_introduction,
+    introduction_end,
+)
 from storage_adapters.formats.damage import Damaged, TooNew
 from storage_adapters.formats.segment import FORMAT_VERSION
 
@@ -60,8 +64,9 @@ class FooterPart(NamedTuple):
 class Part(NamedTuple):
     """One row of a footer's table: what a segment knows of one partition.
 
-    ``start`` and ``end`` are the partition's bounds when the segment ended; ``first_offset``
-    and ``end_offset`` are those of its batches in this segment (both ``end`` without batches).
+    ``start`` and ``end`` are the partition's bounds when the segment ended; in a settled
+    segment they say for which offsets it answers, those that were compacted away included.
+    ``first_offset`` is that of the first batch here, ``end`` without batches.
     """
 
     partition_id: int
@@ -258,6 +263,13 @@ class Footer:
         identities = self._view[self._identities_at :]
         introduction, _ = decode_introduction(identities, part.identity_at)
         return introduction
+
+    def introduction_bytes(self, part: Part) -> bytes | None:
+        """Return the same as it is encoded, to be copied."""
+        if part.identity_at == NO_IDENTITY:
+            return None
+        at = self._identities_at + part.identity_at
+        return bytes(self._view[at : introduction_end(self._view, at)])
 
 
 assert _TABLE_ROW.size == TABLE_ROW_BYTES

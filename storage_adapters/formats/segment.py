@@ -14,7 +14,8 @@ SEGMENT_MAGIC: Final = b"HGSG"
 SEGMENT_HEADER_BYTES: Final = 64
 
 KIND_LOG: Final = 1  # entries of all partitions, in the order of their sequences
-# Kinds 2 (settled: one partition) and 3 (an object in S3) are kept free for their day.
+KIND_SETTLED: Final = 2  # batches alone, those of a partition one behind the other
+# Kind 3 (an object in S3) is kept free for its day.
 
 _PREFIX: Final = struct.Struct("<4sI")
 _FIELDS: Final = struct.Struct("<HBBI16sIIQIIq")
@@ -37,9 +38,10 @@ class SegmentHeader(NamedTuple):
     incarnation: int
     created_unix_ms: int
     seed: int
+    kind: int = KIND_LOG
 
 
-def encode_segment_header(  # The header's fields, by name.
+def encode_segment_header(  # noqa: PLR0913  # The header's fields, by name.
     *,
     data_uuid: UUID,
     number: int,
@@ -47,11 +49,12 @@ def encode_segment_header(  # The header's fields, by name.
     first_sequence: int,
     incarnation: int,
     created_unix_ms: int,
+    kind: int = KIND_LOG,
 ) -> bytes:
     """Return the header's 64 octets."""
     fields = _FIELDS.pack(
         FORMAT_VERSION,
-        KIND_LOG,
+        kind,
         0,
         SEGMENT_HEADER_BYTES,
         data_uuid.bytes,
@@ -79,6 +82,6 @@ def decode_segment_header(data: Octets) -> SegmentHeader:
     if crc32c(fields) != crc:
         raise Damaged("the CRC of the segment header does not match")
     version, kind, _, _, uuid, *places, incarnation, _, created = _FIELDS.unpack(fields)
-    if version > FORMAT_VERSION or kind != KIND_LOG:
+    if version > FORMAT_VERSION or kind not in {KIND_LOG, KIND_SETTLED}:
         raise TooNew(f"format {version}, kind {kind}; this is format {FORMAT_VERSION}")
-    return SegmentHeader._make((UUID(bytes=uuid), *places, incarnation, created, crc))
+    return SegmentHeader._make((UUID(bytes=uuid), *places, incarnation, created, crc, kind))

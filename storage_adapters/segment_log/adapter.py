@@ -2,44 +2,48 @@
 
 import asyncio
 import os
-import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from typing import Final
-from uuid import UUID, uuid4
+from uuid import UUID
 
 from gateway.clock import Clock
 from gateway.errors import StorageFull, StorageUnavailable
 from gateway.metrics import Metrics
 from gateway.model import Octets
-from gateway.storage import Bounds, Entry, OnDone, StorageHost, StoredHeader
-from storage_adapters.formats.entry import KIND_CLOSE
-from storage_adapters.formats.footer import Trailer
-from storage_adapters.formats.segment import (
-    SEGMENT_HEADER_BYTES,
-    decode_segment_header,
-    encode_segment_header,
+from gateway.storage import (
+    Bounds,
+    DiskUsage,
+    Entry,
+    Keep,
+    OnDone,
+    Rewritten,
+    StorageHost,
+    StoredHeader,
 )
+from storage_adapters.formats.entry import KIND_CLOSE
+from storage_adapters.formats.segment import SEGMENT_HEADER_BYTES
 from storage_adapters.segment_log import queries
 from storage_adapters.segment_log.appender import Appender
 from storage_adapters.segment_log.catalog import Catalog
+from storage_adapters.segment_log.closing import Closer
 from storage_adapters.segment_log.config import SegmentLogConfig
-from storage_adapters.segment_log.files import Files, SystemFiles, write_all
-from storage_adapters.segment_log.index import LiveIndex
+from storage_adapters.segment_log.files import Files, SystemFiles
 from storage_adapters.segment_log.lockfile import DataLock
 from storage_adapters.segment_log.metrics import SegmentLogMetrics
+from storage_adapters.segment_log.opening import Opened, open_data
 from storage_adapters.segment_log.reading import Reader
-from storage_adapters.segment_log.recovery import Recovered, recover
 from storage_adapters.segment_log.replay import stored_headers
 from storage_adapters.segment_log.segment_files import (
     SegmentMaker,
-    allocate_segment,
-    write_footer,
 )
-from storage_adapters.segment_log.segments import WAL_DIRECTORY, Segment, segment_path
+from storage_adapters.segment_log.segments import Segment
+from storage_adapters.segment_log.settled_change import Changer
+from storage_adapters.segment_log.settled_output import OutputSpec, Pace
+from storage_adapters.segment_log.settled_set import SettledSet
+from storage_adapters.segment_log.settler import Settler
 from storage_adapters.segment_log.sweeper import Sweeper
 from storage_adapters.segment_log.writer import Writer
 
@@ -70,13 +74,16 @@ class SegmentLog:
         self._files: Files = SystemFiles() if files is None else files
         self._lock = DataLock(data_dir)
         self._catalog = Catalog(config)
-        self._reader = Reader(self._catalog, config.read_threads)
+        self._reader = Reader(self._catalog, config)
+        self._pace = Pace(config.settle_bytes_per_s_max)
         self._closer = ThreadPoolExecutor(1, "headgate-footers")
-        self._closing: set[asyncio.Future[Trailer]] = set()
+        self._segment_closer: Closer
         self._host: StorageHost
         self._writer: Writer
         self._maker: SegmentMaker
         self._appender: Appender
+        self._changer: Changer
+        self._settler: Settler
         self._sweeper: Sweeper
         self._is_open = False
         self.metrics = SegmentLogMetrics()
@@ -106,13 +113,16 @@ class SegmentLog:
         self._host = host
         loop = asyncio.get_running_loop()
         try:
-            recovered, first = await loop.run_in_executor(None, self._recover)
+            opened = await loop.run_in_executor(None, self._open_data)
         except OSError as error:
             raise StorageUnavailable(f"{self._data_dir}: {error}") from error
+        recovered, settled, first, self.data_uuid = opened
         for segment in recovered.segments:
             self._catalog.add(segment)
+        if settled.manifest is not None:
+            self._catalog.settled = SettledSet(settled.manifest, settled.segments)
         self.cut_bytes = recovered.cut_bytes
-        self.is_empty = not recovered.segments
+        self.is_empty = not recovered.segments and settled.manifest is None
         self._build(first, recovered.next_sequence)
         self._is_open = True
 
@@ -134,14 +144,20 @@ class SegmentLog:
     ) -> list[Octets] | None:
         """See ``StorageAdapter``."""
         state = self._catalog.state(partition_id)
-        return self._reader.read_cached(self._reader.plan(state, start, end, bytes_max))
+        plan = self._reader.plan(state, start, end, bytes_max)
+        batches = self._reader.read_cached(plan)
+        if state.window is not None and batches is not None:
+            self._reader.note(state, plan, is_cold=False)
+        return batches
 
     async def read(
         self, partition_id: int, start: int, end: int, *, bytes_max: int
     ) -> list[Octets]:
         """See ``StorageAdapter``."""
         state = self._catalog.state(partition_id)
-        return await self._reader.read(self._reader.plan(state, start, end, bytes_max))
+        plan = self._reader.plan(state, start, end, bytes_max)
+        self._reader.note(state, plan, is_cold=True)
+        return await self._reader.read(plan)
 
     async def base_offset_for_time(
         self, partition_id: int, timestamp_unix_ms: int
@@ -182,6 +198,31 @@ class SegmentLog:
             raise self._refusal()
         self._sweeper.delete(partition_ids, on_done)
 
+    def release_scans_before(self, sequence: int) -> None:
+        """See ``StorageAdapter``."""
+        if self._is_open:
+            self._settler.release_scans_before(sequence)
+
+    def settled_offset(self, partition_id: int) -> int:
+        """See ``StorageAdapter``."""
+        return self._settler.settled_offset(partition_id)
+
+    async def rewrite(self, partition_id: int, upto_offset: int, keep: Keep) -> Rewritten:
+        """See ``StorageAdapter``."""
+        if not self._is_open or self._writer.fault is not None:
+            raise self._refusal()
+        return await self._settler.rewrite(partition_id, upto_offset, keep)
+
+    def disk_usage(self) -> DiskUsage:
+        """See ``StorageAdapter``."""
+        disk = os.statvfs(self._data_dir)
+        settled = self._catalog.settled.segments.values()
+        return DiskUsage(
+            sum([segment.disk_bytes for segment in self._catalog.segments.values()]),
+            sum([segment.disk_bytes for segment in settled]),
+            disk.f_bavail * disk.f_frsize,
+        )
+
     async def close(self) -> None:
         """See ``StorageAdapter``. After a fault nothing more is written."""
         if not self._is_open:
@@ -204,13 +245,19 @@ class SegmentLog:
 
     @property
     def segments_count(self) -> int:
-        """Segment files, the active one included."""
+        """Segment files of the log, the active one included."""
         return len(self._catalog.segments)
 
     @property
+    def settled_count(self) -> int:
+        """Settled segment files."""
+        return len(self._catalog.settled.segments)
+
+    @property
     def disk_bytes(self) -> int:
-        """Octets that the segment files take, what is preallocated included."""
-        return sum([segment.disk_bytes for segment in self._catalog.segments.values()])
+        """Octets that all segment files take, what is preallocated included."""
+        usage = self.disk_usage()
+        return usage.log_bytes + usage.settled_bytes
 
     def register_metrics(self, metrics: Metrics) -> None:
         """Add the log's own metrics to the node's."""
@@ -224,45 +271,14 @@ class SegmentLog:
 
     # Opening.
 
-    def _recover(self) -> tuple[Recovered, Segment]:
-        """Lock and check what is there and make this start's first segment. In a thread."""
-        if sys.byteorder != "little":
-            raise StorageUnavailable("segment_log needs a little-endian machine")
-        directory = self._data_dir / WAL_DIRECTORY
-        directory.mkdir(parents=True, exist_ok=True)
-        self._lock.acquire()
-        try:
-            recovered = recover(self._data_dir, self._files)
-            first = self._make_first(recovered)
-            for path in recovered.leftovers:
-                self._files.unlink(path)
-            self._files.sync_directory(directory)
-        except BaseException:
-            self._lock.release()
-            raise
-        return recovered, first
-
-    def _make_first(self, recovered: Recovered) -> Segment:
-        self.data_uuid = recovered.data_uuid or uuid4()
-        path = segment_path(self._data_dir, recovered.next_number)
-        header = encode_segment_header(
-            data_uuid=self.data_uuid,
-            number=recovered.next_number,
-            previous=recovered.previous_number,
-            first_sequence=recovered.next_sequence,
-            incarnation=recovered.incarnation + 1,
-            created_unix_ms=self._clock.unix_ms(),
+    def _open_data(self) -> Opened:
+        return open_data(
+            self._data_dir,
+            self._lock,
+            files=self._files,
+            segment_bytes=self._config.segment_bytes,
+            clock=self._clock,
         )
-        segment = Segment(path, decode_segment_header(header))
-        segment.fd = allocate_segment(self._files, path, self._config.segment_bytes)
-        write_all(self._files, segment.fd, [header], 0)
-        self._files.sync(segment.fd)
-        self._files.sync_directory(path.parent)
-        segment.live = LiveIndex()
-        segment.holders = 1
-        segment.entries_end = SEGMENT_HEADER_BYTES
-        segment.disk_bytes = self._config.segment_bytes
-        return segment
 
     def _build(self, first: Segment, next_sequence: int) -> None:
         self._writer = Writer(
@@ -283,6 +299,14 @@ class SegmentLog:
             clock=self._clock,
             on_error=self._writer.fail,
         )
+        self._segment_closer = Closer(
+            executor=self._closer,
+            files=self._files,
+            catalog=self._catalog,
+            writer=self._writer,
+            metrics=self.metrics,
+            on_closed=self._wake_sweeper,
+        )
         self._appender = Appender(
             config=self._config,
             catalog=self._catalog,
@@ -291,8 +315,9 @@ class SegmentLog:
             host=self._host,
             active=first,
             next_sequence=next_sequence,
-            on_close=self._close_segment,
+            on_close=self._segment_closer.close,
         )
+        self._build_settler(first.header.incarnation)
         self._sweeper = Sweeper(
             catalog=self._catalog,
             appender=self._appender,
@@ -301,38 +326,51 @@ class SegmentLog:
             executor=self._closer,
             metrics=self.metrics,
             on_error=self._writer.fail,
+            settler=self._settler,
         )
+
+    def _build_settler(self, incarnation: int) -> None:
+        config = self._config
+        self._changer = Changer(
+            catalog=self._catalog,
+            writer=self._writer,
+            files=self._files,
+            data_dir=self._data_dir,
+            metrics=self.metrics,
+            on_freed=self._maker.retry_soon,
+        )
+        spec = OutputSpec(
+            files=self._files,
+            data_dir=self._data_dir,
+            data_uuid=self.data_uuid,
+            incarnation=incarnation,
+            created_unix_ms=self._clock.unix_ms(),
+            settled_bytes_max=config.settled_bytes_max,
+            own_bytes=config.settle_own_bytes,
+            pace=self._pace,
+        )
+        self._settler = Settler(
+            config=config,
+            catalog=self._catalog,
+            changer=self._changer,
+            clock=self._clock,
+            metrics=self.metrics,
+            spec=spec,
+            last_sequence=lambda: self._appender.next_sequence - 1,
+            wake=self._wake_sweeper,
+        )
+
+    def _wake_sweeper(self) -> None:
+        self._sweeper.wake()
 
     def _refusal(self) -> StorageUnavailable:
         fault = self._writer.fault if self._is_open else None
         return StorageUnavailable(_NOT_OPEN if fault is None else str(fault))
 
-    # Closing segments.
+    # The end.
 
     def _on_group(self) -> None:
         self._appender.close_written()
-
-    def _close_segment(self, segment: Segment) -> None:
-        """Write a segment's footer in a thread; its live index is asked until that is done."""
-        loop = asyncio.get_running_loop()
-        closing = loop.run_in_executor(
-            self._closer, write_footer, self._files, segment, segment.fd
-        )
-        self._closing.add(closing)
-        closing.add_done_callback(partial(self._on_closed, segment))
-
-    def _on_closed(self, segment: Segment, closing: asyncio.Future[Trailer]) -> None:
-        self._closing.discard(closing)
-        error = closing.exception()
-        if error is not None:
-            self._writer.fail(error)
-            return
-        segment.close_with(closing.result())
-        self._catalog.note_closed(segment)
-        self._writer.note_closed(segment)
-        self._catalog.handles.release(segment)
-        self.metrics.segments_closed += 1
-        self._sweeper.wake()
 
     async def _close_cleanly(self) -> None:
         """Leave the mark of a clean stop and a footer; of an empty segment only its header.
@@ -348,10 +386,10 @@ class SegmentLog:
             self._appender.append_internal(KIND_CLOSE, b"", [], lambda _: None)
         await self._writer.drain()
         self._appender.seal_last()
-        if self._closing:
-            await asyncio.wait(self._closing)
+        await self._segment_closer.wait()
 
     def _stop_threads(self) -> None:
         self._maker.stop()
         self._reader.stop()
+        self._changer.stop()
         self._closer.shutdown(wait=True)

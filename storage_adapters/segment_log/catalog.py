@@ -8,39 +8,53 @@ bound.
 
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
+from uuid import UUID
 
 from gateway.errors import StorageUnavailable
 from storage_adapters.formats.footer import Part, Rows
+from storage_adapters.formats.manifest import Manifest
 from storage_adapters.segment_log.config import SegmentLogConfig
 from storage_adapters.segment_log.index import LivePart
 from storage_adapters.segment_log.segments import Footers, Handles, Segment
+from storage_adapters.segment_log.settled_set import SettledSet
 
 
 class Extent(NamedTuple):
-    """A partition's batches in one closed segment."""
+    """A partition's batches in one closed or settled segment."""
 
     segment: Segment
     part: Part
+
+
+class Window(NamedTuple):
+    """Positions [start, end) of a settled segment that a reader has had fetched."""
+
+    segment: Segment
+    start: int
+    end: int
 
 
 class PartitionState:
     """What is known of one partition. ``end`` counts what is enqueued, ``start`` is at once.
 
     ``part`` is its place in the index of ``segment``, which is the active one as soon as the
-    partition was introduced there. ``extents`` are known up to segment number ``extents_upto``.
+    partition was introduced there. ``extents`` are known up to segment number ``extents_upto``,
+    as of the settled segments ``extents_settled``. ``window`` is the page cache's.
     """
 
     __slots__ = (
         "end",
         "extents",
+        "extents_settled",
         "extents_upto",
         "is_deleted",
         "part",
         "partition_id",
         "segment",
         "start",
+        "window",
     )
 
     def __init__(self, partition_id: int, known: Part | None) -> None:
@@ -51,7 +65,9 @@ class PartitionState:
         self.segment: Segment | None = None
         self.part: LivePart | None = None
         self.extents: list[Extent] | None = None
+        self.extents_settled: SettledSet | None = None
         self.extents_upto = -1
+        self.window: Window | None = None
 
 
 class Catalog:
@@ -60,7 +76,8 @@ class Catalog:
     def __init__(self, config: SegmentLogConfig) -> None:
         self.handles = Handles(config.open_files_max)
         self.footers = Footers(self.handles, config.footers_max)
-        self.segments: dict[int, Segment] = {}  # by number, lowest first
+        self.segments: dict[int, Segment] = {}  # of the log, by number, lowest first
+        self.settled = SettledSet(Manifest(UUID(int=0)), ())
         self.states: dict[int, PartitionState] = {}
         self._closed: list[int] = []  # numbers of segments with a footer, lowest first
         self._extents_max = config.extents_max
@@ -83,6 +100,16 @@ class Catalog:
         self.footers.forget(segment)
         self.handles.forget(segment)
 
+    def switch(self, settled: SettledSet, gone: Iterable[Segment]) -> None:
+        """Use other settled segments from now on; those that are ``gone`` count no more."""
+        self.settled = settled
+        for segment in gone:
+            if segment.record is None:
+                self.remove(segment)
+            else:
+                self.footers.forget(segment)
+                self.handles.forget(segment)
+
     def live_segments(self) -> list[Segment]:
         """Return the segments without a footer, oldest first: the active one, rarely more."""
         live: list[Segment] = []
@@ -103,7 +130,13 @@ class Catalog:
             found = self.footers.lookup(segment, partition_id)
             if found is not None:
                 return found[0]
-        return None
+        directory = self.settled.directory
+        return None if directory is None else self.footers.get(directory).find(partition_id)
+
+    def peek(self, partition_id: int) -> tuple[int, bool]:
+        """Return (log start offset, whether it is deleted); nothing is kept for it."""
+        known = self.states.get(partition_id) or self.newest(partition_id)
+        return (0, False) if known is None else (known.start, known.is_deleted)
 
     def state(self, partition_id: int) -> PartitionState:
         """Return the partition's state, found in the newest segment that mentions it."""
@@ -120,9 +153,12 @@ class Catalog:
         that a file was taken away.
         """
         extents = state.extents
-        if extents is None:
-            extents = state.extents = []
+        if extents is None or state.extents_settled is not self.settled:
+            parts = self.settled.parts(self.footers, state.partition_id)
+            extents = state.extents = [Extent(*pair) for pair in parts]
+            state.extents_settled = self.settled
             state.extents_upto = -1
+            self._check_settled(state, extents)
         while extents and extents[0].segment.is_gone:
             del extents[0]
         if self._closed and self._closed[-1] > state.extents_upto:
@@ -139,18 +175,16 @@ class Catalog:
             segment = self.segments[number]
             part = self.footers.get(segment).find(state.partition_id)
             if part is not None and part.row_count:
-                self._check_no_gap(
-                    state, extents[-1].part.end if extents else state.start, part
-                )
+                expected = extents[-1].part.end if extents else state.start
+                _check_no_gap(state, expected, part.first_offset)
                 extents.append(Extent(segment, part))
         state.extents_upto = self._closed[-1]
 
-    def _check_no_gap(self, state: PartitionState, expected: int, part: Part) -> None:
-        if part.first_offset > max(expected, state.start):
-            raise StorageUnavailable(
-                f"partition {state.partition_id}: offsets {expected} to "
-                f"{part.first_offset - 1} are in no segment; was a file removed?"
-            )
+    def _check_settled(self, state: PartitionState, extents: list[Extent]) -> None:
+        expected = state.start
+        for _, part in extents:
+            _check_no_gap(state, expected, part.start)
+            expected = part.end
 
     def places(
         self, state: PartitionState, offset: int
@@ -161,7 +195,7 @@ class Catalog:
         live = self._live_places(state)
         if not live or offset < live[0][1].first_offset:
             for segment, part in self.extents(state):
-                if part.end > offset:
+                if part.end > offset and part.row_count:
                     yield segment, part, self.footers.get(segment).rows
         for place in live:
             if place[1].end > offset:
@@ -185,3 +219,11 @@ class Catalog:
         """Let go of all files."""
         self.footers.close()
         self.handles.close()
+
+
+def _check_no_gap(state: PartitionState, expected: int, first_offset: int) -> None:
+    if first_offset > max(expected, state.start):
+        raise StorageUnavailable(
+            f"partition {state.partition_id}: offsets {expected} to {first_offset - 1} are in "
+            "no segment; was a file removed?"
+        )

@@ -47,6 +47,45 @@ class SegmentLogConfig(FrozenConfig):
         default=4, ge=1, le=64, description="Reads that may wait for the disk at a time."
     )
 
+    settle_after_bytes: int = Field(
+        default=256 * _MIB,
+        ge=0,
+        description="Closed segments that begin a settling round: their batches are sorted by "
+        "partition into settled segments, then they are removed.",
+    )
+    settle_after_ms: int = Field(
+        default=60_000,
+        ge=0,
+        description="A round begins also when the oldest closed segment has waited that long.",
+    )
+    settle_round_bytes: int = Field(
+        default=512 * _MIB, ge=_MIB, description="Closed segments that one round takes at most."
+    )
+    settle_own_bytes: int = Field(
+        default=8 * _MIB,
+        ge=4_096,
+        description="A partition with that many bytes in a round gets a file of its own; the "
+        "others share files.",
+    )
+    settled_bytes_max: int = Field(
+        default=1024 * _MIB,
+        ge=_MIB,
+        le=2048 * _MIB,
+        description="Size up to which settled segments are written, and small ones merged.",
+    )
+    settle_bytes_per_s_max: int = Field(
+        default=64 * _MIB,
+        ge=64 * 1024,
+        description="What settling, merging and compaction together copy per second at most; "
+        "that many times more when so many times `settle_round_bytes` wait.",
+    )
+    read_ahead_bytes: int = Field(
+        default=4 * _MIB,
+        ge=0,
+        description="Asked of the disk beyond each read of a settled segment; what such a "
+        "reader has passed is dropped from the page cache. 0 leaves both to the system.",
+    )
+
     @model_validator(mode="after")
     def _check_reserve(self) -> Self:
         if self.reserve_bytes * 2 > self.segment_bytes:

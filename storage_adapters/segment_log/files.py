@@ -41,6 +41,10 @@ class Files(Protocol):
         """Return when the names in the directory are on the disk."""
         ...
 
+    def rename(self, path: Path, new_path: Path) -> None:
+        """Give the file another name, in the place of the one that had it, at once."""
+        ...
+
     def unlink(self, path: Path) -> None:
         """Remove a name; who has the file open may go on reading."""
         ...
@@ -80,6 +84,10 @@ class SystemFiles:
             os.fsync(fd)
         finally:
             os.close(fd)
+
+    def rename(self, path: Path, new_path: Path) -> None:
+        """See ``Files``."""
+        path.replace(new_path)
 
     def unlink(self, path: Path) -> None:
         """See ``Files``."""

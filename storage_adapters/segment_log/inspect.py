@@ -27,7 +27,16 @@ from storage_adapters.formats.entry import (
     check_body,
     decode_targets,
 )
-from storage_adapters.formats.footer import TRAILER_BYTES, Footer, Part, Trailer, decode_trailer
+from storage_adapters.formats.footer import (
+    LOW_32,
+    ROW_STRIDE,
+    TRAILER_BYTES,
+    Footer,
+    Part,
+    Trailer,
+    decode_trailer,
+)
+from storage_adapters.formats.manifest import Manifest
 from storage_adapters.formats.segment import (
     SEGMENT_HEADER_BYTES,
     SegmentHeader,
@@ -36,7 +45,8 @@ from storage_adapters.formats.segment import (
 from storage_adapters.segment_log.loading import load_segment, mapped
 from storage_adapters.segment_log.lockfile import DataLock, lock_holder
 from storage_adapters.segment_log.scanning import later_entries, scan_segment, valid_entry
-from storage_adapters.segment_log.segments import list_segments, map_footer
+from storage_adapters.segment_log.segments import list_segments, map_footer, settled_path
+from storage_adapters.segment_log.settled_files import read_manifest
 
 
 class SegmentReport(NamedTuple):
@@ -194,6 +204,15 @@ def read_batch(report: SegmentReport, entry: EntryReport) -> bytes:
         return bytes(view[start : start + entry.header.body_bytes])
 
 
+def settled_batches(path: Path, footer: Footer, part: Part) -> Iterator[bytes]:
+    """Yield a partition's batches in a settled segment, whatever their CRCs say."""
+    with mapped(path) as view:
+        for row in range(part.first_row, part.first_row + part.row_count):
+            place = footer.rows[row * ROW_STRIDE + 2]
+            position = place & LOW_32
+            yield bytes(view[position : position + (place >> 32)])
+
+
 def list_partitions(data_dir: Path) -> PartitionListing:
     """Return what the log knows of its partitions, without the metadata store.
 
@@ -211,24 +230,40 @@ def list_partitions(data_dir: Path) -> PartitionListing:
 def _list_partitions(data_dir: Path) -> PartitionListing:
     known: dict[int, tuple[PartitionIdentity, int, int]] = {}
     deleted: set[int] = set()
-    headers: list[SegmentHeader] = []
-    for number, path in list_segments(data_dir):
-        loaded = load_segment(path, number)
-        if loaded.segment is None:
-            continue
-        headers.append(loaded.header)
-        for part, identity in _parts_of(inspect_segment(path, number)):
+    settled = read_manifest(data_dir)
+    uuids, incarnations = [], []
+    if settled is not None:
+        uuids.append(settled.data_uuid)
+        incarnations.append(settled.incarnation)
+    for report in _reports_that_count(data_dir, settled):
+        assert report.header is not None
+        uuids.append(report.header.data_uuid)
+        incarnations.append(report.header.incarnation)
+        for part, identity in _parts_of(report):
             if part.is_deleted:
                 deleted.add(part.partition_id)
             elif identity is not None:
                 known[part.partition_id] = (identity, part.start, part.end)
     kept = {i: known[i] for i in sorted(known) if i not in deleted}
     return PartitionListing(
-        headers[0].data_uuid if headers else None,
-        max([header.incarnation for header in headers], default=0),
+        uuids[0] if uuids else None,
+        max(incarnations, default=0),
         [identity for identity, _, _ in kept.values()],
         {i: (start, end) for i, (_, start, end) in kept.items()},
     )
+
+
+def _reports_that_count(data_dir: Path, settled: Manifest | None) -> Iterator[SegmentReport]:
+    """Yield the settled segments' directory and the log segments, oldest first."""
+    upto = 0
+    if settled is not None:
+        upto = settled.wal_upto
+        if settled.directory:
+            path = settled_path(data_dir, settled.directory)
+            yield inspect_segment(path, settled.directory)
+    for number, path in list_segments(data_dir):
+        if number > upto and load_segment(path, number).segment is not None:
+            yield inspect_segment(path, number)
 
 
 def _parts_of(report: SegmentReport) -> Iterator[tuple[Part, PartitionIdentity | None]]:

@@ -11,6 +11,7 @@ from gateway.errors import StorageUnavailable
 from storage_adapters.formats.damage import Damaged, TooNew
 from storage_adapters.formats.footer import TRAILER_BYTES, Trailer, decode_trailer
 from storage_adapters.formats.segment import (
+    KIND_LOG,
     SEGMENT_HEADER_BYTES,
     SegmentHeader,
     decode_segment_header,
@@ -51,7 +52,7 @@ def mapped(path: Path) -> Iterator[memoryview]:
     yield memoryview(mapping)
 
 
-def load_segment(path: Path, number: int) -> Loaded:
+def load_segment(path: Path, number: int, kind: int = KIND_LOG) -> Loaded:
     """Return the segment in ``path``. Errors: ``StorageUnavailable`` naming the place."""
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
@@ -59,6 +60,8 @@ def load_segment(path: Path, number: int) -> Loaded:
         header = _load_header(fd, path, number)
         if header is None:
             return Loaded(path, file_bytes, None, None)
+        if header.kind != kind:
+            raise StorageUnavailable(f"{path} is a segment of kind {header.kind}, not {kind}")
         segment = Segment(path, header)
         trailer = _load_trailer(fd, file_bytes, header)
         if trailer is not None and _is_footer_intact(fd, trailer):

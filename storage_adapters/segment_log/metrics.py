@@ -16,6 +16,10 @@ class SegmentLogMetrics:
         "groups_bytes",
         "segments_closed",
         "segments_removed",
+        "settled_bytes",
+        "settled_changes",
+        "settled_ms",
+        "settled_rounds",
         "sync_s",
         "syncs",
         "written_bytes",
@@ -29,6 +33,12 @@ class SegmentLogMetrics:
         self.sync_s = Histogram(SYNC_S_BOUNDS)
         self.segments_closed = 0
         self.segments_removed = 0
+        self.settled_rounds = 0  # of log segments
+        self.settled_changes = 0  # of the manifest, those included
+        self.settled_bytes = (
+            0  # written to settled segments, merged and compacted ones included
+        )
+        self.settled_ms = 0.0  # that writing took
 
     def register(self, metrics: Metrics) -> None:
         """Let a node's metrics show these. What was counted before stays in the totals."""
@@ -48,6 +58,21 @@ class SegmentLogMetrics:
             "headgate_wal_written_bytes_total",
             "Octets written to the log.",
             lambda: self.written_bytes,
+        )
+        metrics.counter_fn(
+            "headgate_settled_rounds_total",
+            "Rounds that settled log segments.",
+            lambda: self.settled_rounds,
+        )
+        metrics.counter_fn(
+            "headgate_settled_bytes_total",
+            "Octets written to settled segments, merged and compacted ones included.",
+            lambda: self.settled_bytes,
+        )
+        metrics.counter_fn(
+            "headgate_settled_seconds_total",
+            "Seconds that writing them took.",
+            lambda: self.settled_ms / 1_000,
         )
         metrics.counter_fn(
             "headgate_wal_segments_removed_total",

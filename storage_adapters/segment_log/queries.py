@@ -4,7 +4,7 @@ import os
 import struct
 from typing import Final
 
-from storage_adapters.formats.footer import ROW_STRIDE, Part, Rows
+from storage_adapters.formats.footer import LOW_32, ROW_STRIDE, Part, Rows
 from storage_adapters.segment_log.catalog import Catalog, PartitionState
 from storage_adapters.segment_log.index import (
     find_epoch_above,
@@ -28,6 +28,12 @@ def _kept_rows(state: PartitionState, part: Part, rows: Rows) -> tuple[int, int]
     return find_offset(rows, part.first_row, end, state.start), end
 
 
+def _end_of(part: Part, rows: Rows) -> int:
+    """Return one past the last offset of the part's batches, of which there are some."""
+    last = (part.first_row + part.row_count - 1) * ROW_STRIDE
+    return rows[last] + (rows[last + 3] & LOW_32)
+
+
 def size_bytes(catalog: Catalog, state: PartitionState) -> int:
     """See ``StorageAdapter.size_bytes``."""
     total = 0
@@ -43,7 +49,7 @@ def size_bytes(catalog: Catalog, state: PartitionState) -> int:
 def offset_for_size(catalog: Catalog, state: PartitionState, bytes_max: int) -> int:
     """See ``StorageAdapter.offset_for_size``."""
     places = list(catalog.places(state, state.start))
-    offset = places[-1][1].end if places else state.end
+    offset = _end_of(*places[-1][1:]) if places else state.end
     for _, part, rows in reversed(places):
         first, end = _kept_rows(state, part, rows)
         if first == part.first_row and part.size_bytes <= bytes_max:
@@ -69,6 +75,8 @@ def end_offset_for_epoch(
             known = part.last_epoch
             continue
         first, end = _kept_rows(state, part, rows)
+        if first == end:
+            continue
         row = find_epoch_above(rows, first, end, leader_epoch)
         if row > first:
             known = rows[(row - 1) * ROW_STRIDE + 3] >> 32

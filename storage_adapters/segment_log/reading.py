@@ -12,7 +12,9 @@ from gateway.errors import StorageUnavailable
 from gateway.model import LENGTH_OVERHEAD_BYTES, Octets
 from storage_adapters.formats.footer import ROW_STRIDE, Rows
 from storage_adapters.segment_log.catalog import Catalog, PartitionState
+from storage_adapters.segment_log.config import SegmentLogConfig
 from storage_adapters.segment_log.index import find_offset
+from storage_adapters.segment_log.page_cache import PageCache, Span
 from storage_adapters.segment_log.segments import Segment
 
 # Batches of one partition that lie this close are read in one call, with what lies between
@@ -34,10 +36,14 @@ class Pick(NamedTuple):
 
 
 class Picks(NamedTuple):
-    """Batches of one segment, in order of position."""
+    """Batches of one segment, in order of position. The partition's end there at ``part_end``.
+
+    Nobody asks for the end in a live segment: it is 0 there.
+    """
 
     segment: Segment
     picks: list[Pick]
+    part_end: int = 0
 
 
 class WouldWait(Exception):
@@ -47,9 +53,10 @@ class WouldWait(Exception):
 class Reader:
     """Plans reads on the loop; waits for the disk in a few threads."""
 
-    def __init__(self, catalog: Catalog, read_threads: int) -> None:
+    def __init__(self, catalog: Catalog, config: SegmentLogConfig) -> None:
         self._catalog = catalog
-        self._executor = ThreadPoolExecutor(read_threads, "headgate-read")
+        self._executor = ThreadPoolExecutor(config.read_threads, "headgate-read")
+        self.page_cache = PageCache(catalog.handles, self._executor, config.read_ahead_bytes)
         self._nowait = os.RWF_NOWAIT
 
     def plan(self, state: PartitionState, start: int, end: int, bytes_max: int) -> list[Picks]:
@@ -64,23 +71,35 @@ class Reader:
             row = find_offset(live.rows, 0, last, start)
             picks, _ = pick(live.rows, row, last, end, bytes_max, is_first=True)
             assert state.segment is not None
-            return [Picks(state.segment, picks)] if picks else []
+            return [Picks(state.segment, picks, 0)] if picks else []
         plan: list[Picks] = []
         for segment, part, rows in self._catalog.places(state, start):
             first, last = part.first_row, part.first_row + part.row_count
             row = find_offset(rows, first, last, start)
+            if row == last:
+                continue  # A settled segment answers for offsets that were compacted away.
             picks, bytes_max = pick(rows, row, last, end, bytes_max, is_first=not plan)
             if not picks:
                 break
-            plan.append(Picks(segment, picks))
+            place = rows[last * ROW_STRIDE - 2]
+            plan.append(Picks(segment, picks, (place & _POSITION) + (place >> 32)))
             if bytes_max <= 0 or row + len(picks) < last:
                 break
         return plan
 
+    def note(self, state: PartitionState, plan: list[Picks], *, is_cold: bool) -> None:
+        """Tell the page cache what is read of settled segments."""
+        for segment, picks, part_end in plan:
+            if segment.record is not None:
+                last = picks[-1]
+                end = last.position + last.size_bytes
+                span = Span(segment, picks[0].position, end, part_end)
+                self.page_cache.note(state, span, is_cold=is_cold)
+
     def read_cached(self, plan: list[Picks]) -> list[Octets] | None:
         """Read what is planned, or return None when that would wait for the disk."""
         batches: list[Octets] = []
-        for segment, picks in plan:
+        for segment, picks, _ in plan:
             flags = self._nowait
             if not flags and segment.live is None:
                 return None  # No way to know; what was just written is cached, so live is fine.
@@ -100,12 +119,25 @@ class Reader:
 
     async def read(self, plan: list[Picks]) -> list[Octets]:
         """Read what is planned, waiting for the disk in a thread."""
+        held = [segment for segment, _, _ in plan]
+        try:
+            # All at once: what is planned may be settled, and its file removed, meanwhile.
+            for segment in held:
+                self._catalog.handles.acquire(segment)
+        except OSError as error:
+            for other in held[: held.index(segment)]:
+                self._catalog.handles.release(other)
+            raise StorageUnavailable(f"{segment.path}: {error}") from error
         batches: list[Octets] = []
-        for segment, picks in plan:
-            batches += await self.in_thread(
-                segment,
-                lambda fd, picks=picks: read_picks(fd, picks, 0),  # type: ignore[misc]
-            )
+        try:
+            for segment, picks, _ in plan:
+                batches += await self.in_thread(
+                    segment,
+                    lambda fd, picks=picks: read_picks(fd, picks, 0),  # type: ignore[misc]
+                )
+        finally:
+            for segment in held:
+                self._catalog.handles.release(segment)
         return batches
 
     async def in_thread(self, segment: Segment, work: Callable[[int], _Result]) -> _Result:

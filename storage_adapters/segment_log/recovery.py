@@ -16,6 +16,7 @@ from uuid import UUID
 
 from gateway.errors import StorageUnavailable
 from storage_adapters.formats.entry import ENTRY_MAGIC
+from storage_adapters.formats.manifest import Manifest
 from storage_adapters.formats.segment import SEGMENT_HEADER_BYTES, SegmentHeader
 from storage_adapters.segment_log.claims import (
     Claim,
@@ -49,29 +50,39 @@ class Recovered(NamedTuple):
     cut_bytes: int
 
 
-def recover(data_dir: Path, files: Files) -> Recovered:
-    """Check and repair the segments of ``data_dir``. In a thread; nothing else writes there.
+def recover(data_dir: Path, files: Files, settled: Manifest | None = None) -> Recovered:
+    """Check and repair the log of ``data_dir``. In a thread; nothing else writes there.
 
+    Segments that ``settled`` says are settled do not count, whatever is left of them.
     Errors: ``StorageUnavailable``, whose text names file, position and what is wrong.
     """
+    upto = 0 if settled is None else settled.wal_upto
     found = list_segments(data_dir)
-    loaded = [load_segment(path, number) for number, path in found]
+    loaded = [load_segment(path, number) for number, path in found if number > upto]
     there = [segment for segment in loaded if segment.segment is not None]
-    leftovers = [segment.path for segment in loaded if segment.segment is None]
+    leftovers = [path for number, path in found if number <= upto]
+    leftovers += [segment.path for segment in loaded if segment.segment is None]
     headers = [segment.header for segment in there]
-    if len({header.data_uuid for header in headers}) > 1:
+    uuids = {header.data_uuid for header in headers}
+    if settled is not None:
+        uuids.add(settled.data_uuid)
+    if len(uuids) > 1:
         raise StorageUnavailable(f"{data_dir}: segments of several data directories are mixed")
     repair = _Repair(files, there)
     repair.run()
     kept, next_sequence = repair.kept, _next_sequence(repair, headers)
+    incarnation = max([header.incarnation for header in headers], default=0)
+    if settled is not None:
+        next_sequence = max(next_sequence, settled.next_sequence)
+        incarnation = max(incarnation, settled.incarnation)
     is_adjacent = bool(kept) and kept[-1].next_sequence == next_sequence
     return Recovered(
         kept,
         leftovers + [segment.path for segment in repair.empty],
-        headers[0].data_uuid if headers else None,
-        max([header.incarnation for header in headers], default=0),
+        uuids.pop() if uuids else None,
+        incarnation,
         next_sequence,
-        found[-1][0] + 1 if found else 1,
+        max(upto, found[-1][0] if found else 0) + 1,
         kept[-1].number if is_adjacent else 0,
         repair.cut_bytes,
     )

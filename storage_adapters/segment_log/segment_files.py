@@ -127,6 +127,20 @@ class SegmentMaker:
         self._allocated = self._next = None
 
 
+def make_first(files: Files, path: Path, header: bytes, segment_bytes: int) -> Segment:
+    """Return the segment with which a start goes on, on the disk with its name. In a thread."""
+    segment = Segment(path, decode_segment_header(header))
+    segment.fd = allocate_segment(files, path, segment_bytes)
+    write_all(files, segment.fd, [header], 0)
+    files.sync(segment.fd)
+    files.sync_directory(path.parent)
+    segment.live = LiveIndex()
+    segment.holders = 1
+    segment.entries_end = SEGMENT_HEADER_BYTES
+    segment.disk_bytes = segment_bytes
+    return segment
+
+
 def allocate_segment(files: Files, path: Path, segment_bytes: int) -> int:
     """Return a descriptor of a new file with space for a whole segment, or leave no file."""
     fd = files.create(path)

@@ -7,10 +7,12 @@ from concurrent.futures import Future
 from pathlib import Path
 
 from storage_adapters.formats.footer import TRAILER_BYTES, Footer, Part, Rows, Trailer
+from storage_adapters.formats.manifest import FileRecord
 from storage_adapters.formats.segment import SegmentHeader
 from storage_adapters.segment_log.index import LiveIndex
 
 WAL_DIRECTORY = "wal"
+SETTLED_DIRECTORY = "settled"
 SEGMENT_SUFFIX = ".seg"
 _NUMBER_DIGITS = 20
 
@@ -20,9 +22,14 @@ def segment_path(data_dir: Path, number: int) -> Path:
     return data_dir / WAL_DIRECTORY / f"{number:0{_NUMBER_DIGITS}d}{SEGMENT_SUFFIX}"
 
 
-def list_segments(data_dir: Path) -> list[tuple[int, Path]]:
+def settled_path(data_dir: Path, number: int) -> Path:
+    """Return where settled segment ``number`` lies."""
+    return data_dir / SETTLED_DIRECTORY / f"{number:0{_NUMBER_DIGITS}d}{SEGMENT_SUFFIX}"
+
+
+def list_segments(data_dir: Path, directory: str = WAL_DIRECTORY) -> list[tuple[int, Path]]:
     """Return numbers and paths of all segment files, in order; others are left out."""
-    paths = (data_dir / WAL_DIRECTORY).glob(f"*{SEGMENT_SUFFIX}")
+    paths = (data_dir / directory).glob(f"*{SEGMENT_SUFFIX}")
     return sorted((int(path.stem), path) for path in paths if _is_segment_name(path.stem))
 
 
@@ -36,7 +43,8 @@ class Segment:
     ``live``: the index until a footer has taken its place, then None. ``ready``: done when the
     file, its header and its name are on the disk; only then may entries be acknowledged from
     it. For the sweeper: ``swept``, how many partitions of its table are known to have passed it,
-    and ``blocker``, the id and end offset of one that has not.
+    and ``blocker``, the id and end offset of one that has not. ``record``: what the manifest
+    says of it, when it is a settled one.
     """
 
     __slots__ = (
@@ -53,6 +61,7 @@ class Segment:
         "number",
         "path",
         "ready",
+        "record",
         "swept",
         "trailer",
     )
@@ -73,6 +82,7 @@ class Segment:
         self.is_gone = False
         self.swept = 0
         self.blocker: tuple[int, int] | None = None
+        self.record: FileRecord | None = None
 
     def close_with(self, trailer: Trailer) -> None:
         """Let the footer, which is on the disk now, take the live index's place."""

@@ -2,7 +2,8 @@
 
 A segment's file is removed when every partition has passed it, whichever segments are older.
 What it alone knew (bounds of partitions without newer data, deletions that older segments have
-not heard of) is written to the active segment first, and is durable before the file goes.
+not heard of) is written to the active segment first, and is durable before the file goes. What
+it leaves is the settler's, which works in the same task, so that each sees what the other did.
 """
 
 import asyncio
@@ -27,6 +28,7 @@ from storage_adapters.segment_log.files import Files
 from storage_adapters.segment_log.metrics import SegmentLogMetrics
 from storage_adapters.segment_log.segment_files import SegmentMaker
 from storage_adapters.segment_log.segments import Segment
+from storage_adapters.segment_log.settler import Settler
 
 PARTS_PER_TICK: Final = 500
 
@@ -44,7 +46,9 @@ class Sweeper:
         executor: ThreadPoolExecutor,
         metrics: SegmentLogMetrics,
         on_error: Callable[[BaseException], None],
+        settler: Settler,
     ) -> None:
+        self._settler = settler
         self._catalog = catalog
         self._appender = appender
         self._maker = maker
@@ -71,6 +75,7 @@ class Sweeper:
         state.start = start
         assert state.part is not None
         state.part.start = start
+        self._settler.touch(partition_id)
         self._wake.set()
 
     def delete(self, partition_ids: Sequence[int], on_done: OnDone) -> None:
@@ -79,6 +84,7 @@ class Sweeper:
         self._appender.append_internal(KIND_DELETE, body, [], on_done)
         for partition_id in partition_ids:
             self._note_deleted(partition_id)
+            self._settler.touch(partition_id)
         self._wake.set()
 
     def _note_deleted(self, partition_id: int) -> None:
@@ -95,6 +101,7 @@ class Sweeper:
 
     async def stop(self) -> None:
         """End the background work; what is left is done after the next start."""
+        await self._settler.stop()
         self._task.cancel()
         with suppress(asyncio.CancelledError):
             await self._task
@@ -110,6 +117,7 @@ class Sweeper:
                     if await self._is_passed(segment):
                         await self._carry_forward(segment)
                         await self._remove(segment)
+            await self._settler.run_due()
 
     async def _is_passed(self, segment: Segment) -> bool:
         """Say whether no partition needs the segment; goes on where it was held up last."""
@@ -156,6 +164,8 @@ class Sweeper:
         return False
 
     def _is_in_older(self, segment: Segment, partition_id: int) -> bool:
+        if self._catalog.settled.mentions(self._catalog.footers, partition_id):
+            return True
         for other in self._catalog.closed_segments():
             if other is segment:
                 return False
@@ -168,13 +178,15 @@ class Sweeper:
         for part in parts:
             state = self._catalog.state(part.partition_id)
             known = footer.introduction(part)
-            if known is None:
+            if known is None or state.is_deleted:  # Perhaps only just now.
                 continue
             introduction = encode_introduction(
                 Introduction(known.identity, state.start, state.end)
             )
             strangers.append(Stranger(state, known.identity, introduction))
             rows.append((part.partition_id, state.start, state.end))
+        if not rows:
+            return
         done = _Done()
         self._appender.append_internal(KIND_BOUNDS, encode_bounds(rows), strangers, done.set)
         await done.wait()

@@ -178,6 +178,7 @@ class Writer:
         """A closed segment was synced by who wrote its footer."""
         self._unsynced.pop(segment, None)
         self.durable_sequence = max(self.durable_sequence, segment.next_sequence - 1)
+        self._progress.set()
 
     # The end.
 
@@ -209,6 +210,19 @@ class Writer:
                 self._sync_written()
             self._progress.clear()
             await self._progress.wait()
+
+    async def reach(self, sequence: int) -> None:
+        """Return when all up to ``sequence`` is synced, whatever the policy.
+
+        Errors: ``StorageUnavailable`` after a fault.
+        """
+        while self.fault is None and self.durable_sequence < sequence:
+            if self._unsynced and not self._is_syncing:
+                self._sync_written()
+            self._progress.clear()
+            await self._progress.wait()
+        if self.fault is not None:
+            raise self.fault
 
     async def stop(self) -> None:
         """End the thread. Nothing may be enqueued any more."""

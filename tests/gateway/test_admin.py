@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from typer.testing import CliRunner
 
 from gateway import admin, errors
 from gateway.admin import AdminServer
@@ -19,9 +20,11 @@ from gateway.admin_app import STATUS, error_answer
 from gateway.admin_state import AdminState
 from gateway.admin_token import TOKEN_FILE, URL_FILE, ensure_token, read_url
 from gateway.cli.admin_client import AdminClient, NodeUnreachable, Refused
+from gateway.cli.app import app
 from gateway.config import AdminConfig, Settings
 from gateway.config_checker import InvalidSettings
 from gateway.config_loader import load_settings
+from gateway.holders import HolderKind
 from gateway.kernel import Endpoint, Kernel
 from gateway.main import _Node
 from gateway.metrics import Metrics
@@ -190,6 +193,31 @@ async def test_a_topic_shows_its_offsets_and_size(setup: Setup) -> None:
     (partition,) = topic["partitions"]
     assert (partition["log_start_offset"], partition["high_watermark"]) == (0, 7)
     assert partition["size_bytes"] > 61
+
+
+async def test_a_topic_shows_who_holds_it(setup: Setup) -> None:
+    topic = await setup.kernel.topics.create(TopicName("default", "orders"), partitions=2)
+    await append(setup.kernel, "orders", 7)
+    holders = setup.kernel.broker.holders
+    holders.hold(topic.partition_ids[0], "orders/billing", HolderKind.QUEUE, 5)
+    holders.hold(topic.partition_ids[0], "lake", HolderKind.ARCHIVE, 2)
+
+    described = await asyncio.to_thread(setup.client.get, "topics", "orders")
+    assert [partition["holders"] for partition in described["partitions"]] == [
+        [
+            {"name": "lake", "kind": "archive", "offset": 2, "behind": 5},
+            {"name": "orders/billing", "kind": "queue", "offset": 5, "behind": 2},
+        ],
+        [],
+    ]
+
+    command = ["topics", "describe", "orders", "--set", f"node.data_dir={setup.data_dir}"]
+    shown = await asyncio.to_thread(CliRunner().invoke, app, command)
+    assert "held by" in shown.output
+    assert any(
+        line.split() == ["0", "orders/billing", "queue", "5", "2"]
+        for line in shown.output.splitlines()
+    )
 
 
 async def test_the_way_of_a_group(setup: Setup) -> None:

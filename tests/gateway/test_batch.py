@@ -4,7 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.batch import check_batch, check_timestamps, stamp_append_time
+from gateway.batch import (
+    KEYED_RECORDS_MAX,
+    check_batch,
+    check_keys,
+    check_timestamps,
+    stamp_append_time,
+)
 from gateway.errors import (
     CorruptBatch,
     GatewayError,
@@ -128,3 +134,27 @@ def test_any_octets_are_a_batch_or_a_gateway_error(octets: bytes) -> None:
     except GatewayError:
         return
     assert octets[16] == 2
+
+
+@pytest.mark.parametrize("compression", range(5))
+def test_compacted_topics_want_a_key_in_every_record(compression: int) -> None:
+    keyed = sample_batch(count=3, compression=compression)
+    check_keys(keyed, parse_batch_header(keyed))
+
+    without = sample_batch(count=3, key=None, compression=compression)
+    with pytest.raises(InvalidRecord, match="record 0 has no key"):
+        check_keys(without, parse_batch_header(without))
+
+
+def test_keys_are_looked_for_within_bounds() -> None:
+    many = patched(sample_batch(count=1), COUNT_AT, ">i", KEYED_RECORDS_MAX + 1)
+    with pytest.raises(InvalidRecord, match="at most 100000 records"):
+        check_keys(many, parse_batch_header(many))
+
+    huge = sample_batch(count=17, value=bytes(1 << 20), compression=4)
+    with pytest.raises(CorruptBatch, match="16777216"):
+        check_keys(huge, parse_batch_header(huge))
+
+    garbled = patched(sample_batch(count=2), COUNT_AT, ">i", 1)
+    with pytest.raises(CorruptBatch):
+        check_keys(garbled, parse_batch_header(garbled))

@@ -133,3 +133,29 @@ async def test_a_snapshot_too_large_for_one_append_is_written_in_parts(
     for name in names:
         topic = house.topics.get(TopicName("default", name))
         assert again(house, house.broker.partition(topic, 0), 0) == 0
+
+
+async def test_scans_are_released_when_a_snapshot_is_durable(house: House) -> None:
+    loaded = await states(house)
+    partition = await house.partition("orders")
+    await produce(house, partition, 0, 10)
+    released = house.broker.storage.next_sequence
+    assert len(list(house.broker.storage.scan(0))) == 2
+    loaded._snapshot()
+    assert len(list(house.broker.storage.scan(0))) == 2  # It is not durable yet.
+    await produce(house, partition, 20)
+    assert next(house.broker.storage.scan(0)).sequence == released
+    partition = await restarted(house, "orders")
+    assert [again(house, partition, sequence) for sequence in (0, 10, 20)] == [0, 10, 20]
+
+
+async def test_scans_are_released_where_nobody_is_idempotent(house: House) -> None:
+    loaded = await states(house)
+    partition = await house.partition("orders")
+    for _ in range(3):
+        write = house.broker.prepare(partition, sample_batch(count=1))
+        assert isinstance(write, Write)
+        await append(house, write)
+    loaded._snapshot()
+    assert list(house.broker.storage.scan(0)) == []
+    loaded.stop()

@@ -50,18 +50,22 @@ KAFKA_DEFAULTS = {
     "segment.ms": "604800000",
     "unclean.leader.election.enable": "false",
 }
+# What Kafka does not have.
+OWN_DEFAULTS = {"hold.bytes.max": "10737418240", "key.index": "false", "queue.keep.ms": "0"}
 
 
 def test_a_new_topic_is_described_as_by_kafka() -> None:
     entries = describe({}, {})
 
-    assert {entry.name: entry.value for entry in entries} == KAFKA_DEFAULTS
-    assert [entry.name for entry in entries] == sorted(KAFKA_DEFAULTS)
+    defaults = KAFKA_DEFAULTS | OWN_DEFAULTS
+    assert {entry.name: entry.value for entry in entries} == defaults
+    assert [entry.name for entry in entries] == sorted(defaults)
     assert all(entry.is_default and entry.documentation for entry in entries)
 
 
 def test_every_default_is_legal() -> None:
-    assert check_configs(KAFKA_DEFAULTS) == KAFKA_DEFAULTS
+    defaults = KAFKA_DEFAULTS | OWN_DEFAULTS
+    assert check_configs(defaults) == defaults
 
 
 def test_a_value_comes_from_the_nearest_place() -> None:
@@ -104,7 +108,30 @@ def test_settings_are_what_holds() -> None:
     assert settings.message_bytes_max == 100
     assert settings.log_append_time
     assert (settings.timestamp_before_ms_max, settings.timestamp_after_ms_max) == (8, 9)
-    assert (settings.deletes, settings.compacts) == (True, False)
+    assert (settings.deletes, settings.compacts, settings.is_queue) == (True, False, False)
+
+
+def test_settings_of_compaction_and_holders() -> None:
+    settings = parse_settings(
+        {"hold.bytes.max": "-1"},
+        {
+            "cleanup.policy": "compact,delete",
+            "delete.retention.ms": "1",
+            "min.cleanable.dirty.ratio": ".25",
+            "min.compaction.lag.ms": "2",
+            "max.compaction.lag.ms": "3",
+            "queue.keep.ms": "4",
+            "key.index": "true",
+        },
+    )
+
+    assert (settings.deletes, settings.compacts, settings.is_queue) == (True, True, False)
+    assert settings.delete_retention_ms == 1
+    assert settings.dirty_ratio_min == 0.25
+    assert (settings.compaction_lag_ms_min, settings.compaction_lag_ms_max) == (2, 3)
+    assert (settings.hold_bytes_max, settings.queue_keep_ms) == (-1, 4)
+    assert settings.key_index
+    assert parse_settings({}, {"cleanup.policy": "queue"}).is_queue
 
 
 @pytest.mark.parametrize(
@@ -142,7 +169,11 @@ def test_an_unknown_config_is_refused_with_the_nearest(name: str, hint: str) -> 
         ("compression.type", "brotli"),
         ("message.timestamp.type", "createtime"),
         ("cleanup.policy", ""),
+        ("cleanup.policy", ","),
         ("cleanup.policy", "keep"),
+        ("cleanup.policy", "compact,queue"),
+        ("hold.bytes.max", "-2"),
+        ("queue.keep.ms", "-1"),
         ("preallocate", "yes"),
         ("remote.storage.enable", "true"),
         ("leader.replication.throttled.replicas", "x" * 40_000),
@@ -169,12 +200,12 @@ def test_a_value_is_kept_in_normal_form(name: str, value: str, normal: str) -> N
 
 
 @pytest.mark.parametrize("policy", ["compact", "delete,compact", "compact, delete"])
-def test_only_internal_topics_may_be_compacted(policy: str) -> None:
-    with pytest.raises(InvalidConfig, match="cannot compact"):
-        check_configs({"cleanup.policy": policy})
+def test_a_topic_may_be_compacted_where_the_storage_can(policy: str) -> None:
+    assert parse_settings({}, check_configs({"cleanup.policy": policy})).compacts
 
-    checked = check_configs({"cleanup.policy": policy}, is_internal=True)
-    assert parse_settings({}, checked).compacts
+    with pytest.raises(InvalidConfig, match="cannot compact"):
+        check_configs({"cleanup.policy": policy}, can_compact=False)
+    assert check_configs({"cleanup.policy": "delete"}, can_compact=False)
 
 
 def test_replicas_are_bounded_by_nodes() -> None:

@@ -130,6 +130,10 @@ class RecordingFiles(SystemFiles):
         super().sync_directory(path)
         self.events.append(Event("sync directory", path))
 
+    def rename(self, path: Path, new_path: Path) -> None:
+        self.events.append(Event("rename", path, data=os.fsencode(new_path)))
+        super().rename(path, new_path)
+
     def unlink(self, path: Path) -> None:
         self.events.append(Event("unlink", path))
         super().unlink(path)
@@ -150,22 +154,23 @@ def replay(
     disk = _Disk(before or {}, chance)
     synced_upto, names_upto = _promises(events if syncs else ())
     for index, event in enumerate(events):
-        if event.what in {"create", "unlink"}:
-            disk.take_name(event, is_sure=index <= names_upto)
+        if event.what in {"create", "unlink", "rename"}:
+            is_sure = index <= names_upto.get(event.path.parent, -1)
+            disk.take_name(event, is_sure=is_sure)
         elif event.what in {"write", "truncate"}:
             disk.take_octets(event, is_sure=index < synced_upto.get(event.path, 0))
     return disk.after_power_loss()
 
 
-def _promises(events: Sequence[Event]) -> tuple[dict[Path, int], int]:
+def _promises(events: Sequence[Event]) -> tuple[dict[Path, int], dict[Path, int]]:
     """Return up to which event each file is synced, and up to which the names are."""
     synced_upto: dict[Path, int] = {}
-    names_upto = -1
+    names_upto: dict[Path, int] = {}
     for index, event in enumerate(events):
         if event.what == "sync":
             synced_upto[event.path] = max(synced_upto.get(event.path, 0), event.position)
         elif event.what == "sync directory":
-            names_upto = index
+            names_upto[event.path] = index
     return synced_upto, names_upto
 
 
@@ -184,10 +189,23 @@ class _Disk:
             if happens:
                 self._sure.pop(event.path, None)
                 self._unsure.pop(event.path, None)
+        elif event.what == "rename":
+            self._rename(event.path, Path(os.fsdecode(event.data)), happens=happens)
         else:
             self._sure[event.path] = bytearray()
+            self._unsure.pop(event.path, None)
+            self._nameless.discard(event.path)
             if not happens:
                 self._nameless.add(event.path)
+
+    def _rename(self, path: Path, new_path: Path, *, happens: bool) -> None:
+        if path not in self._sure or not happens:
+            return
+        self._nameless.discard(path)
+        self._sure[new_path] = self._sure.pop(path)
+        self._unsure.pop(new_path, None)
+        if path in self._unsure:
+            self._unsure[new_path] = self._unsure.pop(path)
 
     def take_octets(self, event: Event, *, is_sure: bool) -> None:
         if event.path not in self._sure:

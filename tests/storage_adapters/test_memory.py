@@ -8,14 +8,20 @@ from gateway.clock import ManualClock
 from gateway.errors import StorageFull
 from gateway.storage import StorageAdapter
 from storage_adapters.memory import MemoryConfig, MemoryStorage
-from tests.contracts.storage import Host, StorageContract, append, make_entry, truncate
+from tests.contracts.storage import (
+    CompactingStorageContract,
+    Host,
+    append,
+    make_entry,
+    truncate,
+)
 
 
 def new_memory(data_dir: Path, config: MemoryConfig | None = None) -> MemoryStorage:
     return MemoryStorage(config or MemoryConfig(), data_dir=data_dir, clock=ManualClock())
 
 
-class TestMemory(StorageContract):
+class TestMemory(CompactingStorageContract):
     def new_storage(self, data_dir: Path) -> StorageAdapter:
         return new_memory(data_dir, MemoryConfig(append_bytes_max=self.append_bytes_max - 1))
 

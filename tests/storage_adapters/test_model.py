@@ -10,11 +10,21 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gateway.clock import ManualClock
-from gateway.model import Octets
-from gateway.storage import StorageAdapter
+from gateway.model import Octets, parse_batch_header
+from gateway.storage import CompactingStorage, StorageAdapter
 from storage_adapters.memory import MemoryConfig, MemoryStorage
 from storage_adapters.segment_log.adapter import SegmentLog
-from tests.contracts.storage import ALL, Host, append, delete, make_entry, truncate
+from storage_adapters.segment_log.verify import DAMAGED, Verification
+from tests.contracts.storage import (
+    ALL,
+    Host,
+    append,
+    delete,
+    make_batch,
+    make_entry,
+    truncate,
+)
+from tests.storage_adapters.settling import settle
 from tests.storage_adapters.test_segment_log import new_log
 
 PARTITIONS = 4
@@ -35,14 +45,21 @@ APPEND = st.tuples(
 TRUNCATE = st.tuples(st.just("truncate"), st.integers(1, PARTITIONS), st.integers(0, 100))
 DELETE = st.tuples(st.just("delete"), st.integers(1, PARTITIONS))
 RESTART = st.tuples(st.sampled_from(["stop", "kill", "lose footer"]))
-STEPS = st.lists(st.one_of(APPEND, APPEND, APPEND, TRUNCATE, DELETE, RESTART), max_size=40)
+SETTLE = st.tuples(st.just("settle"))
+REWRITE = st.tuples(
+    st.just("rewrite"), st.integers(1, PARTITIONS), st.integers(0, 100), st.integers(1, 4)
+)
+STEPS = st.lists(
+    st.one_of(APPEND, APPEND, APPEND, SETTLE, REWRITE, TRUNCATE, DELETE, RESTART), max_size=40
+)
 
 
 class Pair:
     """The log under test and its model, given the same steps."""
 
-    def __init__(self, root: Path, flush: str) -> None:
+    def __init__(self, root: Path, flush: str, own_bytes: int) -> None:
         self.root = root
+        self.own_bytes = own_bytes
         self.flush = flush
         self.lives = 0
         self.epoch = 1
@@ -52,10 +69,14 @@ class Pair:
 
     def _new_log(self) -> SegmentLog:
         return new_log(
-            self.root / str(self.lives), flush=self.flush, footers_max=8, extents_max=2
+            self.root / str(self.lives),
+            flush=self.flush,
+            footers_max=8,
+            extents_max=2,
+            settle_own_bytes=self.own_bytes,
         )
 
-    async def each(self, step: Callable[[StorageAdapter], Awaitable[None]]) -> None:
+    async def each(self, step: Callable[[CompactingStorage], Awaitable[object]]) -> None:
         await step(self.log)
         await step(self.model)
 
@@ -91,6 +112,32 @@ class Pair:
         self.deleted.add(partition_id)
         await self.each(lambda storage: delete(storage, partition_id))
 
+    async def settle(self) -> None:
+        self.log.release_scans_before(self.log.next_sequence)
+        for _ in range(20):  # So that other steps happen while it goes on, or after it.
+            await asyncio.sleep(0)
+
+    async def rewrite(self, partition_id: int, percent: int, divisor: int) -> None:
+        """Keep every so many batches; the offsets of some of them shrink to their last."""
+        start = self.log.bounds(partition_id).start
+        reach = max(start, self.log.settled_offset(partition_id))
+        upto = start + (reach - start) * percent // 100
+
+        def keep(batch: Octets) -> Octets | None:
+            header = parse_batch_header(batch)
+            if header.base_offset % divisor:
+                return None if header.base_offset % 2 else batch
+            return make_batch(
+                header.base_offset,
+                header.last_offset + 1 - header.base_offset,
+                size_bytes=80,
+                epoch=header.leader_epoch,
+                timestamp_unix_ms=header.max_timestamp_unix_ms,
+            )
+
+        if upto > start:
+            await self.each(lambda storage: storage.rewrite(partition_id, upto, keep))
+
     async def restart(self, how: str) -> None:
         """Go on with a copy of the files: as they are (a kill), or after a clean stop."""
         before = self.root / str(self.lives)
@@ -100,9 +147,10 @@ class Pair:
         self.epoch += 1
         # In the thread that closes and removes segments, so that no file goes while it is copied.
         after = self.root / str(self.lives)
-        await asyncio.get_running_loop().run_in_executor(
-            self.log._closer if how != "stop" else None, shutil.copytree, before, after
-        )
+        async with self.log._settler._lock:
+            await asyncio.get_running_loop().run_in_executor(
+                self.log._closer if how != "stop" else None, shutil.copytree, before, after
+            )
         if how == "kill":
             await self.log.close()
         if how == "lose footer":
@@ -111,6 +159,10 @@ class Pair:
                 with path.open("r+b") as file:
                     file.truncate(path.stat().st_size - 1)
         shutil.rmtree(before)
+        findings = list(Verification(after).run())
+        assert not [found for found in findings if found.kind == DAMAGED]
+        if how == "stop":
+            assert findings == []
         self.log = self._new_log()
         await self.log.open(Host())
 
@@ -144,8 +196,8 @@ def _octets(batches: list[Octets]) -> list[bytes]:
     return [bytes(batch) for batch in batches]
 
 
-async def run(steps: list[tuple[str, ...]], flush: str, root: Path) -> None:
-    pair = Pair(root, flush)
+async def run(steps: list[tuple[str, ...]], flush: str, own_bytes: int, root: Path) -> None:
+    pair = Pair(root, flush, own_bytes)
     await pair.open()
     for step, *arguments in steps:
         if step in {"stop", "kill", "lose footer"}:
@@ -153,16 +205,22 @@ async def run(steps: list[tuple[str, ...]], flush: str, root: Path) -> None:
         else:
             await getattr(pair, step)(*arguments)
     await pair.compare()
+    await settle(pair.log)
+    await pair.compare()
     await pair.restart("stop")
     await pair.compare()
     await pair.log.close()
 
 
 @settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
-@given(steps=STEPS, flush=st.sampled_from(["group", "never", "interval"]))
-def test_log_and_model_agree(steps: list[tuple[str, ...]], flush: str) -> None:
+@given(
+    steps=STEPS,
+    flush=st.sampled_from(["group", "never", "interval"]),
+    own_bytes=st.sampled_from([4_096, 500_000, 1_000_000_000]),
+)
+def test_log_and_model_agree(steps: list[tuple[str, ...]], flush: str, own_bytes: int) -> None:
     root = Path(tempfile.mkdtemp(prefix="headgate-model-"))
     try:
-        asyncio.run(run(steps, flush, root))
+        asyncio.run(run(steps, flush, own_bytes, root))
     finally:
         shutil.rmtree(root)

@@ -18,16 +18,25 @@ from storage_adapters.segment_log.adapter import SegmentLog
 from storage_adapters.segment_log.config import SegmentLogConfig
 from tests.contracts.storage import ALL, Host, make_entry, offsets_of
 from tests.storage_adapters.disks import Event, RecordingFiles, replay
+from tests.storage_adapters.settling import settle
 
 APPENDS = 60
 PARTITIONS = 3
 LIVES = 3
 MIB = 1_048_576
+FOLDERS = ("wal", "settled")
 
 
 def config(flush: str) -> SegmentLogConfig:
     return SegmentLogConfig.model_validate(
-        {"segment_bytes": MIB, "reserve_bytes": 0, "flush": flush, "flush_interval_ms": 10}
+        {
+            "segment_bytes": MIB,
+            "reserve_bytes": 0,
+            "flush": flush,
+            "flush_interval_ms": 10,
+            "settle_after_bytes": 0,
+            "settle_own_bytes": 700_000,
+        }
     )
 
 
@@ -36,6 +45,7 @@ async def live(data_dir: Path, flush: str, files: RecordingFiles, seed: int, lif
     chance = random.Random(seed)
     log = SegmentLog(config(flush), data_dir=data_dir, clock=ManualClock(), files=files)
     await log.open(Host())
+    log.release_scans_before(log.next_sequence)  # What earlier lives have left is settled.
     for number in range(life * APPENDS, (life + 1) * APPENDS):
         done = asyncio.get_running_loop().create_future()
         size_bytes = chance.choice([100, 3_000, 40_000])
@@ -46,6 +56,9 @@ async def live(data_dir: Path, flush: str, files: RecordingFiles, seed: int, lif
         log.enqueue(entries, partial(_acked, files, number, done))
         if chance.random() < 0.5:
             await done
+        if chance.random() < 0.2:
+            log.release_scans_before(log.next_sequence)
+    await settle(log)
     await log.close()
 
 
@@ -91,14 +104,26 @@ async def record(root: Path, flush: str, seed: int) -> list[Event]:
 
 def put_disk(root: Path, disk: dict[Path, bytes], name: str) -> Path:
     data_dir = root / name
-    (data_dir / "wal").mkdir(parents=True)
+    for folder in FOLDERS:
+        (data_dir / folder).mkdir(parents=True)
     for path, content in disk.items():
-        (data_dir / "wal" / path.name).write_bytes(content)
+        (data_dir / path.parent.name / path.name).write_bytes(content)
     return data_dir
+
+
+def disk_of(data_dir: Path) -> dict[Path, bytes]:
+    paths = [path for folder in FOLDERS for path in (data_dir / folder).iterdir()]
+    return {path: path.read_bytes() for path in paths}
 
 
 def acked(events: list[Event]) -> int:
     return max((event.position + 1 for event in events if event.what == "ack"), default=0)
+
+
+async def test_what_is_recorded_settles(tmp_path: Path) -> None:
+    events = await record(tmp_path, "group", 0)
+    names = [event.path.name for event in events if event.what == "rename"]
+    assert names.count("MANIFEST.new") >= LIVES
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -119,7 +144,7 @@ async def test_power_goes_again_during_the_recovery(tmp_path: Path, flush: str) 
         before = events[: chance.randint(1, len(events))]
         acked_upto = acked(before) if flush == "group" else 0
         first = put_disk(tmp_path, replay(before, chance), f"{attempt}")
-        held = {path: path.read_bytes() for path in (first / "wal").iterdir()}
+        held = disk_of(first)
         files = RecordingFiles()
         await check(first, flush, acked_upto, files)
 

@@ -7,29 +7,29 @@ from gateway.metrics import Metrics
 from gateway.storage import StorageAdapter
 from storage_adapters.segment_log.adapter import SegmentLog
 from storage_adapters.segment_log.config import SegmentLogConfig
-from tests.contracts.storage import Host, StorageContract, append, make_entry
+from tests.contracts.storage import CompactingStorageContract, Host, append, make_entry
 
 MIB = 1_048_576
 
 
 def new_log(data_dir: Path, **options: object) -> SegmentLog:
     """Return a log with the smallest segments there are."""
-    options = {"segment_bytes": MIB, "reserve_bytes": 0, **options}
+    options = {"segment_bytes": MIB, "reserve_bytes": 0, "settle_after_bytes": 0, **options}
     config = SegmentLogConfig.model_validate(options)
     return SegmentLog(config, data_dir=data_dir, clock=ManualClock())
 
 
-class TestGroup(StorageContract):
+class TestGroup(CompactingStorageContract):
     def new_storage(self, data_dir: Path) -> StorageAdapter:
         return new_log(data_dir, flush="group")
 
 
-class TestNever(StorageContract):
+class TestNever(CompactingStorageContract):
     def new_storage(self, data_dir: Path) -> StorageAdapter:
         return new_log(data_dir, flush="never")
 
 
-class TestInterval(StorageContract):
+class TestInterval(CompactingStorageContract):
     def new_storage(self, data_dir: Path) -> StorageAdapter:
         return new_log(data_dir, flush="interval", flush_interval_ms=10)
 

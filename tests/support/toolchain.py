@@ -17,6 +17,7 @@ ROOT: Final = Path(__file__).resolve().parents[2]
 CACHE: Final = Path(os.environ.get("HEADGATE_TEST_CACHE", ROOT / ".cache"))
 JAVA: Final = ROOT / "tests/interop/kafka/java"
 JAVA_CLIENT_POM: Final = JAVA / "pom.xml"
+CONNECT_POM: Final = ROOT / "tests/interop/kafka/connect/pom.xml"
 KAFKA_SERVER_POM: Final = ROOT / "benchmarks/kafka/pom.xml"
 FRANZ: Final = ROOT / "tests/interop/kafka/franz"
 
@@ -100,7 +101,7 @@ def main() -> None:
         need(*PACKAGES)
     except ToolMissing as error:
         sys.exit(str(error))
-    for built in (java_classpath(), franz_program()):
+    for built in (java_classpath(), jars(CONNECT_POM), franz_program()):
         sys.stdout.write(f"{built}\n")
 
 

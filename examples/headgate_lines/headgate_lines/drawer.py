@@ -111,6 +111,9 @@ class Drawer:
             last_sequence = max(last_sequence, batch.sequence)
         self.next_sequence = last_sequence + 1
 
+    def release_scans_before(self, sequence: int) -> None:
+        """See ``StorageAdapter``: all headers stay, they are columns of the batches' rows."""
+
     async def close(self) -> None:
         """Commit what is enqueued and let go of the file."""
         while self._commit is not None or (self._queue and self._fault is None):

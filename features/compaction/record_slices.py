@@ -1,0 +1,111 @@
+"""Where the records of a batch lie, and what compaction must know of each of them."""
+
+from typing import Final
+
+from gateway.errors import CorruptBatch
+from gateway.model import BatchHeader
+
+RECORDS_MAX: Final = 1_000_000  # of one batch; one with more is left as it is
+TIMESTAMP_DELTA: Final = 3  # where a slice has it
+
+_EMPTY_RECORD_BYTES: Final = 7
+_VARINT_BITS: Final = 64
+_VARINT_END: Final = 1 << (_VARINT_BITS - 1)
+_TWO_OCTETS: Final = 0x80  # a first octet from here on says that the varint goes on
+_ZIGZAG: Final = tuple((octet >> 1) ^ -(octet & 1) for octet in range(_TWO_OCTETS))
+
+# A record where it lies: data[start:end], of which what is after the timestamp begins at rest.
+# A plain tuple, because there are millions: start, rest, end, timestamp delta, offset delta,
+# key, whether there is a value.
+RecordSlice = tuple[int, int, int, int, int, bytes | None, bool]
+
+
+def scan_records(data: bytes, header: BatchHeader) -> list[RecordSlice]:
+    """Return where each record lies in a batch's decompressed records; no value is decoded.
+
+    Errors: ``CorruptBatch`` when they contradict the header or each other.
+    """
+    count_max = min(RECORDS_MAX, len(data) // _EMPTY_RECORD_BYTES)
+    if not 0 <= header.record_count <= count_max:
+        raise _garbled(header, f"{header.record_count} records in {len(data)} bytes")
+    records: list[RecordSlice] = []
+    position = 0
+    lowest_delta = 0
+    for _ in range(header.record_count):
+        try:
+            record = _slice_record(data, position)
+        except IndexError as error:
+            raise _garbled(header, str(error)) from None
+        _, _, position, _, offset_delta, _, _ = record
+        if not lowest_delta <= offset_delta <= header.last_offset_delta:
+            raise _garbled(header, f"offset delta {offset_delta}")
+        lowest_delta = offset_delta + 1
+        records.append(record)
+    if position != len(data):
+        raise _garbled(header, f"{len(data) - position} bytes after the last record")
+    return records
+
+
+def _garbled(header: BatchHeader, what: str) -> CorruptBatch:
+    return CorruptBatch(f"records of the batch at offset {header.base_offset}: {what}")
+
+
+def _slice_record(data: bytes, start: int) -> RecordSlice:
+    """Return the record that begins at ``start``. Errors: ``IndexError``.
+
+    Varints of one octet are decoded in place: 0.9 us a record against 1.6 us with calls.
+    """
+    if (length := data[start]) < _TWO_OCTETS:
+        length, position = _ZIGZAG[length], start + 1
+    else:
+        length, position = _read_varint(data, start)
+    end = position + length
+    position += 1  # the attributes, of which none is defined
+    if (timestamp_delta := data[position]) < _TWO_OCTETS:
+        timestamp_delta, rest = _ZIGZAG[timestamp_delta], position + 1
+    else:
+        timestamp_delta, rest = _read_varint(data, position)
+    if (offset_delta := data[rest]) < _TWO_OCTETS:
+        offset_delta, position = _ZIGZAG[offset_delta], rest + 1
+    else:
+        offset_delta, position = _read_varint(data, rest)
+    if (size := data[position]) < _TWO_OCTETS:
+        size, position = _ZIGZAG[size], position + 1
+    else:
+        size, position = _read_varint(data, position)
+    key = None
+    if size >= 0:
+        key = data[position : position + size]
+        position += size
+    if (size := data[position]) < _TWO_OCTETS:
+        size, position = _ZIGZAG[size], position + 1
+    else:
+        size, position = _read_varint(data, position)
+    if not position + max(size, 0) < end <= len(data):
+        raise IndexError(f"a record of {length} bytes does not hold its key and value")
+    return start, rest, end, timestamp_delta, offset_delta, key, size >= 0
+
+
+def _read_varint(data: bytes, position: int) -> tuple[int, int]:
+    """Return (value, position after it) of a zigzag varint. Errors: ``IndexError``."""
+    result = 0
+    for shift in range(0, _VARINT_BITS, 7):
+        octet = data[position]
+        position += 1
+        result |= (octet & 0x7F) << shift
+        if octet < _TWO_OCTETS:
+            return (result >> 1) ^ -(result & 1), position
+    raise IndexError("a varint is longer than 64 bits")
+
+
+def encode_varint(value: int) -> bytes:
+    """Return a zigzag varint. Error: ``OverflowError`` above 64 bits."""
+    if not -_VARINT_END <= value < _VARINT_END:
+        raise OverflowError(f"{value} has more than 64 bits")
+    rest = (value << 1) ^ (value >> 63)
+    octets = bytearray()
+    while rest >= _TWO_OCTETS:
+        octets.append(_TWO_OCTETS | (rest & 0x7F))
+        rest >>= 7
+    octets.append(rest)
+    return bytes(octets)

@@ -1,0 +1,151 @@
+"""``headgate topics find``: the records of a topic that have a key or a header."""
+
+import base64
+import sys
+from datetime import datetime
+from typing import Annotated, Any, Final
+
+import typer
+
+from gateway.cli import options
+from gateway.cli.admin_client import AdminClient, settings_of
+from gateway.cli.output import print_json, print_rows
+from gateway.model import DEFAULT_NAMESPACE
+
+_VALUE_CHARS_MAX: Final = 80
+_MIB: Final = 1_048_576
+
+
+def find(  # noqa: PLR0913 - one argument per option
+    name: Annotated[str, typer.Argument(help="The topic's name.")],
+    *,
+    key: Annotated[
+        str | None, typer.Option("--key", "-k", help="The records' key; 0x... is hexadecimal.")
+    ] = None,
+    header: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--header", metavar="NAME=VALUE", help="A header they have; may be repeated."
+        ),
+    ] = None,
+    partition: Annotated[
+        int | None, typer.Option("--partition", min=0, help="Only this partition.")
+    ] = None,
+    start: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="OFFSET|TIME",
+            help="The first offset, or a time: 2026-11-20T10:00:00+00:00.",
+        ),
+    ] = None,
+    limit: Annotated[int, typer.Option(min=1, help="Records to print at most.")] = 100,
+    namespace: options.Namespace = DEFAULT_NAMESPACE,
+    as_json: options.AsJson = False,
+    config: options.Config = None,
+    assignments: options.Assignments = None,
+) -> None:
+    """Find records by key or header; fast by key in topics with key.index=true."""
+    body: dict[str, Any] = {**_key(key), "headers": _headers(header), "partition": partition}
+    body |= _start(start)
+    client = AdminClient.of(settings_of(config, assignments))
+    found: list[dict[str, Any]] = []
+    progress = _Progress()
+    while True:
+        body["limit"] = min(limit - len(found), 1_000)
+        step = client.send(
+            "POST", "topics", name, "find", body=body, query={"namespace": namespace}
+        )
+        found += step["matches"]
+        progress.add(step)
+        if step["next"] is None or len(found) >= limit:
+            break
+        body["next"] = step["next"]
+    progress.end()
+    if as_json:
+        print_json(found)
+        return
+    columns = ["partition", "offset", "time", "key", "value", "headers"]
+    print_rows([_row(match) for match in found], columns, as_json=False)
+
+
+class _Progress:
+    """Says on a terminal how much was read; always, at the end, what could not be."""
+
+    def __init__(self) -> None:
+        self._read_bytes = 0
+        self._undecodable_count = 0
+        self._has_said = False
+
+    def add(self, step: dict[str, Any]) -> None:
+        self._read_bytes += step["read_bytes"]
+        self._undecodable_count += step["undecodable_count"]
+        if step["next"] is not None and sys.stderr.isatty():
+            place = f"partition {step['next']['partition']}"
+            sys.stderr.write(f"\r{self._read_bytes // _MIB} MiB read, at {place} ")
+            self._has_said = True
+
+    def end(self) -> None:
+        if self._has_said:
+            sys.stderr.write("\n")
+        if self._undecodable_count:
+            sys.stderr.write(f"{self._undecodable_count} batch(es) cannot be decoded\n")
+
+
+def _key(text: str | None) -> dict[str, str]:
+    if text is None:
+        return {}
+    if not text.startswith("0x"):
+        return {"key": text}
+    try:
+        return {"key_base64": base64.b64encode(bytes.fromhex(text[2:])).decode()}
+    except ValueError as error:
+        msg = f"--key {text}: {error}"
+        raise typer.BadParameter(msg) from error
+
+
+def _headers(texts: list[str] | None) -> dict[str, str]:
+    found = {}
+    for text in texts or ():
+        name, equals, value = text.partition("=")
+        if not equals:
+            msg = f"--header {text!r} is not NAME=VALUE"
+            raise typer.BadParameter(msg)
+        found[name] = value
+    return found
+
+
+def _start(text: str | None) -> dict[str, int]:
+    if text is None:
+        return {}
+    if text.isdecimal():
+        return {"offset_min": int(text)}
+    try:
+        return {"timestamp_unix_ms_min": int(datetime.fromisoformat(text).timestamp() * 1_000)}
+    except ValueError as error:
+        msg = f"--from {text!r} is no offset and no time"
+        raise typer.BadParameter(msg) from error
+
+
+def _row(match: dict[str, Any]) -> dict[str, Any]:
+    time = datetime.fromtimestamp(match["timestamp_unix_ms"] / 1_000).astimezone()
+    headers = {item["name"]: _shown(item, "value") for item in match["headers"]}
+    return {
+        "partition": match["partition"],
+        "offset": match["offset"],
+        "time": time.isoformat(timespec="milliseconds"),
+        "key": _shown(match, "key"),
+        "value": _shown(match, "value"),
+        "headers": headers,
+    }
+
+
+def _shown(item: dict[str, Any], name: str) -> str | None:
+    """Return a value as text or hexadecimal, cut to what fits a line."""
+    if name in item:
+        text: str | None = item[name]
+    else:
+        text = "0x" + base64.b64decode(item[f"{name}_base64"]).hex()
+    if text is not None and len(text) > _VALUE_CHARS_MAX:
+        return text[:_VALUE_CHARS_MAX] + "..."
+    return text

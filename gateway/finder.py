@@ -1,0 +1,234 @@
+"""Finding records by key or header: where a storage has a key index by that, else by reading.
+
+A search goes through the partitions in order, in steps that are bounded in octets read and in
+octets answered; each step says where the next one begins, so that whoever asks shows progress
+and may stop. Decoding happens in a thread: a search slows the node down, it does not stall it.
+"""
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple, Protocol
+
+from gateway.broker import Broker
+from gateway.compression import decompress
+from gateway.errors import InvalidRequest, RequestError
+from gateway.model import COMPRESSION_MASK, HEADER_BYTES, Octets, Record, parse_batch_header
+from gateway.partition import Partition
+from gateway.records import DECOMPRESSED_BYTES_MAX, iter_records
+from gateway.topics import Topic
+
+STEP_BYTES_MAX: Final = 33_554_432  # read from the log in one step
+ANSWER_BYTES_MAX: Final = 4_194_304  # of the records that a step answers
+LIMIT_MAX: Final = 1_000
+READ_BYTES: Final = 1_048_576
+BEGINNING: Final = -1
+"""Offset of a place: where the query has a partition begin."""
+
+
+class KeySearch(Protocol):
+    """What a storage with key indexes has as its ``key_indexes``."""
+
+    async def spans_with_key(
+        self, partition_id: int, key: bytes, start: int, end: int
+    ) -> Sequence[tuple[int, int]]:
+        """Return ranges of offsets within [start, end) outside of which no batch has ``key``.
+
+        Lowest first, not overlapping. A range may be one batch that an index names, or all of a
+        file that has no index.
+        """
+        ...
+
+
+class Place(NamedTuple):
+    """Where a search goes on: a partition's number, and an offset, or ``BEGINNING``."""
+
+    partition: int
+    offset: int = BEGINNING
+
+
+class Query(NamedTuple):
+    """What is looked for: records with this key and all these headers; None is any key.
+
+    In each partition from ``offset_min`` on, or from the first record at or after a time.
+    """
+
+    key: bytes | None
+    headers: tuple[tuple[str, bytes], ...] = ()
+    offset_min: int = 0
+    timestamp_unix_ms_min: int | None = None
+
+
+class Match(NamedTuple):
+    """A record that was found."""
+
+    partition: int
+    record: Record
+
+
+class Step(NamedTuple):
+    """What one step found. ``next`` is None when the search is over.
+
+    ``read_bytes``: octets of batches that were read. ``undecodable_count``: batches among them
+    whose records nobody can see.
+    """
+
+    matches: list[Match]
+    read_bytes: int
+    undecodable_count: int
+    next: Place | None
+
+
+class Finder:
+    """Searches topics of a broker."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        *,
+        step_bytes_max: int = STEP_BYTES_MAX,
+        answer_bytes_max: int = ANSWER_BYTES_MAX,
+    ) -> None:
+        self._broker = broker
+        self._step_bytes_max = step_bytes_max
+        self._answer_bytes_max = answer_bytes_max
+
+    async def step(
+        self,
+        topic: Topic,
+        query: Query,
+        *,
+        start: Place,
+        only_partition: bool = False,
+        limit: int = LIMIT_MAX,
+    ) -> Step:
+        """Search from ``start`` on, in that partition and the ones behind it.
+
+        Errors: ``InvalidRequest`` for a query that asks for nothing, ``TopicNotFound`` for a
+        partition that is not there, ``StorageUnavailable``.
+        """
+        if query.key is None and not query.headers:
+            raise InvalidRequest("name a key or a header to look for")
+        work = _Work(query, min(limit, LIMIT_MAX), self._step_bytes_max, self._answer_bytes_max)
+        number, offset = start
+        while True:
+            partition = self._broker.partition(topic, number)
+            if offset == BEGINNING:
+                offset = await self._beginning(partition, query)
+            place = await self._search(partition, offset, work)
+            if place is not None:
+                return work.step(Place(number, place))
+            number, offset = number + 1, BEGINNING
+            if only_partition or number == len(topic.partition_ids):
+                return work.step(None)
+            if work.is_over:
+                return work.step(Place(number))
+
+    async def _beginning(self, partition: Partition, query: Query) -> int:
+        if query.timestamp_unix_ms_min is None:
+            return query.offset_min
+        found = await self._broker.offset_for_time(partition, query.timestamp_unix_ms_min)
+        return partition.high_watermark if found is None else max(found[0], query.offset_min)
+
+    async def _search(self, partition: Partition, offset: int, work: "_Work") -> int | None:
+        """Search one partition; return where to go on when the step is over before its end."""
+        offset = max(offset, partition.log_start_offset)
+        end = partition.high_watermark
+        for span_start, span_end in await self._spans(partition, work.query, offset, end):
+            offset = max(offset, span_start)
+            while offset < span_end:
+                if work.is_over:
+                    return offset
+                offset = max(offset, partition.log_start_offset)  # it may have moved meanwhile
+                room = min(READ_BYTES, work.left_bytes)
+                batches = await self._broker.storage.read(
+                    partition.partition_id, offset, span_end, bytes_max=room
+                )
+                if not batches:
+                    break
+                offset = await work.look_at(partition.number, batches, offset, span_end)
+        return None
+
+    async def _spans(
+        self, partition: Partition, query: Query, start: int, end: int
+    ) -> Sequence[tuple[int, int]]:
+        indexes: KeySearch | None = getattr(self._broker.storage, "key_indexes", None)
+        if query.key is None or start >= end or indexes is None:
+            return [(start, end)]
+        return await indexes.spans_with_key(partition.partition_id, query.key, start, end)
+
+
+class _Work:
+    """What one step has done, and its bounds."""
+
+    def __init__(
+        self, query: Query, limit: int, read_bytes_max: int, answer_bytes_max: int
+    ) -> None:
+        self.query = query
+        self.left_bytes = read_bytes_max
+        self._limit = limit
+        self._read_bytes_max = read_bytes_max
+        self._answer_bytes = answer_bytes_max
+        self._matches: list[Match] = []
+        self._undecodable_count = 0
+
+    @property
+    def is_over(self) -> bool:
+        """One of the step's bounds is reached."""
+        return (
+            self.left_bytes <= 0 or self._answer_bytes <= 0 or len(self._matches) >= self._limit
+        )
+
+    async def look_at(
+        self, number: int, batches: Sequence[Octets], offset: int, end: int
+    ) -> int:
+        """Take the matches of batches within the bounds; return the offset to go on at."""
+        self.left_bytes -= sum(map(len, batches))
+        loop = asyncio.get_running_loop()
+        found, undecodable_count = await loop.run_in_executor(
+            None, matches_in, batches, self.query
+        )
+        self._undecodable_count += undecodable_count
+        for record in found:
+            if not offset <= record.offset < end:
+                continue
+            self._matches.append(Match(number, record))
+            self._answer_bytes -= len(record.key or b"") + len(record.value or b"")
+            if self._answer_bytes <= 0 or len(self._matches) >= self._limit:
+                return record.offset + 1
+        return parse_batch_header(batches[-1]).last_offset + 1
+
+    def step(self, place: Place | None) -> Step:
+        """Return the outcome."""
+        read_bytes = self._read_bytes_max - self.left_bytes
+        return Step(self._matches, read_bytes, self._undecodable_count, place)
+
+
+def matches_in(batches: Sequence[Octets], query: Query) -> tuple[list[Record], int]:
+    """Return the records of batches that match, and how many batches cannot be decoded."""
+    found: list[Record] = []
+    undecodable_count = 0
+    for batch in batches:
+        try:
+            found += _matches_of(batch, query)
+        except RequestError:
+            undecodable_count += 1
+    return found, undecodable_count
+
+
+def _matches_of(batch: Octets, query: Query) -> Iterator[Record]:
+    header = parse_batch_header(batch)
+    if header.is_control:
+        return
+    data = bytes(memoryview(batch)[HEADER_BYTES : header.size_bytes])
+    data = decompress(
+        header.attributes & COMPRESSION_MASK, data, bytes_max=DECOMPRESSED_BYTES_MAX
+    )
+    # Most batches do not hold the octets at all: seen at 10 GB/s, where decoding does 0.5.
+    wanted = [value for _, value in query.headers]
+    if any(value not in data for value in (*wanted, query.key or b"")):
+        return
+    for record in iter_records(batch):
+        if query.key is not None and record.key != query.key:
+            continue
+        if all(pair in record.headers for pair in query.headers):
+            yield record

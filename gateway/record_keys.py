@@ -1,0 +1,70 @@
+"""The keys of a batch, for the key index: values and headers are passed over, not decoded."""
+
+from typing import Final
+
+from gateway.compression import decompress
+from gateway.errors import CorruptBatch
+from gateway.model import COMPRESSION_MASK, HEADER_BYTES, Octets, parse_batch_header
+from gateway.records import DECOMPRESSED_BYTES_MAX
+
+_RECORD_BYTES_MIN: Final = 7
+_VARINT_BITS_MAX: Final = 70
+_MORE: Final = 0x80
+
+
+def keys_of_batch(batch: Octets, *, bytes_max: int = DECOMPRESSED_BYTES_MAX) -> set[bytes]:
+    """Return the distinct keys of one v2 batch; none of a control batch.
+
+    Records without a key add nothing. Errors: ``CorruptBatch`` when the batch contradicts
+    itself or decompresses to more than ``bytes_max``.
+    """
+    header = parse_batch_header(batch)
+    if header.is_control:
+        return set()
+    data = bytes(memoryview(batch)[HEADER_BYTES : header.size_bytes])
+    data = decompress(header.attributes & COMPRESSION_MASK, data, bytes_max=bytes_max)
+    if not 0 <= header.record_count * _RECORD_BYTES_MIN <= len(data):
+        raise CorruptBatch(f"{header.record_count} records in {len(data)} bytes")
+    try:
+        return _keys(data, header.record_count)
+    except IndexError:
+        raise CorruptBatch("a record reaches beyond its batch") from None
+
+
+def _keys(data: bytes, record_count: int) -> set[bytes]:
+    """Return the keys of that many records. Errors: ``IndexError``, ``CorruptBatch``."""
+    keys: set[bytes] = set()
+    position = 0
+    for _ in range(record_count):
+        length, position = _read_varint(data, position)
+        end = position + length
+        position += 1  # the attributes, of which none is defined
+        # Timestamp and offset deltas: only where they end matters.
+        while data[position] >= _MORE:
+            position += 1
+        position += 1
+        while data[position] >= _MORE:
+            position += 1
+        size, position = _read_varint(data, position + 1)
+        if size >= 0:
+            keys.add(data[position : position + size])
+            position += size
+        if not position < end <= len(data):
+            raise CorruptBatch(f"a record of {length} bytes does not hold its key")
+        position = end
+    return keys
+
+
+def _read_varint(data: bytes, position: int) -> tuple[int, int]:
+    """Return (value, position behind it) of a zigzag varint. Errors: ``IndexError``."""
+    octet = data[position]
+    if octet < _MORE:
+        return (octet >> 1) ^ -(octet & 1), position + 1
+    result = 0
+    for shift in range(0, _VARINT_BITS_MAX, 7):
+        octet = data[position]
+        position += 1
+        result |= (octet & 0x7F) << shift
+        if octet < _MORE:
+            return (result >> 1) ^ -(result & 1), position
+    raise CorruptBatch("a varint is longer than 64 bits")

@@ -1,0 +1,227 @@
+"""Copying partitions to new settled segments: what settling, merging and compaction share.
+
+Everything here runs in the settler's thread, on footers and descriptors that the loop holds for
+it. Every batch's CRC is compared on the way: nothing damaged is copied.
+"""
+
+import heapq
+import struct
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from operator import itemgetter
+from typing import Final, NamedTuple
+
+from crc32c import crc32c
+
+from gateway.errors import StorageUnavailable
+from gateway.model import ATTRIBUTES_AT, CRC_AT, Octets
+from gateway.storage import Keep
+from storage_adapters.formats.footer import ROW_STRIDE, Footer, Part
+from storage_adapters.formats.manifest import SHARED
+from storage_adapters.segment_log.index import find_offset, sizes_of
+from storage_adapters.segment_log.reading import Pick, pick, read_picks
+from storage_adapters.segment_log.segments import Segment
+from storage_adapters.segment_log.settled_output import Output, Placed
+
+PIECE_BYTES: Final = 262_144
+DELETED: Final = 1 << 62  # a floor above every offset
+
+_CRC: Final = struct.Struct(">I")
+_BASE_OFFSET: Final = struct.Struct(">q")
+_LEADER_EPOCH_AT: Final = 12
+_LAST_DELTA_AT: Final = 23
+_INT32: Final = struct.Struct(">i")
+
+
+class Source(NamedTuple):
+    """A segment to copy from, held open. Partitions in ``dead`` are left out."""
+
+    segment: Segment
+    fd: int
+    footer: Footer
+    dead: frozenset[int]
+
+    @property
+    def is_settled(self) -> bool:
+        """Its parts say for which offsets they answer, also without batches."""
+        return self.segment.record is not None
+
+
+class Piece(NamedTuple):
+    """What is to be copied of one partition from one source: rows [first, last)."""
+
+    source: Source
+    part: Part
+    first: int
+    last: int
+    start: int
+    end: int
+
+
+class Rewrite(NamedTuple):
+    """What becomes of one partition's batches before ``upto_offset``."""
+
+    upto_offset: int
+    keep: Keep
+
+
+def by_partition(
+    sources: Sequence[Source], floors: Mapping[int, int], only: int | None = None
+) -> Iterator[tuple[int, list[Piece]]]:
+    """Yield partitions, lowest id first, with what is alive of them, lowest offset first.
+
+    ``floors``: log start offsets of partitions that have lost something. ``only``: this one.
+    """
+    streams = [_parts(index, source, only) for index, source in enumerate(sources)]
+    for partition_id, found in groupby(heapq.merge(*streams), key=itemgetter(0)):
+        floor = floors.get(partition_id, 0)
+        pieces = [_piece(sources[index], part, floor) for _, index, part in found]
+        alive = [piece for piece in pieces if piece is not None]
+        if alive:
+            alive.sort(key=lambda piece: piece.start)
+            yield partition_id, alive
+
+
+def _parts(index: int, source: Source, only: int | None) -> Iterator[tuple[int, int, Part]]:
+    if only is not None:
+        part = source.footer.find(only)
+        if part is not None and only not in source.dead:
+            yield only, index, part
+        return
+    for part in source.footer:
+        if part.partition_id not in source.dead:
+            yield part.partition_id, index, part
+
+
+def _piece(source: Source, part: Part, floor: int) -> Piece | None:
+    if part.end <= floor or not (part.row_count or source.is_settled):
+        return None
+    last = part.first_row + part.row_count
+    first = find_offset(source.footer.rows, part.first_row, last, floor)
+    start = part.start if source.is_settled else part.first_offset
+    if first > part.first_row:  # What is gone from the front is not answered for any more.
+        start = floor
+        if first < last:  # The first batch may begin before the floor, or behind a hole.
+            start = min(floor, source.footer.rows[first * ROW_STRIDE])
+    return Piece(source, part, first, last, start, part.end)
+
+
+def copy_all(sources: Sequence[Source], floors: Mapping[int, int], output: Output) -> None:
+    """Copy what is alive in ``sources``, partition by partition."""
+    for partition_id, pieces in by_partition(sources, floors):
+        size_bytes = sum(map(_size_bytes, pieces))
+        is_own = size_bytes >= output.spec.own_bytes
+        owner = partition_id if is_own else SHARED
+        for run in _runs(pieces):
+            _copy_run(partition_id, run, output, owner, None)
+            owner = partition_id  # A file answers for one range of offsets of a partition.
+
+
+def copy_rewritten(
+    partition_id: int,
+    sources: Sequence[Source],
+    floors: Mapping[int, int],
+    rewrite: Rewrite,
+    output: Output,
+) -> None:
+    """Copy one partition; batches that end before ``upto_offset`` as ``keep`` returns them."""
+    for _, pieces in by_partition(sources, floors, partition_id):
+        for run in _runs(pieces):
+            _copy_run(partition_id, run, output, partition_id, rewrite)
+
+
+def _size_bytes(piece: Piece) -> int:
+    if piece.last - piece.first == piece.part.row_count:
+        return piece.part.size_bytes
+    return sum(sizes_of(piece.source.footer.rows, piece.first, piece.last))
+
+
+def _runs(pieces: Iterable[Piece]) -> Iterator[list[Piece]]:
+    """Yield pieces whose offsets follow on each other; what lies between is in other files."""
+    run: list[Piece] = []
+    for piece in pieces:
+        if run and piece.start != run[-1].end:
+            yield run
+            run = []
+        run.append(piece)
+    yield run
+
+
+def _copy_run(
+    partition_id: int, run: list[Piece], output: Output, owner: int, rewrite: Rewrite | None
+) -> None:
+    introductions = [p.source.footer.introduction_bytes(p.part) for p in reversed(run)]
+    known = next((found for found in introductions if found is not None), None)
+    groups = _groups(partition_id, run)
+    if rewrite is not None:
+        groups = _rewritten(groups, rewrite)
+    bounds = (run[0].start, run[-1].end)
+    output.write_part(partition_id, bounds, known, groups, owner=owner)
+
+
+def _groups(partition_id: int, run: list[Piece]) -> Iterator[list[Placed]]:
+    for piece in run:
+        rows, row = piece.source.footer.rows, piece.first
+        while row < piece.last:
+            picks, _ = pick(rows, row, piece.last, DELETED, PIECE_BYTES, is_first=True)
+            row += len(picks)
+            yield _read(partition_id, piece, picks, row - len(picks))
+
+
+def _read(partition_id: int, piece: Piece, picks: list[Pick], row: int) -> list[Placed]:
+    rows = piece.source.footer.rows
+    batches = read_picks(piece.source.fd, picks, 0)
+    placed = []
+    for index, (batch, chosen) in enumerate(zip(batches, picks, strict=True), row):
+        if not is_intact(batch):
+            raise StorageUnavailable(
+                f"{piece.source.segment.path}: the batch at position {chosen.position} "
+                f"(partition {partition_id}, offset {chosen.base_offset}) is damaged"
+            )
+        placed.append(Placed(batch, chosen.base_offset, rows[index * ROW_STRIDE + 3]))
+    return placed
+
+
+def is_intact(batch: Octets) -> bool:
+    """Say whether the batch's CRC matches."""
+    return bool(crc32c(batch[ATTRIBUTES_AT:]) == _CRC.unpack_from(batch, CRC_AT)[0])
+
+
+def _rewritten(groups: Iterator[list[Placed]], rewrite: Rewrite) -> Iterator[list[Placed]]:
+    for group in groups:
+        kept = []
+        for item in group:
+            if item.base_offset + (item.span & 0xFFFF_FFFF) > rewrite.upto_offset:
+                kept.append(item)
+                continue
+            batch = rewrite.keep(item.batch)
+            if batch is not None:
+                kept.append(_placed(batch))
+        if kept:
+            yield kept
+
+
+def _placed(batch: Octets) -> Placed:
+    """Return a batch that ``keep`` made, for the offsets that its header says."""
+    if not is_intact(batch):
+        raise StorageUnavailable("a batch that compaction made has a wrong CRC")
+    (base_offset,) = _BASE_OFFSET.unpack_from(batch)
+    (leader_epoch,) = _INT32.unpack_from(batch, _LEADER_EPOCH_AT)
+    (last_delta,) = _INT32.unpack_from(batch, _LAST_DELTA_AT)
+    return Placed(batch, base_offset, last_delta + 1 + (leader_epoch << 32))
+
+
+def directory_rows(
+    old: Source | None, sources: Sequence[Source]
+) -> Iterator[tuple[int, int, int, bytes]]:
+    """Yield what a new directory keeps: of each partition what the newest source says of it.
+
+    Deleted ones are left out: by now no settled batch of theirs counts.
+    """
+    ordered = ([old] if old is not None else []) + list(sources)
+    streams = [_parts(index, source, None) for index, source in enumerate(ordered)]
+    for partition_id, found in groupby(heapq.merge(*streams), key=itemgetter(0)):
+        *_, (_, index, part) = found
+        introduction = ordered[index].footer.introduction_bytes(part)
+        if not part.is_deleted and introduction is not None:
+            yield partition_id, part.start, part.end, introduction

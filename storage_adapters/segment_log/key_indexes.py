@@ -1,0 +1,275 @@
+"""Key indexes of settled segments: building what is missing, and asking them.
+
+An index lies beside its segment, ``<number>.kix``, and bears the segment's seed. It is made
+from the segment after that counts, so that settling does not wait for it; without one, or with
+one that is damaged, a search reads the segment. Nothing depends on it but speed.
+"""
+
+import asyncio
+import mmap
+import os
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from threading import Lock
+from typing import Final, NamedTuple
+
+from gateway.model import Octets
+from storage_adapters.formats.damage import Damaged, TooNew
+from storage_adapters.formats.footer import LOW_32, ROW_STRIDE, Part, Rows
+from storage_adapters.formats.key_index import KeyIndex
+from storage_adapters.formats.key_index_builder import KeysOf, build_key_index
+from storage_adapters.formats.manifest import SHARED
+from storage_adapters.segment_log.catalog import Catalog
+from storage_adapters.segment_log.files import Files, write_all
+from storage_adapters.segment_log.segments import SETTLED_DIRECTORY, Segment
+from storage_adapters.segment_log.settled_output import Pace, Stopped
+
+KEY_INDEX_SUFFIX: Final = ".kix"
+MAPPED_MAX: Final = 64
+READ_BYTES: Final = 1_048_576
+PARTS_PER_TICK: Final = 1_000
+
+Span = tuple[int, int]
+
+
+class _Wanted(NamedTuple):
+    """A settled segment to be indexed: those of its partitions whose topics ask for it."""
+
+    segment: Segment
+    parts: list[Part]
+    rows: Rows
+
+
+class _Extent(NamedTuple):
+    """A partition's batches in one segment; ``segment`` is None where there is no index."""
+
+    segment: Segment | None
+    part: Part
+    rows: Rows
+
+
+class KeyIndexes:
+    """The indexes of one log. ``catalog`` is used on the loop's thread only."""
+
+    def __init__(self, catalog: Catalog, *, files: Files, data_dir: Path, pace: Pace) -> None:
+        self._catalog = catalog
+        self._files = files
+        self._folder = data_dir / SETTLED_DIRECTORY
+        self._pace = pace
+        self._lock = Lock()
+        self._mapped: OrderedDict[Path, KeyIndex] = OrderedDict()
+        self._done: dict[int, frozenset[int]] = {}  # by segment number: partitions looked at
+        self._asked = frozenset[int]()
+        self._is_cleaned = False
+        self.built_count = 0
+        self.built_bytes = 0
+        self.undecodable_count = 0
+
+    # Building.
+
+    async def index(self, wanted: frozenset[int], keys_of: KeysOf) -> int:
+        """Make what is missing for partitions that are ``wanted``; return how many files.
+
+        Removes indexes whose segments are gone. Errors: ``OSError``, for lack of space too;
+        what was made until then stays.
+        """
+        if not wanted and not self._asked and self._is_cleaned:
+            return 0
+        loop = asyncio.get_running_loop()
+        self._asked = wanted
+        numbers = frozenset(self._catalog.settled.segments)
+        await loop.run_in_executor(None, self._clean, numbers)
+        self._is_cleaned = True
+        self._done = {number: ids for number, ids in self._done.items() if number in numbers}
+        count = 0
+        for segment in list(self._catalog.settled.segments.values()):
+            found = await self._wanted_of(segment, wanted)
+            if found is None:
+                continue
+            with suppress(Stopped, FileNotFoundError):  # It has been replaced meanwhile.
+                count += await loop.run_in_executor(None, self._build, found, keys_of)
+                ids = frozenset(part.partition_id for part in found.parts)
+                self._done[segment.number] = ids
+        return count
+
+    async def _wanted_of(self, segment: Segment, wanted: frozenset[int]) -> _Wanted | None:
+        """Return what of a segment is to be indexed; None when that is done, or nothing is."""
+        if segment.is_gone or segment.record is None:
+            return None
+        if segment.record.owner != SHARED and segment.record.owner not in wanted:
+            return None
+        footer = self._catalog.footers.get(segment)
+        parts = []
+        for index in range(len(footer)):
+            part = footer.part(index)
+            if part.row_count and part.partition_id in wanted:
+                parts.append(part)
+            if index % PARTS_PER_TICK == PARTS_PER_TICK - 1:
+                await asyncio.sleep(0)
+        ids = {part.partition_id for part in parts} - segment.record.dead
+        if ids <= self._done.get(segment.number, frozenset()):
+            return None
+        return _Wanted(segment, parts, footer.rows)
+
+    def _build(self, wanted: _Wanted, keys_of: KeysOf) -> bool:
+        """Write a segment's index unless it is there. In a thread."""
+        segment = wanted.segment
+        path = segment.path.with_suffix(KEY_INDEX_SUFFIX)
+        known = self._get(segment)
+        if known is not None:
+            listed = {row.partition_id for row in known.partitions()}
+            if listed >= {part.partition_id for part in wanted.parts}:
+                return False
+        fd = os.open(segment.path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            octets = build_key_index(
+                self._batches(fd, wanted),
+                keys_of,
+                segment_number=segment.number,
+                segment_seed=segment.header.seed,
+            )
+        finally:
+            os.close(fd)
+        self._write(path, octets)
+        self.built_count += 1
+        self.built_bytes += len(octets)
+        self.undecodable_count += KeyIndex(memoryview(octets)).header.undecodable_count
+        return True
+
+    def _batches(self, fd: int, wanted: _Wanted) -> Iterator[tuple[int, int, Octets]]:
+        for part in wanted.parts:
+            places = wanted.rows[2 + part.first_row * ROW_STRIDE :: ROW_STRIDE]
+            for first, last in _pieces(places, part.row_count):
+                start = places[first] & LOW_32
+                end = (places[last - 1] & LOW_32) + (places[last - 1] >> 32)
+                piece = memoryview(os.pread(fd, end - start, start))
+                for row in range(first, last):
+                    at = (places[row] & LOW_32) - start
+                    yield part.partition_id, row, piece[at : at + (places[row] >> 32)]
+                self._pace.spend(end - start)
+
+    def _write(self, path: Path, octets: bytes) -> None:
+        unfinished = path.with_suffix(f"{KEY_INDEX_SUFFIX}.new")
+        if unfinished.exists():
+            self._files.unlink(unfinished)
+        fd = self._files.create(unfinished)
+        try:
+            write_all(self._files, fd, [octets], 0)
+            self._files.sync(fd)
+        finally:
+            os.close(fd)
+        self._files.rename(unfinished, path)
+        self._files.sync_directory(path.parent)
+        with self._lock:
+            self._mapped.pop(path, None)
+
+    def _clean(self, numbers: frozenset[int]) -> None:
+        """Remove the indexes of segments that count no more. In a thread."""
+        for path in self._folder.glob(f"*{KEY_INDEX_SUFFIX}*"):
+            stem = path.name.partition(".")[0]
+            if stem.isdecimal() and (int(stem) not in numbers or path.suffix == ".new"):
+                with self._lock:
+                    self._mapped.pop(path, None)
+                self._files.unlink(path)
+
+    # Asking.
+
+    async def spans_with_key(
+        self, partition_id: int, key: bytes, start: int, end: int
+    ) -> Sequence[Span]:
+        """Return ranges of offsets within [start, end) outside of which no batch has ``key``.
+
+        Lowest first, not overlapping. Errors: ``StorageUnavailable`` when a file was taken
+        away.
+        """
+        state = self._catalog.state(partition_id)
+        extents = []
+        for segment, part, rows in self._catalog.places(state, start):
+            if part.first_offset >= end:
+                break
+            extents.append(_Extent(None if segment.record is None else segment, part, rows))
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(None, self._spans, extents, key, start, end)
+
+    def _spans(
+        self, extents: Sequence[_Extent], key: bytes, start: int, end: int
+    ) -> list[Span]:
+        spans: list[Span] = []
+        for segment, part, rows in extents:
+            for low, high in self._spans_of(segment, part, rows, key):
+                span = max(low, start), min(high, end)
+                if span[0] >= span[1]:
+                    continue
+                if spans and spans[-1][1] >= span[0]:
+                    spans[-1] = (spans[-1][0], span[1])
+                else:
+                    spans.append(span)
+        return spans
+
+    def _spans_of(
+        self, segment: Segment | None, part: Part, rows: Rows, key: bytes
+    ) -> Iterator[Span]:
+        index = None if segment is None else self._get(segment)
+        covered, found = 0, list[int]()
+        if index is not None:
+            with suppress(Damaged):
+                found = index.find(part.partition_id, key)
+                covered = index.rows_covered(part.partition_id)
+        for row in found:
+            if row < min(covered, part.row_count):
+                yield _offset(part, rows, row), _offset(part, rows, row + 1)
+        if covered < part.row_count:
+            yield _offset(part, rows, covered), part.end
+
+    def _get(self, segment: Segment) -> KeyIndex | None:
+        """Return a segment's index, None when there is none that can be used."""
+        path = segment.path.with_suffix(KEY_INDEX_SUFFIX)
+        with self._lock:
+            index = self._mapped.get(path)
+            if index is not None:
+                self._mapped.move_to_end(path)
+                return index
+            try:
+                index = _map(path)
+                index.check()  # 1 ms for 5 MB, and a search that misses nothing
+            except (FileNotFoundError, Damaged, TooNew, ValueError):
+                return None
+            header = index.header
+            if (header.segment_number, header.segment_seed) != (
+                segment.number,
+                segment.header.seed,
+            ):
+                return None
+            self._mapped[path] = index
+            if len(self._mapped) > MAPPED_MAX:
+                self._mapped.popitem(last=False)
+            return index
+
+
+def _map(path: Path) -> KeyIndex:
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return KeyIndex(memoryview(mmap.mmap(fd, 0, prot=mmap.PROT_READ)))
+    finally:
+        os.close(fd)
+
+
+def _offset(part: Part, rows: Rows, row: int) -> int:
+    """Return the base offset of a partition's row, and its end behind the last."""
+    if row >= part.row_count:
+        return part.end
+    return rows[(part.first_row + row) * ROW_STRIDE]
+
+
+def _pieces(places: Sequence[int], row_count: int) -> Iterator[tuple[int, int]]:
+    """Yield ranges of rows whose batches are about ``READ_BYTES`` together, at least one."""
+    first = size_bytes = 0
+    for row in range(row_count):
+        size_bytes += places[row] >> 32
+        if size_bytes >= READ_BYTES:
+            yield first, row + 1
+            first, size_bytes = row + 1, 0
+    if first < row_count:
+        yield first, row_count

@@ -1,0 +1,82 @@
+"""What is asked of the page cache for who reads settled segments from a disk.
+
+Such a reader lags behind and goes on in order: what comes next is fetched while it works, and
+what it has passed, which only it has brought in, is dropped, so that the pages that others read
+at the tail of the log stay. Pages that were there before it came are left alone.
+"""
+
+import asyncio
+import os
+from concurrent.futures import Executor
+from typing import NamedTuple
+
+from storage_adapters.segment_log.catalog import PartitionState, Window
+from storage_adapters.segment_log.segments import Handles, Segment
+
+
+class Span(NamedTuple):
+    """Positions [start, end) that are read now; the partition's batches end at ``part_end``."""
+
+    segment: Segment
+    start: int
+    end: int
+    part_end: int
+
+
+class PageCache:
+    """Remembers one window per partition. Loop only; advice is given in threads."""
+
+    def __init__(self, handles: Handles, executor: Executor, ahead_bytes: int) -> None:
+        self._handles = handles
+        self._executor = executor
+        self._ahead_bytes = ahead_bytes
+        self.advised_count = 0
+
+    def note(self, state: PartitionState, span: Span, *, is_cold: bool) -> None:
+        """A span of a settled segment is being read, from the disk when it ``is_cold``."""
+        window = state.window
+        if window is None or window.segment is not span.segment or not _follows(window, span):
+            if window is not None:
+                self._drop(window, window.end)
+            state.window = None
+            if is_cold and self._ahead_bytes:
+                state.window = self._fetch(span, Window(span.segment, span.start, span.end))
+            return
+        if window.end - span.end < self._ahead_bytes // 2:
+            window = self._fetch(span, window)
+        if span.start - window.start >= self._ahead_bytes // 2:
+            self._drop(window, span.start)
+            window = window._replace(start=span.start)
+        state.window = window
+
+    def _fetch(self, span: Span, window: Window) -> Window:
+        end = min(span.end + self._ahead_bytes, span.part_end)
+        if end > window.end:
+            self._advise(window.segment, window.end, end, os.POSIX_FADV_WILLNEED)
+        return window._replace(end=max(window.end, end))
+
+    def _drop(self, window: Window, upto: int) -> None:
+        if upto > window.start and not window.segment.is_gone:
+            self._advise(window.segment, window.start, upto, os.POSIX_FADV_DONTNEED)
+
+    def _advise(self, segment: Segment, start: int, end: int, advice: int) -> None:
+        """Advise in a thread, since fetching may wait until the disk takes it."""
+        try:
+            fd = self._handles.acquire(segment)
+        except OSError:
+            return  # The file is gone; so are its pages.
+        self.advised_count += 1
+        done = self._loop_future(fd, start, end - start, advice)
+        done.add_done_callback(lambda _: self._handles.release(segment))
+
+    def _loop_future(
+        self, fd: int, start: int, size_bytes: int, advice: int
+    ) -> "asyncio.Future[None]":
+        loop = asyncio.get_running_loop()
+        return loop.run_in_executor(
+            self._executor, os.posix_fadvise, fd, start, size_bytes, advice
+        )
+
+
+def _follows(window: Window, span: Span) -> bool:
+    return window.start <= span.start <= window.end

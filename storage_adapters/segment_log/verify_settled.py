@@ -1,0 +1,111 @@
+"""Reading one settled segment as a whole: header, footer, rows, and the CRC of every batch."""
+
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from gateway.errors import StorageUnavailable
+from gateway.model import HEADER_BYTES, LENGTH_OVERHEAD_BYTES
+from storage_adapters.formats.footer import LOW_32, ROW_STRIDE, Footer, Part, Rows
+from storage_adapters.formats.manifest import FileRecord, Manifest
+from storage_adapters.formats.segment import SEGMENT_HEADER_BYTES
+from storage_adapters.segment_log.copying import is_intact
+from storage_adapters.segment_log.inspect import inspect_footer, inspect_segment
+from storage_adapters.segment_log.loading import mapped
+from storage_adapters.segment_log.segments import settled_path
+from storage_adapters.segment_log.settled_files import load_settled_segment
+
+_FRONT: Final = struct.Struct(">qii")  # base offset, length, leader epoch
+_LAST_DELTA: Final = struct.Struct(">i")
+_LAST_DELTA_AT: Final = 23
+
+
+class Coverage(NamedTuple):
+    """A file answers for a partition's offsets [first, end)."""
+
+    first: int
+    end: int
+    path: Path
+
+
+class SettledReport(NamedTuple):
+    """What was found in one file. ``bounds`` are those of all partitions that it mentions."""
+
+    path: Path
+    batches_count: int
+    bytes_count: int
+    problems: list[str]
+    coverage: dict[int, Coverage]
+    bounds: dict[int, tuple[int, int]]
+
+
+def verify_settled(data_dir: Path, record: FileRecord, manifest: Manifest) -> SettledReport:
+    """Return all that is to be said of one settled segment that counts."""
+    path = settled_path(data_dir, record.number)
+    report = SettledReport(path, 0, record.file_bytes, [], {}, {})
+    try:
+        segment = load_settled_segment(data_dir, record)
+    except StorageUnavailable as error:
+        report.problems.append(str(error))
+        return report
+    if segment.header.data_uuid != manifest.data_uuid:
+        report.problems.append("it belongs to another data directory")
+    footer = inspect_footer(inspect_segment(path, record.number))
+    assert footer is not None  # It has just been loaded.
+    if len(footer) != record.partition_count:
+        report.problems.append(f"{len(footer)} partitions, not {record.partition_count}")
+    with mapped(path) as view:
+        for part in footer:
+            report.problems.extend(_part_problems(view, footer.rows, part))
+            report.bounds[part.partition_id] = (part.start, part.end)
+            if part.partition_id not in record.dead:
+                coverage = Coverage(part.start, part.end, path)
+                report.coverage[part.partition_id] = coverage
+    report.problems.extend(_order_problems(footer))
+    return report._replace(batches_count=footer.trailer.row_count)
+
+
+def _part_problems(view: memoryview, rows: Rows, part: Part) -> Iterator[str]:
+    expected, size_bytes = part.start, 0
+    for row in range(part.first_row, part.first_row + part.row_count):
+        base_offset, _, place, span = rows[row * ROW_STRIDE : (row + 1) * ROW_STRIDE]
+        position, batch_bytes = place & LOW_32, place >> 32
+        size_bytes += batch_bytes
+        where = f"position {position} (partition {part.partition_id}, offset {base_offset})"
+        if base_offset < expected:
+            yield f"{where}: the row before it reaches up to {expected}"
+        expected = base_offset + (span & LOW_32)
+        problem = _batch_problem(view[position : position + batch_bytes], base_offset, span)
+        if problem:
+            yield f"{where}: {problem}"
+    if expected > part.end:
+        yield f"partition {part.partition_id}: batches up to {expected}, beyond {part.end}"
+    if size_bytes != part.size_bytes:
+        yield f"partition {part.partition_id}: {size_bytes} bytes, not {part.size_bytes}"
+
+
+def _batch_problem(batch: memoryview, base_offset: int, span: int) -> str:
+    if len(batch) < HEADER_BYTES:
+        return "there is no batch"
+    stored_offset, length, epoch = _FRONT.unpack_from(batch)
+    (last_delta,) = _LAST_DELTA.unpack_from(batch, _LAST_DELTA_AT)
+    if (stored_offset, length + LENGTH_OVERHEAD_BYTES) != (base_offset, len(batch)):
+        return f"a batch of offset {stored_offset} and {length} bytes"
+    if (last_delta + 1, epoch) != (span & LOW_32, span >> 32):
+        return "the batch's last offset or epoch is not what its row says"
+    return "" if is_intact(batch) else "the CRC of the batch does not match"
+
+
+def _order_problems(footer: Footer) -> Iterator[str]:
+    """Yield where the parts do not fill the file one after the other."""
+    position, row, last_id = SEGMENT_HEADER_BYTES, 0, -1
+    for part in footer:
+        if part.partition_id <= last_id or part.first_row != row:
+            yield f"partition {part.partition_id} is out of order in the footer"
+        if part.row_count and footer.rows[row * ROW_STRIDE + 2] & LOW_32 != position:
+            yield f"partition {part.partition_id} does not begin at position {position}"
+        last_id, row = part.partition_id, row + part.row_count
+        position += part.size_bytes
+    if position != footer.trailer.entries_end:
+        yield f"batches end at {position}, not at {footer.trailer.entries_end}"

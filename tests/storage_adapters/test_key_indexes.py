@@ -1,0 +1,174 @@
+"""Key indexes beside settled segments: made, asked, made anew, removed; never wrong."""
+
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from gateway.model import parse_batch_header
+from gateway.record_keys import keys_of_batch
+from gateway.records import encode_batch
+from gateway.storage import Entry, Target
+from storage_adapters.formats.key_index import (
+    KEY_INDEX_HEADER_BYTES,
+    KeyIndex,
+    encode_index_header,
+)
+from storage_adapters.segment_log.adapter import SegmentLog
+from storage_adapters.segment_log.files import SystemFiles
+from storage_adapters.segment_log.key_indexes import KEY_INDEX_SUFFIX, KeyIndexes
+from storage_adapters.segment_log.segments import SETTLED_DIRECTORY
+from tests.contracts.storage import append, delete, read_all, truncate
+from tests.storage_adapters.settling import fill, opened, settle, until
+
+OWN, SHARED, PLAIN = 1, 2, 3
+KEYED = frozenset({OWN, SHARED})
+ALL = 1 << 40
+
+
+def keyed_entry(log: SegmentLog, partition_id: int, *keys: bytes, value: bytes = b"") -> Entry:
+    offset = log.bounds(partition_id).end
+    batch = encode_batch(
+        [(1_000, key, value, ()) for key in keys], base_offset=offset, leader_epoch=1
+    )
+    return Entry((Target(partition_id, offset),), batch, len(keys), 1_000)
+
+
+async def fill_keyed(log: SegmentLog, count: int, first: int = 0) -> None:
+    """Append batches of three records: ``k<n>``, ``all`` and one of ten more."""
+    for n in range(first, first + count):
+        keys = b"k%d" % n, b"all", b"ten-%d" % (n % 10)
+        await append(
+            log,
+            keyed_entry(log, OWN, *keys, value=bytes(15_000)),
+            keyed_entry(log, SHARED, *keys),
+            keyed_entry(log, PLAIN, *keys),
+        )
+
+
+def indexes_of(log: SegmentLog) -> KeyIndexes:
+    return KeyIndexes(
+        log._catalog, files=SystemFiles(), data_dir=log._data_dir, pace=log._settler.pace
+    )
+
+
+def index_files(log: SegmentLog) -> list[Path]:
+    return sorted((log._data_dir / SETTLED_DIRECTORY).glob(f"*{KEY_INDEX_SUFFIX}*"))
+
+
+async def holders_of(log: SegmentLog, partition_id: int, key: bytes) -> list[int]:
+    """Return the base offsets of the batches that hold a key, by reading all of them."""
+    return [
+        parse_batch_header(batch).base_offset
+        for batch in await read_all(log, partition_id)
+        if key in keys_of_batch(batch)
+    ]
+
+
+async def check_spans(log: SegmentLog, indexes: KeyIndexes, partition_id: int) -> None:
+    """No batch with a key lies outside of the ranges, which are in order and apart."""
+    for key in (b"k0", b"k77", b"k100", b"all", b"ten-3", b"nobody"):
+        spans = await indexes.spans_with_key(partition_id, key, 0, ALL)
+        assert all(start < end for start, end in spans)
+        assert all(one[1] < two[0] for one, two in pairwise(spans))
+        for offset in await holders_of(log, partition_id, key):
+            assert any(start <= offset < end for start, end in spans), (key, offset, spans)
+
+
+@pytest.mark.parametrize("partition_id", [OWN, SHARED])
+async def test_a_key_leads_to_its_batches_and_to_what_is_not_settled(
+    tmp_path: Path, partition_id: int
+) -> None:
+    log = await opened(tmp_path)
+    await fill_keyed(log, 200)
+    await settle(log)
+    indexes = indexes_of(log)
+    assert await indexes.index(KEYED, keys_of_batch) == len(index_files(log)) > 1
+    await fill_keyed(log, 5, first=1_000)
+    settled_end = log.settled_offset(partition_id)
+
+    spans = await indexes.spans_with_key(partition_id, b"k100", 0, ALL)
+
+    assert spans[0] == (300, 303)
+    assert spans[1:] == [(settled_end, log.bounds(partition_id).end)]
+    assert await indexes.spans_with_key(partition_id, b"k100", 301, 302) == [(301, 302)]
+    assert await indexes.spans_with_key(partition_id, b"k100", 303, settled_end) == []
+    await check_spans(log, indexes, partition_id)
+    await log.close()
+
+
+async def test_who_did_not_ask_is_read_as_a_whole(tmp_path: Path) -> None:
+    log = await opened(tmp_path)
+    await fill_keyed(log, 200)
+    await settle(log)
+    indexes = indexes_of(log)
+    await indexes.index(KEYED, keys_of_batch)
+    spans = await indexes.spans_with_key(PLAIN, b"k100", 0, ALL)
+    assert spans == [(0, log.bounds(PLAIN).end)]
+    await log.close()
+
+
+async def test_what_is_there_is_not_made_again_until_more_is_wanted(tmp_path: Path) -> None:
+    log = await opened(tmp_path)
+    await fill_keyed(log, 200)
+    await settle(log)
+    assert await indexes_of(log).index(KEYED, keys_of_batch) > 0
+    indexes = indexes_of(log)
+    assert await indexes.index(KEYED, keys_of_batch) == 0
+    assert await indexes.index(KEYED | {PLAIN}, keys_of_batch) > 0
+    for partition_id in (OWN, SHARED, PLAIN):
+        await check_spans(log, indexes, partition_id)
+    await log.close()
+
+
+async def test_indexes_follow_truncation_merging_and_deletion(tmp_path: Path) -> None:
+    log = await opened(tmp_path)
+    indexes = indexes_of(log)
+    for number in range(4):
+        await fill_keyed(log, 100, first=number * 100)
+        await settle(log)
+        await indexes.index(KEYED, keys_of_batch)
+        await truncate(log, OWN, log.bounds(OWN).end - 150)
+    await indexes.index(KEYED, keys_of_batch)
+    segments = {path.stem for path in (tmp_path / SETTLED_DIRECTORY).glob("*.seg")}
+    assert {path.stem for path in index_files(log)} <= segments
+    for partition_id in KEYED:
+        await check_spans(log, indexes, partition_id)
+    await delete(log, OWN, SHARED)
+    await fill(log, 40, (7, 8))
+    await settle(log)
+    await until(lambda: not log._catalog.settled.owned(OWN))
+    await indexes.index(frozenset(), keys_of_batch)
+    segments = {path.stem for path in (tmp_path / SETTLED_DIRECTORY).glob("*.seg")}
+    assert {path.stem for path in index_files(log)} <= segments
+    assert await indexes.spans_with_key(OWN, b"all", 0, ALL) == []
+    await log.close()
+
+
+@pytest.mark.parametrize("damage", ["flip", "cut", "strange", "gone"])
+async def test_a_damaged_or_strange_index_is_not_used(tmp_path: Path, damage: str) -> None:
+    log = await opened(tmp_path)
+    await fill_keyed(log, 200)
+    await settle(log)
+    await indexes_of(log).index(KEYED, keys_of_batch)
+    files = index_files(log)
+    octets = [path.read_bytes() for path in files]
+    for path, own in zip(files, octets, strict=True):
+        path.unlink()
+        if damage == "flip":
+            path.write_bytes(own[:-9] + bytes([own[-9] ^ 1]) + own[-8:])
+        elif damage == "cut":
+            path.write_bytes(own[:-1])
+        elif damage == "strange":
+            header = KeyIndex(memoryview(own)).header
+            other = header._replace(segment_seed=header.segment_seed ^ 1)
+            path.write_bytes(encode_index_header(other) + own[KEY_INDEX_HEADER_BYTES:])
+
+    indexes = indexes_of(log)
+
+    for partition_id in KEYED:
+        spans = await indexes.spans_with_key(partition_id, b"k100", 0, ALL)
+        assert spans == [(0, log.bounds(partition_id).end)]
+    assert await indexes.index(KEYED, keys_of_batch) == len(files)
+    assert [path.read_bytes() for path in files] == octets
+    await log.close()
