@@ -1,7 +1,6 @@
 """K2: as K1 with an fsync before each acknowledgement on both sides, and a raw loop beside."""
 
 import os
-import sys
 import time
 from pathlib import Path
 
@@ -55,11 +54,8 @@ def run(options: Options) -> Report:
 
 
 def syncs(gateway: Gateway) -> float:
-    """Return how often the storage has synced so far; the topic's creation synced already."""
-    count = gateway.metric("headgate_wal_syncs_total")
-    if count == 0:
-        sys.exit("no metric headgate_wal_syncs_total: no group size, so no raw loop to compare")
-    return count
+    """Return how often the storage has synced so far."""
+    return gateway.metric("headgate_wal_syncs_total")
 
 
 def raw_rate(folder: Path, group_bytes: int, records: int) -> float:

@@ -4,6 +4,8 @@ import json
 import os
 import shutil
 import sys
+import threading
+import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -22,6 +24,8 @@ OURS: Final = "headgate"
 PEER: Final = "kafka"
 _CLIENT_S_MAX: Final = 600.0
 _GB: Final = 1e9
+_IDLE_SHARE = 0.1
+_IDLE_S_MAX = 60.0
 
 
 @dataclass(frozen=True)
@@ -116,11 +120,28 @@ def interleaved(
     samples: dict[str, list[Sample]] = {side.name: [] for side in found}
     for turn in range(warm_ups + runs):
         for side in found:
+            wait_until_idle(found)
             sample = run(side)
             if turn >= warm_ups:
                 samples[side.name].append(sample)
                 sys.stderr.write(f"  {side.name} {sample.value:,.0f}\n")
     return samples
+
+
+def wait_until_idle(found: Sequence[Side]) -> None:
+    """Let both servers finish what they do in the background: it must not cost the other's run.
+
+    Idle is a processor share below ``_IDLE_SHARE`` for a second. After ``_IDLE_S_MAX`` the run
+    begins regardless.
+    """
+    pause = threading.Event()
+    deadline_s = time.monotonic() + _IDLE_S_MAX
+    while time.monotonic() < deadline_s:
+        before_s = [cpu_s(side.server.pid) for side in found]
+        pause.wait(1)
+        after_s = [cpu_s(side.server.pid) for side in found]
+        if max(a - b for a, b in zip(after_s, before_s, strict=True)) < _IDLE_SHARE:
+            return
 
 
 @contextmanager
