@@ -330,9 +330,15 @@ class TopicManager:
 
     def _check_room(self, added: int) -> None:
         bound = self._defaults.partitions_max
-        if self._index.partition_count + added > bound:
+        internal = [
+            self._index.find(TopicName(DEFAULT_NAMESPACE, name)) for name in INTERNAL_TOPICS
+        ]
+        present = self._index.partition_count - sum(
+            len(topic.partition_ids) for topic in internal if topic is not None
+        )
+        if present + added > bound:
             msg = (
-                f"{added} partitions more than the {self._index.partition_count} there are "
+                f"{added} partitions more than the {present} there are "
                 f"would be above topic_defaults.partitions_max, {bound}"
             )
             raise InvalidPartitions(msg)

@@ -188,6 +188,7 @@ async def test_names_that_kafkas_metrics_cannot_tell_apart_are_refused(
 @pytest.mark.parametrize("partitions", [0, -1, 8])
 async def test_partition_counts_are_bounded(metadata: SqlMetadata, partitions: int) -> None:
     topics = await manager(metadata, partitions_max=10)
+    await topics.create(TopicName("default", "__producers"), partitions=1, internal=True)
     await topics.create(TopicName("default", "first"), partitions=3)
 
     with pytest.raises(InvalidPartitions):
