@@ -29,7 +29,11 @@ class HeldStorage(MemoryStorage):
 
     def _done(self, on_done: OnDone, size_bytes: int, error: StorageUnavailable | None) -> None:
         self.queued_bytes += size_bytes
-        self._kept_back.append((partial(self._answer, on_done, size_bytes), error))
+        answer = partial(self._answer, on_done, size_bytes)
+        if self.held:
+            self._kept_back.append((answer, error))
+        else:  # released between its enqueue and its end
+            answer(error)
 
     def _answer(
         self, on_done: OnDone, size_bytes: int, error: StorageUnavailable | None
