@@ -10,7 +10,7 @@ from typing import Final
 
 from crc32c import crc32c
 
-from features.compaction import scan_records
+from features.compaction import scan_keys
 from gateway.compression import decompress
 from gateway.errors import (
     CorruptBatch,
@@ -97,10 +97,10 @@ def check_keys(batch: bytearray | memoryview, header: BatchHeader) -> None:
         raise InvalidRecord(msg)
     data = bytes(memoryview(batch)[HEADER_BYTES:])
     data = decompress(header.attributes & COMPRESSION_MASK, data, bytes_max=KEYED_BYTES_MAX)
-    for _, _, _, _, offset_delta, key, _ in scan_records(data, header):
-        if key is None:
-            msg = f"record {offset_delta} has no key, and the topic is compacted"
-            raise InvalidRecord(msg)
+    found = scan_keys(data, header)
+    if found.has_unkeyed:
+        msg = f"record {found.keys.index(None)} has no key, and the topic is compacted"
+        raise InvalidRecord(msg)
 
 
 def check_timestamps(

@@ -2,7 +2,13 @@
 
 import struct
 from collections.abc import Mapping
+from operator import gt, le
+from typing import cast
 
+from crc32c import crc32c
+
+from features.compaction.key_scan import scan_keys
+from features.compaction.noted import NOT_NOTED, NotedBatches
 from features.compaction.offset_map import OffsetMap
 from features.compaction.rebuilding import (
     DELETE_HORIZON_MASK,
@@ -13,6 +19,7 @@ from features.compaction.rebuilding import (
 from features.compaction.record_slices import RecordSlice, scan_records
 from gateway.errors import CorruptBatch
 from gateway.model import (
+    ATTRIBUTES_AT,
     COMPRESSION_MASK,
     HEADER_BYTES,
     BatchHeader,
@@ -39,12 +46,14 @@ class Cleaner:
         last_of_producers: Mapping[int, int],
     ) -> None:
         self._offsets = offsets
+        self._noted = NotedBatches()
         self._codec = codec
         self._now_unix_ms = now_unix_ms
         self._delete_retention_ms = delete_retention_ms
         self._last_of_producers = last_of_producers
         self.end_offset = 0  # what begins here or later is not touched
         self.kept_bytes = 0  # octets of batches before the end, as they are now
+        self.dropped_bytes = 0  # octets of batches that ``drops`` has named
         self.records_removed = 0
         self.unkeyed_removed = 0
         self.undecodable = 0
@@ -56,20 +65,47 @@ class Cleaner:
         for ``RECORDS_MAX``, or for as many keys as there are offsets, takes at least one batch.
         """
         header = parse_batch_header(batch)
+        is_needed = _is_opaque(header) or self._is_last_of_producer(header)
         if not _is_opaque(header) and header.record_count:
             # A count that contradicts the offsets is that of a batch that cannot be decoded.
             if self._offsets.room < min(header.record_count, header.last_offset_delta + 1):
                 return False
-            try:
-                records = scan_records(self._records_of(batch, header), header)
-            except CorruptBatch:
-                records = []  # ``keep`` leaves such a batch as it is, and counts it
-            put = self._offsets.put
-            base_offset = header.base_offset
-            for _, _, _, _, offset_delta, key, _ in records:
-                if key is not None:
-                    put(key, base_offset + offset_delta)
+            is_needed = not self._note_keys(batch, header) or is_needed
+        record_count = 0 if is_needed else header.record_count
+        self._noted.add(header.base_offset, record_count, is_needed=is_needed)
         self.end_offset = header.last_offset + 1
+        return True
+
+    def _note_keys(self, batch: Octets, header: BatchHeader) -> bool:
+        """Learn the keys; False when nobody can: ``keep`` leaves such a batch, and counts it."""
+        if crc32c(memoryview(batch)[ATTRIBUTES_AT : header.size_bytes]) != header.crc:
+            return False
+        try:
+            found = scan_keys(self._records_of(batch, header), header)
+        except CorruptBatch:
+            return False
+        if found.has_unkeyed:
+            pairs = zip(found.keys, found.offsets, strict=True)
+            keyed = [(key, offset) for key, offset in pairs if key is not None]
+            self._offsets.put_all([key for key, _ in keyed], [at for _, at in keyed])
+        else:
+            self._offsets.put_all(cast("list[bytes]", found.keys), found.offsets)
+        return True
+
+    def seal(self) -> None:
+        """Nothing more is noted: learn which batches hold nothing that stays. May take 1 s."""
+        self._noted.seal(self._offsets.offsets())
+
+    def drops(self, base_offset: int, size_bytes: int) -> bool:
+        """Whether nothing of a batch stays, known without it; then ``keep`` is not asked.
+
+        Only after ``seal``. Batches are asked for once each.
+        """
+        count = self._noted.superseded_count(base_offset)
+        if count == NOT_NOTED:
+            return False
+        self.records_removed += count
+        self.dropped_bytes += size_bytes
         return True
 
     def keep(self, batch: Octets) -> Octets | None:
@@ -84,25 +120,46 @@ class Cleaner:
     def _filter(self, batch: Octets, header: BatchHeader) -> Octets | None:
         try:
             data = self._records_of(batch, header)
+            found = scan_keys(data, header)
+            latest = self._offsets.get_all([key or b"" for key in found.keys])
+            if not found.has_tombstones and not found.has_unkeyed and found.keys:
+                if all(map(le, latest, found.offsets)):
+                    return batch
+                if all(map(gt, latest, found.offsets)):
+                    self.records_removed += len(latest)
+                    return self._without_records(batch, header)
             records = scan_records(data, header)
         except CorruptBatch:
             self.undecodable += 1
             return batch
+        return self._rebuild(batch, header, data, self._choose(header, records, latest))
+
+    def _choose(
+        self, header: BatchHeader, records: list[RecordSlice], latest: list[int]
+    ) -> list[RecordSlice]:
+        """Return the records that stay. ``latest``: of each record's key."""
         has_horizon = bool(header.attributes & DELETE_HORIZON_MASK)
         is_past = has_horizon and self._now_unix_ms >= header.base_timestamp_unix_ms
         kept: list[RecordSlice] = []
-        latest_of, base_offset = self._offsets.get, header.base_offset
-        for record in records:
+        base_offset = header.base_offset
+        for record, latest_offset in zip(records, latest, strict=True):
             _, _, _, _, offset_delta, key, has_value = record
             if key is None:
                 self.unkeyed_removed += 1  # from before the topic was compacted
-            elif latest_of(key) <= base_offset + offset_delta and (has_value or not is_past):
+            elif latest_offset <= base_offset + offset_delta and (has_value or not is_past):
                 kept.append(record)
+        return kept
+
+    def _rebuild(
+        self, batch: Octets, header: BatchHeader, data: bytes, kept: list[RecordSlice]
+    ) -> Octets | None:
+        has_horizon = bool(header.attributes & DELETE_HORIZON_MASK)
+        removed_count = header.record_count - len(kept)
         if not kept:
-            self.records_removed += len(records)
+            self.records_removed += removed_count
             return self._without_records(batch, header)
         sets_horizon = not has_horizon and not all(has_value for *_, has_value in kept)
-        if len(kept) == len(records) and not sets_horizon:
+        if not removed_count and not sets_horizon:
             return batch
         horizon_unix_ms = self._now_unix_ms + self._delete_retention_ms
         try:
@@ -116,15 +173,19 @@ class Cleaner:
         except (OverflowError, struct.error):  # timestamps that are about no time at all
             self.undecodable += 1
             return batch
-        self.records_removed += len(records) - len(kept)
+        self.records_removed += removed_count
         return rebuilt
 
     def _without_records(self, batch: Octets, header: BatchHeader) -> Octets | None:
         """Return an empty batch where a sequence or the end of the round is told by it."""
-        is_last = self._last_of_producers.get(header.producer_id) == header.base_offset
-        if not (header.is_idempotent and is_last) and header.last_offset + 1 < self.end_offset:
+        is_last = header.last_offset + 1 >= self.end_offset
+        if not is_last and not self._is_last_of_producer(header):
             return None
         return without_records(header) if header.record_count else batch
+
+    def _is_last_of_producer(self, header: BatchHeader) -> bool:
+        last_offset = self._last_of_producers.get(header.producer_id)
+        return header.is_idempotent and last_offset == header.base_offset
 
     def _records_of(self, batch: Octets, header: BatchHeader) -> bytes:
         data = bytes(memoryview(batch)[HEADER_BYTES : header.size_bytes])

@@ -25,32 +25,38 @@ def scan_records(data: bytes, header: BatchHeader) -> list[RecordSlice]:
 
     Errors: ``CorruptBatch`` when they contradict the header or each other.
     """
-    count_max = min(RECORDS_MAX, len(data) // _EMPTY_RECORD_BYTES)
-    if not 0 <= header.record_count <= count_max:
-        raise _garbled(header, f"{header.record_count} records in {len(data)} bytes")
+    check_count(data, header)
     records: list[RecordSlice] = []
     position = 0
     lowest_delta = 0
     for _ in range(header.record_count):
         try:
-            record = _slice_record(data, position)
+            record = slice_record(data, position)
         except IndexError as error:
-            raise _garbled(header, str(error)) from None
+            raise garbled(header, str(error)) from None
         _, _, position, _, offset_delta, _, _ = record
         if not lowest_delta <= offset_delta <= header.last_offset_delta:
-            raise _garbled(header, f"offset delta {offset_delta}")
+            raise garbled(header, f"offset delta {offset_delta}")
         lowest_delta = offset_delta + 1
         records.append(record)
     if position != len(data):
-        raise _garbled(header, f"{len(data) - position} bytes after the last record")
+        raise garbled(header, f"{len(data) - position} bytes after the last record")
     return records
 
 
-def _garbled(header: BatchHeader, what: str) -> CorruptBatch:
+def check_count(data: bytes, header: BatchHeader) -> None:
+    """See that there may be as many records as the header says. Error: ``CorruptBatch``."""
+    count_max = min(RECORDS_MAX, len(data) // _EMPTY_RECORD_BYTES)
+    if not 0 <= header.record_count <= count_max:
+        raise garbled(header, f"{header.record_count} records in {len(data)} bytes")
+
+
+def garbled(header: BatchHeader, what: str) -> CorruptBatch:
+    """Return the error of a batch that contradicts itself."""
     return CorruptBatch(f"records of the batch at offset {header.base_offset}: {what}")
 
 
-def _slice_record(data: bytes, start: int) -> RecordSlice:
+def slice_record(data: bytes, start: int) -> RecordSlice:
     """Return the record that begins at ``start``. Errors: ``IndexError``.
 
     Varints of one octet are decoded in place: 0.9 us a record against 1.6 us with calls.

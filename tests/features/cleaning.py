@@ -67,11 +67,22 @@ def cleaner_of(
     )
 
 
-def clean(cleaner: Cleaner, noted: Iterable[Octets], log: Sequence[Octets]) -> list[Octets]:
-    """Note the batches, then rewrite the whole log; return what is left of it."""
+def clean(
+    cleaner: Cleaner, noted: Iterable[Octets], log: Sequence[Octets], *, drops: bool = True
+) -> list[Octets]:
+    """Note the batches, then rewrite the whole log; return what is left of it.
+
+    ``drops``: as a storage does that leaves out what it need not read.
+    """
     for batch in noted:
         assert cleaner.note(batch)
-    kept = (cleaner.keep(batch) for batch in log)
+    cleaner.seal()
+    kept = []
+    for batch in log:
+        header = parse_batch_header(batch)
+        if drops and cleaner.drops(header.base_offset, header.size_bytes):
+            continue
+        kept.append(cleaner.keep(batch))
     return [batch for batch in kept if batch is not None]
 
 

@@ -42,18 +42,37 @@ def test_a_full_map_ends_the_round_before_the_batch() -> None:
 
 
 @given(
-    st.lists(st.tuples(st.binary(max_size=3), st.integers(0, 2**62)), max_size=48),
+    st.lists(
+        st.lists(st.tuples(st.binary(max_size=3), st.integers(0, 2**62)), max_size=12),
+        max_size=4,
+    ),
     st.binary(max_size=3),
+    st.integers(0, 20_000),
 )
-def test_the_map_is_a_dict(puts: list[tuple[bytes, int]], other: bytes) -> None:
+def test_the_map_is_a_dict(
+    puts: list[list[tuple[bytes, int]]], other: bytes, dict_bytes: int
+) -> None:
+    """Also while it goes on from a dict to a table."""
     offsets, model = OffsetMap(0), dict[bytes, int]()
-    for key, offset in puts:
-        offsets.put(key, offset)
-        model[key] = offset
+    offsets._dict_bytes_left = dict_bytes
+    for pairs in puts:
+        offsets.put_all([key for key, _ in pairs], [offset for _, offset in pairs])
+        model.update(pairs)
 
-    assert {key: offsets.get(key) for key in model} == model
-    assert offsets.get(other) == model.get(other, NOT_THERE)
+    assert offsets.get_all([*model, other]) == [*model.values(), model.get(other, NOT_THERE)]
+    assert sorted(offsets.offsets()) == sorted(model.values())
     assert (offsets.keys, offsets.room) == (len(model), 48 - len(model))
+
+
+def test_a_map_that_outgrows_its_dict_is_a_table() -> None:
+    offsets = OffsetMap(bytes_for(10_000))
+    keys = [b"key-%d" % number for number in range(10_000)]
+    for first in range(0, 10_000, 1_000):
+        offsets.put_all(keys[first : first + 1_000], range(first, first + 1_000))
+
+    assert offsets._table is not None
+    assert not offsets._dict
+    assert offsets.get_all(keys) == list(range(10_000))
 
 
 def test_a_map_has_room_for_what_it_was_made_for() -> None:
@@ -115,7 +134,7 @@ def test_rounds_keep_what_a_dict_keeps(drawn: list[Drawn], data: st.DataObject) 
             if header.is_idempotent
         }
         cleaner = cleaner_of(last_of_producers=last_of_producers)
-        log = clean(cleaner, noted, log)
+        log = clean(cleaner, noted, log, drops=data.draw(st.booleans()))
         cleaned_end = max(cleaned_end, cleaner.end_offset)
 
     latest = {r.key: r.offset for r in before if r.offset < cleaned_end}
