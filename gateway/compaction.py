@@ -34,7 +34,7 @@ from gateway.topics import Topic, TopicManager
 
 COMPACTION_TOPIC: Final = "__compaction"
 PARTITIONS_PER_TICK: Final = 64  # looked at before others have their turn on the loop
-READ_BYTES: Final = 1_048_576
+READ_BYTES: Final = 4_194_304
 RETRY_MS: Final = 60_000
 
 _VERSION: Final = 0
@@ -237,6 +237,7 @@ class Compaction:
         while start < dirty.end and self._topics.by_uuid(dirty.topic.uuid) is dirty.topic:
             cleaner = self._cleaner(dirty, start)
             reached = await self._note(cleaner, dirty.partition_id, start, dirty.end)
+            await asyncio.to_thread(cleaner.seal)
             if reached == start or not self._may_rewrite(dirty, reached):
                 return
             clean = Clean(reached, self.clean(dirty.partition_id).size_bytes)
@@ -271,16 +272,20 @@ class Compaction:
     async def _note(self, cleaner: Cleaner, partition_id: int, start: int, end: int) -> int:
         """Note keys until the map is full or ``end`` is reached; return the round's end."""
         offset = start
-        while offset < end:
-            batches = await self._storage.read(partition_id, offset, end, bytes_max=READ_BYTES)
-            if not batches:
-                return end  # Nothing is left there: all of it was cleaned away before.
-            reached = await asyncio.to_thread(self._note_all, cleaner, batches, offset, end)
+        batches = await self._storage.read(partition_id, start, end, bytes_max=READ_BYTES)
+        while batches:
+            # The disk is read while what came before is decoded.
+            behind = parse_batch_header(batches[-1]).last_offset + 1
+            noting = asyncio.to_thread(self._note_all, cleaner, batches, offset, end)
+            reading = self._storage.read(partition_id, behind, end, bytes_max=READ_BYTES)
+            reached, following = await asyncio.gather(noting, reading)
             self.bytes_read += sum(map(len, batches))
-            if reached <= offset:
+            if reached < min(behind, end):
                 return reached  # The map is full, or a batch reaches beyond the end.
-            offset = reached
-        return offset
+            if reached >= end:
+                return reached
+            offset, batches = reached, following
+        return end  # Nothing is left there: all of it was cleaned away before.
 
     def _note_all(
         self, cleaner: Cleaner, batches: Sequence[Octets], offset: int, end: int
@@ -304,10 +309,13 @@ class Compaction:
             read_bytes += len(batch)
             return cleaner.keep(batch)
 
-        done = await self._storage.rewrite(dirty.partition_id, cleaner.end_offset, keep)
+        done = await self._storage.rewrite(
+            dirty.partition_id, cleaner.end_offset, keep, cleaner.drops
+        )
         self.rounds += 1
         self.bytes_read += read_bytes
-        self.bytes_removed += max(read_bytes - cleaner.kept_bytes, 0)
+        before_bytes = read_bytes + cleaner.dropped_bytes
+        self.bytes_removed += max(before_bytes - cleaner.kept_bytes, 0)
         self.records_removed += cleaner.records_removed
         self.batches_undecodable += cleaner.undecodable
         _log.info(
@@ -315,7 +323,7 @@ class Compaction:
             topic=dirty.topic.name.name,
             partition=dirty.number,
             end_offset=cleaner.end_offset,
-            bytes_before=read_bytes,
+            bytes_before=before_bytes,
             bytes_after=cleaner.kept_bytes,
             records_removed=cleaner.records_removed,
             unkeyed_removed=cleaner.unkeyed_removed,

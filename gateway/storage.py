@@ -52,8 +52,8 @@ class StoredHeader(NamedTuple):
 class Rewritten(NamedTuple):
     """What a rewrite did: batches that end before ``upto_offset`` were offered to ``keep``.
 
-    ``before_bytes`` and ``after_bytes``: octets of the partition in the files that it read, and
-    in those that it wrote.
+    ``before_bytes`` and ``after_bytes``: octets of the partition in the files that it replaced,
+    and in those that took their place.
     """
 
     upto_offset: int
@@ -71,6 +71,7 @@ class DiskUsage(NamedTuple):
 
 OnDone = Callable[[StorageUnavailable | None], None]
 Keep = Callable[[Octets], Octets | None]
+Drops = Callable[[int, int], bool]
 
 
 class StorageHost(Protocol):
@@ -217,15 +218,20 @@ class CompactingStorage(StorageAdapter, Protocol):
         """Return the offset up to which ``rewrite`` can reach now; the start when it cannot."""
         ...
 
-    async def rewrite(self, partition_id: int, upto_offset: int, keep: Keep) -> Rewritten:
+    async def rewrite(
+        self, partition_id: int, upto_offset: int, keep: Keep, drops: Drops | None = None
+    ) -> Rewritten:
         """Put what ``keep`` returns in the place of the batches before ``upto_offset``; compaction.
 
         Batches that end at or before ``upto_offset`` and before ``settled_offset`` go through
         ``keep``, in order, which runs in another thread: it returns the batch, or another one with
-        offsets within the same range and a correct CRC, or None when nothing of it stays. Offsets
-        keep their holes; bounds stay. All of it happens, or nothing, also in a crash. The octets
-        that ``keep`` is given are valid during the call only. Waits for other work of this kind.
-        Errors: ``StorageUnavailable``, and what ``keep`` raises; then nothing has changed.
+        offsets within the same range and a correct CRC, or None when nothing of it stays. Where
+        ``drops`` says True to a batch's base offset and octets, nothing stays of it either, and it
+        need not be read. Offsets keep their holes; bounds stay. It happens file by file, lowest
+        offsets first: of each all or nothing, also in a crash; in between the storage does other
+        work. What was rewritten before may be offered again. The octets that ``keep`` is given are
+        valid during the call only. Waits for other work of this kind. Errors:
+        ``StorageUnavailable``, and what ``keep`` raises; then what is left has not changed.
         """
         ...
 

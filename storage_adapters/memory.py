@@ -20,6 +20,7 @@ from gateway.model import HEADER_BYTES, Octets, parse_batch_header, stamp
 from gateway.storage import (
     Bounds,
     DiskUsage,
+    Drops,
     Entry,
     Keep,
     OnDone,
@@ -30,6 +31,7 @@ from gateway.storage import (
 
 _MIB: Final = 1024 * 1024
 _UNKNOWN: Final = -1
+REWRITE_BYTES: Final = 65_536  # rewritten before others have their turn on the loop
 
 
 class MemoryConfig(FrozenConfig):
@@ -256,20 +258,31 @@ class MemoryStorage:
         partition = self._partitions.get(partition_id, _NOTHING)
         return partition.batches[-1].end_offset if partition.batches else partition.start
 
-    async def rewrite(self, partition_id: int, upto_offset: int, keep: Keep) -> Rewritten:
-        """See ``StorageAdapter``; ``keep`` runs at once, on the loop."""
+    async def rewrite(
+        self, partition_id: int, upto_offset: int, keep: Keep, drops: Drops | None = None
+    ) -> Rewritten:
+        """See ``StorageAdapter``; ``keep`` runs on the loop, some octets at a time."""
         self._check_open()
         partition = self._partitions.get(partition_id, _NOTHING)
         upto = max(partition.start, min(upto_offset, self.settled_offset(partition_id)))
-        count = partition.find(upto)
-        if count < len(partition.batches) and partition.batches[count].end_offset == upto:
-            count += 1
-        old = partition.batches[:count]
-        new = [_parse(kept) for batch in old if (kept := keep(batch.octets)) is not None]
-        partition.batches[:count] = new
-        before_bytes, after_bytes = _size_of(old), _size_of(new)
-        self._stored_bytes += after_bytes - before_bytes
-        return Rewritten(upto, before_bytes, after_bytes)
+        done = Rewritten(upto, 0, 0)
+        offset = partition.start
+        while offset < upto and self._partitions.get(partition_id) is partition:
+            first = partition.find(offset)
+            old = _piece(partition.batches, first, upto)
+            if not old:
+                break
+            new = [_parse(kept) for b in old if (kept := _kept(b, keep, drops)) is not None]
+            partition.batches[first : first + len(old)] = new
+            before_bytes, after_bytes = _size_of(old), _size_of(new)
+            self._stored_bytes += after_bytes - before_bytes
+            done = Rewritten(
+                upto, done.before_bytes + before_bytes, done.after_bytes + after_bytes
+            )
+            offset = old[-1].end_offset
+            await asyncio.sleep(0)
+            self._check_open()
+        return done
 
     def disk_usage(self) -> DiskUsage:
         """See ``StorageAdapter``: all of it is in memory."""
@@ -295,6 +308,25 @@ def _parse(octets: Octets) -> _Batch:
         header.leader_epoch,
         bytes(octets),
     )
+
+
+def _piece(batches: Sequence[_Batch], first: int, upto: int) -> list[_Batch]:
+    """Return the next batches that end at or before ``upto``: at least one, and few octets."""
+    found: list[_Batch] = []
+    size_bytes = 0
+    for index in range(first, len(batches)):
+        batch = batches[index]
+        size_bytes += len(batch.octets)
+        if batch.end_offset > upto or (found and size_bytes > REWRITE_BYTES):
+            break
+        found.append(batch)
+    return found
+
+
+def _kept(batch: _Batch, keep: Keep, drops: Drops | None) -> Octets | None:
+    if drops is not None and drops(batch.base_offset, len(batch.octets)):
+        return None
+    return keep(batch.octets)
 
 
 def _size_of(batches: Sequence[_Batch]) -> int:

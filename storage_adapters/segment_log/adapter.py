@@ -16,6 +16,7 @@ from gateway.model import Octets
 from gateway.storage import (
     Bounds,
     DiskUsage,
+    Drops,
     Entry,
     Keep,
     OnDone,
@@ -207,11 +208,13 @@ class SegmentLog:
         """See ``StorageAdapter``."""
         return self._settler.settled_offset(partition_id)
 
-    async def rewrite(self, partition_id: int, upto_offset: int, keep: Keep) -> Rewritten:
+    async def rewrite(
+        self, partition_id: int, upto_offset: int, keep: Keep, drops: Drops | None = None
+    ) -> Rewritten:
         """See ``StorageAdapter``."""
         if not self._is_open or self._writer.fault is not None:
             raise self._refusal()
-        return await self._settler.rewrite(partition_id, upto_offset, keep)
+        return await self._settler.rewrite(partition_id, upto_offset, keep, drops)
 
     def disk_usage(self) -> DiskUsage:
         """See ``StorageAdapter``."""

@@ -15,8 +15,8 @@ from crc32c import crc32c
 
 from gateway.errors import StorageUnavailable
 from gateway.model import ATTRIBUTES_AT, CRC_AT, Octets
-from gateway.storage import Keep
-from storage_adapters.formats.footer import ROW_STRIDE, Footer, Part
+from gateway.storage import Drops, Keep
+from storage_adapters.formats.footer import LOW_32, ROW_STRIDE, Footer, Part
 from storage_adapters.formats.manifest import SHARED
 from storage_adapters.segment_log.index import find_offset, sizes_of
 from storage_adapters.segment_log.reading import Pick, pick, read_picks
@@ -59,10 +59,17 @@ class Piece(NamedTuple):
 
 
 class Rewrite(NamedTuple):
-    """What becomes of one partition's batches before ``upto_offset``."""
+    """What becomes of one partition's batches within [``from_offset``, ``upto_offset``)."""
 
+    from_offset: int
     upto_offset: int
     keep: Keep
+    drops: Drops | None = None
+
+    def concerns(self, base_offset: int, span: int) -> bool:
+        """Whether a batch lies within; ``span`` as in a row."""
+        end = base_offset + (span & LOW_32)
+        return self.from_offset <= base_offset and end <= self.upto_offset
 
 
 def by_partition(
@@ -124,7 +131,7 @@ def copy_rewritten(
     rewrite: Rewrite,
     output: Output,
 ) -> None:
-    """Copy one partition; batches that end before ``upto_offset`` as ``keep`` returns them."""
+    """Copy one partition; batches that the rewrite concerns as ``keep`` returns them."""
     for _, pieces in by_partition(sources, floors, partition_id):
         for run in _runs(pieces):
             _copy_run(partition_id, run, output, partition_id, rewrite)
@@ -152,20 +159,39 @@ def _copy_run(
 ) -> None:
     introductions = [p.source.footer.introduction_bytes(p.part) for p in reversed(run)]
     known = next((found for found in introductions if found is not None), None)
-    groups = _groups(partition_id, run)
+    groups = _groups(partition_id, run, rewrite)
     if rewrite is not None:
         groups = _rewritten(groups, rewrite)
     bounds = (run[0].start, run[-1].end)
     output.write_part(partition_id, bounds, known, groups, owner=owner)
 
 
-def _groups(partition_id: int, run: list[Piece]) -> Iterator[list[Placed]]:
+def _groups(
+    partition_id: int, run: list[Piece], rewrite: Rewrite | None
+) -> Iterator[list[Placed]]:
     for piece in run:
-        rows, row = piece.source.footer.rows, piece.first
-        while row < piece.last:
-            picks, _ = pick(rows, row, piece.last, DELETED, PIECE_BYTES, is_first=True)
-            row += len(picks)
-            yield _read(partition_id, piece, picks, row - len(picks))
+        rows = piece.source.footer.rows
+        for first, last in _wanted(piece, rewrite):
+            row = first
+            while row < last:
+                picks, _ = pick(rows, row, last, DELETED, PIECE_BYTES, is_first=True)
+                row += len(picks)
+                yield _read(partition_id, piece, picks, row - len(picks))
+
+
+def _wanted(piece: Piece, rewrite: Rewrite | None) -> Iterator[tuple[int, int]]:
+    """Yield ranges of a piece's rows that must be read: all but those that are dropped."""
+    first = piece.first
+    if rewrite is not None and rewrite.drops is not None:
+        rows = piece.source.footer.rows
+        for row in range(piece.first, piece.last):
+            base_offset, _, place, span = rows[row * ROW_STRIDE : (row + 1) * ROW_STRIDE]
+            if rewrite.concerns(base_offset, span) and rewrite.drops(base_offset, place >> 32):
+                if first < row:
+                    yield first, row
+                first = row + 1
+    if first < piece.last:
+        yield first, piece.last
 
 
 def _read(partition_id: int, piece: Piece, picks: list[Pick], row: int) -> list[Placed]:
@@ -191,11 +217,13 @@ def _rewritten(groups: Iterator[list[Placed]], rewrite: Rewrite) -> Iterator[lis
     for group in groups:
         kept = []
         for item in group:
-            if item.base_offset + (item.span & 0xFFFF_FFFF) > rewrite.upto_offset:
+            if not rewrite.concerns(item.base_offset, item.span):
                 kept.append(item)
                 continue
             batch = rewrite.keep(item.batch)
-            if batch is not None:
+            if batch is item.batch:
+                kept.append(item)
+            elif batch is not None:
                 kept.append(_placed(batch))
         if kept:
             yield kept

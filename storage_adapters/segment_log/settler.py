@@ -7,15 +7,14 @@ passed go; shared ones are copied when more than half is dead; small ones are me
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
 from typing import Final
 
 import structlog
 
 from gateway.clock import Clock
 from gateway.errors import StorageUnavailable
-from gateway.storage import Keep, Rewritten
-from storage_adapters.formats.footer import Footer
+from gateway.storage import Drops, Keep, Rewritten
+from storage_adapters.formats.footer import Footer, Part
 from storage_adapters.formats.manifest import SHARED
 from storage_adapters.segment_log.catalog import Catalog
 from storage_adapters.segment_log.config import SegmentLogConfig
@@ -45,6 +44,7 @@ from storage_adapters.segment_log.settled_set import record_of
 PARTS_PER_TICK: Final = 500
 RETRY_S: Final = 5.0
 SMALL_FILES_MAX: Final = 64  # of one partition each, before they are merged into a shared one
+REWRITES_PER_ROUND: Final = 8  # what is rewritten at once, as a share of a round
 SHARED_FILES_MIN: Final = 8  # alike in size, before they are merged
 
 log = structlog.get_logger()
@@ -320,52 +320,67 @@ class Settler:
         parts = catalog.settled.parts(catalog.footers, partition_id)
         return max([start, *(part.end for _, part in parts[-1:])])
 
-    async def rewrite(self, partition_id: int, upto_offset: int, keep: Keep) -> Rewritten:
-        """See ``StorageAdapter.rewrite``."""
-        async with self._lock:
-            if self.is_halted:
-                raise StorageUnavailable("settling has stopped")
-            try:
-                return await self._rewrite(partition_id, upto_offset, keep)
-            except (NotCommitted, OSError, Stopped) as error:
-                raise StorageUnavailable(f"nothing was rewritten: {error}") from error
+    async def rewrite(
+        self, partition_id: int, upto_offset: int, keep: Keep, drops: Drops | None
+    ) -> Rewritten:
+        """See ``StorageAdapter.rewrite``; other work has its turn between two files."""
+        done = Rewritten(self._catalog.peek(partition_id)[0], 0, 0)
+        while done.upto_offset < upto_offset:
+            async with self._lock:
+                if self.is_halted:
+                    raise StorageUnavailable("settling has stopped")
+                parts = self._parts_between(partition_id, done.upto_offset, upto_offset)
+                if not parts:
+                    break
+                rewrite = Rewrite(done.upto_offset, upto_offset, keep, drops)
+                try:
+                    after_bytes = await self._rewrite(partition_id, parts, rewrite)
+                except (NotCommitted, OSError, Stopped) as error:
+                    raise StorageUnavailable(
+                        f"rewritten up to {done.upto_offset}: {error}"
+                    ) from error
+            done = Rewritten(
+                min(upto_offset, parts[-1][1].end),
+                done.before_bytes + sum(part.size_bytes for _, part in parts),
+                done.after_bytes + after_bytes,
+            )
+        self._wake()
+        return done
 
-    async def _rewrite(self, partition_id: int, upto_offset: int, keep: Keep) -> Rewritten:
+    def _parts_between(
+        self, partition_id: int, offset: int, upto_offset: int
+    ) -> list[tuple[Segment, Part]]:
+        """Return the next settled files to rewrite: one, or small neighbours together."""
+        start, is_deleted = self._catalog.peek(partition_id)
+        offset = max(offset, start)
+        found: list[tuple[Segment, Part]] = []
+        size_bytes = 0
+        for segment, part in self._catalog.settled.parts(self._catalog.footers, partition_id):
+            if part.end <= offset or part.start >= upto_offset or is_deleted:
+                continue
+            size_bytes += part.size_bytes
+            if found and size_bytes > self._config.settle_round_bytes // REWRITES_PER_ROUND:
+                break
+            found.append((segment, part))
+        return found
+
+    async def _rewrite(
+        self, partition_id: int, parts: Sequence[tuple[Segment, Part]], rewrite: Rewrite
+    ) -> int:
+        """Replace what some files have of a partition; return its octets in the new ones."""
         catalog = self._catalog
-        start, is_deleted = catalog.peek(partition_id)
-        parts = [
-            (segment, part)
-            for segment, part in catalog.settled.parts(catalog.footers, partition_id)
-            if part.start < upto_offset and part.end > start
-        ]
-        if not parts or is_deleted:
-            return Rewritten(start, 0, 0)
+        start, _ = catalog.peek(partition_id)
         segments = [segment for segment, _ in parts]
         goes = [s for s in segments if record_of(s).owner != SHARED]
         lost = frozenset([partition_id])
         dead = {s.number: lost for s in segments if record_of(s).owner == SHARED}
-        make = partial(
-            _make_rewritten, partition_id, {partition_id: start}, Rewrite(upto_offset, keep)
-        )
+
+        def make(sources: list[Source], output: Output) -> None:
+            copy_rewritten(partition_id, sources, {partition_id: start}, rewrite, output)
+
         made = await self._change(segments, goes, make, dead)
-        self._wake()
-        before_bytes = sum(part.size_bytes for _, part in parts)
-        after_bytes = 0
-        for segment in made:
-            part = catalog.footers.get(segment).find(partition_id)
-            after_bytes += 0 if part is None else part.size_bytes
-        upto = min(upto_offset, parts[-1][1].end)
-        return Rewritten(upto, before_bytes, after_bytes)
-
-
-def _make_rewritten(
-    partition_id: int,
-    floors: dict[int, int],
-    rewrite: Rewrite,
-    sources: list[Source],
-    output: Output,
-) -> None:
-    copy_rewritten(partition_id, sources, floors, rewrite, output)
+        found = [catalog.footers.get(segment).find(partition_id) for segment in made]
+        return sum(part.size_bytes for part in found if part is not None)
 
 
 def _size_of(segment: Segment) -> tuple[int, int]:

@@ -487,6 +487,28 @@ class CompactingStorageContract(StorageContract):
         assert await storage.base_offset_for_time(1, 4_000) == 1
         assert storage.end_offset_for_epoch(1, 1) == (1, 7)
 
+    async def test_what_rewrite_is_told_to_drop_is_not_offered(
+        self, storage: CompactingStorage
+    ) -> None:
+        await self.settled(storage, 4)
+        asked, seen = [], []
+
+        def drops(base_offset: int, size_bytes: int) -> bool:
+            asked.append((base_offset, size_bytes))
+            return base_offset in {0, 2}
+
+        def keep(batch: Octets) -> Octets | None:
+            seen.append(parse_batch_header(batch).base_offset)
+            return batch
+
+        done = await storage.rewrite(1, 4, keep, drops)
+
+        assert asked == [(offset, 400_000) for offset in range(4)]
+        assert seen == [1, 3]
+        assert done.before_bytes - done.after_bytes == 800_000
+        assert offsets_of(await read_all(storage, 1)) == [1, 3, 4, 5, 6]
+        assert storage.bounds(1) == Bounds(0, 7)
+
     async def test_rewrite_that_keeps_nothing(self, storage: CompactingStorage) -> None:
         await self.settled(storage, 4)
         await storage.rewrite(1, 4, lambda _: None)

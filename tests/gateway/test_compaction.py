@@ -16,7 +16,7 @@ from gateway.metrics import Metrics
 from gateway.model import Octets, parse_batch_header
 from gateway.records import NewRecord, encode_batch
 from gateway.retention import Retention
-from gateway.storage import Keep, Rewritten
+from gateway.storage import Drops, Keep, Rewritten
 from gateway.writer import Write
 from tests.gateway.compaction_house import Cleaned, numbered
 from tests.gateway.house import outcome, running
@@ -262,8 +262,10 @@ async def test_a_stop_ends_a_round_which_then_has_changed_nothing(node: Cleaned)
     seen: list[Octets] = []
 
     async def rewrite_until_stopped(
-        partition_id: int, upto_offset: int, keep: Keep
+        partition_id: int, upto_offset: int, keep: Keep, drops: Drops | None = None
     ) -> Rewritten:
+        assert drops is not None
+
         def keep_some(batch: Octets) -> Octets | None:
             seen.append(batch)
             if len(seen) == 100:
@@ -288,11 +290,13 @@ async def test_what_fails_does_not_keep_others_from_their_turn(node: Cleaned) ->
     rewrite = node.house.storage.rewrite
     asked: list[int] = []
 
-    async def rewrite_good(partition_id: int, upto_offset: int, keep: Keep) -> Rewritten:
+    async def rewrite_good(
+        partition_id: int, upto_offset: int, keep: Keep, drops: Drops | None = None
+    ) -> Rewritten:
         asked.append(partition_id)
         if partition_id == bad.partition_id and len(asked) < 3:
             raise StorageUnavailable("a batch is damaged")
-        return await rewrite(partition_id, upto_offset, keep)
+        return await rewrite(partition_id, upto_offset, keep, drops)
 
     node.house.storage.rewrite = rewrite_good  # type: ignore[method-assign]
     await node.compaction.run_once()

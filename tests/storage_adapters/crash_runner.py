@@ -22,6 +22,7 @@ from tests.contracts.storage import append, delete, make_entry, truncate
 from tests.storage_adapters.settling import idle, opened, settle
 
 EXIT_AT_FAILPOINT: Final = 77
+ROUND_BYTES: Final = 2 * 1_048_576  # so that files of partition 1 are rewritten one by one
 _SIZE_BYTES: Final = 60_000
 
 
@@ -98,7 +99,9 @@ async def remove(noted: Noted) -> None:
 
 
 async def compact(noted: Noted) -> None:
-    noted.note(partition=1, rewritten=noted.log.settled_offset(1))
+    log = noted.log
+    parts = log._catalog.settled.parts(log._catalog.footers, 1)
+    noted.note(partition=1, rewritten=[part.end for _, part in parts])
     await noted.log.rewrite(1, noted.log.settled_offset(1), keep_odd)
     await noted.log.rewrite(3, noted.log.settled_offset(3), lambda batch: batch)
 
@@ -112,6 +115,8 @@ SCENARIOS: Final[dict[str, tuple[Act, Act, int]]] = {
     "remove": (settled_once, remove, 1),
     "compact": (settled_once, compact, 1),
     "compact-shared": (settled_once, compact, 2),
+    # Three files of partition 1, each a change of its own: at the third.
+    "compact-third": (settled_thrice, compact, 3),
 }
 
 
@@ -128,7 +133,7 @@ def arm(step: str, times: int) -> None:
 
 async def run(act: Act, folder: Path, step: str | None = None, times: int = 1) -> None:
     """Open the folder's log and act; at the failpoint, or at the end, the process is gone."""
-    log = await opened(folder / "data")
+    log = await opened(folder / "data", settle_round_bytes=ROUND_BYTES)
     if step is not None:
         await idle(log)
         arm(step, times)

@@ -1,18 +1,22 @@
 """The memory storage keeps the contract; what a restart keeps, it keeps in the object."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
 
 from gateway.clock import ManualClock
 from gateway.errors import StorageFull
-from gateway.storage import StorageAdapter
-from storage_adapters.memory import MemoryConfig, MemoryStorage
+from gateway.model import Octets, parse_batch_header
+from gateway.storage import Bounds, StorageAdapter
+from storage_adapters.memory import REWRITE_BYTES, MemoryConfig, MemoryStorage
 from tests.contracts.storage import (
     CompactingStorageContract,
     Host,
     append,
+    delete,
     make_entry,
+    read_all,
     truncate,
 )
 
@@ -45,3 +49,39 @@ async def test_full_memory_refuses_and_truncation_makes_room(tmp_path: Path) -> 
 
     await append(storage, make_entry((1, 1), size_bytes=500_000))
     await storage.close()
+
+
+async def test_rewriting_gives_others_their_turn(tmp_path: Path) -> None:
+    storage = new_memory(tmp_path)
+    await storage.open(Host())
+    for offset in range(40):
+        await append(storage, make_entry((1, offset), size_bytes=REWRITE_BYTES // 2))
+    seen: list[Bounds] = []
+
+    def keep(batch: Octets) -> Octets | None:
+        seen.append(storage.bounds(1))
+        return batch if parse_batch_header(batch).base_offset % 2 else None
+
+    rewriting = asyncio.create_task(storage.rewrite(1, 40, keep))
+    await append(storage, make_entry((1, 40)))
+    await truncate(storage, 1, 3)
+    done = await rewriting
+
+    assert seen[0] == Bounds(0, 41)
+    assert seen[-1] == Bounds(3, 41)
+    assert done.upto_offset == 40
+    kept = [parse_batch_header(batch).base_offset for batch in await read_all(storage, 1)]
+    assert kept == [*range(3, 40, 2), 40]
+    assert storage.disk_usage().log_bytes == storage.size_bytes(1)
+
+
+async def test_rewriting_ends_with_its_partition(tmp_path: Path) -> None:
+    storage = new_memory(tmp_path)
+    await storage.open(Host())
+    for offset in range(40):
+        await append(storage, make_entry((1, offset), size_bytes=REWRITE_BYTES))
+    rewriting = asyncio.create_task(storage.rewrite(1, 40, lambda _: None))
+    await delete(storage, 1)
+    await rewriting
+
+    assert storage.disk_usage().log_bytes == 0

@@ -1,9 +1,11 @@
 """Closed log segments become settled ones; readers notice nothing."""
 
 import asyncio
+import threading
 from pathlib import Path
 
 from gateway.clock import ManualClock
+from gateway.model import Octets, parse_batch_header
 from gateway.storage import Bounds
 from storage_adapters.segment_log.adapter import SegmentLog
 from storage_adapters.segment_log.inspect import list_partitions
@@ -212,3 +214,73 @@ async def test_reader_in_the_middle_of_a_switch(tmp_path: Path) -> None:
     await settle(log)
     assert len(await reading) == 60
     await log.close()
+
+
+async def three_files(tmp_path: Path) -> SegmentLog:
+    """A log in which partition 1 has three settled files."""
+    log = await opened(tmp_path, settle_round_bytes=2_000_000)
+    for _ in range(3):
+        await fill(log, 20)
+        await settle(log)
+    assert len(log._catalog.settled.owned(1)) == 3
+    return log
+
+
+async def test_a_partition_is_rewritten_file_by_file(tmp_path: Path) -> None:
+    """So that it takes the free space of one file, not of the partition."""
+    log = await three_files(tmp_path)
+    before = list(log._catalog.settled.owned(1))
+    left: list[int] = []
+
+    def keep(batch: Octets) -> Octets:
+        left.append(sum(segment.path.exists() for segment in before))
+        return batch
+
+    await log.rewrite(1, log.settled_offset(1), keep)
+
+    assert (left[0], left[-1]) == (3, 1)
+    assert sorted(set(left)) == [1, 2, 3]
+    assert len(await read_all(log, 1)) == 60
+    await log.close()
+
+
+async def test_settling_has_its_turn_between_two_files(tmp_path: Path) -> None:
+    log = await three_files(tmp_path)
+    begun, goes_on = threading.Event(), threading.Event()
+    rounds: list[int] = []
+
+    def keep(batch: Octets) -> Octets:
+        begun.set()
+        goes_on.wait(20)
+        rounds.append(log.metrics.settled_rounds)
+        return batch
+
+    rewriting = asyncio.create_task(log.rewrite(1, log.settled_offset(1), keep))
+    await until(begun.is_set)
+    await fill(log, 40)
+    log.release_scans_before(log.next_sequence)
+    await until(lambda: log._settler._lock._waiters is not None)
+    goes_on.set()
+    await rewriting
+
+    assert rounds[-1] > rounds[0]
+    assert len(await read_all(log, 1)) == 100
+    await log.close()
+
+
+async def test_what_is_rewritten_and_merged_meanwhile_is_not_lost(tmp_path: Path) -> None:
+    log = await three_files(tmp_path)
+    before = await read_all(log, 1)
+    await fill(log, 20)
+    log.release_scans_before(log.next_sequence)  # the fourth file: they are merged
+    done = await log.rewrite(1, 60, keep_odd_offsets)
+    await settle(log)
+
+    assert done.upto_offset == 60
+    kept = [batch for batch in before if keep_odd_offsets(batch) is not None]
+    assert [bytes(batch) for batch in (await read_all(log, 1))[: len(kept)]] == kept
+    await log.close()
+
+
+def keep_odd_offsets(batch: Octets) -> Octets | None:
+    return batch if parse_batch_header(batch).base_offset % 2 else None

@@ -26,7 +26,7 @@ class Expected:
     def __init__(self) -> None:
         self.start = self.next_start = 0
         self.end = 0
-        self.rewritten = 0
+        self.rewritten: list[int] = []  # ends of files, which are rewritten one by one
         self.deleted = self.next_deleted = False
         self.batches: list[tuple[int, bytes]] = []  # end, octets
 
@@ -44,7 +44,7 @@ class Expected:
             found += [
                 (Bounds(start, self.end), self._contents(start, upto))
                 for start in {self.start, max(self.start, self.next_start)}
-                for upto in {0, self.rewritten}
+                for upto in (0, *self.rewritten)
             ]
         if self.next_deleted:
             found.append((Bounds(0, 0), []))
