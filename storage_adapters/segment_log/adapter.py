@@ -218,12 +218,11 @@ class SegmentLog:
 
     def disk_usage(self) -> DiskUsage:
         """See ``StorageAdapter``."""
-        disk = os.statvfs(self._data_dir)
         settled = self._catalog.settled.segments.values()
         return DiskUsage(
             sum([segment.disk_bytes for segment in self._catalog.segments.values()]),
             sum([segment.disk_bytes for segment in settled]),
-            disk.f_bavail * disk.f_frsize,
+            self._files.room_bytes(self._data_dir),
         )
 
     async def close(self) -> None:

@@ -89,6 +89,10 @@ class HoldingFiles:
             self._aside.pop(new_path, None)
         self._files.rename(path, new_path)
 
+    def room_bytes(self, path: Path) -> int:
+        """See ``Files``."""
+        return self._files.room_bytes(path)
+
     def open(self, path: Path) -> int:
         """See ``Files``."""
         return self._files.open(path)

@@ -1,10 +1,13 @@
 """Copying partitions to new settled segments: what settling, merging and compaction share.
 
 Everything here runs in the settler's thread, on footers and descriptors that the loop holds for
-it. Every batch's CRC is compared on the way: nothing damaged is copied.
+it. Every batch's CRC is compared on the way. What is damaged is not copied until it was read
+so often that it will not get better; then it goes along as it is: readers see what they saw
+before, and the log does not grow behind it.
 """
 
 import heapq
+import os
 import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
@@ -14,7 +17,7 @@ from typing import Final, NamedTuple
 from crc32c import crc32c
 
 from gateway.errors import StorageUnavailable
-from gateway.model import ATTRIBUTES_AT, CRC_AT, Octets
+from gateway.model import ATTRIBUTES_AT, CRC_AT, LENGTH_OVERHEAD_BYTES, Octets
 from gateway.storage import Drops, Keep
 from storage_adapters.formats.footer import LOW_32, ROW_STRIDE, Footer, Part
 from storage_adapters.formats.manifest import SHARED
@@ -24,13 +27,25 @@ from storage_adapters.segment_log.segments import Segment
 from storage_adapters.segment_log.settled_output import Output, Placed
 
 PIECE_BYTES: Final = 262_144
+DAMAGE_TRIES: Final = (
+    4  # of a change, in which a segment's damage might have been the disk's mood
+)
 DELETED: Final = 1 << 62  # a floor above every offset
 
 _CRC: Final = struct.Struct(">I")
 _BASE_OFFSET: Final = struct.Struct(">q")
+_FRONT: Final = struct.Struct(">qi")  # base offset and length
 _LEADER_EPOCH_AT: Final = 12
 _LAST_DELTA_AT: Final = 23
 _INT32: Final = struct.Struct(">i")
+
+
+class DamagedBatch(StorageUnavailable):
+    """A batch is not what it was when it was appended."""
+
+    def __init__(self, segment: Segment, text: str) -> None:
+        super().__init__(f"{segment.path}: {text}")
+        self.segment = segment
 
 
 class Source(NamedTuple):
@@ -196,16 +211,44 @@ def _wanted(piece: Piece, rewrite: Rewrite | None) -> Iterator[tuple[int, int]]:
 
 def _read(partition_id: int, piece: Piece, picks: list[Pick], row: int) -> list[Placed]:
     rows = piece.source.footer.rows
-    batches = read_picks(piece.source.fd, picks, 0)
+    try:
+        batches = read_picks(piece.source.fd, picks, 0)
+    except StorageUnavailable as error:
+        batches = _mended(piece.source, picks, error)
     placed = []
     for index, (batch, chosen) in enumerate(zip(batches, picks, strict=True), row):
+        at = index * ROW_STRIDE
+        damaged_unix_ms = None
         if not is_intact(batch):
-            raise StorageUnavailable(
-                f"{piece.source.segment.path}: the batch at position {chosen.position} "
-                f"(partition {partition_id}, offset {chosen.base_offset}) is damaged"
-            )
-        placed.append(Placed(batch, chosen.base_offset, rows[index * ROW_STRIDE + 3]))
+            _check_may_go_along(partition_id, piece.source.segment, chosen)
+            damaged_unix_ms = rows[at + 1]
+        placed.append(Placed(batch, chosen.base_offset, rows[at + 3], damaged_unix_ms))
     return placed
+
+
+def _mended(source: Source, picks: list[Pick], error: StorageUnavailable) -> list[Octets]:
+    """Return batches of which a length is wrong with what their rows say in its place.
+
+    The CRC, which does not cover it, says then whether that is all. Errors: ``DamagedBatch``
+    when the file is too short.
+    """
+    batches: list[Octets] = []
+    for position, size_bytes, base_offset in picks:
+        batch = bytearray(os.pread(source.fd, size_bytes, position))
+        if len(batch) < size_bytes:
+            raise DamagedBatch(source.segment, str(error)) from error
+        _FRONT.pack_into(batch, 0, base_offset, size_bytes - LENGTH_OVERHEAD_BYTES)
+        batches.append(batch)
+    return batches
+
+
+def _check_may_go_along(partition_id: int, segment: Segment, chosen: Pick) -> None:
+    if segment.damage_seen < DAMAGE_TRIES:
+        raise DamagedBatch(
+            segment,
+            f"the batch at position {chosen.position} (partition {partition_id}, offset "
+            f"{chosen.base_offset}) is damaged",
+        )
 
 
 def is_intact(batch: Octets) -> bool:
@@ -217,7 +260,7 @@ def _rewritten(groups: Iterator[list[Placed]], rewrite: Rewrite) -> Iterator[lis
     for group in groups:
         kept = []
         for item in group:
-            if not rewrite.concerns(item.base_offset, item.span):
+            if item.is_damaged or not rewrite.concerns(item.base_offset, item.span):
                 kept.append(item)
                 continue
             batch = rewrite.keep(item.batch)

@@ -13,6 +13,10 @@ _FILE_MODE = 0o640
 class Files(Protocol):
     """Everything that changes what is on the disk. Errors are ``OSError``, as the system's."""
 
+    def room_bytes(self, path: Path) -> int:
+        """Return how many octets the file system of ``path`` has left for us."""
+        ...
+
     def create(self, path: Path) -> int:
         """Return a descriptor of a new, empty file, for reading and writing."""
         ...
@@ -52,6 +56,11 @@ class Files(Protocol):
 
 class SystemFiles:
     """The system's own calls."""
+
+    def room_bytes(self, path: Path) -> int:
+        """See ``Files``."""
+        disk = os.statvfs(path)
+        return disk.f_bavail * disk.f_frsize
 
     def create(self, path: Path) -> int:
         """See ``Files``."""

@@ -18,8 +18,10 @@ class SegmentLogMetrics:
         "segments_removed",
         "settled_bytes",
         "settled_changes",
+        "settled_damaged",
         "settled_ms",
         "settled_rounds",
+        "settling_failures",
         "sync_s",
         "syncs",
         "written_bytes",
@@ -39,6 +41,8 @@ class SegmentLogMetrics:
             0  # written to settled segments, merged and compacted ones included
         )
         self.settled_ms = 0.0  # that writing took
+        self.settled_damaged = 0  # batches that went along although their CRC does not match
+        self.settling_failures = 0  # tries of any of this
 
     def register(self, metrics: Metrics) -> None:
         """Let a node's metrics show these. What was counted before stays in the totals."""
@@ -73,6 +77,16 @@ class SegmentLogMetrics:
             "headgate_settled_seconds_total",
             "Seconds that writing them took.",
             lambda: self.settled_ms / 1_000,
+        )
+        metrics.counter_fn(
+            "headgate_settling_failures_total",
+            "Tries to settle, merge or remove files that failed.",
+            lambda: self.settling_failures,
+        )
+        metrics.counter_fn(
+            "headgate_settling_damaged_batches_total",
+            "Damaged batches that were settled as they are.",
+            lambda: self.settled_damaged,
         )
         metrics.counter_fn(
             "headgate_wal_segments_removed_total",

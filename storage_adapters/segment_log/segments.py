@@ -44,11 +44,13 @@ class Segment:
     file, its header and its name are on the disk; only then may entries be acknowledged from
     it. For the sweeper: ``swept``, how many partitions of its table are known to have passed it,
     and ``blocker``, the id and end offset of one that has not. ``record``: what the manifest
-    says of it, when it is a settled one.
+    says of it, when it is a settled one. ``damage_seen``: how often a change failed because of a
+    damaged batch in it.
     """
 
     __slots__ = (
         "blocker",
+        "damage_seen",
         "disk_bytes",
         "entries_end",
         "fd",
@@ -83,6 +85,7 @@ class Segment:
         self.swept = 0
         self.blocker: tuple[int, int] | None = None
         self.record: FileRecord | None = None
+        self.damage_seen = 0
 
     def close_with(self, trailer: Trailer) -> None:
         """Let the footer, which is on the disk now, take the live index's place."""

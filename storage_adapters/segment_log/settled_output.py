@@ -75,11 +75,20 @@ class Pace:
 
 
 class Placed(NamedTuple):
-    """A batch to be written, and for how many offsets and of which epoch it counts."""
+    """A batch to be written, and for how many offsets and of which epoch it counts.
+
+    ``damaged_unix_ms``: the highest timestamp that the row of a damaged one says.
+    """
 
     batch: Octets
     base_offset: int
     span: int  # offsets + epoch << 32, as in a row
+    damaged_unix_ms: int | None = None
+
+    @property
+    def is_damaged(self) -> bool:
+        """Its CRC does not match."""
+        return self.damaged_unix_ms is not None
 
 
 class OutputSpec(NamedTuple):
@@ -101,6 +110,7 @@ class OutputFile:
     def __init__(self, spec: OutputSpec, number: int, owner: int) -> None:
         self.owner = owner
         self.rows_count = 0
+        self.damaged_count = 0
         self._spec = spec
         self._files = spec.files
         self._parts: list[FooterPart] = []
@@ -144,9 +154,13 @@ class OutputFile:
         """Write batches, in order of offset."""
         assert self._open is not None
         rows, position, max_timestamp = self._rows, self.position, self._max_timestamp
-        for batch, base_offset, span in placed:
-            (timestamp,) = _MAX_TIMESTAMP.unpack_from(batch, _MAX_TIMESTAMP_AT)
-            max_timestamp = max(max_timestamp, timestamp)
+        for batch, base_offset, span, damaged_unix_ms in placed:
+            if damaged_unix_ms is None:
+                (timestamp,) = _MAX_TIMESTAMP.unpack_from(batch, _MAX_TIMESTAMP_AT)
+                max_timestamp = max(max_timestamp, timestamp)
+            else:
+                max_timestamp = max(max_timestamp, damaged_unix_ms)
+                self.damaged_count += 1
             size_bytes = len(batch)
             rows.extend((base_offset, max_timestamp, position + (size_bytes << 32), span))
             position += size_bytes
@@ -213,6 +227,7 @@ class Output:
         self.spec = spec
         self.next_number = first_number
         self.made: list[Segment] = []
+        self.damaged_count = 0
         self._paths: list[Path] = []
         self._shared: OutputFile | None = None
         self._open: list[OutputFile] = []
@@ -283,6 +298,7 @@ class Output:
         self._open.remove(target)
         if target is self._shared:
             self._shared = None
+        self.damaged_count += target.damaged_count
         try:
             self.made.append(target.finish())
         finally:

@@ -6,10 +6,11 @@ passed go; shared ones are copied when more than half is dead; small ones are me
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+import errno
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import suppress
+from functools import partial
 from typing import Final
-
-import structlog
 
 from gateway.clock import Clock
 from gateway.errors import StorageUnavailable
@@ -20,20 +21,21 @@ from storage_adapters.segment_log.catalog import Catalog
 from storage_adapters.segment_log.config import SegmentLogConfig
 from storage_adapters.segment_log.copying import (
     DELETED,
+    DamagedBatch,
     Rewrite,
     Source,
     copy_all,
     copy_rewritten,
     directory_rows,
 )
-from storage_adapters.segment_log.merging import MergeLimits, run_to_merge
+from storage_adapters.segment_log.merging import neighbours, owned_run, shared_run
 from storage_adapters.segment_log.metrics import SegmentLogMetrics
 from storage_adapters.segment_log.passing import Passed
+from storage_adapters.segment_log.retries import Retries
 from storage_adapters.segment_log.segments import Segment
-from storage_adapters.segment_log.settled_change import Change, Changer, is_no_space
+from storage_adapters.segment_log.settled_change import Change, Changer
 from storage_adapters.segment_log.settled_files import NotCommitted
 from storage_adapters.segment_log.settled_output import (
-    ROWS_MAX,
     Output,
     OutputSpec,
     Pace,
@@ -42,12 +44,7 @@ from storage_adapters.segment_log.settled_output import (
 from storage_adapters.segment_log.settled_set import record_of
 
 PARTS_PER_TICK: Final = 500
-RETRY_S: Final = 5.0
-SMALL_FILES_MAX: Final = 64  # of one partition each, before they are merged into a shared one
 REWRITES_PER_ROUND: Final = 8  # what is rewritten at once, as a share of a round
-SHARED_FILES_MIN: Final = 8  # alike in size, before they are merged
-
-log = structlog.get_logger()
 
 
 class Settler:
@@ -81,6 +78,7 @@ class Settler:
         self._timer: asyncio.TimerHandle | None = None
         self._to_merge: set[int] = set()
         self._merged_count = 0  # settled segments above which shared ones are merged
+        self._retries = Retries(clock, metrics)
         self._is_loaded = False
         self.is_halted = False
 
@@ -114,23 +112,16 @@ class Settler:
     # What it does.
 
     async def run_due(self) -> None:
-        """Do all that is due. What fails is tried again, or given up with a word."""
+        """Do all that is due. What fails is counted and tried again later; the rest goes on."""
         if self.is_halted:
             return
-        try:
+        with suppress(Stopped):
             async with self._lock:
+                self._retries.begin()
                 await self._run_due()
-        except Stopped:
-            pass
-        except (NotCommitted, OSError, StorageUnavailable) as error:
-            if is_no_space(error):
-                self._call_again(RETRY_S)
-            elif not self.is_halted:
-                self.is_halted = True
-                log.exception("settling has stopped; the log grows")
-        except Exception:  # A mistake of ours must not end the removal of segments too.
-            self.is_halted = True
-            log.exception("settling has stopped; the log grows")
+                wait_s = self._retries.next_s()
+                if wait_s is not None:
+                    self._call_again(wait_s)
 
     async def _run_due(self) -> None:
         if not self._is_loaded:
@@ -138,10 +129,27 @@ class Settler:
             await self._passed.load()
             self._to_merge.update(self._catalog.settled.owners())
         await self._drop_passed()
-        while not self.is_halted and (segments := self._due_segments()):
-            await self._settle(segments)
+        while not self.is_halted and await self._try("log segments", self._settle_due):
             await self._drop_passed()
         await self._merge_all()
+
+    async def _try(self, work: str, do: Callable[[], Awaitable[bool]]) -> bool:
+        """Return what ``do`` returns; False when it fails, or failed and is not due again."""
+        if not self._retries.may_try(work):
+            return False
+        try:
+            done = await do()
+        except Stopped:
+            raise
+        except Exception as error:  # A mistake of ours must not end the rest either.
+            if self.is_halted:
+                raise Stopped from error
+            if isinstance(error, DamagedBatch):
+                error.segment.damage_seen += 1
+            self._retries.note_failure(work, error)
+            return False
+        self._retries.note_success(work)
+        return done
 
     def _due_segments(self) -> list[Segment]:
         """Return the log segments of the next round, none when it can wait."""
@@ -167,11 +175,51 @@ class Settler:
         return []
 
     def _call_again(self, delay_s: float) -> None:
+        """Be called in so many seconds, or before."""
+        loop = asyncio.get_running_loop()
         if self._timer is not None:
+            if loop.time() < self._timer.when() <= loop.time() + delay_s:
+                return
             self._timer.cancel()
-        self._timer = asyncio.get_running_loop().call_later(delay_s, self._wake)
+        self._timer = loop.call_later(delay_s, self._wake)
 
     # Rounds.
+
+    async def _settle_due(self) -> bool:
+        """Do one round; False when none is due. Errors: those of a change, no space."""
+        segments = self._due_segments()
+        if not segments:
+            return False
+        free_bytes = self._spec.files.room_bytes(self._spec.data_dir)
+        need_bytes = sum(segment.entries_end for segment in segments)
+        if need_bytes + self._config.segment_bytes > free_bytes:
+            segments = await self._fitting(segments, free_bytes)
+        await self._settle(segments)
+        return True
+
+    async def _fitting(self, segments: Sequence[Segment], free_bytes: int) -> list[Segment]:
+        """Return as many segments as there is room for what is alive of them, at least one.
+
+        The next segment of the log has its room too, if need be of the first one's. Errors:
+        ``OSError``, without having written anything.
+        """
+        found: list[Segment] = []
+        need_bytes = 0
+        for segment in segments:
+            footer = self._catalog.footers.get(segment)
+            floors = await self._floors_of([footer])
+            need_bytes += sum(
+                part.size_bytes
+                for part in footer
+                if part.end > floors.get(part.partition_id, 0)
+            )
+            kept_back_bytes = self._config.segment_bytes if found else 0
+            if need_bytes + kept_back_bytes > free_bytes:
+                break
+            found.append(segment)
+        if not found:
+            raise OSError(errno.ENOSPC, f"{need_bytes} bytes are needed to settle a segment")
+        return found
 
     async def _settle(self, segments: Sequence[Segment]) -> None:
         settled = self._catalog.settled
@@ -234,6 +282,9 @@ class Settler:
         spec = self._spec._replace(created_unix_ms=self._clock.unix_ms())
         change = Change(inputs, goes, dead or {}, make, self._last_sequence())
         made = await self._changer.run(change, spec)
+        damage_seen = max([segment.damage_seen for segment in inputs], default=0)
+        for segment in made:
+            segment.damage_seen = damage_seen
         self._passed.note(goes, dead or {})
         self._to_merge.update(owner for s in made if (owner := record_of(s).owner) != SHARED)
         return made
@@ -243,9 +294,16 @@ class Settler:
     async def _drop_passed(self) -> None:
         passed, half_dead = await self._passed.find()
         if passed:
-            await self._change([], passed, lambda _sources, _output: None)
+
+            async def drop() -> bool:
+                await self._change([], passed, lambda _sources, _output: None)
+                return True
+
+            if not await self._try("passed files", drop):
+                for segment in passed:
+                    self._passed.touch(record_of(segment).owner)
         for segment in half_dead:
-            await self._copy([segment])
+            await self._try(f"file {segment.number}", partial(self._copy, [segment]))
 
     async def _copy(self, segments: Sequence[Segment]) -> bool:
         """Put new segments in the place of ``segments``, with what is alive of them.
@@ -262,52 +320,24 @@ class Settler:
     # Merging.
 
     async def _merge_all(self) -> None:
-        while self._to_merge and not self.is_halted:
-            run = self._owned_run(self._to_merge.pop())
-            if run:
-                await self._copy(run)
-            await asyncio.sleep(0)
-        settled = self._catalog.settled
-        while not self.is_halted and len(settled.segments) > self._merged_count:
-            run = self._shared_run()
-            if not run:
+        for partition_id in tuple(self._to_merge):
+            if self.is_halted:
                 return
-            if not await self._copy(run):
-                # Their partitions have segments of their own in between. Not again soon.
-                self._merged_count = 2 * len(self._catalog.settled.segments)
-            settled = self._catalog.settled
+            run = owned_run(self._catalog, self._config, partition_id)
+            work = f"files of partition {partition_id}"
+            if not run or await self._try(work, partial(self._copy, run)):
+                self._to_merge.discard(partition_id)
+            await asyncio.sleep(0)
+        while not self.is_halted and len(self._catalog.settled.segments) > self._merged_count:
+            run = shared_run(self._catalog, self._config)
+            if not run or not await self._try("shared files", partial(self._merge_shared, run)):
+                return
 
-    @property
-    def _limits(self) -> MergeLimits:
-        return MergeLimits(self._config.settled_bytes_max, ROWS_MAX)
-
-    def _owned_run(self, partition_id: int) -> list[Segment]:
-        """Return neighbours of a partition's own segments that are worth merging."""
-        catalog = self._catalog
-        parts = catalog.settled.parts(catalog.footers, partition_id)
-        segments = [segment for segment, _ in parts]
-        sizes = [
-            _size_of(segment)
-            if record_of(segment).owner == partition_id
-            else (self._limits.bytes_max + 1, 0)
-            for segment in segments
-        ]
-        found = run_to_merge(sizes, self._limits)
-        return [] if found is None else segments[found.start : found.stop]
-
-    def _shared_run(self) -> list[Segment]:
-        settled = self._catalog.settled
-        shared = settled.shared
-        found = run_to_merge(list(map(_size_of, shared)), self._limits, SHARED_FILES_MIN)
-        if found is not None:
-            return list(shared[found.start : found.stop])
-        small = [
-            segment
-            for owner in settled.owners()
-            for segment in settled.owned(owner)
-            if segment.disk_bytes < self._config.settle_own_bytes // 2
-        ]
-        return small if len(small) >= SMALL_FILES_MAX else []
+    async def _merge_shared(self, run: Sequence[Segment]) -> bool:
+        if not await self._copy(run):
+            # Their partitions have segments of their own in between. Not again soon.
+            self._merged_count = 2 * len(self._catalog.settled.segments)
+        return True
 
     # Compaction.
 
@@ -329,12 +359,18 @@ class Settler:
             async with self._lock:
                 if self.is_halted:
                     raise StorageUnavailable("settling has stopped")
-                parts = self._parts_between(partition_id, done.upto_offset, upto_offset)
+                bytes_max = self._config.settle_round_bytes // REWRITES_PER_ROUND
+                parts = neighbours(
+                    self._catalog, partition_id, (done.upto_offset, upto_offset), bytes_max
+                )
                 if not parts:
                     break
                 rewrite = Rewrite(done.upto_offset, upto_offset, keep, drops)
                 try:
                     after_bytes = await self._rewrite(partition_id, parts, rewrite)
+                except DamagedBatch as error:
+                    error.segment.damage_seen += 1
+                    raise
                 except (NotCommitted, OSError, Stopped) as error:
                     raise StorageUnavailable(
                         f"rewritten up to {done.upto_offset}: {error}"
@@ -346,23 +382,6 @@ class Settler:
             )
         self._wake()
         return done
-
-    def _parts_between(
-        self, partition_id: int, offset: int, upto_offset: int
-    ) -> list[tuple[Segment, Part]]:
-        """Return the next settled files to rewrite: one, or small neighbours together."""
-        start, is_deleted = self._catalog.peek(partition_id)
-        offset = max(offset, start)
-        found: list[tuple[Segment, Part]] = []
-        size_bytes = 0
-        for segment, part in self._catalog.settled.parts(self._catalog.footers, partition_id):
-            if part.end <= offset or part.start >= upto_offset or is_deleted:
-                continue
-            size_bytes += part.size_bytes
-            if found and size_bytes > self._config.settle_round_bytes // REWRITES_PER_ROUND:
-                break
-            found.append((segment, part))
-        return found
 
     async def _rewrite(
         self, partition_id: int, parts: Sequence[tuple[Segment, Part]], rewrite: Rewrite
@@ -381,8 +400,3 @@ class Settler:
         made = await self._change(segments, goes, make, dead)
         found = [catalog.footers.get(segment).find(partition_id) for segment in made]
         return sum(part.size_bytes for part in found if part is not None)
-
-
-def _size_of(segment: Segment) -> tuple[int, int]:
-    assert segment.trailer is not None
-    return segment.disk_bytes, segment.trailer.row_count

@@ -61,6 +61,10 @@ class SmallDisk(SystemFiles):
     def __init__(self, free_bytes: int) -> None:
         self.free_bytes = free_bytes
 
+    def room_bytes(self, path: Path) -> int:
+        del path
+        return self.free_bytes
+
     def allocate(self, fd: int, size_bytes: int) -> None:
         if size_bytes > self.free_bytes:
             raise OSError(errno.ENOSPC, "No space left on device")
@@ -74,6 +78,18 @@ class SmallDisk(SystemFiles):
     def unlink(self, path: Path) -> None:
         self.free_bytes += path.stat().st_size
         super().unlink(path)
+
+
+class FullDisk(SmallDisk):
+    """Files that grow by writing take their room too."""
+
+    def write(self, fd: int, buffers: Sequence[Octets], position: int) -> int:
+        end = position + sum(map(len, buffers))
+        growth = max(end - os.fstat(fd).st_size, 0)
+        if growth > self.free_bytes:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        self.free_bytes -= growth
+        return super().write(fd, buffers, position)
 
 
 class Event(NamedTuple):

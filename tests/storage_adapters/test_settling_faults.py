@@ -7,14 +7,16 @@ from pathlib import Path
 import pytest
 
 from gateway.clock import ManualClock
-from gateway.errors import StorageUnavailable
-from gateway.model import Octets
+from gateway.model import Octets, parse_batch_header
 from storage_adapters.segment_log.adapter import SegmentLog
 from storage_adapters.segment_log.config import SegmentLogConfig
+from storage_adapters.segment_log.copying import DAMAGE_TRIES, is_intact
 from storage_adapters.segment_log.files import SystemFiles
+from storage_adapters.segment_log.retries import RETRY_MS_MAX, RETRY_MS_MIN
 from storage_adapters.segment_log.segments import SETTLED_DIRECTORY, list_segments
 from storage_adapters.segment_log.verify import Verification
-from tests.contracts.storage import Host, read_all
+from tests.contracts.storage import Host, read_all, truncate
+from tests.storage_adapters.disks import FullDisk
 from tests.storage_adapters.settling import fill, idle, opened, settle, until
 from tests.storage_adapters.test_recovery import flip
 from tests.storage_adapters.test_segment_log import MIB
@@ -26,6 +28,7 @@ class BadSettledFiles(SystemFiles):
     def __init__(self, call: str, number: int) -> None:
         self.call = call
         self.number = number
+        self.bytes_min = 0  # a smaller write does not fail
         self._settled: set[int] = set()
 
     def _check(self, call: str) -> None:
@@ -40,7 +43,7 @@ class BadSettledFiles(SystemFiles):
         return fd
 
     def write(self, fd: int, buffers: Sequence[Octets], position: int) -> int:
-        if fd in self._settled:
+        if fd in self._settled and sum(map(len, buffers)) >= self.bytes_min:
             self._check("write")
         return super().write(fd, buffers, position)
 
@@ -61,19 +64,34 @@ async def with_files(data_dir: Path, files: SystemFiles, host: Host) -> SegmentL
     return log
 
 
+async def tried_again(log: SegmentLog, after_ms: int = RETRY_MS_MAX) -> None:
+    """Let the next try happen."""
+    assert isinstance(log._clock, ManualClock)
+    log._clock.advance(after_ms)
+    log._wake_sweeper()  # What the timer does.
+    await until(lambda: not log._sweeper._wake.is_set())
+    await idle(log)
+
+
+async def failed(log: SegmentLog, count: int = 1) -> None:
+    await until(lambda: log.metrics.settling_failures >= count)
+    await idle(log)
+
+
 async def test_full_disk_is_tried_again(tmp_path: Path) -> None:
     host, files = Host(), BadSettledFiles("write", errno.ENOSPC)
     log = await with_files(tmp_path, files, host)
     await fill(log, 60)
     log.release_scans_before(log.next_sequence)
-    await until(lambda: log._settler._timer is not None)
-    await idle(log)
+    await failed(log)
     assert list_segments(tmp_path, SETTLED_DIRECTORY) == []
-    assert not log._settler.is_halted
+    assert log._settler._timer is not None
 
     files.call = ""
-    log._wake_sweeper()  # What the timer does.
-    await until(lambda: log.metrics.settled_rounds == 1)
+    await tried_again(log, RETRY_MS_MIN - 1)
+    assert log.metrics.settled_rounds == 0
+    await tried_again(log, 1)
+    assert log.metrics.settled_rounds == 1
     assert len(await read_all(log, 1)) == 60
     assert host.faults == []
     await log.close()
@@ -81,20 +99,79 @@ async def test_full_disk_is_tried_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("call", ["write", "sync"])
-async def test_failing_disk_ends_settling_and_not_the_node(tmp_path: Path, call: str) -> None:
-    host = Host()
-    log = await with_files(tmp_path, BadSettledFiles(call, errno.EIO), host)
+async def test_failing_disk_is_tried_again_ever_later(tmp_path: Path, call: str) -> None:
+    host, files = Host(), BadSettledFiles(call, errno.EIO)
+    log = await with_files(tmp_path, files, host)
     await fill(log, 60)
     log.release_scans_before(log.next_sequence)
-    await until(lambda: log._settler.is_halted)
+    await failed(log)
+    await tried_again(log, RETRY_MS_MIN)
+    await failed(log, 2)
+    await tried_again(log, RETRY_MS_MIN)
+    assert log.metrics.settling_failures == 2  # twice as long this time
+    await tried_again(log, RETRY_MS_MIN)
+    await failed(log, 3)
     await fill(log, 1)
     assert len(await read_all(log, 1)) == 61
     assert host.faults == []
-    with pytest.raises(StorageUnavailable, match="settling has stopped"):
-        await log.rewrite(1, 10, lambda batch: batch)
-    await log.close()
-    log = await opened(tmp_path)
+
+    files.call = ""
+    await tried_again(log)
+    assert log.metrics.settled_rounds == 1
     assert len(await read_all(log, 1)) == 61
+    await log.close()
+    assert list(Verification(tmp_path).run()) == []
+
+
+async def test_what_retention_let_go_goes_while_settling_fails(tmp_path: Path) -> None:
+    files = BadSettledFiles("", errno.EIO)
+    log = await with_files(tmp_path, files, Host())
+    await fill(log, 60)
+    await settle(log)
+    own = log._catalog.settled.owned(1)
+    files.call, files.bytes_min = "write", 100_000  # batches, not the manifest
+    await fill(log, 60)
+    log.release_scans_before(log.next_sequence)
+    await failed(log)
+
+    await truncate(log, 1, 60)
+    await until(lambda: all(segment.is_gone for segment in own))
+    await idle(log)
+    assert log.metrics.settled_rounds == 1
+    assert len(await read_all(log, 1)) == 60
+    await log.close()
+
+
+async def test_settling_takes_what_fits_on_the_disk(tmp_path: Path) -> None:
+    """And what it takes frees space for more."""
+    disk = FullDisk(12 * MIB)
+    log = await with_files(tmp_path, disk, Host())
+    await fill(log, 120)  # seven segments
+    disk.free_bytes = 2 * MIB + 100_000
+    log.release_scans_before(log.next_sequence)
+    await until(lambda: not list(log._catalog.closed_segments()))
+    await idle(log)
+
+    assert log.metrics.settling_failures == 0
+    assert log.metrics.settled_rounds > 3
+    assert len(await read_all(log, 1)) == 120
+    await log.close()
+    assert list(Verification(tmp_path).run()) == []
+
+
+async def test_settling_resumes_when_there_is_room_for_a_segment(tmp_path: Path) -> None:
+    disk = FullDisk(12 * MIB)
+    log = await with_files(tmp_path, disk, Host())
+    await fill(log, 60)
+    disk.free_bytes = MIB // 2
+    log.release_scans_before(log.next_sequence)
+    await failed(log)
+    assert not (tmp_path / SETTLED_DIRECTORY).exists()  # nothing was begun that cannot end
+
+    await truncate(log, 1, 55)  # what is dead needs no room
+    await tried_again(log, RETRY_MS_MIN)
+    assert log.metrics.settled_rounds >= 1
+    assert len(await read_all(log, 1)) == 5
     await log.close()
 
 
@@ -113,13 +190,87 @@ async def test_manifest_of_which_nobody_knows_stops_the_node(tmp_path: Path) -> 
     await log.close()
 
 
-async def test_damaged_batch_is_not_copied(tmp_path: Path) -> None:
+async def with_damage(tmp_path: Path, position: int) -> SegmentLog:
+    """A log that has tried to settle a damaged segment, once less than it takes."""
     log = await opened(tmp_path)
     await fill(log, 60)
-    flip(list_segments(tmp_path)[0][1], 30_000)
+    flip(list_segments(tmp_path)[0][1], position)
     log.release_scans_before(log.next_sequence)
-    await until(lambda: log._settler.is_halted)
-    assert list_segments(tmp_path)[0][0] == 1
-    assert list_segments(tmp_path, SETTLED_DIRECTORY) == []
+    await failed(log)
+    for count in range(2, DAMAGE_TRIES + 1):
+        assert list_segments(tmp_path)[0][0] == 1
+        assert log.metrics.settled_rounds == 0
+        assert len(list(log._catalog.closed_segments())) > 2
+        await tried_again(log)
+        if count < DAMAGE_TRIES:
+            await failed(log, count)
+    return log
+
+
+async def test_damaged_batch_goes_along_when_it_does_not_get_better(tmp_path: Path) -> None:
+    log = await with_damage(tmp_path, 30_000)
+    await failed(log, DAMAGE_TRIES)
+    await tried_again(log)
+    assert list(log._catalog.closed_segments()) == []
+    assert log.metrics.settled_damaged == 1
+    batches = await read_all(log, 1)
+    assert [is_intact(batch) for batch in batches] == [False, *[True] * 59]
+    assert len(await read_all(log, 2)) == 60
+
+    seen: list[int] = []
+
+    def keep(batch: Octets) -> Octets | None:
+        seen.append(parse_batch_header(batch).base_offset)
+        return None
+
+    await log.rewrite(1, log.settled_offset(1), keep)
+    assert seen == list(range(1, log.settled_offset(1)))
+    assert (await read_all(log, 1))[0] == batches[0]
     await fill(log, 1)
+    await log.close()
+    found = [finding.text for finding in Verification(tmp_path).run()]
+    assert len(found) == 1
+    assert "the CRC of the batch does not match" in found[0]
+
+
+async def test_damage_that_was_the_disks_mood_leaves_no_trace(tmp_path: Path) -> None:
+    log = await with_damage(tmp_path, 30_000)
+    flip(list_segments(tmp_path)[0][1], 30_000)  # As it was.
+    await tried_again(log)
+    assert list(log._catalog.closed_segments()) == []
+    assert log.metrics.settled_damaged == 0
+    await log.close()
+    assert list(Verification(tmp_path).run()) == []
+
+
+async def test_a_wrong_length_is_mended_by_the_row(tmp_path: Path) -> None:
+    """The batch's CRC, which does not cover it, says that all the rest is right."""
+    log = await opened(tmp_path)
+    await fill(log, 60)
+    before = await read_all(log, 1)
+    first = log._catalog.footers.get(next(log._catalog.closed_segments()))
+    flip(list_segments(tmp_path)[0][1], (first.rows[2] & 0xFFFF_FFFF) + 9)
+    await settle(log)
+
+    assert log.metrics.settling_failures == 0
+    assert await read_all(log, 1) == before
+    await log.close()
+    assert list(Verification(tmp_path).run()) == []
+
+
+async def test_damage_of_one_partition_does_not_keep_others_from_merging(
+    tmp_path: Path,
+) -> None:
+    log = await opened(tmp_path)
+    for turn in range(4):
+        await fill(log, 20, (1,))
+        await fill(log, 20, (2,))
+        if turn == 3:
+            flip(log._catalog.settled.owned(1)[0].path, 30_000)
+        await settle(log)
+    await idle(log)
+
+    assert log.metrics.settling_failures == 1
+    assert len(log._catalog.settled.owned(1)) > 3
+    assert len(log._catalog.settled.owned(2)) < 3
     await log.close()
