@@ -32,6 +32,7 @@ from storage_adapters.segment_log.catalog import Catalog
 from storage_adapters.segment_log.closing import Closer
 from storage_adapters.segment_log.config import SegmentLogConfig
 from storage_adapters.segment_log.files import Files, SystemFiles
+from storage_adapters.segment_log.idle import IdleCloser
 from storage_adapters.segment_log.lockfile import DataLock
 from storage_adapters.segment_log.metrics import SegmentLogMetrics
 from storage_adapters.segment_log.opening import Opened, open_data
@@ -76,7 +77,7 @@ class SegmentLog:
         self._lock = DataLock(data_dir)
         self._catalog = Catalog(config)
         self._reader = Reader(self._catalog, config)
-        self._pace = Pace(config.settle_bytes_per_s_max)
+        self._pace = Pace(config.settle_bytes_per_s_max, lambda: self._writer.queued_bytes)
         self._closer = ThreadPoolExecutor(1, "headgate-footers")
         self._segment_closer: Closer
         self._host: StorageHost
@@ -206,7 +207,7 @@ class SegmentLog:
 
     def settled_offset(self, partition_id: int) -> int:
         """See ``StorageAdapter``."""
-        return self._settler.settled_offset(partition_id)
+        return self._settler.rewriter.settled_offset(partition_id)
 
     async def rewrite(
         self, partition_id: int, upto_offset: int, keep: Keep, drops: Drops | None = None
@@ -214,7 +215,7 @@ class SegmentLog:
         """See ``StorageAdapter``."""
         if not self._is_open or self._writer.fault is not None:
             raise self._refusal()
-        return await self._settler.rewrite(partition_id, upto_offset, keep, drops)
+        return await self._settler.rewriter.rewrite(partition_id, upto_offset, keep, drops)
 
     def disk_usage(self) -> DiskUsage:
         """See ``StorageAdapter``."""
@@ -329,6 +330,7 @@ class SegmentLog:
             metrics=self.metrics,
             on_error=self._writer.fail,
             settler=self._settler,
+            idle=IdleCloser(self._appender, self._clock, self._config, self._wake_sweeper),
         )
 
     def _build_settler(self, incarnation: int) -> None:

@@ -294,6 +294,23 @@ class Appender:
         self._seal()
         self._activate(self._maker.take())
 
+    @property
+    def active_bytes(self) -> int:
+        """Octets of entries in the active segment."""
+        return self._tail - SEGMENT_HEADER_BYTES
+
+    def close_active(self) -> bool:
+        """Go on in the next segment if its space is sure by now; it is being made otherwise.
+
+        Only when nothing is on its way to the disk: False then too.
+        """
+        self._maker.begin(self.active.number, self.next_sequence)
+        if self._writer.queued_bytes or not self._maker.is_secured:
+            return False
+        self._roll()
+        self.close_written()
+        return True
+
     def _seal(self) -> None:
         self.active.entries_end = self._tail
         self.active.next_sequence = self.next_sequence

@@ -56,7 +56,8 @@ class SegmentLogConfig(FrozenConfig):
     settle_after_ms: int = Field(
         default=60_000,
         ge=0,
-        description="A round begins also when the oldest closed segment has waited that long.",
+        description="A round begins also when the oldest closed segment has waited that long; a "
+        "log without appends for that long closes its last segment for it.",
     )
     settle_round_bytes: int = Field(
         default=512 * _MIB, ge=_MIB, description="Closed segments that one round takes at most."

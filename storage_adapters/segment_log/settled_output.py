@@ -4,7 +4,7 @@ import os
 import struct
 import threading
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from time import perf_counter
 from typing import Final, NamedTuple
@@ -38,6 +38,9 @@ from storage_adapters.segment_log.segments import (
 
 ROWS_MAX: Final = 1_000_000  # of a file: 32 MB in memory while it is written
 _PART_ROWS: Final = 8  # what a partition takes in memory, in rows
+QUEUED_BYTES_HIGH: Final = 4 * 1_048_576  # of appends; less is one write of the disk
+LOOK_S: Final = 0.005
+LOOKS_MAX: Final = 20  # for each piece of 256 KiB: at least 2.5 MB go on in a second
 _WAIT_S_MIN: Final = 0.002
 _PIECE_COST_BYTES: Final = 4_096  # what a piece takes of the processor, in octets
 SYNC_EVERY_BYTES: Final = 4 * 1_048_576  # a large sync at the end would hold up the log's
@@ -51,10 +54,18 @@ class Stopped(Exception):
 
 
 class Pace:
-    """Holds copying to so many bytes per second, and ends it when it is to stop."""
+    """Holds copying to so many bytes per second, and ends it when it is to stop.
 
-    def __init__(self, bytes_per_s_max: int) -> None:
+    Appends come first: while more than ``QUEUED_BYTES_HIGH`` of them wait for the disk
+    (``queued_bytes``), each piece waits a while longer. The further copying falls behind
+    (``factor``) the less it does so: in the end what comes in must go out.
+    """
+
+    def __init__(
+        self, bytes_per_s_max: int, queued_bytes: Callable[[], int] = lambda: 0
+    ) -> None:
         self._bytes_per_s_max = bytes_per_s_max
+        self._queued_bytes = queued_bytes
         self.factor = 1.0  # above 1 where more comes in than goes out
         self.stop = threading.Event()
         self._due_s = 0.0
@@ -72,6 +83,14 @@ class Pace:
         wait_s = due_s - now_s
         if self.stop.wait(wait_s) if wait_s >= _WAIT_S_MIN else self.stop.is_set():
             raise Stopped
+        self._give_way()
+
+    def _give_way(self) -> None:
+        looks = int(LOOKS_MAX / self.factor**2)
+        while looks > 0 and self._queued_bytes() > QUEUED_BYTES_HIGH:
+            looks -= 1
+            if self.stop.wait(LOOK_S):
+                raise Stopped
 
 
 class Placed(NamedTuple):

@@ -7,34 +7,30 @@ passed go; shared ones are copied when more than half is dead; small ones are me
 
 import asyncio
 import errno
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Final
 
 from gateway.clock import Clock
-from gateway.errors import StorageUnavailable
-from gateway.storage import Drops, Keep, Rewritten
-from storage_adapters.formats.footer import Footer, Part
+from storage_adapters.formats.footer import Footer
 from storage_adapters.formats.manifest import SHARED
 from storage_adapters.segment_log.catalog import Catalog
 from storage_adapters.segment_log.config import SegmentLogConfig
 from storage_adapters.segment_log.copying import (
     DELETED,
     DamagedBatch,
-    Rewrite,
     Source,
     copy_all,
-    copy_rewritten,
     directory_rows,
 )
-from storage_adapters.segment_log.merging import neighbours, owned_run, shared_run
+from storage_adapters.segment_log.merging import owned_run, shared_run
 from storage_adapters.segment_log.metrics import SegmentLogMetrics
 from storage_adapters.segment_log.passing import Passed
 from storage_adapters.segment_log.retries import Retries
+from storage_adapters.segment_log.rewriting import Rewriter
 from storage_adapters.segment_log.segments import Segment
 from storage_adapters.segment_log.settled_change import Change, Changer
-from storage_adapters.segment_log.settled_files import NotCommitted
 from storage_adapters.segment_log.settled_output import (
     Output,
     OutputSpec,
@@ -81,6 +77,8 @@ class Settler:
         self._retries = Retries(clock, metrics)
         self._is_loaded = False
         self.is_halted = False
+        bytes_max = config.settle_round_bytes // REWRITES_PER_ROUND
+        self.rewriter = Rewriter(catalog, self._lock, self._change, wake, bytes_max)
 
     @property
     def pace(self) -> Pace:
@@ -102,6 +100,7 @@ class Settler:
     async def stop(self) -> None:
         """End what is under way; nothing begins any more."""
         self.is_halted = True
+        self.rewriter.is_halted = True
         self.pace.stop.set()
         if self._timer is not None:
             self._timer.cancel()
@@ -277,7 +276,7 @@ class Settler:
         inputs: Sequence[Segment],
         goes: Sequence[Segment],
         make: Callable[[list[Source], Output], Segment | None],
-        dead: dict[int, frozenset[int]] | None = None,
+        dead: Mapping[int, frozenset[int]] | None = None,
     ) -> list[Segment]:
         spec = self._spec._replace(created_unix_ms=self._clock.unix_ms())
         change = Change(inputs, goes, dead or {}, make, self._last_sequence())
@@ -338,65 +337,3 @@ class Settler:
             # Their partitions have segments of their own in between. Not again soon.
             self._merged_count = 2 * len(self._catalog.settled.segments)
         return True
-
-    # Compaction.
-
-    def settled_offset(self, partition_id: int) -> int:
-        """See ``StorageAdapter.settled_offset``."""
-        catalog = self._catalog
-        start, is_deleted = catalog.peek(partition_id)
-        if is_deleted:
-            return 0
-        parts = catalog.settled.parts(catalog.footers, partition_id)
-        return max([start, *(part.end for _, part in parts[-1:])])
-
-    async def rewrite(
-        self, partition_id: int, upto_offset: int, keep: Keep, drops: Drops | None
-    ) -> Rewritten:
-        """See ``StorageAdapter.rewrite``; other work has its turn between two files."""
-        done = Rewritten(self._catalog.peek(partition_id)[0], 0, 0)
-        while done.upto_offset < upto_offset:
-            async with self._lock:
-                if self.is_halted:
-                    raise StorageUnavailable("settling has stopped")
-                bytes_max = self._config.settle_round_bytes // REWRITES_PER_ROUND
-                parts = neighbours(
-                    self._catalog, partition_id, (done.upto_offset, upto_offset), bytes_max
-                )
-                if not parts:
-                    break
-                rewrite = Rewrite(done.upto_offset, upto_offset, keep, drops)
-                try:
-                    after_bytes = await self._rewrite(partition_id, parts, rewrite)
-                except DamagedBatch as error:
-                    error.segment.damage_seen += 1
-                    raise
-                except (NotCommitted, OSError, Stopped) as error:
-                    raise StorageUnavailable(
-                        f"rewritten up to {done.upto_offset}: {error}"
-                    ) from error
-            done = Rewritten(
-                min(upto_offset, parts[-1][1].end),
-                done.before_bytes + sum(part.size_bytes for _, part in parts),
-                done.after_bytes + after_bytes,
-            )
-        self._wake()
-        return done
-
-    async def _rewrite(
-        self, partition_id: int, parts: Sequence[tuple[Segment, Part]], rewrite: Rewrite
-    ) -> int:
-        """Replace what some files have of a partition; return its octets in the new ones."""
-        catalog = self._catalog
-        start, _ = catalog.peek(partition_id)
-        segments = [segment for segment, _ in parts]
-        goes = [s for s in segments if record_of(s).owner != SHARED]
-        lost = frozenset([partition_id])
-        dead = {s.number: lost for s in segments if record_of(s).owner == SHARED}
-
-        def make(sources: list[Source], output: Output) -> None:
-            copy_rewritten(partition_id, sources, {partition_id: start}, rewrite, output)
-
-        made = await self._change(segments, goes, make, dead)
-        found = [catalog.footers.get(segment).find(partition_id) for segment in made]
-        return sum(part.size_bytes for part in found if part is not None)

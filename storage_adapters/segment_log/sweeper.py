@@ -25,6 +25,7 @@ from storage_adapters.formats.footer import Footer, Part
 from storage_adapters.segment_log.appender import Appender, Stranger
 from storage_adapters.segment_log.catalog import Catalog
 from storage_adapters.segment_log.files import Files
+from storage_adapters.segment_log.idle import IdleCloser
 from storage_adapters.segment_log.metrics import SegmentLogMetrics
 from storage_adapters.segment_log.segment_files import SegmentMaker
 from storage_adapters.segment_log.segments import Segment
@@ -47,8 +48,10 @@ class Sweeper:
         metrics: SegmentLogMetrics,
         on_error: Callable[[BaseException], None],
         settler: Settler,
+        idle: IdleCloser,
     ) -> None:
         self._settler = settler
+        self._idle = idle
         self._catalog = catalog
         self._appender = appender
         self._maker = maker
@@ -101,6 +104,7 @@ class Sweeper:
 
     async def stop(self) -> None:
         """End the background work; what is left is done after the next start."""
+        self._idle.stop()
         await self._settler.stop()
         self._task.cancel()
         with suppress(asyncio.CancelledError):
@@ -110,6 +114,7 @@ class Sweeper:
         while True:
             await self._wake.wait()
             self._wake.clear()
+            self._idle.look()
             for segment in self._catalog.closed_segments():
                 # On errors the file stays: without space for the little that must be kept, or
                 # after a fault, nothing is removed. The next truncation tries again.

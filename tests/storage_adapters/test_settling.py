@@ -8,6 +8,7 @@ from gateway.clock import ManualClock
 from gateway.model import Octets, parse_batch_header
 from gateway.storage import Bounds
 from storage_adapters.segment_log.adapter import SegmentLog
+from storage_adapters.segment_log.idle import IdleCloser
 from storage_adapters.segment_log.inspect import list_partitions
 from storage_adapters.segment_log.segments import SETTLED_DIRECTORY, list_segments
 from storage_adapters.segment_log.verify import Verification
@@ -15,7 +16,7 @@ from tests.contracts.storage import append, delete, make_entry, read_all, trunca
 from tests.storage_adapters.settling import fill, idle, opened, settle, until
 
 
-async def contents(log: SegmentLog, partition_ids: tuple[int, ...] = (1, 2, 3)) -> object:
+async def contents(log: SegmentLog, partition_ids: tuple[int, ...] = (1, 2, 3)) -> list[object]:
     return [(log.bounds(i), log.size_bytes(i), await read_all(log, i)) for i in partition_ids]
 
 
@@ -67,6 +68,55 @@ async def test_a_round_waits_for_more_or_for_a_while(tmp_path: Path) -> None:
     log._wake_sweeper()  # What the timer does.
     await until(lambda: log.metrics.settled_rounds == 1)
     await log.close()
+
+
+def passes(log: SegmentLog, span_ms: int) -> None:
+    """Let time pass, and the timers run out."""
+    assert isinstance(log._clock, ManualClock)
+    log._clock.advance(span_ms)
+    log._wake_sweeper()
+
+
+async def test_what_an_idle_node_has_in_its_last_segment_is_settled_too(tmp_path: Path) -> None:
+    log = await opened(tmp_path, settle_after_bytes=10_000_000, settle_after_ms=5_000)
+    await fill(log, 10)
+    before = await contents(log)
+    log.release_scans_before(log.next_sequence)
+    await idle(log)
+    passes(log, 4_999)
+    await idle(log)
+    assert log.segments_count == 1
+    await fill(log, 1, (2,))  # It was not quiet.
+    log.release_scans_before(log.next_sequence)
+    passes(log, 1)
+    await idle(log)
+    assert log.segments_count == 1
+    closer = log._sweeper._idle
+    assert is_waiting(closer)
+
+    passes(log, 5_000)
+    await until(lambda: log.metrics.segments_closed == 1 or still_made(log))
+    await idle(log)
+    passes(log, 5_000)
+    await until(lambda: log.metrics.settled_rounds == 1)
+
+    assert log._catalog.settled.segments
+    assert log._appender.active_bytes == 0
+    assert (await contents(log, (1, 3))) == [before[0], before[2]]
+    await idle(log)
+    assert not is_waiting(closer)  # Nothing wakes an idle node any more.
+    await log.close()
+
+
+def is_waiting(closer: IdleCloser) -> bool:
+    """Whether it looks again by itself."""
+    return closer._timer is not None
+
+
+def still_made(log: SegmentLog) -> bool:
+    """Have another look while the next segment is being made."""
+    log._wake_sweeper()
+    return False
 
 
 async def test_bounds_of_idle_partitions_stay_known(tmp_path: Path) -> None:
