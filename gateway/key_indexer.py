@@ -24,6 +24,11 @@ class KeyIndexes(Protocol):
     built_bytes: int
     undecodable_count: int
 
+    @property
+    def memory_bytes(self) -> int:
+        """Octets of memory for keys of what has no index on the disk yet."""
+        ...
+
     async def index(
         self, wanted: frozenset[int], keys_of: Callable[[Octets], Iterable[bytes]]
     ) -> int:
@@ -69,6 +74,11 @@ class KeyIndexer:
             "headgate_key_index_undecodable_batches",
             "Batches listed under no key.",
             lambda: indexes.undecodable_count,
+        )
+        metrics.gauge(
+            "headgate_key_index_memory_bytes",
+            "Octets of memory for keys of what is not settled yet.",
+            lambda: indexes.memory_bytes,
         )
 
     async def run_once(self, indexes: KeyIndexes) -> int:

@@ -80,6 +80,12 @@ class SegmentLogConfig(FrozenConfig):
         description="What settling, merging and compaction together copy per second at most; "
         "that many times more when so many times `settle_round_bytes` wait.",
     )
+    key_index_memory_bytes: int = Field(
+        default=32 * _MIB,
+        ge=0,
+        description="Memory for the keys of what is not settled yet, in topics with "
+        "`key.index=true`; 8 octets a key for each 256 KiB of batches. Beyond it a search reads.",
+    )
     read_ahead_bytes: int = Field(
         default=4 * _MIB,
         ge=0,

@@ -1,21 +1,23 @@
-"""Key indexes of settled segments: building what is missing, and asking them.
+"""Key indexes: of settled segments beside them, of what is not settled yet in memory.
 
 An index lies beside its segment, ``<number>.kix``, and bears the segment's seed. It is made
 from the segment after that counts, so that settling does not wait for it; without one, or with
-one that is damaged, a search reads the segment. Nothing depends on it but speed.
+one that is damaged, a search goes by what is in memory (``live_keys``), or reads the segment.
+Nothing depends on either but speed.
 """
 
 import asyncio
 import mmap
 import os
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from threading import Lock
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
-from gateway.model import Octets
+from gateway.errors import RequestError, StorageUnavailable
+from gateway.model import Octets, parse_batch_header
 from storage_adapters.formats.damage import Damaged, TooNew
 from storage_adapters.formats.footer import LOW_32, ROW_STRIDE, Part, Rows
 from storage_adapters.formats.key_index import KeyIndex
@@ -23,6 +25,7 @@ from storage_adapters.formats.key_index_builder import KeysOf, build_key_index
 from storage_adapters.formats.manifest import SHARED
 from storage_adapters.segment_log.catalog import Catalog
 from storage_adapters.segment_log.files import Files, write_all
+from storage_adapters.segment_log.live_keys import STRETCH_BYTES, LiveKeys, Span
 from storage_adapters.segment_log.segments import SETTLED_DIRECTORY, Segment
 from storage_adapters.segment_log.settled_output import Pace, Stopped
 
@@ -31,7 +34,15 @@ MAPPED_MAX: Final = 64
 READ_BYTES: Final = 1_048_576
 PARTS_PER_TICK: Final = 1_000
 
-Span = tuple[int, int]
+
+class Read(Protocol):
+    """``StorageAdapter.read``."""
+
+    def __call__(
+        self, partition_id: int, start: int, end: int, *, bytes_max: int
+    ) -> Awaitable[list[Octets]]:
+        """Return batches."""
+        ...
 
 
 class _Wanted(NamedTuple):
@@ -53,11 +64,22 @@ class _Extent(NamedTuple):
 class KeyIndexes:
     """The indexes of one log. ``catalog`` is used on the loop's thread only."""
 
-    def __init__(self, catalog: Catalog, *, files: Files, data_dir: Path, pace: Pace) -> None:
+    def __init__(  # What it reads, writes, and waits for.
+        self,
+        catalog: Catalog,
+        *,
+        files: Files,
+        data_dir: Path,
+        pace: Pace,
+        read: Read,
+        memory_bytes_max: int,
+    ) -> None:
         self._catalog = catalog
         self._files = files
         self._folder = data_dir / SETTLED_DIRECTORY
         self._pace = pace
+        self._read = read
+        self._live = LiveKeys(memory_bytes_max)
         self._lock = Lock()
         self._mapped: OrderedDict[Path, KeyIndex] = OrderedDict()
         self._done: dict[int, frozenset[int]] = {}  # by segment number: partitions looked at
@@ -66,6 +88,11 @@ class KeyIndexes:
         self.built_count = 0
         self.built_bytes = 0
         self.undecodable_count = 0
+
+    @property
+    def memory_bytes(self) -> int:
+        """Octets of memory for what is not settled yet."""
+        return self._live.used_bytes
 
     # Building.
 
@@ -92,7 +119,39 @@ class KeyIndexes:
                 count += await loop.run_in_executor(None, self._build, found, keys_of)
                 ids = frozenset(part.partition_id for part in found.parts)
                 self._done[segment.number] = ids
+        self._live.keep_only(wanted)
+        for partition_id in wanted:
+            with suppress(Stopped, StorageUnavailable):  # It is searched as a whole then.
+                await self._note_live(partition_id, keys_of)
         return count
+
+    async def _note_live(self, partition_id: int, keys_of: KeysOf) -> None:
+        """Note what has come since the last look; forget what is settled, and indexed now."""
+        state = self._catalog.states.get(partition_id)
+        if state is None or state.is_deleted:
+            return  # Nothing was appended since the start, or nothing is left.
+        parts = self._catalog.settled.parts(self._catalog.footers, partition_id)
+        settled_end = max([state.start, *(part.end for _, part in parts)])
+        self._live.forget_before(partition_id, settled_end)
+        offset = max(settled_end, self._live.end(partition_id))
+        loop = asyncio.get_running_loop()
+        while offset < state.end and not self._live.is_full:
+            batches = await self._read(partition_id, offset, state.end, bytes_max=STRETCH_BYTES)
+            if not batches:
+                return
+            hashes = await loop.run_in_executor(None, self._hashes, batches, keys_of)
+            end = parse_batch_header(batches[-1]).last_offset + 1
+            self._live.add(partition_id, (offset, end), sum(map(len, batches)), hashes)
+            offset = end
+
+    def _hashes(self, batches: Sequence[Octets], keys_of: KeysOf) -> set[int]:
+        """Return a hash of each key; none of batches that nobody can decode. In a thread."""
+        hashes: set[int] = set()
+        for batch in batches:
+            with suppress(RequestError):
+                hashes.update(map(hash, keys_of(batch)))
+        self._pace.spend(sum(map(len, batches)))
+        return hashes
 
     async def _wanted_of(self, segment: Segment, wanted: frozenset[int]) -> _Wanted | None:
         """Return what of a segment is to be indexed; None when that is done, or nothing is."""
@@ -221,7 +280,8 @@ class KeyIndexes:
             if row < min(covered, part.row_count):
                 yield _offset(part, rows, row), _offset(part, rows, row + 1)
         if covered < part.row_count:
-            yield _offset(part, rows, covered), part.end
+            start = _offset(part, rows, covered)
+            yield from self._live.spans(part.partition_id, key, start, part.end)
 
     def _get(self, segment: Segment) -> KeyIndex | None:
         """Return a segment's index, None when there is none that can be used."""

@@ -42,4 +42,6 @@ class NodeLog(SegmentLog):
             files=self._holding,
             data_dir=self._data_dir,
             pace=self._settler.pace,
+            read=self.read,
+            memory_bytes_max=self._config.key_index_memory_bytes,
         )

@@ -18,6 +18,7 @@ class Indexes:
     built_count = 3
     built_bytes = 400
     undecodable_count = 5
+    memory_bytes = 6_000
 
     def __init__(self) -> None:
         self.wanted: list[frozenset[int]] = []

@@ -46,9 +46,14 @@ async def fill_keyed(log: SegmentLog, count: int, first: int = 0) -> None:
         )
 
 
-def indexes_of(log: SegmentLog) -> KeyIndexes:
+def indexes_of(log: SegmentLog, memory_bytes_max: int = 1 << 20) -> KeyIndexes:
     return KeyIndexes(
-        log._catalog, files=SystemFiles(), data_dir=log._data_dir, pace=log._settler.pace
+        log._catalog,
+        files=SystemFiles(),
+        data_dir=log._data_dir,
+        pace=log._settler.pace,
+        read=log.read,
+        memory_bytes_max=memory_bytes_max,
     )
 
 
@@ -84,13 +89,14 @@ async def test_a_key_leads_to_its_batches_and_to_what_is_not_settled(
     await settle(log)
     indexes = indexes_of(log)
     assert await indexes.index(KEYED, keys_of_batch) == len(index_files(log)) > 1
+    looked_at_end = log.bounds(partition_id).end
     await fill_keyed(log, 5, first=1_000)
     settled_end = log.settled_offset(partition_id)
 
     spans = await indexes.spans_with_key(partition_id, b"k100", 0, ALL)
 
     assert spans[0] == (300, 303)
-    assert spans[1:] == [(settled_end, log.bounds(partition_id).end)]
+    assert spans[1:] == [(looked_at_end, log.bounds(partition_id).end)]
     assert await indexes.spans_with_key(partition_id, b"k100", 301, 302) == [(301, 302)]
     assert await indexes.spans_with_key(partition_id, b"k100", 303, settled_end) == []
     await check_spans(log, indexes, partition_id)
@@ -171,4 +177,63 @@ async def test_a_damaged_or_strange_index_is_not_used(tmp_path: Path, damage: st
         assert spans == [(0, log.bounds(partition_id).end)]
     assert await indexes.index(KEYED, keys_of_batch) == len(files)
     assert [path.read_bytes() for path in files] == octets
+    await log.close()
+
+
+async def read_bytes_for(log: SegmentLog, indexes: KeyIndexes, key: bytes) -> int:
+    spans = await indexes.spans_with_key(OWN, key, 0, ALL)
+    batches = [await log.read(OWN, start, end, bytes_max=ALL) for start, end in spans]
+    return sum(len(batch) for found in batches for batch in found)
+
+
+async def test_what_is_not_settled_is_found_without_reading_all(tmp_path: Path) -> None:
+    log = await opened(tmp_path)
+    await fill_keyed(log, 200)
+    indexes = indexes_of(log)
+    await indexes.index(KEYED, keys_of_batch)
+    for partition_id in (OWN, SHARED, PLAIN):
+        await check_spans(log, indexes, partition_id)
+    all_bytes = await read_bytes_for(log, indexes, b"all")
+
+    assert all_bytes > 200 * 15_000
+    assert await read_bytes_for(log, indexes, b"k100") < 300_000
+    assert await indexes.spans_with_key(OWN, b"nobody", 0, ALL) == []
+
+    await fill_keyed(log, 5, first=1_000)  # since the last look
+    assert await indexes.spans_with_key(OWN, b"nobody", 0, ALL) == [(600, 615)]
+    await indexes.index(KEYED, keys_of_batch)
+    assert await indexes.spans_with_key(OWN, b"nobody", 0, ALL) == []
+    await check_spans(log, indexes, OWN)
+    await log.close()
+
+
+async def test_memory_is_given_back_when_all_is_settled_and_indexed(tmp_path: Path) -> None:
+    log = await opened(tmp_path)
+    await fill_keyed(log, 200)
+    indexes = indexes_of(log)
+    await indexes.index(KEYED, keys_of_batch)
+    before = indexes.memory_bytes
+    await settle(log)
+    assert await indexes.spans_with_key(OWN, b"nobody", 0, ALL) == []  # without a file too
+    await indexes.index(KEYED, keys_of_batch)
+
+    assert 0 < indexes.memory_bytes < before / 2
+    await check_spans(log, indexes, OWN)
+    assert await indexes.spans_with_key(OWN, b"nobody", 0, ALL) == []
+    await indexes.index(frozenset(), keys_of_batch)
+    assert indexes.memory_bytes == 0
+    await log.close()
+
+
+async def test_what_is_beyond_the_memory_is_searched_as_a_whole(tmp_path: Path) -> None:
+    log = await opened(tmp_path)
+    await fill_keyed(log, 200)
+    indexes = indexes_of(log, memory_bytes_max=2_000)
+    await indexes.index(frozenset([OWN]), keys_of_batch)
+
+    assert 2_000 <= indexes.memory_bytes < 4_000
+    ((start, end),) = await indexes.spans_with_key(OWN, b"nobody", 0, ALL)
+    assert 0 < start < 300
+    assert end == 600
+    await check_spans(log, indexes, OWN)
     await log.close()

@@ -1,0 +1,108 @@
+"""Which stretches of offsets may hold a key, of what is not settled and indexed yet. In memory.
+
+A stretch is some 256 KiB of batches of one partition, with a hash of 8 octets for each key in
+it: about as much as a search reads at once. What could not be noted within ``bytes_max`` is
+searched as a whole; so is what has come since the last look.
+"""
+
+from array import array
+from bisect import bisect_left
+from collections.abc import Collection, Iterable, Iterator
+from typing import Final, NamedTuple
+
+STRETCH_BYTES: Final = 262_144  # of batches
+_HASH_BYTES: Final = 8
+_STRETCH_COST_BYTES: Final = 256
+
+Span = tuple[int, int]
+
+
+class Stretch(NamedTuple):
+    """Offsets [start, end), octets of their batches, and their keys' hashes, sorted."""
+
+    start: int
+    end: int
+    size_bytes: int
+    hashes: "array[int]"
+
+    @property
+    def cost_bytes(self) -> int:
+        """What it takes of the memory."""
+        return _STRETCH_COST_BYTES + len(self.hashes) * _HASH_BYTES
+
+    def may_hold(self, key_hash: int) -> bool:
+        """Whether a key with that hash is among them."""
+        index = bisect_left(self.hashes, key_hash)
+        return index < len(self.hashes) and self.hashes[index] == key_hash
+
+
+class LiveKeys:
+    """Changed on the loop's thread; asked from any: what is there is replaced, never changed."""
+
+    def __init__(self, bytes_max: int) -> None:
+        self._bytes_max = bytes_max
+        self._stretches: dict[int, tuple[Stretch, ...]] = {}
+        self.used_bytes = 0
+
+    @property
+    def is_full(self) -> bool:
+        """No more is noted until some is forgotten."""
+        return self.used_bytes >= self._bytes_max
+
+    def end(self, partition_id: int) -> int:
+        """Return the offset up to which a partition is noted; 0 when it is not."""
+        stretches = self._stretches.get(partition_id)
+        return stretches[-1].end if stretches else 0
+
+    def add(
+        self, partition_id: int, offsets: Span, size_bytes: int, key_hashes: Iterable[int]
+    ) -> None:
+        """Note keys of ``offsets``, which are behind what is noted already."""
+        before = self._stretches.get(partition_id, ())
+        start, end = offsets
+        hashes = set(key_hashes)
+        last = before[-1] if before else None
+        if (
+            last is not None
+            and last.end == start
+            and last.size_bytes + size_bytes <= STRETCH_BYTES
+        ):
+            before = before[:-1]
+            start, size_bytes = last.start, size_bytes + last.size_bytes
+            hashes.update(last.hashes)
+            self.used_bytes -= last.cost_bytes
+        made = Stretch(start, end, size_bytes, array("q", sorted(hashes)))
+        self.used_bytes += made.cost_bytes
+        self._stretches[partition_id] = (*before, made)
+
+    def forget_before(self, partition_id: int, offset: int) -> None:
+        """Drop what ends at or before ``offset``: a better index has it, or nobody needs it."""
+        stretches = self._stretches.pop(partition_id, ())
+        kept = tuple(stretch for stretch in stretches if stretch.end > offset)
+        gone = stretches[: len(stretches) - len(kept)]
+        self.used_bytes -= sum(stretch.cost_bytes for stretch in gone)
+        if kept:
+            self._stretches[partition_id] = kept
+
+    def keep_only(self, partition_ids: Collection[int]) -> None:
+        """Drop all other partitions."""
+        for partition_id in [known for known in self._stretches if known not in partition_ids]:
+            self.forget_before(partition_id, self.end(partition_id))
+
+    def spans(self, partition_id: int, key: bytes, start: int, end: int) -> Iterator[Span]:
+        """Yield ranges within [start, end) outside of which no batch has ``key``, in order."""
+        key_hash = hash(key)
+        for stretch in self._stretches.get(partition_id, ()):
+            if stretch.end <= start:
+                continue
+            if stretch.start >= end:
+                break
+            if start < stretch.start:
+                yield start, stretch.start
+                start = stretch.start
+            upto = min(stretch.end, end)
+            if stretch.may_hold(key_hash):
+                yield start, upto
+            start = upto
+        if start < end:
+            yield start, end
