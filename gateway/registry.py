@@ -18,7 +18,7 @@ from gateway.errors import GatewayError
 ADAPTERS: Final[Mapping[str, str]] = {"kafka": "adapters.kafka.server:KafkaAdapter"}
 STORAGE_ADAPTERS: Final[Mapping[str, str]] = {
     "memory": "storage_adapters.memory:MemoryStorage",
-    "segment_log": "storage_adapters.segment_log.node_log:NodeLog",
+    "segment_log": "storage_adapters.segment_log.adapter:SegmentLog",
 }
 ADAPTER_GROUP: Final = "headgate.adapters"
 STORAGE_GROUP: Final = "headgate.storage_adapters"

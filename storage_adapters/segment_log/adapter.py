@@ -28,14 +28,24 @@ from storage_adapters.formats.entry import KIND_CLOSE
 from storage_adapters.formats.segment import SEGMENT_HEADER_BYTES
 from storage_adapters.segment_log import queries
 from storage_adapters.segment_log.appender import Appender
+from storage_adapters.segment_log.backup import HoldingFiles, LogCopier
 from storage_adapters.segment_log.catalog import Catalog
 from storage_adapters.segment_log.closing import Closer
 from storage_adapters.segment_log.config import SegmentLogConfig
 from storage_adapters.segment_log.files import Files, SystemFiles
 from storage_adapters.segment_log.idle import IdleCloser
+from storage_adapters.segment_log.key_indexes import KeyIndexes
 from storage_adapters.segment_log.lockfile import DataLock
 from storage_adapters.segment_log.metrics import SegmentLogMetrics
 from storage_adapters.segment_log.opening import Opened, open_data
+from storage_adapters.segment_log.parts import (
+    Base,
+    new_changer,
+    new_closer,
+    new_key_indexes,
+    new_maker,
+    new_settler,
+)
 from storage_adapters.segment_log.reading import Reader
 from storage_adapters.segment_log.replay import stored_headers
 from storage_adapters.segment_log.segment_files import (
@@ -43,7 +53,7 @@ from storage_adapters.segment_log.segment_files import (
 )
 from storage_adapters.segment_log.segments import Segment
 from storage_adapters.segment_log.settled_change import Changer
-from storage_adapters.segment_log.settled_output import OutputSpec, Pace
+from storage_adapters.segment_log.settled_output import Pace
 from storage_adapters.segment_log.settled_set import SettledSet
 from storage_adapters.segment_log.settler import Settler
 from storage_adapters.segment_log.sweeper import Sweeper
@@ -58,6 +68,8 @@ class SegmentLog:
     Durability, by ``flush``: ``group``: what was acknowledged survives a power loss;
     ``interval`` and ``never``: it survives ``kill -9``, and a power loss costs at most what was
     written since the last sync. The rest of the contract: ``gateway.storage.StorageAdapter``.
+
+    What works on its files beside it, ``copier`` and ``key_indexes``, is there once it is open.
     """
 
     Config = SegmentLogConfig
@@ -73,7 +85,7 @@ class SegmentLog:
         self._config = config
         self._data_dir = data_dir
         self._clock = clock
-        self._files: Files = SystemFiles() if files is None else files
+        self._files = HoldingFiles(SystemFiles() if files is None else files)
         self._lock = DataLock(data_dir)
         self._catalog = Catalog(config)
         self._reader = Reader(self._catalog, config)
@@ -88,6 +100,8 @@ class SegmentLog:
         self._settler: Settler
         self._sweeper: Sweeper
         self._is_open = False
+        self.copier: LogCopier
+        self.key_indexes: KeyIndexes
         self.metrics = SegmentLogMetrics()
         self.data_uuid = UUID(int=0)
         self.is_empty = True  # nothing had been appended when it was opened
@@ -252,11 +266,6 @@ class SegmentLog:
         return len(self._catalog.segments)
 
     @property
-    def settled_count(self) -> int:
-        """Settled segment files."""
-        return len(self._catalog.settled.segments)
-
-    @property
     def disk_bytes(self) -> int:
         """Octets that all segment files take, what is preallocated included."""
         usage = self.disk_usage()
@@ -293,23 +302,20 @@ class SegmentLog:
             on_group=self._on_group,
             on_fault=self._host.on_fault,
         )
-        self._maker = SegmentMaker(
-            files=self._files,
-            data_dir=self._data_dir,
-            data_uuid=self.data_uuid,
-            incarnation=first.header.incarnation,
-            segment_bytes=self._config.segment_bytes,
-            clock=self._clock,
-            on_error=self._writer.fail,
+        base = Base(
+            self._config,
+            self._data_dir,
+            self.data_uuid,
+            first.header.incarnation,
+            self._clock,
+            self._files,
+            self._catalog,
+            self.metrics,
+            self._writer,
+            self._wake_sweeper,
         )
-        self._segment_closer = Closer(
-            executor=self._closer,
-            files=self._files,
-            catalog=self._catalog,
-            writer=self._writer,
-            metrics=self.metrics,
-            on_closed=self._wake_sweeper,
-        )
+        self._maker = new_maker(base)
+        self._segment_closer = new_closer(base, self._closer)
         self._appender = Appender(
             config=self._config,
             catalog=self._catalog,
@@ -320,7 +326,10 @@ class SegmentLog:
             next_sequence=next_sequence,
             on_close=self._segment_closer.close,
         )
-        self._build_settler(first.header.incarnation)
+        self._changer = new_changer(base, self._maker.retry_soon)
+        self._settler = new_settler(
+            base, self._changer, self._pace, lambda: self._appender.next_sequence - 1
+        )
         self._sweeper = Sweeper(
             catalog=self._catalog,
             appender=self._appender,
@@ -332,37 +341,10 @@ class SegmentLog:
             settler=self._settler,
             idle=IdleCloser(self._appender, self._clock, self._config, self._wake_sweeper),
         )
-
-    def _build_settler(self, incarnation: int) -> None:
-        config = self._config
-        self._changer = Changer(
-            catalog=self._catalog,
-            writer=self._writer,
-            files=self._files,
-            data_dir=self._data_dir,
-            metrics=self.metrics,
-            on_freed=self._maker.retry_soon,
+        self.copier = LogCopier(
+            self._catalog, self._writer, files=self._files, data_dir=self._data_dir
         )
-        spec = OutputSpec(
-            files=self._files,
-            data_dir=self._data_dir,
-            data_uuid=self.data_uuid,
-            incarnation=incarnation,
-            created_unix_ms=self._clock.unix_ms(),
-            settled_bytes_max=config.settled_bytes_max,
-            own_bytes=config.settle_own_bytes,
-            pace=self._pace,
-        )
-        self._settler = Settler(
-            config=config,
-            catalog=self._catalog,
-            changer=self._changer,
-            clock=self._clock,
-            metrics=self.metrics,
-            spec=spec,
-            last_sequence=lambda: self._appender.next_sequence - 1,
-            wake=self._wake_sweeper,
-        )
+        self.key_indexes = new_key_indexes(base, self._pace, self.read)
 
     def _wake_sweeper(self) -> None:
         self._sweeper.wake()

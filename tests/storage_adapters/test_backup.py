@@ -11,10 +11,10 @@ import pytest
 from gateway.clock import ManualClock
 from gateway.errors import StorageUnavailable
 from storage_adapters.segment_log import backup
+from storage_adapters.segment_log.adapter import SegmentLog
 from storage_adapters.segment_log.backup import HoldingFiles, link_or_copy
 from storage_adapters.segment_log.config import SegmentLogConfig
 from storage_adapters.segment_log.files import SystemFiles
-from storage_adapters.segment_log.node_log import NodeLog
 from storage_adapters.segment_log.segments import WAL_DIRECTORY, list_segments
 from tests.contracts.storage import Host, append, delete, make_entry, read_all, truncate
 from tests.storage_adapters.settling import until
@@ -36,8 +36,8 @@ class Log:
             {"segment_bytes": MIB, "reserve_bytes": 0, **options}
         )
         self.data_dir = data_dir
-        self.storage = NodeLog(config, data_dir=data_dir, clock=ManualClock())
-        self.files = self.storage._holding
+        self.storage = SegmentLog(config, data_dir=data_dir, clock=ManualClock())
+        self.files = self.storage._files
         self.acknowledged = 0
         self._ends = dict.fromkeys(PARTITIONS, 0)
         self._is_writing = True
@@ -78,7 +78,7 @@ def make_folder(path: Path) -> None:
     path.mkdir(exist_ok=True)
 
 
-async def opened(data_dir: Path) -> NodeLog:
+async def opened(data_dir: Path) -> SegmentLog:
     storage = Log(data_dir).storage
     await storage.open(Host())
     return storage
