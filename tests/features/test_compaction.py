@@ -159,11 +159,11 @@ def test_nothing_from_the_end_of_the_round_on_is_touched() -> None:
 @pytest.mark.parametrize("mask", [CONTROL_MASK, TRANSACTIONAL_MASK])
 def test_markers_and_transactions_stay_as_they_are(mask: int) -> None:
     opaque = encode_batch([record(b"a", b"1"), record(b"a", b"2")], attributes=mask)
-    log = log_of(encode_batch([record(b"a", b"0")]), opaque)
+    log = log_of(encode_batch([record(b"a", b"0")]), opaque, encode_batch([record(b"b", b"3")]))
 
     kept = clean(cleaner_of(), log, log)
 
-    assert [r.value for r in records_of(kept)] == [b"0", b"1", b"2"]
+    assert [r.value for r in records_of(kept)] == [b"0", b"1", b"2", b"3"]
 
 
 def test_records_without_a_key_go() -> None:
@@ -218,6 +218,39 @@ def test_timestamps_about_no_time_are_left_alone(
 
     assert records_of(kept)[-3:] == records_of(log)[1:]
     assert cleaner.undecodable == (kept[0] is log[0])
+
+
+def test_a_batch_whose_crc_is_wrong_supersedes_nothing_and_stays() -> None:
+    bad = encode_batch([record(b"a", b"2")])
+    log = log_of(encode_batch([record(b"a", b"1")]), bad, encode_batch([record(b"b", b"3")]))
+    bad[-1] ^= 1
+
+    cleaner = cleaner_of()
+    assert all(cleaner.note(batch) for batch in log)
+    cleaner.seal()
+
+    assert not cleaner.drops(1, len(bad))
+    assert cleaner.keep(log[0]) is log[0]
+
+
+def test_what_later_batches_supersede_is_known_before_it_is_read() -> None:
+    log = log_of(
+        encode_batch([record(b"a", b"1"), record(b"b", b"1")]),
+        encode_batch([record(b"a", b"2"), record(b"c", b"1")]),
+        encode_batch([record(b"b", b"2")]),
+        encode_batch([record(b"a", b"3")]),
+    )
+    cleaner = cleaner_of()
+    assert all(cleaner.note(batch) for batch in log[:3])
+    cleaner.seal()
+
+    assert [cleaner.drops(offset, 100) for offset in (0, 2, 4, 5)] == [
+        True,
+        False,
+        False,
+        False,
+    ]
+    assert (cleaner.records_removed, cleaner.dropped_bytes) == (2, 100)
 
 
 # --- producers

@@ -318,17 +318,34 @@ async def test_settling_has_its_turn_between_two_files(tmp_path: Path) -> None:
     await log.close()
 
 
-async def test_what_is_rewritten_and_merged_meanwhile_is_not_lost(tmp_path: Path) -> None:
+async def test_what_was_rewritten_is_not_offered_again_when_it_was_merged(
+    tmp_path: Path,
+) -> None:
     log = await three_files(tmp_path)
     before = await read_all(log, 1)
-    await fill(log, 20)
-    log.release_scans_before(log.next_sequence)  # the fourth file: they are merged
-    done = await log.rewrite(1, 60, keep_odd_offsets)
-    await settle(log)
+    await fill(log, 40)
+    begun, goes_on = threading.Event(), threading.Event()
+    seen: list[int] = []
+
+    def keep(batch: Octets) -> Octets | None:
+        begun.set()
+        goes_on.wait(20)
+        seen.append(parse_batch_header(batch).base_offset)
+        return keep_odd_offsets(batch)
+
+    rewriting = asyncio.create_task(log.rewrite(1, 60, keep))
+    await until(begun.is_set)
+    files = set(log._catalog.settled.owned(1))
+    log.release_scans_before(log.next_sequence)  # a fourth file: all are merged
+    await until(lambda: log._settler._lock._waiters is not None)
+    goes_on.set()
+    done = await rewriting
 
     assert done.upto_offset == 60
+    assert not files & set(log._catalog.settled.owned(1))
+    assert seen == list(range(60))
     kept = [batch for batch in before if keep_odd_offsets(batch) is not None]
-    assert [bytes(batch) for batch in (await read_all(log, 1))[: len(kept)]] == kept
+    assert (await read_all(log, 1))[: len(kept)] == kept
     await log.close()
 
 

@@ -58,7 +58,9 @@ class BadSettledFiles(SystemFiles):
 
 
 async def with_files(data_dir: Path, files: SystemFiles, host: Host) -> SegmentLog:
-    config = SegmentLogConfig(segment_bytes=MIB, reserve_bytes=0, settle_after_bytes=0)
+    config = SegmentLogConfig(
+        segment_bytes=MIB, reserve_bytes=0, settle_after_bytes=0, settle_own_bytes=400_000
+    )
     log = SegmentLog(config, data_dir=data_dir, clock=ManualClock(), files=files)
     await log.open(host)
     return log
@@ -129,6 +131,8 @@ async def test_what_retention_let_go_goes_while_settling_fails(tmp_path: Path) -
     await fill(log, 60)
     await settle(log)
     own = log._catalog.settled.owned(1)
+    assert own
+    rounds = log.metrics.settled_rounds
     files.call, files.bytes_min = "write", 100_000  # batches, not the manifest
     await fill(log, 60)
     log.release_scans_before(log.next_sequence)
@@ -137,8 +141,26 @@ async def test_what_retention_let_go_goes_while_settling_fails(tmp_path: Path) -
     await truncate(log, 1, 60)
     await until(lambda: all(segment.is_gone for segment in own))
     await idle(log)
-    assert log.metrics.settled_rounds == 1
+    assert log.metrics.settled_rounds == rounds
     assert len(await read_all(log, 1)) == 60
+    await log.close()
+
+
+async def test_what_could_not_be_removed_is_removed_later(tmp_path: Path) -> None:
+    files = BadSettledFiles("", errno.EIO)
+    log = await with_files(tmp_path, files, Host())
+    await fill(log, 60)
+    await settle(log)
+    own = log._catalog.settled.owned(1)
+    assert own
+    files.call = "write"
+    await truncate(log, 1, 60)
+    await failed(log)
+    assert not any(segment.is_gone for segment in own)
+
+    files.call = ""
+    await tried_again(log)
+    assert all(segment.is_gone for segment in own)
     await log.close()
 
 
