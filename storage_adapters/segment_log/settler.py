@@ -319,18 +319,31 @@ class Settler:
     # Merging.
 
     async def _merge_all(self) -> None:
-        for partition_id in tuple(self._to_merge):
-            if self.is_halted:
-                return
+        left: set[int] = set()
+        while self._to_merge and not self.is_halted:
+            partition_id = self._to_merge.pop()
             run = owned_run(self._catalog, self._config, partition_id)
-            work = f"files of partition {partition_id}"
-            if not run or await self._try(work, partial(self._copy, run)):
-                self._to_merge.discard(partition_id)
+            if run and not await self._merge_owned(partition_id, run):
+                left.add(partition_id)
             await asyncio.sleep(0)
+        self._to_merge |= left
         while not self.is_halted and len(self._catalog.settled.segments) > self._merged_count:
             run = shared_run(self._catalog, self._config)
-            if not run or not await self._try("shared files", partial(self._merge_shared, run)):
+            if not run or not self._has_room_for(run):
                 return
+            if not await self._try("shared files", partial(self._merge_shared, run)):
+                return
+
+    async def _merge_owned(self, partition_id: int, run: Sequence[Segment]) -> bool:
+        """Merge files of a partition, which may make more to merge; False: not now."""
+        if not self._has_room_for(run):
+            return False
+        return await self._try(f"files of partition {partition_id}", partial(self._copy, run))
+
+    def _has_room_for(self, run: Sequence[Segment]) -> bool:
+        """Say whether copies of these files fit the disk, beside the log's next segment."""
+        need_bytes = sum(segment.disk_bytes for segment in run) + self._config.segment_bytes
+        return need_bytes <= self._spec.files.room_bytes(self._spec.data_dir)
 
     async def _merge_shared(self, run: Sequence[Segment]) -> bool:
         if not await self._copy(run):
