@@ -40,6 +40,8 @@ class Broker:
         self.holders = Holders(storage)
         self.writer = Writer(storage, clock, config, self.holders)
         self.reader = Reader(storage)
+        self.before_delete: list[Callable[[Topic], None]] = []
+        """Called with a topic that is about to be deleted, while it can still be written."""
         self._placement = placement
         self._loop = asyncio.get_running_loop()
 
@@ -148,6 +150,8 @@ class Broker:
 
         Error: ``StorageUnavailable``; the storage's part is then to be done again.
         """
+        for finish in self.before_delete:
+            finish(topic)
         for partition in topic.partitions:
             if partition is not None:
                 self._forget(partition)

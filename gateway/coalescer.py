@@ -2,164 +2,245 @@
 
 For protocols other than Kafka, and for internal streams. All runs share one open round until
 the loop's tick ends, or longer while the round before is being synced; no timer delays them.
-A round is one atomic append of one batch per partition. (A record that is a batch of its own
-costs several times what it costs among a hundred.)
+A round is one atomic append of one or more batches for each partition. (A record that is a batch
+of its own costs several times what it costs among a hundred.) docs/adr/0005-coalescing-runs.md
+says when a run learns its offset, and what all this costs.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Final
 
 from gateway.broker import Broker
-from gateway.errors import GatewayError, MessageTooLarge, StorageUnavailable
-from gateway.model import TIMESTAMP_TYPE_MASK, parse_batch_header
-from gateway.partition import Partition
-from gateway.records import NewRecord, encode_batch
+from gateway.errors import GatewayError, InvalidRecord, MessageTooLarge, StorageUnavailable
+from gateway.model import HEADER_BYTES, TIMESTAMP_TYPE_MASK, parse_batch_header
+from gateway.partition import Partition, Write
+from gateway.records import RecordRun, encode_runs
 from gateway.storage import OnDone
-from gateway.writer import Write
+from gateway.topics import Topic
 
 BATCH_RECORDS_MAX: Final = 256
 BATCH_BYTES_MAX: Final = 65_536
 ROUND_BYTES_MAX: Final = 1_048_576
 
-_RECORD_OVERHEAD_BYTES: Final = 32  # lengths, deltas and attributes of a record at most
-_HEADER_OVERHEAD_BYTES: Final = 10
-_BATCH_OVERHEAD_BYTES: Final = 61
+Part = tuple[Partition, RecordRun]
 
 
-class Run:
-    """Records of one publisher for one partition, on their way.
+class _Batch:
+    """What becomes one batch: runs, or parts of runs, and which run each of them is from."""
 
-    ``base_offset`` is that of the first; it is -1 until the round is appended, and known before
-    ``on_done`` runs.
-    """
+    __slots__ = ("bytes_max", "record_count", "runs", "size_bytes", "whole_runs")
 
-    __slots__ = ("base_offset", "on_done", "record_count")
+    def __init__(self, bytes_max: int) -> None:
+        self.bytes_max = bytes_max
+        self.runs: list[RecordRun] = []
+        self.whole_runs: list[RecordRun] = []
+        self.record_count = 0
+        self.size_bytes = HEADER_BYTES
 
-    def __init__(self, record_count: int, on_done: OnDone) -> None:
-        self.base_offset = -1
-        self.record_count = record_count
-        self.on_done = on_done
-
-
-class _Open:
-    """What one partition gets from the open round."""
-
-    __slots__ = ("records", "runs", "size_bytes")
-
-    def __init__(self) -> None:
-        self.records: list[NewRecord] = []
-        self.runs: list[Run] = []
-        self.size_bytes = _BATCH_OVERHEAD_BYTES
+    def add_piece(self, piece: RecordRun, whole: RecordRun) -> None:
+        self.runs.append(piece)
+        self.whole_runs.append(whole)
+        self.record_count += len(piece.values)
+        self.size_bytes += piece.size_bytes
 
 
 class Coalescer:
-    """Gathers runs into rounds. ``reserved``: for internal streams, see ``StorageAdapter``."""
+    """Gathers runs into rounds. ``reserved``: for internal streams, see ``StorageAdapter``.
+
+    Who shares a coalescer shares the order of its rounds, and their fate when the storage
+    refuses one.
+    """
 
     def __init__(self, broker: Broker, *, reserved: bool = False) -> None:
         self._broker = broker
         self._reserved = reserved
         self._loop = asyncio.get_running_loop()
-        self._open: dict[Partition, _Open] = {}
+        self._open: dict[Partition, list[_Batch]] = {}
         self._open_bytes = 0
+        self._waiting: list[OnDone] = []  # of the open round, in order of ``add``
         self._is_scheduled = False
         self._rounds_in_flight = 0
         self.rounds_appended = 0
+        broker.before_delete.append(self._seal_topic)
 
-    def add(self, partition: Partition, records: Sequence[NewRecord], on_done: OnDone) -> Run:
-        """Put a run into the open round; it is never split.
-
-        Timestamps are the node's own time, so that nothing is left to check when the round is
-        appended. ``on_done`` runs once, never before this returns; when the append is refused
-        (a full disk), in reverse order of ``add``, so that each publisher can undo what it did.
-        Error: ``MessageTooLarge`` for a run that alone is above the topic's bound.
-        """
-        assert records
-        size_bytes = sum(map(_size_bytes, records))
-        batch_bytes_max = partition.topic.settings.message_bytes_max
-        if size_bytes + _BATCH_OVERHEAD_BYTES > batch_bytes_max:
-            raise MessageTooLarge(f"{size_bytes} bytes, at most {batch_bytes_max} are taken")
-        target = self._open.get(partition)
-        if target is not None and not _fits(target, records, size_bytes, batch_bytes_max):
+    def add(self, partition: Partition, run: RecordRun, on_done: OnDone) -> None:
+        """Put one run into the open round; see ``add_many``."""
+        self.check(partition, run)
+        if self._open_bytes >= ROUND_BYTES_MAX:
             self.seal()
-            target = None
-        if target is None:
-            target = self._open[partition] = _Open()
-        run = Run(len(records), on_done)
-        target.runs.append(run)
-        target.records.extend(records)
-        target.size_bytes += size_bytes
+        self._place(partition, run)
+        self._wait(on_done, run.size_bytes)
+
+    def add_many(self, parts: Sequence[Part], on_done: OnDone) -> None:
+        """Put runs into the open round: all of them are appended as one, or none.
+
+        A run that is too large for a batch is cut; its offsets still follow each other without
+        a gap. Timestamps are the node's own time, so that nothing is left to check when the
+        round is appended; ``RecordRun.base_offset`` is known from then on. ``on_done`` runs
+        once, never before this returns; when the append is refused (a full disk), in reverse
+        order of ``add``, so that each publisher can undo what it did. The same may happen to
+        earlier runs within this call, when their round has no room for more.
+
+        Errors, with nothing changed: ``MessageTooLarge`` for a record that alone is above the
+        topic's bound, ``InvalidRecord`` for one without a key where the topic is compacted,
+        ``PolicyViolation`` (see ``Holders.check_room``), ``TopicNotFound`` for a deleted topic.
+        """
+        assert parts
+        size_bytes = 0
+        for partition, run in parts:
+            self.check(partition, run)
+            size_bytes += run.size_bytes
+        if self._open_bytes >= ROUND_BYTES_MAX:
+            self.seal()
+        for partition, run in parts:
+            self._place(partition, run)
+        self._wait(on_done, size_bytes)
+
+    def _wait(self, on_done: OnDone, size_bytes: int) -> None:
+        """What was placed waits until the tick ends, or no longer than the round has room."""
+        self._waiting.append(on_done)
         self._open_bytes += size_bytes
         if self._open_bytes >= ROUND_BYTES_MAX:
-            self._loop.call_soon(self.seal)
+            self._loop.call_soon(self._seal_full)
         elif not self._is_scheduled:
             self._is_scheduled = True
             self._loop.call_soon(self._end_tick)
-        return run
+
+    def check(self, partition: Partition, run: RecordRun) -> None:
+        """Raise what ``add`` would raise for a run."""
+        assert run.values
+        if partition.is_gone:
+            partition.check_present()
+        settings = partition.topic.settings
+        record_bytes_max = settings.message_bytes_max - HEADER_BYTES
+        if run.size_bytes > record_bytes_max and run.largest_bytes > record_bytes_max:
+            raise MessageTooLarge(
+                f"{run.largest_bytes} bytes, at most {record_bytes_max} are taken"
+            )
+        if settings.compacts and run.key is None:
+            raise InvalidRecord("a record without a key, and the topic is compacted")
+        holders = self._broker.holders
+        if settings.is_queue or holders.stopped:
+            holders.check_room(partition, run.size_bytes)
+
+    def _place(self, partition: Partition, run: RecordRun) -> None:
+        batches = self._open.get(partition)
+        if batches is None:
+            bytes_max = min(BATCH_BYTES_MAX, partition.topic.settings.message_bytes_max)
+            batches = self._open[partition] = [_Batch(bytes_max)]
+        batch = batches[-1]
+        bytes_max = batch.bytes_max
+        count = len(run.values)
+        record_count = batch.record_count + count
+        size_bytes = batch.size_bytes + run.size_bytes
+        if record_count <= BATCH_RECORDS_MAX and size_bytes <= bytes_max:
+            batch.runs.append(run)
+            batch.whole_runs.append(run)
+            batch.record_count = record_count
+            batch.size_bytes = size_bytes
+            return
+        for piece in _pieces(run, bytes_max - HEADER_BYTES):
+            if batch.record_count:
+                batch = _Batch(bytes_max)
+                batches.append(batch)
+            batch.add_piece(piece, run)
 
     def _end_tick(self) -> None:
         self._is_scheduled = False
         if not self._rounds_in_flight:
             self.seal()
 
+    def _seal_full(self) -> None:
+        if self._open_bytes >= ROUND_BYTES_MAX:
+            self.seal()
+
+    def _seal_topic(self, topic: Topic) -> None:
+        """Append what is open for a topic while it is still there."""
+        if any(partition.topic is topic for partition in self._open):
+            self.seal()
+
     def seal(self) -> None:
         """Append what is open now, whether or not a round is on its way."""
-        if not self._open:
+        if not self._waiting:
             return
         parts, self._open = self._open, {}
+        waiting, self._waiting = self._waiting, []
         self._open_bytes = 0
-        writes = [_to_write(partition, part) for partition, part in parts.items()]
-        runs = [run for part in parts.values() for run in part.runs]
+        writes = [
+            _to_write(partition, batch) for partition, part in parts.items() for batch in part
+        ]
         self._rounds_in_flight += 1
         try:
-            self._broker.append(writes, partial(self._done, runs), reserved=self._reserved)
+            self._broker.append(writes, partial(self._done, waiting), reserved=self._reserved)
         except GatewayError as error:
             self._rounds_in_flight -= 1
-            self._refuse(runs, error)
+            _refuse(waiting, error)
             return
         self.rounds_appended += 1
-        for write, part in zip(writes, parts.values(), strict=True):
-            offset = write.base_offset
-            for run in part.runs:
-                run.base_offset = offset
-                offset += run.record_count
+        batches = (batch for part in parts.values() for batch in part)
+        for write, batch in zip(writes, batches, strict=True):
+            _locate(write, batch)
 
-    def _done(self, runs: list[Run], error: StorageUnavailable | None) -> None:
+    def _done(self, waiting: list[OnDone], error: StorageUnavailable | None) -> None:
         self._rounds_in_flight -= 1
-        for run in runs:
-            run.on_done(error)
+        for on_done in waiting:
+            on_done(error)
         if not self._rounds_in_flight and not self._is_scheduled:
             self.seal()  # What came while this round was being synced.
 
-    def _refuse(self, runs: list[Run], error: GatewayError) -> None:
-        if not isinstance(error, StorageUnavailable):
-            error = StorageUnavailable(str(error))
-        for run in reversed(runs):
-            run.on_done(error)
+
+def _refuse(waiting: list[OnDone], error: GatewayError) -> None:
+    if not isinstance(error, StorageUnavailable):
+        error = StorageUnavailable(str(error))
+    for on_done in reversed(waiting):
+        on_done(error)
 
 
-def _fits(
-    target: _Open, records: Sequence[NewRecord], size_bytes: int, batch_bytes_max: int
-) -> bool:
-    size_bytes += target.size_bytes
-    return len(target.records) + len(records) <= BATCH_RECORDS_MAX and size_bytes <= min(
-        BATCH_BYTES_MAX, batch_bytes_max
-    )
+def _pieces(run: RecordRun, bytes_max: int) -> Iterator[RecordRun]:
+    """Yield a run, or what it is cut into: each piece fits a batch, or is one record."""
+    count = len(run.values)
+    if count <= BATCH_RECORDS_MAX and run.size_bytes <= bytes_max:
+        yield run
+        return
+    for start in range(0, count, BATCH_RECORDS_MAX):
+        piece = run.part(start, start + BATCH_RECORDS_MAX)
+        if piece.size_bytes <= bytes_max:
+            yield piece
+        else:
+            yield from _cut_by_size(piece, bytes_max)
 
 
-def _size_bytes(record: NewRecord) -> int:
-    """Return at least what the record takes in a batch."""
-    _, key, value, headers = record
-    size = _RECORD_OVERHEAD_BYTES + len(key or b"") + len(value or b"")
-    for name, content in headers:
-        # A character takes at most four octets.
-        size += _HEADER_OVERHEAD_BYTES + 4 * len(name) + len(content or b"")
-    return size
+def _cut_by_size(run: RecordRun, bytes_max: int) -> Iterator[RecordRun]:
+    fixed_bytes = run.fixed_bytes
+    start = size_bytes = 0
+    for index, value in enumerate(run.values):
+        record_bytes = fixed_bytes + len(value or b"")
+        if index > start and size_bytes + record_bytes > bytes_max:
+            yield run.part(start, index)
+            start, size_bytes = index, 0
+        size_bytes += record_bytes
+    yield run.part(start, len(run.values))
 
 
-def _to_write(partition: Partition, part: _Open) -> Write:
+def _to_write(partition: Partition, batch: _Batch) -> Write:
     attributes = TIMESTAMP_TYPE_MASK if partition.topic.settings.log_append_time else 0
-    batch = encode_batch(part.records, attributes=attributes)
+    octets = encode_runs(batch.runs, attributes=attributes)
     # Our own batch needs none of the checks that a client's does.
-    return Write(partition, batch, parse_batch_header(batch))
+    return Write(partition, octets, parse_batch_header(octets))
+
+
+def _locate(write: Write, batch: _Batch) -> None:
+    """Tell the runs of a batch, and who reads it live, where they are."""
+    offset = write.base_offset
+    natives: list[tuple[int, object]] | None = []
+    for run, whole in zip(batch.runs, batch.whole_runs, strict=True):
+        if whole.base_offset < 0:
+            whole.base_offset = offset
+        offset += len(run.values)
+        if whole.native is None:
+            natives = None
+        elif natives is not None:
+            natives.append((whole.base_offset, whole.native))
+    write.natives = natives

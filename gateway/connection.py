@@ -94,18 +94,21 @@ class Connection(asyncio.BufferedProtocol):
         if self.transport is None or self.is_closing:
             return
         if not self._out:
-            self.listener.loop.call_soon(self.guard, self._flush)
-        self._out.extend(octets)
-        self.out_bytes += sum(map(len, octets))
+            self.listener.flush_soon(self)
+        for piece in octets:  # nearly always one
+            self._out.append(piece)
+            self.out_bytes += len(piece)
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
         """Hand what is queued to the transport, no more than the peer keeps up with.
 
-        Much at once goes in runs: TLS would encrypt all of it in one go, where no limit of the
-        transport sees it.
+        The listener calls it at the end of the turn, guarded. Much at once goes in runs: TLS
+        would encrypt all of it in one go, where no limit of the transport sees it.
         """
         while self._out and self.is_writable and self.transport is not None:
-            if self.out_bytes <= WRITE_HIGH_BYTES:
+            if len(self._out) == 1 and self.out_bytes <= WRITE_HIGH_BYTES:
+                self._write((self._out.popleft(),))
+            elif self.out_bytes <= WRITE_HIGH_BYTES:
                 self._write_all()
             else:
                 self._write(self._next_run())
@@ -132,14 +135,15 @@ class Connection(asyncio.BufferedProtocol):
 
     def _write(self, run: Sequence[Octets]) -> None:
         assert self.transport is not None
-        size_bytes = sum(map(len, run))
         self.listener.socket_writes += 1
-        self.bytes_sent += size_bytes
-        self.out_bytes -= size_bytes
         if len(run) == 1:
+            size_bytes = len(run[0])
             self.transport.write(run[0])
         else:
+            size_bytes = sum(map(len, run))
             self.transport.writelines(run)
+        self.bytes_sent += size_bytes
+        self.out_bytes -= size_bytes
 
     # --- flow control
 
@@ -198,18 +202,24 @@ class Connection(asyncio.BufferedProtocol):
         """Run ``work``; a peer's fault or a bug of ours closes this connection and no other."""
         try:
             work(*args)
-        except PeerError as error:
+        except Exception as error:  # noqa: BLE001 - see ``failed_by``
+            self.failed_by(error)
+
+    def failed_by(self, error: Exception) -> None:
+        """Close because of what was raised; a bug of ours is logged, once per connection."""
+        if isinstance(error, PeerError):
             self.fail(error)
-        except Exception:
-            self.listener.faults["bug"] += 1
-            if "bug" not in self._said:
-                self._said.add("bug")
-                log.exception(
-                    "connection closed by a bug",
-                    protocol=self.listener.name,
-                    peer=self.peer_host,
-                )
-            self.close()
+            return
+        self.listener.faults["bug"] += 1
+        if "bug" not in self._said:
+            self._said.add("bug")
+            log.error(
+                "connection closed by a bug",
+                protocol=self.listener.name,
+                peer=self.peer_host,
+                exc_info=error,
+            )
+        self.close()
 
     # --- asyncio.BufferedProtocol
 
@@ -240,7 +250,10 @@ class Connection(asyncio.BufferedProtocol):
         """See asyncio."""
         self.last_received_s = self.listener.now_s
         self.bytes_received += nbytes
-        self.guard(self.received, nbytes)
+        try:  # as ``guard``, without its call
+            self.received(nbytes)
+        except Exception as error:  # noqa: BLE001 - see ``failed_by``
+            self.failed_by(error)
 
     def pause_writing(self) -> None:
         """The peer reads slower than we write: first it takes what there is."""
@@ -251,7 +264,7 @@ class Connection(asyncio.BufferedProtocol):
     def resume_writing(self) -> None:
         """The peer has caught up."""
         self.is_writable = True
-        self.guard(self._flush)
+        self.guard(self.flush)
         if self.is_writable:
             self.release_reads("writes")
 

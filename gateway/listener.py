@@ -42,6 +42,7 @@ class Listener:
         self.accepted = 0
         self.refused = 0
         self.socket_writes = 0
+        self._to_flush: list[Connection] = []
         self._per_host: Counter[str] = Counter()
         self._make = make
         self._server: asyncio.Server | None = None
@@ -73,6 +74,17 @@ class Listener:
             )
         self.host, self.port = self._server.sockets[0].getsockname()[:2]
         self._sweep()
+
+    def flush_soon(self, connection: Connection) -> None:
+        """Have a connection write at the end of this turn of the loop."""
+        if not self._to_flush:  # one callback for all: acknowledgements come by the hundred
+            self.loop.call_soon(self._flush)
+        self._to_flush.append(connection)
+
+    def _flush(self) -> None:
+        connections, self._to_flush = self._to_flush, []
+        for connection in connections:
+            connection.guard(connection.flush)
 
     def has_room(self) -> bool:
         """Say whether one more connection may come."""

@@ -35,6 +35,13 @@ TRANSACTIONAL_MASK: Final = 0x10
 CONTROL_MASK: Final = 0x20
 NO_PRODUCER: Final = -1
 
+# Records of a batch begin with zigzag varints, most of them of one octet.
+TWO_OCTETS: Final = 0x80  # a first octet from here on says that the varint goes on
+ZIGZAG: Final = tuple((octet >> 1) ^ -(octet & 1) for octet in range(TWO_OCTETS))
+
+_VARINT_BITS: Final = 64
+_VARINT_END: Final = 1 << (_VARINT_BITS - 1)
+
 _HEADER: Final = struct.Struct(">qiibIhiqqqhii")
 _STAMP_OFFSET: Final = struct.Struct(">q")
 _STAMP_EPOCH: Final = struct.Struct(">i")
@@ -158,3 +165,35 @@ def stamp(batch: bytearray | memoryview, base_offset: int, leader_epoch: int) ->
     """Write base offset and leader epoch into a batch in place; both lie outside of its CRC."""
     _STAMP_OFFSET.pack_into(batch, BASE_OFFSET_AT, base_offset)
     _STAMP_EPOCH.pack_into(batch, LEADER_EPOCH_AT, leader_epoch)
+
+
+def encode_varint(value: int) -> bytes:
+    r"""Return the zigzag varint of a signed number. Error: ``OverflowError`` above 64 bits.
+
+    >>> encode_varint(-1), encode_varint(0), encode_varint(300)
+    (b'\x01', b'\x00', b'\xd8\x04')
+    """
+    if not -_VARINT_END <= value < _VARINT_END:
+        raise OverflowError(f"{value} has more than 64 bits")
+    rest = (value << 1) ^ (value >> (_VARINT_BITS - 1))
+    octets = bytearray()
+    while rest >= TWO_OCTETS:
+        octets.append(TWO_OCTETS | (rest & 0x7F))
+        rest >>= 7
+    octets.append(rest)
+    return bytes(octets)
+
+
+def read_varint(data: bytes, position: int) -> tuple[int, int]:
+    """Return (value, position after it) of a zigzag varint.
+
+    Errors: ``IndexError`` when the data ends within it, or it is longer than 64 bits.
+    """
+    result = 0
+    for shift in range(0, _VARINT_BITS, 7):
+        octet = data[position]
+        position += 1
+        result |= (octet & 0x7F) << shift
+        if octet < TWO_OCTETS:
+            return (result >> 1) ^ -(result & 1), position
+    raise IndexError("a varint is longer than 64 bits")

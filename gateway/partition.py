@@ -1,9 +1,11 @@
 """One partition's live state. It is made at first use, and changes on the event loop only."""
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from features.dedup import ProducerSequences
 from gateway.errors import TopicNotFound
+from gateway.model import BatchHeader
 from gateway.storage import Bounds
 from gateway.topics import Topic
 
@@ -11,8 +13,8 @@ from gateway.topics import Topic
 class Appended(Protocol):
     """Who wants to know what becomes of a partition: a waiting fetch, a tail."""
 
-    def on_appended(self, size_bytes: int) -> None:
-        """``size_bytes`` more octets have become readable. Must be cheap and must not raise."""
+    def on_appended(self, write: "Write") -> None:
+        """One more batch has become readable. Must be cheap and must not raise."""
         ...
 
     def on_gone(self) -> None:
@@ -64,3 +66,29 @@ class Partition:
             f"<{self.topic.name.name}-{self.number} "
             f"{self.log_start_offset}..{self.high_watermark}..{self.log_end_offset}>"
         )
+
+
+class Write:
+    """One batch on its way into a partition. ``base_offset`` is set by ``Writer.append``.
+
+    ``natives``: the runs that the batch has records of, in order, as their protocol knows them,
+    each with the offset of the run's first record; None when a part of the batch has no such
+    form. A run that was cut into several batches of one append is in the ``natives`` of each,
+    with the same offset: it may begin before the batch and end behind it.
+    """
+
+    __slots__ = ("base_offset", "batch", "header", "natives", "partition")
+
+    def __init__(
+        self, partition: Partition, batch: bytearray | memoryview, header: BatchHeader
+    ) -> None:
+        self.partition = partition
+        self.batch = batch
+        self.header = header
+        self.base_offset = -1
+        self.natives: Sequence[tuple[int, object]] | None = None
+
+    @property
+    def end_offset(self) -> int:
+        """One past the batch's last offset."""
+        return self.base_offset + self.header.record_count

@@ -22,53 +22,165 @@ from gateway.model import (
     MAGIC,
     NO_PRODUCER,
     TIMESTAMP_TYPE_MASK,
+    TWO_OCTETS,
+    ZIGZAG,
     BatchHeader,
     Octets,
     Record,
     parse_batch_header,
+    read_varint,
 )
+from gateway.record_runs import encode_records, nullable, varint
 
 Headers = Sequence[tuple[str, bytes | None]]
 NewRecord = tuple[int, bytes | None, bytes | None, Headers]  # timestamp, key, value, headers
 
 DECOMPRESSED_BYTES_MAX: Final = 67_108_864
 RECORDS_MAX: Final = 1_000_000
+RECORD_OVERHEAD_BYTES: Final = 32  # lengths, deltas and attributes of a record at most
+NO_HEADERS: Final = b"\x00"
 
 _DELETE_HORIZON_MASK: Final = 0x40  # base timestamp is a deadline of compaction (KIP-534)
 _NO_EPOCH: Final = -1
 _NO_SEQUENCE: Final = -1
-_VARLONG_BITS: Final = 64
-_SMALL_MAX: Final = 2_048  # lengths and deltas below it are looked up, not computed
+
+Producer = tuple[int, int, int]  # id, epoch, sequence of the first record (KIP-98)
+NOT_IDEMPOTENT: Final[Producer] = (NO_PRODUCER, _NO_EPOCH, _NO_SEQUENCE)
+
 _EMPTY_RECORD_BYTES: Final = 7  # what a record without key, value and headers takes at least
 
 _PREFIX: Final = struct.Struct(">qiibI")  # outside of the CRC: up to the CRC itself
 _COVERED: Final = struct.Struct(">hiqqqhii")  # the rest of the header, which the CRC covers
 
 
-def encode_varint(value: int) -> bytes:
-    r"""Return the zigzag varint of a signed number of at most 64 bits.
+class RecordRun:
+    """Records that differ in their value only, on their way into the log.
 
-    >>> encode_varint(-1), encode_varint(0), encode_varint(300)
-    (b'\x01', b'\x00', b'\xd8\x04')
+    ``headers`` are encoded (``encode_headers``). ``native`` is the run in its protocol's own form,
+    which live readers of that protocol get beside the batch. ``size_bytes`` is at least what the
+    records take in a batch. ``base_offset`` is that of the first record, the others follow
+    without a gap; it is -1 until the coalescer has appended the run. A run is appended once.
     """
-    rest = (value << 1) ^ (value >> 63)
-    octets = bytearray()
-    while rest > 0x7F:  # noqa: PLR2004
-        octets.append(0x80 | (rest & 0x7F))
-        rest >>= 7
-    octets.append(rest)
-    return bytes(octets)
+
+    __slots__ = (
+        "base_offset",
+        "headers",
+        "key",
+        "native",
+        "size_bytes",
+        "timestamp_unix_ms",
+        "value_bytes",
+        "values",
+    )
+
+    def __init__(
+        self,
+        key: bytes | None,
+        values: Sequence[bytes | None],
+        headers: bytes,
+        timestamp_unix_ms: int,
+        native: object | None = None,
+    ) -> None:
+        self.key = key
+        self.values = values
+        self.headers = headers
+        self.timestamp_unix_ms = timestamp_unix_ms
+        self.native = native
+        self.base_offset = -1
+        count = len(values)
+        if count == 1 and (value := values[0]) is not None:
+            self.value_bytes = size_bytes = len(value)
+            key_bytes = 0 if key is None else len(key)
+            self.size_bytes = RECORD_OVERHEAD_BYTES + key_bytes + len(headers) + size_bytes
+        else:
+            self.value_bytes, size_bytes = _sizes(values)
+            self.size_bytes = self.fixed_bytes * count + size_bytes
+
+    @property
+    def fixed_bytes(self) -> int:
+        """What each record takes at most, besides its value."""
+        return RECORD_OVERHEAD_BYTES + len(self.key or b"") + len(self.headers)
+
+    @property
+    def largest_bytes(self) -> int:
+        """What the largest of the records takes at most."""
+        return self.fixed_bytes + max(len(value or b"") for value in self.values)
+
+    def part(self, start: int, stop: int) -> "RecordRun":
+        """Return the records from index ``start`` to before ``stop``, without a native form."""
+        return RecordRun(
+            self.key, self.values[start:stop], self.headers, self.timestamp_unix_ms
+        )
 
 
-_SMALL: Final = tuple(encode_varint(number) for number in range(_SMALL_MAX))
-_NULL: Final = encode_varint(-1)
-_TWO_OCTETS: Final = 0x80  # a first octet from here on says that the varint goes on
-_ZIGZAG: Final = tuple((octet >> 1) ^ -(octet & 1) for octet in range(_TWO_OCTETS))
+def _sizes(values: Sequence[bytes | None]) -> tuple[int, int]:
+    """Return the one size of all values, or -1 when they differ or one is null; and their sum."""
+    try:
+        sizes = list(map(len, values))  # type: ignore[arg-type]  # a null is what the except is for
+    except TypeError:
+        return -1, sum(len(value) for value in values if value is not None)
+    is_uniform = sizes.count(sizes[0]) == len(sizes)
+    return sizes[0] if is_uniform else -1, sum(sizes)
 
 
-def _varint(value: int) -> bytes:
-    """``encode_varint``, five times faster for what is common."""
-    return _SMALL[value] if 0 <= value < _SMALL_MAX else encode_varint(value)
+def encode_headers(headers: Headers) -> bytes:
+    """Return the headers of a record as they are stored: in order, repeated or not."""
+    parts = [varint(len(headers))]
+    for name, value in headers:
+        parts += (nullable(name.encode()), nullable(value))
+    return b"".join(parts)
+
+
+def encode_runs(
+    runs: Sequence[RecordRun],
+    *,
+    base_offset: int = 0,
+    leader_epoch: int = -1,
+    attributes: int = 0,
+    producer: Producer = NOT_IDEMPOTENT,
+) -> bytearray:
+    """Return one uncompressed v2 batch, its CRC set; the broker stamps offset and epoch later.
+
+    Errors: ``ValueError`` for no records at all.
+    """
+    if not runs:
+        raise ValueError("a batch holds at least one record")
+    base_timestamp = max_timestamp = runs[0].timestamp_unix_ms
+    parts: list[bytes | bytearray] = [bytes(HEADER_BYTES)]
+    lead = b"\x00\x00"  # attributes, of which none is defined, and the timestamp delta
+    last_timestamp = base_timestamp
+    delta = 0
+    for run in runs:
+        values, headers, timestamp = run.values, run.headers, run.timestamp_unix_ms
+        if timestamp != last_timestamp:
+            lead = b"\x00" + varint(timestamp - base_timestamp)
+            max_timestamp = max(max_timestamp, timestamp)
+            last_timestamp = timestamp
+        key = nullable(run.key)
+        if len(values) == 1:
+            offset_delta, value = varint(delta), nullable(values[0])
+            record = b"".join((lead, offset_delta, key, value, headers))
+            parts.append(varint(len(record)))
+            parts.append(record)
+            delta += 1
+        else:
+            parts += encode_records(values, run.value_bytes, lead, key, headers, delta)
+            delta += len(values)
+    batch = bytearray().join(parts)
+    length = len(batch) - LENGTH_OVERHEAD_BYTES
+    _COVERED.pack_into(
+        batch,
+        ATTRIBUTES_AT,
+        attributes,
+        delta - 1,
+        base_timestamp,
+        max_timestamp,
+        *producer,
+        delta,
+    )
+    crc = crc32c(memoryview(batch)[ATTRIBUTES_AT:])
+    _PREFIX.pack_into(batch, 0, base_offset, length, leader_epoch, MAGIC, crc)
+    return batch
 
 
 def encode_batch(  # noqa: PLR0913  # One argument per field that differs between batches.
@@ -81,56 +193,22 @@ def encode_batch(  # noqa: PLR0913  # One argument per field that differs betwee
     producer_epoch: int = _NO_EPOCH,
     base_sequence: int = _NO_SEQUENCE,
 ) -> bytearray:
-    """Return one uncompressed v2 batch, its CRC set; the broker stamps offset and epoch later.
+    """Return what ``encode_runs`` does, of records that have nothing in common.
 
     Each record is (timestamp_unix_ms, key, value, headers); null and empty differ, headers keep
     their order and may repeat. Errors: ``ValueError`` for no records at all.
     """
-    if not records:
-        raise ValueError("a batch holds at least one record")
-    base_timestamp = max_timestamp = records[0][0]
-    parts = [b""]
-    body_bytes = 0
-    for delta, (timestamp, key, value, headers) in enumerate(records):
-        max_timestamp = max(max_timestamp, timestamp)
-        body = b"".join(
-            (
-                b"\x00",  # attributes, of which none is defined
-                _varint(timestamp - base_timestamp),
-                _SMALL[delta] if delta < _SMALL_MAX else encode_varint(delta),
-                _NULL if key is None else _varint(len(key)) + key,
-                _NULL if value is None else _varint(len(value)) + value,
-                _encode_headers(headers) if headers else b"\x00",
-            )
-        )
-        size = _varint(len(body))
-        body_bytes += len(size) + len(body)
-        parts.append(size)
-        parts.append(body)
-    parts[0] = _COVERED.pack(
-        attributes,
-        len(records) - 1,
-        base_timestamp,
-        max_timestamp,
-        producer_id,
-        producer_epoch,
-        base_sequence,
-        len(records),
+    runs = [
+        RecordRun(key, (value,), encode_headers(headers) if headers else NO_HEADERS, timestamp)
+        for timestamp, key, value, headers in records
+    ]
+    return encode_runs(
+        runs,
+        base_offset=base_offset,
+        leader_epoch=leader_epoch,
+        attributes=attributes,
+        producer=(producer_id, producer_epoch, base_sequence),
     )
-    covered = b"".join(parts)
-    length = HEADER_BYTES - LENGTH_OVERHEAD_BYTES + body_bytes
-    batch = bytearray(_PREFIX.pack(base_offset, length, leader_epoch, MAGIC, crc32c(covered)))
-    batch += covered
-    return batch
-
-
-def _encode_headers(headers: Headers) -> bytes:
-    parts = [_varint(len(headers))]
-    for name, value in headers:
-        octets = name.encode()
-        parts += (_varint(len(octets)), octets)
-        parts += (_NULL,) if value is None else (_varint(len(value)), value)
-    return b"".join(parts)
 
 
 def check_crc(batch: Octets, header: BatchHeader) -> None:
@@ -206,21 +284,9 @@ def _records_of(
     return data
 
 
-def _read_varint(data: bytes, position: int) -> tuple[int, int]:
-    """Return (value, position after it) of a zigzag varint. Errors: ``IndexError``."""
-    result = 0
-    for shift in range(0, _VARLONG_BITS, 7):
-        octet = data[position]
-        position += 1
-        result |= (octet & 0x7F) << shift
-        if octet < _TWO_OCTETS:
-            return (result >> 1) ^ -(result & 1), position
-    raise IndexError("a varint is longer than 64 bits")
-
-
 def _read_nullable(data: bytes, position: int) -> tuple[bytes | None, int]:
     """Return (octets or null, position after them); a negative length is null, as in Kafka."""
-    size, position = _read_varint(data, position)
+    size, position = read_varint(data, position)
     if size < 0:
         return None, position
     end = position + size
@@ -238,37 +304,37 @@ def _decode_record(data: bytes, position: int) -> _Decoded:  # noqa: PLR0912, PL
     A length that reaches beyond the data shows at the end: the record does not end there.
     Varints of one octet are decoded in place: 1.4 us a record against 2.1 us with calls.
     """
-    if (length := data[position]) < _TWO_OCTETS:
-        length = _ZIGZAG[length]
+    if (length := data[position]) < TWO_OCTETS:
+        length = ZIGZAG[length]
         position += 1
     else:
-        length, position = _read_varint(data, position)
+        length, position = read_varint(data, position)
     end = position + length
     position += 1  # the attributes, of which none is defined
-    if (timestamp_delta := data[position]) < _TWO_OCTETS:
-        timestamp_delta = _ZIGZAG[timestamp_delta]
+    if (timestamp_delta := data[position]) < TWO_OCTETS:
+        timestamp_delta = ZIGZAG[timestamp_delta]
         position += 1
     else:
-        timestamp_delta, position = _read_varint(data, position)
-    if (delta := data[position]) < _TWO_OCTETS:
-        delta = _ZIGZAG[delta]
+        timestamp_delta, position = read_varint(data, position)
+    if (delta := data[position]) < TWO_OCTETS:
+        delta = ZIGZAG[delta]
         position += 1
     else:
-        delta, position = _read_varint(data, position)
+        delta, position = read_varint(data, position)
     key = value = None
-    if (size := data[position]) < _TWO_OCTETS:
-        size = _ZIGZAG[size]
+    if (size := data[position]) < TWO_OCTETS:
+        size = ZIGZAG[size]
         position += 1
     else:
-        size, position = _read_varint(data, position)
+        size, position = read_varint(data, position)
     if size >= 0:
         key = data[position : position + size]
         position += size
-    if (size := data[position]) < _TWO_OCTETS:
-        size = _ZIGZAG[size]
+    if (size := data[position]) < TWO_OCTETS:
+        size = ZIGZAG[size]
         position += 1
     else:
-        size, position = _read_varint(data, position)
+        size, position = read_varint(data, position)
     if size >= 0:
         value = data[position : position + size]
         position += size
@@ -285,7 +351,7 @@ def _decode_record(data: bytes, position: int) -> _Decoded:  # noqa: PLR0912, PL
 def _decode_headers(
     data: bytes, position: int
 ) -> tuple[tuple[tuple[str, bytes | None], ...], int]:
-    count, position = _read_varint(data, position)
+    count, position = read_varint(data, position)
     if count < 0 or count > len(data) - position:
         raise IndexError(f"{count} headers")
     headers = []
@@ -317,12 +383,12 @@ def first_record_at(batch: Octets, timestamp_unix_ms: int) -> tuple[int, int] | 
     position = 0
     try:
         for _ in range(header.record_count):
-            length, position = _read_varint(data, position)
+            length, position = read_varint(data, position)
             end = position + length
-            timestamp_delta, position = _read_varint(data, position + 1)
+            timestamp_delta, position = read_varint(data, position + 1)
             timestamp = header.base_timestamp_unix_ms + timestamp_delta
             if timestamp >= timestamp_unix_ms:
-                return header.base_offset + _read_varint(data, position)[0], timestamp
+                return header.base_offset + read_varint(data, position)[0], timestamp
             position = max(position, end)  # A negative length must not lead back.
     except IndexError as error:
         raise _garbled(header, str(error)) from None

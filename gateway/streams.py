@@ -7,18 +7,18 @@ number at a time, and all that came before is cut off.
 """
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
 from typing import Final
 
 from gateway.broker import Broker
 from gateway.clock import Clock
-from gateway.coalescer import BATCH_BYTES_MAX, BATCH_RECORDS_MAX, Coalescer
+from gateway.coalescer import BATCH_BYTES_MAX, BATCH_RECORDS_MAX, Coalescer, Part
 from gateway.errors import GatewayError, StorageUnavailable
 from gateway.model import DEFAULT_NAMESPACE, TopicName, parse_batch_header
 from gateway.partition import Partition
-from gateway.records import iter_records
+from gateway.records import NO_HEADERS, RecordRun, iter_records
 from gateway.storage import OnDone
 from gateway.topics import TopicManager
 
@@ -33,7 +33,11 @@ Item = tuple[bytes, bytes | None]  # key, value; a value of None removes the key
 
 
 class InternalStream:
-    """The state of one internal topic of one partition. ``load`` comes before ``put``."""
+    """The state of one internal topic of one partition. ``load`` comes before ``put``.
+
+    Streams that share a ``coalescer`` keep their order among each other, and what is put into
+    them in one tick is one append, with what else goes through it.
+    """
 
     def __init__(
         self,
@@ -41,24 +45,33 @@ class InternalStream:
         broker: Broker,
         clock: Clock,
         *,
+        coalescer: Coalescer | None = None,
         rewrite_room_bytes: int = REWRITE_ROOM_BYTES,
     ) -> None:
         self._partition = partition
         self._broker = broker
         self._clock = clock
         self._loop = asyncio.get_running_loop()
-        self._coalescer = Coalescer(broker, reserved=True)
+        self._coalescer = coalescer or Coalescer(broker, reserved=True)
         self._rewrite_room_bytes = rewrite_room_bytes
         self._values: dict[bytes, bytes] = {}
         self._rewrite: Iterator[bytes] | None = None
         self._unchecked_bytes = 0  # appended since the stream's size was looked at
         self.is_loaded = False
+        self.on_undone: Callable[[Sequence[Item]], None] | None = None
+        """Told which keys (with their values now) are as before a put that was refused."""
         self.live_bytes = 0
         self.rewrites = 0
 
     @classmethod
     async def open(
-        cls, name: str, broker: Broker, topics: TopicManager, clock: Clock
+        cls,
+        name: str,
+        broker: Broker,
+        topics: TopicManager,
+        clock: Clock,
+        *,
+        coalescer: Coalescer | None = None,
     ) -> "InternalStream":
         """Return the stream of that name, not loaded; its topic is made at the first start."""
         topic_name = TopicName(DEFAULT_NAMESPACE, name)
@@ -67,7 +80,7 @@ class InternalStream:
             topic = await topics.create(
                 topic_name, partitions=1, configs=_CONFIGS, internal=True
             )
-        return cls(broker.partition(topic, 0), broker, clock)
+        return cls(broker.partition(topic, 0), broker, clock, coalescer=coalescer)
 
     @property
     def values(self) -> Mapping[bytes, bytes]:
@@ -101,40 +114,65 @@ class InternalStream:
         self._rewrite_when_due()
         return self.values
 
-    def put(self, items: Sequence[Item], on_done: OnDone) -> None:
-        """Set or remove keys, all or none of them.
+    def put(
+        self,
+        items: Sequence[Item],
+        on_done: OnDone,
+        *,
+        beside: Sequence[Part] = (),
+        coalescer: Coalescer | None = None,
+    ) -> None:
+        """Set or remove keys, all or none of them, in one append with what is ``beside``.
+
+        Another ``coalescer`` than the stream's own is for keys of which nothing else is on its
+        way: what goes through the two is in no order.
 
         They show at once; ``on_done`` runs once when they are durable, never before this
-        returns. When it gets an error they are as before. Error: ``MessageTooLarge``.
+        returns. When it gets an error they are as before. Errors: ``MessageTooLarge``, and for
+        what is beside those of ``Coalescer.add_many``; then nothing has changed.
         """
         assert self.is_loaded, "load comes first"
-        if not items:
+        if not items and not beside:
             self._loop.call_soon(on_done, None)
             return
-        now_unix_ms = self._clock.unix_ms()
         undo: list[Item] = []
-        self._coalescer.add(
-            self._partition,
-            [(now_unix_ms, key, value, ()) for key, value in items],
-            partial(self._done, undo, on_done),
-        )
+        parts = self._parts(items)
+        parts += beside
+        (coalescer or self._coalescer).add_many(parts, partial(self._done, undo, on_done))
         # Only now: room for this run may have been made by refusing, and undoing, earlier ones.
-        undo += [(key, self._values.get(key)) for key, _ in items]
+        values = self._values
+        undo += [(key, values.get(key)) for key, _ in items]
         for key, value in items:
             self._apply(key, value)
-            self._unchecked_bytes += len(key) + len(value or b"")
+            self._unchecked_bytes += len(key) + (len(value) if value else 0)
+
+    @property
+    def is_rewriting(self) -> bool:
+        """Whether live values are being appended again."""
+        return self._rewrite is not None
 
     def flush(self) -> None:
         """Append what was put now, and not at the end of the tick; for a node that stops."""
         self._coalescer.seal()
 
+    def _parts(self, items: Sequence[Item]) -> list[Part]:
+        now_unix_ms = self._clock.unix_ms()
+        partition = self._partition
+        return [
+            (partition, RecordRun(key, (value,), NO_HEADERS, now_unix_ms))
+            for key, value in items
+        ]
+
     def _apply(self, key: bytes, value: bytes | None) -> None:
-        old = self._values.pop(key, None)
-        if old is not None:
-            self.live_bytes -= len(key) + len(old)
+        values = self._values
+        old = values.get(key)
         if value is not None:
-            self.live_bytes += len(key) + len(value)
-            self._values[key] = value
+            # A key that is there stays the same object, which others may share.
+            values[key] = value
+            self.live_bytes += len(value) + (len(key) if old is None else -len(old))
+        elif old is not None:
+            del values[key]
+            self.live_bytes -= len(key) + len(old)
 
     def _done(
         self, undo: list[Item], on_done: OnDone, error: StorageUnavailable | None
@@ -143,6 +181,8 @@ class InternalStream:
             # The last refused put comes first, so the oldest values win (see Coalescer.add).
             for key, value in undo:
                 self._apply(key, value)
+            if self.on_undone is not None:
+                self.on_undone(undo)
         on_done(error)
         if self._unchecked_bytes >= self._rewrite_room_bytes // CHECKS_PER_ROOM:
             self._rewrite_when_due()
@@ -170,22 +210,21 @@ class InternalStream:
             return
         items = self._next_live(self._rewrite)
         if items:
-            now_unix_ms = self._clock.unix_ms()
             try:
-                self._coalescer.add(
-                    self._partition,
-                    [(now_unix_ms, key, value, ()) for key, value in items],
-                    partial(self._rewrite_some, start_offset),
+                self._coalescer.add_many(
+                    self._parts(items), partial(self._rewrite_some, start_offset)
                 )
             except GatewayError:
                 self._rewrite = None
             return
         self._rewrite = None
         self.rewrites += 1
-        self._broker.truncate_before(self._partition, start_offset, _ignore)
+        # With nothing live, what came before the pass may still be on its way.
+        offset = min(start_offset, self._partition.high_watermark)
+        self._broker.truncate_before(self._partition, offset, _ignore)
 
-    def _next_live(self, keys: Iterator[bytes]) -> list[tuple[bytes, bytes]]:
-        items: list[tuple[bytes, bytes]] = []
+    def _next_live(self, keys: Iterator[bytes]) -> list[Item]:
+        items: list[Item] = []
         size_bytes = 0
         for key in keys:
             value = self._values.get(key)

@@ -6,10 +6,11 @@ from typing import Final, Protocol
 
 from gateway.errors import GatewayError
 from gateway.model import Octets, parse_batch_header
-from gateway.partition import Partition
+from gateway.partition import Partition, Write
 from gateway.reader import Reader
 
 TAIL_READ_BYTES_MAX: Final = 1 << 20
+TAIL_LIVE_BYTES_MAX: Final = 64 << 20  # no more than `wal_queued_bytes_max` by default
 
 
 class Waiter:
@@ -37,9 +38,9 @@ class Waiter:
         for partition in partitions:
             partition.waiters.add(self)
 
-    def on_appended(self, size_bytes: int) -> None:
+    def on_appended(self, write: Write) -> None:
         """See ``gateway.partition.Appended``."""
-        self._bytes_missing -= size_bytes
+        self._bytes_missing -= len(write.batch)
         if self._bytes_missing <= 0:
             self.on_gone()
 
@@ -68,7 +69,15 @@ class Receiver(Protocol):
     """Who a tail pushes to."""
 
     def on_batches(self, partition: Partition, batches: Sequence[Octets]) -> bool:
-        """Take a run of batches, in order; False pauses the tail until ``Tail.resume``."""
+        """Take a run of batches from the log, in order; False pauses until ``Tail.resume``."""
+        ...
+
+    def on_writes(self, partition: Partition, writes: Sequence[Write]) -> bool:
+        """Take what has become readable a moment ago, in order; False as for ``on_batches``.
+
+        The first begins where what was taken before has ended. They belong to the broker: look
+        at them now, and change nothing.
+        """
         ...
 
     def on_tail_error(self, partition: Partition, error: GatewayError) -> None:
@@ -77,14 +86,20 @@ class Receiver(Protocol):
 
 
 class Tail:
-    """Pushes a partition's batches to a receiver from an offset on, each batch once.
+    """Pushes a partition's batches to a receiver from an offset on, each batch once, in order.
 
-    It moves between the log and the live end by itself. The first batch may begin before the
-    offset asked for. A paused tail holds no data: it reads on from its position.
+    It moves between the log and the live end by itself. From the log come batches, of which the
+    first may begin before the offset asked for. At the live end nothing is read: a write is held
+    until the loop's next turn and pushed as it is, with all others of the turn, up to
+    ``TAIL_LIVE_BYTES_MAX`` octets; what is above comes from the log. A paused tail holds no data:
+    it reads on from its position.
     """
 
     __slots__ = (
         "_disk_read",
+        "_held",
+        "_held_bytes",
+        "_is_live",
         "_loop",
         "_paused",
         "_reader",
@@ -105,19 +120,34 @@ class Tail:
         self._reader = reader
         self._receiver: Receiver | None = receiver
         self._paused = False
+        self._is_live = False  # it has all that is readable, and is told what is new
+        self._held: list[Write] = []  # not empty: a push is scheduled
+        self._held_bytes = 0
         self._disk_read: asyncio.Task[Sequence[Octets]] | None = None
         self.partition = partition
         self.offset = offset
         loop.call_soon(self._pump)
 
-    def on_appended(self, size_bytes: int) -> None:  # noqa: ARG002 - the port's signature
+    def on_appended(self, write: Write) -> None:
         """See ``gateway.partition.Appended``."""
-        self.on_gone()
+        if not self._is_live:
+            return
+        held = self._held
+        next_offset = held[-1].end_offset if held else self.offset
+        size_bytes = self._held_bytes + len(write.batch)
+        if write.base_offset != next_offset or size_bytes > TAIL_LIVE_BYTES_MAX:
+            self.on_gone()  # a tail that was asked to begin further on, or one that is full
+            return
+        if not held:
+            self._loop.call_soon(self._push_held)
+        held.append(write)
+        self._held_bytes = size_bytes
 
     def on_gone(self) -> None:
         """See ``gateway.partition.Appended``: the next read says what there is."""
-        self.partition.waiters.discard(self)
-        self._loop.call_soon(self._pump)
+        self._leave()
+        if not self._held:  # else what is held goes first, and the push reads on
+            self._loop.call_soon(self._pump)
 
     def resume(self) -> None:
         """The receiver has room again."""
@@ -128,20 +158,27 @@ class Tail:
     def close(self) -> None:
         """Push nothing more."""
         self._receiver = None
-        self.partition.waiters.discard(self)
+        self._leave()
+        self._held = []
         if self._disk_read is not None:
             self._disk_read.cancel()
 
+    def _leave(self) -> None:
+        self._is_live = False
+        self.partition.waiters.discard(self)
+
     def _pump(self) -> None:
+        """Push what the log has; when it has nothing more, go live."""
         if self._receiver is None or self._paused or self._disk_read is not None:
             return
+        assert not self._is_live, "what comes live would be read too"
+        assert not self._held, "what is held would be read again"
         try:
             batches = self._reader.read(
                 self.partition, self.offset, bytes_max=TAIL_READ_BYTES_MAX
             )
         except GatewayError as error:
-            self._receiver.on_tail_error(self.partition, error)
-            self.close()
+            self._fail(self._receiver, error)
             return
         if batches is None:
             self._disk_read = self._loop.create_task(
@@ -151,8 +188,9 @@ class Tail:
             )
             self._disk_read.add_done_callback(self._on_disk_read)
         elif batches:
-            self._push(batches)
+            self._push(self._receiver, batches)
         else:
+            self._is_live = True
             self.partition.waiters.add(self)
 
     def _on_disk_read(self, task: asyncio.Task[Sequence[Octets]]) -> None:
@@ -161,18 +199,32 @@ class Tail:
             return
         error = task.exception()
         if isinstance(error, GatewayError):
-            self._receiver.on_tail_error(self.partition, error)
-            self.close()
+            self._fail(self._receiver, error)
         elif error is not None:
             raise error
         else:
-            self._push(task.result())
+            self._push(self._receiver, task.result())
 
-    def _push(self, batches: Sequence[Octets]) -> None:
-        assert self._receiver is not None
+    def _fail(self, receiver: Receiver, error: GatewayError) -> None:
+        receiver.on_tail_error(self.partition, error)
+        self.close()
+
+    def _push(self, receiver: Receiver, batches: Sequence[Octets]) -> None:
         if batches:
             self.offset = parse_batch_header(batches[-1]).last_offset + 1
-            if not self._receiver.on_batches(self.partition, batches):
+            if not receiver.on_batches(self.partition, batches):
                 self._paused = True
                 return
         self._loop.call_soon(self._pump)
+
+    def _push_held(self) -> None:
+        writes, self._held = self._held, []
+        self._held_bytes = 0
+        if self._receiver is None or not writes:
+            return
+        self.offset = writes[-1].end_offset
+        if not self._receiver.on_writes(self.partition, writes):
+            self._paused = True
+            self._leave()
+        elif not self._is_live:
+            self._loop.call_soon(self._pump)

@@ -15,22 +15,10 @@ from gateway.config import BrokerConfig
 from gateway.errors import StorageUnavailable
 from gateway.holders import Holders
 from gateway.model import BatchHeader, stamp
-from gateway.partition import Partition
+from gateway.partition import Partition, Write
 from gateway.storage import Entry, OnDone, StorageAdapter, Target
 
-
-class Write:
-    """One batch on its way into a partition. ``base_offset`` is set by ``append``."""
-
-    __slots__ = ("base_offset", "batch", "header", "partition")
-
-    def __init__(
-        self, partition: Partition, batch: bytearray | memoryview, header: BatchHeader
-    ) -> None:
-        self.partition = partition
-        self.batch = batch
-        self.header = header
-        self.base_offset = -1
+__all__ = ["Duplicate", "Write", "Writer"]
 
 
 class Duplicate:
@@ -75,9 +63,8 @@ def _publish(write: Write) -> None:
     partition = write.partition
     partition.high_watermark = write.base_offset + write.header.record_count
     if partition.waiters:
-        size_bytes = len(write.batch)
         for waiter in tuple(partition.waiters):
-            waiter.on_appended(size_bytes)
+            waiter.on_appended(write)
 
 
 class Writer:
@@ -179,8 +166,9 @@ class Writer:
     def is_saturated(self) -> bool:
         """``wal_queued_bytes_max`` is reached: who appends is to be held until it is low."""
         # Without an append of ours on its way nobody would call those who are held.
-        return self._storage.queued_bytes >= self._config.wal_queued_bytes_max and bool(
-            self.pending
+        return (
+            bool(self.pending)
+            and self._storage.queued_bytes >= self._config.wal_queued_bytes_max
         )
 
     def hold(self, release: Callable[[], None]) -> None:

@@ -3,16 +3,14 @@
 from typing import Final
 
 from gateway.errors import CorruptBatch
-from gateway.model import BatchHeader
+from gateway.model import TWO_OCTETS, ZIGZAG, BatchHeader, encode_varint, read_varint
+
+__all__ = ["RECORDS_MAX", "TIMESTAMP_DELTA", "RecordSlice", "encode_varint", "scan_records"]
 
 RECORDS_MAX: Final = 1_000_000  # of one batch; one with more is left as it is
 TIMESTAMP_DELTA: Final = 3  # where a slice has it
 
 _EMPTY_RECORD_BYTES: Final = 7
-_VARINT_BITS: Final = 64
-_VARINT_END: Final = 1 << (_VARINT_BITS - 1)
-_TWO_OCTETS: Final = 0x80  # a first octet from here on says that the varint goes on
-_ZIGZAG: Final = tuple((octet >> 1) ^ -(octet & 1) for octet in range(_TWO_OCTETS))
 
 # A record where it lies: data[start:end], of which what is after the timestamp begins at rest.
 # A plain tuple, because there are millions: start, rest, end, timestamp delta, offset delta,
@@ -61,57 +59,32 @@ def slice_record(data: bytes, start: int) -> RecordSlice:
 
     Varints of one octet are decoded in place: 0.9 us a record against 1.6 us with calls.
     """
-    if (length := data[start]) < _TWO_OCTETS:
-        length, position = _ZIGZAG[length], start + 1
+    if (length := data[start]) < TWO_OCTETS:
+        length, position = ZIGZAG[length], start + 1
     else:
-        length, position = _read_varint(data, start)
+        length, position = read_varint(data, start)
     end = position + length
     position += 1  # the attributes, of which none is defined
-    if (timestamp_delta := data[position]) < _TWO_OCTETS:
-        timestamp_delta, rest = _ZIGZAG[timestamp_delta], position + 1
+    if (timestamp_delta := data[position]) < TWO_OCTETS:
+        timestamp_delta, rest = ZIGZAG[timestamp_delta], position + 1
     else:
-        timestamp_delta, rest = _read_varint(data, position)
-    if (offset_delta := data[rest]) < _TWO_OCTETS:
-        offset_delta, position = _ZIGZAG[offset_delta], rest + 1
+        timestamp_delta, rest = read_varint(data, position)
+    if (offset_delta := data[rest]) < TWO_OCTETS:
+        offset_delta, position = ZIGZAG[offset_delta], rest + 1
     else:
-        offset_delta, position = _read_varint(data, rest)
-    if (size := data[position]) < _TWO_OCTETS:
-        size, position = _ZIGZAG[size], position + 1
+        offset_delta, position = read_varint(data, rest)
+    if (size := data[position]) < TWO_OCTETS:
+        size, position = ZIGZAG[size], position + 1
     else:
-        size, position = _read_varint(data, position)
+        size, position = read_varint(data, position)
     key = None
     if size >= 0:
         key = data[position : position + size]
         position += size
-    if (size := data[position]) < _TWO_OCTETS:
-        size, position = _ZIGZAG[size], position + 1
+    if (size := data[position]) < TWO_OCTETS:
+        size, position = ZIGZAG[size], position + 1
     else:
-        size, position = _read_varint(data, position)
+        size, position = read_varint(data, position)
     if not position + max(size, 0) < end <= len(data):
         raise IndexError(f"a record of {length} bytes does not hold its key and value")
     return start, rest, end, timestamp_delta, offset_delta, key, size >= 0
-
-
-def _read_varint(data: bytes, position: int) -> tuple[int, int]:
-    """Return (value, position after it) of a zigzag varint. Errors: ``IndexError``."""
-    result = 0
-    for shift in range(0, _VARINT_BITS, 7):
-        octet = data[position]
-        position += 1
-        result |= (octet & 0x7F) << shift
-        if octet < _TWO_OCTETS:
-            return (result >> 1) ^ -(result & 1), position
-    raise IndexError("a varint is longer than 64 bits")
-
-
-def encode_varint(value: int) -> bytes:
-    """Return a zigzag varint. Error: ``OverflowError`` above 64 bits."""
-    if not -_VARINT_END <= value < _VARINT_END:
-        raise OverflowError(f"{value} has more than 64 bits")
-    rest = (value << 1) ^ (value >> 63)
-    octets = bytearray()
-    while rest >= _TWO_OCTETS:
-        octets.append(_TWO_OCTETS | (rest & 0x7F))
-        rest >>= 7
-    octets.append(rest)
-    return bytes(octets)

@@ -54,6 +54,9 @@ class Collector:
         self.changed.set()
         return self.room > 0
 
+    def on_writes(self, partition: Partition, writes: Sequence[Write]) -> bool:
+        return self.on_batches(partition, [write.batch for write in writes])
+
     def on_tail_error(self, partition: Partition, error: GatewayError) -> None:  # noqa: ARG002
         self.errors.append(error)
         self.changed.set()

@@ -5,17 +5,28 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from gateway.coalescer import (
     BATCH_BYTES_MAX,
     BATCH_RECORDS_MAX,
     ROUND_BYTES_MAX,
     Coalescer,
-    Run,
+    Part,
 )
-from gateway.errors import MessageTooLarge, StorageFull, StorageUnavailable
+from gateway.errors import (
+    InvalidRecord,
+    MessageTooLarge,
+    PolicyViolation,
+    StorageFull,
+    StorageUnavailable,
+    TopicNotFound,
+)
 from gateway.partition import Partition
-from gateway.records import NewRecord
+from gateway.records import NO_HEADERS, RecordRun
+from gateway.storage import OnDone
+from gateway.writer import Write
 from tests.gateway.house import House, running
 
 
@@ -25,8 +36,8 @@ async def house(tmp_path: Path) -> AsyncIterator[House]:
         yield one
 
 
-def record(value: bytes) -> NewRecord:
-    return (1_700_000_000_000, None, value, ())
+def run_of(*values: bytes | None, native: object | None = None) -> RecordRun:
+    return RecordRun(b"key", values, NO_HEADERS, 1_700_000_000_000, native)
 
 
 class Publisher:
@@ -34,22 +45,29 @@ class Publisher:
 
     def __init__(self, coalescer: Coalescer) -> None:
         self.coalescer = coalescer
-        self.runs: list[Run] = []
+        self.runs: list[RecordRun] = []
         self.waiting: list[asyncio.Future[StorageUnavailable | None]] = []
         self.order: list[int] = []
 
-    def add(self, partition: Partition, *values: bytes) -> Run:
+    def add(self, partition: Partition, *values: bytes | None) -> RecordRun:
+        run = run_of(*values)
+        self.coalescer.add(partition, run, self._expected())
+        self.runs.append(run)
+        return run
+
+    def add_many(self, *parts: Part) -> None:
+        self.coalescer.add_many(parts, self._expected())
+
+    def _expected(self) -> OnDone:
         done: asyncio.Future[StorageUnavailable | None] = asyncio.Future()
         number = len(self.waiting)
+        self.waiting.append(done)
 
         def on_done(error: StorageUnavailable | None) -> None:
             self.order.append(number)
             done.set_result(error)
 
-        run = self.coalescer.add(partition, [record(value) for value in values], on_done)
-        self.runs.append(run)
-        self.waiting.append(done)
-        return run
+        return on_done
 
     async def all_done(self) -> list[StorageUnavailable | None]:
         return await asyncio.gather(*self.waiting)
@@ -144,15 +162,188 @@ async def test_a_large_round_does_not_wait(house: House) -> None:
     assert coalescer.rounds_appended == 2
 
 
-async def test_a_run_is_never_split(house: House) -> None:
+async def test_a_large_run_is_cut_and_stays_one_append(house: House) -> None:
     partition = await house.partition("t")
-    publisher = Publisher(Coalescer(house.broker))
+    coalescer = Coalescer(house.broker)
+    publisher = Publisher(coalescer)
 
-    publisher.add(partition, b"small")
-    publisher.add(partition, *[b""] * (BATCH_RECORDS_MAX + 50))
+    small = publisher.add(partition, b"small")
+    large = publisher.add(partition, *[b"%d" % n for n in range(BATCH_RECORDS_MAX + 50)])
+    last = publisher.add(partition, b"last")
     await publisher.all_done()
 
-    assert [len(batch) for batch in house.batches(partition)] == [1, BATCH_RECORDS_MAX + 50]
+    assert coalescer.rounds_appended == 1
+    assert [len(batch) for batch in house.batches(partition)] == [1, BATCH_RECORDS_MAX, 51]
+    assert (small.base_offset, large.base_offset) == (0, 1)
+    assert last.base_offset == BATCH_RECORDS_MAX + 51
+    assert house.values(partition)[1:-1] == list(large.values)
+
+
+async def test_a_run_of_large_records_is_cut_by_octets(house: House) -> None:
+    partition = await house.partition("t")
+    publisher = Publisher(Coalescer(house.broker))
+    half = bytes(BATCH_BYTES_MAX // 2 - 100)
+
+    publisher.add(partition, half, half, bytes(2 * BATCH_BYTES_MAX), None, b"", half)
+    await publisher.all_done()
+
+    assert [len(batch) for batch in house.batches(partition)] == [2, 1, 3]
+
+
+async def test_a_round_of_many_batches_is_one_append(house: House) -> None:
+    partition = await house.partition("t")
+    coalescer = Coalescer(house.broker)
+    publisher = Publisher(coalescer)
+
+    for _ in range(3 * BATCH_RECORDS_MAX):
+        publisher.add(partition, b"")
+    await publisher.all_done()
+
+    assert coalescer.rounds_appended == 1
+    assert [run.base_offset for run in publisher.runs] == list(range(3 * BATCH_RECORDS_MAX))
+
+
+async def test_a_round_has_a_bound_that_one_tick_cannot_pass(house: House) -> None:
+    partition = await house.partition("t")
+    coalescer = Coalescer(house.broker)
+    publisher = Publisher(coalescer)
+
+    for _ in range(6):
+        publisher.add(partition, bytes(ROUND_BYTES_MAX // 2))
+    await publisher.all_done()
+
+    assert coalescer.rounds_appended == 3
+
+
+async def test_parts_of_one_add_are_in_one_round_or_refused_together(house: House) -> None:
+    first, second = (
+        await house.partition("a"),
+        await house.partition("b", max_message_bytes="500"),
+    )
+    coalescer = Coalescer(house.broker)
+    publisher = Publisher(coalescer)
+
+    with pytest.raises(MessageTooLarge):
+        coalescer.add_many([(first, run_of(b"1")), (second, run_of(bytes(500)))], print)
+    runs = run_of(b"2"), run_of(b"3", b"4")
+    publisher.add_many((first, runs[0]), (second, runs[1]), (first, run_of(b"5")))
+    assert await publisher.all_done() == [None]
+
+    assert coalescer.rounds_appended == 1
+    assert (house.values(first), house.values(second)) == ([b"2", b"5"], [b"3", b"4"])
+    assert [run.base_offset for run in runs] == [0, 0]
+
+
+async def test_others_may_append_between_add_and_the_end_of_the_round(house: House) -> None:
+    partition = await house.partition("t")
+    publisher, other = Publisher(Coalescer(house.broker)), Publisher(Coalescer(house.broker))
+    run = publisher.add(partition, b"second")
+    other.add(partition, b"first")
+    other.coalescer.seal()
+
+    await publisher.all_done()
+
+    assert run.base_offset == 1
+
+
+async def test_writes_carry_the_native_runs_of_their_records(house: House) -> None:
+    partition = await house.partition("t")
+    seen = Seen(partition)
+    publisher = Publisher(Coalescer(house.broker))
+    count = BATCH_RECORDS_MAX + 1
+
+    publisher.add_many((partition, run_of(b"0", native="a")))
+    publisher.add_many((partition, run_of(*[b""] * count, native="b")))
+    publisher.add_many((partition, run_of(b"", native="c")))
+    await publisher.all_done()
+
+    assert [write.natives for write in seen.writes] == [
+        [(0, "a")], [(1, "b")], [(1, "b"), (count + 1, "c")],
+    ]  # fmt: skip
+
+
+async def test_a_batch_with_a_run_of_no_native_form_has_none(house: House) -> None:
+    partition = await house.partition("t")
+    seen = Seen(partition)
+    publisher = Publisher(Coalescer(house.broker))
+
+    publisher.add_many((partition, run_of(b"0", native="a")), (partition, run_of(b"1")))
+    await publisher.all_done()
+
+    assert [write.natives for write in seen.writes] == [None]
+
+
+class Seen:
+    """Keeps what is appended to a partition."""
+
+    def __init__(self, partition: Partition) -> None:
+        self.writes: list[Write] = []
+        partition.waiters.add(self)
+
+    def on_appended(self, write: Write) -> None:
+        self.writes.append(write)
+
+    def on_gone(self) -> None:
+        """Nothing more."""
+
+
+async def test_a_topic_that_is_gone_takes_nothing(house: House) -> None:
+    partition = await house.partition("t")
+    publisher = Publisher(Coalescer(house.broker))
+    publisher.add(partition, b"before")
+    house.broker.delete_topic(partition.topic, lambda _error: None)
+    assert partition.log_end_offset == 1
+
+    with pytest.raises(TopicNotFound):
+        publisher.coalescer.add(partition, run_of(b"after"), print)
+
+    assert await publisher.all_done() == [None]
+    assert publisher.runs[0].base_offset == 0
+
+
+async def test_compacted_topics_take_no_record_without_a_key(house: House) -> None:
+    partition = await house.partition("t", cleanup_policy="compact")
+    run = RecordRun(None, [b"v"], NO_HEADERS, 1)
+
+    with pytest.raises(InvalidRecord):
+        Coalescer(house.broker).add(partition, run, print)
+
+
+async def test_what_holders_keep_is_bounded_for_runs_too(house: House) -> None:
+    partition = await house.partition("t", cleanup_policy="queue", hold_bytes_max="100")
+    publisher = Publisher(Coalescer(house.broker))
+    publisher.add(partition, bytes(200))
+    await publisher.all_done()
+
+    with pytest.raises(PolicyViolation):
+        publisher.coalescer.add(partition, run_of(b"more"), print)
+
+
+@given(
+    sizes=st.lists(st.lists(st.none() | st.integers(0, 400), min_size=1, max_size=12)),
+    bytes_max=st.integers(600, 3_000),
+)
+@settings(max_examples=30, deadline=None)
+def test_any_runs_come_out_as_they_went_in(
+    tmp_path_factory: pytest.TempPathFactory, sizes: list[list[int | None]], bytes_max: int
+) -> None:
+    async def run() -> None:
+        async with running(tmp_path_factory.mktemp("house")) as house:
+            partition = await house.partition("t", max_message_bytes=str(bytes_max))
+            publisher = Publisher(Coalescer(house.broker))
+            for some in sizes:
+                publisher.add(partition, *[None if n is None else bytes(n) for n in some])
+            await publisher.all_done()
+            values = [value for run in publisher.runs for value in run.values]
+            assert house.values(partition) == values
+            batches = house.broker.read(partition, 0, bytes_max=1 << 30) or ()
+            assert all(len(batch) <= bytes_max for batch in batches)
+            offset = 0
+            for run in publisher.runs:
+                assert run.base_offset == offset
+                offset += len(run.values)
+
+    asyncio.run(run())
 
 
 async def test_a_topics_own_bound_holds(house: House) -> None:
@@ -160,7 +351,7 @@ async def test_a_topics_own_bound_holds(house: House) -> None:
     publisher = Publisher(Coalescer(house.broker))
 
     with pytest.raises(MessageTooLarge):
-        publisher.add(partition, bytes(1_000))
+        publisher.coalescer.add(partition, run_of(bytes(1_000)), print)
     for _ in range(4):
         publisher.add(partition, bytes(400))
     await publisher.all_done()

@@ -15,12 +15,23 @@ from kafka.codec import snappy_encode
 from kafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
 
 from gateway.errors import CorruptBatch
-from gateway.model import ATTRIBUTES_AT, HEADER_BYTES, parse_batch_header, stamp
+from gateway.model import (
+    ATTRIBUTES_AT,
+    HEADER_BYTES,
+    encode_varint,
+    parse_batch_header,
+    read_varint,
+    stamp,
+)
 from gateway.records import (
+    NO_HEADERS,
     NewRecord,
+    RecordRun,
     check_crc,
     decode_batch,
     encode_batch,
+    encode_headers,
+    encode_runs,
     first_record_at,
 )
 
@@ -122,6 +133,82 @@ def test_every_compression_is_read(codec: int) -> None:
     records: list[NewRecord] = [(NOW + i, b"key", b"value" * i, ()) for i in range(200)]
 
     assert ours(built(records, codec)) == expected(records)
+
+
+class TestRuns:
+    """Runs become the same octets as their records one by one."""
+
+    @given(
+        runs=st.lists(
+            st.tuples(
+                OCTETS,
+                st.lists(OCTETS, min_size=1, max_size=12)
+                | st.tuples(st.binary(max_size=70), st.integers(1, 90)).map(
+                    lambda t: [t[0]] * t[1]
+                ),
+                st.lists(st.tuples(TEXT, OCTETS), max_size=3),
+                st.integers(0, 2**41),
+            ),
+            min_size=1,
+            max_size=6,
+        )
+    )
+    def test_they_are_what_the_other_codec_writes(self, runs: list[Any]) -> None:
+        records: list[NewRecord] = [
+            (at, key, value, headers) for key, values, headers, at in runs for value in values
+        ]
+        found = encode_runs(
+            [
+                RecordRun(key, values, encode_headers(headers), at)
+                for key, values, headers, at in runs
+            ],
+            leader_epoch=0,
+        )
+        assert found == built(records)
+        check_crc(found, parse_batch_header(found))
+
+    @pytest.mark.parametrize("values", [[b"v"], [b"v", None], [b"v", b"w" * 3_000], [b""]])
+    def test_offset_deltas_of_every_width_are_right(self, values: list[bytes | None]) -> None:
+        many = RecordRun(None, values * 10_000, NO_HEADERS, NOW)
+        batch = encode_runs([RecordRun(b"k", [b"first"], NO_HEADERS, NOW), many])
+
+        records = decode_batch(batch)
+        assert [record.offset for record in records] == list(range(len(values) * 10_000 + 1))
+        assert [record.value for record in records[1:]] == many.values
+
+    @given(values=st.lists(OCTETS, min_size=1, max_size=20), key=OCTETS)
+    def test_a_size_is_at_least_what_the_records_take(
+        self, values: list[bytes | None], key: bytes | None
+    ) -> None:
+        run = RecordRun(key, values, encode_headers([("h", b"v")]), NOW)
+
+        assert len(encode_runs([run])) - HEADER_BYTES <= run.size_bytes
+        pieces = [run.part(n, n + 1) for n in range(len(values))]
+        assert sum(piece.size_bytes for piece in pieces) == run.size_bytes
+        assert max(piece.size_bytes for piece in pieces) == run.largest_bytes
+
+    def test_no_runs_are_no_batch(self) -> None:
+        with pytest.raises(ValueError, match="at least one"):
+            encode_runs([])
+
+
+@given(number=st.integers(-(2**63), 2**63 - 1), before=st.binary(max_size=3))
+def test_varints_come_back(number: int, before: bytes) -> None:
+    data = before + encode_varint(number)
+
+    assert read_varint(data, len(before)) == (number, len(data))
+
+
+@pytest.mark.parametrize("number", [2**63, -(2**63) - 1])
+def test_a_varint_of_more_than_64_bits_is_refused(number: int) -> None:
+    with pytest.raises(OverflowError):
+        encode_varint(number)
+
+
+@pytest.mark.parametrize("data", [b"", b"\x80", b"\xff" * 11])
+def test_a_varint_without_its_end_is_an_error(data: bytes) -> None:
+    with pytest.raises(IndexError):
+        read_varint(data, 0)
 
 
 BODY = bytes(encode_batch([(NOW, None, b"x" * 50_000, ())])[HEADER_BYTES:])

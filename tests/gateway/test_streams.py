@@ -8,9 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gateway.coalescer import Coalescer
 from gateway.errors import MessageTooLarge, StorageFull
 from gateway.model import TopicName
 from gateway.partition import Partition
+from gateway.records import NO_HEADERS, RecordRun
 from gateway.streams import VALUE_BYTES_MAX, InternalStream, Item
 from tests.gateway.house import House, outcome, running
 
@@ -21,8 +23,10 @@ async def house(tmp_path: Path) -> AsyncIterator[House]:
         yield one
 
 
-async def opened(house: House) -> InternalStream:
-    stream = await InternalStream.open("__cursors", house.broker, house.topics, house.clock)
+async def opened(house: House, coalescer: Coalescer | None = None) -> InternalStream:
+    stream = await InternalStream.open(
+        "__cursors", house.broker, house.topics, house.clock, coalescer=coalescer
+    )
     await stream.load()
     return stream
 
@@ -118,6 +122,47 @@ async def test_a_refused_put_is_undone(house: House) -> None:
     await put(stream, (b"a", b"after"))
     await house.restart()
     assert (await opened(house)).get(b"a") == b"after"
+
+
+async def test_what_is_beside_is_in_the_same_append(house: House) -> None:
+    coalescer = Coalescer(house.broker, reserved=True)
+    stream = await opened(house, coalescer)
+    partition = await house.partition("t")
+    run = RecordRun(b"k", [b"1", b"2"], NO_HEADERS, 1)
+
+    coalescer.add(partition, RecordRun(None, [b"0"], NO_HEADERS, 1), lambda _: None)
+    assert await outcome(
+        lambda on_done: stream.put([(b"a", b"1")], on_done, beside=[(partition, run)])
+    ) is None  # fmt: skip
+
+    assert coalescer.rounds_appended == 1
+    assert house.values(partition) == [b"0", b"1", b"2"]
+    assert run.base_offset == 1
+    await house.restart()
+    assert (await opened(house)).get(b"a") == b"1"
+
+
+async def test_a_put_of_nothing_still_appends_what_is_beside(house: House) -> None:
+    stream = await opened(house)
+    partition = await house.partition("t")
+    part = partition, RecordRun(b"k", [b"1"], NO_HEADERS, 1)
+
+    assert await outcome(lambda on_done: stream.put([], on_done, beside=[part])) is None
+
+    assert house.values(partition) == [b"1"]
+
+
+async def test_what_is_refused_beside_changes_nothing(house: House) -> None:
+    stream = await opened(house)
+    partition = await house.partition("t", max_message_bytes="100")
+    part = partition, RecordRun(b"k", [bytes(100)], NO_HEADERS, 1)
+
+    with pytest.raises(MessageTooLarge):
+        stream.put([(b"a", b"1")], lambda _: None, beside=[part])
+
+    assert stream.get(b"a") is None
+    stream.flush()
+    assert partition_of(house).log_end_offset == 0
 
 
 async def test_it_flushes_on_request(house: House) -> None:

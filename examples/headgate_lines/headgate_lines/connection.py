@@ -21,7 +21,7 @@ from gateway.partition import Partition
 from gateway.records import decode_batch, encode_batch
 from gateway.topics import Topic
 from gateway.waiting import Tail
-from gateway.writer import Duplicate
+from gateway.writer import Duplicate, Write
 from headgate_lines.codec import (
     Authenticate,
     Command,
@@ -90,6 +90,10 @@ class LineConnection(Connection):
         """Write the records of a run of batches; False when the peer does not keep up."""
         self.guard(self._push, partition, batches)
         return self.is_writable
+
+    def on_writes(self, partition: Partition, writes: Sequence[Write]) -> bool:
+        """Write what has just been appended: it looks as it does in the log."""
+        return self.on_batches(partition, [write.batch for write in writes])
 
     def on_tail_error(self, partition: Partition, error: GatewayError) -> None:
         """Say that nothing more will come of a topic."""
