@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 from adapters.kafka.codec import API_VERSIONS
 from adapters.kafka.config import KafkaConfig
 from adapters.kafka.connection import KafkaConnection
+from adapters.kafka.fetch_pacing import FetchPacing
 from adapters.kafka.handlers import APIS, Api
 from adapters.kafka.metadata_cache import MetadataCache
 from adapters.kafka.session import Budget, Node
@@ -41,6 +42,7 @@ class KafkaAdapter:
             clock=kernel.clock,
             settings=kernel.settings,
             config=config,
+            fetch_pacing=FetchPacing(kernel.broker.writer),
             fetch_budget=Budget("fetch", kernel.settings.broker.fetch_bytes_budget),
             request_budget=Budget("request", config.request_bytes_budget),
             producer_ids=ProducerIds(kernel.metadata),

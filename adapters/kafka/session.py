@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from adapters.kafka.config import KafkaConfig
+from adapters.kafka.fetch_pacing import FetchPacing
 from adapters.kafka.metadata_cache import MetadataCache
 from gateway.auth import Authenticator, Authorizer, Operation, Principal, ResourceType
 from gateway.broker import Broker
@@ -203,6 +204,7 @@ class Node:
     settings: Settings
     config: KafkaConfig
     fetch_budget: Budget
+    fetch_pacing: FetchPacing
     request_budget: Budget
     producer_ids: ProducerIds
     metadata_cache: MetadataCache

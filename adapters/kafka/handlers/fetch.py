@@ -165,9 +165,11 @@ class _Fetch:
         """Read from memory and the page cache; return those that need the disk.
 
         No answer takes more than half of the room there is, so that few who are slow to take
-        theirs leave some for many. What is read, or will be, counts from here on.
+        theirs leave some for many, nor more than producers bear beside it. What is read, or will
+        be, counts from here on.
         """
-        free_bytes = min(self._bytes_max, max(self._budget.free_bytes // 2, 1))
+        bytes_max = self._node.fetch_pacing.bytes_max(self._bytes_max)
+        free_bytes = min(bytes_max, max(self._budget.free_bytes // 2, 1))
         is_first = True
         cold = []
         for wanted in self._readable:

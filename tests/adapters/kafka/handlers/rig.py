@@ -16,6 +16,7 @@ from typing import Any, cast
 
 from adapters.kafka import cold
 from adapters.kafka.config import KafkaConfig
+from adapters.kafka.fetch_pacing import FetchPacing
 from adapters.kafka.metadata_cache import MetadataCache
 from adapters.kafka.session import Budget, Node, Session
 from gateway.auth import Operation, PatternKind, Principal, ResourceType, Rule
@@ -164,8 +165,9 @@ async def running(
     await topics.load()
     placement = SingleNode(LEADER_EPOCH, node_id=NODE_ID, cluster_id="cluster-of-one-node-22")
     storage = MemoryStorage(MemoryStorage.Config(), data_dir=tmp_path, clock=clock)
+    broker = Broker(storage, placement, clock, BrokerConfig())
     node = Node(
-        broker=Broker(storage, placement, clock, BrokerConfig()),
+        broker=broker,
         topics=topics,
         groups=cast("Any", None),
         cursors=cast("Any", None),
@@ -177,6 +179,7 @@ async def running(
         settings=settings,
         config=KafkaConfig(),
         fetch_budget=Budget("fetch", 1 << 20),
+        fetch_pacing=FetchPacing(broker.writer),
         request_budget=Budget("request", 1 << 20),
         producer_ids=ProducerIds(metadata),
         metadata_cache=MetadataCache(placement),
