@@ -8,14 +8,14 @@ LOCK := $(BIN)/pip-compile --quiet --generate-hashes --strip-extras --allow-unsa
   --no-annotate --no-emit-index-url --no-emit-trusted-host --no-emit-find-links \
   --build-deps-for=editable
 
-.PHONY: run test check format bench bench-kafka soak ci-deps lock clean
+.PHONY: run test check format bench bench-kafka bench-mqtt soak ci-deps lock clean
 .DEFAULT_GOAL := run
 
 run: .venv/run  ## install into .venv and start with embedded defaults
 	$(BIN)/headgate serve
 
-# Debian keeps PostgreSQL's programs off the PATH.
-test soak: export PATH := $(PATH):$(lastword $(wildcard /usr/lib/postgresql/*/bin))
+# Debian keeps PostgreSQL's programs and mosquitto off the PATH.
+test soak: export PATH := $(PATH):$(lastword $(wildcard /usr/lib/postgresql/*/bin)):/usr/sbin
 
 # Both workers must see the same order of tests.
 test: export PYTHONHASHSEED := 0
@@ -32,8 +32,8 @@ format: .venv/dev
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench bench-kafka: .venv/dev  ## every published figure, each beside Apache Kafka; arguments in BENCH
-	$(BIN)/python -m benchmarks $(BENCH)
+bench bench-kafka bench-mqtt: .venv/dev  ## the published figures, each beside its peer; more arguments in BENCH
+	$(BIN)/python -m benchmarks $(patsubst bench-%,%,$(filter bench-%,$@)) $(BENCH)
 
 soak: .venv/dev  ## hours: 100 kills, a million frames, R1 to R7
 	HYPOTHESIS_PROFILE=soak $(BIN)/python -m pytest -m soak --timeout 7200 tests
@@ -43,8 +43,8 @@ ci-deps: .venv/dev  ## what only CI's tests need: kcat, a JDK with Maven, Go; ja
 	scripts/install-test-tools
 
 lock:  ## new versions of everything; needs pip-tools
-	$(LOCK) --upgrade -o requirements.lock pyproject.toml
-	$(LOCK) --upgrade --extra=dev -c requirements.lock -o requirements-dev.lock pyproject.toml
+	$(LOCK) --upgrade --extra=dev -o requirements-dev.lock pyproject.toml
+	$(LOCK) --upgrade -c requirements-dev.lock -o requirements.lock pyproject.toml
 	sed -i '1i # Versions and hashes; made by `make lock` from pyproject.toml.' requirements*.lock
 
 clean:

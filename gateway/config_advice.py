@@ -1,6 +1,8 @@
 """What the settings let happen: exposure that is refused, and surprises worth a warning."""
 
-from gateway.config import Settings, parse_address
+from collections.abc import Iterator
+
+from gateway.config import FrozenConfig, ListenerConfig, Settings, parse_address
 from gateway.config_checker import InvalidSettings
 
 
@@ -14,17 +16,27 @@ def check_exposure(settings: Settings, *, users_configured: bool) -> None:
     if settings.node.insecure:
         return
     for name, config in settings.adapters.items():
-        bind = getattr(config, "bind", None)
-        if not isinstance(bind, str) or parse_address(bind).is_loopback:
-            continue
-        asks = users_configured and getattr(config, "authenticates_users", False)
-        if not asks and getattr(config, "tls_client_ca", None) is None:
-            msg = (
-                f"adapters.{name}.bind: {bind} is open to others and nobody is asked who they "
-                "are; add users (headgate users add --offline), demand client certificates "
-                "(tls_client_ca), or set node.insecure = true"
-            )
-            raise InvalidSettings(msg)
+        for path, listener in listeners_of(f"adapters.{name}", config):
+            bind = getattr(listener, "bind", None)
+            if not isinstance(bind, str) or parse_address(bind).is_loopback:
+                continue
+            asks = users_configured and getattr(listener, "authenticates_users", False)
+            if not asks and getattr(listener, "tls_client_ca", None) is None:
+                msg = (
+                    f"{path}.bind: {bind} is open to others and nobody is asked who they "
+                    "are; add users (headgate users add --offline), demand client certificates "
+                    "(tls_client_ca), or set node.insecure = true"
+                )
+                raise InvalidSettings(msg)
+
+
+def listeners_of(path: str, config: FrozenConfig) -> Iterator[tuple[str, FrozenConfig]]:
+    """Yield an adapter's section and those below it that are listeners and enabled."""
+    yield path, config
+    for name in type(config).model_fields:
+        below = getattr(config, name)
+        if isinstance(below, ListenerConfig) and getattr(below, "enabled", True):
+            yield f"{path}.{name}", below
 
 
 def warnings(settings: Settings) -> list[str]:
@@ -45,4 +57,8 @@ def warnings(settings: Settings) -> list[str]:
         found.append(
             "admin.bind: the token and /metrics travel unencrypted beyond this machine"
         )
+    for name, config in settings.adapters.items():
+        advise = getattr(config, "warnings", None)
+        if advise is not None:
+            found += [f"adapters.{name}.{line}" for line in advise(settings)]
     return found

@@ -73,11 +73,16 @@ def _register_groups(kernel: Kernel) -> None:
 
 
 def _register_adapters(metrics: Metrics, adapters: Mapping[str, Any]) -> None:
+    # An adapter has one listener, or several that have names of their own.
     listeners = {
-        name: adapter.listener
-        for name, adapter in adapters.items()
+        listener.name: listener
+        for adapter in adapters.values()
         if hasattr(adapter, "listener")
+        for listener in getattr(adapter, "listeners", (adapter.listener,))
     }
+    for adapter in adapters.values():
+        if hasattr(adapter, "register_metrics"):
+            adapter.register_metrics(metrics)
 
     def connections() -> Iterable[Sample]:
         return [((name,), len(listener.connections)) for name, listener in listeners.items()]

@@ -27,7 +27,7 @@ from gateway.broker import Broker
 from gateway.clock import Clock, SystemClock
 from gateway.compaction import COMPACTION_TOPIC, Compaction, can_compact
 from gateway.config import Settings, TopicConfig
-from gateway.config_advice import check_exposure
+from gateway.config_advice import check_exposure, listeners_of
 from gateway.config_checker import InvalidSettings
 from gateway.cursors import CursorManager
 from gateway.errors import GatewayError, StorageUnavailable, TopicExists
@@ -219,8 +219,13 @@ class _Node:
             try:
                 await adapter.start()
             except OSError as error:
-                bind = getattr(config, "bind", "")
-                msg = f"adapters.{name}.bind: {bind}: {error.strerror or error}"
+                bind = error.filename or getattr(config, "bind", "")
+                paths = [
+                    path
+                    for path, listener in listeners_of(f"adapters.{name}", config)
+                    if getattr(listener, "bind", None) == bind
+                ]
+                msg = f"{paths[0] if paths else name}.bind: {bind}: {error.strerror or error}"
                 raise InvalidSettings(msg) from error
             stack.push_async_callback(adapter.stop)
             self._adapters[name] = adapter

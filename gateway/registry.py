@@ -15,7 +15,10 @@ from typing import Any, Final
 from gateway.config import FrozenConfig
 from gateway.errors import GatewayError
 
-ADAPTERS: Final[Mapping[str, str]] = {"kafka": "adapters.kafka.server:KafkaAdapter"}
+ADAPTERS: Final[Mapping[str, str]] = {
+    "kafka": "adapters.kafka.server:KafkaAdapter",
+    "mqtt": "adapters.mqtt.server:MqttAdapter",
+}
 STORAGE_ADAPTERS: Final[Mapping[str, str]] = {
     "memory": "storage_adapters.memory:MemoryStorage",
     "segment_log": "storage_adapters.segment_log.adapter:SegmentLog",

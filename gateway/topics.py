@@ -40,7 +40,17 @@ __all__ = ["INTERNAL_TOPICS", "Topic", "TopicManager", "TopicSettings"]
 
 # Streams of the gateway's own: nobody else may make a topic of such a name, and a store that is
 # rebuilt from the log knows them by it.
-INTERNAL_TOPICS: Final = frozenset({"__compaction", "__cursors", "__groups", "__producers"})
+INTERNAL_TOPICS: Final = frozenset(
+    {
+        "__compaction",
+        "__cursors",
+        "__groups",
+        "__mqtt_inbound",
+        "__mqtt_retained",
+        "__mqtt_sessions",
+        "__producers",
+    }
+)
 
 TopicHook = Callable[[Topic], None]
 

@@ -54,15 +54,37 @@ def sections() -> Iterator[Section]:
             yield "[[auth.rules]]", AuthRule
         elif name == "adapters":
             for adapter in registry.ADAPTERS:
-                title = f"[adapters.{adapter}]"
-                yield title, registry.config_class(registry.adapter_class(adapter))
+                model = registry.config_class(registry.adapter_class(adapter))
+                yield f"[adapters.{adapter}]", model
+                yield from _below(f"adapters.{adapter}", model)
         elif name == "topics":
             yield "[[topics]]", TopicConfig
 
 
+def _below(path: str, model: type[FrozenConfig]) -> Iterator[Section]:
+    """Yield the tables below a section; one that may come several times in double brackets."""
+    for key, field in model.model_fields.items():
+        table = _table_of(field)
+        if table is not None:
+            is_many = get_origin(field.annotation) is tuple
+            yield (f"[[{path}.{key}]]" if is_many else f"[{path}.{key}]"), table
+
+
+def _table_of(field: FieldInfo) -> type[FrozenConfig] | None:
+    """Return the class of a key that is a table (or several), else None."""
+    for kind in (field.annotation, *get_args(field.annotation)):
+        if isinstance(kind, type) and issubclass(kind, FrozenConfig):
+            return kind
+    return None
+
+
 def keys_of(model: type[FrozenConfig]) -> list[str]:
-    """Return the keys that a section has in the file."""
-    return [key for key, field in model.model_fields.items() if not field.exclude]
+    """Return the keys that a section has in the file, without the tables below it."""
+    return [
+        key
+        for key, field in model.model_fields.items()
+        if not field.exclude and _table_of(field) is None
+    ]
 
 
 def _prose(model: type[FrozenConfig]) -> list[str]:

@@ -1,0 +1,214 @@
+"""Settings of the MQTT listeners: ``[adapters.mqtt]``."""
+
+from typing import ClassVar, Literal, Self
+
+from pydantic import Field, model_validator
+
+from adapters.mqtt.routes import check_routes
+from gateway.config import BindAddress, FrozenConfig, ListenerConfig, Settings
+
+_MIB = 1024 * 1024
+_RETENTION_MS_DEFAULT = "604800000"  # Kafka's: seven days
+
+
+class RouteConfig(FrozenConfig):
+    """Which topic of the log keeps the messages of which MQTT topics; the first match wins."""
+
+    filter: str = Field(min_length=1, description="MQTT topic filter: `sensors/+/temp`.")
+    topic: str = Field(min_length=1, max_length=249, description="Topic of the log.")
+    key: str = Field(
+        default="",
+        description=(
+            "Record key: `{1}` is the first level that a wildcard matched, `{topic}` the MQTT "
+            "topic name; by default the MQTT topic name."
+        ),
+    )
+    qos0_topic: str | None = Field(
+        default=None, max_length=249, description="Topic of the log for QoS 0 alone."
+    )
+    default_qos: Literal[0, 1, 2] = Field(
+        default=1, description="QoS of records that came by another protocol."
+    )
+    partitions: int = Field(
+        default=1, ge=1, le=10_000, description="Partitions of a topic that is not there yet."
+    )
+
+
+class SessionConfig(FrozenConfig):
+    """Sessions: how long, how many, how far behind."""
+
+    expiry_s_max: int = Field(
+        default=7 * 86_400,
+        ge=0,
+        le=0xFFFFFFFF,
+        description="Seconds that a session outlives its connection at most.",
+    )
+    count_max: int = Field(default=1_000_000, ge=1, description="Sessions of all clients.")
+    subscriptions_max: int = Field(
+        default=10_000, ge=1, description="Subscriptions of one session."
+    )
+    inflight_max: int = Field(
+        default=1_024,
+        ge=1,
+        le=65_535,
+        description="QoS 1 and 2 messages on their way to one client.",
+    )
+    receive_max: int = Field(
+        default=1_024,
+        ge=1,
+        le=65_535,
+        description="Receive Maximum: QoS 1 and 2 messages on their way from one client.",
+    )
+    backlog_max: int = Field(
+        default=10_000_000,
+        ge=1,
+        description="Log records a session may be behind; older ones are skipped and counted.",
+    )
+    checkpoint_ms: int = Field(
+        default=1_000,
+        ge=10,
+        le=3_600_000,
+        description="Milliseconds between writes of what sessions have acknowledged.",
+    )
+
+
+class WebSocketConfig(ListenerConfig):
+    """The WebSocket listener (subprotocol ``mqtt``)."""
+
+    authenticates_users: ClassVar[bool] = True
+
+    enabled: bool = Field(default=True, description="Whether to listen.")
+    bind: BindAddress = Field(default="127.0.0.1:8083", description="Address to listen on.")
+    path: str = Field(default="/mqtt", description="Path of the upgrade request.")
+    origins: tuple[str, ...] = Field(
+        default=(), description="Origins that browsers may come from; none given means any."
+    )
+
+
+class MqttTlsConfig(ListenerConfig):
+    """A second TCP listener, for TLS beside the plain one."""
+
+    authenticates_users: ClassVar[bool] = True
+
+    bind: BindAddress = Field(default="127.0.0.1:8883", description="Address to listen on.")
+
+
+class MqttRule(FrozenConfig):
+    """One access rule; the first that matches decides, and without any match ``acl_default``."""
+
+    effect: Literal["allow", "deny"] = Field(description="What follows from a match.")
+    action: Literal["publish", "subscribe", "all"] = Field(
+        default="all", description="What the client does."
+    )
+    user: str = Field(default="*", min_length=1, description="User name, or `*`.")
+    client: str = Field(default="*", min_length=1, description="Client identifier, or `*`.")
+    filter: str = Field(
+        min_length=1,
+        description="Topic filter; `%c` is the client identifier, `%u` the user name.",
+    )
+
+
+class MqttConfig(ListenerConfig):
+    """Every limit has a number; none is infinite."""
+
+    authenticates_users: ClassVar[bool] = True
+
+    bind: BindAddress = Field(default="127.0.0.1:1883", description="Address to listen on.")
+    connections_max: int = Field(
+        default=100_000,
+        ge=1,
+        le=1_000_000,
+        description="Open connections; more are closed at once.",
+    )
+    connections_per_ip_max: int = Field(
+        default=100_000, ge=1, le=1_000_000, description="Open connections of one IP address."
+    )
+    websocket: WebSocketConfig = WebSocketConfig()
+    tls: MqttTlsConfig | None = Field(
+        default=None, description="A second TCP listener, usually with `tls_cert`."
+    )
+    routes: tuple[RouteConfig, ...] = Field(
+        default=(), description="Before the default route: `#` to the topic `mqtt`."
+    )
+    default_route: RouteConfig = Field(
+        default=RouteConfig(filter="#", topic="mqtt"),
+        description="Where messages go that no other route matches.",
+    )
+    session: SessionConfig = SessionConfig()
+    packet_bytes_max: int = Field(
+        default=_MIB,
+        ge=1024,
+        le=268_435_460,
+        description="Maximum Packet Size: octets of one packet from a client.",
+    )
+    topic_levels_max: int = Field(
+        default=128, ge=1, le=65_535, description="Levels of a topic name or filter."
+    )
+    topic_alias_max: int = Field(
+        default=64, ge=0, le=65_535, description="Topic aliases of one connection, each way."
+    )
+    receiver_bytes_max: int = Field(
+        default=4 * _MIB,
+        ge=64 * 1024,
+        description="Octets that wait for a slow receiver; above, QoS 0 is dropped.",
+    )
+    receiver_bytes_hard_max: int = Field(
+        default=16 * _MIB,
+        ge=64 * 1024,
+        description="Octets that wait for a receiver before it is cut off (Quota exceeded).",
+    )
+    unacknowledged_bytes_max: int = Field(
+        default=16 * _MIB,
+        ge=64 * 1024,
+        description="Published octets of one connection not kept yet; more are not read.",
+    )
+    keep_alive_s_max: int = Field(
+        default=65_535,
+        ge=1,
+        le=65_535,
+        description="Keep alive a client may ask for; above, the server's own is announced.",
+    )
+    connects_per_s_max: int = Field(
+        default=10_000, ge=1, description="New sessions a second; more are told to come back."
+    )
+    retained_max: int = Field(
+        default=2_000_000, ge=1, description="Retained messages of all topics."
+    )
+    retained_bytes_max: int = Field(
+        default=2048 * _MIB, ge=_MIB, description="Octets of all retained messages."
+    )
+    shared_strategy: Literal["round_robin", "sticky", "hash_topic"] = Field(
+        default="round_robin", description="How a shared subscription picks its receiver."
+    )
+    sys_interval_s: int = Field(
+        default=10, ge=0, le=3_600, description="Seconds between `$SYS` messages; 0 for none."
+    )
+    server_reference: str = Field(
+        default="", description="Where a draining node sends its 5.0 clients (host:port)."
+    )
+    acl: tuple[MqttRule, ...] = Field(default=(), description="Access rules, first match wins.")
+    acl_default: Literal["allow", "deny"] = Field(
+        default="allow", description="What holds when no rule of `acl` matches."
+    )
+
+    @model_validator(mode="after")
+    def _check_routes(self) -> Self:
+        check_routes((*self.routes, self.default_route))
+        return self
+
+    def warnings(self, settings: Settings) -> list[str]:
+        """Return what is legal but may surprise: sessions that outlive what they wait for."""
+        defaults = settings.topic_defaults.configs
+        configs = {topic.name: topic.configs for topic in settings.topics}
+        found = []
+        for route in (*self.routes, self.default_route):
+            own = configs.get(route.topic, {})
+            text = own.get("retention.ms", defaults.get("retention.ms", _RETENTION_MS_DEFAULT))
+            retention_s = int(text) // 1_000
+            if 0 <= retention_s < self.session.expiry_s_max:
+                found.append(
+                    f"session.expiry_s_max: a session may be away for "
+                    f"{self.session.expiry_s_max} s, but topic {route.topic} keeps messages "
+                    f"for {retention_s} s (retention.ms)"
+                )
+        return found

@@ -1,0 +1,374 @@
+"""One MQTT client: read packets, let the handlers serve them, acknowledge in order.
+
+The session of the node is given to it with CONNECT; what it sends by itself are answers and
+reasons for a close.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from adapters.mqtt import handlers, keep_alive
+from adapters.mqtt.access import ClientAccess
+from adapters.mqtt.authentication import ScramExchange
+from adapters.mqtt.codec import encode_connack, encode_disconnect
+from adapters.mqtt.errors import MqttError, ReasonCode, reason_code
+from adapters.mqtt.framing import PacketReader
+from adapters.mqtt.inbound import Inbound
+from adapters.mqtt.refusals import of_connack, of_disconnect
+from adapters.mqtt.session import State
+from adapters.mqtt.wire import (
+    PACKET_ID_MAX,
+    REMAINING_LENGTH_MAX,
+    Connack,
+    Connect,
+    Disconnect,
+    Packet,
+    PublishRun,
+    Version,
+)
+from gateway.auth import ANONYMOUS, Principal
+from gateway.connection import Connection
+from gateway.errors import GatewayError
+from gateway.listener import Listener
+
+if TYPE_CHECKING:  # the adapter makes connections; they know theirs
+    from adapters.mqtt.client_session import ClientSession
+    from adapters.mqtt.server import MqttAdapter
+
+REQUESTS_WAITING_MAX: Final = 100  # SUBSCRIBE and UNSUBSCRIBE that are being kept
+
+
+class MqttConnection(Connection):
+    """See ``client_session.SessionConnection`` for what the node's core uses of it.
+
+    Reads are held for these reasons: ``waiting`` (for who it is, or for its session), ``wal``,
+    ``unacknowledged``, ``requests``, ``writes`` (it takes nothing of what is more than
+    ``receiver_bytes_max``), ``drain``. A slow receiver alone is read from: its acknowledgements
+    are what makes room.
+    """
+
+    def __init__(self, listener: Listener, adapter: "MqttAdapter") -> None:
+        super().__init__(listener)
+        self.adapter = adapter
+        self.node = adapter.node
+        self.config = adapter.config
+        self.state = State.AWAIT_CONNECT
+        self.version = Version.V3_1_1
+        self.connect: Connect | None = None
+        self.client_id = ""
+        self.principal = Principal(ANONYMOUS, "mqtt", "")
+        self.access: ClientAccess | None = None
+        self.session: ClientSession | None = None
+        self.exchange: ScramExchange | None = None
+        self.receive_maximum = PACKET_ID_MAX
+        self.packet_bytes_max = REMAINING_LENGTH_MAX + 5
+        self.topic_alias_maximum = 0
+        self.aliases: dict[bytes, int] = {}  # those we have set
+        self.inbound = Inbound(self)
+        self.session_expiry_interval: int | None = None  # of DISCONNECT
+        self.with_will = False  # before CONNACK there is none
+        self.silence_s_max: float | None = None
+        self._handlers = handlers.TABLES[self.state]
+        self._publishing = adapter.node.publishing
+        self._counters = adapter.node.counters
+        self._reader = PacketReader(packet_bytes_max=self.config.packet_bytes_max)
+        self._queued: list[Packet] = []
+        self._is_waiting = False
+        self._requests_count = 0
+        self._task: asyncio.Task[None] | None = None
+        self.is_leaving = False  # the node drains
+
+    # --- reading
+
+    def received(self, size_bytes: int) -> None:
+        """See ``Connection``."""
+        self.receive(bytes(self.listener.receive_buffer[:size_bytes]))
+
+    def receive(self, data: bytes) -> None:
+        """Take octets of the stream, cut anywhere; an error comes after what came before it."""
+        reader = self._reader
+        packets = reader.receive(data)
+        self._counters.messages_received += len(packets)
+        if not reader.has_partial:
+            self.frame_started_s = None
+        elif packets or self.frame_started_s is None:
+            self.frame_started_s = self.listener.now_s
+        if self._queued:
+            self._queued += packets
+        else:
+            self._serve(packets)
+        if reader.error is not None and not self._queued and not self.is_closing:
+            raise reader.error
+        if not self.is_writable and self.out_bytes > self.config.receiver_bytes_max:
+            self.hold_reads("writes")
+
+    def released(self) -> None:
+        """See ``Connection``: go on with what was read already."""
+        if self._is_waiting or self.is_closing:
+            return
+        packets, self._queued = self._queued, []
+        self._serve(packets)
+        error = self._reader.error
+        if error is not None and not self._queued and not self.is_closing:
+            raise error
+
+    def _serve(self, packets: Sequence[Packet]) -> None:
+        for index, packet in enumerate(packets):
+            kind = type(packet)
+            if self._is_waiting or (
+                kind is PublishRun and self._publishing.is_saturated and self._hold_for_log()
+            ):
+                self._queued += packets[index:]
+                return
+            handle = self._handlers.get(kind)
+            if handle is None:
+                msg = f"{kind.__name__} while {self.state.name}"
+                raise MqttError(ReasonCode.PROTOCOL_ERROR, msg)
+            handle(self, packet)
+            if self.is_closing:
+                return
+
+    def _hold_for_log(self) -> bool:
+        self.hold_reads("wal")
+        self._publishing.hold(self._on_log_low)
+        return True
+
+    def _on_log_low(self) -> None:
+        self.release_reads("wal")
+
+    def begin(self, connect: Connect) -> None:
+        """Take over what CONNECT says of the client's limits; they bind CONNACK already."""
+        self.enter(State.AUTHENTICATING)
+        self.connect = connect
+        self.version = connect.version
+        self.receive_maximum = connect.receive_maximum
+        self.packet_bytes_max = connect.maximum_packet_size
+        self.topic_alias_maximum = min(connect.topic_alias_maximum, self.config.topic_alias_max)
+        self.inbound.begin(connect)
+
+    @property
+    def tells_problems(self) -> bool:
+        """Whether reason strings may go with any packet (MQTT-3.1.2-29)."""
+        return self.connect is not None and self.connect.request_problem_information
+
+    def enter(self, state: State) -> None:
+        """Move on to the next state."""
+        self.state = state
+        self._handlers = handlers.TABLES[state]
+
+    # --- waiting: what came meanwhile is served afterwards
+
+    def wait(self) -> None:
+        """Serve nothing more before ``go_on``."""
+        self._is_waiting = True
+        self.hold_reads("waiting")
+
+    def go_on(self) -> None:
+        """Serve what came meanwhile, and read on."""
+        self._is_waiting = False
+        self.release_reads("waiting")
+
+    def start(
+        self, work: Coroutine[Any, Any, Any], then: Callable[[Any, GatewayError | None], None]
+    ) -> None:
+        """Run ``work``, one at a time, and call ``then(result, error)`` if we are still there."""
+        self._task = self.listener.loop.create_task(self._run(work, then))
+
+    async def _run(
+        self, work: Coroutine[Any, Any, Any], then: Callable[[Any, GatewayError | None], None]
+    ) -> None:
+        result, error = None, None
+        try:
+            result = await work
+        except GatewayError as raised:
+            error = raised
+        finally:
+            self._task = None
+        if not self.is_closing:
+            self.guard(then, result, error)
+
+    @property
+    def is_working(self) -> bool:
+        """Whether what ``start`` began has not ended."""
+        return self._task is not None
+
+    # --- requests whose answers wait until something is kept
+
+    def request_began(self) -> None:
+        """A SUBSCRIBE or UNSUBSCRIBE is being kept; above the bound nothing more is read."""
+        self._requests_count += 1
+        if self._requests_count > REQUESTS_WAITING_MAX:
+            self.hold_reads("requests")
+
+    def request_ended(self) -> None:
+        """It is kept."""
+        self._requests_count -= 1
+        if self._requests_count <= REQUESTS_WAITING_MAX // 2:
+            self.release_reads("requests")
+
+    # --- sending and ending
+
+    def send_packet(self, octets: bytes) -> None:
+        """Send one packet that may be larger than the client takes (MQTT-3.1.2-24)."""
+        if len(octets) > self.packet_bytes_max:
+            msg = f"an answer of {len(octets)} octets, the client takes {self.packet_bytes_max}"
+            raise MqttError(ReasonCode.PACKET_TOO_LARGE, msg)
+        self.node.counters.messages_sent += 1
+        self.send(octets)
+
+    def disconnect(
+        self, code: ReasonCode, message: str = "", *, server_reference: str | None = None
+    ) -> None:
+        """Say why in 5.0 (DISCONNECT, or CONNACK before it), or in a 3.x CONNACK, and close."""
+        if self.state is State.CONNECTED:
+            self._send_disconnect(code, message, server_reference)
+        elif self.state is not State.CLOSED:
+            self._send_refusal(code, message, server_reference)
+        self.enter(State.CLOSED)
+        self.close()
+
+    def _send_disconnect(self, code: ReasonCode, message: str, reference: str | None) -> None:
+        packet = Disconnect(
+            reason_code=of_disconnect(code),
+            reason_string=message or None,
+            server_reference=reference,
+        )
+        self._send_last(encode_disconnect(packet, self.version, self.packet_bytes_max))
+
+    def _send_refusal(self, code: ReasonCode, message: str, reference: str | None) -> None:
+        if code is ReasonCode.SESSION_TAKEN_OVER:  # no CONNACK says that
+            return
+        if self._reader.version is None and code is not ReasonCode.UNSUPPORTED_PROTOCOL_VERSION:
+            return  # who has said nothing that we understand is not answered
+        packet = Connack(
+            reason_code=of_connack(code),
+            reason_string=message or None,
+            server_reference=reference,
+        )
+        self._send_last(encode_connack(packet, self.version, self.packet_bytes_max))
+
+    def _send_last(self, octets: bytes) -> None:
+        """Send the reason for a close, if the version has one and the client takes as much."""
+        if 0 < len(octets) <= self.packet_bytes_max:
+            self.node.counters.messages_sent += 1
+            self.send(octets)
+
+    def fail(self, error: GatewayError) -> None:
+        """See ``Connection``: the peer is told why."""
+        if self.is_closing:
+            return
+        self.note(type(error).__name__, str(error))
+        if self._reader.version is not None:
+            self.version = self._reader.version
+        self.disconnect(reason_code(error), str(error))
+
+    def taken_over(self) -> None:
+        """Another connection has come with this client identifier (MQTT-3.1.4-3)."""
+        self.session = None
+        self.disconnect(ReasonCode.SESSION_TAKEN_OVER)
+
+    def quota_exceeded(self) -> None:
+        """``receiver_bytes_hard_max`` is reached."""
+        self.note("QuotaExceeded", "receiver_bytes_hard_max")
+        self.disconnect(ReasonCode.QUOTA_EXCEEDED, "too much waits for this receiver")
+
+    def closed(self) -> None:
+        """See ``Connection``: the session learns that its client has gone."""
+        self.enter(State.CLOSED)
+        if self._task is not None:
+            self._task.cancel()
+        self._forget_queued()
+        self._publishing.unhold(self._on_log_low)
+        counters = self.node.counters
+        counters.bytes_received_closed += self.bytes_received
+        counters.bytes_sent_closed += self.bytes_sent
+        session, self.session = self.session, None
+        if session is not None:
+            self.node.sessions.closed(
+                session,
+                self,
+                with_will=self.with_will,
+                session_expiry_interval=self.session_expiry_interval,
+            )
+
+    def _forget_queued(self) -> None:
+        """What was read and could not be served: a farewell counts, QoS 0 is lost."""
+        queued, self._queued = self._queued, []
+        for packet in queued:
+            if isinstance(packet, PublishRun) and not packet.qos:
+                self.node.counters.publish_refused += len(packet.payloads)
+            elif isinstance(packet, Disconnect) and packet.reason_code is ReasonCode.SUCCESS:
+                self.with_will = False
+
+    def hurry(self) -> None:
+        """See ``Connection``: what was published is acknowledged, then the client goes."""
+        self.is_leaving = True
+        if self.inbound.is_pending or self.state is State.CLOSED:
+            return
+        if self.config.server_reference:
+            self.disconnect(
+                ReasonCode.USE_ANOTHER_SERVER, server_reference=self.config.server_reference
+            )
+        else:
+            self.disconnect(ReasonCode.SERVER_SHUTTING_DOWN)
+
+    def is_busy(self) -> bool:
+        """See ``Connection``."""
+        return self.inbound.is_pending
+
+    def has_unsaved_work(self) -> bool:
+        """See ``Connection``: publishes that are not acknowledged, sessions that must be told."""
+        return self.inbound.is_pending or self.session is not None
+
+    def flushed(self) -> None:
+        """See ``Connection``."""
+        if self.session is not None:
+            self.session.go_on()
+
+    # --- deadlines and flow control
+
+    def keep_silent_for(self, keep_alive_s: int) -> None:
+        """Hold the client to its keep alive; 0: to none."""
+        self.silence_s_max = keep_alive.silence_s_max(keep_alive_s)
+
+    def pause_writing(self) -> None:
+        """The peer reads slower than we write. Its acknowledgements are read all the same."""
+        self.is_writable = False
+        self._taken_bytes, self._taken_s = -1, self.listener.now_s
+
+    def check_deadlines(self, now_s: float) -> None:
+        """See ``Connection``; who is silent too long is told so (MQTT-3.1.2-22)."""
+        if (
+            self.silence_s_max is None
+            or self.is_closing
+            or self._holds
+            or now_s - self.last_received_s <= self.silence_s_max
+        ):
+            super().check_deadlines(now_s)
+            return
+        self.note("keep_alive", "closed: silent for one and a half times the keep alive")
+        self.guard(partial(self.disconnect, ReasonCode.KEEP_ALIVE_TIMEOUT))
+
+    def overdue(self, now_s: float) -> str | None:
+        """See ``Connection``: silence is for the keep alive to judge, once connected."""
+        config = self.listener.config
+        if self.stalled_s(now_s) > config.idle_s_max:
+            return "idle_s_max"
+        if self._holds:
+            return None
+        if not self.has_greeted and now_s - self.connected_s > config.handshake_s_max:
+            return "handshake_s_max"
+        started_s = self.frame_started_s
+        if started_s is not None and now_s - started_s > config.frame_s_max:
+            return "frame_s_max"
+        return None
+
+    def describe(self) -> dict[str, Any]:
+        """See ``Connection``."""
+        return super().describe() | {
+            "client_id": self.client_id,
+            "user": self.principal.name,
+            "version": {3: "3.1", 4: "3.1.1", 5: "5.0"}[self.version],
+        }

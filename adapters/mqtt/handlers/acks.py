@@ -1,0 +1,52 @@
+"""PUBACK, PUBREC, PUBREL and PUBCOMP (sections 3.4 to 3.7), a run at a time."""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from adapters.mqtt.codec import encode_acks
+from adapters.mqtt.wire import AckRun, PacketType
+from gateway.errors import StorageUnavailable
+
+if TYPE_CHECKING:  # connections know handlers
+    from adapters.mqtt.connection import MqttConnection
+
+
+def handle(connection: "MqttConnection", run: AckRun) -> None:
+    """Tell the session; PUBREL is answered with PUBCOMP, 0x92 for an unknown identifier.
+
+    PUBCOMP goes when it is kept that the identifier is free.
+    """
+    session = connection.session
+    assert session is not None
+    connection.node.counters.messages_received += len(run.packet_ids) - 1
+    if run.kind is not PacketType.PUBREL:
+        session.acked(run)
+        return
+    connection.inbound.release(run)
+    connection.node.publishing.release(
+        session, run.packet_ids, partial(_on_released, connection, run)
+    )
+
+
+def _on_released(
+    connection: "MqttConnection",
+    run: AckRun,
+    codes: Sequence[int],
+    error: StorageUnavailable | None,
+) -> None:
+    """Answer; without an answer the client says it again on its next connection."""
+    if connection.is_closing:
+        return
+    if error is not None:
+        connection.guard(connection.fail, error)
+        return
+    connection.node.counters.messages_sent += len(run.packet_ids)
+    connection.send(
+        encode_acks(
+            PacketType.PUBCOMP,
+            run.packet_ids,
+            connection.version,
+            codes if any(codes) else None,
+        )
+    )

@@ -1,0 +1,14 @@
+"""PINGREQ (section 3.12)."""
+
+from typing import TYPE_CHECKING
+
+from adapters.mqtt.codec import PINGRESP
+from adapters.mqtt.wire import Pingreq
+
+if TYPE_CHECKING:  # connections know handlers
+    from adapters.mqtt.connection import MqttConnection
+
+
+def handle(connection: "MqttConnection", packet: Pingreq) -> None:  # noqa: ARG001 - says nothing
+    """Answer (MQTT-3.12.4-1)."""
+    connection.send_packet(PINGRESP)

@@ -1,0 +1,14 @@
+"""PUBLISH (section 3.3): the alias, the windows, the rules; then into the log."""
+
+from typing import TYPE_CHECKING
+
+from adapters.mqtt.wire import PublishRun
+
+if TYPE_CHECKING:  # connections know handlers
+    from adapters.mqtt.connection import MqttConnection
+
+
+def handle(connection: "MqttConnection", run: PublishRun) -> None:
+    """Publish a run. Errors: 0x93, 0x94; a refusal is answered, and the connection goes on."""
+    connection.node.counters.messages_received += len(run.payloads) - 1
+    connection.inbound.take(run)

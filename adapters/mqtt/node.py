@@ -1,0 +1,135 @@
+"""The MQTT side of a node: its parts, made in order and taken apart again."""
+
+import asyncio
+from dataclasses import dataclass
+from functools import partial
+
+from adapters.mqtt.access import Access
+from adapters.mqtt.config import MqttConfig
+from adapters.mqtt.counters import Counters
+from adapters.mqtt.distributor import Distributor
+from adapters.mqtt.feed_set import FeedSet
+from adapters.mqtt.publishing import INBOUND_TOPIC, Publishing, parse_inbound_key
+from adapters.mqtt.retained_store import RetainedStore
+from adapters.mqtt.routes import Routes
+from adapters.mqtt.session_services import SessionServices
+from adapters.mqtt.session_store import SESSIONS_TOPIC, SessionStore
+from adapters.mqtt.sessions import Sessions
+from adapters.mqtt.sys_publisher import SysPublisher
+from adapters.mqtt.wills import Wills
+from adapters.mqtt.wire import Will
+from gateway.auth import Authenticator, Authorizer
+from gateway.clock import Clock
+from gateway.coalescer import Coalescer
+from gateway.config import Settings
+from gateway.kernel import Kernel
+from gateway.placement import Placement
+from gateway.streams import InternalStream
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """What connections and handlers are given."""
+
+    config: MqttConfig
+    settings: Settings
+    clock: Clock
+    loop: asyncio.AbstractEventLoop
+    counters: Counters
+    authenticator: Authenticator
+    authorizer: Authorizer
+    placement: Placement
+    access: Access
+    routes: Routes
+    feeds: FeedSet
+    distributor: Distributor
+    retained: RetainedStore
+    publishing: Publishing
+    sessions: Sessions
+    services: SessionServices
+    wills: Wills
+    sys: SysPublisher
+
+    def stop(self) -> None:
+        """Write down where sessions stand; the log is still open."""
+        self.sys.stop()
+        self.wills.close()
+        self.sessions.stop()
+        self.feeds.stop()
+
+
+async def open_node(config: MqttConfig, kernel: Kernel) -> Node:
+    """Make the parts and load what was kept. Errors: as ``InternalStream.load``."""
+    broker, topics, clock = kernel.broker, kernel.topics, kernel.clock
+    counters = Counters()
+    routes = Routes(config)
+    distributor = Distributor(clock, counters, receiver_bytes_max=config.receiver_bytes_max)
+    feeds = FeedSet(broker, topics, routes, distributor, distributor)
+    await feeds.start()
+    coalescer = Coalescer(broker)
+    retained = await RetainedStore.open(broker, topics, clock, coalescer, config)
+    inbound = await InternalStream.open(
+        INBOUND_TOPIC, broker, topics, clock, coalescer=coalescer
+    )
+    await inbound.load()
+    publishing = Publishing(
+        broker, clock, counters, coalescer, routes, feeds, distributor, retained, inbound
+    )
+    feeds.on_new_foreign = publishing.retain_foreign
+    store = SessionStore(await InternalStream.open(SESSIONS_TOPIC, broker, topics, clock))
+    services = SessionServices(config, clock, counters, distributor, feeds, store, retained)
+    found: list[Sessions] = []
+
+    def publish_will(client_id: str, will: Will) -> None:
+        publishing.publish_will(client_id, will, found[0].find(client_id))
+
+    wills = Wills(clock, publish_will)
+    sessions = Sessions(services, wills)
+    sessions.on_end = publishing.forget
+    found.append(sessions)
+    await sessions.load()
+    _restore_inbound(sessions, inbound)
+    sys = SysPublisher(clock, counters, sessions, distributor, retained, config.sys_interval_s)
+    services.retained_scans.sys_values = sys.match
+    return Node(
+        config=config,
+        settings=kernel.settings,
+        clock=clock,
+        loop=asyncio.get_running_loop(),
+        counters=counters,
+        authenticator=kernel.authenticator,
+        authorizer=kernel.authorizer,
+        placement=kernel.placement,
+        access=Access(
+            config,
+            kernel.authorizer,
+            lambda topic, qos: routes.find(topic, qos).log_topic,
+        ),
+        routes=routes,
+        feeds=feeds,
+        distributor=distributor,
+        retained=retained,
+        publishing=publishing,
+        sessions=sessions,
+        services=services,
+        wills=wills,
+        sys=sys,
+    )
+
+
+def _restore_inbound(sessions: Sessions, inbound: InternalStream) -> None:
+    """Give sessions back the QoS 2 identifiers whose messages the log has."""
+    gone = []
+    for key in inbound.values:
+        client_id, packet_id = parse_inbound_key(key)
+        session = sessions.find(client_id)
+        if session is None:
+            gone.append((key, None))
+        else:
+            session.inbound.add(packet_id)
+    for start in range(0, len(gone), 1_000):
+        inbound.put(gone[start : start + 1_000], partial(_ignore))
+
+
+def _ignore(_error: object) -> None:
+    """What is not forgotten now is forgotten at the next start."""

@@ -1,0 +1,248 @@
+"""What is on its way to one client at QoS 1 and 2: which message has which packet identifier.
+
+A message gets a sequence number when it leaves; its packet identifier is that number modulo
+65,535, plus 1. So a run of messages takes a run of identifiers, and after a crash the same
+messages have the same ones. Nothing of a message is kept here but where it lies in the log.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+
+from adapters.mqtt.errors import MqttError, ReasonCode
+from adapters.mqtt.wire import PACKET_ID_MAX
+
+RETAINED: Final = -1  # as a partition id: the messages are retained ones, by topic
+REFUSED: Final = 0x80
+
+
+class Inflight(NamedTuple):
+    """A run on its way: ``length`` messages from ``first_offset`` on, or one per topic."""
+
+    first_seq: int
+    length: int
+    partition_id: int
+    first_offset: int
+    qos: int
+    retain: bool = False
+    identifiers: tuple[int, ...] = ()
+    group: str = ""  # of a shared subscription: its positions are the group's
+    topics: tuple[bytes, ...] = ()
+
+
+class Unsettled(NamedTuple):
+    """A part of a run that the client has not settled: messages ``start`` to ``stop``."""
+
+    inflight: Inflight
+    start: int
+    stop: int
+    is_received: bool  # QoS 2: PUBREC has come, only PUBREL and PUBCOMP are left
+
+
+def packet_id_of(seq: int) -> int:
+    """Return the packet identifier of a sequence number.
+
+    >>> packet_id_of(0), packet_id_of(65_534), packet_id_of(65_535)
+    (1, 65535, 1)
+    """
+    return seq % PACKET_ID_MAX + 1
+
+
+class Outbox:
+    """The window of one session. ``window`` is what the client, or the config, allows."""
+
+    __slots__ = (
+        "base",
+        "done",
+        "inflight",
+        "next_seq",
+        "received",
+        "window",
+    )
+
+    def __init__(self, window: int = PACKET_ID_MAX, *, next_seq: int = 0) -> None:
+        self.window = window
+        self.base = next_seq  # the lowest that is not settled
+        self.next_seq = next_seq
+        self.done: set[int] = set()  # settled above base
+        self.received: set[int] = set()
+        self.inflight: list[Inflight] = []
+
+    @property
+    def room(self) -> int:
+        """How many more messages may leave."""
+        span = self.next_seq - self.base
+        return min(self.window - span + len(self.done), PACKET_ID_MAX - span)
+
+    @property
+    def count(self) -> int:
+        """How many messages are on their way."""
+        return self.next_seq - self.base - len(self.done)
+
+    def push(  # noqa: PLR0913 - the fields of a run
+        self,
+        count: int,
+        qos: int,
+        *,
+        partition_id: int,
+        first_offset: int,
+        retain: bool = False,
+        identifiers: tuple[int, ...] = (),
+        group: str = "",
+        topics: tuple[bytes, ...] = (),
+    ) -> Inflight:
+        """Take the next ``count`` sequence numbers; there is ``room`` for them."""
+        run = Inflight(
+            self.next_seq,
+            count,
+            partition_id,
+            first_offset,
+            qos,
+            retain,
+            identifiers,
+            group,
+            topics,
+        )
+        self.inflight.append(run)
+        self.next_seq += count
+        return run
+
+    def restore(self, run: Inflight) -> None:
+        """Take back a run that was journaled; in order of sequence numbers."""
+        self.inflight.append(run)
+        self.next_seq = max(self.next_seq, run.first_seq + run.length)
+
+    def restored(self) -> None:
+        """All was restored: what no run covers (its journal was lost) counts as settled."""
+        covered = self.base
+        for run in tuple(self.inflight):
+            self.drop(covered, run.first_seq - covered)
+            covered = max(covered, run.first_seq + run.length)
+        self.drop(covered, self.next_seq - covered)
+        self.received.intersection_update(range(self.base, self.next_seq))
+
+    def settle(self, packet_ids: Sequence[int], qos: int) -> int:
+        """PUBACK (QoS 1) or PUBCOMP (2) came; return how many of them ended a delivery.
+
+        Identifiers of nothing on its way are passed over: a client may say it twice after a
+        reconnect. Errors: ``MqttError`` when the acknowledgement is of the other QoS.
+        """
+        if self._is_next_run(packet_ids, qos):
+            self._advance(self.base + len(packet_ids))
+            return len(packet_ids)
+        settled = 0
+        for packet_id in packet_ids:
+            run, seq = self._find(packet_id)
+            if run is None:
+                continue
+            if run.qos != qos or (qos == 2 and seq not in self.received):  # noqa: PLR2004
+                raise MqttError(
+                    ReasonCode.PROTOCOL_ERROR,
+                    f"packet identifier {packet_id} is not at that step of QoS {run.qos}",
+                )
+            self.received.discard(seq)
+            self.done.add(seq)
+            settled += 1
+        self._advance(self.base)
+        return settled
+
+    def receive(
+        self, packet_ids: Sequence[int], reason_codes: Sequence[int] | None
+    ) -> tuple[list[int], list[int]]:
+        """PUBREC came; return (identifiers to release, identifiers of nothing on its way).
+
+        A refusal (0x80 and above) ends the delivery (MQTT 5.0 section 4.3.3). Error:
+        ``MqttError`` when the message is of QoS 1.
+        """
+        release, unknown = [], []
+        codes = reason_codes or (0,) * len(packet_ids)
+        for packet_id, code in zip(packet_ids, codes, strict=True):
+            run, seq = self._find(packet_id)
+            if run is None:
+                unknown.append(packet_id)
+                continue
+            if run.qos != 2:  # noqa: PLR2004
+                raise MqttError(
+                    ReasonCode.PROTOCOL_ERROR, f"PUBREC for {packet_id}, which is of QoS 1"
+                )
+            if code >= REFUSED:
+                self.received.discard(seq)
+                self.done.add(seq)
+            else:
+                self.received.add(seq)
+                release.append(packet_id)
+        self._advance(self.base)
+        return release, unknown
+
+    def drop(self, first_seq: int, count: int) -> None:
+        """Messages that are not there any more (expired, cut off) count as settled."""
+        for seq in range(first_seq, first_seq + count):
+            if self.base <= seq < self.next_seq:
+                self.received.discard(seq)
+                self.done.add(seq)
+        self._advance(self.base)
+
+    def unsettled(self) -> Iterator[Unsettled]:
+        """Yield what is on its way, in the order in which it left, in parts of one state."""
+        for run in tuple(self.inflight):
+            start = max(self.base - run.first_seq, 0)
+            while start < run.length:
+                seq = run.first_seq + start
+                if seq in self.done:
+                    start += 1
+                    continue
+                is_received = seq in self.received
+                stop = start + 1
+                while (
+                    stop < run.length
+                    and run.first_seq + stop not in self.done
+                    and (run.first_seq + stop in self.received) == is_received
+                ):
+                    stop += 1
+                yield Unsettled(run, start, stop, is_received)
+                start = stop
+
+    def _is_next_run(self, packet_ids: Sequence[int], qos: int) -> bool:
+        """Say whether these are just the next identifiers in order, all of QoS 1."""
+        count = len(packet_ids)
+        if qos != 1 or self.done or count > self.next_seq - self.base:
+            return False
+        first = packet_id_of(self.base)
+        if packet_ids[0] != first or first + count > PACKET_ID_MAX + 1:
+            return False
+        if count > 1 and tuple(range(first, first + count)) != tuple(packet_ids):
+            return False
+        end = self.base + count
+        for run in self.inflight:
+            if run.first_seq >= end:
+                break
+            if run.qos != 1:
+                return False
+        return True
+
+    def _advance(self, base: int) -> None:
+        """Move the lower end up over what is settled, and forget runs that are whole."""
+        done = self.done
+        while base in done:
+            done.discard(base)
+            base += 1
+        self.base = base
+        gone = 0
+        for run in self.inflight:
+            if run.first_seq + run.length > base:
+                break
+            gone += 1
+        if gone:
+            del self.inflight[:gone]
+
+    def _find(self, packet_id: int) -> tuple[Inflight | None, int]:
+        seq = self.base + (packet_id - 1 - self.base) % PACKET_ID_MAX
+        if seq >= self.next_seq or seq in self.done:
+            return None, seq
+        at = bisect_right(self.inflight, seq, key=_first_seq) - 1
+        assert at >= 0, "each sequence number on its way is of a run"
+        return self.inflight[at], seq
+
+
+def _first_seq(run: Inflight) -> int:
+    return run.first_seq

@@ -1,0 +1,85 @@
+"""How a no is said: which reason codes a packet may bear (section 2.4), and with what words.
+
+An error of the node becomes a code by ``errors.reason_code``; a packet that has no such code
+says the nearest that it has.
+"""
+
+from typing import Final
+
+from adapters.mqtt.errors import ReasonCode as Code
+from adapters.mqtt.primitives import encode_varint
+from adapters.mqtt.properties import Property, encode_string
+from adapters.mqtt.wire import PacketType
+
+_COMMON: Final = frozenset(
+    {Code.UNSPECIFIED_ERROR, Code.IMPLEMENTATION_SPECIFIC_ERROR, Code.NOT_AUTHORIZED}
+)
+ACK_CODES: Final = _COMMON | {
+    Code.SUCCESS,
+    Code.NO_MATCHING_SUBSCRIBERS,
+    Code.TOPIC_NAME_INVALID,
+    Code.PACKET_IDENTIFIER_IN_USE,
+    Code.QUOTA_EXCEEDED,
+    Code.PAYLOAD_FORMAT_INVALID,
+}
+"""PUBACK and PUBREC (sections 3.4.2.1 and 3.5.2.1)."""
+SUBACK_CODES: Final = _COMMON | {
+    Code.SUCCESS,
+    Code.GRANTED_QOS_1,
+    Code.GRANTED_QOS_2,
+    Code.TOPIC_FILTER_INVALID,
+    Code.PACKET_IDENTIFIER_IN_USE,
+    Code.QUOTA_EXCEEDED,
+    Code.SHARED_SUBSCRIPTIONS_NOT_SUPPORTED,
+    Code.SUBSCRIPTION_IDENTIFIERS_NOT_SUPPORTED,
+    Code.WILDCARD_SUBSCRIPTIONS_NOT_SUPPORTED,
+}
+"""Section 3.9.3."""
+UNSUBACK_CODES: Final = _COMMON | {
+    Code.SUCCESS,
+    Code.NO_SUBSCRIPTION_EXISTED,
+    Code.TOPIC_FILTER_INVALID,
+    Code.PACKET_IDENTIFIER_IN_USE,
+}
+"""Section 3.11.3."""
+
+_NOT_IN_CONNACK: Final = {
+    Code.SERVER_SHUTTING_DOWN: Code.SERVER_UNAVAILABLE,
+    Code.TOPIC_ALIAS_INVALID: Code.PROTOCOL_ERROR,
+    Code.RECEIVE_MAXIMUM_EXCEEDED: Code.PROTOCOL_ERROR,
+}
+_NOT_IN_DISCONNECT: Final = {
+    Code.BAD_USER_NAME_OR_PASSWORD: Code.NOT_AUTHORIZED,
+    Code.BAD_AUTHENTICATION_METHOD: Code.NOT_AUTHORIZED,
+    Code.CLIENT_IDENTIFIER_NOT_VALID: Code.NOT_AUTHORIZED,
+}
+
+
+def within(codes: frozenset[Code], code: Code) -> Code:
+    """Return ``code`` when a packet may bear it, else what comes nearest.
+
+    >>> within(ACK_CODES, Code.PACKET_TOO_LARGE).name
+    'QUOTA_EXCEEDED'
+    """
+    if code in codes:
+        return code
+    if code is Code.PACKET_TOO_LARGE and Code.QUOTA_EXCEEDED in codes:
+        return Code.QUOTA_EXCEEDED
+    return Code.IMPLEMENTATION_SPECIFIC_ERROR
+
+
+def of_connack(code: Code) -> Code:
+    """Return the code for CONNACK (section 3.2.2.2)."""
+    return _NOT_IN_CONNACK.get(code, code)
+
+
+def of_disconnect(code: Code) -> Code:
+    """Return the code for a server's DISCONNECT (section 3.14.2.1)."""
+    return _NOT_IN_DISCONNECT.get(code, code)
+
+
+def encode_refusal(kind: PacketType, packet_id: int, code: Code, reason: str) -> bytes:
+    """Return a 5.0 PUBACK or PUBREC with a Reason String (sections 3.4.2.2.2, 3.5.2.2.2)."""
+    words = encode_string(Property.REASON_STRING, reason)
+    body = packet_id.to_bytes(2) + bytes((code,)) + encode_varint(len(words)) + words
+    return bytes((kind << 4,)) + encode_varint(len(body)) + body

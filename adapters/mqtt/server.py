@@ -1,0 +1,122 @@
+"""The MQTT endpoint: its listeners (TCP, TLS, WebSocket) over one node."""
+
+import asyncio
+import importlib
+import itertools
+from collections.abc import Callable, Iterator
+from typing import Any, ClassVar, Final
+
+from adapters.mqtt.config import MqttConfig
+from adapters.mqtt.connection import MqttConnection
+from adapters.mqtt.node import Node, open_node
+from adapters.mqtt.node_metrics import register_metrics
+from adapters.mqtt.welcome import ConnectRate
+from gateway.config import Address, ListenerConfig
+from gateway.connection import Connection
+from gateway.kernel import Endpoint, Kernel
+from gateway.listener import Listener
+from gateway.metrics import Metrics
+
+_WEBSOCKET: Final = "adapters.mqtt.websocket"
+
+
+class MqttAdapter:
+    """MQTT 3.1, 3.1.1 and 5.0 on up to three listeners."""
+
+    Config: ClassVar = MqttConfig
+
+    def __init__(self, config: MqttConfig, kernel: Kernel) -> None:
+        self.config = config
+        self.kernel = kernel
+        self.is_draining = False
+        self.connect_rate = ConnectRate(config.connects_per_s_max)
+        self.listeners: list[Listener] = []
+        self._node: Node | None = None
+
+    @property
+    def node(self) -> Node:
+        """What all connections share, once started."""
+        assert self._node is not None
+        return self._node
+
+    @property
+    def listener(self) -> Listener:
+        """The plain listener, once started."""
+        return self.listeners[0]
+
+    async def start(self) -> None:
+        """Load sessions, then listen. Error: ``OSError`` when an address cannot be had."""
+        self._node = await open_node(self.config, self.kernel)
+        await self._listen("mqtt", self.config, self._make_plain)
+        if self.config.tls is not None:
+            await self._listen("mqtt-tls", self.config.tls, self._make_plain)
+        if self.config.websocket.enabled:
+            await self._listen("mqtt-ws", self.config.websocket, self._make_websocket)
+        self.node.sys.start(self.listeners)
+
+    async def _listen(
+        self, name: str, config: ListenerConfig, make: Callable[[Listener], Connection]
+    ) -> None:
+        listener = Listener(name, config, make)
+        try:
+            await listener.start()
+        except OSError as error:
+            error.filename = config.bind  # which of the listeners it was
+            raise
+        self.listeners.append(listener)
+
+    def _make_plain(self, listener: Listener) -> Connection:
+        return MqttConnection(listener, self)
+
+    def _make_websocket(self, listener: Listener) -> Connection:
+        """Make a connection; its library is imported when the first one comes."""
+        module = importlib.import_module(_WEBSOCKET)
+        connection: Connection = module.WebSocketConnection(listener, self)
+        return connection
+
+    async def drain(self, seconds_max: float) -> None:
+        """Accept nothing new; acknowledge what was published, and send the clients away."""
+        self.is_draining = True
+        await asyncio.gather(*(listener.drain(seconds_max) for listener in self.listeners))
+
+    async def stop(self) -> None:
+        """Close every connection, then write down where the sessions stand."""
+        for listener in self.listeners:
+            await listener.stop()
+        if self._node is not None:
+            self._node.stop()
+
+    def endpoints(self) -> list[Endpoint]:
+        """Return what ``headgate serve`` prints when it is ready."""
+        return [self._endpoint(listener) for listener in self.listeners]
+
+    def _endpoint(self, listener: Listener) -> Endpoint:
+        address = Address(listener.host, listener.port)
+        if listener.config is self.config.websocket:
+            scheme = "wss" if listener.config.tls_cert is not None else "ws"
+            url = f"{scheme}://{address}{self.config.websocket.path}"
+            return Endpoint(listener.name, url, f"mqtt.connect('{url}')  // mqtt.js")
+        client = f"-h {address.host} -p {address.port}"
+        try_it = f"mosquitto_pub {client} -t greetings -m hello"
+        return Endpoint(listener.name, str(address), try_it)
+
+    def request_counts(self) -> list[tuple[str, int]]:
+        """Return how many packets came, by kind."""
+        counters = self.node.counters
+        return [
+            ("PUBLISH", counters.publish_received),
+            ("CONNECT", counters.connects),
+        ]
+
+    def register_metrics(self, metrics: Metrics) -> None:
+        """Register what only MQTT counts."""
+        register_metrics(metrics, self.node)
+
+    def connections(self) -> list[dict[str, Any]]:
+        """Return what ``headgate clients`` shows."""
+        return [connection.describe() for connection in self._all_connections()]
+
+    def _all_connections(self) -> Iterator[Connection]:
+        return itertools.chain.from_iterable(
+            listener.connections for listener in self.listeners
+        )

@@ -1,0 +1,129 @@
+"""What one connection has said and may say: its order of packets, aliases and windows.
+
+Pure: no loop, no clock. A ``ClientSession`` of the node outlives connections, this does not.
+"""
+
+from collections.abc import Mapping
+from enum import Enum, auto
+from functools import lru_cache
+from typing import Any, Final
+
+from adapters.mqtt.errors import MqttError, ReasonCode
+from adapters.mqtt.wire import (
+    AckRun,
+    Auth,
+    Connect,
+    Disconnect,
+    Pingreq,
+    PublishProperties,
+    PublishRun,
+    Subscribe,
+    Unsubscribe,
+    Version,
+)
+
+
+class State(Enum):
+    """How far a connection has come."""
+
+    AWAIT_CONNECT = auto()
+    AUTHENTICATING = auto()  # CONNECT was taken, CONNACK has not been sent
+    CONNECTED = auto()
+    CLOSED = auto()
+
+
+TRANSITIONS: Final[Mapping[State, Mapping[type[Any], State]]] = {
+    # MQTT-3.1.0-1: the first packet is CONNECT.
+    State.AWAIT_CONNECT: {Connect: State.AUTHENTICATING},
+    # MQTT-3.1.2-30: with an authentication method, only these come before CONNACK. Without one,
+    # what comes early waits, and is served when the state is CONNECTED.
+    State.AUTHENTICATING: {Auth: State.AUTHENTICATING, Disconnect: State.CLOSED},
+    State.CONNECTED: {
+        PublishRun: State.CONNECTED,
+        AckRun: State.CONNECTED,
+        Subscribe: State.CONNECTED,
+        Unsubscribe: State.CONNECTED,
+        Pingreq: State.CONNECTED,
+        Auth: State.CONNECTED,
+        Disconnect: State.CLOSED,
+    },
+    State.CLOSED: {},
+}
+
+
+class InboundAliases:
+    """Topic aliases that a client has set; they end with its connection (MQTT-3.3.2-7)."""
+
+    __slots__ = ("_topics", "alias_max")
+
+    def __init__(self, alias_max: int) -> None:
+        self.alias_max = alias_max
+        self._topics: dict[int, bytes] = {}
+
+    def resolve(self, alias: int, topic: bytes) -> bytes:
+        """Return the topic that is meant, and remember it when it came with the alias.
+
+        Errors: 0x94 for an alias of 0, above ``alias_max`` (MQTT-3.3.2-8, MQTT-3.3.2-9) or, with
+        no topic beside it, never set.
+        """
+        if not 0 < alias <= self.alias_max:
+            msg = f"topic alias {alias} is not 1 to {self.alias_max}"
+            raise MqttError(ReasonCode.TOPIC_ALIAS_INVALID, msg)
+        if topic:
+            self._topics[alias] = topic
+            return topic
+        known = self._topics.get(alias)
+        if known is None:
+            msg = f"topic alias {alias} was not set on this connection"
+            raise MqttError(ReasonCode.TOPIC_ALIAS_INVALID, msg)
+        return known
+
+
+@lru_cache(maxsize=1024)
+def without_alias(properties: PublishProperties) -> PublishProperties:
+    """Return the properties of a message: its alias belongs to one hop (MQTT-3.3.2-11)."""
+    return properties._replace(topic_alias=None)
+
+
+class InboundWindow:
+    """QoS 1 and 2 messages on their way from the client (section 4.9).
+
+    It opens anew with each connection, so a message of an earlier one does not count.
+    ``count_max`` binds 5.0 only: a 3.x client is never told of it.
+    """
+
+    __slots__ = ("_qos1_count", "_qos2_ids", "count_max")
+
+    def __init__(self, version: Version, count_max: int) -> None:
+        self.count_max = count_max if version is Version.V5 else 2 * 65_535
+        self._qos1_count = 0
+        self._qos2_ids: set[int] = set()
+
+    @property
+    def count(self) -> int:
+        """How many have come and are not acknowledged (QoS 2: complete)."""
+        return self._qos1_count + len(self._qos2_ids)
+
+    def open(self, run: PublishRun) -> None:
+        """Count a run of QoS 1 or 2; one that is sent again counts once (MQTT-3.3.4-7).
+
+        Error: 0x93 when the client sends more than the Receive Maximum (MQTT-3.3.4-9).
+        """
+        if run.qos == 1:
+            self._qos1_count += len(run.packet_ids)
+        else:
+            self._qos2_ids.update(run.packet_ids)
+        if self._qos1_count + len(self._qos2_ids) > self.count_max:
+            msg = f"{self.count} messages without an acknowledgement, above {self.count_max}"
+            raise MqttError(ReasonCode.RECEIVE_MAXIMUM_EXCEEDED, msg)
+
+    def close(self, run: PublishRun) -> None:
+        """A run was answered for good: PUBACK, or PUBREC with an error."""
+        if run.qos == 1:
+            self._qos1_count -= len(run.packet_ids)
+        else:
+            self._qos2_ids.difference_update(run.packet_ids)
+
+    def release(self, run: AckRun) -> None:
+        """PUBREL came, and PUBCOMP goes."""
+        self._qos2_ids.difference_update(run.packet_ids)

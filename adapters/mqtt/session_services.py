@@ -1,0 +1,383 @@
+"""What sessions and share groups are made of beside their own state.
+
+Attaching and detaching, subscribing, redelivery, retained messages: each touches the trie, the
+feeds and the store. Everything is on the event loop.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Coroutine, Mapping, Sequence
+from functools import partial
+
+import structlog
+
+from adapters.mqtt.client_session import ClientSession, SessionConnection, written_filter
+from adapters.mqtt.config import MqttConfig
+from adapters.mqtt.counters import Counters
+from adapters.mqtt.distributor import Distributor, Subscriber
+from adapters.mqtt.feed_set import FeedSet
+from adapters.mqtt.redelivery import redeliver
+from adapters.mqtt.retained_scans import RetainedScans
+from adapters.mqtt.retained_store import RetainedStore
+from adapters.mqtt.returned import Returned, deal_returned
+from adapters.mqtt.session_journal import Leaving, SessionJournal
+from adapters.mqtt.session_store import SessionStore
+from adapters.mqtt.share_groups import ShareGroup
+from adapters.mqtt.subscription import NO_STARTS, Subscription
+from gateway.clock import Clock
+from gateway.errors import StorageUnavailable
+from gateway.storage import OnDone
+
+log = structlog.get_logger()
+
+
+class SessionServices:
+    """Shared by all sessions of the node. ``dirty``: have something for the next checkpoint."""
+
+    def __init__(  # noqa: PLR0913, PLR0917 - its surroundings, made once
+        self,
+        config: MqttConfig,
+        clock: Clock,
+        counters: Counters,
+        distributor: Distributor,
+        feeds: FeedSet,
+        store: SessionStore,
+        retained: RetainedStore,
+    ) -> None:
+        self.config = config
+        self.clock = clock
+        self.counters = counters
+        self.distributor = distributor
+        self.feeds = feeds
+        self.store = store
+        self.retained = retained
+        self.retained_scans = RetainedScans(retained)
+        self.receiver_bytes_max = config.receiver_bytes_max
+        self.dirty: set[ClientSession] = set()
+        self.dirty_groups: set[ShareGroup] = set()
+        self._journals: list[SessionJournal] = []
+        self._scanning: set[ClientSession] = (
+            set()
+        )  # they go on with retained messages next turn
+        self.groups: dict[tuple[str, str], ShareGroup] = {}
+        self.subscription_count = 0  # of all sessions, shared ones too
+        self._dealing: set[ShareGroup] = set()  # what their members had is being dealt out
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def stop(self) -> None:
+        """End what runs by itself."""
+        for task in tuple(self._tasks):
+            task.cancel()
+
+    def journal_soon(self, journal: SessionJournal) -> None:
+        """Have a session's journal written at the end of this turn of the loop."""
+        if not self._journals:
+            asyncio.get_running_loop().call_soon(self.write_journals)
+        self._journals.append(journal)
+        self.dirty.add(journal.session)
+
+    def write_journals(self) -> None:
+        """Write down what was added this turn, as one; send it now, or when it is kept."""
+        journals, self._journals = self._journals, []
+        if not journals:
+            return
+        found = [(journal, *journal.prepare()) for journal in journals]
+        records = [(one.session.client_id, seq, value) for one, seq, value, _ in found]
+        self.store.journal(records, partial(_on_journaled, found))
+        for journal, _, _, leaving in found:
+            if not leaving.is_waiting:
+                journal.leave(leaving)
+
+    # --- coming and going
+
+    def attach(self, session: ClientSession, connection: SessionConnection) -> None:
+        """Begin to deliver: first what was on its way, then what was missed, then what is new."""
+        session.is_attached = True
+        session.outbox.window = min(
+            connection.receive_maximum, self.config.session.inflight_max
+        )
+        if session.reads_log:
+            session.behind = self._positions_to_read(session, session.positions)
+        session.positions = {}
+        trie = self.distributor.trie
+        for subscription in session.subscriptions.values():
+            if subscription.group is None:
+                trie.add(subscription, session)
+        # Nothing new before what is old, not from groups either.
+        session.is_redelivering = session.outbox.count > 0
+        for group in session.groups.values():
+            self._join(group, session)
+        if session.is_redelivering:
+            self._start(redeliver(session, connection))
+        else:
+            session.go_on()
+
+    def detach(self, session: ClientSession) -> None:
+        """The connection has gone: keep where the session stands."""
+        self.write_journals()
+        session.positions = self.positions_of(session)
+        session.is_attached = False
+        session.connection = None
+        session.is_redelivering = False
+        if session.on_progress is not None:
+            session.on_progress()
+        for subscription in session.subscriptions.values():
+            if subscription.group is None:
+                self.distributor.trie.remove(subscription.topic_filter, session)
+        self._leave_catch_ups(session, session.behind)
+        session.behind = {}
+        for group in tuple(session.groups.values()):
+            self._part(group, session)
+
+    def positions_of(self, session: ClientSession) -> dict[int, int]:
+        """Return where a session stands, by partition id; empty when it reads no log."""
+        if not session.reads_log:
+            return {}
+        if not session.is_attached:
+            return session.positions
+        return {**self.feeds.live_offsets(), **session.behind}
+
+    def _positions_to_read(
+        self, reader: ClientSession | ShareGroup, positions: dict[int, int]
+    ) -> dict[int, int]:
+        """Return where a reader is behind; too far back is skipped, as ``backlog_max`` says.
+
+        A partition that came while it was away is read from its beginning.
+        """
+        behind: dict[int, int] = {}
+        for feed in self.feeds if positions else ():
+            partition_id = feed.partition_id
+            offset = positions.get(partition_id, feed.log_start_offset)
+            oldest = feed.live_offset - self.config.session.backlog_max
+            if offset < oldest:
+                reader.on_skipped(oldest - offset)
+            if max(offset, oldest) < feed.live_offset:
+                behind[partition_id] = max(offset, oldest)
+        return behind
+
+    # --- subscriptions
+
+    def subscribe(
+        self, session: ClientSession, subscriptions: Sequence[Subscription], on_done: OnDone
+    ) -> None:
+        """Add subscriptions; one with the filter of another takes its place and its start."""
+        read_log_before = session.reads_log
+        starts: Mapping[int, int] = NO_STARTS
+        if session.is_kept or session.behind:
+            starts = self.feeds.live_offsets()
+        written = {}
+        replaced: dict[str, Subscription | None] = {}
+        for subscription in subscriptions:
+            name = written_filter(subscription)
+            old = session.subscriptions.get(name)
+            replaced.setdefault(name, old)  # a filter may be there twice
+            subscription.starts = starts if old is None or not old.qos else old.starts
+            written[name] = subscription
+            self._add(session, name, subscription)
+        if not read_log_before:
+            session.behind = {}
+        if session.is_kept:
+            done = partial(self._subscribed, session, written, replaced, on_done)
+            self.store.put_subscriptions(session, written, done)
+        else:
+            on_done(None)
+
+    def _subscribed(
+        self,
+        session: ClientSession,
+        written: Mapping[str, Subscription],
+        replaced: Mapping[str, Subscription | None],
+        on_done: OnDone,
+        error: StorageUnavailable | None,
+    ) -> None:
+        """SUBACK says no when nothing was kept: then all is as it was before."""
+        for name, subscription in written.items() if error is not None else ():
+            if session.subscriptions.get(name) is not subscription:
+                continue
+            old = replaced[name]
+            if old is None:
+                self._drop(session, name)
+            else:  # in its place: a group without it would not be behind any more
+                self._add(session, name, old)
+        on_done(error)
+
+    def unsubscribe(
+        self, session: ClientSession, filters: Sequence[str], on_done: OnDone
+    ) -> list[bool]:
+        """Remove subscriptions; what has left already is still acknowledged."""
+        existed = []
+        for name in filters:
+            existed.append(name in session.subscriptions)
+            if existed[-1]:
+                self._drop(session, name)
+        if session.is_kept and any(existed):
+            self.store.remove_subscriptions(session, filters, on_done)
+        else:
+            on_done(None)
+        return existed
+
+    def _add(self, session: ClientSession, name: str, subscription: Subscription) -> None:
+        self.subscription_count += name not in session.subscriptions
+        session.subscriptions[name] = subscription
+        if subscription.group is None:
+            if session.is_attached:
+                self.distributor.trie.add(subscription, session)
+            return
+        group = self._group(subscription.group, subscription.topic_filter)
+        is_first = not group.is_kept
+        group.members[session] = subscription
+        session.groups[name] = group
+        if session.is_attached:
+            self._join(group, session)
+        if is_first and session.is_kept:  # SUBACK promises what comes from here on
+            self.store.put_group(group, self.positions_of_group(group))
+
+    def _drop(self, session: ClientSession, name: str) -> None:
+        subscription = session.subscriptions.pop(name)
+        self.subscription_count -= 1
+        session.retained_scans = deque(
+            scan for scan in session.retained_scans if scan[0] is not subscription
+        )
+        if subscription.group is None:
+            self.distributor.trie.remove(subscription.topic_filter, session)
+        else:
+            self._quit(session.groups.pop(name), session)
+
+    def end(self, session: ClientSession) -> None:
+        """The session is over: hand what it shared back to those it shared with."""
+        for unsettled in session.outbox.unsettled():
+            run = unsettled.inflight
+            if not run.group or run.qos != 1:
+                continue  # QoS 2 may not go to anybody else (MQTT 5.0 section 4.8.2)
+            returned = Returned(
+                run.partition_id,
+                run.first_offset + unsettled.start,
+                unsettled.stop - unsettled.start,
+            )
+            group = session.groups.get(run.group)
+            if group is not None:  # else it has unsubscribed: nobody else is asked
+                group.returned.append(returned)
+        for group in tuple(session.groups.values()):
+            self._quit(group, session)
+        session.groups.clear()
+        self.subscription_count -= len(session.subscriptions)
+        session.retained_scans.clear()
+        self.dirty.discard(session)
+
+    # --- shared subscriptions
+
+    def _group(self, name: str, topic_filter: str) -> ShareGroup:
+        group = self.groups.get((name, topic_filter))
+        if group is None:
+            group = self.groups[name, topic_filter] = ShareGroup(name, topic_filter, self)
+        return group
+
+    def restore_group(self, name: str, topic_filter: str, positions: dict[int, int]) -> None:
+        """Take back where a group stood when the node ended; one without members is over."""
+        group = self._group(name, topic_filter)
+        group.positions = positions
+        if not group.members:
+            self.groups.pop(group.key)
+            self.store.remove_group(group)
+
+    def restore_member(self, session: ClientSession, subscription: Subscription) -> None:
+        """Take back a member of a group."""
+        assert subscription.group is not None
+        group = self._group(subscription.group, subscription.topic_filter)
+        group.members[session] = subscription
+        session.groups[group.written] = group
+
+    def _join(self, group: ShareGroup, session: ClientSession) -> None:
+        """A member is there: it takes part; the first one goes on where the group stood."""
+        if session not in group.online:
+            group.online.append(session)
+        best = max(group.members.values(), key=lambda one: one.qos)
+        self.distributor.trie.add(
+            Subscription(group.topic_filter, group=group.name, qos=best.qos), group
+        )
+        if len(group.online) == 1 and group.positions:
+            group.behind = self._positions_to_read(group, group.positions)
+            group.positions = {}
+        if session.is_kept:
+            self.dirty_groups.add(group)
+        group.go_on()
+
+    def _part(self, group: ShareGroup, session: ClientSession) -> None:
+        """A member is away: others go on; without any, the group waits where it stands."""
+        if session not in group.online:
+            return
+        group.online.remove(session)
+        if group.online:
+            return
+        group.positions = self.positions_of_group(group)
+        self._leave_catch_ups(group, group.behind)
+        group.behind = {}
+        self.distributor.trie.remove(group.topic_filter, group)
+        if group.is_kept:
+            self.store.put_group(group, group.positions)
+
+    def _quit(self, group: ShareGroup, session: ClientSession) -> None:
+        """A member has unsubscribed, or its session is over."""
+        self._part(group, session)
+        group.members.pop(session, None)
+        if not group.members:
+            self.groups.pop(group.key, None)
+            self.dirty_groups.discard(group)
+            self.store.remove_group(group)
+        elif group.online:
+            group.go_on()
+
+    def positions_of_group(self, group: ShareGroup) -> dict[int, int]:
+        """Return where a group stands."""
+        if not group.online and group.positions:
+            return group.positions
+        return {**self.feeds.live_offsets(), **group.behind}
+
+    def deal_returned(self, group: ShareGroup) -> None:
+        """Deliver again, to other members, what one did not acknowledge before its end."""
+        if group.is_ready and group not in self._dealing:  # each acknowledgement asks for it
+            self._dealing.add(group)
+            self._start(self._deal_returned(group))
+
+    async def _deal_returned(self, group: ShareGroup) -> None:
+        try:
+            await deal_returned(group, self.feeds, self.distributor)
+        finally:
+            self._dealing.discard(group)
+
+    # --- reading the log
+
+    def catch_up(self, follower: Subscriber) -> None:
+        """Let a follower that is behind be served."""
+        for partition_id in tuple(follower.behind):
+            catch_up = self.feeds.catch_up(partition_id)
+            if catch_up is None:
+                del follower.behind[partition_id]
+            else:
+                catch_up.add(follower)
+
+    def _leave_catch_ups(self, follower: Subscriber, behind: dict[int, int]) -> None:
+        for partition_id in behind:
+            catch_up = self.feeds.catch_up(partition_id)
+            if catch_up is not None:
+                catch_up.discard(follower)
+
+    # --- tasks
+
+    def _start(self, work: Coroutine[object, object, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+def _on_journaled(
+    found: Sequence[tuple[SessionJournal, int, bytes, Leaving]],
+    error: StorageUnavailable | None,
+) -> None:
+    for journal, first_seq, value, leaving in found:
+        if error is None:
+            journal.on_kept(leaving)
+        else:
+            journal.on_refused(leaving, (first_seq, value), error)
+    if error is not None:
+        log.warning("what is on its way was not written down", error=str(error))

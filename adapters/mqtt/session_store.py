@@ -1,0 +1,334 @@
+"""Sessions on disk: the internal stream ``__mqtt_sessions``. Integers are big-endian.
+
+client        client identifier, UTF-8, then 0x00 (no identifier holds one)
+state key     0x01, client
+state value   version u8 = 0, Session Expiry Interval u32, disconnected at i64 (unix ms, 0:
+              connected), user name (length u16 + 1 or 0 for none, UTF-8), will (length u32,
+              octets), base sequence u64, next sequence u64, then three lists, each with its
+              length u32: settled sequences u64 above base, sequences u64 that PUBREC came
+              for, positions (partition id u32, offset i64)
+filter key    0x02, client, the filter as the client wrote it
+filter value  version u8 = 0, QoS u8, flags u8 (1 No Local, 2 Retain As Published), Retain
+              Handling u8, identifier u32, count u32, starts (partition id u32, offset i64)
+run key       0x03, client, first sequence u64
+run value     see ``session_journal``
+group key     0x04, group name, 0x00, filter
+group value   version u8 = 0, count u32, positions (partition id u32, offset i64)
+"""
+
+import struct
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import structlog
+
+from adapters.mqtt.errors import MqttError
+from adapters.mqtt.subscription import Subscription
+from adapters.mqtt.wills import decode_will, encode_will
+from adapters.mqtt.wire import Will
+from gateway.errors import CorruptBatch, InvalidRecord, StorageUnavailable
+from gateway.storage import OnDone
+from gateway.streams import InternalStream, Item
+
+if TYPE_CHECKING:  # the session calls its store
+    from adapters.mqtt.client_session import ClientSession
+    from adapters.mqtt.share_groups import ShareGroup
+
+SESSIONS_TOPIC: Final = "__mqtt_sessions"
+STATE_KEY: Final = b"\x01"
+FILTER_KEY: Final = b"\x02"
+RUN_KEY: Final = b"\x03"
+GROUP_KEY: Final = b"\x04"
+
+_VERSION: Final = 0
+_STATE: Final = struct.Struct(">BIqH")
+_SEQUENCES: Final = struct.Struct(">QQ")
+_COUNT: Final = struct.Struct(">I")
+_POSITION: Final = struct.Struct(">Iq")
+_FILTER: Final = struct.Struct(">BBBBI")
+_SEQ: Final = struct.Struct(">Q")
+_NO_LOCAL: Final = 1
+_RETAIN_AS_PUBLISHED: Final = 2
+
+log = structlog.get_logger()
+
+
+class StoredState(NamedTuple):
+    """What the state value of a session says."""
+
+    expiry_s: int
+    disconnected_unix_ms: int
+    username: str | None
+    will: Will | None
+    base: int
+    next_seq: int
+    done: tuple[int, ...]
+    received: tuple[int, ...]
+    positions: dict[int, int]
+
+
+class SessionStore:
+    """Writes sessions down. Nothing here waits: who must wait hands an ``on_done`` in."""
+
+    def __init__(self, stream: InternalStream) -> None:
+        self.stream = stream
+
+    def journal(self, records: Sequence[tuple[str, int, bytes]], on_done: OnDone) -> None:
+        """Write down what leaves in one turn, all or none of it.
+
+        Records are (client identifier, first sequence number, value). The members of a shared
+        subscription share a position: none may be found behind it without the others.
+        """
+        items = [(run_key(client_id, seq), value) for client_id, seq, value in records]
+        self.stream.put(items, on_done)
+
+    def put_state(self, session: "ClientSession", on_done: OnDone | None = None) -> None:
+        """Write down how far the session is, and forget what of its journal is settled."""
+        session.services.write_journals()  # no position is kept before what it has passed
+        client_id, journal = session.client_id, session.journal
+        settled = journal.settled()
+        items: list[Item] = [(run_key(client_id, seq), None) for seq in settled]
+        if items:
+            items += _group_items(session)
+        again = {seq: value for seq, value in journal.unkept.items() if seq not in settled}
+        items += [(run_key(client_id, seq), value) for seq, value in again.items()]
+        items.append((state_key(client_id), encode_state(session)))
+
+        def done(error: StorageUnavailable | None) -> None:
+            if error is None:
+                journal.forget(settled)
+                for seq in again:
+                    journal.unkept.pop(seq, None)
+            else:
+                session.services.dirty.add(session)
+            (on_done or _log_failure)(error)
+
+        self.stream.put(items, done)
+
+    def put_subscriptions(
+        self, session: "ClientSession", written: Mapping[str, Subscription], on_done: OnDone
+    ) -> None:
+        """Write down new subscriptions, together with where the session stands."""
+        session.services.write_journals()
+        items: list[Item] = [
+            (filter_key(session.client_id, name), encode_subscription(one))
+            for name, one in written.items()
+        ]
+        items.append((state_key(session.client_id), encode_state(session)))
+        self.stream.put(items, on_done)
+
+    def remove_subscriptions(
+        self, session: "ClientSession", written: Sequence[str], on_done: OnDone
+    ) -> None:
+        """Forget subscriptions."""
+        self.stream.put(
+            [(filter_key(session.client_id, name), None) for name in written], on_done
+        )
+
+    def put_group(self, group: "ShareGroup", positions: Mapping[int, int]) -> None:
+        """Write down how far a shared subscription is."""
+        group.services.write_journals()
+        value = bytes((_VERSION,)) + _encode_positions(positions)
+        self.stream.put([(group_key(group.name, group.topic_filter), value)], _log_failure)
+
+    def remove_group(self, group: "ShareGroup") -> None:
+        """Forget a shared subscription without members."""
+        self.stream.put([(group_key(group.name, group.topic_filter), None)], _log_failure)
+
+    def remove(self, session: "ClientSession", on_done: OnDone | None = None) -> None:
+        """Forget a session, whole."""
+        client_id = session.client_id
+        keys = [state_key(client_id)]
+        keys += [filter_key(client_id, name) for name in session.subscriptions]
+        keys += [run_key(client_id, seq) for seq in session.journal.first_seqs()]
+        items: list[Item] = [(key, None) for key in keys]
+        self.stream.put(items + _group_items(session), on_done or _log_failure)
+
+
+def _group_items(session: "ClientSession") -> list[Item]:
+    """Return where a session's groups stand: what it has settled must not be dealt again."""
+    return [
+        (
+            group_key(group.name, group.topic_filter),
+            bytes((_VERSION,)) + _encode_positions(session.services.positions_of_group(group)),
+        )
+        for group in session.groups.values()
+        if group.is_kept
+    ]
+
+
+def _log_failure(error: StorageUnavailable | None) -> None:
+    if error is not None:
+        log.warning("session not written down", error=str(error))
+
+
+def _client(client_id: str) -> bytes:
+    return client_id.encode() + b"\0"
+
+
+def state_key(client_id: str) -> bytes:
+    """Return the key of a session's state."""
+    return STATE_KEY + _client(client_id)
+
+
+def filter_key(client_id: str, written: str) -> bytes:
+    """Return the key of one subscription."""
+    return FILTER_KEY + _client(client_id) + written.encode()
+
+
+def run_key(client_id: str, first_seq: int) -> bytes:
+    """Return the key of one run on its way."""
+    return RUN_KEY + _client(client_id) + _SEQ.pack(first_seq)
+
+
+def group_key(name: str, topic_filter: str) -> bytes:
+    """Return the key of a shared subscription."""
+    return GROUP_KEY + name.encode() + b"\0" + topic_filter.encode()
+
+
+def parse_key(key: bytes) -> tuple[str, bytes]:
+    """Return (client identifier or group, what follows it) of any key."""
+    name, _, rest = key[1:].partition(b"\0")
+    return name.decode(), rest
+
+
+def encode_state(session: "ClientSession") -> bytes:
+    """Return the state value."""
+    outbox = session.outbox
+    user = None if session.username is None else session.username.encode()
+    will = b"" if session.will is None else encode_will(session.will)
+    return b"".join(
+        (
+            _STATE.pack(
+                _VERSION,
+                session.expiry_s,
+                session.disconnected_unix_ms,
+                0 if user is None else len(user) + 1,
+            ),
+            user or b"",
+            _COUNT.pack(len(will)),
+            will,
+            _SEQUENCES.pack(outbox.base, outbox.next_seq),
+            _encode_seqs(outbox.done),
+            _encode_seqs(outbox.received),
+            _encode_positions(session.services.positions_of(session)),
+        )
+    )
+
+
+def decode_state(value: bytes) -> StoredState:
+    """Return what a state value says. Error: ``CorruptBatch``."""
+    try:
+        version, expiry_s, disconnected_unix_ms, user_bytes = _STATE.unpack_from(value)
+        _check_version(version)
+        at = _STATE.size
+        username = None
+        if user_bytes:
+            username = value[at : at + user_bytes - 1].decode()
+            at += user_bytes - 1
+        (will_bytes,) = _COUNT.unpack_from(value, at)
+        at += _COUNT.size
+        will = decode_will(value[at : at + will_bytes]) if will_bytes else None
+        at += will_bytes
+        base, next_seq = _SEQUENCES.unpack_from(value, at)
+        done, at = _decode_seqs(value, at + _SEQUENCES.size)
+        received, at = _decode_seqs(value, at)
+        positions, _ = _decode_positions(value, at)
+    except (struct.error, UnicodeDecodeError, MqttError, InvalidRecord) as error:
+        msg = f"a session's state cannot be read: {error}"
+        raise CorruptBatch(msg) from error
+    return StoredState(
+        expiry_s,
+        disconnected_unix_ms,
+        username,
+        will,
+        base,
+        next_seq,
+        done,
+        received,
+        positions,
+    )
+
+
+def encode_subscription(subscription: Subscription) -> bytes:
+    """Return the filter value."""
+    flags = _NO_LOCAL * subscription.no_local
+    flags |= _RETAIN_AS_PUBLISHED * subscription.retain_as_published
+    head = _FILTER.pack(
+        _VERSION,
+        subscription.qos,
+        flags,
+        subscription.retain_handling,
+        subscription.identifier,
+    )
+    return head + _encode_positions(subscription.starts)
+
+
+def decode_subscription(topic_filter: str, group: str | None, value: bytes) -> Subscription:
+    """Return the subscription that a filter value says. Error: ``CorruptBatch``."""
+    try:
+        version, qos, flags, retain_handling, identifier = _FILTER.unpack_from(value)
+        _check_version(version)
+        starts, _ = _decode_positions(value, _FILTER.size)
+    except struct.error as error:
+        msg = f"a subscription cannot be read: {error}"
+        raise CorruptBatch(msg) from error
+    return Subscription(
+        topic_filter,
+        group=group,
+        qos=qos,
+        no_local=bool(flags & _NO_LOCAL),
+        retain_as_published=bool(flags & _RETAIN_AS_PUBLISHED),
+        retain_handling=retain_handling,
+        identifier=identifier,
+        starts=starts,
+    )
+
+
+def decode_group(value: bytes) -> dict[int, int]:
+    """Return the positions that a group value says. Error: ``CorruptBatch``."""
+    try:
+        _check_version(value[0])
+        return _decode_positions(value, 1)[0]
+    except (struct.error, IndexError) as error:
+        msg = f"a shared subscription's positions cannot be read: {error}"
+        raise CorruptBatch(msg) from error
+
+
+def _check_version(version: int) -> None:
+    if version != _VERSION:
+        msg = f"version {version} of a stored MQTT session is not known to this version"
+        raise CorruptBatch(msg)
+
+
+def _check_end(value: bytes, at: int) -> None:
+    if at != len(value):
+        msg = f"{len(value)} octets of a stored MQTT session, its fields take {at}"
+        raise CorruptBatch(msg)
+
+
+def _encode_seqs(seqs: "set[int]") -> bytes:
+    return _COUNT.pack(len(seqs)) + struct.pack(f">{len(seqs)}Q", *sorted(seqs))
+
+
+def _decode_seqs(value: bytes, at: int) -> tuple[tuple[int, ...], int]:
+    (count,) = _COUNT.unpack_from(value, at)
+    at += _COUNT.size
+    return struct.unpack_from(f">{count}Q", value, at), at + _SEQ.size * count
+
+
+def _encode_positions(positions: Mapping[int, int]) -> bytes:
+    return _COUNT.pack(len(positions)) + b"".join(
+        _POSITION.pack(partition_id, offset) for partition_id, offset in positions.items()
+    )
+
+
+def _decode_positions(value: bytes, at: int) -> tuple[dict[int, int], int]:
+    (count,) = _COUNT.unpack_from(value, at)
+    at += _COUNT.size
+    positions = {}
+    for _ in range(count):
+        partition_id, offset = _POSITION.unpack_from(value, at)
+        positions[partition_id] = offset
+        at += _POSITION.size
+    return positions, at

@@ -1,0 +1,72 @@
+"""What CONNACK says (section 3.2): what was asked for, and what the server makes of it."""
+
+import re
+from typing import Final, NamedTuple
+
+from adapters.mqtt.config import MqttConfig
+from adapters.mqtt.wire import Connack, Connect, Version
+
+_NO_LEVEL: Final = re.compile(r"[+#\0]")
+
+
+class Agreed(NamedTuple):
+    """What holds for a connection; spans in seconds."""
+
+    client_id: str
+    session_expiry_interval: int
+    keep_alive: int
+    authentication_data: bytes | None
+
+
+def connack(asked: Connect, agreed: Agreed, config: MqttConfig, *, is_present: bool) -> Connack:
+    """Return the packet that lets a client in; what is as it asked is left out.
+
+    The identifier only when we made it (MQTT-3.2.2-16), the session's expiry only when it is
+    another (3.2.2.3.2), the keep alive too (MQTT-3.2.2-21). Maximum QoS is never there: all are
+    served.
+    """
+    if asked.version is not Version.V5:
+        return Connack(session_present=is_present)
+    expiry = agreed.session_expiry_interval
+    return Connack(
+        session_present=is_present,
+        session_expiry_interval=expiry if expiry != asked.session_expiry_interval else None,
+        receive_maximum=config.session.receive_max,
+        retain_available=True,
+        maximum_packet_size=config.packet_bytes_max,
+        assigned_client_identifier=None if asked.client_id else agreed.client_id,
+        topic_alias_maximum=config.topic_alias_max,
+        wildcard_subscription_available=True,
+        subscription_identifiers_available=True,
+        shared_subscription_available=True,
+        server_keep_alive=agreed.keep_alive if agreed.keep_alive != asked.keep_alive else None,
+        response_information=_response_information(asked, agreed.client_id),
+        authentication_method=asked.authentication_method,
+        authentication_data=agreed.authentication_data,
+    )
+
+
+def _response_information(asked: Connect, client_id: str) -> str | None:
+    """Return where a client may have its answers sent (section 3.2.2.3.15), if it asked."""
+    if not asked.request_response_information or _NO_LEVEL.search(client_id):
+        return None
+    return f"responses/{client_id}"
+
+
+class ConnectRate:
+    """How many may come in a second; a burst of one second's worth is let through."""
+
+    def __init__(self, per_s_max: int) -> None:
+        self._per_s_max = per_s_max
+        self._left = float(per_s_max)
+        self._at_ms = 0
+
+    def take(self, now_ms: int) -> bool:
+        """Say whether one more may come at that (monotonic) time."""
+        gained = (now_ms - self._at_ms) * self._per_s_max / 1_000
+        self._left = min(self._left + gained, float(self._per_s_max))
+        self._at_ms = now_ms
+        if self._left < 1:
+            return False
+        self._left -= 1
+        return True
