@@ -11,7 +11,13 @@ from hypothesis import settings
 
 from tests.support.toolchain import PACKAGES
 
-_TOOLS = {"java": ("java", "javac", "mvn"), "go": ("go",), "kcat": ("kcat",)}
+_TOOLS = {
+    "java": ("java", "javac", "mvn"),
+    "go": ("go",),
+    "kcat": ("kcat",),
+    "node": ("node", "npm"),
+    "mosquitto": ("mosquitto", "mosquitto_pub"),
+}
 
 settings.register_profile("default", max_examples=100, deadline=None)
 settings.register_profile("soak", max_examples=20_000, deadline=None)

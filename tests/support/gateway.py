@@ -70,8 +70,13 @@ class Gateway:
 
     def launch(self) -> Program:
         """Start it and return at once, ready or not."""
+        # A file that names adapters starts only those: no other takes its usual port.
+        names = {key.split(".")[1] for key in self.settings if key.startswith("adapters.")}
+        config = self.data_dir.with_name(f"{self.data_dir.name}.toml")
+        config.parent.mkdir(parents=True, exist_ok=True)
+        config.write_text("".join(f"[adapters.{name}]\n" for name in sorted(names)))
         assignments = [f"--set={key}={value}" for key, value in self.settings.items()]
-        command = [sys.executable, "-m", "gateway", "serve", *assignments]
+        command = [sys.executable, "-m", "gateway", "serve", f"--config={config}", *assignments]
         self.program = Program(command, cwd=ROOT, env={"PYTHONPATH": str(ROOT)})
         return self.program
 

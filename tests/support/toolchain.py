@@ -26,7 +26,12 @@ PACKAGES: Final = {
     "mvn": "maven",
     "go": "Go 1.26 or newer from go.dev",
     "kcat": "kcat",
+    "node": "nodejs (20 or newer)",
+    "npm": "npm",
+    "mosquitto": "mosquitto",
+    "mosquitto_pub": "mosquitto-clients",
 }
+_NEEDED: Final = ("java", "mvn", "go", "kcat")
 _BUILD_S_MAX: Final = 900
 
 
@@ -42,10 +47,10 @@ def need(*tools: str) -> None:
             raise ToolMissing(msg)
 
 
-def jars(pom: Path) -> Path:
+def jars(pom: Path, *, name: str | None = None) -> Path:
     """Return a folder with the jars that a pom names; Maven copies them when needed."""
-    return _built(
-        f"jars-{pom.parent.name}",
+    return built(
+        name or f"jars-{pom.parent.name}",
         [pom],
         lambda folder: [
             "mvn", "--batch-mode", "--quiet", "-f", str(pom),
@@ -58,7 +63,7 @@ def java_classpath() -> str:
     """Return the class path of Kafka's client and tools and of our program ``Interop``."""
     library = f"{jars(JAVA_CLIENT_POM)}/*"
     source = JAVA / "Interop.java"
-    classes = _built(
+    classes = built(
         "java-classes",
         [JAVA_CLIENT_POM, source],
         lambda folder: ["javac", "-cp", library, "-d", str(folder), str(source)],
@@ -69,7 +74,7 @@ def java_classpath() -> str:
 def franz_program() -> Path:
     """Return the Go program that speaks through franz-go."""
     sources = [FRANZ / "go.mod", FRANZ / "go.sum", *sorted(FRANZ.glob("*.go"))]
-    folder = _built(
+    folder = built(
         "franz",
         sources,
         lambda folder: ["go", "build", "-C", str(FRANZ), "-o", str(folder / "franz"), "."],
@@ -77,9 +82,7 @@ def franz_program() -> Path:
     return folder / "franz"
 
 
-def _built(
-    name: str, sources: Sequence[Path], command: Callable[[Path], Sequence[str]]
-) -> Path:
+def built(name: str, sources: Sequence[Path], command: Callable[[Path], Sequence[str]]) -> Path:
     """Return the folder that ``command`` fills, run once for each state of ``sources``."""
     digest = hashlib.sha256(b"\0".join(path.read_bytes() for path in sources)).hexdigest()
     folder = CACHE / f"{name}-{digest[:12]}"
@@ -98,7 +101,7 @@ def _built(
 def main() -> None:
     """Build everything; exit status 1 names what is missing."""
     try:
-        need(*PACKAGES)
+        need(*_NEEDED)
     except ToolMissing as error:
         sys.exit(str(error))
     for built in (java_classpath(), jars(CONNECT_POM), franz_program()):

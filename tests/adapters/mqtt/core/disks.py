@@ -1,0 +1,46 @@
+"""Disks that are full, or slow to read, under a running endpoint."""
+
+import asyncio
+import contextlib
+from collections.abc import Iterator
+
+import pytest
+
+from gateway.model import Octets
+from tests.adapters.mqtt.core.rig import Rig
+
+RARELY = {"session": {"checkpoint_ms": 3_600_000}}  # a test says when
+
+
+@contextlib.contextmanager
+def full_disk(one: Rig) -> Iterator[None]:
+    """Refuse every append, those that have a reserve too."""
+    storage = one.live.storage
+    roomy = storage._config
+    storage._config = roomy.model_copy(update={"bytes_max": 0})
+    try:
+        yield
+    finally:
+        storage._config = roomy
+
+
+class SlowReads:
+    """Nothing is cached: reads wait until they are let go."""
+
+    def __init__(self, one: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+        storage = one.live.storage
+        self._cached = storage.read_cached
+        self.started = asyncio.Event()
+        self.go = asyncio.Event()
+        monkeypatch.setattr(storage, "read_cached", self._not_cached)
+        monkeypatch.setattr(storage, "read", self._read)
+
+    def _not_cached(self, *_args: int, bytes_max: int) -> None:
+        """Say that it is on the disk only."""
+
+    async def _read(
+        self, partition_id: int, start: int, end: int, *, bytes_max: int
+    ) -> list[Octets]:
+        self.started.set()
+        await self.go.wait()
+        return self._cached(partition_id, start, end, bytes_max=bytes_max) or []

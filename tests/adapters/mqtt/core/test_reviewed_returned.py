@@ -1,0 +1,72 @@
+"""What a member gave back waits for whoever may have it, and costs nothing meanwhile."""
+
+from pathlib import Path
+from zlib import crc32
+
+import pytest
+
+from tests.adapters.mqtt.core.disks import SlowReads
+from tests.adapters.mqtt.core.rig import Client, Rig, numbered, payloads, rig, turns, until
+from tests.support.mqtt_wire import Prop
+
+TWO = ((Prop.RECEIVE_MAXIMUM, 2),)
+
+
+async def holder(one: Rig, topic: str) -> Client:
+    """Return a member that holds three messages, which are the others' when it goes."""
+    client = await one.client("x")
+    await client.subscribe(("$share/g/t/+", 1))
+    publisher = await one.client("p")
+    await publisher.publish(topic, numbered(3))
+    await client.messages(3)
+    return client
+
+
+async def test_what_is_a_full_members_waits_until_it_has_room(tmp_path: Path) -> None:
+    topic = next(f"t/{at}" for at in range(99) if crc32(b"t/%d" % at) % 2 == 0)
+    async with rig(tmp_path, mqtt={"shared_strategy": "hash_topic"}) as one:
+        first = await holder(one, topic)
+        owner = await one.client("a", found=TWO)
+        await owner.subscribe(("own", 1), ("$share/g/t/+", 1))
+        publisher = await one.client("q")
+        other = await one.client("b")
+        await other.subscribe(("$share/g/t/+", 1))
+        await publisher.publish("own", numbered(2))
+        services = one.adapter.node.services
+        [group] = services.groups.values()
+        session = one.session("a")
+        assert session is not None
+        await until(lambda: session.outbox.room == 0)
+        await first.leave()
+        await until(lambda: bool(group.returned))
+        assert group.is_ready, "the other has room"
+        await until(lambda: not services._dealing)
+        await turns(5)
+        assert not services._dealing
+        assert sum(one.length for one in group.returned) == 3
+        assert payloads(await owner.take(5))[2:] == numbered(3)
+        assert not group.returned
+
+
+async def test_what_was_returned_stays_when_the_last_member_goes_during_a_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with rig(tmp_path) as one:
+        first = await holder(one, "t/0")
+        member = await one.client("a", kept=True)
+        await member.subscribe(("$share/g/t/+", 1))
+        services = one.adapter.node.services
+        [group] = services.groups.values()
+        with monkeypatch.context() as patch:
+            reads = SlowReads(one, patch)
+            await first.leave()
+            await reads.started.wait()
+            await member.drop()
+            await one.gone("a")
+            assert not group.online
+            reads.go.set()
+            await until(lambda: not services._dealing)
+        assert sum(one.length for one in group.returned) == 3
+        back = await one.client("a", kept=True)
+        assert payloads(await back.take(3)) == numbered(3)
+        await back.silent()

@@ -1,0 +1,156 @@
+"""Sessions that are taken over while they end; subscriptions that could not be kept."""
+
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from adapters.mqtt.connection import MqttConnection
+from tests.adapters.mqtt.core.disks import RARELY, full_disk
+from tests.adapters.mqtt.core.rig import KEPT, Client, Rig, numbered, payloads, rig, until
+from tests.support import mqtt_wire as wire
+from tests.support.mqtt_wire import V5, Kind, Prop
+
+WILL = wire.WillMessage("will", b"gone", qos=1)
+
+
+def connections(one: Rig, client_id: str) -> list[MqttConnection]:
+    every = [cast("MqttConnection", found) for found in one.adapter.listener.connections]
+    return [found for found in every if found.client_id == client_id]
+
+
+async def taken_over(one: Rig, *farewell: bytes) -> Client:
+    """Have a client come before the node hears that its old connection is lost."""
+    await one.client("s", kept=True, will=WILL)
+    [old] = connections(one, "s")
+    new = Client(await one.live.client(V5), "s")
+    await until(lambda: len(connections(one, "")) == 1)
+    [fresh] = connections(one, "")
+    for packet in farewell:
+        old.receive(packet)
+    session = one.session("s")
+    assert session is not None
+    assert session.connection is old
+    fresh.receive(wire.connect("s", clean=False, found=KEPT))
+    new.session_present = (await new.receive(Kind.CONNACK)).session_present
+    return new
+
+
+async def test_a_takeover_after_disconnect_publishes_no_will(
+    tmp_path: Path,
+) -> None:  # MQTT-3.14.4-3
+    async with rig(tmp_path) as one:
+        watcher = await one.client("w")
+        await watcher.subscribe(("will", 1))
+        new = await taken_over(one, wire.disconnect())
+        assert new.session_present
+        await watcher.silent()
+        assert one.adapter.node.counters.wills_published == 0
+
+
+@pytest.mark.parametrize("farewell", [(), (wire.disconnect(0x04),)], ids=["none", "with will"])
+async def test_a_takeover_without_a_farewell_publishes_the_will(
+    tmp_path: Path, farewell: tuple[bytes, ...]
+) -> None:  # MQTT 5.0 section 3.1.4, MQTT-3.1.2-8
+    async with rig(tmp_path) as one:
+        watcher = await one.client("w")
+        await watcher.subscribe(("will", 1))
+        assert (await taken_over(one, *farewell)).session_present
+        assert payloads(await watcher.take(1)) == [b"gone"]
+        await watcher.silent()
+
+
+async def test_a_takeover_honours_the_expiry_of_disconnect(
+    tmp_path: Path,
+) -> None:  # MQTT 5.0 section 3.14.2.2.2
+    async with rig(tmp_path) as one:
+        goodbye = wire.disconnect(found=[(Prop.SESSION_EXPIRY, 0)])
+        new = await taken_over(one, goodbye)
+        assert not new.session_present
+        assert one.adapter.node.counters.wills_published == 0
+        assert one.adapter.node.sessions.connected == 1
+
+
+# --- SUBSCRIBE that is refused
+
+
+async def refused(one: Rig, client: Client, *filters: tuple[str, int]) -> None:
+    """Subscribe while nothing can be written down."""
+    with full_disk(one):
+        client.send(wire.subscribe(client.next_id(), filters))
+        codes = (await client.receive(Kind.SUBACK)).codes
+    assert [code >= 0x80 for code in codes] == [True] * len(filters)
+
+
+async def test_a_subscription_that_is_not_kept_is_none(tmp_path: Path) -> None:
+    async with rig(tmp_path, mqtt=RARELY) as one:
+        subscriber = await one.client("s", kept=True)
+        publisher = await one.client("p")
+        await publisher.publish("t", [b"retained"], retain=True)
+        await refused(one, subscriber, ("t", 1), ("u/+", 2), ("$share/g/t", 1))
+        services, session = one.adapter.node.services, one.session("s")
+        assert session is not None
+        assert (session.subscriptions, session.groups) == ({}, {})
+        assert (services.groups, services.subscription_count) == ({}, 0)
+        assert len(services.distributor.trie) == 0
+        await publisher.publish("t", [b"1"])
+        await publisher.publish("u/1", [b"2"])
+        await subscriber.silent()
+        await subscriber.subscribe(("t", 1))
+        assert payloads(await subscriber.take(1)) == [b"retained"]
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+async def test_a_subscription_that_is_not_kept_leaves_the_one_it_replaced(
+    tmp_path: Path, *, restarts: bool
+) -> None:
+    async with rig(tmp_path, mqtt=RARELY) as one:
+        subscriber = await one.client("s", kept=True)
+        number = [(Prop.SUBSCRIPTION_ID, 7)]
+        await subscriber.subscribe(("t", 2), found=number)
+        await subscriber.subscribe(("$share/g/u", 2), found=number)
+        services, session = one.adapter.node.services, one.session("s")
+        assert session is not None
+        before = dict(session.subscriptions)
+        await refused(one, subscriber, ("t", 0), ("$share/g/u", 0))
+        assert session.subscriptions == before
+        assert services.subscription_count == 2
+        if restarts:
+            await one.restart(crash=True)
+            subscriber = await one.client("s", kept=True)
+        publisher = await one.client("p")
+        await publisher.publish("t", numbered(2), qos=2)
+        await publisher.publish("u", numbered(2, start=2), qos=2)
+        found = await subscriber.take(4)
+        assert payloads(found) == numbered(4)
+        assert {(x.qos, x.value(Prop.SUBSCRIPTION_ID)) for x in found} == {(2, 7)}
+        await subscriber.silent()
+
+
+async def test_the_same_filter_twice_in_a_refused_subscribe_leaves_the_first_state(
+    tmp_path: Path,
+) -> None:
+    async with rig(tmp_path, mqtt=RARELY) as one:
+        subscriber = await one.client("s", kept=True)
+        await subscriber.subscribe(("t", 1))
+        await refused(one, subscriber, ("t", 2), ("t", 0))
+        session = one.session("s")
+        assert session is not None
+        assert {name: found.qos for name, found in session.subscriptions.items()} == {"t": 1}
+
+
+async def test_a_refused_subscribe_does_not_move_the_group_on(tmp_path: Path) -> None:
+    """A group that is behind stays where it is: it was promised what comes next."""
+    async with rig(tmp_path, mqtt=RARELY) as one:
+        small = [(Prop.RECEIVE_MAXIMUM, 2)]
+        subscriber = await one.client("s", kept=True, found=small)
+        await subscriber.subscribe(("$share/g/t", 1))
+        publisher = await one.client("p")
+        await publisher.publish("t", numbered(10))
+        await one.delivered()
+        first = await subscriber.messages(2)
+        await refused(one, subscriber, ("$share/g/t", 2))
+        for found in first:
+            await subscriber.acknowledge(found)
+        assert payloads(await subscriber.take(8)) == numbered(8, start=2)
+        await subscriber.silent()

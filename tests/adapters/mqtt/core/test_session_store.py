@@ -1,0 +1,200 @@
+"""What is written of a session is read again; what cannot be read is said to be so."""
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from adapters.mqtt.client_session import ClientSession
+from adapters.mqtt.outbox import Inflight
+from adapters.mqtt.session_journal import decode_runs, encode_runs
+from adapters.mqtt.session_store import (
+    FILTER_KEY,
+    GROUP_KEY,
+    RUN_KEY,
+    STATE_KEY,
+    decode_group,
+    decode_state,
+    decode_subscription,
+    encode_state,
+    encode_subscription,
+    filter_key,
+    group_key,
+    parse_key,
+    run_key,
+    state_key,
+)
+from adapters.mqtt.subscription import Subscription
+from adapters.mqtt.wire import PublishProperties, Will
+from gateway.errors import CorruptBatch
+
+TEXTS = st.text(
+    st.characters(exclude_characters="\0", exclude_categories=["Cs"]), min_size=1, max_size=30
+)
+U32 = st.integers(0, 2**32 - 1)
+OFFSETS = st.integers(0, 2**63 - 1)
+POSITIONS = st.dictionaries(U32, OFFSETS, max_size=5)
+RUNS = st.builds(
+    Inflight,
+    first_seq=st.integers(0, 2**63),
+    length=st.integers(1, 65_535),
+    partition_id=st.integers(-1, 2**32),
+    first_offset=st.integers(-1, 2**62),
+    qos=st.sampled_from([1, 2]),
+    retain=st.booleans(),
+    identifiers=st.lists(st.integers(1, 268_435_455), max_size=4).map(tuple),
+    group=st.one_of(st.just(""), TEXTS),
+    topics=st.lists(st.binary(min_size=1, max_size=20), max_size=3).map(tuple),
+)
+WILL = Will(
+    "last/words",
+    b"\0gone",
+    qos=2,
+    retain=True,
+    properties=PublishProperties(content_type="t", user_properties=(("a", "b"), ("a", "c"))),
+    delay_interval=7,
+)
+
+
+def session(positions: dict[int, int]) -> ClientSession:
+    services = SimpleNamespace(positions_of=lambda _: positions)
+    return ClientSession("c", cast("Any", services))
+
+
+@given(
+    username=st.one_of(st.none(), st.just(""), TEXTS),
+    will=st.sampled_from([None, WILL]),
+    expiry_s=U32,
+    disconnected_unix_ms=OFFSETS,
+    base=st.integers(0, 2**40),
+    done=st.sets(OFFSETS, max_size=5),
+    received=st.sets(OFFSETS, max_size=5),
+    positions=POSITIONS,
+)
+def test_a_state_comes_back(  # noqa: PLR0917 - the fields of a state
+    username: str | None,
+    will: Will | None,
+    expiry_s: int,
+    disconnected_unix_ms: int,
+    base: int,
+    done: set[int],
+    received: set[int],
+    positions: dict[int, int],
+) -> None:
+    one = session(positions)
+    one.username, one.will, one.expiry_s = username, will, expiry_s
+    one.disconnected_unix_ms = disconnected_unix_ms
+    one.outbox.base, one.outbox.next_seq = base, base + 9
+    one.outbox.done, one.outbox.received = done, received
+    found = decode_state(encode_state(one))
+    assert found == (
+        expiry_s,
+        disconnected_unix_ms,
+        username,
+        will,
+        base,
+        base + 9,
+        tuple(sorted(done)),
+        tuple(sorted(received)),
+        positions,
+    )
+
+
+@given(st.lists(RUNS, min_size=1, max_size=5))
+def test_runs_come_back_with_their_sequence_numbers_running_on(found: list[Inflight]) -> None:
+    runs = []
+    next_seq = found[0].first_seq
+    for run in found:
+        runs.append(run._replace(first_seq=next_seq))
+        next_seq += run.length
+    assert decode_runs(runs[0].first_seq, encode_runs(runs)) == runs
+
+
+@given(
+    qos=st.integers(0, 2),
+    no_local=st.booleans(),
+    retain_as_published=st.booleans(),
+    retain_handling=st.integers(0, 2),
+    identifier=st.integers(0, 268_435_455),
+    starts=POSITIONS,
+)
+def test_a_subscription_comes_back(**options: Any) -> None:
+    one = Subscription("a/+", group="g", **options)
+    found = decode_subscription("a/+", "g", encode_subscription(one))
+    for name in Subscription.__slots__:
+        assert getattr(found, name) == getattr(one, name)
+
+
+@given(name=TEXTS, written=TEXTS, seq=st.integers(0, 2**64 - 1))
+def test_keys_come_apart_again(name: str, written: str, seq: int) -> None:
+    assert parse_key(state_key(name)) == (name, b"")
+    assert parse_key(filter_key(name, written)) == (name, written.encode())
+    assert parse_key(run_key(name, seq)) == (name, seq.to_bytes(8, "big"))
+    assert parse_key(group_key(name, written)) == (name, written.encode())
+    kinds = [state_key(name), filter_key(name, written), run_key(name, seq)]
+    firsts = [key[:1] for key in [*kinds, group_key(name, written)]]
+    assert firsts == [STATE_KEY, FILTER_KEY, RUN_KEY, GROUP_KEY]
+
+
+RUN = encode_runs(
+    [Inflight(0, 3, 1, 10, 1, identifiers=(1, 2), group="$share/g/t", topics=(b"topic",))]
+)
+SUBSCRIPTION = encode_subscription(Subscription("t", qos=1, starts={1: 5, 2: 6}))
+GROUP = b"\0" + b"\0\0\0\1" + b"\0\0\0\7" + b"\0" * 7 + b"\x09"
+
+
+def state() -> bytes:
+    one = session({1: 2, 3: 4})
+    one.username, one.will = "user", WILL
+    one.outbox.base, one.outbox.next_seq = 5, 9
+    one.outbox.done, one.outbox.received = {6}, {7}
+    return encode_state(one)
+
+
+@pytest.mark.parametrize(
+    ("value", "decode"),
+    [
+        (state(), decode_state),
+        (RUN, lambda value: decode_runs(0, value)),
+        (SUBSCRIPTION, lambda value: decode_subscription("t", None, value)),
+        (GROUP, decode_group),
+    ],
+    ids=["state", "run", "subscription", "group"],
+)
+def test_a_value_that_is_cut_or_of_a_later_version_is_corrupt(
+    value: bytes, decode: Any
+) -> None:
+    decode(value)
+    for size in range(len(value)):
+        with pytest.raises(CorruptBatch):
+            decode(value[:size])
+    with pytest.raises(CorruptBatch):
+        decode(b"\x7f" + value[1:])
+
+
+@given(st.binary(max_size=80))
+def test_any_octets_are_read_or_corrupt(octets: bytes) -> None:
+    for decode in (
+        decode_state,
+        decode_group,
+        lambda value: decode_runs(0, value),
+        lambda value: decode_subscription("t", None, value),
+    ):
+        for value in (octets, b"\0" + octets):
+            try:
+                decode(value)
+            except CorruptBatch:
+                continue
+
+
+def test_a_state_with_any_octet_changed_is_read_or_corrupt() -> None:
+    value = state()
+    for at in range(len(value)):
+        for octet in (0, 0x7F, 0xFF):
+            changed = value[:at] + bytes((octet,)) + value[at + 1 :]
+            try:
+                decode_state(changed)
+            except CorruptBatch:
+                continue

@@ -1,0 +1,195 @@
+"""kill -9 at random moments under MQTT load: what was acknowledged arrives, QoS 2 exactly once.
+
+Publishers and persistent subscribers keep their side of the sessions, as MQTT wants it of clients,
+and come back after each kill. Data handed to the kernel survives the death of a process, so each
+flush policy promises the same here.
+"""
+
+import random
+from collections import Counter
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from tests.support.mqtt_durable import (
+    DurableClient,
+    Message,
+    Publisher,
+    Subscriber,
+    acknowledged_by,
+    numbers_by_topic,
+    parse,
+)
+from tests.support.mqtt_gateway import MqttGateway
+from tests.support.mqtt_raw import RawClient
+from tests.support.mqtt_wire import V3_1_1
+from tests.support.waiting import wait_until
+
+KILLS = 15
+KILLS_SOAK = 100
+ACKS_BETWEEN_KILLS_MAX = 400
+PROGRESS_S_MAX = 30
+CHECKPOINT_MS = {"group": 50, "never": 1_000}  # kills between many, and between few
+SEGMENT_BYTES = 1 << 20  # small, so that kills meet segment changes too
+
+pytestmark = pytest.mark.crash
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("flush", ["group", "never"])
+def test_acknowledged_messages_arrive_after_kills(tmp_path: Path, flush: str) -> None:
+    _kill_often(tmp_path, flush, kills=KILLS)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3_600)
+@pytest.mark.parametrize("flush", ["group", "never"])
+def test_acknowledged_messages_arrive_after_a_hundred_kills(tmp_path: Path, flush: str) -> None:
+    _kill_often(tmp_path, flush, kills=KILLS_SOAK)
+
+
+def _kill_often(folder: Path, flush: str, *, kills: int) -> None:
+    settings = {
+        "storage.flush": flush,
+        "storage.segment_bytes": SEGMENT_BYTES,
+        "storage.reserve_bytes": SEGMENT_BYTES // 2,
+        "adapters.mqtt.session.checkpoint_ms": CHECKPOINT_MS[flush],
+    }
+    with MqttGateway(folder / "data", settings) as gateway:
+        port = gateway.mqtt_port
+        publishers = (
+            Publisher(port, "plain", topics=("load/a", "load/b"), qos=1),
+            Publisher(port, "once", topics=("load/a", "load/c"), qos=2),
+            Publisher(port, "once-3", topics=("load/d",), qos=2, version=V3_1_1),
+            Publisher(port, "kept", topics=("load/e", "load/f"), qos=1, retain=True),
+        )
+        subscribers = (
+            Subscriber(port, "one", filters=("load/#",), qos=1),
+            Subscriber(port, "two", filters=("load/#",), qos=2),
+            Subscriber(port, "two-3", filters=("load/+",), qos=2, version=V3_1_1),
+        )
+        members = (
+            Subscriber(port, "member-1", filters=("$share/g/load/#",), qos=2),
+            Subscriber(port, "member-2", filters=("$share/g/load/#",), qos=2),
+        )
+        for subscriber in (*subscribers, *members):
+            subscriber.start()
+            wait_until(
+                partial(_is_subscribed, subscriber), within_s=PROGRESS_S_MAX, what="SUBACK"
+            )
+        for publisher in publishers:
+            publisher.start()
+
+        clients = (*publishers, *subscribers, *members)
+        _kill_under_load(gateway, publishers, clients, kills=kills)
+        for publisher in publishers:
+            publisher.finish()
+        for subscriber in subscribers:
+            _wait_for_all((subscriber,), publishers)
+            subscriber.finish()
+        _wait_for_all(members, publishers)
+        for member in members:
+            member.finish()
+
+    for subscriber in subscribers:
+        check_arrived(publishers, subscriber)
+    check_shared(publishers, members)
+    assert all(subscriber.redelivered for subscriber in subscribers), "no kill met a message"
+    assert all(publisher.resent for publisher in publishers), "no kill met a publish"
+
+
+def _is_subscribed(subscriber: Subscriber) -> bool:
+    return subscriber.is_subscribed
+
+
+def _wait_for_all(
+    subscribers: tuple[Subscriber, ...], publishers: tuple[Publisher, ...]
+) -> None:
+    """Wait until all that was published has come to one or another of the subscribers."""
+    sent = {message for publisher in publishers for message in publisher.all_sent()}
+    try:
+        wait_until(
+            partial(_have_all, subscribers, len(sent)),
+            within_s=PROGRESS_S_MAX,
+            what="all comes",
+        )
+    except TimeoutError:
+        missing = sorted(sent.difference(*(one.came for one in subscribers)))
+        pytest.fail(f"{len(missing)} messages are missing: {missing[:10]}; {subscribers}")
+
+
+def _have_all(subscribers: tuple[Subscriber, ...], count: int) -> bool:
+    assert [failure for one in subscribers for failure in one.failures] == []
+    return len(set().union(*(one.came for one in subscribers))) >= count
+
+
+def _is_at(count: Callable[[], int], target: int, clients: tuple[DurableClient, ...]) -> bool:
+    failures = [failure for client in clients for failure in client.failures]
+    assert failures == []
+    return count() >= target
+
+
+def _kill_under_load(
+    gateway: MqttGateway,
+    publishers: tuple[Publisher, ...],
+    clients: tuple[DurableClient, ...],
+    *,
+    kills: int,
+) -> None:
+    chooser = random.SystemRandom()
+    acknowledged = acknowledged_by(*publishers)
+    for kill in range(kills):
+        target = acknowledged() + chooser.randrange(1, ACKS_BETWEEN_KILLS_MAX)
+        what = f"messages are acknowledged before kill {kill + 1} of {kills}"
+        wait_until(
+            partial(_is_at, acknowledged, target, clients), within_s=PROGRESS_S_MAX, what=what
+        )
+        gateway.kill()
+        promised = last_numbers(publishers[-1].acknowledged.copy())
+        gateway.restart()
+        kept = last_numbers(retained(gateway.mqtt_port))
+        lost = {
+            topic: number for topic, number in promised.items() if kept.get(topic, -1) < number
+        }
+        assert not lost, f"kill {kill + 1}: retained {lost} are gone, {kept} are there"
+
+
+def retained(port: int) -> list[Message]:
+    """Return the retained messages of the load, and what is published meanwhile."""
+    with RawClient(port, version=V3_1_1) as client:
+        client.connect("looks")
+        client.subscribe_past_messages(("load/e", 0), ("load/f", 0))
+        return [parse(message.payload) for message in client.ping()]
+
+
+def last_numbers(messages: list[Message]) -> dict[str, int]:
+    """Return the highest number of each topic."""
+    found: dict[str, int] = {}
+    for message in messages:
+        found[message.topic] = max(found.get(message.topic, -1), message.number)
+    return found
+
+
+def check_arrived(publishers: tuple[Publisher, ...], subscriber: Subscriber) -> None:
+    """All came, in order per topic and QoS; what was published and taken at QoS 2, once."""
+    for publisher in publishers:
+        for topic, numbers in numbers_by_topic(publisher, subscriber.came).items():
+            name = f"{publisher.client_id} to {subscriber.client_id} by {topic}"
+            first_times = list(dict.fromkeys(numbers))
+            assert first_times == list(range(publisher.sent[topic])), name
+            if publisher.qos == 2 and subscriber.qos == 2:
+                assert numbers == first_times, f"{name}: not once"
+
+
+def check_shared(publishers: tuple[Publisher, ...], members: tuple[Subscriber, ...]) -> None:
+    """All came to one of the members; what is of QoS 2, to one only and once."""
+    came = [message for member in members for message in member.came]
+    assert all(member.came for member in members), "one member got all"
+    for publisher in publishers:
+        mine = [message for message in came if message.publisher == publisher.client_id]
+        assert set(mine) == set(publisher.all_sent())
+        if publisher.qos == 2:
+            twice = [message for message, count in Counter(mine).items() if count > 1]
+            assert not twice, f"{len(twice)} of {len(mine)} not once: {sorted(twice)[:10]}"
