@@ -1,6 +1,8 @@
-"""``python -m benchmarks [k1 k2 ...] [--quick] [--runs N] [--gib N] [--minutes N]``: measure.
+"""``python -m benchmarks [kafka | mqtt | k1 m1 ...] [--quick] [--runs N]``: measure.
 
-Prints tables and keeps them as JSON. ``--gib`` and ``--minutes`` are the sizes of r2 to r6.
+Prints tables and keeps them as JSON. ``--gib`` and ``--minutes`` are the sizes of r2 to r6,
+``--scale`` is the part of m5 to m9's sizes. ``kafka`` and ``mqtt`` stand for the figures of one
+protocol; without a name everything but the soak is measured.
 
 ``python -m benchmarks render`` makes docs/benchmarks.md from what is kept.
 """
@@ -19,6 +21,15 @@ SCRIPTS: Final = {
     "k4": "k4_latency",
     "k5": "k5_idle",
     "k6": "k6_many_partitions",
+    "m1": "m1_qos0",
+    "m2": "m2_qos1",
+    "m3": "m3_fanout",
+    "m4": "m4_connections",
+    "m5": "m5_idle",
+    "m6": "m6_retained",
+    "m7": "m7_backlog",
+    "m8": "m8_reconnect",
+    "m9": "m9_held",
     "r1": "r1_recovery",
     "r2": "r2_cold_reader",
     "r3": "r3_sustained",
@@ -29,13 +40,17 @@ SCRIPTS: Final = {
     "profile": "profile_produce",
 }
 SOAK: Final = {"r1", "r2", "r3", "r4", "r5", "r6", "r7"}
+GROUPS: Final = {
+    "kafka": [*(name for name in SCRIPTS if name.startswith("k")), "profile"],
+    "mqtt": [name for name in SCRIPTS if name.startswith("m")],
+}
 
 
 def main() -> None:
     """Run what was asked for, by default all but the soak."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument(
-        "names", nargs="*", metavar="NAME", help=", ".join([*SCRIPTS, "render"])
+        "names", nargs="*", metavar="NAME", help=", ".join([*GROUPS, *SCRIPTS, "render"])
     )
     parser.add_argument(
         "--quick", action="store_true", help="half of the work (r: an eighth), 3 runs"
@@ -43,8 +58,10 @@ def main() -> None:
     parser.add_argument("--runs", type=int, help="counted runs of each side (5)")
     parser.add_argument("--gib", type=float, help="size of what r2, r4, r5, r6 write")
     parser.add_argument("--minutes", type=float, help="how long r3 writes (10)")
+    parser.add_argument("--scale", type=float, default=1.0, help="part of m5 to m9's sizes")
     chosen = parser.parse_args()
-    names = chosen.names or [name for name in SCRIPTS if name not in SOAK]
+    wanted = chosen.names or [name for name in SCRIPTS if name not in SOAK]
+    names = [one for name in wanted for one in GROUPS.get(name, [name])]
     unknown = set(names) - {*SCRIPTS, "render"}
     if unknown:
         parser.error(f"no benchmark {', '.join(sorted(unknown))}")
@@ -53,6 +70,7 @@ def main() -> None:
         quick=chosen.quick,
         gib=chosen.gib,
         minutes=chosen.minutes,
+        scale=chosen.scale,
     )
     for name in names:
         if name != "render":

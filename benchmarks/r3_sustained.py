@@ -13,6 +13,7 @@ RETENTION_BYTES = 256 << 20  # of each partition
 SEGMENT_BYTES = 128 << 20
 RETENTION_MS = 10_000
 WINDOW_S = 10.0
+CLIENT_S_MAX = 120.0  # for its start, and for what is still to be acknowledged
 RATE_BAR = 1.0
 FLAT_BAR = 0.9
 GROWTH_BAR = 1.1
@@ -63,7 +64,7 @@ def write(
     with Watch(side, interval_s=window_s) as watch:
         found = client(
             "steady", side.bootstrap, topic, "--seconds", seconds, "--window-s", window_s,
-            "--sample", 100,
+            "--sample", 100, within_s=seconds + CLIENT_S_MAX,
         )  # fmt: skip
     return found["windows"], watch.seen
 

@@ -36,10 +36,15 @@ class Options:
     quick: bool = False
     gib: float | None = None
     minutes: float | None = None
+    scale: float = 1.0
 
     def scaled(self, count: int) -> int:
         """Return an amount of work; half of it when a quick look is enough."""
         return count // 2 if self.quick else count
+
+    def part(self, count: int, *, multiple: int = 1) -> int:
+        """Return what ``--scale`` leaves of an amount, whole multiples, at least one."""
+        return max(1, int(count * self.scale) // multiple) * multiple
 
     def records(self, gib: float, record_bytes: int = 1024) -> int:
         """Return how many records are that much, or what ``--gib`` says; quick: an eighth."""
@@ -105,10 +110,10 @@ def temporary_folder() -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def client(module: str, *arguments: object) -> dict[str, Any]:
+def client(module: str, *arguments: object, within_s: float = _CLIENT_S_MAX) -> dict[str, Any]:
     """Run a client in a process of its own and return what it prints."""
     command = [sys.executable, "-m", f"benchmarks.clients.{module}", *map(str, arguments)]
-    lines = Program(command, cwd=ROOT, merge_errors=False).finish(within_s=_CLIENT_S_MAX)
+    lines = Program(command, cwd=ROOT, merge_errors=False).finish(within_s=within_s)
     found: dict[str, Any] = json.loads(lines[-1])
     return found
 
@@ -120,7 +125,7 @@ def interleaved(
     samples: dict[str, list[Sample]] = {side.name: [] for side in found}
     for turn in range(warm_ups + runs):
         for side in found:
-            wait_until_idle(found)
+            wait_until_idle([one.server.pid for one in found])
             sample = run(side)
             if turn >= warm_ups:
                 samples[side.name].append(sample)
@@ -128,8 +133,8 @@ def interleaved(
     return samples
 
 
-def wait_until_idle(found: Sequence[Side]) -> None:
-    """Let both servers finish what they do in the background: it must not cost the other's run.
+def wait_until_idle(pids: Sequence[int]) -> None:
+    """Let all servers finish what they do in the background: it must not cost the other's run.
 
     Idle is a processor share below ``_IDLE_SHARE`` for a second. After ``_IDLE_S_MAX`` the run
     begins regardless.
@@ -137,9 +142,9 @@ def wait_until_idle(found: Sequence[Side]) -> None:
     pause = threading.Event()
     deadline_s = time.monotonic() + _IDLE_S_MAX
     while time.monotonic() < deadline_s:
-        before_s = [cpu_s(side.server.pid) for side in found]
+        before_s = [cpu_s(pid) for pid in pids]
         pause.wait(1)
-        after_s = [cpu_s(side.server.pid) for side in found]
+        after_s = [cpu_s(pid) for pid in pids]
         if max(a - b for a, b in zip(after_s, before_s, strict=True)) < _IDLE_SHARE:
             return
 

@@ -1,0 +1,1 @@
+"""The two brokers of the MQTT benchmarks and what is measured of them."""
