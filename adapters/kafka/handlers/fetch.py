@@ -168,7 +168,9 @@ class _Fetch:
         theirs leave some for many, nor more than producers bear beside it. What is read, or will
         be, counts from here on.
         """
-        bytes_max = self._node.fetch_pacing.bytes_max(self._bytes_max)
+        bytes_max = self._bytes_max
+        if self._bytes_min <= 1:  # who waits for more must be able to get it
+            bytes_max = self._node.fetch_pacing.bytes_max(bytes_max)
         free_bytes = min(bytes_max, max(self._budget.free_bytes // 2, 1))
         is_first = True
         cold = []

@@ -269,6 +269,7 @@ async def test_two_who_stall_leave_room_for_a_third(tmp_path: Path) -> None:
 async def test_who_stalls_while_others_need_the_room_is_closed_soon(tmp_path: Path) -> None:
     async with running(tmp_path, broker={"fetch_bytes_budget": 48 * MIB}) as live:
         await appended(live, count=24, value=bytes(MIB - 2048))
+        live.adapter.node.fetch_pacing.bytes_max(0)  # an answer since: large ones again
         client = await live.client()
         client.send(fetch(1, 0))
         listener, budget = live.adapter.listener, live.adapter.node.fetch_budget
@@ -279,3 +280,12 @@ async def test_who_stalls_while_others_need_the_room_is_closed_soon(tmp_path: Pa
         assert connection.overdue(now_s + 31) is None
         budget.wait(lambda: None)
         assert connection.overdue(now_s + 31) == "fetch_bytes_budget"
+
+
+async def test_who_waits_for_much_gets_it_though_somebody_appends(tmp_path: Path) -> None:
+    async with running(tmp_path) as live:
+        client = await live.client()
+        client.send(many([("orders", 0, 0)], bytes_min=3 * MIB))
+        await until(lambda: bool(partition_of(live).waiters))
+        size = await appended(live, count=6, value=bytes(MIB // 2))
+        assert results((await client.answer())[1]) == [(0, 6 * size)]

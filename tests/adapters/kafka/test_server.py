@@ -248,6 +248,7 @@ async def test_a_stalled_consumer_that_goes_gives_its_budget_back(tmp_path: Path
         for n in range(24):
             writer.send(produce(n, sample_batch(value=bytes(MIB - 2048))))
             await writer.answer()
+        live.adapter.node.fetch_pacing.bytes_max(0)  # an answer since: large ones again
         stalled.send(fetch(1, 0))
         budget = live.adapter.node.fetch_budget
         await until(lambda: budget.bytes_taken > 0)
