@@ -184,6 +184,22 @@ def encode_varint(value: int) -> bytes:
     return bytes(octets)
 
 
+def encode_uvarint(value: int) -> bytes:
+    r"""Return the varint of a number that is not negative (LEB128).
+
+    >>> encode_uvarint(0), encode_uvarint(300)
+    (b'\x00', b'\xac\x02')
+    """
+    if value < TWO_OCTETS:  # nearly all are one octet
+        return bytes((value,))
+    octets = bytearray()
+    while value >= TWO_OCTETS:
+        octets.append(value & 0x7F | TWO_OCTETS)
+        value >>= 7
+    octets.append(value)
+    return bytes(octets)
+
+
 def read_varint(data: bytes, position: int) -> tuple[int, int]:
     """Return (value, position after it) of a zigzag varint.
 

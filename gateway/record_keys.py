@@ -4,12 +4,17 @@ from typing import Final
 
 from gateway.compression import decompress
 from gateway.errors import CorruptBatch
-from gateway.model import COMPRESSION_MASK, HEADER_BYTES, Octets, parse_batch_header
+from gateway.model import (
+    COMPRESSION_MASK,
+    HEADER_BYTES,
+    TWO_OCTETS,
+    Octets,
+    parse_batch_header,
+    read_varint,
+)
 from gateway.records import DECOMPRESSED_BYTES_MAX
 
 _RECORD_BYTES_MIN: Final = 7
-_VARINT_BITS_MAX: Final = 70
-_MORE: Final = 0x80
 
 
 def keys_of_batch(batch: Octets, *, bytes_max: int = DECOMPRESSED_BYTES_MAX) -> set[bytes]:
@@ -36,16 +41,16 @@ def _keys(data: bytes, record_count: int) -> set[bytes]:
     keys: set[bytes] = set()
     position = 0
     for _ in range(record_count):
-        length, position = _read_varint(data, position)
+        length, position = read_varint(data, position)
         end = position + length
         position += 1  # the attributes, of which none is defined
         # Timestamp and offset deltas: only where they end matters.
-        while data[position] >= _MORE:
+        while data[position] >= TWO_OCTETS:
             position += 1
         position += 1
-        while data[position] >= _MORE:
+        while data[position] >= TWO_OCTETS:
             position += 1
-        size, position = _read_varint(data, position + 1)
+        size, position = read_varint(data, position + 1)
         if size >= 0:
             keys.add(data[position : position + size])
             position += size
@@ -53,18 +58,3 @@ def _keys(data: bytes, record_count: int) -> set[bytes]:
             raise CorruptBatch(f"a record of {length} bytes does not hold its key")
         position = end
     return keys
-
-
-def _read_varint(data: bytes, position: int) -> tuple[int, int]:
-    """Return (value, position behind it) of a zigzag varint. Errors: ``IndexError``."""
-    octet = data[position]
-    if octet < _MORE:
-        return (octet >> 1) ^ -(octet & 1), position + 1
-    result = 0
-    for shift in range(0, _VARINT_BITS_MAX, 7):
-        octet = data[position]
-        position += 1
-        result |= (octet & 0x7F) << shift
-        if octet < _MORE:
-            return (result >> 1) ^ -(result & 1), position
-    raise CorruptBatch("a varint is longer than 64 bits")

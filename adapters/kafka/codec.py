@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 from uuid import UUID
 
 from gateway.errors import PeerError
+from gateway.model import encode_uvarint
 
 TopicRef = str | UUID
 """A topic as a request names it: by name, or by id in the versions that do (KIP-516)."""
@@ -86,20 +87,6 @@ def decode_uvarint(data: memoryview, at: int) -> tuple[int, int]:
             return value, at
     msg = "a varint is longer than 5 octets"
     raise ValueError(msg)
-
-
-def encode_uvarint(value: int) -> bytes:
-    r"""Return an unsigned varint.
-
-    >>> encode_uvarint(300)
-    b'\xac\x02'
-    """
-    out = bytearray()
-    while value >= 0x80:  # noqa: PLR2004
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
 
 
 def skip_tags(data: memoryview, at: int) -> int:

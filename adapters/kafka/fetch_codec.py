@@ -15,11 +15,10 @@ from adapters.kafka.codec import (
     decode_topic_ref,
     encode_count,
     encode_topic_ref,
-    encode_uvarint,
     skip_tags,
 )
 from gateway.errors import PeerError
-from gateway.model import Octets
+from gateway.model import Octets, encode_uvarint
 
 FLEXIBLE_FROM: Final = 12
 TOPIC_IDS_FROM: Final = 13

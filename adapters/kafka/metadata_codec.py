@@ -22,11 +22,11 @@ from struct import Struct
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from adapters.kafka.codec import encode_count, encode_uvarint
+from adapters.kafka.codec import encode_count
 from adapters.kafka.cold_reader import Cursor
 from adapters.kafka.errors import ErrorCode
 from gateway.errors import PeerError
-from gateway.model import Octets
+from gateway.model import Octets, encode_uvarint
 
 API_KEY: Final = 3
 VERSIONS: Final = range(14)

@@ -17,10 +17,10 @@ from adapters.kafka.codec import (
     decode_topic_ref,
     encode_count,
     encode_topic_ref,
-    encode_uvarint,
     skip_tags,
 )
 from gateway.errors import PeerError
+from gateway.model import encode_uvarint
 
 FLEXIBLE_FROM: Final = 9
 TOPIC_IDS_FROM: Final = 13

@@ -8,6 +8,7 @@ in octets, and give the value and the index behind it; whatever does not fit is 
 from typing import Final
 
 from adapters.mqtt.errors import MqttError, ReasonCode
+from gateway.model import encode_uvarint
 
 VARINT_MAX: Final = 268_435_455
 VARINT_BYTES_MAX: Final = 4
@@ -62,14 +63,7 @@ def encode_varint(value: int) -> bytes:
     b'\x80\x01'
     """
     assert 0 <= value <= VARINT_MAX, value
-    if value < 0x80:  # noqa: PLR2004 - nearly all are one octet
-        return bytes((value,))
-    out = bytearray()
-    while value >= 0x80:  # noqa: PLR2004
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
+    return encode_uvarint(value)
 
 
 def decode_uint16(data: bytes, at: int) -> tuple[int, int]:

@@ -69,20 +69,6 @@ class KeyTableRow(NamedTuple):
     undecodable_count: int
 
 
-def encode_varint(value: int) -> bytes:
-    r"""Return an unsigned number as LEB128.
-
-    >>> encode_varint(0), encode_varint(300)
-    (b'\x00', b'\xac\x02')
-    """
-    octets = bytearray()
-    while value >= _MORE:
-        octets.append(value & 0x7F | _MORE)
-        value >>= 7
-    octets.append(value)
-    return bytes(octets)
-
-
 def decode_varint(data: Octets, at: int) -> tuple[int, int]:
     """Return (number, index behind it). Errors: ``IndexError``, ``Damaged``."""
     value = 0

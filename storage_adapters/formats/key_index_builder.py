@@ -16,7 +16,7 @@ from typing import Final
 from crc32c import crc32c
 
 from gateway.errors import RequestError
-from gateway.model import Octets
+from gateway.model import Octets, encode_uvarint
 from storage_adapters.formats.key_index import (
     BLOCK_KEYS,
     KEY_BYTES_MAX,
@@ -29,7 +29,6 @@ from storage_adapters.formats.key_index import (
     decode_postings,
     encode_index_header,
     encode_table_row,
-    encode_varint,
 )
 
 RUN_KEYS_MAX: Final = 16_384  # sorting them takes 6 ms
@@ -39,7 +38,7 @@ INDEX_BYTES_MAX: Final = 134_217_728
 KeysOf = Callable[[Octets], Iterable[bytes]]
 """Returns the keys of a batch, in any order; a ``RequestError`` when it cannot be decoded."""
 
-_SMALL: Final = tuple(encode_varint(number) for number in range(4_096))
+_SMALL: Final = tuple(encode_uvarint(number) for number in range(4_096))
 _ROW_BYTES: Final = 8
 _KEY_OVERHEAD_BYTES: Final = 100  # what a key takes in memory beside its octets
 
@@ -223,7 +222,7 @@ class _Area:
         body += _SMALL[shared]
         body += _SMALL[len(key) - shared]
         body += key[shared:]
-        body += _SMALL[size] if size < len(_SMALL) else encode_varint(size)
+        body += _SMALL[size] if size < len(_SMALL) else encode_uvarint(size)
         body += postings
         self._previous = key
         self.key_count += 1
@@ -264,7 +263,7 @@ def _encode_postings(rows: list[int]) -> bytes:
 
 
 def _small(value: int) -> bytes:
-    return _SMALL[value] if value < len(_SMALL) else encode_varint(value)
+    return _SMALL[value] if value < len(_SMALL) else encode_uvarint(value)
 
 
 def _shared_bytes(first: bytes, second: bytes) -> int:

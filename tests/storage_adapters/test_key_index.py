@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.errors import CorruptBatch
-from gateway.model import Octets
+from gateway.model import Octets, encode_uvarint
 from gateway.record_keys import keys_of_batch
 from gateway.records import encode_batch
 from storage_adapters.formats.damage import Damaged, TooNew
@@ -22,7 +22,6 @@ from storage_adapters.formats.key_index import (
     decode_index_header,
     decode_varint,
     encode_index_header,
-    encode_varint,
 )
 from storage_adapters.formats.key_index_builder import KeyIndexBuilder, build_key_index
 
@@ -197,7 +196,7 @@ def test_the_header_names_its_segment() -> None:
 
 @given(st.integers(0, 2**35 - 1))
 def test_numbers_come_back(value: int) -> None:
-    octets = encode_varint(value)
+    octets = encode_uvarint(value)
     assert decode_varint(octets, 0) == (value, len(octets))
 
 
