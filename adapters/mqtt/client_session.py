@@ -241,8 +241,7 @@ class ClientSession:
             self._received(run)
         else:
             qos = 1 if run.kind is PacketType.PUBACK else 2
-            settled = self.outbox.settle(run.packet_ids, qos)
-            self.services.counters.acks_unknown += len(run.packet_ids) - settled
+            self.outbox.settle(run.packet_ids, qos)
             self.note_settled()
         self.go_on()
 

@@ -5,7 +5,6 @@ class Counters:
     """Plain numbers: adding to one must cost next to nothing."""
 
     __slots__ = (
-        "acks_unknown",
         "backlog_skipped",
         "bytes_received_closed",
         "bytes_sent_closed",
@@ -35,7 +34,6 @@ class Counters:
         self.expired = 0
         self.duplicates = 0  # QoS 2 publishes that came again
         self.redelivered = 0
-        self.acks_unknown = 0
         self.backlog_skipped = 0  # records that sessions were too far behind to get
         self.connects = 0
         self.takeovers = 0

@@ -301,12 +301,6 @@ def _check_version(version: int) -> None:
         raise CorruptBatch(msg)
 
 
-def _check_end(value: bytes, at: int) -> None:
-    if at != len(value):
-        msg = f"{len(value)} octets of a stored MQTT session, its fields take {at}"
-        raise CorruptBatch(msg)
-
-
 def _encode_seqs(seqs: "set[int]") -> bytes:
     return _COUNT.pack(len(seqs)) + struct.pack(f">{len(seqs)}Q", *sorted(seqs))
 

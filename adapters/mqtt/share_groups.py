@@ -23,8 +23,6 @@ if TYPE_CHECKING:  # groups and sessions know each other
     from adapters.mqtt.feeds import Feed
     from adapters.mqtt.session_services import SessionServices
 
-Strategy = Literal["round_robin", "sticky", "hash_topic"]
-
 
 class ShareGroup:
     """The members of ``$share/<name>/<filter>``; it reads as a session does (``catch_up``)."""
