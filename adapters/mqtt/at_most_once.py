@@ -71,7 +71,7 @@ def send_part(
     """Send a part of a run at QoS 0: a member's share of a shared subscription."""
     part = run
     if stop - start < len(run.payloads):
-        part = _with_payloads(run, run.payloads[start:stop])
+        part = run.part(run.payloads[start:stop], qos=0)
     expiry_s = None
     if run.expires_at_unix_ms:
         expiry_s = remaining_s(run.expires_at_unix_ms, session.services.clock.unix_ms())
@@ -97,7 +97,7 @@ def send_fitting(
     ]
     session.services.counters.too_large += len(run.payloads) - len(payloads)
     if payloads:
-        part = _with_payloads(run, payloads)
+        part = run.part(payloads, qos=0)
         send_part(session, part, 0, len(payloads), retain=retain, identifiers=identifiers)
 
 
@@ -155,17 +155,3 @@ def fitting_parts(
         else:
             parts.append((at, at + 1))
     return parts
-
-
-def _with_payloads(run: PublishRun, payloads: list[bytes]) -> PublishRun:
-    """Return some messages of a run, as a run of QoS 0."""
-    part = PublishRun(
-        run.topic,
-        payloads,
-        retain=run.retain,
-        properties=run.properties,
-        version=run.version,
-        client_id=run.client_id,
-    )
-    part.expires_at_unix_ms = run.expires_at_unix_ms
-    return part

@@ -3,7 +3,6 @@
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterator
-from typing import Final
 
 import structlog
 
@@ -19,8 +18,6 @@ from gateway.model import DEFAULT_NAMESPACE, TopicName
 from gateway.partition import Partition
 from gateway.slots import partition_for_key
 from gateway.topics import Topic, TopicManager
-
-TARGETS_CACHED_MAX: Final = 100_000
 
 log = structlog.get_logger()
 
@@ -42,11 +39,11 @@ class FeedSet:
         self._topics = topics
         self._live = live
         self._matcher = matcher
+        self._all_routes = routes
         self._routes = dict(routes.log_topics())
         self._by_partition: dict[int, Feed] = {}
         self._catch_ups: dict[int, CatchUp] = {}
         self._pace = Pace()  # of all that catch up together
-        self._targets: dict[tuple[str, bytes], Partition] = {}
         self._revision = -1
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -90,16 +87,13 @@ class FeedSet:
         """Return the partition of a message. Error: ``TopicNotFound``, for a moment only."""
         if self._revision != self._topics.revision:
             self._revision = self._topics.revision
-            self._targets.clear()
-        name = routed.log_topic
-        partition = self._targets.get((name, routed.key))
+            self._all_routes.forget()
+            routed.target = None
+        partition = routed.target
         if partition is None:
-            topic = self._topics.get(TopicName(DEFAULT_NAMESPACE, name))
+            topic = self._topics.get(TopicName(DEFAULT_NAMESPACE, routed.log_topic))
             number = partition_for_key(routed.key, len(topic.partition_ids))
-            partition = self._broker.partition(topic, number)
-            if len(self._targets) >= TARGETS_CACHED_MAX:
-                self._targets.clear()
-            self._targets[name, routed.key] = partition
+            partition = routed.target = self._broker.partition(topic, number)
         return partition
 
     async def _ensure(self, name: str, route: RouteConfig) -> None:

@@ -245,15 +245,6 @@ def _from_offset(run: PublishRun, offset: int) -> PublishRun:
     """Return the messages of a run from ``offset`` on."""
     if run.base_offset >= offset:
         return run
-    part = PublishRun(
-        run.topic,
-        run.payloads[offset - run.base_offset :],
-        qos=run.qos,
-        retain=run.retain,
-        properties=run.properties,
-        version=run.version,
-        client_id=run.client_id,
-    )
+    part = run.part(run.payloads[offset - run.base_offset :], qos=run.qos)
     part.base_offset = offset
-    part.expires_at_unix_ms = run.expires_at_unix_ms
     return part

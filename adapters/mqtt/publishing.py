@@ -178,15 +178,7 @@ class Publishing:
         packet_ids = [run.packet_ids[at] for at in fresh]
         kept = run
         if len(fresh) < len(run.payloads):
-            kept = PublishRun(
-                run.topic,
-                [run.payloads[at] for at in fresh],
-                qos=run.qos,
-                retain=run.retain,
-                properties=run.properties,
-                version=run.version,
-                client_id=run.client_id,
-            )
+            kept = run.part([run.payloads[at] for at in fresh], qos=run.qos)
         known.update(packet_ids)
 
         def done(error: GatewayError | None) -> None:

@@ -10,8 +10,9 @@ from gateway.errors import InvalidTopicName
 from gateway.model import check_topic_name
 from gateway.topics import INTERNAL_TOPICS
 
-if TYPE_CHECKING:  # the config checks its routes here
+if TYPE_CHECKING:  # the config checks its routes here; targets are only kept
     from adapters.mqtt.config import MqttConfig, RouteConfig
+    from gateway.partition import Partition
 
 CACHED_TOPICS_MAX: Final = 65_536  # of each of the two caches
 CACHED_TOPIC_BYTES_MAX: Final = 1_024  # names above it are routed each time
@@ -36,7 +37,7 @@ class RoutedTopic:
         self.log_topic = route.topic
         self.key = key
         self.topic_header = topic_header
-        self.target: object | None = None
+        self.target: Partition | None = None
 
 
 class _Route:

@@ -122,6 +122,20 @@ class PublishRun:
         self.left_early = False
         self.forms: dict[tuple[object, ...], object] | None = None  # encoded: see publish_forms
 
+    def part(self, payloads: list[bytes], *, qos: int) -> "PublishRun":
+        """Return some of its messages, as a run of their own that has no offset yet."""
+        part = PublishRun(
+            self.topic,
+            payloads,
+            qos=qos,
+            retain=self.retain,
+            properties=self.properties,
+            version=self.version,
+            client_id=self.client_id,
+        )
+        part.expires_at_unix_ms = self.expires_at_unix_ms
+        return part
+
 
 class AckRun:
     """Consecutive PUBACK, PUBREC, PUBREL or PUBCOMP packets of one connection.

@@ -1,9 +1,12 @@
 """Which topic of the log, and which key."""
 
+from typing import cast
+
 import pytest
 
 from adapters.mqtt.config import MqttConfig, RouteConfig
 from adapters.mqtt.routes import CACHED_TOPIC_BYTES_MAX, Routes, check_route
+from gateway.partition import Partition
 
 
 def routes(*configs: RouteConfig) -> Routes:
@@ -82,7 +85,7 @@ def test_every_topic_of_the_log_is_listed_once() -> None:
 def test_what_was_found_is_kept_with_its_target_until_it_is_forgotten() -> None:
     made = routes()
     found = made.find(b"a", 1)
-    found.target = "a partition"
+    found.target = cast("Partition", object())
 
     assert made.find(b"a", 2) is found
     made.forget()
