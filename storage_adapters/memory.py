@@ -191,7 +191,7 @@ class MemoryStorage:
     def offset_for_size(self, partition_id: int, bytes_max: int) -> int:
         """See ``StorageAdapter``."""
         partition = self._partitions.get(partition_id, _NOTHING)
-        offset = partition.batches[-1].end_offset if partition.batches else partition.end
+        offset = partition.batches[-1].end_offset if partition.batches else partition.start
         for batch in reversed(partition.kept()):
             bytes_max -= len(batch.octets)
             if bytes_max < 0:

@@ -49,7 +49,8 @@ def size_bytes(catalog: Catalog, state: PartitionState) -> int:
 def offset_for_size(catalog: Catalog, state: PartitionState, bytes_max: int) -> int:
     """See ``StorageAdapter.offset_for_size``."""
     places = list(catalog.places(state, state.start))
-    offset = _end_of(*places[-1][1:]) if places else state.end
+    # What is on its way has no place yet, and counts for nothing.
+    offset = _end_of(*places[-1][1:]) if places else state.start
     for _, part, rows in reversed(places):
         first, end = _kept_rows(state, part, rows)
         if first == part.first_row and part.size_bytes <= bytes_max:

@@ -61,9 +61,16 @@ def valid_entry(
 
 
 def scan_segment(
-    view: memoryview, header: SegmentHeader, expected_sequence: int | None
+    view: memoryview,
+    header: SegmentHeader,
+    expected_sequence: int | None,
+    *,
+    upto_sequence: int | None = None,
 ) -> Scan:
-    """Read all whole appends and index them. ``expected_sequence``: None when not known."""
+    """Read all whole appends and index them. ``expected_sequence``: None when not known.
+
+    With ``upto_sequence`` only those that end at that sequence or before it.
+    """
     index = LiveIndex()
     at = entries_end = SEGMENT_HEADER_BYTES
     first = header.first_sequence if expected_sequence is None else expected_sequence
@@ -74,6 +81,9 @@ def scan_segment(
             entry = valid_entry(view, at, header, expected_sequence)
             if entries_end == SEGMENT_HEADER_BYTES and not staged:
                 first = next_sequence = entry.sequence
+            if upto_sequence is not None and entry.sequence > upto_sequence:
+                why = f"sequence {upto_sequence} was to be the last"
+                return Scan(index, entries_end, first, next_sequence, durable, at, why)
             staged.append((at, entry))
             if entry.is_last:
                 for position, part in staged:
@@ -84,6 +94,8 @@ def scan_segment(
         expected_sequence = entry.sequence + 1
         if entry.is_last:
             durable = max(durable, entry.durable_sequence)
+            if entry.kind == KIND_CLOSE:
+                durable = max(durable, entry.sequence - 1)  # all before it is synced
             entries_end, next_sequence = at, expected_sequence
             staged.clear()
 
