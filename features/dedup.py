@@ -86,7 +86,11 @@ class ProducerSequences:
         raise OutOfOrderSequence(msg)
 
     def record(self, header: BatchHeader, base_offset: int, now_unix_ms: int) -> None:
-        """Remember a batch that was appended at ``base_offset``; ``check`` has passed it."""
+        """Remember a batch that was appended at ``base_offset``; ``check`` has passed it.
+
+        Of one that is stored with fewer records (some wait for their time), the last offset
+        tells how many sequences it had.
+        """
         producer = self._producers.pop(header.producer_id, None)
         if producer is None or producer.epoch != header.producer_epoch:
             producer = _Producer(header.producer_epoch, now_unix_ms)
@@ -94,7 +98,7 @@ class ProducerSequences:
         if len(producer.batches) == BATCHES_KEPT:
             del producer.batches[0]
         producer.batches.append(
-            SequencedBatch(header.base_sequence, header.record_count, base_offset)
+            SequencedBatch(header.base_sequence, header.last_offset_delta + 1, base_offset)
         )
         self._producers[header.producer_id] = producer
         if len(self._producers) > self._producers_max:

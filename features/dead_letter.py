@@ -1,0 +1,132 @@
+"""What a dead letter says of itself, and what it still says once it is sent on.
+
+A message that nobody gets any more keeps its key, value, timestamp and headers, and gets headers
+that say why and whence:
+
+    dlq.reason            attempts, rejected, expired, corrupt, ...
+    dlq.source.topic      and .partition, .offset: where it was, as text and decimal numbers
+    dlq.group             the queue group that gave it up
+    dlq.attempts          how often it had been handed out
+    dlq.protocol          what the group was read with; left out where that is not known
+    dlq.hops              how often it has moved so, of all queues
+    dlq.expires-at        its header expires-at: a dead letter does not expire
+    message-id            what it had, else what it was known by
+
+A redrive takes all of that away but ``dlq.hops`` and ``message-id``, so that a message that dies
+again and again, in two queues that send each other their dead letters too, comes to an end.
+"""
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+Headers = Sequence[tuple[str, bytes | None]]
+
+HOPS_MAX: Final = 16
+"""Moves of one message; the next is none: it is dropped."""
+
+PREFIX: Final = "dlq."
+REASON: Final = "dlq.reason"
+SOURCE_TOPIC: Final = "dlq.source.topic"
+SOURCE_PARTITION: Final = "dlq.source.partition"
+SOURCE_OFFSET: Final = "dlq.source.offset"
+GROUP: Final = "dlq.group"
+ATTEMPTS: Final = "dlq.attempts"
+PROTOCOL: Final = "dlq.protocol"
+HOPS: Final = "dlq.hops"
+WAS_TO_EXPIRE_AT: Final = "dlq.expires-at"
+EXPIRES_AT: Final = "expires-at"
+MESSAGE_ID: Final = "message-id"
+
+_DIGITS_MAX: Final = 19  # of a signed 64-bit number
+
+
+class Origin(NamedTuple):
+    """Where a dead letter was, and why it is there no more. ``protocol`` may be empty."""
+
+    topic: str
+    partition: int
+    offset: int
+    group: str
+    attempts: int
+    reason: str
+    protocol: str = ""
+
+
+def dead_letter_headers(
+    headers: Headers, origin: Origin, *, message_id: str
+) -> list[tuple[str, bytes | None]] | None:
+    """Return the headers of a message's dead letter; None when it has moved ``HOPS_MAX`` times.
+
+    ``message_id`` is what the message is known by where it says no id itself.
+    """
+    hops = hops_of(headers) + 1
+    if hops > HOPS_MAX:
+        return None
+    kept = [
+        (WAS_TO_EXPIRE_AT, value) if name == EXPIRES_AT else (name, value)
+        for name, value in headers
+        if not name.startswith(PREFIX)
+    ]
+    if all(name != MESSAGE_ID for name, _ in kept):
+        kept.append((MESSAGE_ID, message_id.encode()))
+    said = (
+        (REASON, origin.reason),
+        (SOURCE_TOPIC, origin.topic),
+        (SOURCE_PARTITION, str(origin.partition)),
+        (SOURCE_OFFSET, str(origin.offset)),
+        (GROUP, origin.group),
+        (ATTEMPTS, str(origin.attempts)),
+        (PROTOCOL, origin.protocol),
+        (HOPS, str(hops)),
+    )
+    kept += [(name, text.encode()) for name, text in said if text]
+    return kept
+
+
+def strip_headers(headers: Headers) -> list[tuple[str, bytes | None]]:
+    """Return the headers of a dead letter that is sent on, back to its source or elsewhere."""
+    return [
+        (name, value) for name, value in headers if name == HOPS or not name.startswith(PREFIX)
+    ]
+
+
+def hops_of(headers: Headers) -> int:
+    """Return how often a message has moved; 0 when it says nothing that makes sense.
+
+    >>> hops_of([("dlq.hops", b"3")]), hops_of([("dlq.hops", b"-3")]), hops_of([])
+    (3, 0, 0)
+    """
+    return _number(_text(headers, HOPS))
+
+
+def origin(headers: Headers) -> Origin | None:
+    """Return where a dead letter came from; None when the headers are not those of one.
+
+    Anybody may write such headers: numbers that are none are 0.
+    """
+    topic = _text(headers, SOURCE_TOPIC)
+    reason = _text(headers, REASON)
+    if not topic and not reason:
+        return None
+    return Origin(
+        topic,
+        _number(_text(headers, SOURCE_PARTITION)),
+        _number(_text(headers, SOURCE_OFFSET)),
+        _text(headers, GROUP),
+        _number(_text(headers, ATTEMPTS)),
+        reason,
+        _text(headers, PROTOCOL),
+    )
+
+
+def _text(headers: Headers, wanted: str) -> str:
+    """Return the first such header as text, empty when there is none."""
+    for name, value in headers:
+        if name == wanted and value is not None:
+            return value.decode("utf-8", "replace")
+    return ""
+
+
+def _number(text: str) -> int:
+    is_number = text.isascii() and text.isdigit() and len(text) <= _DIGITS_MAX
+    return int(text) if is_number else 0

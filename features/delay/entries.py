@@ -1,0 +1,87 @@
+"""The values of records in the internal topic ``__delays``. Integers are big-endian.
+
+    waiting  u8 = 1, due unix ms u64, number u64, topic uuid (16 octets), partition u32,
+             timestamp unix ms i64, the record's key, value and headers as in a v2 batch
+    removed  u8 = 2, numbers u64 each
+    purged   u8 = 3, topic uuid (16 octets), number u64: all of the topic with lower numbers
+
+A number is given once in the life of a data directory. The same entry may come again further
+on (the stream is kept small so); the last one counts.
+"""
+
+import struct
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from gateway.errors import CorruptBatch
+
+WAITING: Final = 1
+REMOVED: Final = 2
+PURGED: Final = 3
+
+_WAITING: Final = struct.Struct(">BQQ16sIq")
+_PURGED: Final = struct.Struct(">B16sQ")
+_NUMBER_BYTES: Final = 8
+
+
+# A message that waits: due unix ms, number, topic uuid, partition, timestamp unix ms, and its key,
+# value and headers as a v2 batch has them. A plain tuple, as it is made once for each message.
+Waiting = tuple[int, int, bytes, int, int, bytes]
+
+
+class Purged(NamedTuple):
+    """What a topic had waiting below a number is gone."""
+
+    topic_uuid: bytes
+    below: int
+
+
+def encode_waiting(  # noqa: PLR0917 - the fields in their order; per message
+    due_unix_ms: int,
+    number: int,
+    topic_uuid: bytes,
+    partition: int,
+    timestamp_unix_ms: int,
+    tail: bytes,
+) -> bytes:
+    """Return the entry of a message that waits."""
+    return (
+        _WAITING.pack(WAITING, due_unix_ms, number, topic_uuid, partition, timestamp_unix_ms)
+        + tail
+    )
+
+
+def is_waiting(value: bytes) -> bool:
+    """Whether an entry is a message that waits."""
+    return len(value) > _WAITING.size and value[0] == WAITING
+
+
+def parse_waiting(value: bytes) -> Waiting:
+    """Return the message that an entry holds, which ``is_waiting``."""
+    _, due, number, topic_uuid, partition, timestamp = _WAITING.unpack_from(value)
+    return due, number, topic_uuid, partition, timestamp, value[_WAITING.size :]
+
+
+def encode_removed(numbers: Sequence[int]) -> bytes:
+    """Return the entry that takes messages out."""
+    return struct.pack(f">B{len(numbers)}Q", REMOVED, *numbers)
+
+
+def encode_purged(topic_uuid: bytes, below: int) -> bytes:
+    """Return the entry that takes all messages of a topic out that have a lower number."""
+    return _PURGED.pack(PURGED, topic_uuid, below)
+
+
+def decode_other(value: bytes) -> Purged | tuple[int, ...]:
+    """Return what an entry says that is not of a message: a purge, or numbers that are removed.
+
+    Error: ``CorruptBatch``.
+    """
+    kind = value[0] if value else 0
+    if kind == REMOVED and len(value) % _NUMBER_BYTES == 1:
+        count = len(value) // _NUMBER_BYTES
+        numbers: tuple[int, ...] = struct.unpack_from(f">{count}Q", value, 1)
+        return numbers
+    if kind == PURGED and len(value) == _PURGED.size:
+        return Purged._make(_PURGED.unpack(value)[1:])
+    raise CorruptBatch(f"an entry of kind {kind} and {len(value)} octets")

@@ -1,0 +1,135 @@
+"""Where numbers that wait lie in the log: compact, by number, in blocks of 256.
+
+Numbers are given in a row, so a block is full of live ones at first, 16 octets each. The last
+few that are left of a block move into a dictionary, so that one that waits for years does not
+keep a block for its neighbours that have gone. While what was stored is loaded, in any order,
+the first few of a block are in the dictionary.
+"""
+
+import struct
+from collections.abc import Iterator
+from typing import Final
+
+BLOCK_COUNT: Final = 256
+SPARSE_COUNT: Final = 16  # a block with fewer is no longer worth its octets
+
+_PLACE: Final = struct.Struct(">QII")
+_BLOCK_BYTES: Final = BLOCK_COUNT * _PLACE.size
+_NOTHING: Final = bytes(_PLACE.size)
+
+
+# Where a message lies: offset, octets (never 0), index of its topic. A plain tuple, because each
+# message that waits needs one on its way out.
+Place = tuple[int, int, int]
+
+
+class Places:
+    """Number to place. Numbers are above 0, and only grow from ``tighten`` on."""
+
+    def __init__(self) -> None:
+        self._blocks: dict[int, bytearray] = {}
+        self._counts: dict[int, int] = {}
+        self._sparse: dict[int, bytes] = {}
+        self._strays: dict[int, int] = {}  # until ``tighten``: how many of a block are sparse
+        self._newest = 0  # block
+        self._is_tight = False
+
+    def __len__(self) -> int:
+        return sum(self._counts.values()) + len(self._sparse)
+
+    def get(self, number: int) -> Place | None:
+        """Return where a number lies, or None when it does not wait."""
+        block = self._blocks.get(number >> 8)
+        if block is None:
+            packed = self._sparse.get(number)
+            return None if packed is None else _PLACE.unpack(packed)
+        place: Place = _PLACE.unpack_from(block, (number & 0xFF) * _PLACE.size)
+        return place if place[1] else None
+
+    def set(self, number: int, place: Place) -> None:
+        """Add a number, or say that it lies elsewhere now."""
+        index = number >> 8
+        block = self._blocks.get(index)
+        if block is None:
+            block = self._block_for(number, index)
+        if block is None:
+            self._sparse[number] = _PLACE.pack(*place)
+            return
+        at = (number & 0xFF) * _PLACE.size
+        if block[at : at + _PLACE.size] == _NOTHING:
+            self._counts[index] += 1
+        _PLACE.pack_into(block, at, *place)
+
+    def _block_for(self, number: int, index: int) -> bytearray | None:
+        """Return a new block when a number that has none is worth one."""
+        if self._is_tight:
+            if index < self._newest:
+                return None
+            before, self._newest = self._newest, index
+            block = self._open_block(index)
+            if before != index:
+                self._close_block(before)
+            return block
+        self._newest = max(index, self._newest)
+        if number in self._sparse:
+            return None
+        count = self._strays.get(index, 0) + 1
+        if count < SPARSE_COUNT:
+            self._strays[index] = count
+            return None
+        self._strays.pop(index, None)
+        return self._open_block(index)
+
+    def _open_block(self, index: int) -> bytearray:
+        """Return a new block, with what there is of it already."""
+        block = self._blocks[index] = bytearray(_BLOCK_BYTES)
+        self._counts[index] = 0
+        if self._sparse:
+            for low in range(BLOCK_COUNT):
+                packed = self._sparse.pop(index << 8 | low, None)
+                if packed is not None:
+                    block[low * _PLACE.size : (low + 1) * _PLACE.size] = packed
+                    self._counts[index] += 1
+        return block
+
+    def pop(self, number: int) -> Place | None:
+        """Forget a number; return where it was, or None when it did not wait."""
+        index = number >> 8
+        block = self._blocks.get(index)
+        if block is None:
+            packed = self._sparse.pop(number, None)
+            return None if packed is None else _PLACE.unpack(packed)
+        at = (number & 0xFF) * _PLACE.size
+        place: Place = _PLACE.unpack_from(block, at)
+        if not place[1]:
+            return None
+        block[at : at + _PLACE.size] = _NOTHING
+        self._counts[index] -= 1
+        if self._is_tight and index != self._newest:
+            self._close_block(index)
+        return place
+
+    def tighten(self) -> None:
+        """Numbers came in any order until now; from now on a new one is above all others."""
+        self._is_tight = True
+        self._strays.clear()
+        if self._newest not in self._blocks:  # where the next ones may go
+            self._open_block(self._newest)
+        for index in [one for one in self._blocks if one != self._newest]:
+            self._close_block(index)
+
+    def _close_block(self, index: int) -> None:
+        """Move what is left of a block that takes no new numbers, when that is little."""
+        if self._counts.get(index, BLOCK_COUNT) >= SPARSE_COUNT:
+            return
+        block = self._blocks.pop(index)
+        del self._counts[index]
+        for number, packed in _present(index, block):
+            self._sparse[number] = packed
+
+
+def _present(index: int, block: bytearray) -> Iterator[tuple[int, bytes]]:
+    for low in range(BLOCK_COUNT):
+        packed = bytes(block[low * _PLACE.size : (low + 1) * _PLACE.size])
+        if packed != _NOTHING:
+            yield index << 8 | low, packed

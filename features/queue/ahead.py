@@ -1,0 +1,211 @@
+"""What was never handed out: stretches of one key, in order, as far as the lane was fed.
+
+Ten million messages of one key in a row are one stretch. Those that went out before their turn
+are no part of a stretch any more, so that what is ahead also says what is not.
+"""
+
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Iterator, Sequence
+from operator import attrgetter
+from typing import Final
+
+from features.queue.model import Run
+from features.queue.ranges import RangeSet
+from features.queue.states import NO_TIME, Stretch
+
+KEYLESS_AHEAD_MAX: Final = 10_000
+"""Messages without a key that are known ahead: nothing behind them need be looked for."""
+
+_USED_MIN: Final = 64  # used stretches below it are left where they are
+_BY_FIRST = attrgetter("first")
+
+
+class Ahead:
+    """The stretches of a lane, the lowest first.
+
+    ``count`` and ``delayed_count`` are messages, ``stretch_count`` stretches. ``fed_end`` is
+    where the next feed begins. ``early`` holds what was handed out beyond it, before the lane
+    was loaded.
+    """
+
+    __slots__ = (
+        "_keyless_count",
+        "_stretches",
+        "count",
+        "delayed_count",
+        "early",
+        "fed_end",
+        "stretch_count",
+    )
+
+    def __init__(self, fed_end: int) -> None:
+        self.early = RangeSet()
+        self.clear(fed_end)
+
+    def unfeed(self) -> None:
+        """Forget what is known ahead, but not what was handed out of it: it is fed anew."""
+        early = list(self.handed_out())
+        self.clear(self.next_offset)
+        for first, last in early:
+            self.early.add(first, last)
+
+    def clear(self, fed_end: int) -> None:
+        """Forget all stretches: the lane is fed anew. What was handed out early stays."""
+        self._stretches: deque[Stretch] = deque()
+        self.fed_end = fed_end
+        self.count = 0
+        self.delayed_count = 0
+        self.stretch_count = 0
+        self._keyless_count = 0
+
+    @property
+    def next_offset(self) -> int:
+        """The first offset that was never handed out."""
+        stretches = self._stretches
+        while stretches and stretches[0].first > stretches[0].last:
+            stretches.popleft()
+        return stretches[0].first if stretches else self.fed_end
+
+    def __iter__(self) -> Iterator[Stretch]:
+        """Yield the stretches that have messages."""
+        return (stretch for stretch in self._stretches if stretch.first <= stretch.last)
+
+    def wants_more(self, lookahead: int) -> bool:
+        """Whether to be fed on."""
+        return self._keyless_count < KEYLESS_AHEAD_MAX and self.stretch_count < lookahead
+
+    def feed(self, runs: Sequence[Run], now_unix_ms: int, *, is_keyed: bool) -> list[Stretch]:
+        """Add messages in order of their offsets; return the stretches that are new.
+
+        Keys are passed over where they mean nothing. What is below ``fed_end`` is known already,
+        what lies between runs does not exist.
+        """
+        added: list[Stretch] = []
+        early = self.early
+        for first, last, run_key, visible_unix_ms in runs:
+            if last < self.fed_end:
+                continue
+            key = run_key if is_keyed else None
+            begin = max(first, self.fed_end)
+            due_unix_ms = NO_TIME if visible_unix_ms <= now_unix_ms else visible_unix_ms
+            if not early:
+                self._add(begin, last, key, due_unix_ms, added)
+            else:
+                for gap_first, gap_last in early.gaps(begin, last):
+                    self._add(gap_first, gap_last, key, due_unix_ms, added)
+            self.fed_end = last + 1
+        if early:
+            early.drop_before(self.fed_end)
+        return added
+
+    def _add(
+        self, first: int, last: int, key: bytes | None, due_unix_ms: int, added: list[Stretch]
+    ) -> None:
+        size = last - first + 1
+        self.count += size
+        if key is None:
+            self._keyless_count += size
+        if due_unix_ms != NO_TIME:
+            self.delayed_count += size
+        if self._stretches:
+            before = self._stretches[-1]
+            if (
+                before.last == first - 1
+                and before.key == key
+                and before.due_unix_ms == due_unix_ms
+                and before.first <= before.last
+            ):
+                before.last = last
+                return
+        stretch = Stretch(first, last, key)
+        stretch.due_unix_ms = due_unix_ms
+        self._stretches.append(stretch)
+        self.stretch_count += 1
+        added.append(stretch)
+
+    def use(self, stretch: Stretch, count: int) -> range:
+        """Take out the first messages of a visible stretch that has as many."""
+        first = stretch.first
+        stretch.first = end = first + count
+        self.count -= count
+        if stretch.key is None:
+            self._keyless_count -= count
+        if end > stretch.last:
+            self._end_stretch()
+        return range(first, end)
+
+    def _end_stretch(self) -> None:
+        self.stretch_count -= 1
+        used_count = len(self._stretches) - self.stretch_count
+        if used_count > _USED_MIN and used_count > self.stretch_count:
+            self._stretches = deque(self)
+
+    def drop_before(self, offset: int) -> list[Stretch]:
+        """Take out all below ``offset``; return the delayed stretches that have ended."""
+        ended: list[Stretch] = []
+        while self._stretches and self._stretches[0].first < offset:
+            stretch = self._stretches[0]
+            count = min(stretch.last + 1, offset) - stretch.first
+            if stretch.due_unix_ms != NO_TIME:
+                self.delayed_count -= count
+            if stretch.first + count > stretch.last:
+                self._stretches.popleft()
+                if stretch.due_unix_ms != NO_TIME:
+                    ended.append(stretch)
+            if count > 0:
+                self.use(stretch, count)
+        self.early.drop_before(offset)
+        self.fed_end = max(self.fed_end, offset)
+        return ended
+
+    def appear(self, stretch: Stretch) -> None:
+        """A delayed stretch is visible from now on."""
+        self.delayed_count -= stretch.last - stretch.first + 1
+
+    def _find(self, offset: int) -> int | None:
+        index = bisect_right(self._stretches, offset, key=_BY_FIRST) - 1
+        if index < 0 or self._stretches[index].last < offset:
+            return None
+        return index
+
+    def cut(self, offset: int) -> tuple[bool, Stretch | None]:
+        """Take one message out of wherever it is: (whether it was there, what lies behind it).
+
+        The second is a new stretch, when there is one.
+        """
+        if offset >= self.fed_end:
+            is_new = offset not in self.early
+            if is_new:
+                self.early.add(offset, offset)
+            return is_new, None
+        index = self._find(offset)
+        if index is None:
+            return False, None
+        stretch = self._stretches[index]
+        behind = None
+        if offset < stretch.last:
+            behind = Stretch(offset + 1, stretch.last, stretch.key)
+            behind.due_unix_ms = stretch.due_unix_ms
+            self._stretches.insert(index + 1, behind)
+            self.stretch_count += 1
+        stretch.last = offset - 1
+        self.count -= 1
+        if stretch.key is None:
+            self._keyless_count -= 1
+        if stretch.due_unix_ms != NO_TIME:
+            self.delayed_count -= 1
+        if stretch.first > stretch.last:
+            self._end_stretch()
+        return True, behind
+
+    def handed_out(self) -> Iterator[tuple[int, int]]:
+        """Yield the ranges above ``next_offset`` of which nothing is ahead, in order."""
+        at = self.next_offset
+        for stretch in self:
+            if stretch.first > at:
+                yield at, stretch.first - 1
+            at = stretch.last + 1
+        if at < self.fed_end:
+            yield at, self.fed_end - 1
+        yield from self.early

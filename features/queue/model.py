@@ -1,0 +1,95 @@
+"""The words of the queue block. Offsets are a partition's; times are unix milliseconds."""
+
+from enum import Enum, IntEnum
+from typing import Final, NamedTuple
+
+AT_ONCE: Final = 0  # as ``Run.visible_unix_ms``
+BY_TIME: Final = 0  # as a holder: nothing but the lease's end gives back what it took
+ATTEMPTS: Final = "attempts"  # as a reason: it was handed out as often as the policy allows
+
+
+class Order(Enum):
+    """Which message goes next."""
+
+    NONE = "none"  # the lowest offset; keys mean nothing
+    KEY = "key"  # the lowest offset of a key none of whose messages is in flight
+    FAIR = "fair"  # messages of quiet keys (tenants) before those of noisy ones
+
+
+class Policy(NamedTuple):
+    """What a queue's owner has set. It may change at any time.
+
+    ``attempts_max``: a message that was handed out so often is dead; 0 for any number.
+    ``lookahead``: runs of one key that are known beyond ``next``. ``in_flight_max``: messages of
+    one lane that are out at a time.
+    """
+
+    order: Order = Order.NONE
+    attempts_max: int = 0
+    lookahead: int = 120_000
+    in_flight_max: int = 120_000
+
+
+class Run(NamedTuple):
+    """Messages in a row, ``first`` to ``last`` with both, of one key, visible from a time on."""
+
+    first: int
+    last: int
+    key: bytes | None
+    visible_unix_ms: int = AT_ONCE
+
+
+class Taken(NamedTuple):
+    """A message that was handed out. ``attempt`` counts from 1."""
+
+    offset: int
+    attempt: int
+    first_taken_unix_ms: int
+
+
+class Dead(NamedTuple):
+    """A message to be moved to the dead letters, or to be dropped where there are none.
+
+    It is in flight for nobody until ``Lane.moved`` or ``Lane.move_failed`` says how that ended.
+    """
+
+    offset: int
+    attempts: int
+    reason: str
+
+
+class Result(IntEnum):
+    """What became of one delivery id (offset, attempt) that was to be settled or extended."""
+
+    DONE = 0
+    GONE = 1  # settled before, or never handed out
+    STALE = 2  # handed out again since, or its lease has ended and it waits to be
+
+
+class Counts(NamedTuple):
+    """Messages of a lane by state."""
+
+    ready: int  # could be handed out, or wait for their key
+    in_flight: int
+    delayed: int
+
+
+class Effects:
+    """What a call of the block wants done. The journal entry is to be written in order of calls.
+
+    ``journal``: an entry, or None when nothing is to be remembered. ``dead``: to be moved.
+    ``wake``: there may be something to hand out that was not there before.
+    """
+
+    __slots__ = ("dead", "journal", "wake")
+
+    def __init__(
+        self,
+        journal: bytes | None = None,
+        dead: list[Dead] | None = None,
+        *,
+        wake: bool = False,
+    ) -> None:
+        self.journal = journal
+        self.dead: list[Dead] = [] if dead is None else dead
+        self.wake = wake

@@ -1,0 +1,241 @@
+"""What of a lane was handed out and is not done: in flight, given back, or on its way out.
+
+It costs by the number of open messages: those that are done leave nothing behind.
+"""
+
+from collections import deque
+from collections.abc import Sequence
+from heapq import heappop, heappush
+from typing import Final
+
+from features.fairness import Fairness
+from features.ordering import KeyLocks
+from features.queue.lines import Lines
+from features.queue.model import AT_ONCE, BY_TIME, Order
+from features.queue.states import NO_TIME, Back, Dying, Flight, Open, Stretch
+from features.queue.timers import Timers
+
+_DONE_MIN: Final = 1_024  # offsets of done messages below it are left where they are
+
+
+class OpenMessages:
+    """The open messages of a lane by offset (``items``), and all that hangs on them.
+
+    ``in_flight_count`` has those that are dying too; ``delayed_count`` are given back for later.
+    """
+
+    __slots__ = (
+        "_above",
+        "_below",
+        "_fairness",
+        "_highest",
+        "_holders",
+        "_locks",
+        "delayed_count",
+        "in_flight_count",
+        "items",
+        "lines",
+        "timers",
+    )
+
+    def __init__(self, order: Order, fairness: Fairness | None) -> None:
+        self.items: dict[int, Open] = {}
+        self.timers = Timers()
+        self._locks = KeyLocks()
+        self._fairness = fairness
+        self.lines = Lines(order, self.items, self._locks, fairness)
+        self.in_flight_count = 0
+        self.delayed_count = 0
+        self._holders: dict[int, set[Flight]] = {}
+        # Offsets that were opened: those above all before them, and the others, as a heap.
+        self._above: deque[int] = deque()
+        self._below: list[int] = []
+        self._highest = -1
+
+    def floor(self, next_offset: int) -> int:
+        """Return the lowest offset that is open, or ``next_offset`` when that is lower."""
+        items = self.items
+        above = self._above
+        while above and above[0] not in items:
+            above.popleft()
+        below = self._below
+        while below and below[0] not in items:
+            heappop(below)
+        lowest = min(above[0], next_offset) if above else next_offset
+        return min(below[0], lowest) if below else lowest
+
+    def note_opened(self, offsets: Sequence[int]) -> None:
+        """Messages become open that were not; ``offsets`` ascend."""
+        if offsets[0] > self._highest:
+            self._above.extend(offsets)
+            self._highest = offsets[-1]
+        else:
+            for offset in offsets:
+                heappush(self._below, offset)
+        noted_count = len(self._above) + len(self._below)
+        if noted_count > 2 * len(self.items) + _DONE_MIN:
+            self._above = deque(sorted(self.items.keys() | set(offsets)))
+            self._below = []
+            self._highest = max(self._highest, self._above[-1])
+
+    def launch(
+        self, flight: Flight, *, holder: int, due_unix_ms: int, now_unix_ms: int
+    ) -> None:
+        """Messages go out, which are in no other state any more."""
+        flight.holder = holder
+        flight.taken_unix_ms = now_unix_ms
+        flight.lease_end_unix_ms = due_unix_ms
+        self.items.update(dict.fromkeys(flight.offsets, flight))
+        self.in_flight_count += flight.left
+        self.timers.put(flight, due_unix_ms)
+        if holder != BY_TIME:
+            self._holders.setdefault(holder, set()).add(flight)
+        key = flight.key
+        if key is not None and self.lines.is_ordered:
+            self._locks.lock(key, flight.left)
+        if self._fairness is not None:
+            self._fairness.took(key, flight.left)
+
+    def land(self, flight: Flight, count: int, now_unix_ms: int) -> None:
+        """So many messages of a flight are in flight no more; what they are now is yet to be said.
+
+        They are no items any more, or are about to be something else.
+        """
+        self.in_flight_count -= count
+        flight.left -= count
+        if not flight.left:
+            if flight.due_unix_ms != NO_TIME:
+                self.timers.cancel(flight)
+            if flight.holder != BY_TIME:
+                self._leave(flight)
+        key = flight.key
+        if self._fairness is not None:
+            held_ms = now_unix_ms - flight.taken_unix_ms
+            self._fairness.done(key, count, held_ms, now_unix_ms)
+        if key is not None and self.lines.is_ordered and self._locks.unlock(key, count):
+            self.lines.offer_key(key)
+
+    def _leave(self, flight: Flight) -> None:
+        flights = self._holders[flight.holder]
+        flights.discard(flight)
+        if not flights:
+            del self._holders[flight.holder]
+
+    def extend(self, flight: Flight, offsets: list[int], due_unix_ms: int) -> None:
+        """Set the lease's end of some messages of a flight, or of all."""
+        if len(offsets) == flight.left:
+            self.timers.put(flight, due_unix_ms)
+            flight.lease_end_unix_ms = due_unix_ms
+            return
+        other = Flight(offsets, flight.key, flight.attempt, flight.first_taken_unix_ms)
+        other.holder = flight.holder
+        other.taken_unix_ms = flight.taken_unix_ms
+        other.lease_end_unix_ms = due_unix_ms
+        flight.left -= other.left
+        self.items.update(dict.fromkeys(offsets, other))
+        self.timers.put(other, due_unix_ms)
+        if other.holder != BY_TIME:
+            self._holders[other.holder].add(other)
+
+    def flights_of(self, holder: int) -> list[Flight]:
+        """Return what a holder has."""
+        return list(self._holders.get(holder, ()))
+
+    def members(self, flight: Flight) -> list[int]:
+        """Return the offsets that are still part of a flight."""
+        items = self.items
+        return [offset for offset in flight.offsets if items.get(offset) is flight]
+
+    def give_back(self, back: Back, due_unix_ms: int) -> None:
+        """A message waits to be handed out again, from a time on or ``AT_ONCE``."""
+        self.items[back.offset] = back
+        if due_unix_ms == AT_ONCE:
+            self.lines.add_back(back)
+            return
+        self.delayed_count += 1
+        self.timers.put(back, due_unix_ms)
+        if self.lines.keeps_order(back.key):
+            self.lines.add_back(back)
+
+    def ripen(self, back: Back) -> None:
+        """The time of a message that was given back for later has come."""
+        self.delayed_count -= 1
+        if self.lines.keeps_order(back.key):
+            self.lines.offer_key(back.key)
+        else:
+            self.lines.add_back(back)
+
+    def add_stretch(self, stretch: Stretch) -> None:
+        """Messages that were never handed out wait for their turn, or for their time first."""
+        is_delayed = stretch.due_unix_ms != NO_TIME
+        if is_delayed:
+            self.timers.add(stretch)
+        if not is_delayed or self.lines.keeps_order(stretch.key):
+            self.lines.add_stretch(stretch)
+
+    def kill(self, back: Back, reason: str) -> Dying:
+        """A message that was given back, or is about to be, is to be moved away."""
+        dying = self.items[back.offset] = Dying(back, reason)
+        self.in_flight_count += 1
+        return dying
+
+    def waiting_before(self, offset: int) -> list[int]:
+        """Return what was given back of the messages before an offset. O(open)."""
+        return [at for at, item in self.items.items() if at < offset and type(item) is Back]
+
+    def remove(self, offset: int, now_unix_ms: int) -> bool:
+        """A message is done, in whatever state it is; False when it was not open."""
+        item = self.items.pop(offset, None)
+        if item is None:
+            return False
+        if isinstance(item, Flight):
+            self.land(item, 1, now_unix_ms)
+            return True
+        is_timed = item.due_unix_ms != NO_TIME
+        if isinstance(item, Dying):
+            self.in_flight_count -= 1
+        else:
+            self.delayed_count -= is_timed
+        if is_timed:
+            self.timers.cancel(item)
+        if self.lines.keeps_order(item.key):
+            self.lines.offer_key(item.key)
+        return True
+
+    def move_to(self, other: "OpenMessages", now_unix_ms: int) -> None:
+        """Hand all messages over to one that is empty and of another order."""
+        for flight in {item for item in self.items.values() if isinstance(item, Flight)}:
+            offsets = self.members(flight)
+            again = Flight(offsets, flight.key, flight.attempt, flight.first_taken_unix_ms)
+            other.launch(
+                again,
+                holder=flight.holder,
+                due_unix_ms=flight.due_unix_ms,
+                now_unix_ms=flight.taken_unix_ms,
+            )
+        retried: list[tuple[Dying, int]] = []
+        for item in self.items.values():
+            due_unix_ms = item.due_unix_ms
+            if isinstance(item, Back):
+                back = Back(item.offset, item.key, item.attempts, item.first_taken_unix_ms)
+                other.give_back(back, AT_ONCE if due_unix_ms == NO_TIME else due_unix_ms)
+            elif isinstance(item, Dying):
+                other.items[item.offset] = item
+                other.in_flight_count += 1
+                if due_unix_ms != NO_TIME:
+                    retried.append((item, due_unix_ms))
+        if other.items:
+            other.note_opened(sorted(other.items))
+        self.clear(now_unix_ms)
+        for item, due_unix_ms in retried:  # only now: what is cleared has no time any more
+            other.timers.put(item, due_unix_ms)
+
+    def clear(self, now_unix_ms: int) -> None:
+        """Forget all messages."""
+        for offset in list(self.items):
+            self.remove(offset, now_unix_ms)
+        self.lines.clear()
+        self.timers.clear()
+        self._above.clear()
+        self._below = []
+        self._highest = -1

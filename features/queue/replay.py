@@ -1,0 +1,203 @@
+"""A lane's journal entries to its state, and its state to a snapshot; what both it and we do."""
+
+from collections.abc import Sequence
+from itertools import chain
+from typing import Final
+
+from features.queue import journal
+from features.queue.ahead import Ahead
+from features.queue.journal import Done, Extend, Group, Move, Return, Snapshot, Take
+from features.queue.model import AT_ONCE, BY_TIME, Effects, Taken
+from features.queue.open_messages import OpenMessages
+from features.queue.states import NO_TIME, Back, Flight
+
+LOST_HOLDER: Final = -1
+"""Who holds what a connection held before the load."""
+
+
+def replay(entry: bytes, messages: OpenMessages, ahead: Ahead) -> None:
+    """Make an entry's changes to a lane that is not fed yet. Error: ``CorruptBatch``."""
+    for change in journal.parse(entry):
+        if isinstance(change, Take):
+            for group in change.groups:
+                _launch(group, change.due_unix_ms, messages, ahead, is_held=change.is_held)
+            ahead.drop_before(change.next_offset)
+        elif isinstance(change, Done):
+            _finish(change, messages, ahead)
+        elif isinstance(change, Return):
+            _give_back(change, messages)
+        elif isinstance(change, Extend):
+            _extend(change, messages)
+        elif isinstance(change, Snapshot):
+            _restore(change, messages, ahead)
+        else:
+            _move(change, messages, ahead)
+
+
+def _move(change: Move, messages: OpenMessages, ahead: Ahead) -> None:
+    if change.kind == journal.KIND_PURGE:
+        purge(change.offset, messages, ahead, AT_ONCE)
+    elif change.kind == journal.KIND_SKIP:
+        skip(change.offset, messages, ahead)
+    else:
+        seek(change.offset, messages, ahead, AT_ONCE)
+
+
+def purge(end_offset: int, messages: OpenMessages, ahead: Ahead, now_unix_ms: int) -> None:
+    """Forget all before an offset, whatever its state."""
+    for offset in [offset for offset in messages.items if offset < end_offset]:
+        messages.remove(offset, now_unix_ms)
+    skip(end_offset, messages, ahead)
+
+
+def skip(offset: int, messages: OpenMessages, ahead: Ahead) -> None:
+    """Forget what was never handed out before an offset."""
+    for stretch in ahead.drop_before(offset):
+        messages.timers.cancel(stretch)
+        messages.lines.offer_key(stretch.key)
+
+
+def seek(offset: int, messages: OpenMessages, ahead: Ahead, now_unix_ms: int) -> None:
+    """Forget everything, and begin at an offset."""
+    messages.clear(now_unix_ms)
+    ahead.early.clear()
+    ahead.clear(offset)
+
+
+def _launch(
+    group: Group, due_unix_ms: int, messages: OpenMessages, ahead: Ahead, *, is_held: bool
+) -> None:
+    all_offsets: list[int] = []
+    for offsets in group.offsets:
+        if offsets[-1] >= ahead.fed_end:
+            ahead.early.add(max(offsets[0], ahead.fed_end), offsets[-1])
+        all_offsets += offsets
+    if not all_offsets:
+        return
+    opened = [at for at in all_offsets if not messages.remove(at, AT_ONCE)]
+    if opened:
+        messages.note_opened(opened)
+    flight = Flight(all_offsets, group.key, group.attempts, group.first_taken_unix_ms)
+    holder = LOST_HOLDER if is_held else BY_TIME
+    messages.launch(
+        flight, holder=holder, due_unix_ms=due_unix_ms, now_unix_ms=group.first_taken_unix_ms
+    )
+
+
+def claim(
+    offsets: Sequence[int],
+    messages: OpenMessages,
+    ahead: Ahead,
+    *,
+    holder: int,
+    now_unix_ms: int,
+) -> list[Taken]:
+    """Let a holder have messages that he had before the load; return those that he has."""
+    taken: list[Taken] = []
+    alike: dict[tuple[bytes | None, int, int], list[int]] = {}
+    for offset in offsets:
+        item = messages.items.get(offset)
+        if isinstance(item, Flight):
+            like = (item.key, item.attempt, item.first_taken_unix_ms)
+        elif item is not None:
+            like = (item.key, max(item.attempts, 1), item.first_taken_unix_ms)
+        elif offset >= ahead.next_offset and ahead.cut(offset)[0]:
+            like = (None, 1, now_unix_ms)
+        else:
+            continue
+        if item is None:
+            messages.note_opened((offset,))
+        else:
+            messages.remove(offset, now_unix_ms)
+        alike.setdefault(like, []).append(offset)
+        taken.append(Taken(offset, like[1], like[2]))
+    for (key, attempt, first_taken_unix_ms), found in alike.items():
+        flight = Flight(found, key, attempt, first_taken_unix_ms)
+        messages.launch(flight, holder=holder, due_unix_ms=NO_TIME, now_unix_ms=now_unix_ms)
+    return taken
+
+
+def _finish(change: Done, messages: OpenMessages, ahead: Ahead) -> None:
+    for offset in chain.from_iterable(change.offsets):
+        # One that is not open was handed out by a take that was lost.
+        if not messages.remove(offset, AT_ONCE) and offset >= ahead.fed_end:
+            ahead.early.add(offset, offset)
+
+
+def _give_back(change: Return, messages: OpenMessages) -> None:
+    for offset in chain.from_iterable(change.offsets):
+        item = messages.items.get(offset)
+        if item is None:
+            continue
+        if isinstance(item, Flight):
+            attempts = item.attempt - (not change.counts_attempt)
+        else:
+            attempts = item.attempts
+        messages.remove(offset, AT_ONCE)
+        back = Back(offset, item.key, attempts, item.first_taken_unix_ms)
+        messages.give_back(back, change.due_unix_ms)
+
+
+def _extend(change: Extend, messages: OpenMessages) -> None:
+    for offset in chain.from_iterable(change.offsets):
+        item = messages.items.get(offset)
+        if isinstance(item, Flight):
+            messages.extend(item, [offset], change.due_unix_ms)
+
+
+def _restore(snapshot: Snapshot, messages: OpenMessages, ahead: Ahead) -> None:
+    seek(snapshot.next_offset, messages, ahead, AT_ONCE)
+    for offsets in snapshot.early:
+        ahead.early.add(offsets[0], offsets[-1])
+    for lease in snapshot.leases:
+        _launch(lease.group, lease.due_unix_ms, messages, ahead, is_held=lease.is_held)
+    for waiting in snapshot.waiting:
+        group = waiting.group
+        for offsets in group.offsets:
+            messages.note_opened(offsets)
+            for offset in offsets:
+                messages.remove(offset, AT_ONCE)
+                back = Back(offset, group.key, group.attempts, group.first_taken_unix_ms)
+                messages.give_back(back, waiting.due_unix_ms)
+
+
+def take_snapshot(messages: OpenMessages, ahead: Ahead) -> bytes:
+    """Return the journal entry from which a lane is restored without those before it."""
+    flights: dict[Flight, None] = {}
+    waiting: dict[tuple[int, int, int, bytes | None], list[int]] = {}
+    for item in messages.items.values():
+        if isinstance(item, Flight):
+            flights[item] = None
+            continue
+        is_later = isinstance(item, Back) and item.due_unix_ms != NO_TIME
+        due_unix_ms = item.due_unix_ms if is_later else AT_ONCE
+        like = (due_unix_ms, item.attempts, item.first_taken_unix_ms, item.key)
+        waiting.setdefault(like, []).append(item.offset)
+    groups: list[bytes] = []
+    for (due_unix_ms, attempts, first_taken_unix_ms, key), offsets in waiting.items():
+        group = journal.encode_group(attempts, first_taken_unix_ms, key, offsets)
+        groups.append(journal.encode_waiting(group, due_unix_ms))
+    leases = [_encode_flight(flight, messages) for flight in flights]
+    return journal.encode_snapshot(ahead.next_offset, ahead.handed_out(), leases, groups)
+
+
+def _encode_flight(flight: Flight, messages: OpenMessages) -> bytes:
+    group = journal.encode_group(
+        flight.attempt, flight.first_taken_unix_ms, flight.key, messages.members(flight)
+    )
+    return journal.encode_lease(group, flight.due_unix_ms, is_held=flight.holder != BY_TIME)
+
+
+def expire(offset: int, messages: OpenMessages, ahead: Ahead, now_unix_ms: int) -> Effects:
+    """Drop what waits before ``offset``; what is in flight stays until it comes back."""
+    effects = Effects()
+    gone = messages.waiting_before(offset)
+    if gone:
+        for one in gone:
+            messages.remove(one, now_unix_ms)
+        effects = Effects(journal.encode_done(gone), wake=True)
+    if offset > ahead.next_offset:
+        skip(offset, messages, ahead)
+        change = journal.encode_move(journal.KIND_SKIP, offset)
+        effects = Effects((effects.journal or b"") + change, wake=True)
+    return effects

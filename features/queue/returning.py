@@ -1,0 +1,66 @@
+"""One call by which messages leave their flights undone: to wait for another turn, or to die."""
+
+from features.queue import journal
+from features.queue.model import AT_ONCE, ATTEMPTS, Dead, Effects
+from features.queue.open_messages import OpenMessages
+from features.queue.states import Back, Flight
+
+ByFlight = dict[Flight, list[int]]
+
+
+class Returning:
+    """``effects`` are those of the call so far."""
+
+    __slots__ = ("_attempts_max", "_now_unix_ms", "_open", "effects")
+
+    def __init__(self, messages: OpenMessages, attempts_max: int, now_unix_ms: int) -> None:
+        self._open = messages
+        self._attempts_max = attempts_max
+        self._now_unix_ms = now_unix_ms
+        self.effects = Effects()
+
+    def add_journal(self, change: bytes) -> None:
+        """Write this too."""
+        written = self.effects.journal
+        self.effects.journal = change if written is None else written + change
+
+    def give_back(
+        self, by_flight: ByFlight, due_unix_ms: int, *, counts_attempt: bool = True
+    ) -> None:
+        """Let messages come back because somebody says so: it is written down."""
+        alive: list[int] = []
+        for flight, offsets in by_flight.items():
+            if self.come_back(flight, offsets, due_unix_ms, counts_attempt=counts_attempt):
+                alive += offsets
+        if alive:
+            change = journal.encode_return(alive, due_unix_ms, counts_attempt=counts_attempt)
+            self.add_journal(change)
+
+    def come_back(
+        self,
+        flight: Flight,
+        offsets: list[int],
+        due_unix_ms: int = AT_ONCE,
+        *,
+        counts_attempt: bool = True,
+    ) -> bool:
+        """Let messages wait to be handed out again; False when they have to die."""
+        attempts = flight.attempt - (not counts_attempt)
+        if 0 < self._attempts_max <= attempts:
+            self.kill(flight, offsets, attempts, ATTEMPTS)
+            return False
+        self._open.land(flight, len(offsets), self._now_unix_ms)
+        for offset in offsets:
+            back = Back(offset, flight.key, attempts, flight.first_taken_unix_ms)
+            self._open.give_back(back, due_unix_ms)
+        self.effects.wake = True
+        return True
+
+    def kill(self, flight: Flight, offsets: list[int], attempts: int, reason: str) -> None:
+        """Messages are to be moved away; their key may go on."""
+        self._open.land(flight, len(offsets), self._now_unix_ms)
+        for offset in offsets:
+            back = Back(offset, flight.key, attempts, flight.first_taken_unix_ms)
+            self._open.kill(back, reason)
+            self.effects.dead.append(Dead(offset, attempts, reason))
+        self.effects.wake = True

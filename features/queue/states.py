@@ -1,0 +1,98 @@
+"""What a lane knows of messages: not yet handed out, in flight, given back, on their way out.
+
+Each may have a time at which something is to happen to it (``features.queue.timers``).
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+NO_TIME: Final = -1
+"""Nothing is to happen by itself."""
+
+
+class Timed:
+    """Something that ``Timers`` may hold. ``due_unix_ms`` is theirs to set."""
+
+    __slots__ = ("due_unix_ms",)
+
+    def __init__(self) -> None:
+        self.due_unix_ms = NO_TIME
+
+
+class Stretch(Timed):
+    """Messages in a row, of one key, that were never handed out; due: when they are visible.
+
+    It is used up from its front: ``first`` moves, and beyond ``last`` nothing is left.
+    """
+
+    __slots__ = ("first", "key", "last")
+
+    def __init__(self, first: int, last: int, key: bytes | None) -> None:
+        super().__init__()
+        self.first = first
+        self.last = last
+        self.key = key
+
+
+class Flight(Timed):
+    """Messages of one key that went out together, the same number of times; due: lease's end.
+
+    ``offsets`` are those it began with; a message belongs to it as long as the lane says so.
+    ``left`` counts those. The lease's end is kept here too for when it is not due any more.
+    """
+
+    __slots__ = (
+        "attempt",
+        "first_taken_unix_ms",
+        "holder",
+        "key",
+        "lease_end_unix_ms",
+        "left",
+        "offsets",
+        "taken_unix_ms",
+    )
+
+    def __init__(
+        self, offsets: Sequence[int], key: bytes | None, attempt: int, first_taken_unix_ms: int
+    ) -> None:
+        self.due_unix_ms = NO_TIME  # as the base class does, without the call
+        self.offsets = offsets
+        self.left = len(offsets)
+        self.key = key
+        self.attempt = attempt
+        self.first_taken_unix_ms = first_taken_unix_ms
+        self.taken_unix_ms = first_taken_unix_ms
+        self.lease_end_unix_ms = NO_TIME
+        self.holder = 0
+
+
+class Back(Timed):
+    """A message that was handed out and waits to be again; due: when it may, if not now."""
+
+    __slots__ = ("attempts", "first_taken_unix_ms", "key", "offset")
+
+    def __init__(
+        self, offset: int, key: bytes | None, attempts: int, first_taken_unix_ms: int
+    ) -> None:
+        super().__init__()
+        self.offset = offset
+        self.key = key
+        self.attempts = attempts
+        self.first_taken_unix_ms = first_taken_unix_ms
+
+
+class Dying(Timed):
+    """A message that is being moved to the dead letters; due: when that is tried again."""
+
+    __slots__ = ("attempts", "first_taken_unix_ms", "key", "offset", "reason")
+
+    def __init__(self, back: Back, reason: str) -> None:
+        super().__init__()
+        self.offset = back.offset
+        self.key = back.key
+        self.attempts = back.attempts
+        self.first_taken_unix_ms = back.first_taken_unix_ms
+        self.reason = reason
+
+
+Open = Flight | Back | Dying

@@ -1,0 +1,397 @@
+"""The lane against the plain model: any order of calls, and a crash at any moment."""
+
+from collections.abc import Sequence
+from copy import deepcopy
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from features.fairness import Fairness
+from features.queue.lane import Lane
+from features.queue.model import AT_ONCE, BY_TIME, Effects, Order, Policy, Result, Run
+from tests.features.queue.lane_model import (
+    AHEAD,
+    BACK,
+    DONE,
+    DYING,
+    FLIGHT,
+    LaneModel,
+    Message,
+)
+
+KEYS = st.sampled_from([None, b"a", b"b", b"c"])
+PLACES = st.lists(st.integers(0, 1_000), min_size=1, max_size=4)
+RUNS = st.lists(
+    st.tuples(KEYS, st.integers(1, 6), st.sampled_from([0, 0, 0, 50, 400])), max_size=4
+)
+
+
+class LaneMachine(RuleBasedStateMachine):
+    """``journal`` has (entry, whether losing it in a crash is no broken promise)."""
+
+    @initialize(order=st.sampled_from(list(Order)), in_flight_max=st.integers(2, 12), runs=RUNS)
+    def start(
+        self, order: Order, in_flight_max: int, runs: list[tuple[bytes | None, int, int]]
+    ) -> None:
+        self.policy = Policy(order, in_flight_max=in_flight_max)
+        self.fairness = Fairness()
+        self.lane = Lane(self.policy, 0, fairness=self.fairness)
+        self.model = LaneModel(order, in_flight_max)
+        self.now = 1_000
+        self.ids: list[tuple[int, int]] = []  # all that were ever handed out
+        self.moving: set[int] = set()  # dead, and nobody has said what came of the move
+        self.journal: list[tuple[bytes, bool]] = []
+        self.append([*runs, (b"a", 3, 0), (b"b", 2, 0), (None, 2, 0)], hole=False)
+        self.feed(30)
+        self.take(2, BY_TIME, 100, quiet_only=False)
+
+    def keep(
+        self, effects: Effects, changed: Sequence[Message], *, may_be_lost: bool = False
+    ) -> None:
+        self.moving |= {dead.offset for dead in effects.dead}
+        if effects.journal is None:
+            assert not changed
+            return
+        self.journal.append((effects.journal, may_be_lost))
+        self.model.keep(changed)
+
+    def pick(self, places: list[int]) -> list[tuple[int, int]]:
+        return [self.ids[place % len(self.ids)] for place in places]
+
+    # What comes in.
+
+    @rule(runs=RUNS, hole=st.booleans())
+    def append(self, runs: list[tuple[bytes | None, int, int]], *, hole: bool) -> None:
+        for key, count, delay_ms in runs:
+            for _ in range(count):
+                self.model.append(key, self.now + delay_ms if delay_ms else AT_ONCE)
+        if hole:
+            self.model.append_hole()
+
+    @rule(count=st.integers(1, 30))
+    def feed(self, count: int) -> None:
+        end_offset = min(self.lane.fed_end + count, self.model.end_offset)
+        messages = [
+            message
+            for message in self.model.messages.values()
+            if self.lane.fed_end - 2 <= message.offset < end_offset
+        ]
+        runs: list[Run] = []
+        for offset, key, visible in ((m.offset, m.key, m.visible_unix_ms) for m in messages):
+            if (
+                runs
+                and runs[-1].last == offset - 1
+                and runs[-1].key == key
+                and runs[-1].visible_unix_ms == visible
+            ):
+                runs[-1] = runs[-1]._replace(last=offset)
+            else:
+                runs.append(Run(offset, offset, key, visible))
+        self.keep(self.lane.feed(runs, self.now), [])
+        if runs:
+            self.model.feed(runs[-1].last + 1, self.now)
+        assert self.lane.fed_end == self.model.fed_end
+
+    # What goes out.
+
+    @rule(
+        count=st.integers(1, 10),
+        holder=st.sampled_from([BY_TIME, BY_TIME, 7, 8]),
+        lease_ms=st.sampled_from([1, 100, 500]),
+        quiet_only=st.booleans(),
+    )
+    def take(self, count: int, holder: int, lease_ms: int, *, quiet_only: bool) -> None:
+        expected, dead = self.model.take(
+            count,
+            holder=holder,
+            lease_ms=lease_ms,
+            now=self.now,
+            quiet_only=quiet_only,
+            fairness=self.fairness,
+        )
+        taken, effects = self.lane.take(
+            count, holder=holder, lease_ms=lease_ms, now=self.now, quiet_only=quiet_only
+        )
+        assert taken == expected
+        assert [message.offset for message in effects.dead] == dead
+        self.keep(
+            effects,
+            [self.model.messages[message.offset] for message in taken],
+            may_be_lost=True,
+        )
+        self.ids += [(message.offset, message.attempt) for message in taken]
+
+    @precondition(lambda self: self.ids)
+    @rule(places=PLACES, is_refused=st.booleans())
+    def ack(self, places: list[int], *, is_refused: bool) -> None:
+        ids = self.pick(places)
+        before = deepcopy(self.model.messages)
+        expected, done = self.model.ack(ids)
+        results, effects = self.lane.ack(ids, now=self.now)
+        assert results == expected
+        if not is_refused:
+            self.keep(effects, done)
+            return
+        if any(before[message.offset].state == AHEAD for message in done):
+            self.keep(effects, done)  # of a lost take: nothing to go back to
+            return
+        for message in done:
+            self.model.messages[message.offset].__dict__.update(before[message.offset].__dict__)
+            back = self.model.messages[message.offset]
+            if back.state == BACK:
+                back.due_unix_ms = AT_ONCE
+        pairs = zip(ids, results, strict=True)
+        self.lane.put_back([one for one, result in pairs if result is Result.DONE])
+
+    @precondition(lambda self: self.ids)
+    @rule(places=PLACES, delay_ms=st.sampled_from([0, 0, 30]), counts=st.booleans())
+    def release(self, places: list[int], delay_ms: int, *, counts: bool) -> None:
+        ids = self.pick(places)
+        due_unix_ms = self.now + delay_ms if delay_ms else AT_ONCE
+        expected: list[Result] = []
+        changed: list[Message] = []
+        found: set[int] = set()
+        for offset, attempt in ids:
+            message, result = self.model.find(offset, attempt)
+            if message is not None and offset in found:
+                result = Result.STALE
+            elif message is not None:
+                changed.append(message)
+                found.add(offset)
+            expected.append(result)
+        alive = [
+            m for m in changed if self.model.give_back(m, due_unix_ms, counts_attempt=counts)
+        ]
+        results, effects = self.lane.release(
+            ids, delay_ms=delay_ms, now=self.now, counts_attempt=counts
+        )
+        assert results == expected
+        self.keep(effects, alive)
+
+    @precondition(lambda self: self.ids)
+    @rule(places=PLACES)
+    def reject(self, places: list[int]) -> None:
+        ids = self.pick(places)
+        expected: list[Result] = []
+        for offset, attempt in ids:
+            message, result = self.model.find(offset, attempt)
+            if message is not None:
+                message.state = DYING
+                message.reason = "bad"
+                message.due_unix_ms = AT_ONCE
+            expected.append(result)
+        results, effects = self.lane.reject(ids, reason="bad", now=self.now)
+        assert results == expected
+        assert all(dead.reason == "bad" for dead in effects.dead)
+        self.keep(effects, [])
+
+    @precondition(lambda self: self.ids)
+    @rule(places=PLACES, spans=st.lists(st.sampled_from([0, 5, 300]), min_size=4, max_size=4))
+    def extend(self, places: list[int], spans: list[int]) -> None:
+        ids = self.pick(places)
+        expected: list[Result] = []
+        wanted: dict[int, int] = {}
+        for (offset, attempt), span_ms in zip(ids, spans, strict=False):
+            message, result = self.model.find(offset, attempt)
+            expected.append(result)
+            if message is not None:
+                wanted[offset] = span_ms
+        changed: list[Message] = []
+        for offset, span_ms in wanted.items():
+            message = self.model.messages[offset]
+            if span_ms:
+                message.due_unix_ms = self.now + span_ms
+                changed.append(message)
+            elif self.model.give_back(message, AT_ONCE):
+                changed.append(message)
+        results, effects = self.lane.extend(ids, lease_ms=spans[: len(ids)], now=self.now)
+        assert results == expected
+        self.keep(effects, changed)
+
+    @precondition(lambda self: self.moving)
+    @rule(places=PLACES, is_kept=st.booleans())
+    def end_move(self, places: list[int], *, is_kept: bool) -> None:
+        moving = sorted(self.moving)
+        offsets = list({moving[place % len(moving)] for place in places})
+        self.moving -= set(offsets)
+        dying = [
+            message
+            for offset in offsets
+            if (message := self.model.messages[offset]).state == DYING
+        ]
+        if is_kept:
+            for message in dying:
+                message.state = DONE
+            self.keep(Effects(self.lane.moved(offsets)), dying)
+        else:
+            for message in dying:
+                message.due_unix_ms = self.now + 20
+            self.lane.move_failed(offsets, now=self.now, retry_ms=20)
+
+    # Time, holders, owners.
+
+    @rule(span_ms=st.sampled_from([0, 1, 20, 50, 200, 1_000]), messages_max=st.integers(1, 20))
+    def tick(self, span_ms: int, messages_max: int) -> None:
+        self.now += span_ms
+        expected = self.model.tick(self.now)
+        dead: list[int] = []
+        for _ in range(1_000):
+            effects = self.lane.tick(self.now, messages_max=messages_max)
+            dead += [message.offset for message in effects.dead]
+            self.keep(effects, [])
+            due_unix_ms = self.lane.next_due_unix_ms
+            if due_unix_ms is None or due_unix_ms > self.now:
+                break
+        assert sorted(dead) == sorted(expected)
+
+    @rule(holder=st.sampled_from([7, 8]))
+    def end_holder(self, holder: int) -> None:
+        for message in self.model.of_state(FLIGHT):
+            if message.holder == holder:
+                self.model.give_back(message, AT_ONCE)
+        self.keep(self.lane.end_holder(holder, self.now), [])
+
+    @rule(attempts_max=st.sampled_from([0, 1, 2, 3]))
+    def change_policy(self, attempts_max: int) -> None:
+        self.model.attempts_max = attempts_max
+        self.policy = self.policy._replace(attempts_max=attempts_max)
+        self.lane.policy = self.policy
+
+    @rule(share=st.integers(0, 10))
+    def purge(self, share: int) -> None:
+        end_offset = self.model.end_offset * share // 10
+        gone = [
+            message
+            for message in self.model.messages.values()
+            if message.offset < end_offset and message.state != DONE
+        ]
+        for message in gone:
+            message.state = DONE
+        self.moving -= {message.offset for message in gone}
+        effects = self.lane.purge(end_offset)
+        self.model.fed_end = max(self.model.fed_end, end_offset)
+        self.keep(effects, gone)
+
+    @rule(share=st.integers(0, 10))
+    def expire_before(self, share: int) -> None:
+        offset = self.model.end_offset * share // 10
+        waiting = self.model.of_state(AHEAD, BACK)
+        gone = [message for message in waiting if message.offset < offset]
+        for message in gone:
+            message.state = DONE
+        effects = self.lane.expire_before(offset)
+        self.model.fed_end = max(self.model.fed_end, offset)
+        self.keep(effects, gone)
+
+    # The journal.
+
+    @rule()
+    def snapshot(self) -> None:
+        self.journal = [(self.lane.snapshot(), False)]
+        for message in self.model.messages.values():
+            message.kept = []
+        self.model.entry_count = 0
+        self.model.keep(list(self.model.messages.values()))
+        for message in self.model.of_state(DYING):
+            said = message.kept[-1][1]
+            said.state, said.due_unix_ms = BACK, AT_ONCE
+
+    @rule(is_suffix_lost=st.booleans(), snapshot_first=st.booleans())
+    def crash(self, *, is_suffix_lost: bool, snapshot_first: bool) -> None:
+        while is_suffix_lost and self.journal and self.journal[-1][1]:
+            self.journal.pop()
+        self.fairness = Fairness()
+        self.lane = Lane(self.policy, 0, fairness=self.fairness)
+        for entry, _ in self.journal:
+            self.lane.apply(entry)
+        if (
+            snapshot_first
+        ):  # of a lane that has just been loaded, as when a journal is rewritten
+            self.fairness = Fairness()
+            again = Lane(self.policy, 0, fairness=self.fairness)
+            again.apply(self.lane.snapshot())
+            self.lane = again
+        self.model.crash(len(self.journal))
+        for message in self.model.of_state(FLIGHT):
+            if message.holder != BY_TIME:
+                self.model.give_back(message, AT_ONCE)
+        effects = self.lane.recovered(self.now)
+        self.moving = {dead.offset for dead in effects.dead}
+        assert self.moving == {message.offset for message in self.model.of_state(DYING)}
+        self.model.fed_end = self.lane.fed_end
+
+    # What holds at any moment.
+
+    @invariant()
+    def counts_are_those_of_the_model(self) -> None:
+        if not hasattr(self, "lane"):
+            return
+        counts = self.lane.counts(self.model.end_offset)
+        expected = self.model.counts()
+        assert counts[1:] == expected[1:]
+        if self.model.fed_end >= self.model.end_offset:
+            assert counts.ready == expected.ready
+        else:  # holes that nobody has seen yet are counted
+            assert counts.ready >= expected.ready
+        assert self.lane.open_count == len(self.model.open)
+
+    @invariant()
+    def nothing_that_is_needed_lies_below_the_floor(self) -> None:
+        if not hasattr(self, "lane"):
+            return
+        assert self.lane.fed_end == self.model.fed_end
+        needed = [message.offset for message in self.model.of_state(AHEAD, FLIGHT, BACK, DYING)]
+        lowest = min(needed, default=self.model.fed_end)
+        assert self.lane.floor <= lowest
+        assert self.lane.next_offset <= self.lane.fed_end
+        if self.model.fed_end >= self.model.end_offset:
+            assert self.lane.floor == lowest
+
+    @invariant()
+    def next_due_is_the_earliest(self) -> None:
+        if not hasattr(self, "lane"):
+            return
+        times = [
+            message.due_unix_ms
+            for message in self.model.open
+            if message.state == FLIGHT or message.due_unix_ms != AT_ONCE
+        ]
+        times += [
+            message.visible_unix_ms
+            for message in self.model.of_state(AHEAD)
+            if message.is_delayed and message.offset < self.model.fed_end
+        ]
+        assert self.lane.next_due_unix_ms == min(times, default=None)
+
+    @invariant()
+    def fairness_knows_what_is_in_flight(self) -> None:
+        if not hasattr(self, "lane"):
+            return
+        is_fair = self.policy.order is Order.FAIR
+        in_flight = len(self.model.of_state(FLIGHT)) if is_fair else 0
+        assert self.fairness._in_flight_count == in_flight
+
+    def teardown(self) -> None:
+        """All that is not done can be had, once each, and then nothing is left."""
+        if not hasattr(self, "lane"):
+            return
+        self.change_policy(0)
+        for _ in range(100):
+            self.feed(1_000)
+            self.tick(100_000, 50)
+            if self.moving:
+                offsets = sorted(self.moving)
+                self.moving.clear()
+                for offset in offsets:
+                    self.model.messages[offset].state = DONE
+                self.lane.moved(offsets)
+            begin = len(self.ids)
+            self.take(10, BY_TIME, 1_000_000, quiet_only=False)
+            ids = self.ids[begin:]
+            results, _ = self.lane.ack(ids)
+            self.model.ack(ids)
+            assert set(results) <= {Result.DONE}
+        assert not self.model.of_state(AHEAD, FLIGHT, BACK, DYING)
+        assert self.lane.floor == self.lane.next_offset == self.lane.fed_end
+        assert self.lane.open_count == 0
+        assert self.lane.next_due_unix_ms is None

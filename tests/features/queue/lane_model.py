@@ -1,0 +1,255 @@
+"""What a lane promises, the plain way: every message is looked at for every question."""
+
+from collections.abc import Iterator, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
+
+from features.fairness import Fairness
+from features.queue.model import (
+    AT_ONCE,
+    BY_TIME,
+    Counts,
+    Order,
+    Result,
+    Taken,
+)
+
+AHEAD, FLIGHT, BACK, DYING, DONE = "ahead", "flight", "back", "dying", "done"
+
+
+@dataclass
+class Message:
+    """``due_unix_ms``: of a flight its lease's end, else when it is visible; AT_ONCE for now."""
+
+    offset: int
+    key: bytes | None
+    visible_unix_ms: int
+    state: str = AHEAD
+    attempts: int = 0
+    first_taken_unix_ms: int = 0
+    due_unix_ms: int = AT_ONCE
+    holder: int = BY_TIME
+    is_delayed: bool = False  # was fed before it was visible, and no tick has said so since
+    reason: str = ""
+    kept: list[tuple[int, "Message"]] = field(default_factory=list)  # what the journal says
+
+
+class LaneModel:
+    """The messages of a partition by offset; some offsets have none."""
+
+    def __init__(self, order: Order, in_flight_max: int) -> None:
+        self.order = order
+        self.in_flight_max = in_flight_max
+        self.attempts_max = 0
+        self.messages: dict[int, Message] = {}
+        self.end_offset = 0
+        self.fed_end = 0
+        self.entry_count = 0
+
+    def of_state(self, *states: str) -> list[Message]:
+        return [message for message in self.messages.values() if message.state in states]
+
+    @property
+    def open(self) -> list[Message]:
+        return self.of_state(FLIGHT, BACK, DYING)
+
+    def append(self, key: bytes | None, visible_unix_ms: int) -> None:
+        kept_key = None if self.order is Order.NONE else key
+        self.messages[self.end_offset] = Message(self.end_offset, kept_key, visible_unix_ms)
+        self.end_offset += 1
+
+    def append_hole(self) -> None:
+        self.end_offset += 1
+
+    def feed(self, end_offset: int, now_unix_ms: int) -> None:
+        for message in self.of_state(AHEAD):
+            if self.fed_end <= message.offset < end_offset:
+                message.is_delayed = message.visible_unix_ms > now_unix_ms
+        self.fed_end = max(self.fed_end, end_offset)
+
+    # Taking.
+
+    def keeps_order(self, key: bytes | None) -> bool:
+        return self.order is Order.KEY and key is not None
+
+    def candidates(self, key: bytes | None) -> list[Message]:
+        """Return what may be handed out of a key, in order."""
+        mine = [message for message in self.messages.values() if message.key == key]
+        backs = [message for message in mine if message.state == BACK]
+        fresh = [
+            message
+            for message in mine
+            if message.state == AHEAD and message.offset < self.fed_end
+        ]
+        if not self.keeps_order(key):
+            ready_backs = [message for message in backs if message.due_unix_ms == AT_ONCE]
+            return ready_backs + [message for message in fresh if not message.is_delayed]
+        if any(message.state == FLIGHT for message in mine):
+            return []
+        found: list[Message] = []
+        for message in backs + fresh:
+            if message.is_delayed or message.due_unix_ms != AT_ONCE:
+                break
+            found.append(message)
+        return found
+
+    def lines(self) -> list[list[Message]]:
+        """Return the candidates of each key, the key first that goes first."""
+        keys = {message.key for message in self.messages.values()}
+        lines = [line for key in keys if (line := self.candidates(key))]
+        return sorted(lines, key=lambda line: (line[0].state == AHEAD, line[0].offset))
+
+    def take(
+        self,
+        count: int,
+        *,
+        holder: int,
+        lease_ms: int,
+        now: int,
+        quiet_only: bool,
+        fairness: Fairness,
+    ) -> tuple[list[Taken], list[int]]:
+        """Return what is handed out, and which are dead."""
+        fairness = deepcopy(fairness)
+        room = min(count, self.in_flight_max - len(self.of_state(FLIGHT, DYING)))
+        if room <= 0:
+            return [], []
+        lines = self.lines()
+        taken: list[Taken] = []
+        dead: list[int] = []
+        noisy: list[list[Message]] = []
+        for line in self._in_turn(lines, noisy, fairness, now, quiet_only=quiet_only):
+            if room == len(taken) + len(dead):
+                break
+            count_before = len(taken)
+            for message in line[: room - len(taken) - len(dead)]:
+                if message.state == BACK and 0 < self.attempts_max <= message.attempts:
+                    message.state = DYING
+                    message.reason = "attempts"
+                    dead.append(message.offset)
+                    continue
+                if message.state == AHEAD:
+                    if len(self.open) >= 2 * self.in_flight_max:
+                        break
+                    message.first_taken_unix_ms = now
+                message.state = FLIGHT
+                message.attempts += 1
+                message.due_unix_ms = now + lease_ms
+                message.holder = holder
+                taken.append(
+                    Taken(message.offset, message.attempts, message.first_taken_unix_ms)
+                )
+            if len(taken) > count_before:
+                fairness.took(line[0].key, len(taken) - count_before)
+        return taken, dead
+
+    def _in_turn(
+        self,
+        lines: list[list[Message]],
+        noisy: list[list[Message]],
+        fairness: Fairness,
+        now: int,
+        *,
+        quiet_only: bool,
+    ) -> Iterator[list[Message]]:
+        for line in lines:
+            if self.order is Order.FAIR and fairness.is_noisy(line[0].key, now):
+                noisy.append(line)
+            else:
+                yield line
+        if not quiet_only:
+            yield from noisy
+
+    # Settling.
+
+    def ack(self, ids: Sequence[tuple[int, int]]) -> tuple[list[Result], list[Message]]:
+        results: list[Result] = []
+        done: list[Message] = []
+        for offset, attempt in ids:
+            message = self.messages[offset]
+            result = self._ack_result(message, attempt)
+            if result is Result.DONE:
+                done.append(message)
+                message.state = DONE
+            results.append(result)
+        return results, done
+
+    def _ack_result(self, message: Message, attempt: int) -> Result:
+        if message.state == DONE:
+            return Result.GONE
+        if message.state == AHEAD:
+            return Result.DONE  # by a take that was lost
+        if message.state == DYING or attempt < message.attempts:
+            return Result.STALE
+        is_late = message.state == BACK and attempt == message.attempts
+        if is_late and self.keeps_order(message.key):
+            return Result.STALE
+        return Result.DONE
+
+    def find(self, offset: int, attempt: int) -> tuple[Message | None, Result]:
+        message = self.messages[offset]
+        if message.state == FLIGHT and message.attempts == attempt:
+            return message, Result.DONE
+        return None, Result.GONE if message.state in {AHEAD, DONE} else Result.STALE
+
+    def give_back(
+        self, message: Message, due_unix_ms: int, *, counts_attempt: bool = True
+    ) -> bool:
+        """Let a message come back; False when it is dead."""
+        message.attempts -= not counts_attempt
+        if 0 < self.attempts_max <= message.attempts:
+            message.state = DYING
+            message.reason = "attempts"
+            message.due_unix_ms = AT_ONCE
+            return False
+        message.state = BACK
+        message.due_unix_ms = due_unix_ms
+        return True
+
+    def tick(self, now: int) -> list[int]:
+        """Do all that is due; return which are to be moved now."""
+        dead: list[int] = []
+        for message in self.messages.values():
+            if message.state == AHEAD:
+                is_fed = message.offset < self.fed_end
+                message.is_delayed &= not is_fed or message.visible_unix_ms > now
+            elif message.due_unix_ms > now or message.state == DONE:
+                continue
+            elif message.state == FLIGHT:
+                if not self.give_back(message, AT_ONCE):
+                    dead.append(message.offset)
+            elif message.due_unix_ms != AT_ONCE:
+                message.due_unix_ms = AT_ONCE
+                if message.state == DYING:
+                    dead.append(message.offset)
+        return dead
+
+    # Journal.
+
+    def keep(self, messages: Sequence[Message]) -> None:
+        """The journal has one more entry, which says what these messages are now."""
+        for message in messages:
+            message.kept.append((self.entry_count, replace(message, kept=[])))
+        self.entry_count += 1
+
+    def crash(self, entry_count: int) -> None:
+        """Go back to what that many entries say; nothing else is left."""
+        self.entry_count = entry_count
+        for message in self.messages.values():
+            message.kept = [entry for entry in message.kept if entry[0] < entry_count]
+            fresh = Message(message.offset, message.key, message.visible_unix_ms)
+            said = message.kept[-1][1] if message.kept else fresh
+            for name in ("state", "attempts", "first_taken_unix_ms", "due_unix_ms", "holder"):
+                setattr(message, name, getattr(said, name))
+            message.is_delayed = False
+
+    def counts(self) -> Counts:
+        delayed = [
+            message
+            for message in self.messages.values()
+            if (message.state == BACK and message.due_unix_ms != AT_ONCE)
+            or (message.state == AHEAD and message.is_delayed and message.offset < self.fed_end)
+        ]
+        in_flight = self.of_state(FLIGHT, DYING)
+        ready = self.of_state(BACK, AHEAD)
+        return Counts(len(ready) - len(delayed), len(in_flight), len(delayed))
