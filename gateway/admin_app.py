@@ -18,13 +18,17 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gateway import (
     admin_backup,
+    admin_dlq,
     admin_find,
     admin_groups,
+    admin_keys,
     admin_node,
+    admin_queues,
     admin_topics,
     admin_users,
     errors,
 )
+from gateway.access_keys import AccessKeyExists
 from gateway.admin_state import AdminState
 from gateway.metrics import CONTENT_TYPE
 
@@ -35,6 +39,7 @@ STATUS: Final[Mapping[type[errors.GatewayError], int]] = {
     errors.TopicNotFound: 404,
     errors.GroupNotFound: 404,
     errors.TopicExists: 409,
+    AccessKeyExists: 409,
     errors.GroupNotEmpty: 409,
     errors.GroupSubscribed: 409,
     errors.RebalanceInProgress: 409,
@@ -70,7 +75,10 @@ def build_app(state: AdminState, token: str) -> Starlette:
         *admin_find.routes(state),
         *admin_backup.routes(state),
         *admin_groups.routes(state),
+        *admin_queues.routes(state),
+        *admin_dlq.routes(state),
         *admin_users.routes(state),
+        *admin_keys.routes(state),
     ]
     return Starlette(
         routes=[

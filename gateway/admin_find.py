@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from gateway.admin_requests import read_body, topic_name
+from gateway.admin_requests import octets_as_text, read_body, topic_name
 from gateway.admin_state import AdminState
 from gateway.config import FrozenConfig
 from gateway.errors import InvalidRequest
@@ -83,16 +83,9 @@ def _match(match: Match) -> dict[str, Any]:
         "partition": match.partition,
         "offset": record.offset,
         "timestamp_unix_ms": record.timestamp_unix_ms,
-        **_text("key", record.key),
-        **_text("value", record.value),
-        "headers": [{"name": name, **_text("value", value)} for name, value in record.headers],
+        **octets_as_text("key", record.key),
+        **octets_as_text("value", record.value),
+        "headers": [
+            {"name": name, **octets_as_text("value", value)} for name, value in record.headers
+        ],
     }
-
-
-def _text(name: str, octets: bytes | None) -> dict[str, str | None]:
-    """Return octets as text; under ``<name>_base64`` where they are none."""
-    try:
-        return {name: None if octets is None else octets.decode()}
-    except UnicodeDecodeError:
-        assert octets is not None
-        return {f"{name}_base64": base64.b64encode(octets).decode()}

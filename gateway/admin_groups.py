@@ -4,8 +4,6 @@
 a ``/`` in it is ``%2F`` in the path.
 """
 
-import asyncio
-from collections.abc import Callable
 from typing import Any
 
 from pydantic import Field
@@ -13,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from gateway.admin_requests import namespace_of, path_text, read_body
+from gateway.admin_requests import kept, namespace_of, path_text, read_body
 from gateway.admin_state import AdminState
 from gateway.config import FrozenConfig
 from gateway.cursors import Commit, Cursor
@@ -22,13 +20,11 @@ from gateway.errors import (
     GroupNotFound,
     InvalidRequest,
     OffsetOutOfRange,
-    StorageUnavailable,
 )
 from gateway.group_model import GroupName, GroupState
 from gateway.kernel import Kernel
 from gateway.model import TopicName, check_topic_name
 from gateway.partition import Partition
-from gateway.storage import OnDone
 
 
 class NewOffsets(FrozenConfig):
@@ -50,7 +46,7 @@ def routes(state: AdminState) -> list[Route]:
     async def describe_or_delete(request: Request) -> Response:
         kernel, name = state.running(), _group_name(request)
         if request.method == "DELETE":
-            await _kept(lambda on_done: kernel.groups.delete(name, on_done))
+            await kept(lambda on_done: kernel.groups.delete(name, on_done))
             return Response(status_code=204)
         return JSONResponse(_details(kernel, name))
 
@@ -142,7 +138,7 @@ async def _move(kernel: Kernel, name: GroupName, body: NewOffsets) -> list[dict[
         Commit(topic.uuid, partition.number, _offset(partition, body.to))
         for partition in partitions
     ]
-    await _kept(lambda on_done: kernel.cursors.commit(name, commits, on_done))
+    await kept(lambda on_done: kernel.cursors.commit(name, commits, on_done))
     return [
         {"topic": body.topic, "partition": commit.number, "offset": commit.offset}
         for commit in commits
@@ -164,17 +160,3 @@ def _offset(partition: Partition, to: str) -> int:
         )
         raise OffsetOutOfRange(msg)
     return int(to)
-
-
-async def _kept(begin: Callable[[OnDone], None]) -> None:
-    """Begin a change and wait until it is kept. Errors: ``StorageUnavailable``."""
-    done: asyncio.Future[StorageUnavailable | None] = asyncio.get_running_loop().create_future()
-
-    def on_done(error: StorageUnavailable | None) -> None:
-        if not done.done():  # The caller may have hung up.
-            done.set_result(error)
-
-    begin(on_done)
-    error = await done
-    if error is not None:
-        raise error

@@ -1,5 +1,8 @@
-"""Reading the REST calls' parameters and bodies, within bounds."""
+"""Reading the REST calls' parameters and bodies, within bounds; what answers share."""
 
+import asyncio
+import base64
+from collections.abc import Callable
 from typing import Final, TypeVar
 from urllib.parse import unquote
 
@@ -7,8 +10,9 @@ from pydantic import ValidationError
 from starlette.requests import Request
 
 from gateway.config import FrozenConfig
-from gateway.errors import InvalidRequest
+from gateway.errors import InvalidRequest, StorageUnavailable
 from gateway.model import DEFAULT_NAMESPACE, TopicName, check_topic_name
+from gateway.storage import OnDone
 
 BODY_BYTES_MAX: Final = 1_048_576
 Body = TypeVar("Body", bound=FrozenConfig)
@@ -44,3 +48,26 @@ async def read_body(request: Request, model: type[Body]) -> Body:
         path = ".".join(map(str, detail["loc"])) or "body"
         msg = f"{path}: {detail['msg']}"
         raise InvalidRequest(msg) from error
+
+
+async def kept(begin: Callable[[OnDone], None]) -> None:
+    """Begin a change and wait until it is kept. Errors: ``StorageUnavailable``."""
+    done: asyncio.Future[StorageUnavailable | None] = asyncio.get_running_loop().create_future()
+
+    def on_done(error: StorageUnavailable | None) -> None:
+        if not done.done():  # The caller may have hung up.
+            done.set_result(error)
+
+    begin(on_done)
+    error = await done
+    if error is not None:
+        raise error
+
+
+def octets_as_text(name: str, octets: bytes | None) -> dict[str, str | None]:
+    """Return octets as text; under ``<name>_base64`` where they are none."""
+    try:
+        return {name: None if octets is None else octets.decode()}
+    except UnicodeDecodeError:
+        assert octets is not None
+        return {f"{name}_base64": base64.b64encode(octets).decode()}

@@ -38,10 +38,14 @@ _T = TypeVar("_T")
 
 
 class StoredUsers:
-    """An ``Authenticator`` over the metadata store. Loop only."""
+    """An ``Authenticator`` over the metadata store. Loop only.
+
+    ``on_removed`` hooks run with the name of a user that is gone.
+    """
 
     def __init__(self, metadata: MetadataStore) -> None:
         self.revision = 0
+        self.on_removed: list[Callable[[str], None]] = []
         self._metadata = metadata
         self._changes = Changes()
         self._users: dict[str, list[ScramCredential]] = {}
@@ -164,6 +168,8 @@ class StoredUsers:
         removed = await self._metadata.delete_user(name)
         self._users.pop(name, None)
         self.revision += 1
+        for hook in self.on_removed if removed else ():
+            hook(name)
         return removed
 
 

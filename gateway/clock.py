@@ -15,12 +15,21 @@ class Clock(Protocol):
         """Milliseconds since some moment; for durations, unaffected by clock steps."""
         ...
 
+    def steady_unix_ms(self) -> int:
+        """Unix time at the process's start plus what has passed since: it knows no steps.
+
+        For deadlines that are kept in the process and stored as unix milliseconds: a lease
+        neither ends early nor lasts longer because somebody sets the clock.
+        """
+        ...
+
 
 class SystemClock:
     """The machine's clocks, with steps backwards held level."""
 
     def __init__(self) -> None:
         self._highest_unix_ms = 0
+        self._start_ns = time.time_ns() - time.monotonic_ns()
 
     def unix_ms(self) -> int:
         """See ``Clock``. After a step backwards it stands still until the clock has caught up."""
@@ -34,12 +43,17 @@ class SystemClock:
         """See ``Clock``."""
         return time.monotonic_ns() // 1_000_000
 
+    def steady_unix_ms(self) -> int:
+        """See ``Clock``."""
+        return (self._start_ns + time.monotonic_ns()) // 1_000_000
+
 
 class ManualClock:
     """A clock that a test moves by hand. Both times move together unless stepped apart."""
 
     def __init__(self, unix_ms: int = 1_700_000_000_000) -> None:
         self._unix_ms = unix_ms
+        self._start_unix_ms = unix_ms
         self._monotonic_ms = 0
 
     def unix_ms(self) -> int:
@@ -49,6 +63,10 @@ class ManualClock:
     def monotonic_ms(self) -> int:
         """See ``Clock``."""
         return self._monotonic_ms
+
+    def steady_unix_ms(self) -> int:
+        """See ``Clock``."""
+        return self._start_unix_ms + self._monotonic_ms
 
     def advance(self, ms: int) -> None:
         """Let ``ms`` milliseconds pass."""

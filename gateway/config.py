@@ -20,6 +20,7 @@ from gateway.config_base import (
     ListenerConfig,
     parse_address,
 )
+from gateway.config_queues import DeclaredQueue, DelayConfig, QueueConfig
 
 __all__ = [
     "Address",
@@ -30,12 +31,15 @@ __all__ = [
     "BindAddress",
     "BrokerConfig",
     "CompactionConfig",
+    "DeclaredQueue",
+    "DelayConfig",
     "FrozenConfig",
     "GroupsConfig",
     "ListenerConfig",
     "LogConfig",
     "MetadataConfig",
     "NodeConfig",
+    "QueueConfig",
     "RetentionConfig",
     "Settings",
     "StorageConfig",
@@ -327,10 +331,13 @@ class Settings(FrozenConfig):
     retention: RetentionConfig = RetentionConfig()
     compaction: CompactionConfig = CompactionConfig()
     groups: GroupsConfig = GroupsConfig()
+    queue: QueueConfig = QueueConfig()
+    delay: DelayConfig = DelayConfig()
     auth: AuthConfig = AuthConfig()
     log: LogConfig = LogConfig()
     adapters: dict[str, SerializeAsAny[InstanceOf[FrozenConfig]]] = Field(default_factory=dict)
     topics: tuple[TopicConfig, ...] = ()
+    queues: tuple[DeclaredQueue, ...] = ()
 
     def adapter_dump(self) -> dict[str, Any]:
         """Return the adapters' sections as plain tables, for printing."""

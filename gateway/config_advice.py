@@ -9,9 +9,9 @@ from gateway.config_checker import InvalidSettings
 def check_exposure(settings: Settings, *, users_configured: bool) -> None:
     """Refuse to listen beyond loopback when nobody is asked who they are.
 
-    A listener asks when users are configured and its adapter knows passwords, or when it wants
-    client certificates. ``node.insecure = true`` allows the rest. The admin endpoint asks for
-    its token always. Errors: ``InvalidSettings``.
+    A listener asks when users are configured and its adapter knows passwords, when its adapter
+    serves no stranger at all, or when it wants client certificates. ``node.insecure = true``
+    allows the rest. The admin endpoint asks for its token always. Errors: ``InvalidSettings``.
     """
     if settings.node.insecure:
         return
@@ -21,6 +21,7 @@ def check_exposure(settings: Settings, *, users_configured: bool) -> None:
             if not isinstance(bind, str) or parse_address(bind).is_loopback:
                 continue
             asks = users_configured and getattr(listener, "authenticates_users", False)
+            asks = asks or getattr(listener, "refuses_strangers", False)
             if not asks and getattr(listener, "tls_client_ca", None) is None:
                 msg = (
                     f"{path}.bind: {bind} is open to others and nobody is asked who they "

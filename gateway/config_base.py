@@ -72,6 +72,8 @@ class ListenerConfig(FrozenConfig):
 
     authenticates_users: ClassVar[bool] = False
     """Whether this adapter lets nobody in without a password once users are configured."""
+    refuses_strangers: ClassVar[bool] = False
+    """Whether it serves nobody of another machine who does not show who he is, users or not."""
 
     bind: BindAddress = Field(
         default="127.0.0.1:0",

@@ -12,11 +12,14 @@ _BARE_KEY: Final = re.compile(r"[A-Za-z0-9_-]+")
 
 def as_tables(settings: Settings) -> dict[str, Any]:
     """Return the settings in the shape of the config file."""
-    tables = settings.model_dump(mode="json", exclude={"adapters", "storage", "topics"})
+    tables = settings.model_dump(
+        mode="json", exclude={"adapters", "storage", "topics", "queues"}
+    )
     options = settings.storage.options.model_dump(mode="json")
     tables["storage"] = {"adapter": settings.storage.adapter, **options}
     tables["adapters"] = settings.adapter_dump()
     tables["topics"] = [topic.model_dump(mode="json") for topic in settings.topics]
+    tables["queues"] = [queue.model_dump(mode="json") for queue in settings.queues]
     return tables
 
 

@@ -6,13 +6,16 @@ nothing, and says when it wants to be called next.
 
 import asyncio
 import heapq
+from collections import deque
 from collections.abc import Callable
 from itertools import count
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 from gateway.clock import Clock
 
 Owner = TypeVar("Owner")
+
+_STALE_MIN: Final = 1_024  # entries that hold no more, below which they are left where they are
 
 
 class Deadlines(Generic[Owner]):
@@ -45,20 +48,28 @@ class Deadlines(Generic[Owner]):
     def forget(self, owner: Owner) -> None:
         """Do not call for ``owner`` any more."""
         self._armed.pop(owner, None)
+        if len(self._heap) > 2 * len(self._armed) + _STALE_MIN:
+            armed = self._armed
+            self._heap = [entry for entry in self._heap if armed.get(entry[2]) == entry[0]]
+            heapq.heapify(self._heap)
 
     def run_due(self) -> None:
         """Call for all whose deadlines are reached, each once."""
         now_ms = self._clock.monotonic_ms()
-        due = []
+        due: deque[Owner] = deque()
         while self._heap and self._heap[0][0] <= now_ms:
             deadline_ms, _, owner = heapq.heappop(self._heap)
             if self._armed.get(owner) == deadline_ms:
                 del self._armed[owner]
                 due.append(owner)
-        for owner in due:
-            self._on_due(owner)
-        self._timer = None
-        self._set_timer()
+        try:
+            while due:
+                self._on_due(due.popleft())
+        finally:  # one owner's bug must not leave the others without their calls
+            self._timer = None
+            for owner in due:
+                self.arm(owner, now_ms)
+            self._set_timer()
 
     def close(self) -> None:
         """Call for nobody any more."""

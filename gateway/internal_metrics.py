@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from features.queue.model import Counts
 from gateway.kernel import Kernel
 from gateway.metrics import Metrics, Sample
 
@@ -45,6 +46,8 @@ def register_metrics(kernel: Kernel, adapters: Mapping[str, Any]) -> None:
         lambda: kernel.topics.partition_count,
     )
     _register_groups(kernel)
+    _register_queues(kernel)
+    _register_delays(kernel)
     lag = LoopLag(asyncio.get_running_loop())
     metrics.gauge("headgate_loop_lag_seconds", "Lateness of the loop's last timer.", lag.read)
     register_storage = getattr(kernel.broker.storage, "register_metrics", None)
@@ -70,6 +73,53 @@ def _register_groups(kernel: Kernel) -> None:
         "headgate_committed_offsets", "Committed offsets kept.", lambda: cursors.count
     )
     metrics.counter_fn("headgate_offset_commits", "Offsets committed.", lambda: cursors.commits)
+
+
+def _register_queues(kernel: Kernel) -> None:
+    metrics, queues = kernel.metrics, kernel.queues
+    counters = queues.counters
+
+    def by_state() -> Iterable[Sample]:
+        total = dict.fromkeys(Counts._fields, 0)
+        for queue in queues.everything():
+            for state, count in queue.counts()._asdict().items():
+                total[state] += count
+        return [((state,), count) for state, count in total.items()]
+
+    metrics.gauge("headgate_queues", "Queues.", lambda: len(queues.everything()))
+    metrics.gauges(
+        "headgate_queue_messages", "Messages of all queues by state.", ("state",), by_state
+    )
+    metrics.gauge(
+        "headgate_queue_receivers",
+        "Receivers that wait for messages.",
+        lambda: queues.waiting_count,
+    )
+    metrics.counters_fn(
+        "headgate_queue_events",
+        "What became of messages of queues.",
+        ("what",),
+        lambda: [((what,), getattr(counters, what)) for what in counters.__slots__],
+    )
+
+
+def _register_delays(kernel: Kernel) -> None:
+    metrics, delays = kernel.metrics, kernel.delays
+    metrics.gauge(
+        "headgate_delayed_messages",
+        "Messages that wait for their time.",
+        lambda: delays.total,
+    )
+    metrics.counter_fn(
+        "headgate_delayed_delivered",
+        "Messages whose time has come and that were appended to their topics.",
+        lambda: delays.mover.moved,
+    )
+    metrics.counter_fn(
+        "headgate_delayed_refusals",
+        "Appends of messages that are due which were refused; each is tried again.",
+        lambda: delays.mover.refused,
+    )
 
 
 def _register_adapters(metrics: Metrics, adapters: Mapping[str, Any]) -> None:

@@ -3,15 +3,18 @@
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from gateway.access_keys import AccessKeys
 from gateway.auth import Authenticator, Authorizer
 from gateway.broker import Broker
 from gateway.clock import Clock
 from gateway.config import Settings
 from gateway.cursors import CursorManager
+from gateway.delays import Delays
 from gateway.groups import GroupManager
 from gateway.metadata import MetadataStore
 from gateway.metrics import Metrics
 from gateway.placement import Placement
+from gateway.queues import QueueManager
 from gateway.topics import TopicManager
 
 
@@ -33,8 +36,11 @@ class Kernel:
     topics: TopicManager
     groups: GroupManager
     cursors: CursorManager
+    queues: QueueManager
+    delays: Delays
     authenticator: Authenticator
     authorizer: Authorizer
+    access_keys: AccessKeys
     placement: Placement
     metadata: MetadataStore
     metrics: Metrics

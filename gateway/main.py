@@ -1,7 +1,8 @@
 """The composition root: makes the parts of a node, in order, and takes them apart again.
 
-Start: metadata, log, producer state, internal streams, listeners. Stop (SIGTERM, SIGINT, or a
-fault of the storage): drain, internal streams, log, metadata. Nothing else knows all the parts.
+Start: metadata, log, producer state, internal streams, delays, queues, cleaning, listeners. Stop
+(SIGTERM, SIGINT, or a fault of the storage): drain, then the same backwards. Nothing else knows
+all the parts.
 """
 
 import asyncio
@@ -9,15 +10,14 @@ import gc
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterable
 from contextlib import AsyncExitStack
 from functools import partial
 from typing import Any, Final
-from uuid import UUID
 
 import structlog
 import uvloop
 
+from gateway.access_keys import AccessKeys
 from gateway.admin import AdminServer
 from gateway.admin_state import AdminState
 from gateway.allocator import keep_freed_memory
@@ -26,11 +26,12 @@ from gateway.auth_users import StoredUsers
 from gateway.broker import Broker
 from gateway.clock import Clock, SystemClock
 from gateway.compaction import COMPACTION_TOPIC, Compaction, can_compact
-from gateway.config import Settings, TopicConfig
+from gateway.config import Settings
 from gateway.config_advice import check_exposure, listeners_of
 from gateway.config_checker import InvalidSettings
 from gateway.cursors import CursorManager
-from gateway.errors import GatewayError, StorageUnavailable, TopicExists
+from gateway.delays import Delays
+from gateway.errors import GatewayError, StorageUnavailable
 from gateway.groups import GroupManager
 from gateway.internal_metrics import register_metrics
 from gateway.kernel import Kernel
@@ -38,13 +39,21 @@ from gateway.key_indexer import KeyIndexer
 from gateway.metadata import reconcile
 from gateway.metadata_sql import SqlMetadata
 from gateway.metrics import Metrics
-from gateway.model import DEFAULT_NAMESPACE, PartitionIdentity, TopicName
+from gateway.model import PartitionIdentity
 from gateway.placement import SingleNode
 from gateway.producers import PRODUCERS_TOPIC, ProducerStates
+from gateway.queues import QueueManager
 from gateway.registry import adapter_class, storage_class
 from gateway.retention import Retention
+from gateway.start_queues import make_queues
+from gateway.start_topics import (
+    delete_leftovers,
+    delete_partitions,
+    forget_partitions,
+    make_topics,
+)
 from gateway.streams import InternalStream
-from gateway.topics import Topic, TopicManager
+from gateway.topics import TopicManager
 
 STATUS_OK: Final = 0
 STATUS_FAULT: Final = 1
@@ -114,6 +123,9 @@ class _Node:
         state.kernel = kernel
         check_exposure(settings, users_configured=kernel.authenticator.required)
         await self._start_adapters(kernel, stack)
+        # Only while adapters run: MQTT notes what is to be retained as it comes to its topic.
+        kernel.delays.start()
+        stack.callback(kernel.delays.mover.close)
         register_metrics(kernel, self._adapters)
         state.is_ready = True
         stack.callback(lambda: setattr(state, "is_ready", False))
@@ -125,17 +137,7 @@ class _Node:
         metadata = SqlMetadata(settings.metadata.url, data_dir=settings.node.data_dir)
         await metadata.open()
         stack.push_async_callback(metadata.close)
-        users = StoredUsers(metadata)
-        await users.load()
-        stack.push_async_callback(users.close)
-        rules = RuleBook(
-            metadata,
-            users,
-            static_rules=settings.auth.rules,
-            super_users=settings.auth.super_users,
-        )
-        await rules.load()
-        stack.push_async_callback(rules.close)
+        users, rules, access_keys = await self._start_auth(metadata, stack)
         storage = storage_class(settings.storage.adapter)(
             settings.storage.options, data_dir=settings.node.data_dir, clock=clock
         )
@@ -159,9 +161,9 @@ class _Node:
             cluster_id=await metadata.cluster_id(),
         )
         broker = Broker(storage, placement, clock, settings.broker)
-        _delete_leftovers(topics, broker)
-        topics.on_deleted.append(lambda topic: _delete_partitions(topics, broker, topic))
-        await _make_topics(topics, settings.topics)
+        delete_leftovers(topics, broker)
+        topics.on_deleted.append(lambda topic: delete_partitions(topics, broker, topic))
+        await make_topics(topics, settings.topics)
 
         producers = ProducerStates(
             await InternalStream.open(PRODUCERS_TOPIC, broker, topics, clock),
@@ -176,6 +178,11 @@ class _Node:
         stack.callback(cursors.close)
         groups = await GroupManager.open(broker, topics, cursors, clock, settings.groups)
         stack.callback(groups.close)
+        delays = await Delays.open(broker, topics, clock, settings.delay, starts=False)
+        stack.callback(delays.close)
+        queues = await QueueManager.open(broker, topics, clock, metadata, settings.queue)
+        stack.push_async_callback(queues.close)
+        await make_queues(queues, topics, settings.queues)
         await self._start_cleaning(broker, topics, clock, stack)
         return Kernel(
             settings=settings,
@@ -184,12 +191,34 @@ class _Node:
             topics=topics,
             groups=groups,
             cursors=cursors,
+            queues=queues,
+            delays=delays,
             authenticator=users,
             authorizer=rules,
+            access_keys=access_keys,
             placement=placement,
             metadata=metadata,
             metrics=self._metrics,
         )
+
+    async def _start_auth(
+        self, metadata: SqlMetadata, stack: AsyncExitStack
+    ) -> tuple[StoredUsers, RuleBook, AccessKeys]:
+        """Read who may do what, and how they show who they are."""
+        users = StoredUsers(metadata)
+        await users.load()
+        stack.push_async_callback(users.close)
+        config = self._settings.auth
+        rules = RuleBook(
+            metadata, users, static_rules=config.rules, super_users=config.super_users
+        )
+        await rules.load()
+        stack.push_async_callback(rules.close)
+        access_keys = AccessKeys(metadata)
+        await access_keys.load()
+        users.on_removed.append(access_keys.forget_user)
+        stack.push_async_callback(access_keys.close)
+        return users, rules, access_keys
 
     async def _start_cleaning(
         self, broker: Broker, topics: TopicManager, clock: Clock, stack: AsyncExitStack
@@ -205,7 +234,7 @@ class _Node:
             forgetters.append(compaction.forget)
             compaction.start()
             stack.callback(compaction.stop)
-        topics.on_deleted.append(partial(_forget_partitions, forgetters))
+        topics.on_deleted.append(partial(forget_partitions, forgetters))
         retention.start()
         stack.callback(retention.stop)
         key_indexer = KeyIndexer(topics, broker.storage)
@@ -249,48 +278,3 @@ class _Node:
         sys.stdout.write("\n".join(lines) + "\n")
         sys.stdout.flush()
         log.info("ready", pid=os.getpid())
-
-
-async def _make_topics(topics: TopicManager, wanted: tuple[TopicConfig, ...]) -> None:
-    for topic in wanted:
-        name = TopicName(DEFAULT_NAMESPACE, topic.name)
-        if topics.find(name) is not None:
-            continue
-        try:
-            await topics.create(name, partitions=topic.partitions, configs=topic.configs)
-        except TopicExists:
-            continue
-        except GatewayError as error:
-            msg = f"topics.{topic.name}: {error}"
-            raise InvalidSettings(msg) from error
-
-
-def _delete_partitions(topics: TopicManager, broker: Broker, topic: Topic) -> None:
-    def on_done(error: StorageUnavailable | None) -> None:
-        if error is None:
-            topics.forget(topic.uuid)
-
-    try:
-        broker.delete_topic(topic, on_done)
-    except StorageUnavailable as error:  # the next start does it: see _delete_leftovers
-        log.warning(
-            "topic not deleted from the storage", topic=topic.name.name, error=str(error)
-        )
-
-
-def _forget_partitions(
-    forgetters: Iterable[Callable[[Iterable[int]], None]], topic: Topic
-) -> None:
-    for forget in forgetters:
-        forget(topic.partition_ids)
-
-
-def _delete_leftovers(topics: TopicManager, broker: Broker) -> None:
-    """Delete what a crash left between a topic's end in the metadata and its end in the log."""
-
-    def on_done(uuid: UUID, error: StorageUnavailable | None) -> None:
-        if error is None:
-            topics.forget(uuid)
-
-    for uuid, partition_ids in topics.pending_deletes().items():
-        broker.delete(partition_ids, partial(on_done, uuid))

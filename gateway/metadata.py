@@ -1,4 +1,4 @@
-"""The port behind which slow facts live: topics, configs, addresses, users, rules, counters.
+"""The port behind which slow facts live: topics, queues, users, rules, counters.
 
 Every method is a coroutine that does its work elsewhere than on the event loop's thread, and is
 one transaction: when it returns, what it changed survives a crash of the machine. Any of them
@@ -14,6 +14,7 @@ from uuid import UUID
 from gateway.auth import Rule
 from gateway.errors import StorageUnavailable
 from gateway.model import TopicName
+from gateway.queue_model import QueueRow
 from gateway.scram import ScramCredential
 
 PRODUCER_IDS: Final = "producer_id"
@@ -57,6 +58,23 @@ class Address(NamedTuple):
     native_name: str
     topic_uuid: UUID
     group: str | None
+
+
+class AccessKey(NamedTuple):
+    """What requests are signed with, and for whom they speak.
+
+    ``user``: a principal's name, not always one with a password. ``account``: where the
+    protocol has accounts, the one that the key belongs to; empty for the default one.
+    """
+
+    key_id: str
+    secret: str
+    user: str
+    account: str
+
+    def __repr__(self) -> str:
+        """Return all but the secret, for logs."""
+        return f"AccessKey({self.key_id!r}, user={self.user!r}, account={self.account!r})"
 
 
 class MetadataStore(Protocol):
@@ -149,6 +167,21 @@ class MetadataStore(Protocol):
         """Remove an address; one that is not there is no error."""
         ...
 
+    async def queues(self) -> list[QueueRow]:
+        """Return all queues, in no order."""
+        ...
+
+    async def put_queue(self, row: QueueRow) -> None:
+        """Store a queue, in place of one of the same topic and group.
+
+        A queue goes with its topic. Errors: ``TopicNotFound``.
+        """
+        ...
+
+    async def delete_queue(self, topic_uuid: UUID, group: str) -> bool:
+        """Remove a queue; says whether there was one."""
+        ...
+
     async def users(self) -> dict[str, list[ScramCredential]]:
         """Return all users with their credentials."""
         ...
@@ -158,7 +191,19 @@ class MetadataStore(Protocol):
         ...
 
     async def delete_user(self, name: str) -> bool:
-        """Remove a user; says whether there was one."""
+        """Remove a user and its access keys; says whether there was such a user."""
+        ...
+
+    async def access_keys(self) -> list[AccessKey]:
+        """Return all access keys, in no order."""
+        ...
+
+    async def put_access_key(self, key: AccessKey) -> None:
+        """Store an access key, in place of one of the same id."""
+        ...
+
+    async def delete_access_key(self, key_id: str) -> bool:
+        """Remove an access key; says whether there was one."""
         ...
 
     async def rules(self) -> list[Rule]:

@@ -1,21 +1,71 @@
 """Topics rebuilt from what the log says of its partitions, for a metadata store that was lost.
 
-The log knows uuid, name and number of every partition that was ever written to, and no more:
-configs, users, rules and addresses are gone, and partitions that were never written to get new
-ids.
+The log knows uuid, name and number of every partition that was ever written to, and which queues
+were read, and no more: configs, settings of queues, users, access keys, rules and addresses are
+gone, and partitions that were never written to get new ids.
 """
 
 from bisect import bisect_left
 from collections.abc import Iterable
 from itertools import groupby
-from typing import Final
+from typing import Final, NamedTuple
 from uuid import UUID
 
+from features.queue.model import Order
 from gateway.metadata import DeletedRange, MetadataStore, PartitionRange, TopicRow
 from gateway.model import PartitionIdentity, TopicName
+from gateway.queue_model import QueueRow, QueueSettings
 from gateway.topics import INTERNAL_TOPICS
 
 FIRST_PARTITION_ID: Final = 1
+_FIFO_SUFFIX: Final = ".fifo"  # as in ``gateway.queue_topics``, which needs a running node
+_UUID_BYTES: Final = 16
+_LANE_HEAD_BYTES: Final = 20  # uuid and partition number come before the group
+
+
+class QueuePlace(NamedTuple):
+    """Where a queue is, as its journal tells."""
+
+    topic_uuid: UUID
+    group: str
+
+
+def parse_lane_id(key: bytes) -> QueuePlace | None:
+    """Return whose a journal entry is (``gateway.queue_journal.lane_id``), None for nobody's."""
+    try:
+        group = key[_LANE_HEAD_BYTES:].decode()
+    except UnicodeDecodeError:
+        return None
+    return QueuePlace(UUID(bytes=key[:_UUID_BYTES]), group) if group else None
+
+
+async def restore_queues(
+    metadata: MetadataStore, places: Iterable[QueuePlace], *, created_unix_ms: int = 0
+) -> list[QueuePlace]:
+    """Put queues of ``places`` into the store that are not there; return those it has then.
+
+    Their settings are the defaults, but for the order where the name tells it, and none owns
+    its topic: deleting such a queue deletes no message that others may read. What was in
+    flight or settled is in the journal still, and holds. Queues of topics that are gone are
+    left out. Errors: ``StorageUnavailable``.
+    """
+    names = {row.uuid: row.name.name for row in await metadata.topics()}
+    there = {QueuePlace(row.topic_uuid, row.group) for row in await metadata.queues()}
+    for place in sorted(set(places) - there):
+        if place.topic_uuid in names:
+            is_fifo = names[place.topic_uuid].endswith(_FIFO_SUFFIX)
+            row = QueueRow(
+                *place,
+                QueueSettings(order=Order.KEY if is_fifo else Order.NONE),
+                attributes={},
+                tags={},
+                owns_topic=False,
+                created_unix_ms=created_unix_ms,
+                changed_unix_ms=created_unix_ms,
+            )
+            await metadata.put_queue(row)
+            there.add(place)
+    return sorted(there)
 
 
 async def restore_topics(

@@ -23,8 +23,10 @@ from sqlalchemy import (
     Uuid,
 )
 
-SCHEMA_VERSION: Final = "0001"
-OLDER_VERSIONS: Final[tuple[str, ...]] = ()  # those that the migrations can bring up to date
+SCHEMA_VERSION: Final = "0002"
+OLDER_VERSIONS: Final[tuple[str, ...]] = (
+    "0001",
+)  # those that the migrations can bring up to date
 
 TABLES: Final = MetaData(
     naming_convention={
@@ -107,6 +109,20 @@ ADDRESSES: Final = Table(
     Index(None, "topic_uuid"),
 )
 
+# Settings, attributes and tags are JSON objects; settings leave defaults out.
+QUEUES: Final = Table(
+    "queues",
+    TABLES,
+    Column("topic_uuid", ForeignKey(TOPICS.c.uuid, ondelete="CASCADE"), primary_key=True),
+    Column("group_name", String(255), primary_key=True),
+    Column("settings", Text, nullable=False),
+    Column("attributes", Text, nullable=False),
+    Column("tags", Text, nullable=False),
+    Column("owns_topic", Boolean, nullable=False),
+    Column("created_unix_ms", BigInteger, nullable=False),
+    Column("changed_unix_ms", BigInteger, nullable=False),
+)
+
 USERS: Final = Table("users", TABLES, Column("name", String(255), primary_key=True))
 
 SCRAM_CREDENTIALS: Final = Table(
@@ -118,6 +134,18 @@ SCRAM_CREDENTIALS: Final = Table(
     Column("iterations", Integer, nullable=False),
     Column("stored_key", LargeBinary, nullable=False),
     Column("server_key", LargeBinary, nullable=False),
+)
+
+# Both sides of a signature compute it from the secret itself, so no verifier could stand for it.
+# The user need not be one of ``users``: who only signs requests has no password.
+ACCESS_KEYS: Final = Table(
+    "access_keys",
+    TABLES,
+    Column("key_id", String(128), primary_key=True),
+    Column("secret", String(256), nullable=False),
+    Column("user_name", String(255), nullable=False),
+    Column("account", String(32), nullable=False),
+    Index(None, "user_name"),
 )
 
 ACL_RULES: Final = Table(

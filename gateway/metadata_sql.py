@@ -18,12 +18,14 @@ from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import SQLAlchemyError
 
+from gateway import metadata_queue_rows as queue_rows
 from gateway import metadata_topic_rows as topic_rows
 from gateway import metadata_user_rows as user_rows
 from gateway.auth import Rule
 from gateway.errors import Overloaded, StorageUnavailable
-from gateway.metadata import Address, DeletedRange, PartitionRange, TopicRow
+from gateway.metadata import AccessKey, Address, DeletedRange, PartitionRange, TopicRow
 from gateway.metadata_versions import bring_up
+from gateway.queue_model import QueueRow
 from gateway.scram import ScramCredential
 
 CALLS_MAX: Final = 10_000  # waiting for the worker thread; more are refused
@@ -139,6 +141,18 @@ class SqlMetadata:
         """See ``MetadataStore``."""
         await self._run(topic_rows.delete_address, namespace, protocol, native_name)
 
+    async def queues(self) -> list[QueueRow]:
+        """See ``MetadataStore``."""
+        return await self._run(queue_rows.load_queues)
+
+    async def put_queue(self, row: QueueRow) -> None:
+        """See ``MetadataStore``."""
+        await self._run(queue_rows.put_queue, row)
+
+    async def delete_queue(self, topic_uuid: UUID, group: str) -> bool:
+        """See ``MetadataStore``."""
+        return await self._run(queue_rows.delete_queue, topic_uuid, group)
+
     async def users(self) -> dict[str, list[ScramCredential]]:
         """See ``MetadataStore``."""
         return await self._run(user_rows.load_users)
@@ -150,6 +164,18 @@ class SqlMetadata:
     async def delete_user(self, name: str) -> bool:
         """See ``MetadataStore``."""
         return await self._run(user_rows.delete_user, name)
+
+    async def access_keys(self) -> list[AccessKey]:
+        """See ``MetadataStore``."""
+        return await self._run(user_rows.load_access_keys)
+
+    async def put_access_key(self, key: AccessKey) -> None:
+        """See ``MetadataStore``."""
+        await self._run(user_rows.put_access_key, key)
+
+    async def delete_access_key(self, key_id: str) -> bool:
+        """See ``MetadataStore``."""
+        return await self._run(user_rows.delete_access_key, key_id)
 
     async def rules(self) -> list[Rule]:
         """See ``MetadataStore``."""

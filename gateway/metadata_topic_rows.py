@@ -20,6 +20,7 @@ from gateway.metadata import (
     PartitionRange,
     TopicRow,
 )
+from gateway.metadata_queue_rows import load_queues, put_queue
 from gateway.metadata_schema import (
     ADDRESSES,
     COUNTERS,
@@ -142,7 +143,12 @@ def restore(
     outdated: Sequence[UUID],
     next_partition_id: int,
 ) -> None:
-    """Insert rebuilt topics, in place of what has their names or uuids, or is outdated."""
+    """Insert rebuilt topics, in place of what has their names or uuids, or is outdated.
+
+    Queues go with the topics that are replaced, except where a rebuilt one has the same uuid.
+    """
+    rebuilt = {row.uuid for row in topics}
+    queues = [row for row in load_queues(connection) if row.topic_uuid in rebuilt]
     if outdated:
         connection.execute(
             delete(TOPICS).where(TOPICS.c.uuid == bindparam("u")),
@@ -165,6 +171,8 @@ def restore(
         )
     for row in topics:
         _insert_configs(connection, row.uuid, row.configs)
+    for queue in queues:
+        put_queue(connection, queue)
     for gone in deleted:
         forget_deleted(connection, gone.topic_uuid)
     _insert_deleted(connection, deleted, 0)

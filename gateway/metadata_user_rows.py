@@ -1,4 +1,4 @@
-"""Users, their credentials, rules and single values in SQL: functions of a connection.
+"""Users, their credentials and keys, rules and single values in SQL: functions of a connection.
 
 They run in the worker thread of ``gateway.metadata_sql``, which begins and commits.
 """
@@ -9,7 +9,8 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, and_, delete, insert, select
 
 from gateway.auth import Operation, PatternKind, ResourceType, Rule
-from gateway.metadata_schema import ACL_RULES, META, SCRAM_CREDENTIALS, USERS
+from gateway.metadata import AccessKey
+from gateway.metadata_schema import ACCESS_KEYS, ACL_RULES, META, SCRAM_CREDENTIALS, USERS
 from gateway.scram import ScramCredential, ScramMechanism
 
 
@@ -53,7 +54,7 @@ def load_users(connection: Connection) -> dict[str, list[ScramCredential]]:
 
 def put_user(connection: Connection, name: str, credentials: Iterable[ScramCredential]) -> None:
     """Insert a user, or replace its credentials."""
-    delete_user(connection, name)
+    connection.execute(delete(USERS).where(USERS.c.name == name))
     connection.execute(insert(USERS).values(name=name))
     connection.execute(
         insert(SCRAM_CREDENTIALS),
@@ -72,8 +73,33 @@ def put_user(connection: Connection, name: str, credentials: Iterable[ScramCrede
 
 
 def delete_user(connection: Connection, name: str) -> bool:
-    """Remove a user and, by their foreign key, its credentials."""
-    return connection.execute(delete(USERS).where(USERS.c.name == name)).rowcount > 0
+    """Remove a user with its access keys and, by their foreign key, its credentials."""
+    removed = connection.execute(delete(USERS).where(USERS.c.name == name)).rowcount > 0
+    if removed:
+        connection.execute(delete(ACCESS_KEYS).where(ACCESS_KEYS.c.user_name == name))
+    return removed
+
+
+def load_access_keys(connection: Connection) -> list[AccessKey]:
+    """Return all access keys, in no order."""
+    rows = connection.execute(select(ACCESS_KEYS))
+    return [AccessKey(row.key_id, row.secret, row.user_name, row.account) for row in rows]
+
+
+def put_access_key(connection: Connection, key: AccessKey) -> None:
+    """Insert or replace an access key."""
+    delete_access_key(connection, key.key_id)
+    connection.execute(
+        insert(ACCESS_KEYS).values(
+            key_id=key.key_id, secret=key.secret, user_name=key.user, account=key.account
+        )
+    )
+
+
+def delete_access_key(connection: Connection, key_id: str) -> bool:
+    """Remove an access key and say whether there was one."""
+    gone = delete(ACCESS_KEYS).where(ACCESS_KEYS.c.key_id == key_id)
+    return connection.execute(gone).rowcount > 0
 
 
 def load_rules(connection: Connection) -> list[Rule]:

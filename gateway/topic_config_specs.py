@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 INT32_MAX: Final = 2**31 - 1
 INT64_MAX: Final = 2**63 - 1
 _DAY_MS: Final = 86_400_000
+_DELAY_MS_MAX: Final = 3_653 * _DAY_MS  # ten years
 _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,19}")
 _DECIMAL: Final = re.compile(r"[+-]?[0-9]{0,19}\.?[0-9]{0,19}")
 
@@ -131,12 +132,34 @@ SPECS: Final[Mapping[str, TopicConfigSpec]] = {
     "compression.zstd.level": _int(
         3, -131_072, "compression.zstd.level", _KEPT + "see compression.type.", 22
     ),
+    "delay.enable": _bool(
+        "false",
+        "",
+        "Whether a Kafka producer's records wait that have a header `deliver-at` (decimal unix "
+        "milliseconds) in the future; readers see them when they are due. Messages that other "
+        "protocols delay wait whatever is set here. Not in Kafka.",
+    ),
+    "delay.max.ms": _long(
+        _DELAY_MS_MAX,
+        0,
+        "",
+        "Milliseconds that a message may wait at most, whatever protocol it came by; what is "
+        "due later is refused. Not in Kafka.",
+        10 * _DELAY_MS_MAX,
+    ),
     "delete.retention.ms": _long(
         _DAY_MS,
         0,
         "log.cleaner.delete.retention.ms",
         "Milliseconds for which compaction keeps a record without a value, so that readers who "
         "are behind learn that its key is gone.",
+    ),
+    "expiry.enable": _bool(
+        "false",
+        "",
+        "Whether a Kafka consumer gets no records any more whose header `expires-at` (decimal "
+        "unix milliseconds) has passed. Queues and MQTT honour it whatever is set here. Not in "
+        "Kafka.",
     ),
     "file.delete.delay.ms": _long(60_000, 0, "log.segment.delete.delay.ms", _SHARED_LOG),
     "flush.messages": _long(

@@ -66,6 +66,9 @@ class TopicSettings(NamedTuple):
     hold_bytes_max: int
     queue_keep_ms: int
     key_index: bool
+    delays: bool
+    delay_ms_max: int
+    expires: bool
 
 
 def check_names(names: Iterable[str]) -> None:
@@ -124,6 +127,9 @@ def parse_settings(defaults: Mapping[str, str], overrides: Mapping[str, str]) ->
         hold_bytes_max=int(value("hold.bytes.max")),
         queue_keep_ms=int(value("queue.keep.ms")),
         key_index=value("key.index") == "true",
+        delays=value("delay.enable") == "true",
+        delay_ms_max=int(value("delay.max.ms")),
+        expires=value("expiry.enable") == "true",
     )
 
 

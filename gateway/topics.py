@@ -44,11 +44,14 @@ INTERNAL_TOPICS: Final = frozenset(
     {
         "__compaction",
         "__cursors",
+        "__delays",
         "__groups",
         "__mqtt_inbound",
         "__mqtt_retained",
         "__mqtt_sessions",
+        "__mqtt_shares",
         "__producers",
+        "__queues",
     }
 )
 

@@ -14,7 +14,8 @@ from adapters.kafka.connection import KafkaConnection
 from adapters.kafka.fetch_pacing import FetchPacing
 from adapters.kafka.handlers import APIS, Api
 from adapters.kafka.metadata_cache import MetadataCache
-from adapters.kafka.session import Budget, Node
+from adapters.kafka.session import Node
+from gateway.budget import Budget
 from gateway.config import Address, parse_address
 from gateway.kernel import Endpoint, Kernel
 from gateway.listener import Listener
@@ -35,6 +36,7 @@ class KafkaAdapter:
             topics=kernel.topics,
             groups=kernel.groups,
             cursors=kernel.cursors,
+            delays=kernel.delays,
             authenticator=kernel.authenticator,
             authorizer=kernel.authorizer,
             placement=kernel.placement,

@@ -1,7 +1,6 @@
 """One connection's state, without any I/O: its frames, who it is, what the node offers it."""
 
 import struct
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -10,9 +9,11 @@ from adapters.kafka.fetch_pacing import FetchPacing
 from adapters.kafka.metadata_cache import MetadataCache
 from gateway.auth import Authenticator, Authorizer, Operation, Principal, ResourceType
 from gateway.broker import Broker
+from gateway.budget import Budget
 from gateway.clock import Clock
 from gateway.config import Address, Settings
 from gateway.cursors import CursorManager
+from gateway.delays import Delays
 from gateway.errors import PeerError
 from gateway.groups import GroupManager
 from gateway.metadata import MetadataStore, ProducerIds
@@ -132,62 +133,6 @@ class Framer:
         self._head = bytes(data[at:end])
 
 
-class Budget:
-    """Octets that all connections share for one purpose; who finds no room waits in order."""
-
-    def __init__(self, name: str, bytes_max: int) -> None:
-        self.name = name
-        self.bytes_max = bytes_max
-        self.bytes_taken = 0
-        self._waiting: dict[Callable[[], None], None] = {}
-        self._is_waking = False
-
-    @property
-    def free_bytes(self) -> int:
-        """What may still be taken; 0 or less: wait."""
-        return self.bytes_max - self.bytes_taken
-
-    @property
-    def waiting_count(self) -> int:
-        """How many wait for room."""
-        return len(self._waiting)
-
-    def has_room(self, size_bytes: int) -> bool:
-        """Say whether so much fits; alone, one may be larger than the whole budget."""
-        return size_bytes <= self.free_bytes or self.bytes_taken <= 0
-
-    def take(self, size_bytes: int) -> None:
-        """Count octets. One may exceed the budget, by what can be had in one piece only."""
-        self.bytes_taken += size_bytes
-
-    def give_back(self, size_bytes: int) -> None:
-        """Octets are free again: those who wait try again, each once, while there is room.
-
-        What they give back in turn is seen here, and not by calls within calls.
-        """
-        self.bytes_taken -= size_bytes
-        if self._is_waking or not size_bytes:
-            return
-        self._is_waking = True
-        try:
-            for _ in range(len(self._waiting)):
-                if self.free_bytes <= 0 or not self._waiting:
-                    return
-                retry = next(iter(self._waiting))
-                del self._waiting[retry]
-                retry()
-        finally:
-            self._is_waking = False
-
-    def wait(self, retry: Callable[[], None]) -> None:
-        """Call ``retry``, which must not raise, once there is room; waiting twice is once."""
-        self._waiting[retry] = None
-
-    def leave(self, retry: Callable[[], None]) -> None:
-        """Wait no more."""
-        self._waiting.pop(retry, None)
-
-
 @dataclass(frozen=True, slots=True)
 class Node:
     """What handlers use of the node: the kernel's parts and the listener's settings."""
@@ -196,6 +141,7 @@ class Node:
     topics: TopicManager
     groups: GroupManager
     cursors: CursorManager
+    delays: Delays
     authenticator: Authenticator
     authorizer: Authorizer
     placement: Placement

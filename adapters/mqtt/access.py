@@ -14,12 +14,12 @@ from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from adapters.mqtt.config import MqttConfig, MqttRule, RouteConfig
+from adapters.mqtt.delayed import DELAYED_PREFIX, parse_delayed
 from adapters.mqtt.errors import MqttError, ReasonCode
 from adapters.mqtt.filters import check_publish_topic
 from gateway.auth import Authorizer, Operation, Principal, ResourceType
 
 ANSWERS_MAX: Final = 512  # topics remembered per connection, of QoS 0 and of the rest each
-DELAYED_PREFIX: Final = b"$delayed/"
 
 _PLACEHOLDER: Final = re.compile("%[cu]")
 _WIDENING: Final = re.compile(r"[+#/\0]|^\$|^$")
@@ -77,11 +77,10 @@ class ClientAccess:
         )
 
     def _refusal(self, topic: bytes, qos: int) -> MqttError | None:
-        if topic.startswith(DELAYED_PREFIX):
-            msg = "delayed messages are not supported"
-            return MqttError(ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR, msg)
-        text = topic.decode()
         try:
+            if topic.startswith(DELAYED_PREFIX):  # whoever may publish to it may do so later
+                _, topic = parse_delayed(topic)
+            text = topic.decode()
             check_publish_topic(text, levels_max=self._access.config.topic_levels_max)
         except MqttError as error:
             return error

@@ -76,6 +76,7 @@ class ClientSession:
         "disconnected_unix_ms",
         "expiry_s",
         "groups",
+        "holder",
         "inbound",
         "is_attached",
         "is_redelivering",
@@ -103,6 +104,7 @@ class ClientSession:
         self.will: Will | None = None
         self.subscriptions: dict[str, Subscription] = {}  # by the filter as the client wrote it
         self.groups: dict[str, ShareGroup] = {}
+        self.holder = services.lanes.new_holder()  # of messages of shared subscriptions
         self.outbox = Outbox()
         self.journal = SessionJournal(self)
         self.inbound: set[int] = set()  # QoS 2 identifiers that wait for PUBREL
@@ -193,8 +195,12 @@ class ClientSession:
         expiry_s: int | None,
         partition_id: int,
         group: str = "",
-    ) -> None:
-        """Send messages of QoS 1 or 2 that there is room for, journaled when that is due."""
+        attempt: int = 0,
+    ) -> Sequence[tuple[int, int]]:
+        """Send messages of QoS 1 or 2 that there is room for, journaled when that is due.
+
+        Return which stretches of them were sent: what is too large is not.
+        """
         connection = self.connection
         assert connection is not None
         form = form_for(
@@ -219,6 +225,7 @@ class ClientSession:
                 identifiers=identifiers,
                 group=group,
                 topics=(run.topic,) if partition_id == RETAINED else (),
+                attempt=attempt,
             )
             octets = form.with_ids(packet_id_of(inflight.first_seq), first, end)
             self.services.counters.publish_sent += end - first
@@ -226,6 +233,7 @@ class ClientSession:
                 self.journal.add(inflight, octets)
             else:
                 self.send(connection, octets)
+        return parts
 
     def send(self, connection: SessionConnection, *octets: Octets) -> None:
         """Send packets; who makes us keep more than is bearable is cut off."""
@@ -275,7 +283,9 @@ class ClientSession:
             connection.fail(error)  # PUBREL goes when it is back
 
     def note_settled(self) -> None:
-        """Something was settled: the next checkpoint says so."""
+        """Something was settled: the next checkpoint says so, and shared lanes now."""
+        if self.outbox.settled:
+            self.services.lanes.settle(self.outbox.take_settled())
         if self.is_kept:
             self.services.dirty.add(self)
 

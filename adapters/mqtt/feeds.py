@@ -15,6 +15,7 @@ from adapters.mqtt.config import RouteConfig
 from adapters.mqtt.mapping import runs_of_batch
 from adapters.mqtt.wire import PublishRun
 from gateway.broker import Broker
+from gateway.delays import DELIVER_AT
 from gateway.errors import GatewayError, OffsetOutOfRange
 from gateway.model import Octets, parse_batch_header
 from gateway.partition import Partition
@@ -154,7 +155,7 @@ class Feed:
         # What of a cut run was handed out with its first batch is not handed out again.
         runs = [_from_offset(run, self.live_offset) for run in runs if self._is_new(run)]
         for run in runs:
-            if run.client_id and may_have_left:
+            if may_have_left and run.client_id and not _has_waited(run):
                 run.left_early = not run.qos
             elif run.retain and self.on_new_foreign is not None:
                 self.on_new_foreign(run)
@@ -235,6 +236,14 @@ class Feed:
         while len(recent) > RECENT_BATCHES_MAX or self._recent_bytes > RECENT_BYTES_MAX:
             oldest, _ = recent.popitem(last=False)
             self._recent_bytes -= sizes.pop(oldest)
+
+
+def _has_waited(run: PublishRun) -> bool:
+    """Whether it was published to ``$delayed/``: its header is one that no publisher can set.
+
+    It was not retained when it was published, and left for nobody.
+    """
+    return any(name == DELIVER_AT for name, _ in run.properties.user_properties)
 
 
 def _end_of(run: PublishRun) -> int:

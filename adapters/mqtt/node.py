@@ -15,6 +15,7 @@ from adapters.mqtt.routes import Routes
 from adapters.mqtt.session_services import SessionServices
 from adapters.mqtt.session_store import SESSIONS_TOPIC, SessionStore
 from adapters.mqtt.sessions import Sessions
+from adapters.mqtt.share_lanes import ROOM_BYTES, SHARES_TOPIC
 from adapters.mqtt.sys_publisher import SysPublisher
 from adapters.mqtt.wills import Wills
 from adapters.mqtt.wire import Will
@@ -24,6 +25,7 @@ from gateway.coalescer import Coalescer
 from gateway.config import Settings
 from gateway.kernel import Kernel
 from gateway.placement import Placement
+from gateway.queue_journal import QueueJournal
 from gateway.streams import InternalStream
 
 
@@ -73,11 +75,28 @@ async def open_node(config: MqttConfig, kernel: Kernel) -> Node:
     )
     await inbound.load()
     publishing = Publishing(
-        broker, clock, counters, coalescer, routes, feeds, distributor, retained, inbound
+        broker,
+        clock,
+        counters,
+        coalescer,
+        routes,
+        feeds,
+        distributor,
+        retained,
+        inbound,
+        kernel.delays,
     )
     feeds.on_new_foreign = publishing.retain_foreign
-    store = SessionStore(await InternalStream.open(SESSIONS_TOPIC, broker, topics, clock))
-    services = SessionServices(config, clock, counters, distributor, feeds, store, retained)
+    together = Coalescer(broker, reserved=True)  # sessions, and what they share
+    store = SessionStore(
+        await InternalStream.open(SESSIONS_TOPIC, broker, topics, clock, coalescer=together)
+    )
+    shares = await QueueJournal.open(
+        broker, topics, clock, room_bytes=ROOM_BYTES, name=SHARES_TOPIC, coalescer=together
+    )
+    services = SessionServices(
+        config, clock, counters, distributor, feeds, store, retained, shares
+    )
     found: list[Sessions] = []
 
     def publish_will(client_id: str, will: Will) -> None:

@@ -6,7 +6,7 @@ messages have the same ones. Nothing of a message is kept here but where it lies
 """
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from adapters.mqtt.errors import MqttError, ReasonCode
@@ -28,6 +28,15 @@ class Inflight(NamedTuple):
     identifiers: tuple[int, ...] = ()
     group: str = ""  # of a shared subscription: its positions are the group's
     topics: tuple[bytes, ...] = ()
+    attempt: int = 0  # of a shared subscription: how often the group has dealt it out
+
+
+class Settled(NamedTuple):
+    """A part of a run of a shared subscription that is settled: messages ``start`` to ``stop``."""
+
+    inflight: Inflight
+    start: int
+    stop: int
 
 
 class Unsettled(NamedTuple):
@@ -55,8 +64,10 @@ class Outbox:
         "base",
         "done",
         "inflight",
+        "is_shared",
         "next_seq",
         "received",
+        "settled",
         "window",
     )
 
@@ -67,6 +78,8 @@ class Outbox:
         self.done: set[int] = set()  # settled above base
         self.received: set[int] = set()
         self.inflight: list[Inflight] = []
+        self.is_shared = False  # it has had messages of a shared subscription
+        self.settled: list[Settled] = []  # of those, since ``take_settled``
 
     @property
     def room(self) -> int:
@@ -90,6 +103,7 @@ class Outbox:
         identifiers: tuple[int, ...] = (),
         group: str = "",
         topics: tuple[bytes, ...] = (),
+        attempt: int = 0,
     ) -> Inflight:
         """Take the next ``count`` sequence numbers; there is ``room`` for them."""
         run = Inflight(
@@ -102,13 +116,16 @@ class Outbox:
             identifiers,
             group,
             topics,
+            attempt,
         )
+        self.is_shared = self.is_shared or bool(group)
         self.inflight.append(run)
         self.next_seq += count
         return run
 
     def restore(self, run: Inflight) -> None:
         """Take back a run that was journaled; in order of sequence numbers."""
+        self.is_shared = self.is_shared or bool(run.group)
         self.inflight.append(run)
         self.next_seq = max(self.next_seq, run.first_seq + run.length)
 
@@ -128,7 +145,10 @@ class Outbox:
         reconnect. Errors: ``MqttError`` when the acknowledgement is of the other QoS.
         """
         if self._is_next_run(packet_ids, qos):
-            self._advance(self.base + len(packet_ids))
+            end = self.base + len(packet_ids)
+            if self.is_shared:
+                self._note_settled(self.base, end)
+            self._advance(end)
             return len(packet_ids)
         settled = 0
         for packet_id in packet_ids:
@@ -140,8 +160,7 @@ class Outbox:
                     ReasonCode.PROTOCOL_ERROR,
                     f"packet identifier {packet_id} is not at that step of QoS {run.qos}",
                 )
-            self.received.discard(seq)
-            self.done.add(seq)
+            self._settle_one(run, seq)
             settled += 1
         self._advance(self.base)
         return settled
@@ -166,8 +185,7 @@ class Outbox:
                     ReasonCode.PROTOCOL_ERROR, f"PUBREC for {packet_id}, which is of QoS 1"
                 )
             if code >= REFUSED:
-                self.received.discard(seq)
-                self.done.add(seq)
+                self._settle_one(run, seq)
             else:
                 self.received.add(seq)
                 release.append(packet_id)
@@ -176,11 +194,43 @@ class Outbox:
 
     def drop(self, first_seq: int, count: int) -> None:
         """Messages that are not there any more (expired, cut off) count as settled."""
-        for seq in range(first_seq, first_seq + count):
-            if self.base <= seq < self.next_seq:
-                self.received.discard(seq)
-                self.done.add(seq)
+        for seq in range(max(first_seq, self.base), min(first_seq + count, self.next_seq)):
+            if self.is_shared and seq not in self.done:
+                self._note_settled(seq, seq + 1)
+            self.received.discard(seq)
+            self.done.add(seq)
         self._advance(self.base)
+
+    def _settle_one(self, run: Inflight, seq: int) -> None:
+        self.received.discard(seq)
+        self.done.add(seq)
+        if run.group:
+            at = seq - run.first_seq
+            self.settled.append(Settled(run, at, at + 1))
+
+    def _note_settled(self, first_seq: int, end_seq: int) -> None:
+        """Remember what of shared subscriptions is among messages that are settled now."""
+        inflight = self.inflight
+        at = max(bisect_right(inflight, first_seq, key=_first_seq) - 1, 0)
+        while at < len(inflight) and inflight[at].first_seq < end_seq:
+            run = inflight[at]
+            start = max(first_seq - run.first_seq, 0)
+            stop = min(end_seq - run.first_seq, run.length)
+            if run.group and start < stop:
+                self.settled.append(Settled(run, start, stop))
+            at += 1
+
+    def take_settled(self) -> list[Settled]:
+        """Return what of shared subscriptions was settled since the last time."""
+        settled, self.settled = self.settled, []
+        return settled
+
+    def set_attempts(self, attempts: Mapping[int, int]) -> None:
+        """After a restart: say which attempt runs are, by first sequence number."""
+        self.inflight = [
+            run._replace(attempt=attempts.get(run.first_seq, run.attempt))
+            for run in self.inflight
+        ]
 
     def unsettled(self) -> Iterator[Unsettled]:
         """Yield what is on its way, in the order in which it left, in parts of one state."""

@@ -2,7 +2,7 @@
 
 QoS 0 leaves for its receivers at once and is marked, so that the log's tail does not deliver it
 again. A retained message, and the identifier of an inbound QoS 2 message, are kept by the same
-append as the message.
+append as the message. ``$delayed/<seconds>/<topic>`` is kept by ``gateway.delays`` until it is due.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from adapters.mqtt.counters import Counters
+from adapters.mqtt.delayed import DELAYED_PREFIX, parse_delayed
 from adapters.mqtt.distributor import Distributor
 from adapters.mqtt.errors import ReasonCode
 from adapters.mqtt.feed_set import FeedSet
@@ -21,6 +22,7 @@ from adapters.mqtt.wire import PublishRun, Will
 from gateway.broker import Broker
 from gateway.clock import Clock
 from gateway.coalescer import Coalescer
+from gateway.delays import Delays
 from gateway.errors import GatewayError, StorageUnavailable
 from gateway.streams import InternalStream, Item
 
@@ -50,6 +52,7 @@ class Publishing:
         distributor: Distributor,
         retained: RetainedStore,
         inbound: InternalStream,
+        delays: Delays,
     ) -> None:
         self._broker = broker
         self._writer = broker.writer
@@ -61,6 +64,7 @@ class Publishing:
         self._distributor = distributor
         self._retained = retained
         self._inbound = inbound
+        self._delays = delays
         self._removals = Coalescer(broker, reserved=True)
 
     @property
@@ -201,6 +205,9 @@ class Publishing:
         on_done: OnPublished,
         inbound: Sequence[Item] = (),
     ) -> None:
+        if run.topic.startswith(DELAYED_PREFIX):
+            self._append_delayed(run, client_id, on_done, inbound)
+            return
         routed = self._routes.find(run.topic, run.qos)
         partition = self._feeds.target(routed)
         now_unix_ms = self._clock.unix_ms()
@@ -223,6 +230,37 @@ class Publishing:
         if not run.qos:
             run.left_early = True
             self._distributor.deliver(run)
+
+    def _append_delayed(
+        self, run: PublishRun, client_id: str, on_done: OnPublished, inbound: Sequence[Item]
+    ) -> None:
+        """Keep a run until its time has come; it then reaches its topic as from elsewhere.
+
+        A message is published when it is due: its expiry interval begins then, and it is
+        retained then.
+        """
+        delay_ms, run.topic = parse_delayed(run.topic)
+        routed = self._routes.find(run.topic, run.qos)
+        partition = self._feeds.target(routed)
+        now_unix_ms = self._clock.unix_ms()
+        due_unix_ms = now_unix_ms + delay_ms
+        record = record_run(run, routed, client_id, due_unix_ms)
+        record.timestamp_unix_ms = now_unix_ms
+        draft = self._delays.draft_run(partition, record, due_unix_ms)
+        assert draft.part is not None
+
+        def done(error: StorageUnavailable | None) -> None:
+            draft.done(error)
+            on_done(error)
+
+        try:
+            if inbound:
+                self._inbound.put(inbound, done, beside=[draft.part])
+            else:
+                self._coalescer.add(*draft.part, done)
+        except GatewayError as error:
+            draft.done(error)
+            raise
 
     def retain_foreign(self, run: PublishRun) -> None:
         """Another protocol has appended a record that asks to be retained (``mqtt.retain``)."""

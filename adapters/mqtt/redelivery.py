@@ -61,6 +61,7 @@ class _Redelivery:
                 self._connection.send(encode_acks(PacketType.PUBREL, ids, version))
             else:
                 await self._send_again(unsettled)
+                self._session.note_settled()  # what is not there any more
                 await asyncio.sleep(0)  # there may be thousands, and others are to be served
 
     async def _send_again(self, unsettled: Unsettled) -> None:

@@ -1,77 +1,138 @@
 """What a member of a shared subscription did not acknowledge goes to the others.
 
-Only of QoS 1, and when the member's session is over (MQTT 5.0 section 4.8.2).
+Only of QoS 1, and when the member's session is over (MQTT 5.0 section 4.8.2). It goes before what
+the group has not read yet.
 """
 
 import asyncio
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from gateway.errors import GatewayError
+from adapters.mqtt.feeds import RETRY_S
+from adapters.mqtt.wire import PublishRun
+from gateway.errors import GatewayError, OffsetOutOfRange
 
-if TYPE_CHECKING:  # groups keep what was returned to them
-    from adapters.mqtt.distributor import Distributor
+if TYPE_CHECKING:  # groups have it dealt out
     from adapters.mqtt.feed_set import FeedSet
     from adapters.mqtt.feeds import Feed
     from adapters.mqtt.share_groups import ShareGroup
+    from adapters.mqtt.share_lanes import ShareLane, ShareLanes
+
+AT_ONCE_MAX: Final = 1_000  # messages that one step looks at
 
 log = structlog.get_logger()
 
 
-class Returned(NamedTuple):
-    """Messages that a member had not acknowledged when its session ended."""
+class Returning:
+    """Deals out what was given back, for all groups of a node."""
 
-    partition_id: int
-    first_offset: int
-    length: int
+    def __init__(
+        self,
+        feeds: "FeedSet",
+        lanes: "ShareLanes",
+        start: Callable[[Coroutine[object, object, None]], None],
+    ) -> None:
+        self.dealing: set[ShareGroup] = set()
+        self._asked: set[ShareGroup] = set()  # again, while they were being dealt for
+        self._feeds = feeds
+        self._lanes = lanes
+        self._start = start
 
+    def deal(self, group: "ShareGroup") -> None:
+        """Deliver what was given back, as far as members have room."""
+        if not group.is_ready:
+            return
+        self._asked.add(group)  # each acknowledgement does
+        if group not in self.dealing:
+            self.dealing.add(group)
+            self._start(self._deal(group))
 
-async def deal_returned(
-    group: "ShareGroup", feeds: "FeedSet", distributor: "Distributor"
-) -> None:
-    """Deliver again what members with room can take; the rest waits for ``go_on``."""
-    while group.returned and group.is_ready:
-        returned = group.returned.popleft()
-        feed = feeds.get(returned.partition_id)
-        if feed is None:
-            continue
+    async def _deal(self, group: "ShareGroup") -> None:
         try:
-            left = await _deal(group, returned, feed, distributor)
+            went = True
+            while (went or group in self._asked) and group.returning and group.is_ready:
+                self._asked.discard(group)
+                went = False
+                for lane in tuple(group.returning):
+                    went |= await self._deal_some_or_wait(group, lane)
+                    if not lane.lane.returned_count:
+                        group.returning.discard(lane)
+        finally:
+            self.dealing.discard(group)
+            self._asked.discard(group)
+        if not group.returning:
+            group.go_on()
+
+    async def _deal_some_or_wait(self, group: "ShareGroup", lane: "ShareLane") -> bool:
+        """A log that cannot be read is tried again: nobody else would ask for it."""
+        try:
+            went = await self._deal_some(group, lane)
+            await asyncio.sleep(0)  # there may be many, and others are to be served
         except GatewayError as error:
             log.warning("not delivered to others", group=group.name, error=str(error))
-            group.returned.append(returned)
-            return
-        if left.length:
-            group.returned.appendleft(left)
-        if left.length == returned.length:
-            return  # nobody took any: ``go_on`` comes again when somebody has room
-        await asyncio.sleep(0)  # there may be many, and others are to be served
+            await asyncio.sleep(RETRY_S)
+            return True
+        return went
+
+    async def _deal_some(self, group: "ShareGroup", lane: "ShareLane") -> bool:
+        """Deal out some messages of a lane; False when nobody took any. Errors: ``Feed.read``.
+
+        All that is decided is decided after the read, at once.
+        """
+        feed = self._feeds.get(lane.partition_id)
+        if feed is None:
+            self._lanes.drop_partition(group, lane.partition_id)
+            return True
+        first, stop = first_row(lane.lane.returned(AT_ONCE_MAX))
+        if first == stop:
+            return True
+        start = min(max(first, feed.log_start_offset), stop)
+        runs, next_offset = await _read(feed, start, stop)
+        if first_row(lane.lane.returned(AT_ONCE_MAX)) != (first, stop):
+            return True  # another session has ended meanwhile, or the group has
+        if not group.online:
+            return False
+        at = first
+        for run in runs:
+            begin = max(at, run.base_offset)
+            end = min(stop, run.base_offset + len(run.payloads))
+            if begin >= end:
+                continue
+            lane.drop_returned(begin - at)
+            at = begin + group.deal_returned(
+                run, begin - run.base_offset, end - run.base_offset, lane
+            )
+            if at < end:
+                return at > first
+        lane.drop_returned(max(min(next_offset, stop) - at, 0))
+        return True
 
 
-async def _deal(
-    group: "ShareGroup", returned: Returned, feed: "Feed", distributor: "Distributor"
-) -> Returned:
-    """Deal out one piece of the log; return what is left. Errors: as ``Feed.read``."""
-    partition_id, offset, length = returned
-    last = offset + length
-    offset = max(offset, feed.log_start_offset)
-    if offset >= last:
-        return Returned(partition_id, last, 0)
-    runs, next_offset = await feed.read(offset, end=last)
-    if not group.online:
-        return returned  # the last member went while the disk was read
-    end = min(last, next_offset)
-    if end <= offset:
-        return Returned(partition_id, last, 0)  # nothing is there any more
-    for run in runs:
-        start = max(offset - run.base_offset, 0)
-        stop = min(end - run.base_offset, len(run.payloads))
-        if start >= stop:
-            continue
-        match = distributor.matches_by_follower(run.topic).get(group)
-        taken = group.take(run, start, stop, match, feed) if match else stop - start
-        if taken < stop - start:
-            first = run.base_offset + start + taken
-            return Returned(partition_id, first, last - first)
-    return Returned(partition_id, end, last - end)
+async def _read(feed: "Feed", start: int, stop: int) -> tuple[list[PublishRun], int]:
+    """Return runs of [start, stop), and up to where there are no others. Errors: ``Feed.read``."""
+    if start == stop:
+        return [], stop
+    try:
+        runs, next_offset = await feed.read(start, end=stop)
+    except OffsetOutOfRange:
+        if start < feed.log_start_offset:
+            return [], start  # retention went past it: the next turn begins at the log start
+        return [], stop  # above the end: the node has lost what it had not flushed
+    return runs, next_offset if next_offset > start else stop
+
+
+def first_row(offsets: list[int]) -> tuple[int, int]:
+    """Return the first offsets that follow each other without a gap, as [first, stop).
+
+    >>> first_row([3, 4, 5, 9]), first_row([])
+    ((3, 6), (0, 0))
+    """
+    if not offsets:
+        return 0, 0
+    first = offsets[0]
+    length = next(
+        (at for at, offset in enumerate(offsets) if offset != first + at), len(offsets)
+    )
+    return first, first + length

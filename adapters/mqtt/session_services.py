@@ -19,13 +19,15 @@ from adapters.mqtt.feed_set import FeedSet
 from adapters.mqtt.redelivery import redeliver
 from adapters.mqtt.retained_scans import RetainedScans
 from adapters.mqtt.retained_store import RetainedStore
-from adapters.mqtt.returned import Returned, deal_returned
+from adapters.mqtt.returned import Returning
 from adapters.mqtt.session_journal import Leaving, SessionJournal
 from adapters.mqtt.session_store import SessionStore
 from adapters.mqtt.share_groups import ShareGroup
+from adapters.mqtt.share_lanes import ShareLane, ShareLanes
 from adapters.mqtt.subscription import NO_STARTS, Subscription
 from gateway.clock import Clock
 from gateway.errors import StorageUnavailable
+from gateway.queue_journal import QueueJournal
 from gateway.storage import OnDone
 
 log = structlog.get_logger()
@@ -43,6 +45,7 @@ class SessionServices:
         feeds: FeedSet,
         store: SessionStore,
         retained: RetainedStore,
+        shares: QueueJournal,
     ) -> None:
         self.config = config
         self.clock = clock
@@ -56,12 +59,14 @@ class SessionServices:
         self.dirty: set[ClientSession] = set()
         self.dirty_groups: set[ShareGroup] = set()
         self._journals: list[SessionJournal] = []
+        self._is_scheduled = False  # they are written at the end of this turn
         self._scanning: set[ClientSession] = (
             set()
         )  # they go on with retained messages next turn
-        self.groups: dict[tuple[str, str], ShareGroup] = {}
+        self.groups: dict[str, ShareGroup] = {}  # by the filter as members write it
+        self.lanes = ShareLanes(clock, feeds, self.groups, shares)
+        self.returning = Returning(feeds, self.lanes, self._start)
         self.subscription_count = 0  # of all sessions, shared ones too
-        self._dealing: set[ShareGroup] = set()  # what their members had is being dealt out
         self._tasks: set[asyncio.Task[None]] = set()
 
     def stop(self) -> None:
@@ -71,22 +76,47 @@ class SessionServices:
 
     def journal_soon(self, journal: SessionJournal) -> None:
         """Have a session's journal written at the end of this turn of the loop."""
-        if not self._journals:
-            asyncio.get_running_loop().call_soon(self.write_journals)
+        self.write_soon()
         self._journals.append(journal)
         self.dirty.add(journal.session)
+
+    def write_soon(self) -> None:
+        """Have what was added written down at the end of this turn of the loop."""
+        if not self._is_scheduled:
+            self._is_scheduled = True
+            asyncio.get_running_loop().call_soon(self._write_scheduled)
+
+    def _write_scheduled(self) -> None:
+        self._is_scheduled = False
+        self.write_journals()
 
     def write_journals(self) -> None:
         """Write down what was added this turn, as one; send it now, or when it is kept."""
         journals, self._journals = self._journals, []
-        if not journals:
+        if not journals and not self.lanes.is_pending:
             return
         found = [(journal, *journal.prepare()) for journal in journals]
         records = [(one.session.client_id, seq, value) for one, seq, value, _ in found]
-        self.store.journal(records, partial(_on_journaled, found))
+        lanes, parts = self.lanes.take_pending()
+        self.store.journal(records, partial(self._on_journaled, found, lanes), parts)
         for journal, _, _, leaving in found:
             if not leaving.is_waiting:
                 journal.leave(leaving)
+
+    def _on_journaled(
+        self,
+        found: Sequence[tuple[SessionJournal, int, bytes, Leaving]],
+        lanes: Sequence[ShareLane],
+        error: StorageUnavailable | None,
+    ) -> None:
+        self.lanes.written(lanes, error)
+        for journal, first_seq, value, leaving in found:
+            if error is None:
+                journal.on_kept(leaving)
+            else:
+                journal.on_refused(leaving, (first_seq, value), error)
+        if error is not None:
+            log.warning("what is on its way was not written down", error=str(error))
 
     # --- coming and going
 
@@ -226,10 +256,12 @@ class SessionServices:
         group = self._group(subscription.group, subscription.topic_filter)
         is_first = not group.is_kept
         group.members[session] = subscription
+        group.look_again()
         session.groups[name] = group
         if session.is_attached:
             self._join(group, session)
         if is_first and session.is_kept:  # SUBACK promises what comes from here on
+            self.lanes.keep(group)
             self.store.put_group(group, self.positions_of_group(group))
 
     def _drop(self, session: ClientSession, name: str) -> None:
@@ -245,18 +277,7 @@ class SessionServices:
 
     def end(self, session: ClientSession) -> None:
         """The session is over: hand what it shared back to those it shared with."""
-        for unsettled in session.outbox.unsettled():
-            run = unsettled.inflight
-            if not run.group or run.qos != 1:
-                continue  # QoS 2 may not go to anybody else (MQTT 5.0 section 4.8.2)
-            returned = Returned(
-                run.partition_id,
-                run.first_offset + unsettled.start,
-                unsettled.stop - unsettled.start,
-            )
-            group = session.groups.get(run.group)
-            if group is not None:  # else it has unsubscribed: nobody else is asked
-                group.returned.append(returned)
+        self.lanes.end(session)
         for group in tuple(session.groups.values()):
             self._quit(group, session)
         session.groups.clear()
@@ -267,17 +288,15 @@ class SessionServices:
     # --- shared subscriptions
 
     def _group(self, name: str, topic_filter: str) -> ShareGroup:
-        group = self.groups.get((name, topic_filter))
-        if group is None:
-            group = self.groups[name, topic_filter] = ShareGroup(name, topic_filter, self)
-        return group
+        made = ShareGroup(name, topic_filter, self)
+        return self.groups.setdefault(made.written, made)
 
     def restore_group(self, name: str, topic_filter: str, positions: dict[int, int]) -> None:
         """Take back where a group stood when the node ended; one without members is over."""
         group = self._group(name, topic_filter)
         group.positions = positions
         if not group.members:
-            self.groups.pop(group.key)
+            self.groups.pop(group.written)
             self.store.remove_group(group)
 
     def restore_member(self, session: ClientSession, subscription: Subscription) -> None:
@@ -285,6 +304,7 @@ class SessionServices:
         assert subscription.group is not None
         group = self._group(subscription.group, subscription.topic_filter)
         group.members[session] = subscription
+        group.look_again()
         session.groups[group.written] = group
 
     def _join(self, group: ShareGroup, session: ClientSession) -> None:
@@ -298,7 +318,9 @@ class SessionServices:
         if len(group.online) == 1 and group.positions:
             group.behind = self._positions_to_read(group, group.positions)
             group.positions = {}
+        group.look_again()
         if session.is_kept:
+            self.lanes.keep(group)
             self.dirty_groups.add(group)
         group.go_on()
 
@@ -307,6 +329,7 @@ class SessionServices:
         if session not in group.online:
             return
         group.online.remove(session)
+        group.look_again()
         if group.online:
             return
         group.positions = self.positions_of_group(group)
@@ -320,8 +343,10 @@ class SessionServices:
         """A member has unsubscribed, or its session is over."""
         self._part(group, session)
         group.members.pop(session, None)
+        group.look_again()
         if not group.members:
-            self.groups.pop(group.key, None)
+            self.groups.pop(group.written, None)
+            self.lanes.forget(group)
             self.dirty_groups.discard(group)
             self.store.remove_group(group)
         elif group.online:
@@ -332,18 +357,6 @@ class SessionServices:
         if not group.online and group.positions:
             return group.positions
         return {**self.feeds.live_offsets(), **group.behind}
-
-    def deal_returned(self, group: ShareGroup) -> None:
-        """Deliver again, to other members, what one did not acknowledge before its end."""
-        if group.is_ready and group not in self._dealing:  # each acknowledgement asks for it
-            self._dealing.add(group)
-            self._start(self._deal_returned(group))
-
-    async def _deal_returned(self, group: ShareGroup) -> None:
-        try:
-            await deal_returned(group, self.feeds, self.distributor)
-        finally:
-            self._dealing.discard(group)
 
     # --- reading the log
 
@@ -368,16 +381,3 @@ class SessionServices:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-
-
-def _on_journaled(
-    found: Sequence[tuple[SessionJournal, int, bytes, Leaving]],
-    error: StorageUnavailable | None,
-) -> None:
-    for journal, first_seq, value, leaving in found:
-        if error is None:
-            journal.on_kept(leaving)
-        else:
-            journal.on_refused(leaving, (first_seq, value), error)
-    if error is not None:
-        log.warning("what is on its way was not written down", error=str(error))

@@ -26,6 +26,7 @@ from adapters.mqtt.errors import MqttError
 from adapters.mqtt.subscription import Subscription
 from adapters.mqtt.wills import decode_will, encode_will
 from adapters.mqtt.wire import Will
+from gateway.coalescer import Part
 from gateway.errors import CorruptBatch, InvalidRecord, StorageUnavailable
 from gateway.storage import OnDone
 from gateway.streams import InternalStream, Item
@@ -73,14 +74,19 @@ class SessionStore:
     def __init__(self, stream: InternalStream) -> None:
         self.stream = stream
 
-    def journal(self, records: Sequence[tuple[str, int, bytes]], on_done: OnDone) -> None:
+    def journal(
+        self,
+        records: Sequence[tuple[str, int, bytes]],
+        on_done: OnDone,
+        beside: Sequence[Part] = (),
+    ) -> None:
         """Write down what leaves in one turn, all or none of it.
 
-        Records are (client identifier, first sequence number, value). The members of a shared
-        subscription share a position: none may be found behind it without the others.
+        Records are (client identifier, first sequence number, value). ``beside`` is what the
+        lanes of shared subscriptions say of it.
         """
         items = [(run_key(client_id, seq), value) for client_id, seq, value in records]
-        self.stream.put(items, on_done)
+        self.stream.put(items, on_done, beside=beside)
 
     def put_state(self, session: "ClientSession", on_done: OnDone | None = None) -> None:
         """Write down how far the session is, and forget what of its journal is settled."""
@@ -88,8 +94,6 @@ class SessionStore:
         client_id, journal = session.client_id, session.journal
         settled = journal.settled()
         items: list[Item] = [(run_key(client_id, seq), None) for seq in settled]
-        if items:
-            items += _group_items(session)
         again = {seq: value for seq, value in journal.unkept.items() if seq not in settled}
         items += [(run_key(client_id, seq), value) for seq, value in again.items()]
         items.append((state_key(client_id), encode_state(session)))
@@ -141,20 +145,7 @@ class SessionStore:
         keys = [state_key(client_id)]
         keys += [filter_key(client_id, name) for name in session.subscriptions]
         keys += [run_key(client_id, seq) for seq in session.journal.first_seqs()]
-        items: list[Item] = [(key, None) for key in keys]
-        self.stream.put(items + _group_items(session), on_done or _log_failure)
-
-
-def _group_items(session: "ClientSession") -> list[Item]:
-    """Return where a session's groups stand: what it has settled must not be dealt again."""
-    return [
-        (
-            group_key(group.name, group.topic_filter),
-            bytes((_VERSION,)) + _encode_positions(session.services.positions_of_group(group)),
-        )
-        for group in session.groups.values()
-        if group.is_kept
-    ]
+        self.stream.put([(key, None) for key in keys], on_done or _log_failure)
 
 
 def _log_failure(error: StorageUnavailable | None) -> None:

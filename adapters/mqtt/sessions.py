@@ -6,7 +6,7 @@ count by the monotonic clock while the node runs; across a restart, by the wall 
 
 import asyncio
 import heapq
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Final
 
@@ -86,10 +86,9 @@ class Sessions:
         for key, value in groups:
             name, topic_filter = parse_key(key)
             services.restore_group(name, topic_filter.decode(), decode_group(value))
-        for name, first_seq, value in sorted(runs):
-            self._restore_runs(name, first_seq, value)
+        self._restore_runs(sorted(runs))
+        await services.lanes.load(self._sessions.values())
         for session in self._sessions.values():
-            session.outbox.restored()
             self._restore_deadline(session, now_unix_ms)
         self._tick_checkpoint()
         self._tick_sweep()
@@ -252,6 +251,7 @@ class Sessions:
         if self._is_stored(session):
             self._services.store.remove(session)
         self._services.end(session)
+        self._services.write_journals()  # what it gives back, in one append with its end
         if self.on_end is not None:
             self.on_end(session)
         if self._sessions.get(session.client_id) is session:
@@ -355,16 +355,19 @@ class Sessions:
         if group_name is not None:
             self._services.restore_member(session, subscription)
 
-    def _restore_runs(self, client_id: str, first_seq: int, value: bytes) -> None:
-        session = self._sessions.get(client_id)
-        if session is None:
-            return
-        runs = decode_runs(first_seq, value)
-        session.journal.restore(runs)
-        for run in runs:
-            _pass_position(session, run)
-            if run.first_seq + run.length > session.outbox.base:
-                session.outbox.restore(run)
+    def _restore_runs(self, records: Sequence[tuple[str, int, bytes]]) -> None:
+        for client_id, first_seq, value in records:
+            session = self._sessions.get(client_id)
+            if session is None:
+                continue
+            runs = decode_runs(first_seq, value)
+            session.journal.restore(runs)
+            for run in runs:
+                _pass_position(session, run)
+                if run.first_seq + run.length > session.outbox.base:
+                    session.outbox.restore(run)
+        for session in self._sessions.values():
+            session.outbox.restored()
 
     def _restore_deadline(self, session: ClientSession, now_unix_ms: int) -> None:
         """A client that was connected when the node ended is away since now."""
@@ -385,13 +388,10 @@ class Sessions:
 
 def _pass_position(session: ClientSession, run: Inflight) -> None:
     """Who has sent a run has read further than a checkpoint may say, settled or not."""
-    if run.partition_id == RETAINED:
-        return
-    reader = session.groups.get(run.group) if run.group else session
-    if reader is not None and reader.positions:
+    position = session.positions.get(run.partition_id, 0)
+    if session.positions and run.partition_id != RETAINED and not run.group:
         end = run.first_offset + run.length
-        position = reader.positions.get(run.partition_id, 0)
-        reader.positions[run.partition_id] = max(position, end)
+        session.positions[run.partition_id] = max(position, end)
 
 
 def _ignore(_error: StorageUnavailable | None) -> None:

@@ -6,13 +6,12 @@ with a member until its window is full, ``hash_topic`` gives a topic to the same
 long as the members stay the same, so that its order is kept.
 """
 
-from collections import deque
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final, Literal
 from zlib import crc32
 
-from adapters.mqtt.at_most_once import send_part
-from adapters.mqtt.returned import Returned
+from adapters.mqtt.at_most_once import EXACTLY_ONCE, send_part
+from adapters.mqtt.share_lanes import UNTRACKED, Piece, ShareLane
 from adapters.mqtt.subscription import Subscription
 from adapters.mqtt.wire import PublishRun
 from features.expiry import remaining_s
@@ -23,6 +22,10 @@ if TYPE_CHECKING:  # groups and sessions know each other
     from adapters.mqtt.feeds import Feed
     from adapters.mqtt.session_services import SessionServices
 
+    Take = Callable[[int, int, ClientSession], list[Piece]]
+
+EXPIRED: Final = 0
+
 
 class ShareGroup:
     """The members of ``$share/<name>/<filter>``; it reads as a session does (``catch_up``)."""
@@ -30,14 +33,17 @@ class ShareGroup:
     __slots__ = (
         "behind",
         "client_id",
+        "is_kept",
+        "lanes",
         "members",
         "name",
         "online",
         "positions",
-        "returned",
+        "returning",
         "services",
         "topic_filter",
         "turn",
+        "written",
     )
 
     is_group: Literal[True] = True
@@ -51,24 +57,17 @@ class ShareGroup:
         self.online: list[ClientSession] = []
         self.behind: dict[int, int] = {}
         self.positions: dict[int, int] = {}  # while no member is connected
-        self.returned: deque[Returned] = deque()
+        self.lanes: dict[int, ShareLane] = {}  # by partition id, of those that had messages
+        self.returning: set[ShareLane] = set()  # they go on when what they have back is dealt
         self.turn = 0
+        prefix = name if name == "$queue" else f"$share/{name}"
+        # The filter as members write it: what sessions know the group by.
+        self.written = f"{prefix}/{topic_filter}"
+        self.is_kept = False
 
-    @property
-    def key(self) -> tuple[str, str]:
-        """What tells groups apart."""
-        return self.name, self.topic_filter
-
-    @property
-    def written(self) -> str:
-        """The filter as members write it: what a session knows the group by."""
-        prefix = self.name if self.name == "$queue" else f"$share/{self.name}"
-        return f"{prefix}/{self.topic_filter}"
-
-    @property
-    def is_kept(self) -> bool:
-        """Whether a member's session outlives its connection, and so the group's positions."""
-        return any(member.is_kept for member in self.members)
+    def look_again(self) -> None:
+        """Members have changed: say whether a session outlives its connection, and so the group."""
+        self.is_kept = any(member.is_kept for member in self.members)
 
     @property
     def is_ready(self) -> bool:
@@ -95,17 +94,50 @@ class ShareGroup:
         match: "SubscriberMatch",  # noqa: ARG002 - each member has a subscription of its own
         feed: "Feed",
     ) -> int:
-        """See ``CatchUp``."""
+        """See ``CatchUp``. What was given back goes first: nothing new is taken until it has."""
         if not run.qos:
             return stop - start
-        expiry_s = None
-        if run.expires_at_unix_ms:
-            expiry_s = remaining_s(run.expires_at_unix_ms, self.services.clock.unix_ms())
-            if not expiry_s:
-                self.services.counters.expired += stop - start
-                return stop - start
+        lane = self.lanes.get(feed.partition_id)
+        if lane is None:
+            lane = self.services.lanes.open(self, feed, run.base_offset + start)
+        elif lane in self.returning:
+            self.services.returning.deal(self)
+            return 0
+        if run.expires_at_unix_ms and self._expiry_s(run) == EXPIRED:
+            self.services.counters.expired += stop - start
+            return stop - start
         if self.is_kept:
             self.services.dirty_groups.add(self)
+
+        def take_new(at: int, count: int, member: "ClientSession") -> list[Piece]:
+            first_offset = run.base_offset + at
+            if not self.members[member].qos:
+                return [Piece(first_offset, count, UNTRACKED)]
+            return lane.take_new(first_offset, count, member.holder)
+
+        return self._deal(run, start, stop, lane, take_new)
+
+    def deal_returned(self, run: PublishRun, start: int, stop: int, lane: ShareLane) -> int:
+        """Deal out what the lane has back, of which this is the lowest; return how many went."""
+        if run.expires_at_unix_ms and self._expiry_s(run) == EXPIRED:
+            self.services.counters.expired += stop - start
+            lane.drop_returned(stop - start)
+            return stop - start
+
+        def take_again(_at: int, count: int, member: "ClientSession") -> list[Piece]:
+            return lane.take_returned(count, member.holder)
+
+        return self._deal(run, start, stop, lane, take_again)
+
+    def _expiry_s(self, run: PublishRun) -> int | None:
+        if not run.expires_at_unix_ms:
+            return None
+        return remaining_s(run.expires_at_unix_ms, self.services.clock.unix_ms())
+
+    def _deal(
+        self, run: PublishRun, start: int, stop: int, lane: ShareLane, take: "Take"
+    ) -> int:
+        """Deal out messages to members who have room; return how many went."""
         first = start
         while start < stop:
             members = self._candidates()
@@ -115,30 +147,46 @@ class ShareGroup:
             if not member.is_ready:
                 break
             share = -(-(stop - first) // len(members)) if self._deals else stop - start
-            subscription = self.members[member]
-            qos = min(run.qos, subscription.qos)
-            count = min(share, stop - start)
-            identifiers = (subscription.identifier,) if subscription.identifier else ()
-            retain = run.retain and subscription.retain_as_published
-            if qos:
+            count = min(share, stop - start, lane.room)
+            if self.members[member].qos:
                 count = min(count, member.outbox.room)
-                member.send_run(
-                    run,
-                    start,
-                    start + count,
-                    qos=qos,
-                    retain=retain,
-                    identifiers=identifiers,
-                    expiry_s=expiry_s,
-                    partition_id=feed.partition_id,
-                    group=self.written,
-                )
-            else:
-                send_part(
-                    member, run, start, start + count, retain=retain, identifiers=identifiers
-                )
+            if not count:
+                break  # the lane is full: whoever settles something of it comes back here
+            for piece in take(start, count, member):
+                self._send(run, piece, member, lane)
             start += count
         return start - first
+
+    def _send(
+        self, run: PublishRun, piece: Piece, member: "ClientSession", lane: ShareLane
+    ) -> None:
+        """Send what a member was dealt; what ends with that is done."""
+        subscription = self.members[member]
+        qos = min(run.qos, subscription.qos)
+        identifiers = (subscription.identifier,) if subscription.identifier else ()
+        retain = run.retain and subscription.retain_as_published
+        start = piece.first_offset - run.base_offset
+        stop = start + piece.length
+        sent: Sequence[tuple[int, int]] = ()
+        if qos:
+            sent = member.send_run(
+                run,
+                start,
+                stop,
+                qos=qos,
+                retain=retain,
+                identifiers=identifiers,
+                expiry_s=self._expiry_s(run),
+                partition_id=lane.partition_id,
+                group=self.written,
+                attempt=piece.attempt,
+            )
+        else:
+            send_part(member, run, start, stop, retain=retain, identifiers=identifiers)
+        if qos == EXACTLY_ONCE and not member.is_kept:
+            sent = ()  # nobody else may have it, and after a crash nobody says that it left
+        if sent != [(start, stop)] and piece.attempt != UNTRACKED:
+            lane.done_but(piece, run.base_offset, sent)
 
     def _candidates(self) -> "Sequence[ClientSession]":
         """Return who may be picked: a topic that is one member's waits for that member."""
@@ -179,8 +227,8 @@ class ShareGroup:
 
     def go_on(self) -> None:
         """A member may have room again."""
-        if self.returned:
-            self.services.deal_returned(self)
+        if self.returning:
+            self.services.returning.deal(self)
         if self.behind:
             self.services.catch_up(self)
 

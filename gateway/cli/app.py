@@ -15,12 +15,16 @@ from gateway.cli.backup import backup, restore
 from gateway.cli.bench import bench
 from gateway.cli.check_config import check_config
 from gateway.cli.clients import clients_app
+from gateway.cli.dlq import dlq_app
 from gateway.cli.find import find
 from gateway.cli.groups import groups_app
 from gateway.cli.log import log_app
 from gateway.cli.output import fail
+from gateway.cli.pipeline import pipeline_app
+from gateway.cli.queues import queues_app
 from gateway.cli.recover import recover_metadata
 from gateway.cli.topics import topics_app
+from gateway.cli.user_keys import keys_app
 from gateway.cli.users import users_app
 from gateway.config_checker import InvalidSettings
 from gateway.errors import GatewayError
@@ -53,9 +57,13 @@ app.command("check-config")(check_config)
 topics_app.command("find")(find)
 app.add_typer(topics_app, name="topics")
 app.add_typer(groups_app, name="groups")
+app.add_typer(queues_app, name="queues")
+app.add_typer(dlq_app, name="dlq")
 app.add_typer(clients_app, name="clients")
+users_app.add_typer(keys_app, name="keys")
 app.add_typer(users_app, name="users")
 app.add_typer(log_app, name="log")
+app.add_typer(pipeline_app, name="pipeline")
 app.command("backup")(backup)
 app.command("restore")(restore)
 app.command("recover-metadata")(recover_metadata)

@@ -11,7 +11,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from gateway import registry
-from gateway.config import AuthRule, FrozenConfig, Settings, TopicConfig
+from gateway.config import AuthRule, DeclaredQueue, FrozenConfig, Settings, TopicConfig
 from gateway.config_text import format_value
 
 BEGIN: Final = "<!-- made by `headgate check-config --reference`; do not edit below -->"
@@ -59,6 +59,8 @@ def sections() -> Iterator[Section]:
                 yield from _below(f"adapters.{adapter}", model)
         elif name == "topics":
             yield "[[topics]]", TopicConfig
+        elif name == "queues":
+            yield "[[queues]]", DeclaredQueue
 
 
 def _below(path: str, model: type[FrozenConfig]) -> Iterator[Section]:

@@ -3,10 +3,13 @@
 import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from rich.console import Console
 from rich.table import Table
+
+_SECOND_MS: Final = 1_000
+_UNITS_MS: Final = (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", _SECOND_MS))
 
 
 def print_rows(
@@ -31,6 +34,27 @@ def print_rows(
 def print_json(content: object) -> None:
     """Print a JSON document."""
     print(json.dumps(content, indent=2, ensure_ascii=False))
+
+
+def format_span(span_ms: int | None) -> str | None:
+    """Return a span of time in its two largest units; None stays None.
+
+    >>> format_span(93_784_000), format_span(59_999), format_span(250)
+    ('1d 2h', '59s', '250ms')
+    """
+    if span_ms is None:
+        return None
+    if span_ms < _SECOND_MS:
+        return f"{span_ms}ms"
+    parts: list[str] = []
+    rest_ms = span_ms
+    for unit, unit_ms in _UNITS_MS:
+        count, rest_ms = divmod(rest_ms, unit_ms)
+        if count:
+            parts.append(f"{count}{unit}")
+        elif parts:
+            break  # "2d", not "2d 5s"
+    return " ".join(parts[:2])
 
 
 def say(text: str) -> None:
@@ -63,4 +87,6 @@ def _text(value: object) -> str:
         return "yes" if value else "no"
     if isinstance(value, Mapping):
         return " ".join(f"{key}={part}" for key, part in value.items()) or "-"
+    if isinstance(value, list):
+        return ", ".join(map(str, value)) or "-"
     return str(value)

@@ -1,8 +1,8 @@
-"""``headgate recover-metadata``: rebuild the metadata store's topics from the log.
+"""``headgate recover-metadata``: rebuild the metadata store's topics and queues from the log.
 
 For a store that was lost, or that belongs to other data. The log knows the topics' names,
-uuids and partitions; configs, users and rules are gone and must be set again. The node must be
-stopped.
+uuids and partitions, and where which queues stand; configs, settings of queues, users, access
+keys and rules are gone and must be set again. The node must be stopped.
 """
 
 import asyncio
@@ -12,11 +12,12 @@ import typer
 from gateway.cli import options
 from gateway.cli.admin_client import settings_of
 from gateway.cli.output import print_rows, say
+from gateway.cli.recover_queues import list_queues
 from gateway.clock import SystemClock
 from gateway.config import Settings
 from gateway.errors import GatewayError
 from gateway.metadata import PRODUCER_IDS, TopicRow
-from gateway.metadata_recovery import restore_topics
+from gateway.metadata_recovery import QueuePlace, restore_queues, restore_topics
 from gateway.metadata_sql import SqlMetadata
 from storage_adapters.segment_log.inspect import PartitionListing, list_partitions
 
@@ -41,19 +42,27 @@ def recover_metadata(
         typer.confirm(
             f"Put {count} topic(s) of {settings.node.data_dir} into {store}?", abort=True
         )
-    topics = asyncio.run(_restore(settings, listing))
+    topics, queues = asyncio.run(_restore(settings, listing))
     rows = [
         {
             "namespace": topic.name.namespace,
             "name": topic.name.name,
             "partitions": sum(part.length for part in topic.ranges),
+            "queue_groups": [place.group for place in queues if place.topic_uuid == topic.uuid],
             "uuid": str(topic.uuid),
         }
         for topic in topics
     ]
-    print_rows(rows, ["namespace", "name", "partitions", "uuid"], as_json=as_json)
-    if not as_json:
-        say("\nThe log holds no configs, users and rules: set again what is missing.")
+    columns = ["namespace", "name", "partitions", "queue_groups", "uuid"]
+    print_rows(rows, columns, as_json=as_json)
+    if as_json:
+        return
+    say("\nThe log holds no configs, users, access keys and rules: set again what is missing.")
+    if queues:
+        say(
+            "Queues have their messages and positions, but default settings, no tags and no\n"
+            "dead-letter topic; some may have been deleted before: see `headgate queues ls`."
+        )
 
 
 def _listing(settings: Settings) -> PartitionListing:
@@ -74,7 +83,10 @@ def _listing(settings: Settings) -> PartitionListing:
     return listing
 
 
-async def _restore(settings: Settings, listing: PartitionListing) -> list[TopicRow]:
+async def _restore(
+    settings: Settings, listing: PartitionListing
+) -> tuple[list[TopicRow], list[QueuePlace]]:
+    places = list_queues(settings.node.data_dir, listing)
     now_unix_ms = SystemClock().unix_ms()
     metadata = SqlMetadata(settings.metadata.url, data_dir=settings.node.data_dir)
     await metadata.open()
@@ -85,10 +97,11 @@ async def _restore(settings: Settings, listing: PartitionListing) -> list[TopicR
             data_uuid=listing.data_uuid,
             created_unix_ms=now_unix_ms,
         )
+        queues = await restore_queues(metadata, places, created_unix_ms=now_unix_ms)
         # The log remembers the sequences of producers whose ids a new store would give out
         # again, and would take their first batches for repetitions. Ids above the time in
         # milliseconds were never given, unless a node gives out a thousand a second for years.
         await metadata.reserve_ids(PRODUCER_IDS, now_unix_ms)
     finally:
         await metadata.close()
-    return topics
+    return topics, queues

@@ -60,7 +60,7 @@ def remove(
     config: options.Config = None,
     assignments: options.Assignments = None,
 ) -> None:
-    """Remove a user. Without any user left, nobody needs to log in."""
+    """Remove a user and its access keys. Without any user left, nobody needs to log in."""
     client = AdminClient.of(settings_of(config, assignments))
     if not yes:
         typer.confirm(f"Remove user {name}?", abort=True)

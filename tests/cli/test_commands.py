@@ -90,6 +90,56 @@ def test_a_password_comes_from_standard_input(
     assert run("users", "rm", "alice", "--yes").status == 1
 
 
+def test_an_access_key_shows_its_secret_once(run: Run) -> None:
+    made = run("users", "keys", "add", "carol", "--account", "111122223333", "--json").json
+    assert run("users", "keys", "add", "dave").status == 0
+    listed = run("users", "keys", "list", "carol", "--json")
+    assert listed.json == [
+        {"key_id": made["key_id"], "user": "carol", "account": "111122223333"}
+    ]
+    assert made["secret"] not in run("users", "keys", "list").out
+    assert run("users", "keys", "list").out.split()[:3] == ["user", "key", "id"]
+    assert run("users", "keys", "remove", made["key_id"], "--yes").status == 0
+    assert run("users", "keys", "remove", made["key_id"], "--yes").status == 1
+    assert run("users", "keys", "list", "carol", "--json").json == []
+
+
+def test_an_access_key_is_shown_as_clients_read_it(run: Run) -> None:
+    lines = run("users", "keys", "add", "erin", "--key-id", "mine").out.splitlines()
+    assert lines[0] == "access key of erin; the secret is not shown again"
+    assert lines[2] == "  AWS_ACCESS_KEY_ID=mine"
+    assert lines[3].startswith("  AWS_SECRET_ACCESS_KEY=")
+    again = run("users", "keys", "add", "mallory", "--key-id", "mine")
+    assert (again.status, again.out) == (1, "")
+    assert again.err.startswith("headgate: AccessKeyExists: ")
+
+
+def test_a_secret_of_ones_own_comes_from_standard_input(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("geheim\n"))
+    made = run("users", "keys", "add", "frank", "--secret-stdin", "--json")
+    assert made.json["secret"] == "geheim"
+
+
+def test_access_keys_go_with_their_user(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("geheim\n"))
+    assert run("users", "add", "grace", "--password-stdin").status == 0
+    assert run("users", "keys", "add", "grace").status == 0
+    assert run("users", "rm", "grace", "--yes").status == 0
+    assert run("users", "keys", "list", "grace", "--json").json == []
+
+
+def test_the_first_access_key_can_be_added_before_the_first_start(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HEADGATE_NODE__DATA_DIR", str(tmp_path / "new"))
+    made = run("users", "keys", "add", "alice", "--offline", "--json").json
+    with Gateway(tmp_path / "new"):
+        (key,) = run("users", "keys", "list", "--json").json
+    assert key["key_id"] == made["key_id"]
+
+
 def test_the_first_user_can_be_added_before_the_first_start(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -117,6 +167,7 @@ def test_a_node_that_is_gone_is_said_to_be(run: Run, tmp_path: Path) -> None:
 
 
 def test_every_command_has_help(run: Run) -> None:
-    for command in ("topics", "groups", "clients", "users", "bench", "check-config", "log"):
+    running = ("topics", "groups", "queues", "dlq", "clients", "users")
+    for command in (*running, "bench", "check-config", "log"):
         assert run(command, "--help").status == 0
     assert "serve" in run("--help").out

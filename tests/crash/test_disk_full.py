@@ -1,7 +1,6 @@
 """A full disk during produce, commit and delete: retriable errors, nothing lost, a way out."""
 
 import os
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +9,7 @@ from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from tests.crash.load import committed, read_all
+from tests.crash.small_disk import DISK_BYTES
 from tests.support.gateway import Gateway
 from tests.support.kafka_wire import Connection, batch
 from tests.support.topics import create_topic, fresh_name
@@ -19,24 +19,10 @@ pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount a small disk"),
 ]
 
-DISK_BYTES = 40 << 20
 SEGMENT_BYTES = 4 << 20
 VALUE = bytes(range(256)) * 400
 STORAGE_ERROR = 56  # KAFKA_STORAGE_ERROR, which clients retry
 BATCHES_MAX = 2 * DISK_BYTES // len(VALUE)
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A folder on a disk of its own that is soon full."""
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    options = ["-o", f"size={DISK_BYTES}"]
-    subprocess.run(["mount", "-t", "tmpfs", *options, "none", folder], check=True)
-    try:
-        yield folder
-    finally:
-        subprocess.run(["umount", "--lazy", folder], check=True)
 
 
 @pytest.fixture

@@ -1,13 +1,13 @@
 """A full disk under MQTT: publishes are refused, acknowledgements work, and it ends with room."""
 
 import os
-import subprocess
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
 import pytest
 
+from tests.crash.small_disk import DISK_BYTES
 from tests.support import mqtt_wire as wire
 from tests.support.mqtt_gateway import MqttGateway
 from tests.support.mqtt_raw import RawClient, payloads
@@ -19,35 +19,12 @@ pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount a small disk"),
 ]
 
-DISK_BYTES = 40 << 20
 SEGMENT_BYTES = 4 << 20
-BALLAST_BYTES = 16 << 20
 AGAIN_S_MAX = 20
 FILLER = bytes(range(256)) * 400
 QUOTA_EXCEEDED = 0x97
 TAKEN = {0, 0x10}  # the latter: nobody subscribes to it
 MESSAGES_MAX = 2 * DISK_BYTES // len(FILLER)
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A folder on a disk of its own that is soon full."""
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    options = ["-o", f"size={DISK_BYTES}"]
-    subprocess.run(["mount", "-t", "tmpfs", *options, "none", folder], check=True)
-    try:
-        yield folder
-    finally:
-        subprocess.run(["umount", "--lazy", folder], check=True)
-
-
-@pytest.fixture
-def ballast(small_disk: Path) -> Path:
-    """A file that takes room; without it there is some again."""
-    file = small_disk / "ballast"
-    file.write_bytes(bytes(BALLAST_BYTES))
-    return file
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 """What one client sees of a kill -9: its session, messages on their way, retained ones, wills."""
 
 import re
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from tests.support import mqtt_wire as wire
 from tests.support.mqtt_gateway import SESSION_EXPIRY_S, MqttGateway
 from tests.support.mqtt_raw import RawClient, payloads
 from tests.support.mqtt_wire import V3_1_1, V5, Kind, Prop, Received, WillMessage
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.crash
 
@@ -292,3 +294,25 @@ def connect_with_will(
     expiry = [(Prop.SESSION_EXPIRY, SESSION_EXPIRY_S)]
     assert not client.connect(client_id, clean=False, found=expiry, will=will).session_present
     return client
+
+
+def test_what_is_due_while_the_node_is_away_is_retained_then(
+    gateway: MqttGateway, name: str
+) -> None:
+    with gateway.client() as publisher:
+        publisher.connect()
+        publisher.publish(f"$delayed/1/{name}", b"later", qos=1, retain=True)
+    due_s = time.time() + 1
+    gateway.kill()
+    wait_until(lambda: time.time() > due_s, within_s=5, what="due")
+    gateway.restart()
+
+    wait_until(
+        lambda: gateway.metric("headgate_delayed_messages") == 0, within_s=10, what="moved"
+    )
+    with gateway.client() as subscriber:
+        subscriber.connect()
+        subscriber.subscribe((name, 1))
+        [found] = subscriber.messages(1)
+
+    assert (found.payload, found.retain) == (b"later", True)

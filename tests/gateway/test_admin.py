@@ -6,10 +6,10 @@ import json
 import socket
 import stat
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, suppress
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -17,62 +17,23 @@ from typer.testing import CliRunner
 from gateway import admin, errors
 from gateway.admin import AdminServer
 from gateway.admin_app import STATUS, error_answer
-from gateway.admin_state import AdminState
 from gateway.admin_token import TOKEN_FILE, URL_FILE, ensure_token, read_url
-from gateway.cli.admin_client import AdminClient, NodeUnreachable, Refused
+from gateway.cli.admin_client import NodeUnreachable, Refused
 from gateway.cli.app import app
-from gateway.config import AdminConfig, Settings
+from gateway.config import AdminConfig
 from gateway.config_checker import InvalidSettings
-from gateway.config_loader import load_settings
 from gateway.holders import HolderKind
-from gateway.kernel import Endpoint, Kernel
-from gateway.main import _Node
-from gateway.metrics import Metrics
+from gateway.kernel import Kernel
 from gateway.model import TopicName
 from gateway.records import encode_batch
 from gateway.writer import Write
-
-
-class Adapter:
-    """What the admin endpoint sees of an adapter."""
-
-    def endpoints(self) -> list[Endpoint]:
-        return [Endpoint("tiny", "tcp://127.0.0.1:7", "nc 127.0.0.1 7")]
-
-    def connections(self) -> list[dict[str, Any]]:
-        return [{"peer": "127.0.0.1:5", "client_id": "tester"}]
-
-
-class Setup(NamedTuple):
-    """A listening admin endpoint, the kernel behind it, and a client with the token."""
-
-    server: AdminServer
-    state: AdminState
-    kernel: Kernel
-    client: AdminClient
-    data_dir: Path
-
-
-def settings_for(data_dir: Path) -> Settings:
-    return load_settings(
-        assignments=[
-            f"node.data_dir={data_dir}",
-            "admin.bind=127.0.0.1:0",
-        ]
-    )
+from tests.gateway.admin_house import Setup, running_admin
 
 
 @pytest.fixture
 async def setup(tmp_path: Path) -> AsyncIterator[Setup]:
-    settings = settings_for(tmp_path)
-    async with AsyncExitStack() as stack:
-        kernel = await _Node(settings)._start_kernel(stack)
-        state = AdminState(metrics=Metrics(), kernel=kernel, adapters={"tiny": Adapter()})
-        server = AdminServer(settings.admin, state, data_dir=tmp_path)
-        await server.start()
-        stack.push_async_callback(server.stop)
-        state.is_ready = True
-        yield Setup(server, state, kernel, AdminClient.of(settings), tmp_path)
+    async with running_admin(tmp_path) as found:
+        yield found
 
 
 def raw(server: AdminServer, octets: bytes) -> bytes:

@@ -32,6 +32,14 @@ class Open:
     Config = OpenConfig
 
 
+class SignedConfig(ListenerConfig):
+    refuses_strangers: ClassVar[bool] = True
+
+
+class Signed:
+    Config = SignedConfig
+
+
 class DrawerConfig(FrozenConfig):
     flush: str = "group"
     drawers_max: int = 3
@@ -285,6 +293,12 @@ def test_users_do_not_help_an_adapter_that_asks_for_no_password() -> None:
     settings = load_settings(assignments=["adapters.open.bind=0.0.0.0:1"])
     with pytest.raises(InvalidSettings, match=r"adapters\.open\.bind"):
         check_exposure(settings, users_configured=True)
+
+
+def test_who_refuses_strangers_may_listen_to_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "ADAPTERS", {"signed": f"{__name__}:Signed"})
+    settings = load_settings(assignments=["adapters.signed.bind=0.0.0.0:1"])
+    check_exposure(settings, users_configured=False)
 
 
 def test_a_certificate_without_its_key_is_refused() -> None:

@@ -2,6 +2,8 @@
 
 import asyncio
 
+import pytest
+
 from gateway.clock import ManualClock
 from gateway.deadlines import Deadlines
 
@@ -88,3 +90,38 @@ async def test_after_close_nobody_is_called() -> None:
     owners.deadlines.close()
 
     assert owners.advance(10) == []
+
+
+async def test_the_call_of_one_that_fails_keeps_nobody_from_theirs() -> None:
+    clock = ManualClock()
+    called: list[str] = []
+
+    def on_due(owner: str) -> None:
+        if owner == "bad":
+            raise RuntimeError(owner)
+        called.append(owner)
+
+    deadlines: Deadlines[str] = Deadlines(clock, on_due)
+    for owner, deadline_ms in (("bad", 10), ("good", 10), ("late", 20)):
+        deadlines.arm(owner, deadline_ms)
+    clock.advance(10)
+
+    with pytest.raises(RuntimeError):
+        deadlines.run_due()
+    assert deadlines._timer is not None, "nobody would ever be called again"
+    deadlines.run_due()
+    assert called == ["good"]
+    clock.advance(10)
+    deadlines.run_due()
+    assert called == ["good", "late"]
+
+
+async def test_the_forgotten_leave_nothing() -> None:
+    owners = Owners()
+    for number in range(10_000):
+        owners.deadlines.arm(str(number), 60_000)
+        owners.deadlines.forget(str(number))
+    owners.deadlines.arm("a", 10)
+
+    assert len(owners.deadlines._heap) < 2_000
+    assert owners.advance(10) == ["a"]

@@ -4,7 +4,6 @@ import asyncio
 import sqlite3
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from uuid import UUID, uuid4
 
@@ -30,48 +29,9 @@ from gateway.metadata_sql import SqlMetadata
 from gateway.migrations.upgrade import make_config, upgrade
 from gateway.model import PartitionIdentity, TopicName
 from gateway.scram import ScramCredential, ScramMechanism
-from tests.gateway import postgres
 
 ORDERS = TopicName("default", "orders")
 CREDENTIAL = ScramCredential(ScramMechanism.SHA_256, b"\0salt", 4096, b"stored\xff", b"server")
-
-
-@pytest.fixture(scope="session")
-def postgres_url() -> Iterator[str]:
-    reason = postgres.missing()
-    if reason is not None:
-        pytest.skip(reason)
-    with postgres.running_postgres() as url:
-        yield url
-
-
-@pytest.fixture(params=["sqlite", "postgres"])
-def url(request: pytest.FixtureRequest) -> str:
-    if request.param == "sqlite":
-        return "sqlite"
-    found: str = request.getfixturevalue("postgres_url")
-    engine = create_engine(found)
-    with engine.begin() as connection:
-        connection.execute(text("DROP SCHEMA public CASCADE"))
-        connection.execute(text("CREATE SCHEMA public"))
-    engine.dispose()
-    return found
-
-
-@pytest.fixture
-async def metadata(url: str, tmp_path: Path) -> AsyncIterator[SqlMetadata]:
-    store = SqlMetadata(url, data_dir=tmp_path)
-    await store.open()
-    yield store
-    await store.close()
-
-
-@pytest.fixture
-async def sqlite_store(tmp_path: Path) -> AsyncIterator[SqlMetadata]:
-    store = SqlMetadata("sqlite", data_dir=tmp_path)
-    await store.open()
-    yield store
-    await store.close()
 
 
 def topic_row(name: TopicName = ORDERS, **configs: str) -> TopicRow:

@@ -51,7 +51,14 @@ KAFKA_DEFAULTS = {
     "unclean.leader.election.enable": "false",
 }
 # What Kafka does not have.
-OWN_DEFAULTS = {"hold.bytes.max": "10737418240", "key.index": "false", "queue.keep.ms": "0"}
+OWN_DEFAULTS = {
+    "delay.enable": "false",
+    "delay.max.ms": "315619200000",
+    "expiry.enable": "false",
+    "hold.bytes.max": "10737418240",
+    "key.index": "false",
+    "queue.keep.ms": "0",
+}
 
 
 def test_a_new_topic_is_described_as_by_kafka() -> None:
@@ -122,6 +129,9 @@ def test_settings_of_compaction_and_holders() -> None:
             "max.compaction.lag.ms": "3",
             "queue.keep.ms": "4",
             "key.index": "true",
+            "delay.enable": "true",
+            "delay.max.ms": "5",
+            "expiry.enable": "true",
         },
     )
 
@@ -131,6 +141,7 @@ def test_settings_of_compaction_and_holders() -> None:
     assert (settings.compaction_lag_ms_min, settings.compaction_lag_ms_max) == (2, 3)
     assert (settings.hold_bytes_max, settings.queue_keep_ms) == (-1, 4)
     assert settings.key_index
+    assert (settings.delays, settings.delay_ms_max, settings.expires) == (True, 5, True)
     assert parse_settings({}, {"cleanup.policy": "queue"}).is_queue
 
 
@@ -140,7 +151,7 @@ def test_settings_of_compaction_and_holders() -> None:
         ("retention.m", "did you mean retention.ms"),
         ("max.messages.bytes", "did you mean max.message.bytes"),
         ("message.timestamp.difference.max.ms", "did you mean message.timestamp."),
-        ("delay.enable", "unknown topic config 'delay.enable'"),
+        ("delay.on", "unknown topic config 'delay.on'"),
         ("", "unknown topic config ''"),
     ],
 )
@@ -174,6 +185,8 @@ def test_an_unknown_config_is_refused_with_the_nearest(name: str, hint: str) -> 
         ("cleanup.policy", "compact,queue"),
         ("hold.bytes.max", "-2"),
         ("queue.keep.ms", "-1"),
+        ("delay.max.ms", "-1"),
+        ("delay.enable", "yes"),
         ("preallocate", "yes"),
         ("remote.storage.enable", "true"),
         ("leader.replication.throttled.replicas", "x" * 40_000),

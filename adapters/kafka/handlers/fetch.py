@@ -13,7 +13,8 @@ v16  node_endpoints (KIP-951)
 v17  replica directory id (KIP-853), v18 high watermark of the follower; neither is looked at
 
 Whole batches are answered, the first even when it begins before the offset asked for or is
-above the byte limits (KIP-74). ``min_bytes`` and ``max_wait_ms`` cost one waiter per fetch, not a
+above the byte limits (KIP-74). In topics with ``expiry.enable`` they come without what has
+expired. ``min_bytes`` and ``max_wait_ms`` cost one waiter per fetch, not a
 poll. As in Apache Kafka, a topic that is unknown or forbidden does not cut the wait for the
 others short, while an error met at reading does.
 """
@@ -37,6 +38,7 @@ from adapters.kafka.leader_epochs import check_current
 from adapters.kafka.session import Session
 from gateway.auth import Operation
 from gateway.errors import GatewayError, TopicNotFound
+from gateway.expired import without_expired
 from gateway.model import Octets
 from gateway.partition import Partition
 from gateway.waiting import Waiter
@@ -198,21 +200,28 @@ class _Fetch:
     def _read_cached(self, wanted: _Wanted) -> Sequence[Octets] | None:
         assert wanted.partition is not None
         try:
-            return self._node.broker.read(
+            batches = self._node.broker.read(
                 wanted.partition, wanted.want.offset, bytes_max=wanted.bytes_max
             )
         except GatewayError as error:
             self._fail(wanted, error)
             return ()
+        return batches and self._unexpired(wanted.partition, batches)
+
+    def _unexpired(self, partition: Partition, batches: Sequence[Octets]) -> Sequence[Octets]:
+        if partition.topic.settings.expires:
+            return without_expired(batches, self._node.clock.unix_ms())
+        return batches
 
     async def _read_disk(self, cold: list[_Wanted]) -> None:
         broker = self._node.broker
         for wanted in cold:
             assert wanted.partition is not None
             try:
-                wanted.batches = await broker.read_disk(
+                batches = await broker.read_disk(
                     wanted.partition, wanted.want.offset, bytes_max=wanted.bytes_max
                 )
+                wanted.batches = self._unexpired(wanted.partition, batches)
             except GatewayError as error:
                 self._fail(wanted, error)
             self._take(sum(map(len, wanted.batches)) - wanted.bytes_max)

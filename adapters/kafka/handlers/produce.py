@@ -7,6 +7,9 @@ v8   error messages in the response (KIP-467)
 v9   flexible encoding (KIP-482)
 v13  topic ids (KIP-516)
 
+In topics with ``delay.enable`` the records of a batch that have a header ``deliver-at`` in the
+future wait; if any does, the base offset in the response is -1.
+
 A request's batches are one atomic append: after a crash all of them are there, or none. acks=1
 waits as acks=all does. With acks=0 there is no answer, and an error closes the connection. A
 partition that is named twice is refused the second time: its sequences could not be checked.
@@ -28,6 +31,7 @@ from adapters.kafka.produce_codec import (
 from adapters.kafka.session import Session
 from gateway.auth import Operation
 from gateway.batch import ZSTD
+from gateway.delay_split import Split, split
 from gateway.errors import (
     GatewayError,
     InvalidRecord,
@@ -48,7 +52,8 @@ ZSTD_FROM: Final = 7
 
 decode = decode_produce_request
 
-Outcome = Write | Duplicate | GatewayError
+Taken = Write | Duplicate | Split
+Outcome = Taken | GatewayError
 Outcomes = list[tuple[TopicRef, list[tuple[int, Outcome]]]]
 
 
@@ -68,7 +73,7 @@ class Reply(Protocol):
 def handle(request: ProduceRequest, session: Session, version: int, reply: Reply) -> None:
     """Append what is good of the request, and answer when it is kept."""
     outcomes: Outcomes = []
-    taken: dict[Partition, Write | Duplicate] = {}
+    taken: dict[Partition, Taken] = {}
     refusal = _refusal(request)
     for ref, partitions in request.topics:
         topic = refusal or _topic(session, ref)
@@ -83,6 +88,10 @@ def handle(request: ProduceRequest, session: Session, version: int, reply: Reply
     done = partial(reply.guard, _answer, outcomes, version, request.acks, reply)
     broker = session.node.broker
     writes = [outcome for outcome in taken.values() if isinstance(outcome, Write)]
+    splits = [outcome for outcome in taken.values() if isinstance(outcome, Split)]
+    if splits:
+        writes += [write for one in splits for write in one.writes]
+        done = partial(_end_splits, splits, done)
     if writes:
         try:
             broker.append(writes, done)
@@ -94,7 +103,18 @@ def handle(request: ProduceRequest, session: Session, version: int, reply: Reply
         done(None)
 
 
-def _is_pending(outcome: Write | Duplicate) -> bool:
+def _end_splits(
+    splits: list[Split],
+    done: Callable[[GatewayError | None], None],
+    failure: GatewayError | None,
+) -> None:
+    """What waits is counted whatever becomes of the connection."""
+    for one in splits:
+        one.done(failure)
+    done(failure)
+
+
+def _is_pending(outcome: Taken) -> bool:
     return (
         isinstance(outcome, Duplicate) and outcome.end_offset > outcome.partition.high_watermark
     )
@@ -128,7 +148,7 @@ def _take(  # noqa: PLR0917 - a partition's part of the request, and what came b
     number: int,
     batch: memoryview | None,
     version: int,
-    taken: dict[Partition, Write | Duplicate],
+    taken: dict[Partition, Taken],
 ) -> Outcome:
     """Check one batch; what is good goes into ``taken`` too."""
     broker = session.node.broker
@@ -138,7 +158,7 @@ def _take(  # noqa: PLR0917 - a partition's part of the request, and what came b
             return InvalidRequest(f"partition {number} of {topic.name.name} is named twice")
         if batch is None:
             return InvalidRecord("no records")
-        outcome = broker.prepare(partition, batch)
+        outcome: Taken = broker.prepare(partition, batch)
     except GatewayError as error:
         return error
     if (
@@ -147,6 +167,12 @@ def _take(  # noqa: PLR0917 - a partition's part of the request, and what came b
         and outcome.header.attributes & COMPRESSION_MASK == ZSTD
     ):
         return UnsupportedCompression("zstd needs Produce version 7")
+    if isinstance(outcome, Write) and topic.settings.delays:
+        try:
+            node = session.node
+            outcome = split(outcome, node.delays, node.clock.unix_ms()) or outcome
+        except GatewayError as error:
+            return error
     taken[partition] = outcome
     return outcome
 
@@ -193,6 +219,8 @@ def _result(number: int, outcome: Outcome, failure: GatewayError | None) -> Prod
     if failure is not None:
         return ProducedResult(number, _code(failure), -1, -1, -1, str(failure) or None)
     partition = outcome.partition
+    if isinstance(outcome, Split):
+        return ProducedResult(number, ErrorCode.NONE, -1, -1, partition.log_start_offset, None)
     append_time_ms = -1
     if partition.topic.settings.log_append_time and isinstance(outcome, Write):
         append_time_ms = outcome.header.max_timestamp_unix_ms

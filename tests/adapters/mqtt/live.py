@@ -10,11 +10,13 @@ from typing import Any, cast
 from adapters.mqtt.config import MqttConfig
 from adapters.mqtt.connection import MqttConnection
 from adapters.mqtt.server import MqttAdapter
+from gateway.access_keys import AccessKeys
 from gateway.auth_rules import RuleBook
 from gateway.auth_users import StoredUsers
 from gateway.broker import Broker
 from gateway.clock import ManualClock
 from gateway.config import AuthRule, BrokerConfig, NodeConfig, Settings
+from gateway.delays import Delays
 from gateway.kernel import Kernel
 from gateway.metadata_sql import SqlMetadata
 from gateway.metrics import Metrics
@@ -141,15 +143,21 @@ async def running(
         await storage.open(_Host(topics))
         stack.push_async_callback(storage.close)
         placement = SingleNode(1, node_id=1, cluster_id="cluster-of-one-node-22")
+        broker_part = Broker(storage, placement, clock, settings.broker)
+        delays = await Delays.open(broker_part, topics, clock, settings.delay)
+        stack.callback(delays.close)
         kernel = Kernel(
             settings=settings,
             clock=clock,
-            broker=Broker(storage, placement, clock, settings.broker),
+            broker=broker_part,
             topics=topics,
             groups=cast("Any", None),
             cursors=cast("Any", None),
+            queues=cast("Any", None),
+            delays=delays,
             authenticator=stored,
             authorizer=book,
+            access_keys=AccessKeys(metadata),
             placement=placement,
             metadata=metadata,
             metrics=Metrics(),

@@ -162,7 +162,14 @@ def test_who_was_not_asked_has_no_user_name() -> None:
     ("topic", "code"),
     [
         ("$SYS/x", ReasonCode.TOPIC_NAME_INVALID),
-        ("$delayed/1/a", ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR),
+        ("$delayed/1", ReasonCode.TOPIC_NAME_INVALID),
+        ("$delayed/1/", ReasonCode.TOPIC_NAME_INVALID),
+        ("$delayed/1s/a", ReasonCode.TOPIC_NAME_INVALID),
+        ("$delayed/-1/a", ReasonCode.TOPIC_NAME_INVALID),
+        ("$delayed/12345678901/a", ReasonCode.TOPIC_NAME_INVALID),
+        ("$delayed/1/$SYS/a", ReasonCode.TOPIC_NAME_INVALID),
+        ("$delayed/1/$delayed/1/a", ReasonCode.TOPIC_NAME_INVALID),
+        ("$delayed/1/a/+", ReasonCode.TOPIC_NAME_INVALID),
         ("1/2/3/4", ReasonCode.TOPIC_NAME_INVALID),
     ],
 )
@@ -170,6 +177,12 @@ def test_some_topics_are_for_nobody(topic: str, code: ReasonCode) -> None:
     refusal = client(default="allow", topic_levels_max=3).publish_refusal(topic.encode(), 0)
     assert refusal is not None
     assert refusal.reason_code is code
+
+
+def test_who_may_publish_to_a_topic_may_do_so_later() -> None:
+    access = client(allow("a/#"))
+    assert may_publish(access, "$delayed/5/a/b")
+    assert not may_publish(access, "$delayed/5/b")
 
 
 def test_answers_are_kept_until_the_rules_change() -> None:

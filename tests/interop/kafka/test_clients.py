@@ -89,7 +89,8 @@ def test_records_come_back_and_their_compression_is_kept(
     with Connection(int(bootstrap.rsplit(":", 1)[1])) as connection:
         _code, _end, stored = connection.fetch(topic, 0, 0)
     codecs = {header.attributes & COMPRESSION_MASK for header in batches_of(stored)}
-    assert codecs == {COMPRESSIONS[compression]}
+    assert COMPRESSIONS[compression] in codecs
+    assert codecs <= {COMPRESSIONS[compression], 0}  # librdkafka leaves what would not shrink
 
 
 def test_an_idempotent_producer_writes_each_record_once(client: Client, bootstrap: str) -> None:

@@ -18,11 +18,12 @@ from adapters.kafka import cold
 from adapters.kafka.config import KafkaConfig
 from adapters.kafka.fetch_pacing import FetchPacing
 from adapters.kafka.metadata_cache import MetadataCache
-from adapters.kafka.session import Budget, Node, Session
+from adapters.kafka.session import Node, Session
 from gateway.auth import Operation, PatternKind, Principal, ResourceType, Rule
 from gateway.auth_rules import RuleBook
 from gateway.auth_users import StoredUsers
 from gateway.broker import Broker
+from gateway.budget import Budget
 from gateway.clock import ManualClock
 from gateway.config import Address, BrokerConfig, NodeConfig, Settings, TopicDefaults
 from gateway.metadata import ProducerIds
@@ -171,6 +172,7 @@ async def running(
         topics=topics,
         groups=cast("Any", None),
         cursors=cast("Any", None),
+        delays=cast("Any", None),
         authenticator=users,
         authorizer=rules,
         placement=placement,

@@ -344,9 +344,8 @@ def test_versions_reach_each_other(rig: Rig, published: int, subscribed: int) ->
 
 
 @OWN
-@pytest.mark.parametrize("topic", ["$delayed/5/a", "$delayed/x", "$delayed/"])
-def test_delayed_topics_are_refused(rig: Rig, topic: str) -> None:
-    """They wait for the delay block; nothing is kept under a name that will mean more."""
+@pytest.mark.parametrize("topic", ["$delayed/a", "$delayed/x/a", "$delayed/"])
+def test_delayed_topics_that_say_no_time_are_refused(rig: Rig, topic: str) -> None:
     client = rig.client()
     client.send(wire.publish(topic, b"later", qos=1))
     answer = client.receive()

@@ -38,14 +38,14 @@ async def test_what_is_a_full_members_waits_until_it_has_room(tmp_path: Path) ->
         assert session is not None
         await until(lambda: session.outbox.room == 0)
         await first.leave()
-        await until(lambda: bool(group.returned))
+        await until(lambda: bool(group.returning))
         assert group.is_ready, "the other has room"
-        await until(lambda: not services._dealing)
+        await until(lambda: not services.returning.dealing)
         await turns(5)
-        assert not services._dealing
-        assert sum(one.length for one in group.returned) == 3
+        assert not services.returning.dealing
+        assert sum(one.lane.returned_count for one in group.returning) == 3
         assert payloads(await owner.take(5))[2:] == numbered(3)
-        assert not group.returned
+        assert not group.returning
 
 
 async def test_what_was_returned_stays_when_the_last_member_goes_during_a_read(
@@ -65,8 +65,29 @@ async def test_what_was_returned_stays_when_the_last_member_goes_during_a_read(
             await one.gone("a")
             assert not group.online
             reads.go.set()
-            await until(lambda: not services._dealing)
-        assert sum(one.length for one in group.returned) == 3
+            await until(lambda: not services.returning.dealing)
+        assert sum(one.lane.returned_count for one in group.returning) == 3
         back = await one.client("a", kept=True)
         assert payloads(await back.take(3)) == numbered(3)
         await back.silent()
+
+
+async def test_what_is_new_waits_for_what_was_returned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with rig(tmp_path) as one:
+        first = await holder(one, "t/0")
+        member = await one.client("a")
+        await member.subscribe(("$share/g/t/+", 1))
+        with monkeypatch.context() as patch:
+            reads = SlowReads(one, patch)
+            await first.leave()
+            await reads.started.wait()
+            publisher = await one.client("q")
+            await publisher.publish("t/0", [b"new"])
+            await member.silent()
+            reads.go.set()
+            assert payloads(await member.take(4)) == [*numbered(3), b"new"]
+        [group] = one.adapter.node.services.groups.values()
+        [lane] = group.lanes.values()
+        await until(lambda: not lane.lane.open_count)

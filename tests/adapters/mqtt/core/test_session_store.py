@@ -59,7 +59,8 @@ WILL = Will(
 
 
 def session(positions: dict[int, int]) -> ClientSession:
-    services = SimpleNamespace(positions_of=lambda _: positions)
+    lanes = SimpleNamespace(new_holder=lambda: 2)
+    services = SimpleNamespace(positions_of=lambda _: positions, lanes=lanes)
     return ClientSession("c", cast("Any", services))
 
 
@@ -107,7 +108,7 @@ def test_runs_come_back_with_their_sequence_numbers_running_on(found: list[Infli
     runs = []
     next_seq = found[0].first_seq
     for run in found:
-        runs.append(run._replace(first_seq=next_seq))
+        runs.append(run._replace(first_seq=next_seq, attempt=0))  # it is the lane that knows
         next_seq += run.length
     assert decode_runs(runs[0].first_seq, encode_runs(runs)) == runs
 

@@ -112,7 +112,8 @@ async def test_an_alias_stands_for_its_topic_and_stays_here(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("topic", "code"), [("$SYS/x", 0x90), ("$delayed/5/a", 0x83), ("no/a", 0x87)]
+    ("topic", "code"),
+    [("$SYS/x", 0x90), ("$delayed/a", 0x90), ("$delayed/5/no/a", 0x87), ("no/a", 0x87)],
 )
 @pytest.mark.parametrize("qos", [1, 2])
 async def test_what_may_not_be_published_is_refused_with_a_reason(

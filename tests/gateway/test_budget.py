@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from adapters.kafka.session import Budget
+from gateway.budget import Budget
 
 
 def taker(budget: Budget, taken: list[str], name: str, size_bytes: int) -> Callable[[], None]:

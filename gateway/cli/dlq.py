@@ -1,0 +1,217 @@
+"""``headgate dlq``: dead letters: what they are, why they are dead, and back to work."""
+
+import re
+from collections.abc import Iterable, Mapping
+from itertools import groupby
+from typing import Annotated, Any, Final
+
+import typer
+
+from gateway.cli import options
+from gateway.cli.admin_client import AdminClient, settings_of
+from gateway.cli.output import format_span, print_json, print_rows, say
+from gateway.model import DEFAULT_NAMESPACE
+
+VALUE_CHARS_SHOWN: Final = 60
+_NUMBER: Final = re.compile(r"[0-9]{1,9}")
+
+dlq_app = typer.Typer(no_args_is_help=True, help="Dead letters of a running node.")
+
+Name = Annotated[str, typer.Argument(help="The dead-letter queue's name.")]
+
+
+@dlq_app.command("ls")
+def list_dead_letter_queues(
+    *,
+    namespace: options.Namespace = DEFAULT_NAMESPACE,
+    as_json: options.AsJson = False,
+    config: options.Config = None,
+    assignments: options.Assignments = None,
+) -> None:
+    """List dead-letter queues, what they hold, and the queues that send to them."""
+    client = AdminClient.of(settings_of(config, assignments))
+    found = client.get("dlq", query={"namespace": namespace})["dlqs"]
+    if as_json:
+        print_json(found)
+        return
+    rows = [
+        {
+            **queue,
+            **(queue["counts"] or {}),
+            "oldest": format_span(queue["oldest_age_ms"]),
+        }
+        for queue in found
+    ]
+    print_rows(rows, ["name", "ready", "in_flight", "oldest", "sources"], as_json=False)
+
+
+@dlq_app.command()
+def show(
+    name: Name,
+    *,
+    count: Annotated[
+        int, typer.Option("--count", "-n", min=1, max=1_000, help="The oldest so many.")
+    ] = 100,
+    namespace: options.Namespace = DEFAULT_NAMESPACE,
+    as_json: options.AsJson = False,
+    config: options.Config = None,
+    assignments: options.Assignments = None,
+) -> None:
+    """Show dead letters, grouped by the reason why they are dead, without taking them."""
+    client = AdminClient.of(settings_of(config, assignments))
+    query = {"namespace": namespace, "count": str(count)}
+    found = client.get("dlq", name, "messages", query=query)
+    if as_json:
+        print_json(found)
+        return
+    letters = sorted(found["messages"], key=_reason)
+    if not letters:
+        say(f"{name} holds no messages")
+        return
+    for place, (reason, group) in enumerate(groupby(letters, key=_reason)):
+        of_reason = list(group)
+        say(f"{'' if place == 0 else chr(10)}{reason}: {len(of_reason)} message(s)")
+        columns = ["place", "from", "attempts", "age", "key", "value", "state"]
+        print_rows(_letters(of_reason), columns, as_json=False)
+    if found["total"] > len(letters):
+        say(f"\nthe oldest {len(letters)} of {found['total']}; --count shows more")
+
+
+@dlq_app.command()
+def redrive(  # noqa: PLR0913 - one argument per option
+    name: Name,
+    *,
+    to: Annotated[
+        str | None, typer.Option("--to", help="A topic, instead of where each came from.")
+    ] = None,
+    rate_per_s: Annotated[
+        int | None, typer.Option("--rate", min=1, help="Messages a second; else all it can.")
+    ] = None,
+    yes: options.Yes = False,
+    namespace: options.Namespace = DEFAULT_NAMESPACE,
+    config: options.Config = None,
+    assignments: options.Assignments = None,
+) -> None:
+    """Begin to move dead letters back to where they came from; `status` says how far it is."""
+    client = AdminClient.of(settings_of(config, assignments))
+    if not yes:
+        where = to or "the queues they came from"
+        typer.confirm(f"Move the messages of {name} to {where}?", abort=True)
+    body = {"destination": to, "rate_per_s": rate_per_s}
+    query = {"namespace": namespace}
+    begun = client.send("POST", "dlq", name, "redrives", body=body, query=query)
+    total = begun["total_at_start"]
+    say(f"moving {total} message(s) of {name}; headgate dlq status {name}")
+
+
+@dlq_app.command()
+def status(
+    name: Name,
+    *,
+    namespace: options.Namespace = DEFAULT_NAMESPACE,
+    as_json: options.AsJson = False,
+    config: options.Config = None,
+    assignments: options.Assignments = None,
+) -> None:
+    """Show the last redrives of a dead-letter queue, newest first. A restart forgets them."""
+    client = AdminClient.of(settings_of(config, assignments))
+    query = {"namespace": namespace}
+    found = client.get("dlq", name, "redrives", query=query)["redrives"]
+    if as_json:
+        print_json(found)
+        return
+    rows = [
+        {
+            **one,
+            "destination": one["destination"] or "where each came from",
+            "total": one["total_at_start"],
+            "begun": f"{format_span(one['age_ms'])} ago",
+        }
+        for one in found
+    ]
+    columns = [
+        "handle",
+        "status",
+        "moved",
+        "skipped",
+        "total",
+        "begun",
+        "destination",
+        "rate_per_s",
+    ]
+    if any(one["failure"] for one in found):
+        columns.append("failure")
+    print_rows(rows, columns, as_json=False)
+
+
+@dlq_app.command()
+def cancel(
+    name: Name,
+    *,
+    namespace: options.Namespace = DEFAULT_NAMESPACE,
+    config: options.Config = None,
+    assignments: options.Assignments = None,
+) -> None:
+    """End the redrive that runs; what it has moved stays moved."""
+    client = AdminClient.of(settings_of(config, assignments))
+    query = {"namespace": namespace}
+    ended = client.send("POST", "dlq", name, "redrives", "cancel", query=query)
+    say(f"ends now; {ended['moved']} of {ended['total_at_start']} message(s) are moved so far")
+
+
+@dlq_app.command()
+def purge(
+    name: Name,
+    *,
+    yes: options.Yes = False,
+    namespace: options.Namespace = DEFAULT_NAMESPACE,
+    config: options.Config = None,
+    assignments: options.Assignments = None,
+) -> None:
+    """Remove all messages of a dead-letter queue."""
+    client = AdminClient.of(settings_of(config, assignments))
+    if not yes:
+        typer.confirm(f"Remove all dead letters of {name}?", abort=True)
+    client.send("POST", "dlq", name, "purge", query={"namespace": namespace})
+    say(f"purged {name}")
+
+
+def _reason(letter: Mapping[str, Any]) -> str:
+    return letter["dlq"].get("reason") or "no reason given"
+
+
+def _letters(letters: Iterable[Mapping[str, Any]]) -> list[dict[str, object]]:
+    """Return rows for people: where each came from, and the beginning of what it says."""
+    return [
+        {
+            "place": f"{letter['partition']}/{letter['offset']}",
+            "from": _source(letter["dlq"]),
+            "attempts": _number(letter["dlq"].get("attempts")),
+            "age": format_span(letter["age_ms"]),
+            "key": _shortened(letter, "key"),
+            "value": _shortened(letter, "value"),
+            "state": letter["state"].replace("_", " "),
+        }
+        for letter in letters
+    ]
+
+
+def _number(text: str | None) -> int | str | None:
+    """Return a number as one; a sender's own header may be anything."""
+    return int(text) if text and _NUMBER.fullmatch(text) else text
+
+
+def _source(dlq: Mapping[str, str]) -> str | None:
+    topic = dlq.get("source.topic")
+    if topic is None:
+        return None
+    return f"{topic} {dlq.get('source.partition', '?')}/{dlq.get('source.offset', '?')}"
+
+
+def _shortened(letter: Mapping[str, Any], name: str) -> str | None:
+    octets = letter.get(f"{name}_base64")
+    text = letter.get(name) if octets is None else f"base64 {octets}"
+    if text is None:
+        return None
+    line = " ".join(text.split())
+    return line if len(line) <= VALUE_CHARS_SHOWN else f"{line[:VALUE_CHARS_SHOWN]}..."

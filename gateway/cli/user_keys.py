@@ -1,0 +1,107 @@
+"""``headgate users keys``: access keys, for protocols that sign requests, as SQS does."""
+
+import asyncio
+import sys
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import typer
+
+from gateway.cli import options
+from gateway.cli.admin_client import AdminClient, settings_of
+from gateway.cli.output import print_json, print_rows, say
+from gateway.config import Settings
+
+keys_app = typer.Typer(
+    no_args_is_help=True, help="Access keys, which requests are signed with."
+)
+
+User = Annotated[str, typer.Argument(help="Whom requests signed with the key speak for.")]
+
+
+@keys_app.command()
+def add(  # noqa: PLR0913 - one argument per option
+    user: User,
+    *,
+    account: Annotated[
+        str, typer.Option(help="12 digits; without it, the adapter's default account.")
+    ] = "",
+    key_id: Annotated[
+        str | None, typer.Option("--key-id", help="An id of your own instead of a new one.")
+    ] = None,
+    secret_stdin: Annotated[
+        bool, typer.Option("--secret-stdin", help="Read a secret of your own from stdin.")
+    ] = False,
+    offline: Annotated[
+        bool, typer.Option("--offline", help="Write to the metadata store of a stopped node.")
+    ] = False,
+    as_json: options.AsJson = False,
+    config: options.Config = None,
+    assignments: options.Assignments = None,
+) -> None:
+    """Make an access key and show its secret, this once."""
+    settings = settings_of(config, assignments)
+    secret = sys.stdin.readline().rstrip("\r\n") if secret_stdin else None
+    wanted = {"account": account, "key_id": key_id, "secret": secret}
+    if offline:
+        made = asyncio.run(_add_offline(settings, user, wanted))
+    else:
+        made = AdminClient.of(settings).send("POST", "users", user, "keys", body=wanted)
+    if as_json:
+        print_json(made)
+        return
+    say(f"access key of {made['user']}; the secret is not shown again\n")
+    say(f"  AWS_ACCESS_KEY_ID={made['key_id']}")
+    say(f"  AWS_SECRET_ACCESS_KEY={made['secret']}")
+
+
+@keys_app.command("list")
+def list_keys(
+    user: Annotated[str | None, typer.Argument(help="Only this user's.")] = None,
+    *,
+    as_json: options.AsJson = False,
+    config: options.Config = None,
+    assignments: options.Assignments = None,
+) -> None:
+    """List access keys, without their secrets."""
+    client = AdminClient.of(settings_of(config, assignments))
+    path = ("access-keys",) if user is None else ("users", user, "keys")
+    found = client.get(*path)["keys"]
+    if not as_json:
+        found = [{**key, "account": key["account"] or "the default"} for key in found]
+    print_rows(found, ["user", "key_id", "account"], as_json=as_json)
+
+
+@keys_app.command("remove")
+def remove(
+    key_id: Annotated[str, typer.Argument(help="The key's id.")],
+    *,
+    yes: options.Yes = False,
+    config: options.Config = None,
+    assignments: options.Assignments = None,
+) -> None:
+    """Remove an access key: requests signed with it are refused from now on."""
+    client = AdminClient.of(settings_of(config, assignments))
+    if not yes:
+        typer.confirm(f"Remove access key {key_id}?", abort=True)
+    client.send("DELETE", "access-keys", key_id)
+    say(f"removed {key_id}")
+
+
+async def _add_offline(
+    settings: Settings, user: str, wanted: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Make the first key of a node that lets nobody in without one."""
+    from gateway.access_keys import AccessKeys
+    from gateway.metadata_sql import SqlMetadata
+
+    settings.node.data_dir.mkdir(parents=True, exist_ok=True)
+    metadata = SqlMetadata(settings.metadata.url, data_dir=settings.node.data_dir)
+    await metadata.open()
+    keys = AccessKeys(metadata)
+    try:
+        await keys.load()
+        return (await keys.add(user, **wanted))._asdict()
+    finally:
+        await keys.close()
+        await metadata.close()

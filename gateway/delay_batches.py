@@ -1,0 +1,206 @@
+"""Messages that wait as octets: from a run to entries of ``__delays``, from there to batches.
+
+An entry keeps the record's key, value and headers as a v2 batch has them, so that the batch in
+which the message comes to its topic is put together without decoding any of them.
+"""
+
+import struct
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from crc32c import crc32c
+
+from features.compaction.rebuilding import NO_TIMESTAMP
+from features.compaction.record_slices import RecordSlice
+from gateway.coalescer import BATCH_BYTES_MAX, BATCH_RECORDS_MAX
+from gateway.errors import CorruptBatch
+from gateway.model import (
+    ATTRIBUTES_AT,
+    HEADER_BYTES,
+    LENGTH_OVERHEAD_BYTES,
+    MAGIC,
+    NO_PRODUCER,
+    TWO_OCTETS,
+    ZIGZAG,
+    BatchHeader,
+    Octets,
+    parse_batch_header,
+    read_varint,
+)
+from gateway.record_runs import SMALL, nullable, varint
+from gateway.records import RECORD_OVERHEAD_BYTES
+
+Tail = tuple[int, bytes]  # timestamp, and what follows the offset delta of a record
+
+_PREFIX: Final = struct.Struct(">qiibI")  # outside of the CRC: up to the CRC itself
+_COVERED: Final = struct.Struct(">hiqqqhii")  # the rest of the header, which the CRC covers
+_NO_EPOCH: Final = -1
+_SPAN_MS_MAX: Final = 1 << 62  # between timestamps of a batch: their deltas have 64 bits
+_COUNT_OF_ONE_OCTET_END: Final = 0x80
+
+
+def tail_of(key: bytes | None, value: bytes | None, headers: bytes) -> bytes:
+    """Return a record from its key on; ``headers`` are encoded."""
+    return nullable(key) + nullable(value) + headers
+
+
+def has_header(headers: bytes, stored_name: bytes) -> bool:
+    """Whether an encoded block of headers has one of that name; it comes with its length."""
+    # The usual answer comes without decoding anything.
+    return stored_name in headers and any(
+        nullable(name) == stored_name for name, _ in pairs_of(headers)
+    )
+
+
+def find_header(headers: bytes, name: bytes) -> bytes | None:
+    """Return the first value of that name that is not null, or None. Error: ``IndexError``."""
+    return next((value for one, value in pairs_of(headers) if one == name and value), None)
+
+
+def pairs_of(headers: bytes) -> Iterator[tuple[bytes, bytes | None]]:
+    """Yield (name, value) of an encoded block of headers. Error: ``IndexError``."""
+    count, position = read_varint(headers, 0)
+    for _ in range(count):
+        size, position = read_varint(headers, position)
+        end = position + max(size, 0)
+        size, value_at = read_varint(headers, end)
+        value = None if size < 0 else headers[value_at : value_at + size]
+        yield headers[position:end], value
+        position = value_at + max(size, 0)
+
+
+def with_header(headers: bytes, stored: bytes) -> bytes:
+    """Return an encoded block of headers with one more at its end, encoded too."""
+    if headers[0] < _COUNT_OF_ONE_OCTET_END:
+        return SMALL[(headers[0] >> 1) + 1] + headers[1:] + stored
+    count, position = read_varint(headers, 0)
+    return varint(count + 1) + headers[position:] + stored
+
+
+def record_places(data: bytes, record: RecordSlice) -> tuple[int, int]:
+    """Return where key and headers of a record begin. Error: ``CorruptBatch``."""
+    _, rest, end, *_ = record
+    try:
+        _, key_at = read_varint(data, rest)  # behind the offset's delta
+        size, position = read_varint(data, key_at)
+        size, position = read_varint(data, position + max(size, 0))
+    except IndexError as error:
+        raise CorruptBatch(str(error)) from None
+    headers_at = position + max(size, 0)
+    if headers_at >= end:
+        raise CorruptBatch("a record ends before its headers")
+    return key_at, headers_at
+
+
+def values_of(batch: Octets) -> Iterator[tuple[int, bytes]]:
+    """Yield (offset, value) of the records in a batch of ``__delays``, which has no nulls.
+
+    Error: ``CorruptBatch``.
+    """
+    header = parse_batch_header(batch)
+    data = bytes(memoryview(batch)[HEADER_BYTES : header.size_bytes])
+    position = 0
+    try:
+        for index in range(header.record_count):
+            value, position = _value_at(data, position)
+            yield header.base_offset + index, value
+    except IndexError as error:
+        raise CorruptBatch(f"__delays at {header.base_offset}: {error}") from None
+
+
+def pick_values(
+    batch: Octets, header: BatchHeader, wanted: Sequence[int]
+) -> list[tuple[int, bytes]]:
+    """Return (offset, value) of the wanted records; ``wanted`` grows and lies in the batch.
+
+    The others are passed over by their lengths. Error: ``CorruptBatch``.
+    """
+    data = bytes(memoryview(batch)[HEADER_BYTES : header.size_bytes])
+    found = []
+    position, at = 0, header.base_offset
+    try:
+        for offset in wanted:
+            while at < offset:
+                if (length := data[position]) < TWO_OCTETS:
+                    position += 1 + ZIGZAG[length]
+                else:
+                    length, position = read_varint(data, position)
+                    position += length
+                at += 1
+            value, position = _value_at(data, position)
+            at += 1
+            found.append((offset, value))
+    except IndexError as error:
+        raise CorruptBatch(f"__delays at {header.base_offset}: {error}") from None
+    return found
+
+
+def _value_at(data: bytes, position: int) -> tuple[bytes, int]:
+    """Return the value of the record at a position, and where the next one begins.
+
+    Varints of one octet are passed over in place: 1 us a record against 2 us with calls.
+    """
+    length, position = read_varint(data, position)
+    end = position + length
+    position += 1  # the attributes
+    for _ in range(3):  # the deltas of timestamp and offset, the length of the key it has not
+        while data[position] >= TWO_OCTETS:
+            position += 1
+        position += 1
+    size, position = read_varint(data, position)
+    if size < 0 or not position + size < end <= len(data):
+        raise IndexError(f"a value of {size} octets in a record that ends at {end}")
+    return data[position : position + size], end
+
+
+def cut(tails: Sequence[Tail], bytes_max: int) -> Iterator[Sequence[Tail]]:
+    """Yield tails in pieces, each of which fits a batch or is a single record."""
+    bytes_max = min(bytes_max, BATCH_BYTES_MAX) - HEADER_BYTES
+    start = size_bytes = 0
+    first_unix_ms = tails[0][0]
+    for index, (timestamp_unix_ms, tail) in enumerate(tails):
+        record_bytes = len(tail) + RECORD_OVERHEAD_BYTES
+        is_full = size_bytes + record_bytes > bytes_max or index - start >= BATCH_RECORDS_MAX
+        if is_full or abs(timestamp_unix_ms - first_unix_ms) > _SPAN_MS_MAX:
+            if index > start:
+                yield tails[start:index]
+            start, size_bytes, first_unix_ms = index, 0, timestamp_unix_ms
+        size_bytes += record_bytes
+    yield tails[start:]
+
+
+def encode_tails(
+    tails: Sequence[Tail], *, attributes: int = 0, max_unix_ms: int = NO_TIMESTAMP
+) -> bytearray:
+    """Return one uncompressed v2 batch of records, its CRC set.
+
+    Its max timestamp is ``max_unix_ms`` at least.
+    """
+    base_unix_ms = last_unix_ms = tails[0][0]
+    max_unix_ms = max(max_unix_ms, base_unix_ms)
+    parts: list[bytes] = [bytes(HEADER_BYTES)]
+    lead = b"\x00\x00"  # attributes, of which none is defined, and the timestamp delta
+    for delta, (timestamp_unix_ms, tail) in enumerate(tails):
+        if timestamp_unix_ms != last_unix_ms:
+            lead = b"\x00" + varint(timestamp_unix_ms - base_unix_ms)
+            max_unix_ms = max(max_unix_ms, timestamp_unix_ms)
+            last_unix_ms = timestamp_unix_ms
+        offset_delta = varint(delta)
+        parts += (varint(len(lead) + len(offset_delta) + len(tail)), lead, offset_delta, tail)
+    batch = bytearray().join(parts)
+    count = len(tails)
+    _COVERED.pack_into(
+        batch,
+        ATTRIBUTES_AT,
+        attributes,
+        count - 1,
+        base_unix_ms,
+        max_unix_ms,
+        NO_PRODUCER,
+        _NO_EPOCH,
+        -1,
+        count,
+    )
+    crc = crc32c(memoryview(batch)[ATTRIBUTES_AT:])
+    _PREFIX.pack_into(batch, 0, 0, len(batch) - LENGTH_OVERHEAD_BYTES, _NO_EPOCH, MAGIC, crc)
+    return batch

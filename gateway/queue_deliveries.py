@@ -1,0 +1,127 @@
+"""From what was taken to what is delivered: old, expired and unreadable messages are sifted out."""
+
+from typing import Final, NamedTuple
+
+from features.queue.model import Taken
+from gateway.queue_bodies import Body, Unreadable
+from gateway.queue_lanes import Kit, QueueLane
+from gateway.queue_marks import unix_ms_in
+from gateway.queue_model import Delivery, QueueSettings
+
+EXPIRES_AT: Final = "expires-at"  # decimal unix ms
+EXPIRED: Final = "expired"  # the reasons of dead letters
+CORRUPT: Final = "corrupt"
+
+_NOTHING_LEFT: Final = -1  # of the octets: not even an empty message fits
+
+Part = tuple[QueueLane, list[Taken]]
+Id = tuple[int, int]  # offset, attempt
+Headers = tuple[tuple[str, bytes | None], ...]
+
+
+class _Rest(NamedTuple):
+    """What was taken of one lane and is not delivered, by what becomes of it."""
+
+    gone: list[Id]
+    expired: list[Id]
+    corrupt: list[Id]
+    back: list[Id]
+
+
+class Sifter:
+    """Sifts what the receivers of one queue take."""
+
+    def __init__(self, kit: Kit) -> None:
+        self._kit = kit
+
+    def sift(
+        self,
+        parts: list[Part],
+        bodies: list[list[Body]],
+        bytes_max: int,
+        settings: QueueSettings,
+    ) -> list[Delivery]:
+        """Return what can be delivered of what was taken, and see to the rest.
+
+        The first message is delivered whatever its size. What the retention has passed goes
+        without a word; what has expired, or cannot be decoded, is a dead letter.
+        """
+        deliveries: list[Delivery] = []
+        now_unix_ms = self._kit.clock.unix_ms()
+        retention_ms = settings.retention_ms
+        oldest_unix_ms = now_unix_ms - retention_ms if retention_ms >= 0 else -1
+        left_bytes = bytes_max
+        for (lane, taken), found in zip(parts, bodies, strict=True):
+            number = lane.number
+            rest: _Rest | None = None
+            for (offset, attempt, first_taken_unix_ms), body in zip(taken, found, strict=True):
+                if isinstance(body, Unreadable) or body.timestamp_unix_ms < oldest_unix_ms:
+                    rest = rest or _Rest([], [], [], [])
+                    is_corrupt = body is Unreadable.CORRUPT
+                    (rest.corrupt if is_corrupt else rest.gone).append((offset, attempt))
+                    continue
+                size_bytes = len(body.value or b"")
+                is_expired = False
+                if body.headers:
+                    header_bytes, is_expired = _look_at(body.headers, now_unix_ms)
+                    size_bytes += header_bytes
+                if is_expired:
+                    rest = rest or _Rest([], [], [], [])
+                    rest.expired.append((offset, attempt))
+                elif size_bytes > left_bytes and deliveries:
+                    left_bytes = _NOTHING_LEFT  # what follows goes back too: order is kept
+                    rest = rest or _Rest([], [], [], [])
+                    rest.back.append((offset, attempt))
+                else:
+                    left_bytes -= size_bytes
+                    deliveries.append(Delivery(number, attempt, first_taken_unix_ms, body))
+            if rest is not None:
+                self._see_to(lane, rest)
+        return deliveries
+
+    def give_back(self, parts: list[Part], *, delay_ms: int = 0) -> None:
+        """Release what was taken, as if it had not been."""
+        for lane, taken in parts:
+            self._release(lane, [(one.offset, one.attempt) for one in taken], delay_ms)
+
+    def _see_to(self, lane: QueueLane, rest: _Rest) -> None:
+        counters = self._kit.counters
+        now = self._kit.clock.steady_unix_ms()
+        if rest.gone:
+            lane.done(lane.lane.ack(rest.gone, now=now)[1])
+        if rest.expired:
+            counters.expired += len(rest.expired)
+            lane.done(lane.lane.reject(rest.expired, reason=EXPIRED, now=now)[1])
+        if rest.corrupt:
+            counters.corrupt += len(rest.corrupt)
+            lane.done(lane.lane.reject(rest.corrupt, reason=CORRUPT, now=now)[1])
+        if rest.back:
+            self._release(lane, rest.back, 0)
+
+    def _release(self, lane: QueueLane, ids: list[Id], delay_ms: int) -> None:
+        now = self._kit.clock.steady_unix_ms()
+        _, effects = lane.lane.release(ids, delay_ms=delay_ms, now=now, counts_attempt=False)
+        lane.done(effects)
+
+
+def expires_unix_ms(body: Body) -> int | None:
+    """Return when a message expires, None when it does not say: the last that says it counts."""
+    found: int | None = None
+    if not isinstance(body, Unreadable):
+        for name, value in body.headers:
+            if name == EXPIRES_AT and (said := unix_ms_in(value)) is not None:
+                found = said
+    return found
+
+
+def _look_at(headers: Headers, now_unix_ms: int) -> tuple[int, bool]:
+    """Return the octets of a message's headers, and whether they say that it has expired."""
+    size_bytes = 0
+    is_expired = False
+    for name, value in headers:
+        if value is None:
+            continue
+        size_bytes += len(name) + len(value)
+        if name == EXPIRES_AT and (said := unix_ms_in(value)) is not None:
+            is_expired = said <= now_unix_ms
+    return size_bytes, is_expired

@@ -1,0 +1,148 @@
+"""Telling a lane which messages there are: a tail of its partition, paused when it knows enough."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import structlog
+
+from features.queue.lane import Lane
+from features.queue.model import Effects, Order, Run
+from gateway.broker import Broker
+from gateway.clock import Clock
+from gateway.errors import GatewayError, OffsetOutOfRange, TopicNotFound
+from gateway.model import BatchHeader, Octets, parse_batch_header
+from gateway.partition import Partition, Write
+from gateway.queue_bodies import Bodies
+from gateway.queue_marks import Delay, delayed_runs, keyed_runs
+from gateway.queue_model import QueueSettings
+from gateway.waiting import Tail
+
+RETRY_S: Final = 1.0
+
+_log = structlog.get_logger()
+
+
+class Feeder:
+    """Feeds one lane. What comes live is kept for those who take it in a moment."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        clock: Clock,
+        partition: Partition,
+        bodies: Bodies,
+        on_effects: Callable[[Effects], None],
+    ) -> None:
+        self._broker = broker
+        self._clock = clock
+        self._partition = partition
+        self._bodies = bodies
+        self._on_effects = on_effects
+        self._lane: Lane | None = None
+        self._tail: Tail | None = None
+        self._retry: asyncio.TimerHandle | None = None
+        self._with_keys = False
+        self._delay_ms = 0
+        self.is_paused = False
+
+    def start(self, lane: Lane, settings: QueueSettings) -> None:
+        """Feed a lane from where what it knows ends."""
+        self.close()
+        self._lane = lane
+        self.configure(settings)
+        self._open(lane)
+
+    def configure(self, settings: QueueSettings) -> None:
+        """Go by other settings from now on; what was fed stays as it is."""
+        self._with_keys = settings.order is not Order.NONE
+        self._delay_ms = settings.delay_ms
+
+    def resume(self) -> None:
+        """The lane wants more again."""
+        if self.is_paused and self._tail is not None:
+            self.is_paused = False
+            self._tail.resume()
+
+    def close(self) -> None:
+        """Feed nothing more."""
+        if self._tail is not None:
+            self._tail.close()
+            self._tail = None
+        if self._retry is not None:
+            self._retry.cancel()
+            self._retry = None
+        self.is_paused = False
+
+    def _open(self, lane: Lane) -> None:
+        """Tail the partition; what a lane misses at the log's start is gone."""
+        partition = self._partition
+        end = partition.log_end_offset
+        if partition.is_gone:
+            return
+        if lane.fed_end > end:  # the journal is not of this log
+            _log.error(
+                "queue is ahead of its partition, and goes back", partition=repr(partition)
+            )
+            self._on_effects(lane.seek(end, end_offset=end))
+        if lane.fed_end < partition.log_start_offset:
+            self._on_effects(lane.expire_before(partition.log_start_offset))
+        offset = max(lane.fed_end, partition.log_start_offset)
+        self._tail = self._broker.tail(partition, offset, self)
+
+    # --- gateway.waiting.Receiver
+
+    def on_batches(self, partition: Partition, batches: Sequence[Octets]) -> bool:
+        """See ``Receiver``."""
+        del partition
+        runs: list[Run] = []
+        for batch in batches:
+            header = parse_batch_header(batch)
+            self._note(runs, batch, header, header.base_offset)
+        return self._feed(runs)
+
+    def on_writes(self, partition: Partition, writes: Sequence[Write]) -> bool:
+        """See ``Receiver``."""
+        runs: list[Run] = []
+        for write in writes:
+            self._note(runs, write.batch, write.header, write.base_offset)
+            if type(write.batch) is bytearray:  # a view may be of a buffer that is used again
+                self._bodies.keep(partition, write.batch)
+        return self._feed(runs)
+
+    def on_tail_error(self, partition: Partition, error: GatewayError) -> None:
+        """See ``Receiver``: begin anew where there is something, or a while later."""
+        self.close()
+        lane = self._lane
+        if lane is None or isinstance(error, TopicNotFound):
+            return
+        if isinstance(error, OffsetOutOfRange):
+            self._open(lane)
+            return
+        _log.warning("queue is not fed", partition=repr(partition), error=str(error))
+        loop = asyncio.get_running_loop()
+        self._retry = loop.call_later(RETRY_S, self._open, lane)
+
+    # --- marks
+
+    def _note(
+        self, runs: list[Run], batch: Octets, header: BatchHeader, base_offset: int
+    ) -> None:
+        if header.is_control:
+            return
+        if self._delay_ms:
+            now_unix_ms = self._clock.unix_ms()
+            step_ms = self._clock.steady_unix_ms() - now_unix_ms
+            delay = Delay(self._delay_ms, now_unix_ms, step_ms)
+            runs += delayed_runs(batch, base_offset, header, delay, with_keys=self._with_keys)
+        elif self._with_keys:
+            runs += keyed_runs(batch, header, base_offset)
+        else:
+            runs.append(Run(base_offset, base_offset + header.last_offset_delta, None))
+
+    def _feed(self, runs: list[Run]) -> bool:
+        lane = self._lane
+        assert lane is not None
+        self._on_effects(lane.feed(runs, self._clock.steady_unix_ms()))
+        self.is_paused = not lane.wants_more
+        return not self.is_paused

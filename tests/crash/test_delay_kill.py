@@ -1,0 +1,187 @@
+"""kill -9 at random moments while messages wait, become due and are moved: each comes once.
+
+The producers are idempotent, so that what they send again after a kill counts once too. The
+topic stamps what it appends, which shows that nothing came before its time.
+"""
+
+import random
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+import pytest
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    Consumer,
+    KafkaError,
+    Message,
+    Producer,
+    TopicPartition,
+)
+
+from tests.support.gateway import Gateway
+from tests.support.topics import create_topic
+from tests.support.waiting import wait_until
+
+PARTITIONS: Final = 2
+KILLS: Final = 30
+KILLS_SOAK: Final = 100
+ACKS_BETWEEN_KILLS_MAX: Final = 800
+STAMPED_BEFORE_MS: Final = 2  # a batch is stamped a moment before its due records are found
+DELAY_MS_MAX: Final = 3_000
+PROGRESS_S_MAX: Final = 60
+SEGMENT_BYTES: Final = 4 << 20  # small, so that kills meet segment changes too
+OUTSTANDING_MAX: Final = 1_000
+CONFIGS: Final = {"delay.enable": "true", "message.timestamp.type": "LogAppendTime"}
+
+pytestmark = pytest.mark.crash
+
+
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("flush", ["group", "never"])
+def test_what_waits_comes_once_after_kills(tmp_path: Path, flush: str) -> None:
+    _kill_often(tmp_path, flush, kills=KILLS)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3_600)
+@pytest.mark.parametrize("flush", ["group", "never"])
+def test_what_waits_comes_once_after_a_hundred_kills(tmp_path: Path, flush: str) -> None:
+    _kill_often(tmp_path, flush, kills=KILLS_SOAK)
+
+
+class DelayedLoad:
+    """A producer thread whose records wait up to ``DELAY_MS_MAX``, some of them not at all."""
+
+    def __init__(self, bootstrap: str, topic: str) -> None:
+        self.acknowledged: set[bytes] = set()
+        self.sent_count = 0
+        self.failures: list[str] = []
+        self._topic = topic
+        self._producer = Producer(
+            {
+                "bootstrap.servers": bootstrap,
+                "enable.idempotence": True,
+                "linger.ms": 2,
+                "message.timeout.ms": 120_000,
+                "retry.backoff.ms": 20,
+                "retry.backoff.max.ms": 100,
+                "reconnect.backoff.ms": 10,
+                "reconnect.backoff.max.ms": 100,
+                "compression.type": "lz4",
+                "log_level": 1,
+            }
+        )
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def start(self) -> None:
+        """Begin to send."""
+        self._thread.start()
+
+    def finish(self) -> None:
+        """Send no more, and wait until all is acknowledged."""
+        self._stop.set()
+        self._thread.join()
+        assert self._producer.flush(PROGRESS_S_MAX) == 0
+        assert self.failures == []
+        assert len(self.acknowledged) == self.sent_count
+
+    def _run(self) -> None:
+        chooser = random.Random(7)
+        while not self._stop.is_set():
+            if len(self._producer) >= OUTSTANDING_MAX:
+                self._producer.poll(0.05)
+                continue
+            headers: list[tuple[str, bytes]] = []
+            if chooser.random() < 0.9:  # most of them wait
+                due_unix_ms = int(time.time() * 1_000) + chooser.randrange(DELAY_MS_MAX)
+                headers.append(("deliver-at", str(due_unix_ms).encode()))
+            self._producer.produce(
+                self._topic,
+                b"%d-" % self.sent_count + bytes(chooser.randrange(1_000)),
+                partition=self.sent_count % PARTITIONS,
+                headers=headers,
+                on_delivery=self._told,
+            )
+            self.sent_count += 1
+            self._producer.poll(0)
+
+    def _told(self, error: KafkaError | None, message: Message) -> None:
+        if error is not None:
+            self.failures.append(str(error))
+        else:
+            self.acknowledged.add(message.value())
+
+
+def _kill_often(folder: Path, flush: str, *, kills: int) -> None:
+    settings = {
+        "storage.flush": flush,
+        "storage.segment_bytes": SEGMENT_BYTES,
+        "storage.reserve_bytes": SEGMENT_BYTES // 2,
+    }
+    with Gateway(folder / "data", settings) as gateway:
+        topic = create_topic(gateway.bootstrap, partitions=PARTITIONS, configs=CONFIGS)
+        load = DelayedLoad(gateway.bootstrap, topic)
+        load.start()
+        chooser = random.SystemRandom()
+        for kill in range(kills):
+            target = len(load.acknowledged) + chooser.randrange(1, ACKS_BETWEEN_KILLS_MAX)
+            what = f"records are acknowledged before kill {kill + 1} of {kills}"
+            wait_until(partial(_is_at, load, target), within_s=PROGRESS_S_MAX, what=what)
+            gateway.kill()
+            gateway.restart()
+        load.finish()
+        found = _read(gateway, topic, load.sent_count)
+
+    came = Counter(message.value() for message in found)
+    assert set(came) == load.acknowledged
+    assert {value: count for value, count in came.items() if count > 1} == {}
+    assert [message for message in found if _lateness_ms(message) < -STAMPED_BEFORE_MS] == []
+
+
+def _is_at(load: DelayedLoad, target: int) -> bool:
+    return len(load.acknowledged) >= target
+
+
+def _lateness_ms(message: Message) -> int:
+    """Return by how much a message came after its time; 0 for one that did not wait."""
+    headers = dict(message.headers() or ())
+    appended_unix_ms: int = message.timestamp()[1]
+    return appended_unix_ms - int(headers["deliver-at"]) if "deliver-at" in headers else 0
+
+
+def _read(gateway: Gateway, topic: str, count: int) -> list[Message]:
+    """Return what the topic has once ``count`` messages came, and nothing follows them."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": gateway.bootstrap,
+            "group.id": "reader",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "log_level": 1,
+        }
+    )
+    consumer.assign([TopicPartition(topic, n, OFFSET_BEGINNING) for n in range(PARTITIONS)])
+    found: list[Message] = []
+
+    def read_until(is_done: Callable[[], bool]) -> None:
+        deadline_s = time.monotonic() + PROGRESS_S_MAX
+        while not is_done():
+            assert time.monotonic() < deadline_s, f"{len(found)} of {count} came"
+            for message in consumer.consume(10_000, 0.2):
+                error = message.error()
+                if error is None:
+                    found.append(message)
+                else:
+                    assert error.code() == KafkaError._PARTITION_EOF, error
+
+    read_until(lambda: len(found) >= count)
+    until_s = time.monotonic() + DELAY_MS_MAX / 1_000  # whatever waits is due then
+    read_until(lambda: time.monotonic() > until_s)
+    consumer.close()
+    return found

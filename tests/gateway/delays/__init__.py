@@ -1,0 +1,1 @@
+"""The delay block of the node."""

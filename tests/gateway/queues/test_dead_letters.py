@@ -1,0 +1,202 @@
+"""Dead letters: what goes there, what it says, and that it goes nowhere when it cannot."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from features.dead_letter import HOPS_MAX
+from features.queue.model import Result
+from gateway.message_ids import message_id
+from gateway.model import parse_batch_header
+from gateway.partition import Write
+from gateway.queue_model import Outcome
+from gateway.queues import Queue
+from gateway.records import NO_HEADERS, RecordRun, encode_runs
+from tests.gateway.house import outcome
+from tests.gateway.queues.world import (
+    World,
+    extend,
+    headers_of,
+    is_fed,
+    running,
+    settle,
+    take,
+    try_settle,
+    values,
+)
+
+
+async def with_dead(world: World, **settings: Any) -> tuple[Queue, Queue]:
+    dead = await world.queue("dead")
+    return await world.queue(dead_letter_topic="dead", **settings), dead
+
+
+async def test_a_message_that_came_too_often_is_a_dead_letter(tmp_path: Path) -> None:
+    async with running(tmp_path) as world:
+        queue, dead = await with_dead(world, attempts_max=2)
+        await world.send(queue, b"poison", key=b"k", headers=[("a", b"1"), ("a", None)])
+        for _ in range(2):
+            got = await take(queue)
+            await settle(queue, got, Outcome.RELEASE)
+        await world.until(lambda: dead.counts().ready == 1)
+        await world.until(lambda: is_fed(dead))
+        assert await take(queue) == []
+        (letter,) = await take(dead)
+    record = letter.record
+    assert (record.key, record.value) == (b"k", b"poison")
+    assert record.timestamp_unix_ms == got[0].record.timestamp_unix_ms
+    assert record.headers[:2] == (("a", b"1"), ("a", None))
+    said = headers_of(record)
+    assert said["dlq.reason"] == b"attempts"
+    assert (said["dlq.source.topic"], said["dlq.source.partition"]) == (b"work", b"0")
+    assert (said["dlq.source.offset"], said["dlq.attempts"]) == (b"0", b"2")
+    assert (said["dlq.group"], said["dlq.hops"]) == (b"@queue", b"1")
+    assert said["message-id"] == message_id(queue.topic.uuid, 0, 0).encode()
+
+
+async def test_a_rejected_message_has_moved_when_that_is_told(tmp_path: Path) -> None:
+    async with running(tmp_path) as world:
+        queue, dead = await with_dead(world)
+        await world.send(queue, b"bad", b"good")
+        got = await take(queue)
+        assert await settle(queue, got[:1], Outcome.REJECT, reason="ugly") == [Result.DONE]
+        assert dead.counts().ready == 1
+        assert queue.counts() == (0, 1, 0)
+        await world.until(lambda: is_fed(dead))
+        (letter,) = await take(dead)
+        assert headers_of(letter.record)["dlq.reason"] == b"ugly"
+        assert await settle(queue, got[:1], Outcome.ACK) == [Result.GONE]
+
+
+async def test_without_a_dead_letter_topic_it_is_dropped(tmp_path: Path) -> None:
+    async with running(tmp_path) as world:
+        queue = await world.queue()
+        await world.send(queue, b"bad")
+        await settle(queue, await take(queue), Outcome.REJECT)
+        assert queue.counts() == (0, 0, 0)
+        await world.restart()
+        assert world.find().counts() == (0, 0, 0)
+
+
+async def test_an_expired_message_is_a_dead_letter_and_others_come_instead(
+    tmp_path: Path,
+) -> None:
+    async with running(tmp_path) as world:
+        queue, dead = await with_dead(world)
+        soon = str(world.clock.unix_ms() + 1_000).encode()
+        await world.send(queue, *[b"%d" % n for n in range(30)], headers=[("expires-at", soon)])
+        await world.send(queue, b"fresh")
+        world.advance(1_000)
+        assert values(await take(queue)) == [b"fresh"]
+        await world.until(lambda: dead.counts().ready == 30)
+        await world.until(lambda: is_fed(dead))
+        (letter,) = await take(dead, 1)
+        said = headers_of(letter.record)
+        assert (said["dlq.reason"], said["dlq.expires-at"]) == (b"expired", soon)
+
+
+async def test_one_that_moves_in_circles_is_dropped(tmp_path: Path) -> None:
+    async with running(tmp_path) as world:
+        queue = await world.queue(dead_letter_topic="work")
+        await world.send(queue, b"round")
+        for _ in range(HOPS_MAX):
+            got = await take(queue, wait_ms=5_000)
+            assert values(got) == [b"round"]
+            await settle(queue, got, Outcome.REJECT)
+            await world.until(lambda: is_fed(queue))
+        got = await take(queue)
+        assert headers_of(got[0].record)["dlq.hops"] == b"%d" % HOPS_MAX
+        await settle(queue, got, Outcome.REJECT)
+        assert queue.counts() == (0, 0, 0)
+        assert world.queues.counters.dropped == 1
+
+
+async def test_it_stays_until_there_is_where_it_can_go(tmp_path: Path) -> None:
+    async with running(tmp_path) as world:
+        queue = await world.queue(dead_letter_topic="later")
+        await world.send(queue, b"bad")
+        results, error = await try_settle(queue, await take(queue), Outcome.REJECT)
+        assert (results, error is not None) == ([Result.DONE], True)
+        assert await take(queue) == []
+        later = await world.queue("later")
+        world.advance(5_001)
+        await world.until(lambda: later.counts().ready == 1)
+        assert queue.counts() == (0, 0, 0)
+
+
+async def test_a_batch_that_nobody_can_decode_is_a_dead_letter_by_reference(
+    tmp_path: Path,
+) -> None:
+    async with running(tmp_path) as world:
+        queue, dead = await with_dead(world)
+        await world.send(queue, b"fine")
+        await append(world, garbled(queue))
+        await world.send(queue, b"fine too")
+        assert values(await take(queue)) == [b"fine", b"fine too"]
+        await world.until(lambda: dead.counts().ready == 1)
+        await world.until(lambda: is_fed(dead))
+        (letter,) = await take(dead)
+        assert (letter.record.key, letter.record.value) == (None, None)
+        said = headers_of(letter.record)
+        assert (said["dlq.reason"], said["dlq.source.offset"]) == (b"corrupt", b"1")
+
+
+@pytest.mark.parametrize("order", ["key", "fair"])
+async def test_a_garbled_batch_does_not_stop_a_queue_with_keys(
+    tmp_path: Path, order: str
+) -> None:
+    async with running(tmp_path) as world:
+        queue, dead = await with_dead(world, order=order)
+        await append(world, garbled(queue))
+        await world.send(queue, b"a", key=b"k")
+        assert values(await take(queue, wait_ms=5_000)) == [b"a"]
+        await world.until(lambda: dead.counts().ready == 1)
+
+
+async def test_what_was_moved_and_what_was_not_survive_a_restart(tmp_path: Path) -> None:
+    async with running(tmp_path) as world:
+        queue, _ = await with_dead(world)
+        await world.send(queue, b"bad", b"good")
+        got = await take(queue)
+        await settle(queue, got[:1], Outcome.REJECT)
+        await world.restart()
+        queue, dead = world.find(), world.find("dead")
+        await world.until(lambda: is_fed(queue) and is_fed(dead))
+        assert (queue.counts(), dead.counts()) == ((0, 1, 0), (1, 0, 0))
+
+
+async def test_a_key_goes_on_when_its_first_message_has_died(tmp_path: Path) -> None:
+    async with running(tmp_path) as world:
+        queue, _ = await with_dead(world, order="key", attempts_max=1)
+        await world.send(queue, b"first", b"second", key=b"k")
+        got = await take(queue, 1)
+        assert await extend(queue, [(got[0].delivery_id, 0)]) == [Result.DONE]
+        assert values(await take(queue, wait_ms=5_000)) == [b"second"]
+
+
+async def append(world: World, write: Write) -> None:
+    assert await outcome(lambda on_done: world.broker.append([write], on_done)) is None
+
+
+def garbled(queue: Queue) -> Write:
+    """A batch whose header is sound and whose records are not."""
+    octets = encode_runs([RecordRun(b"k", (b"value",), NO_HEADERS, 1_700_000_000_000)])
+    octets[-8:] = b"\xff" * 8
+    return Write(queue.lanes[0].partition, octets, parse_batch_header(octets))
+
+
+async def test_what_moved_is_no_longer_held(tmp_path: Path) -> None:
+    async with running(tmp_path) as world:
+        await world.queue("dead")
+        queue = await world.queue(dead_letter_topic="dead", lease_ms=60_000)
+        await world.send(queue, b"a", b"b")
+        items = [(one.delivery_id, Outcome.REJECT) for one in await take(queue)]
+        (lane,) = queue.lanes
+        queue.settle(items, lambda _results, _error: None)
+        await world.queues.upkeep.hold_all()  # before the move is done
+        await world.until(lambda: lane.lane.floor == 2)
+
+        await world.queues.upkeep.hold_all()
+
+        assert lane.held_offset == 2

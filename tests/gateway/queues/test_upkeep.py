@@ -1,0 +1,209 @@
+"""What is done for queues beside: holds, retention of what waits, and the journal's rewrites."""
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from gateway import queue_upkeep
+from gateway.errors import StorageUnavailable
+from gateway.partition import Partition
+from gateway.queue_bodies import Body
+from gateway.queue_model import Outcome, QueueRow, QueueSettings
+from gateway.queues import Queue
+from tests.gateway.queues.test_journal import drain, fill
+from tests.gateway.queues.world import World, is_fed, running, settle, take, take_now, values
+
+
+def held_offset(world: World, queue: Queue) -> int | None:
+    return world.broker.holders.lowest(queue.lanes[0].partition.partition_id)
+
+
+async def test_what_came_back_and_is_too_old_holds_nothing(tmp_path: Path) -> None:
+    async with running(tmp_path) as world:
+        queue = await world.queue(retention_ms=60_000, lease_ms=1_000)
+        await world.send(queue, b"came back", b"never handed out")
+        await take(queue, 1)
+        world.advance(1_001)
+        world.advance(60_000)
+
+        await world.queues.upkeep.expire_all()
+        await world.queues.upkeep.hold_all()
+
+        assert queue.counts() == (0, 0, 0)
+        assert held_offset(world, queue) == 2
+
+
+async def test_what_is_in_flight_when_it_becomes_too_old_goes_when_it_is_back(
+    tmp_path: Path,
+) -> None:
+    async with running(tmp_path) as world:
+        queue = await world.queue(retention_ms=60_000, lease_ms=90_000)
+        await world.send(queue, b"in flight")
+        await take(queue, 1)
+        world.advance(50_000)
+        await world.send(queue, b"young")
+        world.advance(10_001)
+        await world.queues.upkeep.expire_all()
+        assert queue.counts() == (1, 1, 0)
+
+        world.advance(30_000)
+        await world.queues.upkeep.expire_all()
+
+        assert queue.counts() == (1, 0, 0)
+
+
+async def test_a_queue_that_goes_while_holds_are_told_holds_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with running(tmp_path) as world:
+        topic = await world.topic("events", 2)
+        queue = await world.queues.create(topic, QueueSettings())
+        monkeypatch.setattr(queue_upkeep, "LANES_PER_TURN", 1)
+        for lane in queue.lanes:
+            lane.held_offset = -1
+            world.queues._kit.touched.add(lane)
+        telling = asyncio.ensure_future(world.queues.upkeep.hold_all())
+        await asyncio.sleep(0)
+
+        queue.drop()
+        await telling
+
+        assert len(world.broker.holders) == 0
+
+
+async def test_a_front_that_does_not_expire_is_looked_at_once(tmp_path: Path) -> None:
+    async with running(tmp_path) as world:
+        await world.queue("dead")
+        queue = await world.queue(dead_letter_topic="dead")
+        soon = str(world.clock.unix_ms() + 1_000).encode()
+        await world.send(queue, b"expires", headers=[("expires-at", soon)])
+        await world.send(queue, b"stays")
+        bodies = world.queues._kit.bodies
+        read = bodies.read
+        looks: list[Sequence[int]] = []
+
+        async def read_and_note(partition: Partition, offsets: Sequence[int]) -> list[Body]:
+            looks.append(offsets)
+            return await read(partition, offsets)
+
+        bodies.read = read_and_note  # type: ignore[method-assign]
+        for _ in range(3):
+            await world.queues.upkeep.expire_all()
+        assert looks == [[0, 1]]
+
+        world.advance(1_000)
+        for _ in range(3):
+            await world.queues.upkeep.expire_all()
+
+        assert looks[1:] == [[0, 1], [0], [1]]
+
+
+async def test_a_disk_that_fails_at_the_front_costs_no_attempt(tmp_path: Path) -> None:
+    async with running(tmp_path) as world:
+        await world.queue("dead")
+        queue = await world.queue(dead_letter_topic="dead", attempts_max=1)
+        past = str(world.clock.unix_ms()).encode()
+        await world.send(queue, b"expired", headers=[("expires-at", past)])
+        bodies = world.queues._kit.bodies
+        read = bodies.read
+
+        async def read_once(partition: Partition, offsets: Sequence[int]) -> list[Body]:
+            bodies.read = fail  # type: ignore[method-assign]
+            return await read(partition, offsets)
+
+        async def fail(partition: Partition, offsets: Sequence[int]) -> list[Body]:
+            raise StorageUnavailable(f"a bad sector: {partition} {offsets}")
+
+        bodies.read = read_once  # type: ignore[method-assign]
+        with pytest.raises(StorageUnavailable):
+            await world.queues.upkeep.expire_all()
+        bodies.read = read  # type: ignore[method-assign]
+
+        assert queue.counts() == (1, 0, 0)
+
+
+async def test_a_queue_that_is_made_while_the_journal_is_rewritten_is_kept(
+    tmp_path: Path,
+) -> None:
+    async with running(tmp_path) as world:
+        journal = world.queues._kit.journal
+        put_queue = world.metadata.put_queue
+
+        async def put_late(row: QueueRow) -> None:
+            journal._begin_rewrite()
+            await world.until(lambda: journal._rewrite is None)
+            await put_queue(row)
+
+        world.metadata.put_queue = put_late  # type: ignore[method-assign]
+        queue = await world.queue()
+        await world.send(queue, b"done", b"left")
+        await settle(queue, await take(queue, 1))
+
+        await world.restart()
+
+        queue = world.find()
+        await world.until(lambda: is_fed(queue))
+        assert values(await take(queue)) == [b"left"]
+
+
+async def test_what_becomes_of_a_queue_that_is_gone_is_not_that_of_its_successor(
+    tmp_path: Path,
+) -> None:
+    async with running(tmp_path) as world:
+        topic = await world.topic("events")
+        first = await world.queues.create(topic, QueueSettings(), group="g")
+        await world.send(first, b"a", b"b")
+        late = await take(first, 1)
+        journal = world.queues._kit.journal
+        journal._rewrite = iter(world.queues._all_lanes())  # one is under way
+        await world.queues.delete(first)
+        await world.queues.create(topic, QueueSettings(), group="g", from_start=True)
+
+        journal._rewrite_some(None)
+        await settle(first, late)
+        await world.restart()
+
+        found = world.queues.find(topic.name, "g")
+        assert found is not None
+        await world.until(lambda: is_fed(found))
+        assert values(await take(found)) == [b"a", b"b"]
+
+
+async def test_a_long_journal_of_queues_that_are_gone_is_cut_at_a_stop(tmp_path: Path) -> None:
+    async with running(tmp_path) as world:
+        queue = await world.queue(lease_ms=60_000)
+        await world.send(queue, *[b"%d" % n for n in range(100)])
+        journal = world.queues._kit.journal
+        lane = queue.lanes[0]
+        while journal.stored_bytes <= 1 << 20:
+            journal.put(lane, lane.snapshot() + b"".join([lane.snapshot()] * 1_000))
+            journal.seal()
+            await world.turn()
+        await world.queues.delete(queue)
+
+        await world.restart()
+
+        assert world.queues._kit.journal.stored_bytes == 0
+
+
+async def test_an_acknowledgement_that_is_not_kept_is_seen_by_who_comes_next(
+    tmp_path: Path,
+) -> None:
+    async with running(tmp_path) as world:
+        queue = await world.queue(lease_ms=1_000)
+        await world.send(queue, b"a")
+        (late,) = await take(queue)
+        world.advance(1_001)  # it waits to be handed out again
+        fill(world, reserved_too=True)
+        refused: asyncio.Future[StorageUnavailable | None] = asyncio.Future()
+        queue.settle(
+            [(late.delivery_id, Outcome.ACK)], lambda _, error: refused.set_result(error)
+        )
+        waiting = asyncio.ensure_future(take(queue, wait_ms=20_000))
+        assert take_now(queue) == [], "it is done, as far as is known"
+        assert await refused is not None
+        drain(world)
+
+        assert values(await waiting) == [b"a"]
