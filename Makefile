@@ -8,7 +8,7 @@ LOCK := $(BIN)/pip-compile --quiet --generate-hashes --strip-extras --allow-unsa
   --no-annotate --no-emit-index-url --no-emit-trusted-host --no-emit-find-links \
   --build-deps-for=editable
 
-.PHONY: run test check format bench bench-kafka bench-mqtt soak ci-deps lock clean
+.PHONY: run test check format bench bench-kafka bench-mqtt bench-sqs soak ci-deps lock clean
 .DEFAULT_GOAL := run
 
 run: .venv/run  ## install into .venv and start with embedded defaults
@@ -32,7 +32,7 @@ format: .venv/dev
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench bench-kafka bench-mqtt: .venv/dev  ## the published figures, each beside its peer; more arguments in BENCH
+bench bench-kafka bench-mqtt bench-sqs: .venv/dev  ## the published figures, each beside its peer; more arguments in BENCH
 	$(BIN)/python -m benchmarks $(patsubst bench-%,%,$(filter bench-%,$@)) $(BENCH)
 
 soak: .venv/dev  ## hours: 100 kills, a million frames, R1 to R7
@@ -45,6 +45,9 @@ ci-deps: .venv/dev  ## what only CI's tests need: kcat, a JDK with Maven, Go; ja
 lock:  ## new versions of everything; needs pip-tools
 	$(LOCK) --upgrade --extra=dev -o requirements-dev.lock pyproject.toml
 	$(LOCK) --upgrade -c requirements-dev.lock -o requirements.lock pyproject.toml
+	for tool in awscli moto; do \
+	  $(LOCK) --upgrade -o tests/interop/sqs/tools/$$tool.lock tests/interop/sqs/tools/$$tool.in; \
+	done
 	sed -i '1i # Versions and hashes; made by `make lock` from pyproject.toml.' requirements*.lock
 
 clean:

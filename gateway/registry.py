@@ -18,6 +18,7 @@ from gateway.errors import GatewayError
 ADAPTERS: Final[Mapping[str, str]] = {
     "kafka": "adapters.kafka.server:KafkaAdapter",
     "mqtt": "adapters.mqtt.server:MqttAdapter",
+    "sqs": "adapters.sqs.server:SqsAdapter",
 }
 STORAGE_ADAPTERS: Final[Mapping[str, str]] = {
     "memory": "storage_adapters.memory:MemoryStorage",

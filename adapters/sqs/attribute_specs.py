@@ -1,0 +1,58 @@
+"""Which queue attributes there are, with their ranges and defaults.
+
+Source: SetQueueAttributes and CreateQueue in the API reference.
+"""
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+PREFIX: Final = "sqs."  # of an attribute's name where a queue keeps it
+MESSAGE_BYTES_MAX: Final = 1_048_576
+KMS_KEY_CHARS_MAX: Final = 2_048
+ALL: Final = "All"
+
+
+class Number(NamedTuple):
+    """An attribute that is a number. ``setting``: the field in milliseconds that keeps it."""
+
+    low: int
+    high: int
+    default: int
+    setting: str = ""
+
+
+NUMBERS: Final[Mapping[str, Number]] = {
+    "DelaySeconds": Number(0, 900, 0, "delay_ms"),
+    "KmsDataKeyReusePeriodSeconds": Number(60, 86_400, 300),
+    "MaximumMessageSize": Number(1_024, MESSAGE_BYTES_MAX, MESSAGE_BYTES_MAX),
+    "MessageRetentionPeriod": Number(60, 1_209_600, 345_600, "retention_ms"),
+    "ReceiveMessageWaitTimeSeconds": Number(0, 20, 0),
+    "VisibilityTimeout": Number(0, 43_200, 30, "lease_ms"),
+}
+
+# The first is the default.
+CHOICES: Final[Mapping[str, tuple[str, ...]]] = {
+    "ContentBasedDeduplication": ("false", "true"),
+    "DeduplicationScope": ("queue", "messageGroup"),
+    "FifoThroughputLimit": ("perQueue", "perMessageGroupId"),
+    "SqsManagedSseEnabled": ("true", "false"),
+}
+
+FIFO_ONLY: Final = frozenset(
+    {"ContentBasedDeduplication", "DeduplicationScope", "FifoThroughputLimit"}
+)
+TEXTS: Final = frozenset({"KmsMasterKeyId", "Policy", "RedriveAllowPolicy"})
+SETTABLE: Final = (
+    frozenset(NUMBERS) | frozenset(CHOICES) | TEXTS | {"FifoQueue", "RedrivePolicy"}
+)
+COMPUTED: Final = frozenset(
+    {
+        "ApproximateNumberOfMessages",
+        "ApproximateNumberOfMessagesDelayed",
+        "ApproximateNumberOfMessagesNotVisible",
+        "CreatedTimestamp",
+        "LastModifiedTimestamp",
+        "QueueArn",
+    }
+)
+NAMES: Final = SETTABLE | COMPUTED

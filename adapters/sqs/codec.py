@@ -1,0 +1,87 @@
+"""Which protocol a request speaks, which operation it names, and with what parameters. Pure.
+
+A request with ``X-Amz-Target`` is AWS JSON; a form, or a query string, is the Query protocol.
+Both give the same parameters; a queue that the path names need not be named again.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from adapters.sqs.call import Params
+from adapters.sqs.errors import (
+    INVALID_ACTION,
+    INVALID_ADDRESS,
+    UNKNOWN_OPERATION,
+    ErrorCode,
+    SqsError,
+)
+from adapters.sqs.json_codec import decode_json, missing_parameter
+from adapters.sqs.operations import OPERATIONS
+from adapters.sqs.query_codec import decode_query, parse_form
+from adapters.sqs.shapes import Operation
+from adapters.sqs.urls import parse_queue_url
+from adapters.sqs.wire import FORM, Request
+
+MISSING_ACTION: Final = ErrorCode("MissingAction", "MissingAction")
+TARGET: Final = b"x-amz-target"
+
+Fields = dict[str, str]
+
+TARGETS: Final[Mapping[bytes, Operation]] = {
+    f"AmazonSQS.{name}".encode(): operation for name, operation in OPERATIONS.items()
+}
+_QUEUE_URL: Final = "QueueUrl"
+_SHOWN_CHARS: Final = 100
+
+
+def is_json(request: Request) -> bool:
+    """Say whether a request speaks AWS JSON, and is to be answered in it."""
+    return TARGET in request.headers and request.method == b"POST"
+
+
+def find_operation(request: Request, *, in_json: bool) -> tuple[Operation, Fields | None]:
+    """Return what a request asks for; of a Query request also its fields.
+
+    Errors: ``SqsError`` (no action, or one that there is not).
+    """
+    if in_json:
+        operation = TARGETS.get(request.headers[TARGET])
+        if operation is None:
+            raise SqsError(UNKNOWN_OPERATION, "The operation is not known.")
+        return operation, None
+    fields = _find_fields(request)
+    action = fields.get("Action")
+    if action is None:
+        if not fields and request.path != b"/":
+            raise SqsError(INVALID_ADDRESS, "The address is not valid for this endpoint.")
+        raise SqsError(MISSING_ACTION, "The request must contain the parameter Action.")
+    operation = OPERATIONS.get(action)
+    if operation is None:
+        msg = f"The action {action[:_SHOWN_CHARS]} is not valid for this endpoint."
+        raise SqsError(INVALID_ACTION, msg)
+    return operation, fields
+
+
+def _find_fields(request: Request) -> Fields:
+    if request.method != b"POST":
+        return parse_form(request.query)
+    content_type = request.headers.get(b"content-type", FORM)
+    if content_type.partition(b";")[0].strip().lower() != FORM:
+        raise SqsError(UNKNOWN_OPERATION, "The request names no operation.")
+    return parse_form(request.query) | parse_form(request.body)
+
+
+def decode_params(operation: Operation, request: Request, fields: Fields | None) -> Params:
+    """Return the parameters, those that are required among them. Errors: ``SqsError``."""
+    if fields is None:
+        params = decode_json(operation, request.body)
+    else:
+        params = decode_query(operation, fields)
+    for name in operation.input.required:
+        if name not in params:
+            if name != _QUEUE_URL or request.path == b"/":
+                raise missing_parameter(name)
+            path = request.path.decode("latin-1")
+            parse_queue_url(path)
+            params[_QUEUE_URL] = path
+    return params

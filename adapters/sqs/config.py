@@ -1,0 +1,143 @@
+"""Settings of the SQS endpoint: ``[adapters.sqs]``."""
+
+import re
+from typing import Final, Literal, Self
+
+from pydantic import Field, field_validator, model_validator
+
+from gateway.config import BindAddress, ListenerConfig, Settings, parse_address
+
+_MIB: Final = 1024 * 1024
+_ACCOUNT: Final = re.compile(r"[0-9]{12}")
+_REGION: Final = re.compile(r"[a-z]{2}(-[a-z]+)+-[0-9]{1,2}")
+_ADVERTISE: Final = re.compile(r"https?://[A-Za-z0-9.:\[\]_-]+/?")
+
+
+class SqsConfig(ListenerConfig):
+    """Every limit has a number; none is infinite."""
+
+    bind: BindAddress = Field(default="127.0.0.1:9324", description="Address to listen on.")
+    connections_max: int = Field(
+        default=100_000,
+        ge=1,
+        le=1_000_000,
+        description="Open connections; more are closed at once.",
+    )
+    connections_per_ip_max: int = Field(
+        default=100_000, ge=1, le=1_000_000, description="Open connections of one IP address."
+    )
+    advertise: str = Field(
+        default="",
+        description="What queue URLs begin with, `http://queues.example:9324`; by default the "
+        "host and port by which the client called.",
+    )
+    region: str = Field(default="us-east-1", description="The region that is meant by default.")
+    regions: tuple[str, ...] = Field(default=(), description="More regions that are served.")
+    account: str = Field(
+        default="000000000000", description="The account that is meant by default, 12 digits."
+    )
+    accounts: tuple[str, ...] = Field(
+        default=(),
+        description="More accounts that are served; who does not sign names one as access key.",
+    )
+    anonymous: Literal["loopback", "never", "always"] = Field(
+        default="loopback",
+        description="Whose requests need no signature by a key that is known here: those from "
+        "this machine, nobody's, or anybody's.",
+    )
+    clock_skew_s_max: int = Field(
+        default=900,
+        ge=1,
+        le=86_400,
+        description="Seconds that a signature's time may differ from ours.",
+    )
+    header_bytes_max: int = Field(
+        default=64 * 1024,
+        ge=4 * 1024,
+        le=_MIB,
+        description="Octets of a request's first line and headers.",
+    )
+    request_bytes_max: int = Field(
+        default=2 * _MIB,
+        ge=64 * 1024,
+        le=64 * _MIB,
+        description="Octets of a request's body; binary attributes travel as base64.",
+    )
+    request_bytes_budget: int = Field(
+        default=256 * _MIB,
+        ge=4 * _MIB,
+        description="Octets of the large bodies under way on all connections.",
+    )
+    requests_pipelined_max: int = Field(
+        default=64,
+        ge=1,
+        le=10_000,
+        description="Requests of one connection that are not answered; more are not read.",
+    )
+    queue_partitions: int = Field(
+        default=1, ge=1, le=1_000, description="Partitions of the topic of a new queue."
+    )
+    deleted_name_s: int = Field(
+        default=60,
+        ge=0,
+        le=86_400,
+        description="Seconds for which the name of a deleted queue cannot be used anew.",
+    )
+    purge_s: int = Field(
+        default=60, ge=0, le=86_400, description="Seconds between two purges of a queue."
+    )
+    dedup_s: int = Field(
+        default=300,
+        ge=1,
+        le=300,  # the log keeps what is deleted no longer: ``queue.keep.ms`` in CreateQueue
+        description="Seconds for which a FIFO queue knows a deduplication id.",
+    )
+    dedup_ids_max: int = Field(
+        default=1_000_000,
+        ge=1,
+        description="Deduplication ids known of all queues; more sends are refused.",
+    )
+    receive_attempts_max: int = Field(
+        default=10_000, ge=1, description="Receive attempts by id that could be repeated."
+    )
+
+    @field_validator("region", "regions")
+    @classmethod
+    def _check_regions(cls, value: str | tuple[str, ...]) -> str | tuple[str, ...]:
+        for region in (value,) if isinstance(value, str) else value:
+            if not _REGION.fullmatch(region):
+                raise ValueError(f"{region!r} is not a region such as eu-central-1")
+        return value
+
+    @field_validator("account", "accounts")
+    @classmethod
+    def _check_accounts(cls, value: str | tuple[str, ...]) -> str | tuple[str, ...]:
+        for account in (value,) if isinstance(value, str) else value:
+            if not _ACCOUNT.fullmatch(account):
+                raise ValueError(f"{account!r} is not 12 digits")
+        return value
+
+    @field_validator("advertise")
+    @classmethod
+    def _check_advertise(cls, value: str) -> str:
+        if value and not _ADVERTISE.fullmatch(value):
+            raise ValueError("not http://host:port or https://host:port")
+        return value.rstrip("/")
+
+    @model_validator(mode="after")
+    def _check_budget(self) -> Self:
+        if self.request_bytes_budget < self.request_bytes_max:
+            raise ValueError("request_bytes_budget is below request_bytes_max")
+        return self
+
+    # The base says it once for a class; here it depends on a key.
+    @property
+    def refuses_strangers(self) -> bool:  # type: ignore[override]
+        """Whether others are served only with a signature by a key that is known here."""
+        return self.anonymous != "always"
+
+    def warnings(self, settings: Settings) -> list[str]:  # noqa: ARG002 - the checker's signature
+        """Return what is legal but may surprise: queues that are open to strangers."""
+        if self.anonymous == "always" and not parse_address(self.bind).is_loopback:
+            return ['anonymous: with "always", whoever reaches the listener may use all queues']
+        return []

@@ -1,0 +1,97 @@
+"""From a request to the handler of its action, and to the answer."""
+
+from collections.abc import Coroutine
+from typing import Any, Final
+
+from adapters.sqs import codec
+from adapters.sqs.call import Call, Result
+from adapters.sqs.errors import SqsError, to_sqs_error
+from adapters.sqs.handlers import HANDLERS
+from adapters.sqs.identity import Identifier
+from adapters.sqs.node import SqsNode
+from adapters.sqs.operations import OPERATIONS
+from adapters.sqs.reply import Reply
+from adapters.sqs.wire import Request
+from gateway.errors import GatewayError
+
+METHODS: Final = "GET, HEAD, OPTIONS, POST"
+_TEXT: Final = "text/plain; charset=utf-8"
+_GREETING: Final = b"Amazon SQS is spoken here.\n"
+
+
+class Dispatcher:
+    """Serves the requests of all connections. ``requests`` counts them by action."""
+
+    def __init__(self, node: SqsNode, identifier: Identifier) -> None:
+        self.requests = dict.fromkeys(OPERATIONS, 0)
+        self._node = node
+        self._identifier = identifier
+
+    def serve(
+        self, request: Request, reply: Reply, *, peer_host: str, base_url: str
+    ) -> Coroutine[Any, Any, None] | None:
+        """Answer a request through ``reply``, now or later.
+
+        What is returned, if anything, is to be awaited before the next request of the
+        connection is served; the answer comes with it.
+        """
+        reply.is_json = codec.is_json(request)
+        try:
+            if not reply.is_json and _is_answered(request, reply):
+                return None
+            # First of all, so that strangers cost nothing but the reading of their headers.
+            identity = self._identifier.identify(request, peer_host)
+            operation, fields = codec.find_operation(request, in_json=reply.is_json)
+            params = codec.decode_params(operation, request, fields)
+            reply.operation = operation
+            call = Call(operation.name, params, identity, base_url, reply.request_id, reply)
+            reply.call = call
+            self.requests[operation.name] += 1
+            result = HANDLERS[operation.name](call, self._node)
+            if type(result) is dict:
+                call.reply(result)
+            elif result is not None:
+                assert isinstance(result, Coroutine)
+                return _answer_later(call, result)
+        except SqsError as error:
+            _refuse(reply, error)
+        except GatewayError as error:
+            _refuse(reply, to_sqs_error(error))
+        return None
+
+
+async def _answer_later(call: Call, work: Coroutine[Any, Any, Result]) -> None:
+    try:
+        result = await work
+    except SqsError as error:
+        call.fail(error)
+    except GatewayError as error:
+        call.fail(to_sqs_error(error))
+    else:
+        call.reply(result)
+
+
+def _refuse(reply: Reply, error: SqsError) -> None:
+    """Answer with an error, through the call once there is one."""
+    if reply.call is None:
+        reply.fail(error)
+    else:
+        reply.call.fail(error)
+
+
+def _is_answered(request: Request, reply: Reply) -> bool:
+    """Answer what is HTTP and nothing of SQS: who looks whether we are there, and how."""
+    method = request.method
+    if method == b"POST":
+        return False
+    if method == b"GET" and (request.query or request.path != b"/"):
+        return False
+    if method in {b"GET", b"HEAD"}:  # HEAD never does anything
+        reply.finish(200, _TEXT, _GREETING)
+        return True
+    allow = f"Allow: {METHODS}\r\n"
+    if method == b"OPTIONS":
+        reply.finish(200, _TEXT, b"", allow)
+    else:
+        reply.finish(405, _TEXT, b"Method not allowed.\n", allow)
+    return True

@@ -1,0 +1,46 @@
+"""ChangeMessageVisibility: the timeout begins anew, now; 0 gives the message back at once."""
+
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from adapters.sqs.call import Call
+from adapters.sqs.errors import to_sqs_error
+from adapters.sqs.mapping import MS_PER_S
+from adapters.sqs.receipts import decode
+from adapters.sqs.visibility import change_error, check_timeout, check_total
+from features.queue.model import Result as Settled
+from gateway.auth import Operation
+from gateway.errors import StorageUnavailable
+
+if TYPE_CHECKING:
+    from adapters.sqs.node import SqsNode
+
+ACTION: Final = "ChangeMessageVisibility"
+
+
+def handle(call: Call, node: "SqsNode") -> None:
+    """Extend the lease, or end it; it answers later."""
+    params = call.params
+    queue = node.queue_of(call, url=params["QueueUrl"])
+    node.authorize(call, queue, Operation.READ)
+    receipt_handle: str = params["ReceiptHandle"]
+    timeout_s: int = params["VisibilityTimeout"]
+    check_timeout(timeout_s)
+    receipt = decode(node.secret, queue.topic.uuid, receipt_handle)
+    check_total(receipt, timeout_s, node.clock.steady_unix_ms())
+    node.messages.attempts.touched(queue.topic.uuid, receipt.delivery_id)
+    on_done = partial(_on_done, call, receipt_handle)
+    queue.extend([(receipt.delivery_id, timeout_s * MS_PER_S)], on_done)
+
+
+def _on_done(
+    call: Call, receipt_handle: str, results: list[Settled], error: StorageUnavailable | None
+) -> None:
+    if error is not None:
+        call.fail(to_sqs_error(error))
+        return
+    refusal = change_error(results[0], receipt_handle)
+    if refusal is None:
+        call.reply({})
+    else:
+        call.fail(refusal)

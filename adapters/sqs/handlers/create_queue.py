@@ -1,0 +1,129 @@
+"""CreateQueue: a topic and a queue on it, or a queue on a topic that is there.
+
+The same request again returns the same queue; one that wants an attribute otherwise is refused.
+A queue on a topic that was there before, from Kafka or MQTT, begins at its end, leaves the
+topic when it is deleted, and may have a name that only a topic may have, as ``orders.v1``.
+"""
+
+from typing import Final, NamedTuple
+
+from adapters.sqs import attribute_answers
+from adapters.sqs.attribute_specs import MESSAGE_BYTES_MAX
+from adapters.sqs.attributes import new_attributes, new_settings, parse_change
+from adapters.sqs.call import Call, Result
+from adapters.sqs.errors import (
+    QUEUE_DELETED_RECENTLY,
+    QUEUE_NAME_EXISTS,
+    UNSUPPORTED_OPERATION,
+    SqsError,
+)
+from adapters.sqs.names import check_queue_name, is_fifo_name
+from adapters.sqs.node import SqsNode
+from adapters.sqs.queue_changes import target_arn_of, target_finder, wants_fifo
+from adapters.sqs.tags import merge_tags
+from gateway.auth import Operation
+from gateway.errors import GatewayError
+from gateway.model import TopicName
+from gateway.queue_model import QueueSettings
+from gateway.queues import Queue
+from gateway.topics import Topic
+
+ACTION: Final = "CreateQueue"
+HEADERS_ROOM_BYTES: Final = 65_536  # of a message, beside what MaximumMessageSize counts
+
+TOPIC_CONFIGS: Final = {
+    "cleanup.policy": "queue",
+    # Deduplication ids are found again in the log after a restart, for 5 minutes.
+    "queue.keep.ms": "300000",
+    "max.message.bytes": str(MESSAGE_BYTES_MAX + HEADERS_ROOM_BYTES),
+}
+
+
+class Wanted(NamedTuple):
+    """What a new queue is made of."""
+
+    settings: QueueSettings
+    attributes: dict[str, str]
+    tags: dict[str, str]
+
+
+async def handle(call: Call, node: SqsNode) -> Result:
+    """Return the URL of the queue, made now or earlier."""
+    identity = call.identity
+    text: str = call.params["QueueName"]
+    name = TopicName(node.namespace(identity.account, identity.region), text)
+    node.authorize(call, name, Operation.CREATE)
+    given: dict[str, str] = call.params.get("Attributes") or {}
+    fifo = wants_fifo(given)
+    topic = node.kernel.topics.find(name)
+    if topic is None or is_fifo_name(text) or fifo:
+        check_queue_name(text, fifo=fifo)
+    if topic is not None and topic.is_internal:
+        raise SqsError(UNSUPPORTED_OPERATION, f"The name {text} is reserved.")
+    change = parse_change(given, fifo=fifo, find_target=target_finder(node, name))
+    wanted = Wanted(
+        new_settings(change, fifo=fifo),
+        new_attributes(change),
+        merge_tags(text, {}, call.params.get("tags") or {}),
+    )
+    queue = node.queues.find(name)
+    if queue is None:
+        queue = await node.changes.make(_make(call, node, name, wanted))
+    _check_same(node, queue, given)
+    return {"QueueUrl": node.url_of(call, queue)}
+
+
+async def _make(call: Call, node: SqsNode, name: TopicName, wanted: Wanted) -> Queue:
+    """Make the queue, or return the one that another request has made meanwhile."""
+    queue = node.queues.find(name)
+    if queue is not None:
+        return queue
+    if name in node.deleted:
+        msg = (
+            f"You must wait {node.config.deleted_name_s} seconds after deleting a queue "
+            "before you can create another with the same name."
+        )
+        raise SqsError(QUEUE_DELETED_RECENTLY, msg)
+    topics = node.kernel.topics
+    topic = topics.find(name)
+    is_own = topic is None or _is_left_over(node, topic)
+    if not is_own:
+        # The topic is kept from retention while the queue is behind: that is a change to it.
+        node.authorize(call, name, Operation.ALTER)
+    if topic is None:
+        topic = await topics.create(
+            name, partitions=node.config.queue_partitions, configs=TOPIC_CONFIGS
+        )
+    try:
+        return await node.queues.create(
+            topic,
+            wanted.settings,
+            attributes=wanted.attributes,
+            tags=wanted.tags,
+            owns_topic=is_own,
+        )
+    except GatewayError:
+        if is_own and _is_left_over(node, topic):
+            await topics.delete(name)
+        raise
+
+
+def _is_left_over(node: SqsNode, topic: Topic) -> bool:
+    """Say whether a crash came between the making of a topic here and that of its queue."""
+    return topic.configs == TOPIC_CONFIGS and not any(
+        queue.topic is topic for queue in node.queues.everything()
+    )
+
+
+def _check_same(node: SqsNode, queue: Queue, given: dict[str, str]) -> None:
+    name = queue.topic.name
+    present = attribute_answers.describe_settable(
+        queue, target_arn=target_arn_of(node, name, queue.settings.dead_letter_topic)
+    )
+    different = attribute_answers.find_difference(given, present)
+    if different is not None:
+        msg = (
+            "A queue already exists with the same name and a different value for "
+            f"attribute {different}"
+        )
+        raise SqsError(QUEUE_NAME_EXISTS, msg)

@@ -1,0 +1,50 @@
+"""DeleteMessage: answered when the journal says that the message is done."""
+
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from adapters.sqs.call import Call
+from adapters.sqs.errors import to_sqs_error
+from adapters.sqs.queue_rules import QueueRules
+from adapters.sqs.receipts import decode
+from adapters.sqs.visibility import delete_error
+from features.queue.model import Result as Settled
+from gateway.auth import Operation
+from gateway.errors import StorageUnavailable
+from gateway.queue_model import Outcome
+
+if TYPE_CHECKING:
+    from adapters.sqs.node import SqsNode
+
+ACTION: Final = "DeleteMessage"
+
+
+def handle(call: Call, node: "SqsNode") -> None:
+    """Settle the message; it answers later."""
+    params = call.params
+    queue = node.queue_of(call, url=params["QueueUrl"])
+    node.authorize(call, queue, Operation.READ)
+    receipt_handle: str = params["ReceiptHandle"]
+    receipt = decode(node.secret, queue.topic.uuid, receipt_handle)
+    rules = node.messages.rules_of(queue)
+    if rules.is_fifo:
+        node.messages.attempts.touched(queue.topic.uuid, receipt.delivery_id)
+    on_done = partial(_on_done, call, receipt_handle, rules)
+    queue.settle([(receipt.delivery_id, Outcome.ACK)], on_done)
+
+
+def _on_done(
+    call: Call,
+    receipt_handle: str,
+    rules: QueueRules,
+    results: list[Settled],
+    error: StorageUnavailable | None,
+) -> None:
+    if error is not None:
+        call.fail(to_sqs_error(error))
+        return
+    refusal = delete_error(results[0], receipt_handle, rules)
+    if refusal is None:
+        call.reply({})
+    else:
+        call.fail(refusal)

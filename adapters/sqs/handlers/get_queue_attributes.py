@@ -1,0 +1,35 @@
+"""GetQueueAttributes: how a queue is set, and how many messages are in it."""
+
+from typing import Final
+
+from adapters.sqs.attribute_answers import describe
+from adapters.sqs.attribute_specs import ALL, NAMES
+from adapters.sqs.call import Call, Result
+from adapters.sqs.errors import INVALID_ATTRIBUTE_NAME, SqsError
+from adapters.sqs.node import SqsNode
+from adapters.sqs.queue_changes import target_arn_of
+from gateway.auth import Operation
+
+ACTION: Final = "GetQueueAttributes"
+
+
+def handle(call: Call, node: SqsNode) -> Result:
+    """Return the attributes that are asked for and that the queue has; without names none."""
+    queue = node.queue_of(call, url=call.params["QueueUrl"])
+    node.authorize(call, queue, Operation.DESCRIBE_CONFIGS)
+    wanted: list[str] = call.params.get("AttributeNames") or []
+    for name in wanted:
+        if name not in NAMES and name != ALL:
+            raise SqsError(INVALID_ATTRIBUTE_NAME, f"Unknown Attribute {name[:200]}.")
+    if not wanted:
+        return {}
+    counts = queue.counts()
+    found = describe(
+        queue,
+        arn=node.arn_of(queue),
+        target_arn=target_arn_of(node, queue.topic.name, queue.settings.dead_letter_topic),
+        counts=counts._replace(delayed=counts.delayed + node.delays.count(queue.topic)),
+    )
+    if ALL not in wanted:
+        found = {name: found[name] for name in wanted if name in found}
+    return {"Attributes": found}

@@ -1,0 +1,22 @@
+"""GetQueueUrl: the URL of a queue by its name."""
+
+from typing import Final
+
+from adapters.sqs.call import Call, Result
+from adapters.sqs.errors import QUEUE_DOES_NOT_EXIST, SqsError
+from adapters.sqs.node import SqsNode
+from gateway.auth import Operation
+from gateway.model import TopicName
+
+ACTION: Final = "GetQueueUrl"
+
+
+def handle(call: Call, node: SqsNode) -> Result:
+    """Return the URL of the caller's queue, or of one of ``QueueOwnerAWSAccountId``."""
+    account = call.params.get("QueueOwnerAWSAccountId") or call.identity.account
+    namespace = node.namespace(account, call.identity.region)
+    queue = node.queues.find(TopicName(namespace, call.params["QueueName"]))
+    if queue is None:
+        raise SqsError(QUEUE_DOES_NOT_EXIST, "The specified queue does not exist.")
+    node.authorize(call, queue, Operation.DESCRIBE)
+    return {"QueueUrl": node.url_of(call, queue)}

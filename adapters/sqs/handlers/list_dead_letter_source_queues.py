@@ -1,0 +1,27 @@
+"""ListDeadLetterSourceQueues: the queues whose dead letters come to a queue."""
+
+from typing import Final
+
+from adapters.sqs.call import Call, Result
+from adapters.sqs.node import SqsNode
+from adapters.sqs.pages import take_page
+from gateway.auth import Operation
+from gateway.queue_model import DEFAULT_GROUP
+
+ACTION: Final = "ListDeadLetterSourceQueues"
+
+
+def handle(call: Call, node: SqsNode) -> Result:
+    """Return URLs, a page of them."""
+    queue = node.queue_of(call, url=call.params["QueueUrl"])
+    node.authorize(call, queue, Operation.DESCRIBE)
+    name = queue.topic.name
+    sources = sorted(
+        (source for source in node.queues.sources_of(name) if source.group == DEFAULT_GROUP),
+        key=lambda source: source.topic.name.name,
+    )
+    page, token = take_page(iter(sources), call.params, (ACTION, *name))
+    result: Result = {"queueUrls": [node.url_of(call, source) for source in page]}
+    if token is not None:
+        result["NextToken"] = token
+    return result

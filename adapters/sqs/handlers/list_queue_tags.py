@@ -1,0 +1,16 @@
+"""ListQueueTags: the tags of a queue."""
+
+from typing import Final
+
+from adapters.sqs.call import Call, Result
+from adapters.sqs.node import SqsNode
+from gateway.auth import Operation
+
+ACTION: Final = "ListQueueTags"
+
+
+def handle(call: Call, node: SqsNode) -> Result:
+    """Return all tags."""
+    queue = node.queue_of(call, url=call.params["QueueUrl"])
+    node.authorize(call, queue, Operation.DESCRIBE)
+    return {"Tags": dict(queue.tags)}

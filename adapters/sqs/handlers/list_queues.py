@@ -1,0 +1,39 @@
+"""ListQueues: the caller's queues in this region, by name."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from adapters.sqs.call import Call, Result
+from adapters.sqs.errors import ACCESS_DENIED, SqsError
+from adapters.sqs.node import SqsNode
+from adapters.sqs.pages import take_page
+from gateway.auth import Operation
+from gateway.queue_model import DEFAULT_GROUP
+from gateway.queues import Queue
+
+ACTION: Final = "ListQueues"
+
+
+def handle(call: Call, node: SqsNode) -> Result:
+    """Return URLs, a page of them, of the queues that the caller may know of."""
+    prefix: str = call.params.get("QueueNamePrefix") or ""
+    namespace = node.namespace(call.identity.account, call.identity.region)
+    page, token = take_page(
+        _queues(call, node, namespace, prefix), call.params, (ACTION, namespace, prefix)
+    )
+    result: Result = {"QueueUrls": [node.url_of(call, queue) for queue in page]}
+    if token is not None:
+        result["NextToken"] = token
+    return result
+
+
+def _queues(call: Call, node: SqsNode, namespace: str, prefix: str) -> Iterator[Queue]:
+    for queue in node.queues.queues(namespace):
+        if queue.group == DEFAULT_GROUP and queue.topic.name.name.startswith(prefix):
+            try:
+                node.authorize(call, queue, Operation.DESCRIBE)
+            except SqsError as error:
+                if error.code is ACCESS_DENIED:
+                    continue
+                raise
+            yield queue

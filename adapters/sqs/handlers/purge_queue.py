@@ -1,0 +1,61 @@
+"""PurgeQueue: drop what is in a queue, in flight, delayed or ready; once per minute.
+
+What waits for its time is dropped where the topic was made for the queue. On another's topic it may
+be somebody else's message, and stays.
+"""
+
+from typing import Final
+
+from adapters.sqs.call import Call, Result
+from adapters.sqs.errors import PURGE_QUEUE_IN_PROGRESS, SqsError, to_sqs_error
+from adapters.sqs.node import SqsNode
+from gateway.auth import Operation
+from gateway.errors import StorageUnavailable
+from gateway.queues import Queue
+
+ACTION: Final = "PurgeQueue"
+
+
+def handle(call: Call, node: SqsNode) -> Result | None:
+    """Purge, and answer when that is kept."""
+    queue = node.queue_of(call, url=call.params["QueueUrl"])
+    node.authorize(call, queue, Operation.DELETE)
+    name = queue.name
+    if name in node.purged:
+        msg = (
+            f"Only one PurgeQueue operation on {name.name} is allowed every "
+            f"{node.config.purge_s} seconds."
+        )
+        raise SqsError(PURGE_QUEUE_IN_PROGRESS, msg)
+    purge = _Purge(call, node, queue)
+    if queue.owns_topic:
+        node.delays.purge(queue.topic, purge.delayed_are_gone)
+    else:
+        queue.purge(purge.all_are_gone)
+    node.purged.add(name)
+    return None
+
+
+class _Purge:
+    """One purge under way: first what is delayed, so that it cannot come back, then the rest."""
+
+    def __init__(self, call: Call, node: SqsNode, queue: Queue) -> None:
+        self._call = call
+        self._node = node
+        self._queue = queue
+
+    def delayed_are_gone(self, error: StorageUnavailable | None) -> None:
+        if error is not None:
+            self.all_are_gone(error)
+            return
+        try:
+            self._queue.purge(self.all_are_gone)
+        except StorageUnavailable as unavailable:
+            self.all_are_gone(unavailable)
+
+    def all_are_gone(self, error: StorageUnavailable | None) -> None:
+        if error is None:
+            self._call.reply({})
+        else:
+            self._node.purged.discard(self._queue.name)  # it may be tried again at once
+            self._call.fail(to_sqs_error(error))

@@ -1,0 +1,92 @@
+"""ReceiveMessage: up to ten messages, at once or within the time that the caller waits."""
+
+from typing import TYPE_CHECKING, Final
+
+from adapters.sqs.call import Call, Params
+from adapters.sqs.errors import INVALID_PARAMETER_VALUE, SqsError
+from adapters.sqs.mapping import MS_PER_S
+from adapters.sqs.outgoing import check_id
+from adapters.sqs.queue_rules import QueueRules
+from adapters.sqs.received import parse_wanted
+from adapters.sqs.receiving import Receiving
+from adapters.sqs.text import quote
+from adapters.sqs.visibility import check_timeout
+from gateway.auth import Operation
+
+if TYPE_CHECKING:
+    from adapters.sqs.node import SqsNode
+
+ACTION: Final = "ReceiveMessage"
+MESSAGES_MAX: Final = 10
+WAIT_S_MAX: Final = 20
+
+
+def handle(call: Call, node: "SqsNode") -> None:
+    """Check and begin to receive; it answers when something has come, or the wait is over."""
+    params = call.params
+    queue = node.queue_of(call, url=params["QueueUrl"])
+    node.authorize(call, queue, Operation.READ)
+    rules = node.messages.rules_of(queue)
+    attempt_id = _attempt_id(params, rules)
+    lease_s = params.get("VisibilityTimeout")
+    if lease_s is not None:
+        check_timeout(lease_s)
+    receiving = Receiving(
+        call,
+        node,
+        queue,
+        wanted=parse_wanted(params),
+        count=_count(params),
+        lease_ms=None if lease_s is None else lease_s * MS_PER_S,
+        wait_ms=_wait_ms(params, rules),
+        is_fifo=rules.is_fifo,
+        attempt_id=attempt_id,
+    )
+    if attempt_id is not None:
+        now_unix_ms = node.clock.steady_unix_ms()
+        attempt = node.messages.attempts.find(queue.topic.uuid, attempt_id, now_unix_ms)
+        if attempt is not None:
+            node.messages.run(call, receiving.repeat(attempt))
+            return
+    receiving.start()
+
+
+def _count(params: Params) -> int:
+    count: int | None = params.get("MaxNumberOfMessages")
+    if count is None:
+        return 1
+    if not 1 <= count <= MESSAGES_MAX:
+        raise SqsError(
+            INVALID_PARAMETER_VALUE,
+            f"Value {count} for parameter MaxNumberOfMessages is invalid. Reason: Must be "
+            f"between 1 and {MESSAGES_MAX}, if provided.",
+        )
+    return count
+
+
+def _wait_ms(params: Params, rules: QueueRules) -> int:
+    wait_s: int | None = params.get("WaitTimeSeconds")
+    if wait_s is None:
+        return rules.receive_wait_ms
+    if not 0 <= wait_s <= WAIT_S_MAX:
+        raise SqsError(
+            INVALID_PARAMETER_VALUE,
+            f"Value {wait_s} for parameter WaitTimeSeconds is invalid. Reason: Must be >= 0 and "
+            f"<= {WAIT_S_MAX}, if provided.",
+        )
+    return wait_s * MS_PER_S
+
+
+def _attempt_id(params: Params, rules: QueueRules) -> str | None:
+    """Return the id of the attempt; it is for FIFO queues only."""
+    attempt_id: str | None = params.get("ReceiveRequestAttemptId")
+    if attempt_id is None:
+        return None
+    if not rules.is_fifo:
+        raise SqsError(
+            INVALID_PARAMETER_VALUE,
+            f"Value {quote(attempt_id)} for parameter ReceiveRequestAttemptId is invalid. Reason: "
+            "The request includes a parameter that is not valid for this queue type.",
+        )
+    check_id("ReceiveRequestAttemptId", attempt_id)
+    return attempt_id

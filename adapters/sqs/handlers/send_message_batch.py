@@ -1,0 +1,85 @@
+"""SendMessageBatch: up to ten messages; each is answered for itself."""
+
+from typing import TYPE_CHECKING, Final
+
+from adapters.sqs.batches import batch_result, check_batch_bytes, check_entries, failed_entry
+from adapters.sqs.call import Call, Params, Result
+from adapters.sqs.errors import SqsError, to_sqs_error
+from adapters.sqs.handlers.send_message import sender_of
+from adapters.sqs.outgoing import Outgoing, check_batch_fifo, prepare, send_result
+from adapters.sqs.sending import send
+from gateway.auth import Operation
+from gateway.errors import GatewayError
+
+if TYPE_CHECKING:
+    from adapters.sqs.node import SqsNode
+
+ACTION: Final = "SendMessageBatch"
+
+
+def handle(call: Call, node: "SqsNode") -> Result | None:
+    """Check and send; it answers later, unless no entry can be sent."""
+    queue = node.queue_of(call, url=call.params["QueueUrl"])
+    node.authorize(call, queue, Operation.WRITE)
+    rules = node.messages.rules_of(queue)
+    entries: list[Params] = call.params["Entries"]
+    check_entries(entries, "SendMessageBatchRequestEntry")
+    sender, now_unix_ms = sender_of(call), node.clock.unix_ms()
+    sending = _Sending(call)
+    size_bytes = 0
+    for entry in entries:
+        check_batch_fifo(entry, rules)
+        try:
+            message = prepare(entry, rules, sender=sender, now_unix_ms=now_unix_ms)
+        except SqsError as error:
+            sending.failed.append(failed_entry(entry["Id"], error))
+            size_bytes += _size_bytes(entry)
+        else:
+            sending.ids[message] = entry["Id"]
+            size_bytes += message.size_bytes
+    check_batch_bytes(size_bytes)
+    if not sending.ids:
+        return batch_result([], sending.failed)
+    send(node, queue, rules, tuple(sending.ids), sending.on_sent)
+    return None
+
+
+class _Sending:
+    """A batch of which some messages are not kept yet."""
+
+    def __init__(self, call: Call) -> None:
+        self._call = call
+        self.ids: dict[Outgoing, str] = {}  # in the order of the entries
+        self.failed: list[Result] = []
+        self._errors: dict[Outgoing, GatewayError | None] = {}
+
+    def on_sent(self, message: Outgoing, error: GatewayError | None) -> None:
+        """One more is kept, or will not be; after the last one the batch is answered."""
+        self._errors[message] = error
+        if len(self._errors) == len(self.ids):
+            self._answer()
+
+    def _answer(self) -> None:
+        """Answer; when nothing at all was kept, as a send is answered that was not.
+
+        A client repeats a request that failed as a whole by itself, entries that failed it does
+        not.
+        """
+        successful: list[Result] = []
+        last_error: GatewayError | None = None
+        for message, entry_id in self.ids.items():
+            error = self._errors[message]
+            if error is None:
+                successful.append({"Id": entry_id, **send_result(message)})
+            else:
+                self.failed.append(failed_entry(entry_id, to_sqs_error(error)))
+                last_error = error
+        if last_error is not None and not successful and last_error.retriable:
+            self._call.fail(to_sqs_error(last_error))
+        else:
+            self._call.reply(batch_result(successful, self.failed))
+
+
+def _size_bytes(entry: Params) -> int:
+    """Return what an entry that fails adds to the size of the batch."""
+    return len(entry["MessageBody"].encode(errors="replace"))

@@ -1,0 +1,35 @@
+"""SetQueueAttributes: change how a queue is set. All attributes of a request, or none."""
+
+from typing import Final
+
+from adapters.sqs.attributes import changed_settings, merge, parse_change
+from adapters.sqs.call import Call, Result
+from adapters.sqs.names import is_fifo_name
+from adapters.sqs.node import SqsNode
+from adapters.sqs.queue_changes import check_fifo_stays, missing, target_finder
+from gateway.auth import Operation
+
+ACTION: Final = "SetQueueAttributes"
+
+
+async def handle(call: Call, node: SqsNode) -> Result:
+    """Change the attributes that are named."""
+    return await node.changes.make(_set(call, node))
+
+
+async def _set(call: Call, node: SqsNode) -> Result:
+    queue = node.queue_of(call, url=call.params["QueueUrl"])
+    node.authorize(call, queue, Operation.ALTER_CONFIGS)
+    given: dict[str, str] = call.params["Attributes"]
+    if not given:
+        raise missing("Attributes")
+    name = queue.topic.name
+    fifo = is_fifo_name(name.name)
+    check_fifo_stays(given, fifo=fifo)
+    change = parse_change(given, fifo=fifo, find_target=target_finder(node, name))
+    await node.queues.alter(
+        queue,
+        settings=changed_settings(queue.settings, change),
+        attributes=merge(queue.attributes, change),
+    )
+    return {}

@@ -1,0 +1,26 @@
+"""TagQueue: give a queue tags, or those it has another value."""
+
+from typing import Final
+
+from adapters.sqs.call import Call, Result
+from adapters.sqs.node import SqsNode
+from adapters.sqs.queue_changes import missing
+from adapters.sqs.tags import merge_tags
+from gateway.auth import Operation
+
+ACTION: Final = "TagQueue"
+
+
+async def handle(call: Call, node: SqsNode) -> Result:
+    """Add the tags, all or none."""
+    return await node.changes.make(_tag(call, node))
+
+
+async def _tag(call: Call, node: SqsNode) -> Result:
+    queue = node.queue_of(call, url=call.params["QueueUrl"])
+    node.authorize(call, queue, Operation.ALTER)
+    added: dict[str, str] = call.params["Tags"]
+    if not added:
+        raise missing("Tags")
+    await node.queues.alter(queue, tags=merge_tags(queue.topic.name.name, queue.tags, added))
+    return {}

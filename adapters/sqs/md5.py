@@ -1,0 +1,36 @@
+"""The digests by which clients check that a message came as they sent it.
+
+Of attributes (Amazon SQS Developer Guide, "Calculating the MD5 message digest for message
+attributes"): in order of their names, of each the length and the octets of name and type, one
+octet for what the value is (1 text, 2 binary), the length and the octets of the value. Lengths are
+4 octets, big-endian. System attributes are digested in the same way.
+"""
+
+import struct
+from collections.abc import Mapping
+from hashlib import md5
+from typing import Final
+
+from adapters.sqs.message_attributes import MessageAttribute
+
+_LENGTH: Final = struct.Struct(">I")
+_TEXT: Final = b"\x01"
+_BINARY: Final = b"\x02"
+
+
+def md5_of_body(body: bytes) -> str:
+    """Return the digest of a body's octets, in hexadecimal."""
+    return md5(body, usedforsecurity=False).hexdigest()
+
+
+def md5_of_attributes(attributes: Mapping[str, MessageAttribute]) -> str:
+    """Return the digest of attributes, in hexadecimal; there is at least one."""
+    length = _LENGTH.pack
+    parts: list[bytes] = []
+    for name in sorted(attributes):
+        attribute = attributes[name]
+        octets, data_type, value = name.encode(), attribute.data_type.encode(), attribute.value
+        kind = _BINARY if attribute.is_binary else _TEXT
+        parts += (length(len(octets)), octets, length(len(data_type)), data_type, kind)
+        parts += (length(len(value)), value)
+    return md5(b"".join(parts), usedforsecurity=False).hexdigest()

@@ -1,0 +1,222 @@
+"""Message attributes: what a sender gives is checked, in AWS's words, and what a receiver gets.
+
+A value is kept as octets: UTF-8 of a String or Number, the octets themselves of a Binary. The
+rules are those of "Amazon SQS message metadata" in the Developer Guide: names of 1 to 256 of
+``A-Za-z0-9_.-``, types String, Number or Binary with a custom label behind a period, at most ten.
+"""
+
+import binascii
+import re
+from base64 import b64encode
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+from adapters.sqs.errors import (
+    INVALID_MESSAGE_CONTENTS,
+    INVALID_PARAMETER_VALUE,
+    UNSUPPORTED_OPERATION,
+    SqsError,
+)
+from adapters.sqs.text import quote, to_octets
+
+ATTRIBUTES_MAX: Final = 10
+NAME_CHARS_MAX: Final = 256
+TYPE_CHARS_MAX: Final = 256
+TRACE_HEADER: Final = "AWSTraceHeader"
+INVALID_CHARACTERS: Final = (
+    "Invalid characters found. Valid unicode characters are #x9 | #xA | #xD | #x20 to #xD7FF | "
+    "#xE000 to #xFFFD | #x10000 to #x10FFFF"
+)
+
+_BINARY: Final = "Binary"
+_NUMBER: Final = "Number"
+_STRING: Final = "String"
+_NAME: Final = re.compile(r"[A-Za-z0-9_.\-]+")
+_RESERVED_NAME: Final = re.compile(r"(?:aws|amazon)\.", re.IGNORECASE)
+_TYPE: Final = re.compile(r"(?:String|Number|Binary)(?:\..+)?")
+# Possessive throughout: a value of 1 MiB that is no number must not be cut in all ways.
+_NUMERIC: Final = re.compile(
+    r"\s*+[+-]?+(?:\d++\.?+\d*+|\.\d++)(?:[eE][+-]?+\d{1,3}+)?+\s*+", re.ASCII
+)
+
+Given = Mapping[str, Mapping[str, Any]]
+
+
+class MessageAttribute(NamedTuple):
+    """A type, with its custom label, and a value."""
+
+    data_type: str
+    value: bytes
+
+    @property
+    def is_binary(self) -> bool:
+        """The value is octets, which JSON and XML show in base64; else it is text."""
+        return self.data_type.startswith(_BINARY)
+
+
+Attributes = dict[str, MessageAttribute]
+
+
+def parse_attributes(given: Given) -> Attributes:
+    """Return the attributes of a message that is sent, in their order. Error: ``SqsError``."""
+    if len(given) > ATTRIBUTES_MAX:
+        raise _invalid(
+            f"Number of message attributes [{len(given)}] exceeds the allowed maximum "
+            f"[{ATTRIBUTES_MAX}]."
+        )
+    return {name: _parse(name, fields) for name, fields in given.items()}
+
+
+def parse_trace_header(given: Given) -> bytes | None:
+    """Return the X-Ray trace header of ``MessageSystemAttributes``. Error: ``SqsError``.
+
+    It is the only system attribute that a sender may give, and of type String.
+    """
+    trace: bytes | None = None
+    for name, fields in given.items():
+        if name != TRACE_HEADER:
+            raise _invalid(
+                f"Message system attribute name '{quote(name)}' is invalid. The only "
+                f"supported message system attribute is {TRACE_HEADER}."
+            )
+        attribute = _parse(name, fields)
+        if attribute.data_type != _STRING:
+            raise _invalid(f"Message system attribute '{name}' must be of type '{_STRING}'.")
+        trace = attribute.value
+    return trace
+
+
+def size_bytes(attributes: Mapping[str, MessageAttribute]) -> int:
+    """Return what attributes add to a message's size: names, types and values, in octets."""
+    return sum(
+        len(name.encode()) + len(attribute.data_type.encode()) + len(attribute.value)
+        for name, attribute in attributes.items()
+    )
+
+
+def to_result(attributes: Mapping[str, MessageAttribute]) -> dict[str, dict[str, str]]:
+    """Return attributes in the shape of an answer."""
+    return {
+        name: {
+            "DataType": attribute.data_type,
+            "BinaryValue": b64encode(attribute.value).decode(),
+        }
+        if attribute.is_binary
+        else {"DataType": attribute.data_type, "StringValue": attribute.value.decode()}
+        for name, attribute in attributes.items()
+    }
+
+
+def is_legal_name(name: str) -> bool:
+    """Say whether a message attribute may bear a name."""
+    return _name_fault(name) is None
+
+
+def is_legal_type(data_type: str) -> bool:
+    """Say whether a message attribute may be of a type."""
+    if len(data_type) > TYPE_CHARS_MAX or to_octets(data_type) is None:
+        return False
+    return _TYPE.fullmatch(data_type) is not None
+
+
+def is_number(value: bytes) -> bool:
+    """Say whether octets can be the value of a Number."""
+    return value.isascii() and _NUMERIC.fullmatch(value.decode()) is not None
+
+
+def _parse(name: str, fields: Mapping[str, Any]) -> MessageAttribute:
+    fault = _name_fault(name)
+    if fault is not None:
+        raise _invalid(fault)
+    data_type = fields.get("DataType") or ""
+    _check_type(name, data_type)
+    if fields.get("StringListValues") or fields.get("BinaryListValues"):
+        raise SqsError(
+            UNSUPPORTED_OPERATION,
+            "Message attribute list values in SendMessage operation are not supported.",
+        )
+    is_binary = data_type.startswith(_BINARY)
+    field, other = (
+        ("BinaryValue", "StringValue") if is_binary else ("StringValue", "BinaryValue")
+    )
+    value = fields.get(field)
+    if value is None and fields.get(other) is not None:
+        raise _invalid(
+            f"The message (user) attribute '{name}' with type '{data_type}' must use field "
+            f"'{_BINARY if is_binary else _STRING}'."
+        )
+    if not value:
+        raise _invalid(
+            f"Message (user) attribute '{name}' must contain a non-empty value of type "
+            f"'{data_type}'."
+        )
+    return MessageAttribute(
+        data_type, _octets(name, value) if is_binary else _text(name, data_type, value)
+    )
+
+
+def _name_fault(name: str) -> str | None:
+    """Return what is wrong with a name, or None."""
+    fault = None
+    if not name:
+        fault = "The request must contain non-empty message (user) attribute names."
+    elif len(name) > NAME_CHARS_MAX:
+        fault = f"Length of message attribute name must be less than {NAME_CHARS_MAX} bytes."
+    elif not _NAME.fullmatch(name):
+        found = next(char for char in name if not _NAME.fullmatch(char))
+        fault = (
+            f"Invalid non-alphanumeric character '#x{ord(found):X}' was found in the message "
+            "attribute name. Can only include alphanumeric characters, hyphens, underscores, or "
+            "dots."
+        )
+    elif _RESERVED_NAME.match(name):
+        fault = "You can't use message attribute names beginning with 'AWS.' or 'Amazon.'."
+    elif name.startswith("."):
+        fault = "Invalid message attribute name starting with character '.' was found."
+    elif name.endswith("."):
+        fault = "Invalid message attribute name ending with character '.' was found."
+    elif ".." in name:
+        fault = "Message attribute name can not have successive '.' character."
+    return fault
+
+
+def _check_type(name: str, data_type: str) -> None:
+    if not data_type:
+        raise _invalid(
+            f"The message (user) attribute '{name}' must contain a non-empty message attribute "
+            "type."
+        )
+    if len(data_type) > TYPE_CHARS_MAX:
+        raise _invalid(
+            f"Length of message (user) attribute '{name}' type must be less than "
+            f"{TYPE_CHARS_MAX} bytes."
+        )
+    if not is_legal_type(data_type):
+        raise _invalid(
+            f"The type of message (user) attribute '{name}' is invalid. You must use only the "
+            "following supported type prefixes: Binary, Number, String."
+        )
+
+
+def _octets(name: str, value: str) -> bytes:
+    try:
+        return binascii.a2b_base64(value.encode(), strict_mode=True)
+    except (binascii.Error, UnicodeEncodeError):
+        raise _invalid(
+            f"The message (user) attribute '{name}' contains an invalid Base64 value."
+        ) from None
+
+
+def _text(name: str, data_type: str, value: str) -> bytes:
+    octets = to_octets(value)
+    if octets is None:
+        raise SqsError(INVALID_MESSAGE_CONTENTS, INVALID_CHARACTERS)
+    if data_type.startswith(_NUMBER) and not is_number(octets):
+        raise _invalid(
+            f"Can't cast the value of message (user) attribute '{name}' to a number."
+        )
+    return octets
+
+
+def _invalid(message: str) -> SqsError:
+    return SqsError(INVALID_PARAMETER_VALUE, message)

@@ -1,0 +1,39 @@
+"""What queues may be called, and which names are FIFO queues'.
+
+https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/quotas-queues.html
+"""
+
+import re
+from typing import Final
+
+from adapters.sqs.errors import INVALID_PARAMETER_VALUE, SqsError
+
+FIFO_SUFFIX: Final = ".fifo"
+
+_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,80}")
+_FIFO_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,75}\.fifo")
+
+
+def is_fifo_name(name: str) -> bool:
+    """Say whether a queue of that name is FIFO; SDKs tell them by the name too."""
+    return name.endswith(FIFO_SUFFIX)
+
+
+def check_queue_name(name: str, *, fifo: bool) -> None:
+    """Refuse a name under which no queue may be made; ``fifo``: FifoQueue was true.
+
+    1 to 80 characters, letters, digits, hyphens and underscores; those of FIFO queues end in
+    ``.fifo``, which counts. Errors: ``InvalidParameterValue``.
+    """
+    if fifo and not _FIFO_NAME.fullmatch(name):
+        msg = (
+            "The name of a FIFO queue can only include alphanumeric characters, hyphens, or "
+            "underscores, must end with .fifo suffix and be 1 to 80 in length."
+        )
+        raise SqsError(INVALID_PARAMETER_VALUE, msg)
+    if not fifo and not _NAME.fullmatch(name):
+        msg = (
+            "Can only include alphanumeric characters, hyphens, or underscores. "
+            "1 to 80 in length"
+        )
+        raise SqsError(INVALID_PARAMETER_VALUE, msg)

@@ -1,0 +1,165 @@
+"""What all handlers of SQS share: whose queue is meant, what it is called, who may use it."""
+
+import secrets
+from typing import Final
+
+from adapters.sqs import policy
+from adapters.sqs.call import Call
+from adapters.sqs.config import SqsConfig
+from adapters.sqs.deleted_names import RecentNames
+from adapters.sqs.errors import ACCESS_DENIED, QUEUE_DOES_NOT_EXIST, SqsError
+from adapters.sqs.message_state import MessageState
+from adapters.sqs.urls import (
+    QueueAddress,
+    format_queue_arn,
+    format_queue_url,
+    is_account,
+    parse_queue_arn,
+    parse_queue_url,
+)
+from gateway.auth import Operation, ResourceType
+from gateway.kernel import Kernel
+from gateway.metadata_changes import Changes
+from gateway.model import DEFAULT_NAMESPACE, TopicName
+from gateway.queues import Queue
+
+SECRET_BYTES: Final = 32
+_SECRET_KEY: Final = "sqs_receipt_secret"  # noqa: S105 - the name that it is stored by
+_NAMESPACE_PREFIX: Final = "sqs-"
+POLICY: Final = "sqs.Policy"
+
+
+class SqsNode:
+    """Made by ``open_node`` when the adapter starts. Loop only.
+
+    ``secret`` signs receipt handles; it stays the same for a data directory. ``deleted`` and
+    ``purged`` are names of queues that it happened to a moment ago. ``changes`` of queues are
+    made one at a time, because they read what they then write.
+    """
+
+    def __init__(self, config: SqsConfig, kernel: Kernel, secret: bytes) -> None:
+        self.config = config
+        self.kernel = kernel
+        self.clock = kernel.clock
+        self.queues = kernel.queues
+        self.delays = kernel.delays
+        self.access_keys = kernel.access_keys
+        self.secret = secret
+        self.regions = frozenset({config.region, *config.regions})
+        self.deleted = RecentNames(kernel.clock, config.deleted_name_s * 1_000)
+        self.purged = RecentNames(kernel.clock, config.purge_s * 1_000)
+        self.changes = Changes()
+        self.messages = MessageState(kernel, config)
+
+    # --- which queue
+
+    def queue_of(self, call: Call, *, url: str) -> Queue:
+        """Return the queue that a URL of any style, or a bare name, means to the caller.
+
+        Errors: ``SqsError`` (``QUEUE_DOES_NOT_EXIST``, ``INVALID_ADDRESS``).
+        """
+        queue = self.queues.find(self.name_of(call, url=url))
+        if queue is None:
+            raise SqsError(QUEUE_DOES_NOT_EXIST, "The specified queue does not exist.")
+        return queue
+
+    def name_of(self, call: Call, *, url: str) -> TopicName:
+        """Return the name in the gateway of what a URL means. Errors: ``INVALID_ADDRESS``."""
+        account, region, name = parse_queue_url(url)
+        identity = call.identity
+        return TopicName(
+            self.namespace(
+                account or identity.account,
+                region if region in self.regions else identity.region,
+            ),
+            name,
+        )
+
+    def queue_by_arn(self, arn: str) -> Queue | None:
+        """Return the queue of that ARN, or None: no ARN of a queue, or of none that is here."""
+        address = parse_queue_arn(arn)
+        if address is None:
+            return None
+        return self.queues.find(
+            TopicName(self.namespace(address.account, address.region), address.name)
+        )
+
+    def namespace(self, account: str, region: str) -> str:
+        """Return where the queues of an account in a region are; the default pair's is shared."""
+        if account == self.config.account and region == self.config.region:
+            return DEFAULT_NAMESPACE
+        return f"{_NAMESPACE_PREFIX}{account}-{region}"
+
+    # --- what it is called
+
+    def address_of(self, name: TopicName) -> QueueAddress:
+        """Return the account and region of a name; it is the inverse of ``namespace``."""
+        if name.namespace == DEFAULT_NAMESPACE:
+            return QueueAddress(self.config.account, self.config.region, name.name)
+        account, _, region = name.namespace.removeprefix(_NAMESPACE_PREFIX).partition("-")
+        assert is_account(account)
+        return QueueAddress(account, region, name.name)
+
+    def url_of(self, call: Call, queue: Queue) -> str:
+        """Return the queue's URL, as this caller reaches it."""
+        return self.url_of_name(call, queue.topic.name)
+
+    def url_of_name(self, call: Call, name: TopicName) -> str:
+        """Return the URL that a queue of that name has."""
+        return format_queue_url(
+            call.base_url, self.address_of(name), default_region=self.config.region
+        )
+
+    def arn_of(self, queue: Queue) -> str:
+        """Return the queue's ARN."""
+        return self.arn_of_name(queue.topic.name)
+
+    def arn_of_name(self, name: TopicName) -> str:
+        """Return the ARN that a queue of that name has."""
+        return format_queue_arn(self.address_of(name))
+
+    # --- who may use it
+
+    def authorize(self, call: Call, target: Queue | TopicName, operation: Operation) -> None:
+        """Refuse what neither the rules nor the queue's policy allow.
+
+        A ``TopicName`` stands for a queue that is not there yet, or for all of a namespace.
+        Rules of the gateway come first and decide alone about its own users; the policy of a
+        queue lets other accounts in, and its denials hold for everybody. Error: ``SqsError``
+        (``ACCESS_DENIED``).
+        """
+        name = target if isinstance(target, TopicName) else target.topic.name
+        identity = call.identity
+        resource = (
+            name.name
+            if name.namespace == DEFAULT_NAMESPACE
+            else f"{name.namespace}/{name.name}"
+        )
+        allows = self.kernel.authorizer.allows
+        if not allows(identity.principal, operation, ResourceType.TOPIC, resource):
+            raise self._denied(call, name)
+        document = "" if isinstance(target, TopicName) else target.attributes.get(POLICY, "")
+        verdict = None
+        if document:
+            verdict = policy.decide(
+                document, action=call.action, identity=identity, arn=self.arn_of_name(name)
+            )
+        if verdict is None:
+            verdict = self.address_of(name).account == identity.account
+        if not verdict:
+            raise self._denied(call, name)
+
+    def _denied(self, call: Call, name: TopicName) -> SqsError:
+        identity = call.identity
+        user = f"arn:aws:iam::{identity.account}:user/{identity.principal.name}"
+        return SqsError(
+            ACCESS_DENIED,
+            f"User: {user} is not authorized to perform: sqs:{call.action.lower()} "
+            f"on resource: {self.arn_of_name(name)}",
+        )
+
+
+async def open_node(config: SqsConfig, kernel: Kernel) -> SqsNode:
+    """Make the node; the secret of receipt handles is chosen once per metadata store."""
+    secret = await kernel.metadata.once(_SECRET_KEY, secrets.token_hex(SECRET_BYTES))
+    return SqsNode(config, kernel, bytes.fromhex(secret))

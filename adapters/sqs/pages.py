@@ -1,0 +1,68 @@
+"""Lists that are answered a page at a time.
+
+A page begins after the name that its token holds, so what was made or deleted meanwhile neither
+repeats nor hides a queue. A token is for the request it came from and lasts for ever.
+"""
+
+import base64
+import binascii
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Any, Final
+
+from adapters.sqs.errors import INVALID_PARAMETER_VALUE, SqsError
+from gateway.queues import Queue
+
+RESULTS_MAX: Final = 1_000
+_TOKEN_CHARS_MAX: Final = 4_096
+
+
+def take_page(
+    queues: Iterator[Queue], params: Mapping[str, Any], scope: Sequence[str]
+) -> tuple[list[Queue], str | None]:
+    """Return the next queues and the token of what comes after them, None at the end.
+
+    ``queues`` come in order of their names. ``scope`` says what is listed. There is a token only
+    when MaxResults was given. Errors: ``InvalidParameterValue``.
+    """
+    wanted = params.get("MaxResults")
+    count = RESULTS_MAX if wanted is None else wanted
+    if not 1 <= count <= RESULTS_MAX:
+        msg = (
+            "Value for parameter MaxResults is invalid. "
+            f"Reason: MaxResults must be an integer between 1 and {RESULTS_MAX}."
+        )
+        raise SqsError(INVALID_PARAMETER_VALUE, msg)
+    token = params.get("NextToken")
+    if token:
+        after = _parse_token(token, scope)
+        queues = (queue for queue in queues if queue.topic.name.name > after)
+    page = list(islice(queues, count + 1))
+    if len(page) <= count:
+        return page, None
+    del page[count:]
+    if wanted is None:
+        return page, None
+    return page, _format_token(page[-1].topic.name.name, scope)
+
+
+def _format_token(after: str, scope: Sequence[str]) -> str:
+    return base64.b64encode(json.dumps([*scope, after]).encode()).decode()
+
+
+def _parse_token(token: str, scope: Sequence[str]) -> str:
+    try:
+        found = json.loads(base64.b64decode(token[:_TOKEN_CHARS_MAX], validate=True))
+    except (ValueError, binascii.Error, RecursionError):
+        found = None
+    if not isinstance(found, list) or not found or not isinstance(found[-1], str):
+        raise SqsError(INVALID_PARAMETER_VALUE, "Invalid or expired next token.")
+    after: str = found[-1]
+    if found[:-1] != list(scope):
+        msg = (
+            "Invalid NextToken value. If you are passing in NextToken, "
+            "you must not change the other request parameters."
+        )
+        raise SqsError(INVALID_PARAMETER_VALUE, msg)
+    return after

@@ -1,0 +1,34 @@
+"""What of a queue's attributes sends and receives go by, parsed once per change."""
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from adapters.sqs.mapping import MESSAGE_BYTES_MAX, MS_PER_S
+
+FIFO_SUFFIX: Final = ".fifo"
+_PREFIX: Final = "sqs."
+_TRUE: Final = "true"
+
+
+class QueueRules(NamedTuple):
+    """See the attributes of the same names; ``dedup_by_group`` is DeduplicationScope."""
+
+    is_fifo: bool = False
+    message_bytes_max: int = MESSAGE_BYTES_MAX
+    content_based_deduplication: bool = False
+    dedup_by_group: bool = False
+    receive_wait_ms: int = 0
+    delay_ms: int = 0
+
+
+def parse_rules(name: str, attributes: Mapping[str, str], delay_ms: int) -> QueueRules:
+    """Return the rules of the queue of that name; what is not set has SQS's default."""
+    get = attributes.get
+    return QueueRules(
+        is_fifo=name.endswith(FIFO_SUFFIX),
+        message_bytes_max=int(get(_PREFIX + "MaximumMessageSize", MESSAGE_BYTES_MAX)),
+        content_based_deduplication=get(_PREFIX + "ContentBasedDeduplication") == _TRUE,
+        dedup_by_group=get(_PREFIX + "DeduplicationScope") == "messageGroup",
+        receive_wait_ms=int(get(_PREFIX + "ReceiveMessageWaitTimeSeconds", 0)) * MS_PER_S,
+        delay_ms=delay_ms,
+    )

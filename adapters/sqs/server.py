@@ -1,0 +1,131 @@
+"""The SQS endpoint: one HTTP listener over one node."""
+
+import asyncio
+import re
+import uuid
+from email.utils import formatdate
+from typing import Any, ClassVar, Final
+
+from adapters.sqs.config import SqsConfig
+from adapters.sqs.connection import SqsConnection
+from adapters.sqs.dispatch import Dispatcher
+from adapters.sqs.identity import Identifier
+from adapters.sqs.node import SqsNode, open_node
+from gateway.budget import Budget
+from gateway.config import Address
+from gateway.kernel import Endpoint, Kernel
+from gateway.listener import Listener
+
+# A host and port as they may stand in a URL; nothing else of a request gets into one.
+_HOST: Final = re.compile(
+    rb"[A-Za-z0-9._-]{1,253}(:[0-9]{1,5})?|\[[0-9A-Fa-f:.]{2,45}\](:[0-9]{1,5})?"
+)
+_COUNTER_DIGITS: Final = 12  # hexadecimal ones, the last group of a UUID
+
+
+class SqsAdapter:
+    """Amazon SQS over HTTP/1.1 on one listener."""
+
+    Config: ClassVar = SqsConfig
+
+    def __init__(self, config: SqsConfig, kernel: Kernel) -> None:
+        self.config = config
+        self.kernel = kernel
+        self.writer = kernel.broker.writer
+        self.body_budget = Budget("request", config.request_bytes_budget)
+        self._node: SqsNode | None = None
+        self._dispatcher: Dispatcher | None = None
+        self._listener: Listener | None = None
+        self._request_id_prefix = str(uuid.uuid4())[:-_COUNTER_DIGITS]
+        self._requests_count = 0
+        self._date_s = 0
+        self._date = ""
+
+    @property
+    def budgets(self) -> tuple[Budget, ...]:
+        """What connections share, for metrics."""
+        return (self.body_budget,)
+
+    @property
+    def node(self) -> SqsNode:
+        """What all handlers share, once started."""
+        assert self._node is not None
+        return self._node
+
+    @property
+    def dispatcher(self) -> Dispatcher:
+        """What serves requests, once started."""
+        assert self._dispatcher is not None
+        return self._dispatcher
+
+    @property
+    def listener(self) -> Listener:
+        """The listener, once started."""
+        assert self._listener is not None
+        return self._listener
+
+    # --- what answers need
+
+    def next_request_id(self) -> str:
+        """Return an id that no other request of this node has; it looks like a UUID."""
+        self._requests_count += 1
+        return f"{self._request_id_prefix}{self._requests_count:012x}"
+
+    def http_date(self) -> str:
+        """Return the time as HTTP has it (RFC 9110 section 5.6.7)."""
+        now_s = self.kernel.clock.unix_ms() // 1_000
+        if now_s != self._date_s:
+            self._date_s = now_s
+            self._date = formatdate(now_s, usegmt=True)
+        return self._date
+
+    def base_url(self, host: bytes | None, transport: asyncio.Transport | None) -> str:
+        """Return what queue URLs begin with: the configured one, or as the client calls us."""
+        if self.config.advertise:
+            return self.config.advertise
+        if host is None or not _HOST.fullmatch(host.strip()):
+            host = str(Address(self.listener.host, self.listener.port)).encode("ascii")
+        is_tls = transport is not None and transport.get_extra_info("ssl_object") is not None
+        return f"{'https' if is_tls else 'http'}://{host.strip().decode('ascii')}"
+
+    # --- life
+
+    async def start(self) -> None:
+        """Listen. Error: ``OSError`` when the address cannot be had."""
+        self._node = await open_node(self.config, self.kernel)
+        identifier = Identifier(self.config, self.kernel.access_keys, self.kernel.clock)
+        self._dispatcher = Dispatcher(self._node, identifier)
+        self._listener = Listener(
+            "sqs", self.config, lambda listener: SqsConnection(listener, self)
+        )
+        await self._listener.start()
+
+    async def drain(self, seconds_max: float) -> None:
+        """Accept nothing new; receives that wait end now, what is under way is answered."""
+        await self.listener.drain(seconds_max)
+
+    async def stop(self) -> None:
+        """Close every connection; changes of queues that were begun come to their end."""
+        if self._listener is not None:
+            await self._listener.stop()
+        if self._node is not None:
+            await self._node.changes.close()
+            self._node.messages.close()
+
+    # --- what is shown
+
+    def endpoints(self) -> list[Endpoint]:
+        """Return what ``headgate serve`` prints when it is ready."""
+        scheme = "https" if self.config.tls_cert is not None else "http"
+        address = Address(self.listener.host, self.listener.port)
+        url = self.config.advertise or f"{scheme}://{address}"
+        try_it = f"aws --endpoint-url {url} sqs create-queue --queue-name greetings"
+        return [Endpoint("sqs", url, try_it)]
+
+    def request_counts(self) -> list[tuple[str, int]]:
+        """Return how many requests came, by action."""
+        return [(name, count) for name, count in self.dispatcher.requests.items() if count]
+
+    def connections(self) -> list[dict[str, Any]]:
+        """Return what ``headgate clients`` shows."""
+        return [connection.describe() for connection in self.listener.connections]

@@ -1,0 +1,333 @@
+"""AWS Signature Version 4, checked: in the Authorization header, or in a presigned URL. Pure.
+
+https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_sigv-create-signed-request.html
+
+What changes rarely is remembered: a client's credential scope, its list of signed headers, and
+the key that is derived of both (5 HMACs).
+"""
+
+import hashlib
+import hmac
+from collections.abc import Callable
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from functools import lru_cache
+from operator import itemgetter
+from typing import Any, Final, NamedTuple
+from urllib.parse import quote, unquote_to_bytes
+
+from adapters.sqs.errors import (
+    INCOMPLETE_SIGNATURE,
+    REQUEST_EXPIRED,
+    SIGNATURE_DOES_NOT_MATCH,
+    SqsError,
+)
+from adapters.sqs.wire import Request
+
+ALGORITHM: Final = b"AWS4-HMAC-SHA256"
+SERVICE: Final = "sqs"
+TERMINATOR: Final = "aws4_request"
+EXPIRES_S_MAX: Final = 604_800
+SIGNATURE_CHARS: Final = 64
+SIGNED_HEADERS_MAX: Final = 100
+CREDENTIAL_BYTES_MAX: Final = 512
+TIMESTAMP_CHARS_MAX: Final = 64
+SCOPES_REMEMBERED: Final = 4_096
+SCOPE_REMEMBERED_BYTES_MAX: Final = 2_048  # of a header; SDKs send 300
+KEYS_REMEMBERED: Final = 4_096
+
+_SIGNATURE: Final = b"Signature="
+_PRESIGNED: Final = b"X-Amz-Signature"
+_TARGET: Final = b"x-amz-target"
+_SCOPE_PARTS: Final = 5
+_UNRESERVED: Final = "-_.~"
+_WRONG: Final = (
+    "The request signature we calculated does not match the signature you provided. Check your "
+    "AWS Secret Access Key and signing method. Consult the service documentation for details."
+)
+
+
+class Scope(NamedTuple):
+    """What a client says it has signed with: the key's id, and what for."""
+
+    key_id: str
+    date: bytes
+    region: str
+    credential_scope: bytes  # without the key's id
+    lines: bytes  # of the signed headers, with %b for their values
+    values_of: Callable[[dict[bytes, bytes]], Any]
+    signed_names: bytes
+
+
+class Claim(NamedTuple):
+    """A signature that is to be checked. ``expires_s`` is None for one in a header."""
+
+    scope: Scope
+    signature: bytes
+    timestamp: bytes
+    signed_unix_s: int
+    expires_s: int | None
+    session_token: bytes
+
+
+def find_claim(request: Request) -> Claim | None:
+    """Return the signature of a request, or None when it has none. Errors: ``SqsError``."""
+    authorization = request.headers.get(b"authorization")
+    if authorization is not None:
+        return _claim_of_header(request, authorization)
+    if _PRESIGNED in request.query:
+        return _claim_of_query(request)
+    return None
+
+
+def _claim_of_header(request: Request, authorization: bytes) -> Claim:
+    head, _, signature = authorization.rpartition(_SIGNATURE)
+    if len(signature) != SIGNATURE_CHARS or not head:  # another order than all SDKs have
+        head, signature = _reordered(authorization)
+    headers = request.headers
+    timestamp = headers.get(b"x-amz-date") or headers.get(b"date")
+    if timestamp is None:
+        raise _incomplete(
+            "Authorization header requires existence of either a 'X-Amz-Date' or a 'Date' header."
+        )
+    timestamp, unix_s = parse_timestamp(timestamp)
+    token = headers.get(b"x-amz-security-token", b"")
+    # Anybody may send headers: what is remembered of them must be small.
+    find_scope = _known_scope if len(head) <= SCOPE_REMEMBERED_BYTES_MAX else _scope_of_head
+    return Claim(find_scope(head), signature, timestamp, unix_s, None, token)
+
+
+def _reordered(authorization: bytes) -> tuple[bytes, bytes]:
+    """Return the header with its signature taken out, wherever it stood."""
+    algorithm, _, rest = authorization.partition(b" ")
+    parts = [part.strip() for part in rest.split(b",")]
+    signatures = [part for part in parts if part.startswith(_SIGNATURE)]
+    if algorithm != ALGORITHM or len(signatures) != 1:
+        raise _incomplete("Authorization header requires 'Signature' parameter.")
+    others = b",".join(part for part in parts if part is not signatures[0])
+    return ALGORITHM + b" " + others, signatures[0].removeprefix(_SIGNATURE)
+
+
+def _scope_of_head(head: bytes) -> Scope:
+    algorithm, _, rest = head.partition(b" ")
+    if algorithm != ALGORITHM:
+        raise _incomplete(f"Unsupported AWS 'algorithm': '{_shown(algorithm)}'.")
+    fields: dict[bytes, bytes] = {}
+    for part in rest.split(b","):
+        name, _, value = part.strip().partition(b"=")
+        fields[name] = value
+    for name in (b"Credential", b"SignedHeaders"):
+        if not fields.get(name):
+            raise _incomplete(f"Authorization header requires '{name.decode()}' parameter.")
+    return _make_scope(fields[b"Credential"], fields[b"SignedHeaders"])
+
+
+_known_scope: Final = lru_cache(maxsize=SCOPES_REMEMBERED)(_scope_of_head)
+
+
+def _make_scope(credential: bytes, signed_headers: bytes) -> Scope:
+    try:
+        parts = credential.decode("ascii").rsplit("/", _SCOPE_PARTS - 1)
+    except UnicodeDecodeError:
+        parts = []
+    if (
+        len(parts) != _SCOPE_PARTS
+        or not all(parts)
+        or len(credential) > CREDENTIAL_BYTES_MAX  # a signing key is remembered by it
+    ):
+        raise _incomplete(
+            "Credential must have exactly 5 slash-delimited elements, e.g. "
+            f"keyid/date/region/service/term, got '{_shown(credential)}'."
+        )
+    key_id, date, region, service, terminator = parts
+    if terminator != TERMINATOR:
+        raise _mismatch(
+            f"Credential should be scoped with a valid terminator: '{TERMINATOR}', "
+            f"not '{terminator[:100]}'."
+        )
+    if service != SERVICE:
+        raise _mismatch(f"Credential should be scoped to correct service: '{SERVICE}'.")
+    names = tuple(signed_headers.lower().split(b";"))
+    if b"host" not in names:
+        raise _mismatch("'Host' must be a 'SignedHeader' in the AWS Authorization.")
+    if len(names) > SIGNED_HEADERS_MAX:
+        raise _incomplete(f"There are more than {SIGNED_HEADERS_MAX} signed headers.")
+    scope = f"{date}/{region}/{service}/{terminator}".encode("ascii")
+    lines = b"".join(name.replace(b"%", b"%%") + b":%b\n" for name in names)
+    return Scope(
+        key_id,
+        date.encode("ascii"),
+        region,
+        scope,
+        lines,
+        itemgetter(*names),
+        signed_headers.lower(),
+    )
+
+
+def _claim_of_query(request: Request) -> Claim:
+    fields = {
+        name: value for name, value in _pairs(request.query) if name.startswith(b"X-Amz-")
+    }
+    for name in (b"Algorithm", b"Credential", b"Date", b"SignedHeaders", b"Expires"):
+        if not fields.get(b"X-Amz-" + name):
+            raise _incomplete(
+                f"AWS query-string parameters must include 'X-Amz-{name.decode()}'."
+            )
+    if fields[b"X-Amz-Algorithm"] != ALGORITHM:
+        algorithm = _shown(fields[b"X-Amz-Algorithm"])
+        raise _incomplete(f"Unsupported AWS 'algorithm': '{algorithm}'.")
+    expires = fields[b"X-Amz-Expires"]
+    if not expires.isdigit() or len(expires) > 6 or int(expires) > EXPIRES_S_MAX:  # noqa: PLR2004
+        raise _incomplete(f"X-Amz-Expires must be 0 to {EXPIRES_S_MAX} seconds.")
+    timestamp, unix_s = parse_timestamp(fields[b"X-Amz-Date"])
+    scope = _make_scope(fields[b"X-Amz-Credential"], fields[b"X-Amz-SignedHeaders"])
+    token = fields.get(b"X-Amz-Security-Token", b"")
+    signature = fields.get(_PRESIGNED, b"")
+    return Claim(scope, signature, timestamp, unix_s, int(expires), token)
+
+
+@lru_cache(maxsize=1_024)
+def parse_timestamp(text: bytes) -> tuple[bytes, int]:
+    """Return a signature's time as it is signed (``20261120T120000Z``) and in unix seconds."""
+    try:
+        moment = _parse_moment(text.decode("ascii"))
+    except (ValueError, OverflowError):  # UnicodeDecodeError is one
+        raise _incomplete(
+            f"Date must be in ISO-8601 'basic format'. Got '{_shown(text)}'."
+        ) from None
+    return moment.strftime("%Y%m%dT%H%M%SZ").encode("ascii"), int(moment.timestamp())
+
+
+def _parse_moment(text: str) -> datetime:
+    if len(text) > TIMESTAMP_CHARS_MAX:
+        raise ValueError("too long")
+    if text.endswith("Z"):
+        return datetime.strptime(text, "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
+    return parsedate_to_datetime(text).astimezone(UTC)
+
+
+def check_time(claim: Claim, now_unix_ms: int, *, skew_s_max: int) -> None:
+    """Refuse a signature that is too old, or of the future. Errors: ``SqsError``."""
+    now_s = now_unix_ms // 1_000
+    if claim.signed_unix_s > now_s + skew_s_max:
+        raise _mismatch(
+            f"Signature not yet current: {claim.timestamp.decode()} is still later than "
+            f"{_format(now_s + skew_s_max)} ({_format(now_s)} + {skew_s_max // 60} min.)"
+        )
+    if claim.expires_s is not None:
+        if claim.signed_unix_s + claim.expires_s < now_s:
+            raise SqsError(REQUEST_EXPIRED, "Request has expired.")
+    elif claim.signed_unix_s < now_s - skew_s_max:
+        raise _mismatch(
+            f"Signature expired: {claim.timestamp.decode()} is now earlier than "
+            f"{_format(now_s - skew_s_max)} ({_format(now_s)} - {skew_s_max // 60} min.)"
+        )
+    scope = claim.scope
+    if not claim.timestamp.startswith(scope.date):
+        raise _mismatch(
+            "Date in Credential scope does not match YYYYMMDD from ISO-8601 version of date from "
+            f"HTTP: '{_shown(scope.date)}' != '{claim.timestamp[:8].decode()}', from "
+            f"'{claim.timestamp.decode()}'."
+        )
+
+
+def check_signature(request: Request, claim: Claim, secret: str) -> None:
+    """Refuse a signature that the secret would not make. Errors: ``SqsError``.
+
+    The one header that says what is to be done has to be signed: else who was given a presigned
+    URL for one action could have another by it.
+    """
+    scope = claim.scope
+    if _TARGET in request.headers and _TARGET not in scope.signed_names.split(b";"):
+        raise _mismatch("'X-Amz-Target' must be a 'SignedHeader' in the AWS Authorization.")
+    to_sign = b"\n".join(
+        (
+            ALGORITHM,
+            claim.timestamp,
+            scope.credential_scope,
+            hashlib.sha256(_canonical(request, claim)).hexdigest().encode(),
+        )
+    )
+    key = _signing_key(secret, scope.date, scope.region)
+    signature = hmac.digest(key, to_sign, "sha256").hex().encode()
+    if not hmac.compare_digest(signature, claim.signature):
+        raise _mismatch(_WRONG)
+
+
+def _canonical(request: Request, claim: Claim) -> bytes:
+    scope, headers = claim.scope, request.headers
+    query = _canonical_query(request.query) if request.query else b""
+    path = b"/" if request.path == b"/" else _canonical_path(request.path)
+    try:
+        lines = scope.lines % scope.values_of(headers)
+    except KeyError:
+        raise _mismatch(_WRONG) from None  # what is not there was not signed
+    if b"  " in lines or b" \n" in lines or b"\t" in lines:
+        # White space in a row counts as one space, at the end as none.
+        names = scope.signed_names.split(b";")
+        lines = b"".join([b"%b:%b\n" % (n, b" ".join(headers[n].split())) for n in names])
+    return b"\n".join(
+        (
+            request.method,
+            path,
+            query,
+            lines,
+            scope.signed_names,
+            hashlib.sha256(request.body).hexdigest().encode(),
+        )
+    )
+
+
+def _canonical_path(path: bytes) -> bytes:
+    """Return the path as it came, encoded once more, without empty and dotted steps."""
+    steps: list[bytes] = []
+    for step in path.split(b"/"):
+        if step == b"..":
+            del steps[-1:]
+        elif step not in {b"", b"."}:
+            steps.append(step)
+    tail = b"/" if steps and path.endswith(b"/") else b""
+    return quote(b"/" + b"/".join(steps) + tail, safe="/" + _UNRESERVED).encode("ascii")
+
+
+def _canonical_query(query: bytes) -> bytes:
+    pairs = sorted(
+        (quote(name, safe=_UNRESERVED), quote(value, safe=_UNRESERVED))
+        for name, value in _pairs(query)
+        if name != _PRESIGNED
+    )
+    return "&".join(f"{name}={value}" for name, value in pairs).encode("ascii")
+
+
+def _pairs(query: bytes) -> list[tuple[bytes, bytes]]:
+    pairs = []
+    for part in query.replace(b"+", b" ").split(b"&"):
+        name, _, value = part.partition(b"=")
+        if part:
+            pairs.append((unquote_to_bytes(name), unquote_to_bytes(value)))
+    return pairs
+
+
+@lru_cache(maxsize=KEYS_REMEMBERED)
+def _signing_key(secret: str, date: bytes, region: str) -> bytes:
+    key = hmac.digest(("AWS4" + secret).encode(), date, "sha256")
+    for step in (region, SERVICE, TERMINATOR):
+        key = hmac.digest(key, step.encode("ascii"), "sha256")
+    return key
+
+
+def _format(unix_s: int) -> str:
+    return datetime.fromtimestamp(unix_s, UTC).strftime("%Y%m%dT%H%M%SZ")
+
+
+def _shown(octets: bytes) -> str:
+    return octets[:100].decode("ascii", "replace")
+
+
+def _incomplete(message: str) -> SqsError:
+    return SqsError(INCOMPLETE_SIGNATURE, message)
+
+
+def _mismatch(message: str) -> SqsError:
+    return SqsError(SIGNATURE_DOES_NOT_MATCH, message)

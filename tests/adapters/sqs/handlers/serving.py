@@ -1,0 +1,192 @@
+"""A running SQS endpoint in this process, and boto3 in front of it."""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any, cast
+
+import boto3
+from botocore.config import Config
+from botocore.exceptions import ClientError
+
+from adapters.sqs.config import SqsConfig
+from adapters.sqs.server import SqsAdapter
+from gateway.access_keys import AccessKeys
+from gateway.auth_rules import RuleBook
+from gateway.auth_users import StoredUsers
+from gateway.broker import Broker
+from gateway.clock import ManualClock
+from gateway.config import AuthRule, NodeConfig, Settings
+from gateway.delays import Delays
+from gateway.kernel import Kernel
+from gateway.metadata_sql import SqlMetadata
+from gateway.metrics import Metrics
+from gateway.model import DEFAULT_NAMESPACE, PartitionIdentity, TopicName
+from gateway.placement import SingleNode
+from gateway.queues import Queue, QueueManager
+from gateway.topics import TopicManager
+from tests.support.held_storage import HeldStorage
+
+ACCOUNT = "000000000000"
+REGION = "us-east-1"
+UNKNOWN_KEY = ("AKIAUNKNOWN000000000", "secret")
+SESSION = boto3.session.Session(region_name=REGION)  # one, since it reads the model once
+ONE_ATTEMPT = Config(retries={"total_max_attempts": 1}, parameter_validation=False)
+
+
+class Refused:
+    """What a client was told: the older code, which SDKs show, and the shape's name."""
+
+    def __init__(self, error: ClientError) -> None:
+        self.code: str = error.response["Error"]["Code"]
+        self.message: str = error.response["Error"]["Message"]
+        self.status: int = error.response["ResponseMetadata"]["HTTPStatusCode"]
+        self.exception = type(error).__name__
+
+
+class Live:
+    """The endpoint, the parts it stands on, and clients."""
+
+    def __init__(self, adapter: SqsAdapter, kernel: Kernel, storage: HeldStorage) -> None:
+        self.adapter = adapter
+        self.kernel = kernel
+        self.storage = storage
+        self.clock = cast("ManualClock", kernel.clock)
+        self.clients: list[Any] = []
+        self.url = f"http://127.0.0.1:{adapter.listener.port}"
+        self.boto = self.client()
+
+    def client(self, key: tuple[str, str] = UNKNOWN_KEY, region: str = REGION) -> Any:
+        """Return a boto3 client. It does not check parameters, so that the endpoint must."""
+        made = SESSION.client(
+            "sqs",
+            endpoint_url=self.url,
+            aws_access_key_id=key[0],
+            aws_secret_access_key=key[1],
+            region_name=region,
+            config=ONE_ATTEMPT,
+        )
+        self.clients.append(made)
+        return made
+
+    async def user(self, name: str, account: str = "") -> Any:
+        """Return a client that signs with the key of a user."""
+        key = await self.kernel.access_keys.add(name, account=account)
+        return self.client((key.key_id, key.secret))
+
+    async def call(self, action: str, *, by: Any = None, **params: Any) -> Any:
+        """Return what a client's method, such as ``create_queue``, returns."""
+        answer = await asyncio.to_thread(getattr(by or self.boto, action), **params)
+        del answer["ResponseMetadata"]
+        return answer
+
+    async def refused(self, action: str, *, by: Any = None, **params: Any) -> Refused:
+        """Return the error that a client's method raises."""
+        try:
+            answer = await self.call(action, by=by, **params)
+        except ClientError as error:
+            return Refused(error)
+        raise AssertionError(f"{action} was not refused but answered {answer}")
+
+    async def queue(self, name: str = "orders", *, by: Any = None, **attributes: str) -> str:
+        """Make a queue, return its URL."""
+        if name.endswith(".fifo"):
+            attributes["FifoQueue"] = "true"
+        made = await self.call("create_queue", by=by, QueueName=name, Attributes=attributes)
+        return str(made["QueueUrl"])
+
+    async def attributes(self, url: str, *names: str) -> dict[str, str]:
+        answer = await self.call(
+            "get_queue_attributes", QueueUrl=url, AttributeNames=list(names or ("All",))
+        )
+        return dict(answer.get("Attributes", {}))
+
+    def arn(self, name: str) -> str:
+        return f"arn:aws:sqs:{REGION}:{ACCOUNT}:{name}"
+
+    def kept(self, name: str = "orders", namespace: str = DEFAULT_NAMESPACE) -> Queue:
+        """Return the gateway's queue of that name."""
+        queue = self.kernel.queues.find(TopicName(namespace, name))
+        assert queue is not None
+        return queue
+
+
+@contextlib.asynccontextmanager
+async def running(
+    tmp_path: Path,
+    *,
+    sqs: dict[str, Any] | None = None,
+    queue: dict[str, Any] | None = None,
+    rules: tuple[AuthRule, ...] = (),
+) -> AsyncIterator[Live]:
+    clock = ManualClock(time.time_ns() // 1_000_000)  # signatures have the time of day
+    settings = Settings.model_validate(
+        {"node": NodeConfig(data_dir=tmp_path), "queue": queue or {}}
+    )
+    async with contextlib.AsyncExitStack() as stack:
+        metadata = SqlMetadata("sqlite", data_dir=tmp_path)
+        await metadata.open()
+        stack.push_async_callback(metadata.close)
+        users = StoredUsers(metadata)
+        await users.load()
+        stack.push_async_callback(users.close)
+        book = RuleBook(metadata, users, static_rules=rules)
+        await book.load()
+        stack.push_async_callback(book.close)
+        keys = AccessKeys(metadata)
+        await keys.load()
+        stack.push_async_callback(keys.close)
+        topics = TopicManager(metadata, defaults=settings.topic_defaults, clock=clock)
+        await topics.load()
+        stack.push_async_callback(topics.close)
+        storage = HeldStorage(HeldStorage.Config(), data_dir=tmp_path, clock=clock)
+        await storage.open(_Host(topics))
+        stack.push_async_callback(storage.close)
+        placement = SingleNode(1, node_id=1, cluster_id="cluster-of-one-node-22")
+        broker = Broker(storage, placement, clock, settings.broker)
+        delays = await Delays.open(broker, topics, clock, settings.delay)
+        stack.callback(delays.close)
+        queues = await QueueManager.open(broker, topics, clock, metadata, settings.queue)
+        stack.push_async_callback(queues.close)
+        kernel = Kernel(
+            settings=settings,
+            clock=clock,
+            broker=broker,
+            topics=topics,
+            groups=cast("Any", None),
+            cursors=cast("Any", None),
+            queues=queues,
+            delays=delays,
+            authenticator=users,
+            authorizer=book,
+            access_keys=keys,
+            placement=placement,
+            metadata=metadata,
+            metrics=Metrics(),
+        )
+        config = SqsConfig.model_validate({"bind": "127.0.0.1:0", **(sqs or {})})
+        adapter = SqsAdapter(config, kernel)
+        await adapter.start()
+        stack.push_async_callback(adapter.stop)
+        live = Live(adapter, kernel, storage)
+        try:
+            yield live
+        finally:
+            storage.release()
+            for client in live.clients:
+                client.close()
+
+
+class _Host:
+    """See ``StorageHost``."""
+
+    def __init__(self, topics: TopicManager) -> None:
+        self._topics = topics
+
+    def identify(self, partition_id: int) -> PartitionIdentity:
+        return self._topics.identify(partition_id)
+
+    def on_fault(self, error: BaseException) -> None:
+        raise error

@@ -1,0 +1,164 @@
+"""kill -9 at random moments under SQS load: what was acknowledged is so afterwards.
+
+No acknowledged send is lost, no message whose delete was acknowledged comes back, FIFO groups stay
+in order and without doubles, and nothing is lost or doubled on its way from a queue to its dead
+letters. Data handed to the kernel survives the death of a process, so each flush policy promises
+the same here.
+"""
+
+import json
+import random
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from tests.support.sqs_gateway import SqsGateway
+from tests.support.sqs_load import (
+    VISIBILITY_S,
+    FifoReceiver,
+    FifoSender,
+    Ledger,
+    Receiver,
+    Sender,
+    Worker,
+)
+from tests.support.sqs_raw import JsonClient
+from tests.support.waiting import wait_until
+
+KILLS = 15
+KILLS_SOAK = 100
+ACKS_BETWEEN_KILLS_MAX = 1_500
+PROGRESS_S_MAX = 60
+DRAIN_S_MAX = 120
+SEGMENT_BYTES = 1 << 20  # small, so that kills meet segment changes too
+
+pytestmark = pytest.mark.crash
+
+
+@pytest.mark.timeout(420)
+@pytest.mark.parametrize("flush", ["group", "never"])
+def test_what_was_acknowledged_is_so_after_kills(tmp_path: Path, flush: str) -> None:
+    _kill_often(tmp_path, flush, kills=KILLS)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3_600)
+@pytest.mark.parametrize("flush", ["group", "never"])
+def test_what_was_acknowledged_is_so_after_a_hundred_kills(tmp_path: Path, flush: str) -> None:
+    _kill_often(tmp_path, flush, kills=KILLS_SOAK)
+
+
+def is_odd(body: str) -> bool:
+    """Odd numbers are given back until they are dead."""
+    return int(body.rsplit("/", 1)[1]) % 2 == 1
+
+
+class Load:
+    """Three queues with senders and receivers: a standard one, a FIFO, one with dead letters."""
+
+    def __init__(self, port: int) -> None:
+        lease = {"VisibilityTimeout": f"{VISIBILITY_S}"}
+        with JsonClient(port) as client:
+            plain = client.made("plain", **lease)
+            fifo = client.made("ordered.fifo", FifoQueue="true", **lease)
+            dead = client.made("dead", **lease)
+            arn = client.attribute(dead, "QueueArn")
+            policy = json.dumps({"deadLetterTargetArn": arn, "maxReceiveCount": 1})
+            risky = client.made("risky", RedrivePolicy=policy, **lease)
+        self.plain, self.fifo, self.risky, self.dead = (Ledger() for _ in range(4))
+        self.plain_senders = [Sender(port, plain, f"p{n}") for n in range(2)]
+        self.fifo_senders = [FifoSender(port, fifo, f"f{n}") for n in range(2)]
+        self.risky_senders = [Sender(port, risky, "r")]
+        self.receivers: list[Receiver] = [
+            *(Receiver(port, plain, f"plain-{n}", self.plain) for n in range(3)),
+            *(FifoReceiver(port, fifo, f"fifo-{n}", self.fifo) for n in range(2)),
+            *(Receiver(port, risky, f"risky-{n}", self.risky, is_odd) for n in range(2)),
+            Receiver(port, dead, "dead", self.dead),
+        ]
+
+    @property
+    def senders(self) -> Sequence[Sender | FifoSender]:
+        """All that send."""
+        return [*self.plain_senders, *self.fifo_senders, *self.risky_senders]
+
+    @property
+    def workers(self) -> Sequence[Worker]:
+        """All threads."""
+        return [*self.receivers, *self.senders]
+
+    def acknowledged(self) -> int:
+        """Return how many sends and deletes were acknowledged."""
+        failures = [failure for worker in self.workers for failure in worker.failures]
+        assert failures == []
+        ledgers = (self.plain, self.fifo, self.risky, self.dead)
+        sent = sum(len(sender.acknowledged) for sender in self.senders)
+        return sent + sum(len(ledger.deleted) for ledger in ledgers)
+
+    def missing(self) -> set[str]:
+        """Return what was acknowledged and has not come where it must."""
+        plain, fifo, risky = (
+            set().union(*(set(sender.acknowledged) for sender in senders))
+            for senders in (self.plain_senders, self.fifo_senders, self.risky_senders)
+        )
+        odd = {body for body in risky if is_odd(body)}
+        # An even one whose delete was never answered may be a dead letter, or gone.
+        even = {body for body in risky - odd if body not in self.risky.tried}
+        return {
+            *plain.difference(self.plain.came),
+            *fifo.difference(self.fifo.came),
+            *odd.difference(self.dead.came),
+            *even.difference(self.dead.came),
+        }
+
+
+def _kill_often(folder: Path, flush: str, *, kills: int) -> None:
+    settings = {
+        "storage.flush": flush,
+        "storage.segment_bytes": SEGMENT_BYTES,
+        "storage.reserve_bytes": SEGMENT_BYTES // 2,
+    }
+    with SqsGateway(folder / "data", settings) as gateway:
+        load = Load(gateway.sqs_port)
+        for worker in load.workers:
+            worker.start()
+        _kill_under_load(gateway, load, kills=kills)
+        for sender in load.senders:
+            sender.finish()
+        try:
+            wait_until(
+                partial(_has_all, load), within_s=DRAIN_S_MAX, what="all that was sent comes"
+            )
+        except TimeoutError:
+            missing = sorted(load.missing())
+            pytest.fail(f"{len(missing)} messages are missing: {missing[:10]}")
+        for receiver in load.receivers:
+            receiver.finish()
+
+    back = load.risky.deleted.intersection(load.dead.came)
+    assert not back, f"deleted, and then dead letters: {sorted(back)[:10]}"
+    assert load.plain.redelivered, "no kill met a message in flight"
+    assert any(sender.resent for sender in load.fifo_senders), "no kill met a send"
+
+
+def _has_all(load: Load) -> bool:
+    load.acknowledged()  # raises what a thread has found
+    return not load.missing()
+
+
+def _is_at(count: Callable[[], int], target: int) -> bool:
+    return count() >= target
+
+
+def _kill_under_load(gateway: SqsGateway, load: Load, *, kills: int) -> None:
+    chooser = random.SystemRandom()
+    for kill in range(kills):
+        target = load.acknowledged() + chooser.randrange(1, ACKS_BETWEEN_KILLS_MAX)
+        wait_until(
+            partial(_is_at, load.acknowledged, target),
+            within_s=PROGRESS_S_MAX,
+            what=f"acknowledgements before kill {kill + 1} of {kills}",
+        )
+        gateway.kill()
+        gateway.restart()

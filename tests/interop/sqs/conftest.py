@@ -1,0 +1,23 @@
+"""What the clients connect to; see ``tests/support/sqs_target.py``."""
+
+import uuid
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.sqs_target import Target, running_target
+
+collect_ignore_glob = ["programs/*"]
+
+
+@pytest.fixture(scope="session")
+def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
+    """Where the clients connect to."""
+    with running_target(tmp_path_factory.mktemp("sqs-interop")) as running:
+        yield running
+
+
+@pytest.fixture
+def stem() -> str:
+    """Letters that begin the queue names of this test alone."""
+    return f"i{uuid.uuid4().hex[:10]}"

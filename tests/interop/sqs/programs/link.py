@@ -1,0 +1,56 @@
+"""What the steps of ``scenario.py`` need of a client: one call by action, in the JSON's shapes."""
+
+import abc
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, Final
+
+ANSWER_S_MAX: Final = 60.0
+_CALLS_AT_ONCE_MAX: Final = 16
+
+Params = dict[str, Any]
+Result = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """Where a client connects to, and as whom."""
+
+    url: str
+    region: str = "us-east-1"
+    key_id: str = "headgate-key"
+    secret: str = "headgate-secret"
+
+
+class Refused(Exception):
+    """The service said no. ``code`` is the older name, which all clients show."""
+
+    def __init__(self, code: str, message: str = "", status: int = 400) -> None:
+        super().__init__(f"{code}: {message}")
+        self.code = code
+        self.message = message
+        self.status = status
+
+
+class Api(abc.ABC):
+    """A client. ``call`` is its only way in; a subclass says how it is done."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self.endpoint = endpoint
+        self._pool = ThreadPoolExecutor(_CALLS_AT_ONCE_MAX)
+
+    @abc.abstractmethod
+    def perform(self, action: str, params: Params) -> Result:
+        """Do one request. Errors: ``Refused``."""
+
+    def call(self, action: str, /, **params: Any) -> Result:
+        """Do a request and return its result, without what the client adds of its own."""
+        return self.start(action, **params).result(ANSWER_S_MAX)
+
+    def start(self, action: str, /, **params: Any) -> Future[Result]:
+        """Begin a request beside others."""
+        return self._pool.submit(self.perform, action, params)
+
+    def close(self) -> None:
+        """End it."""
+        self._pool.shutdown()

@@ -1,0 +1,246 @@
+"""Load on SQS queues by threads that keep their side of the bargain through kills.
+
+Senders number their messages and remember which sends were acknowledged; receivers remember what
+came and which deletes were acknowledged, and find out at once when something comes back.
+"""
+
+import abc
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, Final
+
+from tests.support.sqs_raw import Gone, JsonClient, Refused, Result
+
+VISIBILITY_S: Final = 8
+# A delete that is answered later than this may have met a lease that had ended.
+PROMISE_S_MAX: Final = 5.0
+BATCH: Final = 10
+_PAUSE_S: Final = 0.02
+_BUSY: Final = frozenset({"ServiceUnavailable", "RequestThrottled"})
+
+
+class Worker(abc.ABC):
+    """A thread with a connection; whatever it raises ends it and is in ``failures``."""
+
+    def __init__(self, port: int, url: str, name: str) -> None:
+        self.url = url
+        self.name = name
+        self.failures: list[BaseException] = []
+        self._client = JsonClient(port)
+        self._ends = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def finish(self) -> None:
+        """Let it come to the end of what it does; its failures are raised."""
+        self._ends.set()
+        self._thread.join(60)
+        assert not self._thread.is_alive(), f"{self.name} does not end"
+        assert self.failures == [], f"{self.name}: {self.failures}"
+
+    def _run(self) -> None:
+        try:
+            while not self._ends.is_set():
+                self.turn()
+        except BaseException as error:  # noqa: BLE001 - shown by the test
+            self.failures.append(error)
+        finally:
+            self._client.close()
+
+    @abc.abstractmethod
+    def turn(self) -> None:
+        """Do one thing."""
+
+    def attempt(self, action: str, **params: Any) -> Result | None:
+        """Do a request once; None when it is not known whether it was done."""
+        try:
+            return self._client.call(action, QueueUrl=self.url, **params)
+        except Gone:
+            self._ends.wait(_PAUSE_S)
+        except Refused as error:
+            if error.code not in _BUSY:
+                raise
+            self._ends.wait(_PAUSE_S)
+        return None
+
+    def insist(self, action: str, **params: Any) -> Result:
+        """Do a request until it is answered, also beyond the end."""
+        deadline = time.monotonic() + 60
+        while (found := self.attempt(action, **params)) is None:
+            assert time.monotonic() < deadline, f"{self.name}: no answer to {action}"
+        return found
+
+
+class Sender(Worker):
+    """Sends numbers to a standard queue, in turn one and ten at a time."""
+
+    def __init__(self, port: int, url: str, name: str) -> None:
+        super().__init__(port, url, name)
+        self.acknowledged: set[str] = set()
+        self.count = 0
+
+    def _next(self) -> str:
+        self.count += 1
+        return f"{self.name}/{self.count - 1}"
+
+    def turn(self) -> None:
+        """Send one, then ten."""
+        body = self._next()
+        if self.attempt("SendMessage", MessageBody=body) is not None:
+            self.acknowledged.add(body)
+        entries = [{"Id": f"{n}", "MessageBody": self._next()} for n in range(BATCH)]
+        found = self.attempt("SendMessageBatch", Entries=entries)
+        for done in found["Successful"] if found else ():
+            self.acknowledged.add(entries[int(done["Id"])]["MessageBody"])
+
+
+class FifoSender(Worker):
+    """Sends numbers to groups of its own; what was not answered is sent again, by the same id."""
+
+    GROUPS: Final = 3
+
+    def __init__(self, port: int, url: str, name: str) -> None:
+        super().__init__(port, url, name)
+        self.acknowledged: set[str] = set()
+        self.count = 0
+        self.resent = 0
+        self._waits: list[dict[str, str]] = []
+
+    def turn(self) -> None:
+        """Send ten, or the ten of before."""
+        if not self._waits:
+            self._waits = [self._entry(n) for n in range(BATCH)]
+        found = self.attempt("SendMessageBatch", Entries=self._waits)
+        if found is None:
+            self.resent += 1
+            return
+        assert not found.get("Failed"), found
+        self.acknowledged.update(entry["MessageBody"] for entry in self._waits)
+        self._waits = []
+
+    def finish(self) -> None:
+        """End it; what waits for an answer is sent before."""
+        super().finish()
+        if self._waits:
+            self.insist("SendMessageBatch", Entries=self._waits)
+            self.acknowledged.update(entry["MessageBody"] for entry in self._waits)
+            self._client.close()
+
+    def _entry(self, index: int) -> dict[str, str]:
+        number, group = divmod(self.count, self.GROUPS)
+        self.count += 1
+        body = f"{self.name}.{group}/{number}"
+        return {
+            "Id": f"{index}",
+            "MessageBody": body,
+            "MessageGroupId": f"{self.name}.{group}",
+            "MessageDeduplicationId": body.replace("/", "-"),
+        }
+
+
+class Ledger:
+    """What all receivers of one queue know together."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.came: dict[str, str] = {}  # body: message id
+        self.deleted: set[str] = set()  # acknowledged, in time
+        self.tried: set[str] = set()  # a delete was sent
+        self.redelivered = 0
+        self.taken = 0
+
+    def took(self, message: Result, gone_before: set[str]) -> None:
+        """Note a message. ``gone_before``: what was deleted when the receive was sent."""
+        body, message_id = message["Body"], message["MessageId"]
+        with self.lock:
+            self.taken += 1
+            assert body not in gone_before, f"{body} was deleted and came back"
+            known = self.came.setdefault(body, message_id)
+            assert known == message_id, f"{body} is there twice: {known}, {message_id}"
+            self.redelivered += int(message["Attributes"]["ApproximateReceiveCount"]) > 1
+
+    def deleted_now(self) -> set[str]:
+        """Return what has been deleted up to now."""
+        with self.lock:
+            return set(self.deleted)
+
+
+class Receiver(Worker):
+    """Receives up to ten and deletes them, by batch; ``keeps`` says what is given back instead."""
+
+    def __init__(
+        self,
+        port: int,
+        url: str,
+        name: str,
+        ledger: Ledger,
+        keeps: Callable[[str], bool] = lambda _body: False,
+    ) -> None:
+        super().__init__(port, url, name)
+        self.ledger = ledger
+        self.keeps = keeps
+
+    def turn(self) -> None:
+        """Receive and settle."""
+        gone_before = self.ledger.deleted_now()
+        found = self.attempt(
+            "ReceiveMessage",
+            MaxNumberOfMessages=BATCH,
+            WaitTimeSeconds=1,
+            AttributeNames=["All"],
+        )
+        came_s = time.monotonic()
+        messages = list((found or {}).get("Messages", []))
+        self.check(messages)
+        for message in messages:
+            self.ledger.took(message, gone_before)
+        kept = [message for message in messages if self.keeps(message["Body"])]
+        self.give_back(kept)
+        self.delete([message for message in messages if message not in kept], came_s)
+
+    def check(self, messages: list[Result]) -> None:
+        """Look at what came before it is noted."""
+
+    def give_back(self, messages: list[Result]) -> None:
+        """Make messages visible at once. When that is not answered, their leases end."""
+        if messages:
+            entries = [
+                {"Id": f"{n}", "ReceiptHandle": one["ReceiptHandle"], "VisibilityTimeout": 0}
+                for n, one in enumerate(messages)
+            ]
+            self.attempt("ChangeMessageVisibilityBatch", Entries=entries)
+
+    def delete(self, messages: list[Result], came_s: float) -> None:
+        """Delete messages and note what was promised."""
+        if not messages:
+            return
+        entries = [
+            {"Id": f"{n}", "ReceiptHandle": one["ReceiptHandle"]}
+            for n, one in enumerate(messages)
+        ]
+        with self.ledger.lock:
+            self.ledger.tried.update(message["Body"] for message in messages)
+        found = self.attempt("DeleteMessageBatch", Entries=entries)
+        if found is None or time.monotonic() - came_s > PROMISE_S_MAX:
+            return
+        with self.ledger.lock:
+            for done in found.get("Successful", []):
+                self.ledger.deleted.add(messages[int(done["Id"])]["Body"])
+
+
+class FifoReceiver(Receiver):
+    """Also looks whether each group comes in order, without a gap."""
+
+    def check(self, messages: list[Result]) -> None:
+        """What is before a message in its group has come before."""
+        with self.ledger.lock:
+            seen = set(self.ledger.came)
+            for message in messages:
+                group, number = message["Body"].rsplit("/", 1)
+                before = f"{group}/{int(number) - 1}"
+                assert number == "0" or before in seen, f"{message['Body']} before {before}"
+                seen.add(message["Body"])
