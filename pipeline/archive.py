@@ -1,0 +1,116 @@
+"""``archive``: topics into a lake table, each record exactly once.
+
+A round takes what is durable, up to a bound of octets: workers write Parquet files, and one
+commit adds them and says how far each partition has come. A run that dies between the two leaves
+files that no table names, and the next run does the round again.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from pipeline.delta_lake import DeltaLake
+from pipeline.lake_files import SplitResult, write_split
+from pipeline.local_log import PartitionView, read_view
+from pipeline.options import Options
+from pipeline.splits import Positions, Split, checked, plan, wanted
+
+if TYPE_CHECKING:  # a dry run needs no Spark
+    from pyspark.sql import SparkSession
+
+ROUND_BYTES_MAX: Final = 2 * 1024**3
+
+
+class Round(NamedTuple):
+    """What one round has archived."""
+
+    rows: int
+    files: int
+    bytes_read: int
+    bytes_written: int
+    bad_batches: int
+
+
+class Archive:
+    """One run: from where the table is to what was durable when the run began."""
+
+    def __init__(
+        self, options: Options, lake: DeltaLake, *, round_bytes_max: int = ROUND_BYTES_MAX
+    ) -> None:
+        self._options = options
+        self._lake = lake
+        self._round_bytes_max = round_bytes_max
+        self._found = wanted(
+            read_view(options.data_dir, with_unsynced=options.with_unsynced), options
+        )
+        self._start = {place: self._position(view) for place, view in self._found.items()}
+        self._ends = {place: view.end for place, view in self._found.items()}
+        planned = plan(self._found, self._start, self._ends, options)
+        self.bytes_planned = sum(map(_size_bytes, planned))
+        self.records_planned = sum(
+            self._ends[place] - start for place, start in self._start.items()
+        )
+
+    def _position(self, view: PartitionView) -> int:
+        """Return where to go on. Error: ``OffsetOutOfRange`` when records went unarchived."""
+        position = self._lake.position(view.identity)
+        if position is None:
+            return view.start
+        return checked(view, position, fails_on_loss=self._options.fails_on_loss)
+
+    def run(self, spark: "SparkSession", on_round: Callable[[Round], None]) -> None:
+        """Archive all that was planned. Error: ``Overtaken``."""
+        start = self._start
+        while start != self._ends:
+            end = round_end(self._found, start, self._ends, bytes_max=self._round_bytes_max)
+            splits = plan(self._found, start, end, self._options)
+            results = self._write(spark, splits) if splits else []
+            files = [file for result in results for file in result.files]
+            moved = {
+                self._found[place].identity: offset
+                for place, offset in end.items()
+                if offset != start[place]
+            }
+            bad = [one for result in results for one in result.bad]
+            self._lake.keep_bad(bad, moved)
+            self._lake.commit(files, moved)
+            on_round(
+                Round(
+                    rows=sum(file.row_count for file in files),
+                    files=len(files),
+                    bytes_read=sum(map(_size_bytes, splits)),
+                    bytes_written=sum(file.size_bytes for file in files),
+                    bad_batches=len(bad),
+                )
+            )
+            start = end
+
+    def _write(self, spark: "SparkSession", splits: list[Split]) -> list[SplitResult]:
+        options, url = self._options, self._lake.url
+        tasks = spark.sparkContext.parallelize(splits, len(splits))
+        return tasks.map(lambda split: write_split(split, options, url)).collect()
+
+
+def round_end(
+    found: Mapping[str, PartitionView], start: Positions, ends: Positions, *, bytes_max: int
+) -> Positions:
+    """Return where a round ends that is about ``bytes_max`` octets, one file's part at least.
+
+    Of each partition it takes what comes first.
+    """
+    end = dict(start)
+    left_bytes = bytes_max
+    for place, view in found.items():
+        for extent in view.extents:
+            if extent.end <= start[place] or extent.first >= ends[place]:
+                continue
+            if left_bytes <= 0:
+                return end
+            left_bytes -= extent.size_bytes
+            end[place] = min(extent.end, ends[place])
+        if left_bytes > 0:
+            end[place] = ends[place]  # also past what compaction has removed
+    return end
+
+
+def _size_bytes(split: Split) -> int:
+    return sum(piece.extent.size_bytes for piece in split.pieces)

@@ -1,0 +1,295 @@
+"""Record batches as Arrow columns, without a Python object for each record.
+
+A walk over the lengths of records finds where each begins; from there on every field of all of
+them is decoded at once. Keys and values are not copied one by one: Arrow gathers them from the
+octets as they lie. Offsets and lengths are octets, timestamps unix milliseconds.
+"""
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from gateway.compression import decompress
+from gateway.errors import CorruptBatch
+from gateway.model import (
+    COMPRESSION_MASK,
+    HEADER_BYTES,
+    TIMESTAMP_TYPE_MASK,
+    TWO_OCTETS,
+    BatchHeader,
+    Octets,
+    parse_batch_header,
+    read_varint,
+)
+from gateway.records import DECOMPRESSED_BYTES_MAX, check_crc
+
+Ints = npt.NDArray[np.int64]
+Bytes = npt.NDArray[np.uint8]
+
+_PADDING: Final = bytes(16)  # a varint that goes on past the end is read, and then refused
+_VARINT_BITS: Final = 64
+_RECORD_BYTES_MIN: Final = 7
+_ALIKE_MIN: Final = 8  # records of one length in a row, before more are looked for
+HEADER_TYPE: Final = pa.struct([("key", pa.string()), ("value", pa.binary())])
+
+
+COLUMNS: Final = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
+
+
+class Columns(NamedTuple):
+    """The records of some batches of one partition, in order of offset."""
+
+    offsets: Ints
+    timestamps_unix_ms: Ints
+    keys: pa.BinaryArray
+    values: pa.BinaryArray
+    headers: pa.ListArray
+
+
+class StoredBatch(NamedTuple):
+    """A batch that was checked. ``base_offset`` is that in its partition."""
+
+    base_offset: int
+    header: BatchHeader
+    records: bytes  # decompressed
+
+
+def read_batch(batch: Octets, base_offset: int) -> StoredBatch | None:
+    """Check a batch and return its records' octets; None for a control batch.
+
+    Errors: ``CorruptBatch`` (CRC, counts, a compression that lies), ``UnsupportedFormat``.
+    """
+    header = parse_batch_header(batch)
+    if header.is_control:
+        return None
+    check_crc(batch, header)
+    data = bytes(memoryview(batch)[HEADER_BYTES : header.size_bytes])
+    records = decompress(
+        header.attributes & COMPRESSION_MASK, data, bytes_max=DECOMPRESSED_BYTES_MAX
+    )
+    if not 0 <= header.record_count * _RECORD_BYTES_MIN <= len(records):
+        raise CorruptBatch(f"{header.record_count} records in {len(records)} bytes")
+    return StoredBatch(base_offset, header, records)
+
+
+def decode_columns(
+    batches: Sequence[StoredBatch], *, with_keys: bool, with_values: bool, with_headers: bool
+) -> Columns:
+    """Return the records of batches that are at most 2 GiB together.
+
+    What is left out is null, and its octets are not gathered.
+    Errors: ``CorruptBatch``, naming the base offset of the batch.
+    """
+    begins, owners = _find_records(batches)
+    octets = b"".join([*(batch.records for batch in batches), _PADDING])
+    data = np.frombuffer(octets, np.uint8)
+    lengths, at = _varints(data, begins)
+    ends = at + lengths
+    # The octet between is that of the attributes, of which none is defined.
+    timestamp_deltas, at = _varints(data, at + 1)
+    offset_deltas, at = _varints(data, at)
+    key_sizes, key_at = _varints(data, at)
+    value_sizes, value_at = _varints(data, key_at + np.maximum(key_sizes, 0))
+    header_counts, header_at = _varints(data, value_at + np.maximum(value_sizes, 0))
+    _refuse(batches, owners, (header_at > ends) | (header_counts < 0))
+    headers = [batch.header for batch in batches]
+    timestamps = _per_batch([_base_timestamp(one) for one in headers], owners)
+    is_stamped = _per_batch([int(_is_stamped(one)) for one in headers], owners) != 0
+    timestamps += np.where(is_stamped, 0, timestamp_deltas)
+    buffer = pa.py_buffer(octets)
+    nulls = pa.nulls(len(begins), pa.binary())
+    return Columns(
+        _per_batch([batch.base_offset for batch in batches], owners) + offset_deltas,
+        timestamps,
+        _gathered(buffer, key_at, key_sizes) if with_keys else nulls,
+        _gathered(buffer, value_at, value_sizes) if with_values else nulls,
+        _headers(batches, owners, data, buffer, header_at, header_counts, ends)
+        if with_headers
+        else pa.nulls(len(begins), pa.list_(HEADER_TYPE)),
+    )
+
+
+def _base_timestamp(header: BatchHeader) -> int:
+    return (
+        header.max_timestamp_unix_ms if _is_stamped(header) else header.base_timestamp_unix_ms
+    )
+
+
+def _is_stamped(header: BatchHeader) -> bool:
+    return bool(header.attributes & TIMESTAMP_TYPE_MASK)
+
+
+def _per_batch(numbers: Sequence[int], owners: Ints) -> Ints:
+    return np.array(numbers, np.int64)[owners]
+
+
+def _find_records(batches: Sequence[StoredBatch]) -> tuple[Ints, Ints]:
+    """Return where each record begins in the joined octets, and the batch that it is of."""
+    found, base = [], 0
+    for batch in batches:
+        found.append(np.array(_walk(batch), np.int64) + base)
+        base += len(batch.records)
+    counts = [len(one) for one in found]
+    return np.concatenate(found), np.repeat(np.arange(len(batches)), counts)
+
+
+def _walk(batch: StoredBatch) -> list[int]:
+    """Return where each record of a batch begins. Errors: ``CorruptBatch``."""
+    data, count = batch.records, batch.header.record_count
+    begins: list[int] = []
+    position = last_step = alike = 0
+    try:
+        while len(begins) < count:
+            begins.append(position)
+            first, second = data[position], data[position + 1]
+            if first < TWO_OCTETS:
+                step = 1 + (first >> 1)
+            elif second < TWO_OCTETS:
+                step = 2 + ((first & 0x7F | second << 7) >> 1)
+            else:
+                length, start = read_varint(data, position)
+                step = start - position + length
+            if step < _RECORD_BYTES_MIN:
+                raise CorruptBatch(_at(batch, f"a record of {step} bytes"))
+            position += step
+            alike = alike + 1 if step == last_step else 0
+            last_step = step
+            if alike == _ALIKE_MIN:
+                more = _stretch(data, position, step, count - len(begins))
+                begins += range(position, position + more * step, step)
+                position += more * step
+                alike = 0
+    except IndexError:
+        position = -1
+    if position != len(data):
+        raise CorruptBatch(_at(batch, "its records do not fill it"))
+    return begins
+
+
+def _stretch(data: bytes, position: int, step: int, count_max: int) -> int:
+    """Return how many records from ``position`` on have the length of the one before.
+
+    Equal messages are the common case, and are passed over at the speed of C.
+    """
+    count = min(count_max, (len(data) - position) // step)
+    if not count:
+        return 0
+    before = data[position - step : position - step + 2]
+    width = 1 if before[0] < TWO_OCTETS else 2
+    table = np.frombuffer(data, np.uint8, count * step, position).reshape(count, step)
+    is_alike = (table[:, :width] == np.frombuffer(before[:width], np.uint8)).all(axis=1)
+    return count if is_alike.all() else int(np.argmin(is_alike))
+
+
+def _at(batch: StoredBatch, what: str) -> str:
+    return f"the batch at offset {batch.base_offset}: {what}"
+
+
+def _varints(data: Bytes, at: Ints) -> tuple[Ints, Ints]:
+    """Return the zigzag varints that begin at ``at``, and where each ends."""
+    last = len(data) - 1
+    octets = data[np.minimum(at, last)].astype(np.int64)
+    values = octets & 0x7F
+    at = at + 1
+    goes_on = np.flatnonzero(octets >= TWO_OCTETS)
+    shift = 7
+    while len(goes_on) and shift < _VARINT_BITS:
+        octets = data[np.minimum(at[goes_on], last)].astype(np.int64)
+        values[goes_on] |= (octets & 0x7F) << shift
+        at[goes_on] += 1
+        goes_on = goes_on[octets >= TWO_OCTETS]
+        shift += 7
+    unsigned = values.view(np.uint64)
+    return (unsigned >> np.uint64(1)).view(np.int64) ^ -(values & 1), at
+
+
+def _gathered(buffer: pa.Buffer, at: Ints, sizes: Ints) -> pa.BinaryArray:
+    """Return the pieces of a buffer, null where a size is negative.
+
+    They are the odd ones of [gap][piece][gap][piece]..., which Arrow takes apart by itself.
+    """
+    bounds = np.empty(2 * len(at) + 1, np.int32)
+    bounds[0] = 0
+    bounds[1::2] = at
+    bounds[2::2] = at + np.maximum(sizes, 0)
+    pieces = pa.BinaryArray.from_buffers(
+        pa.binary(), 2 * len(at), [None, pa.py_buffer(bounds), buffer]
+    )
+    odd = np.arange(1, 2 * len(at), 2, dtype=np.int64)
+    return pieces.take(pa.array(odd, mask=sizes < 0))
+
+
+def _headers(  # noqa: PLR0913, PLR0917 - what a record's fields have led to
+    batches: Sequence[StoredBatch],
+    owners: Ints,
+    data: Bytes,
+    buffer: pa.Buffer,
+    at: Ints,
+    counts: Ints,
+    ends: Ints,
+) -> pa.ListArray:
+    """Return the headers of each record: the n-th of all records at once."""
+    bounds = np.zeros(len(counts) + 1, np.int64)
+    np.cumsum(counts, out=bounds[1:])
+    _refuse(batches, owners, counts > ends - at + 1)
+    total = int(bounds[-1])
+    key_at, key_sizes = np.zeros(total, np.int64), np.zeros(total, np.int64)
+    value_at, value_sizes = np.zeros(total, np.int64), np.zeros(total, np.int64)
+    at = at.copy()
+    having = np.flatnonzero(counts)
+    number = 0
+    while len(having):
+        place = bounds[having] + number
+        sizes, where = _varints(data, at[having])
+        key_sizes[place], key_at[place] = sizes, where
+        sizes, where = _varints(data, where + np.maximum(sizes, 0))
+        value_sizes[place], value_at[place] = sizes, where
+        at[having] = where + np.maximum(sizes, 0)
+        number += 1
+        having = having[counts[having] > number]
+    _refuse(batches, owners, at > ends)
+    keys = _gathered(buffer, key_at, np.maximum(key_sizes, 0))
+    try:
+        names = keys.cast(pa.string())
+    except pa.ArrowInvalid as error:
+        raise CorruptBatch(_at(batches[0], f"the name of a header: {error}")) from None
+    values = _gathered(buffer, value_at, value_sizes)
+    pairs = pa.StructArray.from_arrays([names, values], fields=list(HEADER_TYPE))
+    return pa.ListArray.from_arrays(pa.array(bounds, pa.int32()), pairs)
+
+
+def _refuse(
+    batches: Sequence[StoredBatch], owners: Ints, is_wrong: npt.NDArray[np.bool_]
+) -> None:
+    if is_wrong.any():
+        batch = batches[int(owners[np.argmax(is_wrong)])]
+        raise CorruptBatch(_at(batch, "a record does not hold its fields"))
+
+
+def named_header(headers: pa.ListArray, name: str) -> pa.StringArray:
+    """Return the first header of a name of each record as text; null where there is none.
+
+    What is not UTF-8 is null too: the column ``headers`` has the octets.
+    """
+    bounds = headers.offsets.to_numpy()
+    pairs = headers.values
+    names = pairs.field(0).to_numpy(zero_copy_only=False)
+    places = np.flatnonzero(names == name)
+    owners = np.searchsorted(bounds, places, side="right") - 1
+    owners, firsts = np.unique(owners, return_index=True)
+    where = np.zeros(len(headers), np.int64)
+    where[owners] = places[firsts]
+    is_missing = np.ones(len(headers), bool)
+    is_missing[owners] = False
+    values = pairs.field(1).take(pa.array(where, mask=is_missing)).to_pylist()
+    return pa.array([_text(value) for value in values], pa.string())
+
+
+def _text(value: bytes | None) -> str | None:
+    try:
+        return None if value is None else value.decode()
+    except UnicodeDecodeError:
+        return None

@@ -1,0 +1,269 @@
+"""A node's data directory as a reader outside of the node sees it: topics, partitions, extents.
+
+Nothing is locked and nothing written. The node goes on meanwhile: it closes segments, and
+rewrites closed ones into settled ones. So a view is taken again when a file of it went as it was
+being taken, and a split whose file has gone by the time it is read finds its offsets anew
+(``find_again``): they are somewhere else, or retention has removed them.
+"""
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from gateway.errors import OffsetOutOfRange, StorageUnavailable
+from gateway.model import PartitionIdentity
+from storage_adapters.formats.footer import LOW_32, ROW_STRIDE, Footer, Part, Rows
+from storage_adapters.formats.manifest import Manifest
+from storage_adapters.formats.segment import KIND_LOG, KIND_SETTLED
+from storage_adapters.segment_log.index import find_offset
+from storage_adapters.segment_log.loading import Loaded, load_segment, mapped
+from storage_adapters.segment_log.scanning import scan_segment
+from storage_adapters.segment_log.segments import (
+    WAL_DIRECTORY,
+    list_segments,
+    map_footer,
+    settled_path,
+)
+from storage_adapters.segment_log.settled_files import read_manifest
+
+_TRIES_MAX: Final = 20  # a view that is overtaken so often has another reason
+
+
+class Extent(NamedTuple):
+    """Offsets ``first`` to before ``end`` of a partition in one file.
+
+    ``rows``: of a segment that is being written, where its batches are, as its footer will say.
+    """
+
+    path: str
+    partition_id: int
+    first: int
+    end: int
+    size_bytes: int
+    rows: bytes | None = None
+
+
+class PartitionView(NamedTuple):
+    """A partition at one moment: its bounds, and what holds it, lowest offsets first."""
+
+    identity: PartitionIdentity
+    start: int
+    end: int
+    extents: list[Extent]
+
+
+class FileGone(Exception):
+    """A file of a view is not there any more."""
+
+
+def read_view(data_dir: Path, *, with_unsynced: bool = False) -> dict[int, PartitionView]:
+    """Return all partitions by id, of what is durable now.
+
+    What is written but not yet synced is left out unless it is asked for: after a loss of power
+    other records may have its offsets. Errors: ``StorageUnavailable`` for a folder without a log
+    or with files that cannot be read.
+    """
+    if not list_segments(data_dir):
+        raise StorageUnavailable(f"{data_dir} holds no log: there is no segment in its `wal`")
+    for _ in range(_TRIES_MAX):
+        try:
+            return _View(data_dir, with_unsynced=with_unsynced).partitions()
+        except FileNotFoundError:
+            continue  # the node has replaced a file since its list was read
+    raise StorageUnavailable(f"{data_dir} changes faster than it can be looked at")
+
+
+def find_again(data_dir: Path, extent: Extent) -> list[Extent]:
+    """Return where the offsets of an extent lie now. Error: ``OffsetOutOfRange``: some went."""
+    view = read_view(data_dir, with_unsynced=True).get(extent.partition_id)
+    if view is None:
+        raise OffsetOutOfRange(f"partition {extent.partition_id} was deleted meanwhile")
+    if view.start > extent.first:
+        raise OffsetOutOfRange(
+            f"{view.identity.topic.name}-{view.identity.number}: offsets {extent.first} to "
+            f"{view.start - 1} were removed while they were to be read"
+        )
+    return [
+        one._replace(first=max(one.first, extent.first), end=min(one.end, extent.end))
+        for one in view.extents
+        if one.first < extent.end and extent.first < one.end
+    ]
+
+
+@contextmanager
+def open_extents(path: str) -> "Iterator[ExtentReader]":
+    """Map a file of a view; it can be read to the end even if it is removed meanwhile.
+
+    Error: ``FileGone``.
+    """
+    try:
+        with mapped(Path(path)) as octets:
+            yield ExtentReader(Path(path), octets)
+    except FileNotFoundError:
+        raise FileGone(path) from None
+
+
+class ExtentReader:
+    """Reads the batches of extents of one mapped file."""
+
+    def __init__(self, path: Path, octets: memoryview) -> None:
+        self._path = path
+        self._octets = octets
+        self._footer: Footer | None = None
+
+    def batches(self, extent: Extent) -> Iterator[tuple[int, memoryview]]:
+        """Yield (base offset, octets) of each batch with offsets of the extent, in order.
+
+        The base offset is what counts: a batch that was appended to several partitions has that
+        of the first in its octets.
+        """
+        rows, first_row, end_row = self._rows_of(extent)
+        row = find_offset(rows, first_row, end_row, extent.first)
+        while row < end_row and rows[row * ROW_STRIDE] < extent.end:
+            place = rows[row * ROW_STRIDE + 2]
+            position = place & LOW_32
+            yield rows[row * ROW_STRIDE], self._octets[position : position + (place >> 32)]
+            row += 1
+
+    def _rows_of(self, extent: Extent) -> tuple[Rows, int, int]:
+        if extent.rows is not None:
+            rows = memoryview(extent.rows).cast("q")
+            return rows, 0, len(rows) // ROW_STRIDE
+        if self._footer is None:
+            is_wal = self._path.parent.name == WAL_DIRECTORY
+            self._footer = _footer_of(self._path, KIND_LOG if is_wal else KIND_SETTLED)
+        part = self._footer.find(extent.partition_id)
+        assert part is not None, "the view was made of this footer"
+        return self._footer.rows, part.first_row, part.first_row + part.row_count
+
+
+class _View:
+    """Goes through the files of a data directory once, oldest first."""
+
+    def __init__(self, data_dir: Path, *, with_unsynced: bool) -> None:
+        self._data_dir = data_dir
+        self._with_unsynced = with_unsynced
+        self._identities: dict[int, PartitionIdentity] = {}
+        self._bounds: dict[int, tuple[int, int]] = {}
+        self._extents: dict[int, list[Extent]] = {}
+        self._deleted: set[int] = set()
+
+    def partitions(self) -> dict[int, PartitionView]:
+        """Return all partitions. Error: ``FileNotFoundError`` when files changed meanwhile."""
+        manifest = read_manifest(self._data_dir)
+        upto = 0
+        if manifest is not None:
+            upto = manifest.wal_upto
+            self._add_settled(manifest)
+        wal = [
+            load_segment(path, number)
+            for number, path in list_segments(self._data_dir)
+            if number > upto
+        ]
+        for loaded, durable_sequence in zip(wal, _durable_sequences(wal), strict=True):
+            self._add_wal(loaded, durable_sequence)
+        if manifest != read_manifest(self._data_dir):
+            raise FileNotFoundError("the manifest was replaced meanwhile")
+        return {
+            partition_id: self._view(partition_id)
+            for partition_id in self._identities
+            if partition_id not in self._deleted
+        }
+
+    def _view(self, partition_id: int) -> PartitionView:
+        start, end = self._bounds[partition_id]
+        extents = [
+            extent._replace(first=max(extent.first, start))
+            for extent in self._extents.get(partition_id, ())
+            if extent.end > start
+        ]
+        return PartitionView(self._identities[partition_id], start, end, extents)
+
+    def _add_settled(self, manifest: Manifest) -> None:
+        for record in manifest.files:
+            path = settled_path(self._data_dir, record.number)
+            footer = _footer_of(path, KIND_SETTLED)
+            for part in footer:
+                introduction = footer.introduction(part)
+                if part.partition_id in record.dead or introduction is None:
+                    continue
+                if record.number == manifest.directory:
+                    self._note(introduction.identity, part)
+                else:  # bounds say here for which offsets the file answers
+                    self._put(path, part, part.start, part.end)
+        for extents in self._extents.values():
+            extents.sort(key=lambda extent: extent.first)
+
+    def _add_wal(self, loaded: Loaded, durable_sequence: int) -> None:
+        if loaded.segment is None:
+            return
+        if loaded.segment.trailer is None:
+            self._add_unfinished(loaded, durable_sequence)
+            return
+        footer = _footer_of(loaded.path, KIND_LOG)
+        for part in footer:
+            introduction = footer.introduction(part)
+            self._note(None if introduction is None else introduction.identity, part)
+            if part.row_count:
+                self._put(loaded.path, part, part.first_offset, part.end)
+
+    def _add_unfinished(self, loaded: Loaded, durable_sequence: int) -> None:
+        """Add what a segment without a footer has, up to what is known to be synced."""
+        upto = None if self._with_unsynced else durable_sequence
+        with mapped(loaded.path) as octets:
+            scan = scan_segment(octets, loaded.header, None, upto_sequence=upto)
+        for live in scan.live.parts.values():
+            part = live.to_part()
+            self._note(live.identity, part)
+            if part.row_count:
+                rows = live.rows.tobytes()
+                self._put(loaded.path, part, part.first_offset, part.end, rows)
+
+    def _note(self, identity: PartitionIdentity | None, part: Part) -> None:
+        if part.is_deleted:
+            self._deleted.add(part.partition_id)
+        elif identity is not None:
+            self._identities[part.partition_id] = identity
+            self._bounds[part.partition_id] = (part.start, part.end)
+
+    def _put(
+        self, path: Path, part: Part, first: int, end: int, rows: bytes | None = None
+    ) -> None:
+        extent = Extent(str(path), part.partition_id, first, end, part.size_bytes, rows)
+        self._extents.setdefault(part.partition_id, []).append(extent)
+
+
+def _durable_sequences(wal: Sequence[Loaded]) -> list[int]:
+    """Return, for each segment of the log, up to which sequence it or a later one says is synced.
+
+    A segment is synced before it gets its footer.
+    """
+    found: list[int] = []
+    durable = -1
+    for loaded in reversed(wal):
+        if loaded.segment is not None and loaded.segment.trailer is not None:
+            durable = max(durable, loaded.segment.trailer.next_sequence - 1)
+        elif loaded.segment is not None:
+            with mapped(loaded.path) as octets:
+                durable = max(
+                    durable, scan_segment(octets, loaded.header, None).durable_sequence
+                )
+        found.append(durable)
+    return found[::-1]
+
+
+def _footer_of(path: Path, kind: int) -> Footer:
+    """Map the footer of a closed segment. Errors: ``FileNotFoundError``, ``StorageUnavailable``."""
+    loaded = load_segment(path, int(path.stem), kind)
+    if loaded.segment is None or loaded.segment.trailer is None:
+        raise StorageUnavailable(
+            f"{path}: its footer is damaged. `headgate log verify` says what else is, and a "
+            "restart of the node rebuilds the footer of a segment of `wal`"
+        )
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return map_footer(fd, loaded.segment.trailer)
+    finally:
+        os.close(fd)

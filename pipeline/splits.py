@@ -1,0 +1,143 @@
+"""What one task of Spark reads: pieces of one file. Planned by the driver, pickled to workers."""
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from gateway.errors import OffsetOutOfRange
+from pipeline.local_log import Extent, PartitionView
+from pipeline.options import EARLIEST, LATEST, Options
+
+Positions = dict[str, int]  # "topic/number" -> offset: what a stream's checkpoint holds
+
+
+class Piece(NamedTuple):
+    """Some offsets of a partition in one file, and the names that its rows bear."""
+
+    topic: str
+    number: int
+    extent: Extent
+
+
+class Split(NamedTuple):
+    """Pieces of one file, of ``splitBytes`` together where there are enough."""
+
+    path: str
+    pieces: list[Piece]
+
+
+def place_of(view: PartitionView) -> str:
+    """Return how a checkpoint names a partition."""
+    return f"{view.identity.topic.name}/{view.identity.number}"
+
+
+def wanted(views: Mapping[int, PartitionView], options: Options) -> dict[str, PartitionView]:
+    """Return the partitions that are asked for, by name. Error: ``OffsetOutOfRange``.
+
+    A topic that is named and not there is an error: a typing error must not look like success.
+    """
+    found = {
+        place_of(view): view
+        for view in sorted(views.values(), key=lambda view: view.identity[2:])
+        if options.wants(view.identity.topic.namespace, view.identity.topic.name)
+    }
+    there = {view.identity.topic.name for view in found.values()}
+    missing = sorted((options.topics or frozenset()) - there)
+    if missing:
+        raise OffsetOutOfRange(f"no such topic in {options.data_dir}: {', '.join(missing)}")
+    return found
+
+
+def starting_positions(found: Mapping[str, PartitionView], options: Options) -> Positions:
+    """Return where to begin. Error: ``OffsetOutOfRange`` (see ``failOnDataLoss``)."""
+    return {
+        place: _position(view, options.starting, options, default=view.start)
+        for place, view in found.items()
+    }
+
+
+def ending_positions(found: Mapping[str, PartitionView], options: Options) -> Positions:
+    """Return where to end. Error: ``OffsetOutOfRange``."""
+    return {
+        place: _position(view, options.ending, options, default=view.end)
+        for place, view in found.items()
+    }
+
+
+def _position(view: PartitionView, asked: object, options: Options, *, default: int) -> int:
+    if asked == EARLIEST:
+        return view.start
+    if asked == LATEST:
+        return view.end
+    assert isinstance(asked, Mapping)
+    offset = asked.get(view.identity.topic.name, {}).get(str(view.identity.number), default)
+    return checked(view, int(offset), fails_on_loss=options.fails_on_loss)
+
+
+def checked(view: PartitionView, offset: int, *, fails_on_loss: bool) -> int:
+    """Return an offset that is there, or the nearest one where loss is accepted.
+
+    Error: ``OffsetOutOfRange``.
+    """
+    if view.start <= offset <= view.end:
+        return offset
+    if fails_on_loss:
+        raise OffsetOutOfRange(
+            f"{place_of(view)}: offset {offset} is not in {view.start}..{view.end}: records were "
+            "removed by retention, or the topic was made anew. Set failOnDataLoss=false to go on "
+            "with what is there"
+        )
+    return min(max(offset, view.start), view.end)
+
+
+def plan(
+    found: Mapping[str, PartitionView],
+    start: Positions,
+    end: Positions,
+    options: Options,
+) -> list[Split]:
+    """Return splits for the offsets from ``start`` to before ``end``."""
+    by_path: dict[str, list[Piece]] = {}
+    for place, view in found.items():
+        first, last = start[place], end[place]
+        for extent in view.extents:
+            cut = _cut(extent, first, last)
+            if cut is not None:
+                name, number = view.identity.topic.name, view.identity.number
+                by_path.setdefault(extent.path, []).append(Piece(name, number, cut))
+    return [
+        split for path, pieces in by_path.items() for split in _bundled(path, pieces, options)
+    ]
+
+
+def _cut(extent: Extent, first: int, last: int) -> Extent | None:
+    first, last = max(first, extent.first), min(last, extent.end)
+    if first >= last:
+        return None
+    # Sizes are estimates, for bundling: records of a partition are alike.
+    share = (last - first) / (extent.end - extent.first)
+    return extent._replace(first=first, end=last, size_bytes=int(extent.size_bytes * share))
+
+
+def _bundled(path: str, pieces: Iterable[Piece], options: Options) -> Iterable[Split]:
+    """Cut large pieces and put small ones together."""
+    bundle: list[Piece] = []
+    size_bytes = 0
+    for piece in pieces:
+        for part in _parts(piece, options.split_bytes):
+            if bundle and size_bytes + part.extent.size_bytes > options.split_bytes:
+                yield Split(path, bundle)
+                bundle, size_bytes = [], 0
+            bundle.append(part)
+            size_bytes += part.extent.size_bytes
+    if bundle:
+        yield Split(path, bundle)
+
+
+def _parts(piece: Piece, bytes_max: int) -> Iterable[Piece]:
+    extent = piece.extent
+    count = min(-(-extent.size_bytes // bytes_max) or 1, extent.end - extent.first)
+    span = -(-(extent.end - extent.first) // count)
+    for first in range(extent.first, extent.end, span):
+        last = min(first + span, extent.end)
+        part = extent._replace(first=first, end=last, size_bytes=extent.size_bytes // count)
+        yield piece._replace(extent=part)
