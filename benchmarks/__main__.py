@@ -1,8 +1,8 @@
-"""``python -m benchmarks [kafka | mqtt | k1 m1 ...] [--quick] [--runs N]``: measure.
+"""``python -m benchmarks [kafka | mqtt | sqs | k1 m1 ...] [--quick] [--runs N]``: measure.
 
 Prints tables and keeps them as JSON. ``--gib`` and ``--minutes`` are the sizes of r2 to r6,
-``--scale`` is the part of m5 to m9's sizes. ``kafka`` and ``mqtt`` stand for the figures of one
-protocol; without a name everything but the soak is measured.
+``--scale`` is the part of the sizes of m5 to m9 and s3 to s5. ``kafka``, ``mqtt`` and ``sqs``
+stand for the figures of one protocol; without a name everything but the soak is measured.
 
 ``python -m benchmarks render`` makes docs/benchmarks.md from what is kept.
 """
@@ -37,12 +37,18 @@ SCRIPTS: Final = {
     "r5": "r5_compaction",
     "r6": "r6_write_amplification",
     "r7": "r7_key_index",
+    "s1": "s1_send",
+    "s2": "s2_batches",
+    "s3": "s3_backlog",
+    "s4": "s4_timers",
+    "s5": "s5_polls",
     "profile": "profile_produce",
 }
 SOAK: Final = {"r1", "r2", "r3", "r4", "r5", "r6", "r7"}
 GROUPS: Final = {
     "kafka": [*(name for name in SCRIPTS if name.startswith("k")), "profile"],
     "mqtt": [name for name in SCRIPTS if name.startswith("m")],
+    "sqs": [name for name in SCRIPTS if name.startswith("s")],
 }
 
 
@@ -58,7 +64,9 @@ def main() -> None:
     parser.add_argument("--runs", type=int, help="counted runs of each side (5)")
     parser.add_argument("--gib", type=float, help="size of what r2, r4, r5, r6 write")
     parser.add_argument("--minutes", type=float, help="how long r3 writes (10)")
-    parser.add_argument("--scale", type=float, default=1.0, help="part of m5 to m9's sizes")
+    parser.add_argument(
+        "--scale", type=float, default=1.0, help="part of the sizes of m5.. and s3.."
+    )
     chosen = parser.parse_args()
     wanted = chosen.names or [name for name in SCRIPTS if name not in SOAK]
     names = [one for name in wanted for one in GROUPS.get(name, [name])]

@@ -6,16 +6,15 @@ from benchmarks.mqtt.report import MqttReport
 from benchmarks.mqtt.sides import (
     GROUP,
     NEVER,
+    PEER,
     THREE,
     MqttSide,
     against_sink,
     client_sample,
-    measured,
-    ratio_to_peer,
-    rows_of,
     started,
 )
 from benchmarks.report import Ratio, Sample, number
+from benchmarks.rounds import measured, ratio_to_peer, rows_of
 from benchmarks.sides import Options
 
 SECONDS = 4
@@ -35,7 +34,9 @@ def run(options: Options) -> MqttReport:
         "MQTT QoS 0, 64 B, 1 publisher to 1 subscriber",
         rows,
         [
-            Ratio(f"headgate ({policy}) / mosquitto", ratio_to_peer(rows, policy), BAR)
+            Ratio(
+                f"headgate ({policy}) / mosquitto", ratio_to_peer(rows, policy, peer=PEER), BAR
+            )
             for policy in (GROUP, NEVER)
         ],
         [

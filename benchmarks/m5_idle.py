@@ -15,9 +15,9 @@ from benchmarks.mqtt.sides import (
     measured_fresh,
     ours,
     peer,
-    rows_of,
 )
 from benchmarks.report import Ratio, Row, Sample, number
+from benchmarks.rounds import rows_of
 from benchmarks.sides import OURS, Options, client
 
 BAR_KB: Final = 20.0

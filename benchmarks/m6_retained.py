@@ -17,9 +17,9 @@ from benchmarks.mqtt.sides import (
     measured_fresh,
     ours,
     peer,
-    rows_of,
 )
 from benchmarks.report import Sample
+from benchmarks.rounds import rows_of
 from benchmarks.sides import OURS, Options, client
 from tests.support.proc import resident_bytes
 

@@ -8,17 +8,16 @@ from benchmarks.mqtt.report import MqttReport
 from benchmarks.mqtt.sides import (
     GROUP,
     NEVER,
+    PEER,
     THREE,
     MqttSide,
     cpu_of,
-    measured,
     port_of_sink,
-    ratio_to_peer,
-    rows_of,
     sink,
     started,
 )
 from benchmarks.report import Row, Sample, number
+from benchmarks.rounds import measured, ratio_to_peer, rows_of
 from benchmarks.sides import Options, client
 
 MESSAGES: Final = 1_000_000
@@ -36,10 +35,9 @@ def run(options: Options) -> MqttReport:
         for topics, case in CASES.items():
             work = partial(backlog, topics=topics, messages=messages)
             some = rows_of(case, "msg/s", measured(found, work, runs=options.runs))
-            ratios += [
-                f"{case}: headgate ({policy}) / mosquitto: {ratio_to_peer(some, policy):.2f}"
-                for policy in (GROUP, NEVER)
-            ]
+            for policy in (GROUP, NEVER):
+                ratio = ratio_to_peer(some, policy, peer=PEER)
+                ratios.append(f"{case}: headgate ({policy}) / mosquitto: {ratio:.2f}")
             rows += some
     return MqttReport(
         "m7",

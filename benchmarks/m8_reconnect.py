@@ -13,9 +13,9 @@ from benchmarks.mqtt.sides import (
     MqttSide,
     cpu_of,
     measured_fresh,
-    rows_of,
 )
 from benchmarks.report import Sample
+from benchmarks.rounds import rows_of
 from benchmarks.sides import Options, client
 
 SESSIONS: Final = 10_000

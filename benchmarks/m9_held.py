@@ -7,16 +7,15 @@ from benchmarks.mqtt.sides import (
     CONNECTIONS,
     GROUP,
     NEVER,
+    PEER,
     THREE,
     MqttSide,
     against_sink,
     client_sample,
-    measured,
-    ratio_to_peer,
-    rows_of,
     started,
 )
 from benchmarks.report import Sample, number
+from benchmarks.rounds import measured, ratio_to_peer, rows_of
 from benchmarks.sides import Options
 
 SECONDS = 4
@@ -31,7 +30,7 @@ def run(options: Options) -> MqttReport:
     ceiling = against_sink("mqtt_held", *place, plain=True)
     rows = rows_of("deliveries", "msg/s", samples)
     ratios = ", ".join(
-        f"{ratio_to_peer(rows, policy):.2f} ({policy})" for policy in (GROUP, NEVER)
+        f"{ratio_to_peer(rows, policy, peer=PEER):.2f} ({policy})" for policy in (GROUP, NEVER)
     )
     return MqttReport(
         "m9",

@@ -12,7 +12,7 @@ _HEAD: Final = """\
 # Benchmarks
 
 Made from `benchmarks/results/*.json` by `python -m benchmarks render`; measure anew with
-`make bench`. Every figure stands beside its peer (Apache Kafka or Mosquitto) in the same run on
+`make bench`. Every figure stands beside its peer (Kafka, Mosquitto, ElasticMQ) in the same run on
 the same machine, the sides taking turns, client and server sharing the machine. Figures are
 medians; the spread (lowest to highest run) is beside them. Machines differ: read the ratios.
 """

@@ -89,6 +89,10 @@ class Report:
     notes: Sequence[str] = ()
     profile: Sequence[Mapping[str, Any]] = ()
 
+    def versions(self) -> dict[str, str]:
+        """Return the versions of everything that takes part."""
+        return kafka_versions()
+
     def publish(self) -> None:
         """Print the table and write the JSON file."""
         sys.stdout.write("\n".join([*self._lines(), ""]))
@@ -111,7 +115,8 @@ class Report:
             sign, word = ("<=", "at most") if ratio.at_most else (">=", "at least")
             met = "met" if ratio.is_met else f"SHORT of {sign} {ratio.bar}"
             lines.append(f"  {ratio.case}: {ratio.value:.2f} ({word} {ratio.bar}: {met})")
-        return lines + [f"  {note}" for note in self.notes]
+        said = ", ".join(f"{name} {what}" for name, what in self.versions().items())
+        return [*lines, *(f"  {note}" for note in self.notes), f"  {said}"]
 
     def _json(self) -> dict[str, Any]:
         return {
@@ -120,7 +125,7 @@ class Report:
             "command": command(),
             "date": time.strftime("%Y-%m-%d"),
             "machine": machine(),
-            "versions": versions(),
+            "versions": self.versions(),
             "rows": [row.to_json() for row in self.rows],
             "ratios": [{**asdict(ratio), "is_met": ratio.is_met} for ratio in self.ratios],
             "notes": list(self.notes),
@@ -153,8 +158,8 @@ def machine() -> dict[str, Any]:
     }
 
 
-def versions() -> dict[str, str]:
-    """Return the versions of everything that takes part."""
+def kafka_versions() -> dict[str, str]:
+    """Return the versions of ours and of what Kafka's side takes."""
     java = subprocess.run(["java", "-version"], capture_output=True, text=True, check=False)
     return {
         "headgate": version("headgate"),

@@ -3,7 +3,6 @@
 import platform
 from dataclasses import dataclass
 from importlib.metadata import version
-from typing import Any
 
 from benchmarks.mqtt.mosquitto import mosquitto_version
 from benchmarks.report import Report
@@ -13,18 +12,11 @@ from benchmarks.report import Report
 class MqttReport(Report):
     """A benchmark's outcome."""
 
-    def _lines(self) -> list[str]:
-        said = ", ".join(f"{name} {what}" for name, what in _versions().items())
-        return [*super()._lines(), f"  {said}"]
-
-    def _json(self) -> dict[str, Any]:
-        return {**super()._json(), "versions": _versions()}
-
-
-def _versions() -> dict[str, str]:
-    return {
-        "headgate": version("headgate"),
-        "python": platform.python_version(),
-        "uvloop": version("uvloop"),
-        "mosquitto": mosquitto_version(),
-    }
+    def versions(self) -> dict[str, str]:
+        """Return the versions of everything that takes part."""
+        return {
+            "headgate": version("headgate"),
+            "python": platform.python_version(),
+            "uvloop": version("uvloop"),
+            "mosquitto": mosquitto_version(),
+        }

@@ -1,7 +1,7 @@
 """The sides of an MQTT comparison: ours at one or two flush policies, and Mosquitto."""
 
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,8 +11,9 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from benchmarks.clients.mqtt_crowd import raise_file_limit
 from benchmarks.mqtt.mosquitto import Mosquitto, find_mosquitto
-from benchmarks.report import Row, Sample
-from benchmarks.sides import OURS, client, temporary_folder, wait_until_idle
+from benchmarks.report import Sample
+from benchmarks.rounds import keep
+from benchmarks.sides import OURS, client, temporary_folder
 from tests.support.gateway import Gateway
 from tests.support.ports import free_port
 from tests.support.proc import cpu_s
@@ -98,20 +99,6 @@ def started(made: Mapping[tuple[str, str], Made]) -> Iterator[list[MqttSide]]:
         yield found
 
 
-def measured(
-    found: Sequence[MqttSide], run: Callable[[MqttSide], Sample], *, runs: int
-) -> dict[tuple[str, str], list[Sample]]:
-    """Run on each side in turn; the first round, a warm-up, does not count."""
-    samples: dict[tuple[str, str], list[Sample]] = {(s.name, s.policy): [] for s in found}
-    for turn in range(1 + runs):
-        for side in found:
-            wait_until_idle([one.server.pid for one in found])
-            sample = run(side)
-            if turn:
-                keep(samples, side, sample)
-    return samples
-
-
 def measured_fresh(
     made: Mapping[tuple[str, str], Made], run: Callable[[MqttSide], Sample], *, runs: int
 ) -> dict[tuple[str, str], list[Sample]]:
@@ -122,26 +109,6 @@ def measured_fresh(
             with started({key: make}) as (side,):
                 keep(samples, side, run(side))
     return samples
-
-
-def keep(samples: dict[tuple[str, str], list[Sample]], side: MqttSide, sample: Sample) -> None:
-    """Note a sample and show it."""
-    samples[side.name, side.policy].append(sample)
-    sys.stderr.write(f"  {side.name} {side.policy} {sample.value:,.2f}\n")
-
-
-def rows_of(
-    case: str, unit: str, samples: Mapping[tuple[str, str], Sequence[Sample]]
-) -> list[Row]:
-    """Return a row for each side."""
-    return [Row(case, name, policy, unit, some) for (name, policy), some in samples.items()]
-
-
-def ratio_to_peer(rows: Sequence[Row], policy: str) -> float:
-    """Return ours at a flush policy by the peer's, of the rows of one case."""
-    by_side = {(row.side, row.policy): row.median for row in rows}
-    (theirs,) = [median for (side, _policy), median in by_side.items() if side == PEER]
-    return by_side[OURS, policy] / theirs
 
 
 @contextmanager

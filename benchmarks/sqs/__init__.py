@@ -1,0 +1,1 @@
+"""The benchmarks of the SQS endpoint: beside ElasticMQ and moto, which keep all in memory."""
