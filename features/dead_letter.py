@@ -19,6 +19,8 @@ again and again, in two queues that send each other their dead letters too, come
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+from gateway.model import EXPIRES_AT, MESSAGE_ID
+
 Headers = Sequence[tuple[str, bytes | None]]
 
 HOPS_MAX: Final = 16
@@ -34,8 +36,6 @@ ATTEMPTS: Final = "dlq.attempts"
 PROTOCOL: Final = "dlq.protocol"
 HOPS: Final = "dlq.hops"
 WAS_TO_EXPIRE_AT: Final = "dlq.expires-at"
-EXPIRES_AT: Final = "expires-at"
-MESSAGE_ID: Final = "message-id"
 
 _DIGITS_MAX: Final = 19  # of a signed 64-bit number
 

@@ -16,10 +16,11 @@ from features.compaction.record_slices import TIMESTAMP_DELTA, RecordSlice, scan
 from gateway.batch import KEYED_BYTES_MAX, KEYED_RECORDS_MAX
 from gateway.compression import compress, decompress
 from gateway.delay_batches import pairs_of, record_places
-from gateway.delays import DELIVER_AT, Delays, Draft, Message
+from gateway.delays import Delays, Draft, Message
 from gateway.errors import CorruptBatch, GatewayError, InvalidRecord, InvalidTimestamp
 from gateway.model import (
     COMPRESSION_MASK,
+    DELIVER_AT,
     HEADER_BYTES,
     TIMESTAMP_TYPE_MASK,
     BatchHeader,

@@ -27,14 +27,14 @@ from gateway.delay_bodies import KEEP_MS, Bodies
 from gateway.delay_mover import DelayMover, entry_writes, removal_writes
 from gateway.delay_stream import ENTRY_OVERHEAD_BYTES, ROOM_BYTES, DelayStream
 from gateway.errors import GatewayError, Overloaded, PolicyViolation, StorageUnavailable
-from gateway.message_ids import MESSAGE_ID, message_id
+from gateway.message_ids import message_id
+from gateway.model import DELIVER_AT, MESSAGE_ID
 from gateway.partition import Partition, Write
 from gateway.record_runs import nullable
 from gateway.records import NO_HEADERS, RecordRun
 from gateway.storage import OnDone
 from gateway.topics import Topic, TopicManager
 
-DELIVER_AT: Final = "deliver-at"  # the header
 _COUNTER_BITS: Final = 40  # of a number, below the incarnation that gave it
 _DELIVER_AT: Final = nullable(DELIVER_AT.encode())
 _MESSAGE_ID: Final = nullable(MESSAGE_ID.encode())

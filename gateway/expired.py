@@ -17,14 +17,18 @@ from gateway.batch import KEYED_BYTES_MAX
 from gateway.compression import compress, decompress
 from gateway.delay_batches import find_header, record_places
 from gateway.errors import CorruptBatch
-from gateway.model import COMPRESSION_MASK, HEADER_BYTES, Octets, parse_batch_header
+from gateway.model import (
+    COMPRESSION_MASK,
+    EXPIRES_AT,
+    HEADER_BYTES,
+    Octets,
+    parse_batch_header,
+    unix_ms_in,
+)
 from gateway.record_runs import nullable
-
-EXPIRES_AT: Final = "expires-at"  # the header: decimal unix ms
 
 _NAME: Final = EXPIRES_AT.encode()
 _STORED_NAME: Final = nullable(_NAME)
-_DIGITS_MAX: Final = 18
 _CODEC: Final = Codec(partial(decompress, bytes_max=KEYED_BYTES_MAX), compress)
 
 
@@ -62,6 +66,5 @@ def _deadline(data: bytes, record: RecordSlice) -> int:
     headers = data[headers_at : record[2]]
     if _STORED_NAME not in headers:
         return NEVER
-    value = find_header(headers, _NAME)
-    is_time = value is not None and value.isdigit() and len(value) <= _DIGITS_MAX
-    return int(value) if value is not None and is_time else NEVER
+    deadline_unix_ms = unix_ms_in(find_header(headers, _NAME))
+    return NEVER if deadline_unix_ms is None else deadline_unix_ms

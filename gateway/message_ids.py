@@ -9,7 +9,7 @@ from hashlib import blake2b
 from typing import Final
 from uuid import UUID
 
-MESSAGE_ID: Final = "message-id"  # the header
+from gateway.model import MESSAGE_ID
 
 _ID_BYTES: Final = 16
 

@@ -39,6 +39,15 @@ NO_PRODUCER: Final = -1
 TWO_OCTETS: Final = 0x80  # a first octet from here on says that the varint goes on
 ZIGZAG: Final = tuple((octet >> 1) ^ -(octet & 1) for octet in range(TWO_OCTETS))
 
+# Well-known headers: what protocols share, so that any client can read them, and set some.
+DEDUP_ID: Final = "dedup-id"
+DELIVER_AT: Final = "deliver-at"  # decimal unix ms
+EXPIRES_AT: Final = "expires-at"  # decimal unix ms
+MESSAGE_ID: Final = "message-id"
+RESERVED_PREFIXES: Final = ("mqtt.", "dlq.", "kafka.", "amqp.", "sqs.", "rocketmq.")
+"""Of headers that mean something to the gateway: an attribute of such a name is stored apart."""
+TIME_DIGITS_MAX: Final = 18  # of a time in a header; whoever writes more says no time
+
 _VARINT_BITS: Final = 64
 _VARINT_END: Final = 1 << (_VARINT_BITS - 1)
 
@@ -159,6 +168,17 @@ def parse_batch_header(batch: Octets, start: int = 0) -> BatchHeader:
 def unpack_batch_header(header: Octets) -> BatchHeader:
     """Return the header from its 61 octets alone, as a scan of the log hands them out."""
     return BatchHeader._make(_HEADER.unpack_from(header))
+
+
+def unix_ms_in(value: bytes | None) -> int | None:
+    """Return the time that a header says, None when it says none: anybody may write headers.
+
+    >>> unix_ms_in(b"1700000000000"), unix_ms_in(b"soon"), unix_ms_in(b"9" * 5_000)
+    (1700000000000, None, None)
+    """
+    if value is None or not value.isdigit() or len(value) > TIME_DIGITS_MAX:
+        return None
+    return int(value)
 
 
 def stamp(batch: bytearray | memoryview, base_offset: int, leader_epoch: int) -> None:

@@ -3,12 +3,11 @@
 from typing import Final, NamedTuple
 
 from features.queue.model import Taken
+from gateway.model import EXPIRES_AT, unix_ms_in
 from gateway.queue_bodies import Body, Unreadable
 from gateway.queue_lanes import Kit, QueueLane
-from gateway.queue_marks import unix_ms_in
 from gateway.queue_model import Delivery, QueueSettings
 
-EXPIRES_AT: Final = "expires-at"  # decimal unix ms
 EXPIRED: Final = "expired"  # the reasons of dead letters
 CORRUPT: Final = "corrupt"
 

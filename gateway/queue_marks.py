@@ -5,13 +5,14 @@ says all there is.
 """
 
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from features.queue.model import AT_ONCE, Run
 from gateway.compression import decompress
 from gateway.errors import CorruptBatch
 from gateway.model import (
     COMPRESSION_MASK,
+    DELIVER_AT,
     HEADER_BYTES,
     TWO_OCTETS,
     ZIGZAG,
@@ -19,22 +20,9 @@ from gateway.model import (
     Octets,
     Record,
     read_varint,
+    unix_ms_in,
 )
 from gateway.records import DECOMPRESSED_BYTES_MAX, iter_records
-
-DELIVER_AT: Final = "deliver-at"  # decimal unix ms: wins over the queue's own delay
-TIME_DIGITS_MAX: Final = 18  # of a time in a header; whoever writes more says no time
-
-
-def unix_ms_in(value: bytes | None) -> int | None:
-    """Return the time that a header says, None when it says none: anybody may write headers.
-
-    >>> unix_ms_in(b"1700000000000"), unix_ms_in(b"soon"), unix_ms_in(b"9" * 5_000)
-    (1700000000000, None, None)
-    """
-    if value is None or not value.isdigit() or len(value) > TIME_DIGITS_MAX:
-        return None
-    return int(value)
 
 
 def plain_run(base_offset: int, last_offset: int) -> list[Run]:

@@ -15,9 +15,8 @@ from adapters.mqtt.config import RouteConfig
 from adapters.mqtt.mapping import runs_of_batch
 from adapters.mqtt.wire import PublishRun
 from gateway.broker import Broker
-from gateway.delays import DELIVER_AT
 from gateway.errors import GatewayError, OffsetOutOfRange
-from gateway.model import Octets, parse_batch_header
+from gateway.model import DELIVER_AT, Octets, parse_batch_header
 from gateway.partition import Partition
 from gateway.waiting import Tail
 from gateway.writer import Write

@@ -12,7 +12,16 @@ from typing import Final, NamedTuple
 from adapters.mqtt.filters import is_topic_name, is_utf8
 from adapters.mqtt.wire import PublishProperties
 from gateway.errors import CorruptBatch
-from gateway.model import TWO_OCTETS, ZIGZAG, read_varint
+from gateway.model import (
+    DEDUP_ID,
+    DELIVER_AT,
+    EXPIRES_AT,
+    RESERVED_PREFIXES,
+    TWO_OCTETS,
+    ZIGZAG,
+    read_varint,
+    unix_ms_in,
+)
 
 TOPIC: Final = "mqtt.topic"
 CLIENT: Final = "mqtt.client"
@@ -22,7 +31,6 @@ PAYLOAD_FORMAT: Final = "mqtt.payload-format-indicator"
 CONTENT_TYPE: Final = "content-type"
 REPLY_TO: Final = "reply-to"
 CORRELATION_ID: Final = "correlation-id"
-EXPIRES_AT: Final = "expires-at"
 
 USER_PREFIX: Final = "mqtt.user."
 NULL_VALUE: Final = ("mqtt.null", "1")  # the user property of a record whose value is null
@@ -31,12 +39,10 @@ BASE64_SUFFIX: Final = ";base64"  # of the name of a header whose value is no MQ
 
 # What a publisher must not say by a user property: it means something to the gateway.
 RESERVED: Final = frozenset(
-    {CONTENT_TYPE, REPLY_TO, CORRELATION_ID, EXPIRES_AT, "deliver-at", "dedup-id"}
+    {CONTENT_TYPE, REPLY_TO, CORRELATION_ID, EXPIRES_AT, DELIVER_AT, DEDUP_ID}
 )
-RESERVED_PREFIXES: Final = ("mqtt.", "dlq.", "kafka.", "amqp.", "sqs.", "rocketmq.")
 
 STRING_BYTES_MAX: Final = 65_535  # MQTT 5.0 sections 1.5.4 and 1.5.6
-_DECIMALS_MAX: Final = 18  # of a time in milliseconds that fits 63 bits
 
 Header = tuple[str, bytes | None]
 
@@ -208,6 +214,6 @@ _WELL_KNOWN: Final[dict[bytes, Callable[[bytes], bool]]] = {
     CONTENT_TYPE.encode(): _is_text,
     REPLY_TO.encode(): _is_response_topic,
     CORRELATION_ID.encode(): lambda value: len(value) <= STRING_BYTES_MAX,
-    EXPIRES_AT.encode(): lambda value: value.isdigit() and len(value) <= _DECIMALS_MAX,
+    EXPIRES_AT.encode(): lambda value: unix_ms_in(value) is not None,
 }
 _HIDDEN: Final = frozenset(name for name in _WELL_KNOWN if name.startswith(b"mqtt."))

@@ -25,7 +25,6 @@ from typing import Final
 from adapters.mqtt.config import RouteConfig
 from adapters.mqtt.filters import is_topic_name
 from adapters.mqtt.headers import (
-    EXPIRES_AT,
     NULL_VALUE,
     StoredHeaders,
     headers_of,
@@ -40,6 +39,7 @@ from gateway.compression import decompress
 from gateway.errors import CorruptBatch, UnsupportedFormat
 from gateway.model import (
     COMPRESSION_MASK,
+    EXPIRES_AT,
     HEADER_BYTES,
     TWO_OCTETS,
     ZIGZAG,

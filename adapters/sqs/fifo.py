@@ -10,12 +10,10 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING, Final
 
-from adapters.sqs.mapping import DEDUP_ID
 from features.dedup_ids import DedupIds, Place
 from gateway.broker import Broker
 from gateway.errors import CorruptBatch, GatewayError, StorageUnavailable
-from gateway.message_ids import MESSAGE_ID
-from gateway.model import Record, parse_batch_header
+from gateway.model import DEDUP_ID, MESSAGE_ID, Record, parse_batch_header
 from gateway.partition import Partition
 from gateway.records import iter_records
 from gateway.topics import Topic

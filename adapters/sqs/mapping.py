@@ -34,8 +34,15 @@ from adapters.sqs.message_attributes import (
     size_bytes,
 )
 from adapters.sqs.text import to_text
-from gateway.message_ids import MESSAGE_ID
-from gateway.model import Record
+from features.dead_letter import ATTEMPTS, SOURCE_TOPIC
+from gateway.model import (
+    DEDUP_ID,
+    DELIVER_AT,
+    EXPIRES_AT,
+    MESSAGE_ID,
+    RESERVED_PREFIXES,
+    Record,
+)
 from gateway.record_runs import nullable
 from gateway.records import encode_headers
 
@@ -45,12 +52,7 @@ MS_PER_S: Final = 1_000
 SENDER: Final = "sqs.sender"
 TRACE: Final = "sqs.trace"
 TYPES: Final = "sqs.types"
-DEDUP_ID: Final = "dedup-id"
-DELIVER_AT: Final = "deliver-at"
 USER_PREFIX: Final = "sqs.user."
-DEAD_LETTER_PREFIX: Final = "dlq."
-SOURCE_TOPIC: Final = "dlq.source.topic"
-EARLIER_ATTEMPTS: Final = "dlq.attempts"
 
 # Attributes that say how something is shown which SQS cannot carry.
 BODY_MARK: Final = "sqs.body"
@@ -60,8 +62,7 @@ BASE64: Final = b"base64"
 NULL: Final = b"null"
 
 # What a sender must not say by an attribute: it means something to the gateway.
-RESERVED: Final = frozenset({MESSAGE_ID, DEDUP_ID, DELIVER_AT, "expires-at"})
-RESERVED_PREFIXES: Final = ("mqtt.", "dlq.", "kafka.", "amqp.", "sqs.", "rocketmq.")
+RESERVED: Final = frozenset({MESSAGE_ID, DEDUP_ID, DELIVER_AT, EXPIRES_AT})
 
 CACHED_BLOCKS_MAX: Final = 1_024
 _MESSAGE_ID_CHARS_MAX: Final = 100
@@ -171,7 +172,7 @@ def read_headers(headers: Sequence[Header]) -> StoredHeaders:
     dead_letter: list[Header] = []
     for header in headers:
         name, value = header
-        if name in _HIDDEN or name.startswith(DEAD_LETTER_PREFIX):
+        if name in _HIDDEN or name.startswith("dlq."):
             if value is not None and name not in known:
                 known[name] = value
                 if name not in _HIDDEN:
@@ -179,7 +180,7 @@ def read_headers(headers: Sequence[Header]) -> StoredHeaders:
         else:
             others.append(header)
     get = known.get
-    attempts = get(EARLIER_ATTEMPTS, b"")
+    attempts = get(ATTEMPTS, b"")
     is_count = attempts.isdigit() and len(attempts) <= _ATTEMPTS_CHARS_MAX
     return StoredHeaders(
         _message_id(get(MESSAGE_ID)),
