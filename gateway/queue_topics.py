@@ -8,7 +8,7 @@ from gateway.errors import GatewayError, InvalidRequest, PolicyViolation
 from gateway.model import TopicName
 from gateway.queue_model import DEFAULT_GROUP, QueueSettings
 from gateway.queues import Queue, QueueManager
-from gateway.topics import TopicManager
+from gateway.topics import Topic, TopicManager
 
 FIFO_SUFFIX: Final = ".fifo"  # whoever names a queue so expects order, as SQS's clients do
 # What all queue groups have settled goes after five minutes: for so long the log can tell which
@@ -35,12 +35,14 @@ async def make_queue(  # noqa: PLR0913 - what makes one queue differ from anothe
     group: str = DEFAULT_GROUP,
     partitions: int | None = None,
     from_start: bool = False,
+    attributes: Mapping[str, str] | None = None,
     tags: Mapping[str, str] | None = None,
 ) -> Queue:
     """Make a queue, and its topic when there is none, which then goes with the queue.
 
     On a topic that is there, the queue begins at its end, or with ``from_start`` at what is
-    left of its start, and ``partitions`` means nothing. Errors: ``InvalidRequest`` for a name
+    left of its start, and ``partitions`` means nothing; ``is_left_over`` says when such a topic
+    goes with the queue nonetheless. Errors: ``InvalidRequest`` for a name
     that promises an order that the settings do not keep, ``PolicyViolation`` for internal
     topics; those of ``TopicManager.create`` and ``QueueManager.create``.
     """
@@ -48,7 +50,7 @@ async def make_queue(  # noqa: PLR0913 - what makes one queue differ from anothe
     topic = topics.find(name)
     if topic is not None and topic.is_internal:
         raise PolicyViolation(f"topic {name.name} is internal")
-    owns_topic = topic is None
+    owns_topic = topic is None or is_left_over(queues, topic)
     if topic is None:
         topic = await topics.create(name, partitions=partitions, configs=QUEUE_TOPIC_CONFIGS)
     try:
@@ -56,11 +58,20 @@ async def make_queue(  # noqa: PLR0913 - what makes one queue differ from anothe
             topic,
             settings,
             group=group,
+            attributes=dict(attributes or {}),
             tags=dict(tags or {}),
             owns_topic=owns_topic,
             from_start=from_start,
         )
     except GatewayError:
-        if owns_topic:
-            await topics.delete(name)  # or the next try would find a topic of somebody else
+        # Or the next try would find a topic of somebody else. Who overtook us has it now.
+        if owns_topic and is_left_over(queues, topic):
+            await topics.delete(name)
         raise
+
+
+def is_left_over(queues: QueueManager, topic: Topic) -> bool:
+    """Say whether a crash came between the making of a topic here and that of its queue."""
+    return topic.configs == QUEUE_TOPIC_CONFIGS and not any(
+        queue.topic is topic for queue in queues.everything()
+    )

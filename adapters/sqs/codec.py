@@ -11,8 +11,8 @@ from adapters.sqs.call import Params
 from adapters.sqs.errors import (
     INVALID_ACTION,
     INVALID_ADDRESS,
+    MISSING_ACTION,
     UNKNOWN_OPERATION,
-    ErrorCode,
     SqsError,
 )
 from adapters.sqs.json_codec import decode_json, missing_parameter
@@ -22,7 +22,6 @@ from adapters.sqs.shapes import Operation
 from adapters.sqs.urls import parse_queue_url
 from adapters.sqs.wire import FORM, Request
 
-MISSING_ACTION: Final = ErrorCode("MissingAction", "MissingAction")
 TARGET: Final = b"x-amz-target"
 
 Fields = dict[str, str]

@@ -64,6 +64,7 @@ INVALID_PARAMETER_VALUE: Final = ErrorCode(
     "InvalidParameterValueException", "InvalidParameterValue"
 )
 MALFORMED_INPUT: Final = ErrorCode("SerializationException", "MalformedInput")
+MISSING_ACTION: Final = _same("MissingAction")
 MISSING_AUTHENTICATION_TOKEN: Final = ErrorCode(
     "MissingAuthenticationTokenException", "MissingAuthenticationToken", 403
 )

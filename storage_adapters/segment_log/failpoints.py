@@ -32,8 +32,3 @@ def arm(step: str, action: Callable[[], None]) -> None:
     """Have ``action`` run at a step, in whichever thread that is."""
     assert step in STEPS
     _armed[step] = action
-
-
-def disarm() -> None:
-    """Forget all that was armed."""
-    _armed.clear()

@@ -17,7 +17,6 @@ class SegmentLogMetrics:
         "segments_closed",
         "segments_removed",
         "settled_bytes",
-        "settled_changes",
         "settled_damaged",
         "settled_ms",
         "settled_rounds",
@@ -36,7 +35,6 @@ class SegmentLogMetrics:
         self.segments_closed = 0
         self.segments_removed = 0
         self.settled_rounds = 0  # of log segments
-        self.settled_changes = 0  # of the manifest, those included
         self.settled_bytes = (
             0  # written to settled segments, merged and compacted ones included
         )

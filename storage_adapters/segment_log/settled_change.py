@@ -100,7 +100,6 @@ class Changer:
             raise
         self._switch(change, manifest, segments)
         await self._in_thread(lambda: self._unlink(change.goes))
-        self._metrics.settled_changes += 1
         self._metrics.settled_damaged += output.damaged_count
         self._on_freed()
         return output.made

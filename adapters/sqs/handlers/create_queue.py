@@ -8,7 +8,6 @@ topic when it is deleted, and may have a name that only a topic may have, as ``o
 from typing import Final, NamedTuple
 
 from adapters.sqs import attribute_answers
-from adapters.sqs.attribute_specs import MESSAGE_BYTES_MAX
 from adapters.sqs.attributes import new_attributes, new_settings, parse_change
 from adapters.sqs.call import Call, Result
 from adapters.sqs.errors import (
@@ -22,21 +21,12 @@ from adapters.sqs.node import SqsNode
 from adapters.sqs.queue_changes import target_arn_of, target_finder, wants_fifo
 from adapters.sqs.tags import merge_tags
 from gateway.auth import Operation
-from gateway.errors import GatewayError
 from gateway.model import TopicName
 from gateway.queue_model import QueueSettings
+from gateway.queue_topics import is_left_over, make_queue
 from gateway.queues import Queue
-from gateway.topics import Topic
 
 ACTION: Final = "CreateQueue"
-HEADERS_ROOM_BYTES: Final = 65_536  # of a message, beside what MaximumMessageSize counts
-
-TOPIC_CONFIGS: Final = {
-    "cleanup.policy": "queue",
-    # Deduplication ids are found again in the log after a restart, for 5 minutes.
-    "queue.keep.ms": "300000",
-    "max.message.bytes": str(MESSAGE_BYTES_MAX + HEADERS_ROOM_BYTES),
-}
 
 
 class Wanted(NamedTuple):
@@ -86,32 +76,17 @@ async def _make(call: Call, node: SqsNode, name: TopicName, wanted: Wanted) -> Q
         raise SqsError(QUEUE_DELETED_RECENTLY, msg)
     topics = node.kernel.topics
     topic = topics.find(name)
-    is_own = topic is None or _is_left_over(node, topic)
-    if not is_own:
+    if topic is not None and not is_left_over(node.queues, topic):
         # The topic is kept from retention while the queue is behind: that is a change to it.
         node.authorize(call, name, Operation.ALTER)
-    if topic is None:
-        topic = await topics.create(
-            name, partitions=node.config.queue_partitions, configs=TOPIC_CONFIGS
-        )
-    try:
-        return await node.queues.create(
-            topic,
-            wanted.settings,
-            attributes=wanted.attributes,
-            tags=wanted.tags,
-            owns_topic=is_own,
-        )
-    except GatewayError:
-        if is_own and _is_left_over(node, topic):
-            await topics.delete(name)
-        raise
-
-
-def _is_left_over(node: SqsNode, topic: Topic) -> bool:
-    """Say whether a crash came between the making of a topic here and that of its queue."""
-    return topic.configs == TOPIC_CONFIGS and not any(
-        queue.topic is topic for queue in node.queues.everything()
+    return await make_queue(
+        node.queues,
+        topics,
+        name,
+        wanted.settings,
+        partitions=node.config.queue_partitions,
+        attributes=wanted.attributes,
+        tags=wanted.tags,
     )
 
 

@@ -28,6 +28,7 @@ from gateway.placement import SingleNode
 from gateway.queues import Queue, QueueManager
 from gateway.topics import TopicManager
 from tests.support.held_storage import HeldStorage
+from tests.support.storage_host import NoDatabase
 
 ACCOUNT = "000000000000"
 REGION = "us-east-1"
@@ -179,7 +180,7 @@ async def running(
                 client.close()
 
 
-class _Host:
+class _Host(NoDatabase):
     """See ``StorageHost``."""
 
     def __init__(self, topics: TopicManager) -> None:

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from adapters.sqs.handlers.create_queue import TOPIC_CONFIGS
 from features.queue.model import Order
 from gateway.model import TopicName
 from gateway.queue_model import QueueSettings
+from gateway.queue_topics import QUEUE_TOPIC_CONFIGS
 from tests.adapters.sqs.handlers.serving import ACCOUNT, Live, running
 
 FIFO_ONLY = "Should be used only with FIFO Queues."
@@ -254,7 +254,7 @@ async def test_a_queue_on_a_topic_begins_at_its_end_and_leaves_it(live: Live) ->
 async def test_a_topic_that_a_crash_left_without_its_queue_is_taken_up(live: Live) -> None:
     topics = live.kernel.topics
     name = TopicName("default", "orders")
-    left = await topics.create(name, partitions=1, configs=TOPIC_CONFIGS)
+    left = await topics.create(name, partitions=1, configs=QUEUE_TOPIC_CONFIGS)
     url = await live.queue()
     assert live.kept().topic is left
     assert live.kept().owns_topic
@@ -264,7 +264,7 @@ async def test_a_topic_that_a_crash_left_without_its_queue_is_taken_up(live: Liv
 
 async def test_a_topic_that_another_group_reads_is_not_taken_for_left_over(live: Live) -> None:
     name = TopicName("default", "orders")
-    topic = await live.kernel.topics.create(name, partitions=1, configs=TOPIC_CONFIGS)
+    topic = await live.kernel.topics.create(name, partitions=1, configs=QUEUE_TOPIC_CONFIGS)
     await live.kernel.queues.create(topic, QueueSettings(), group="others")
     await live.queue()
     assert not live.kept().owns_topic
