@@ -7,20 +7,19 @@ topic that was answered for is there after a power cut.
 
 import asyncio
 import base64
-import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Concatenate, Final, ParamSpec, TypeVar
+from typing import Concatenate, Final, ParamSpec, TypeVar
 from uuid import UUID, uuid4
 
-from sqlalchemy import Connection, Engine, create_engine, event
-from sqlalchemy.engine import make_url
+from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import SQLAlchemyError
 
 from gateway import metadata_queue_rows as queue_rows
 from gateway import metadata_topic_rows as topic_rows
 from gateway import metadata_user_rows as user_rows
+from gateway import sql
 from gateway.auth import Rule
 from gateway.errors import Overloaded, StorageUnavailable
 from gateway.metadata import AccessKey, Address, DeletedRange, PartitionRange, TopicRow
@@ -29,11 +28,9 @@ from gateway.queue_model import QueueRow
 from gateway.scram import ScramCredential
 
 CALLS_MAX: Final = 10_000  # waiting for the worker thread; more are refused
-BUSY_TIMEOUT_MS: Final = 5_000  # how long SQLite waits for another process, a backup say
-CONNECT_TIMEOUT_S: Final = 10
 DATA_UUID: Final = "data_uuid"
 CLUSTER_ID: Final = "cluster_id"
-FILE_NAME: Final = "metadata.sqlite"
+FILE_NAME: Final = sql.FILE_NAME
 
 _T = TypeVar("_T")
 _P = ParamSpec("_P")
@@ -47,8 +44,7 @@ class SqlMetadata:
     """
 
     def __init__(self, url: str, *, data_dir: Path) -> None:
-        self._path = data_dir / FILE_NAME if url == "sqlite" else None
-        self._url = f"sqlite:///{self._path}" if self._path else url
+        self._url = sql.engine_url(url, data_dir)
         self._engine: Engine | None = None
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="metadata")
         self._calls = 0
@@ -221,9 +217,7 @@ class SqlMetadata:
             self._calls -= 1
 
     def _open(self) -> None:
-        if self._path is not None:
-            _make_private_file(self._path)
-        self._engine = _make_engine(self._url)
+        self._engine = sql.make_engine(self._url)
         try:
             with self._engine.begin() as connection:
                 bring_up(connection)
@@ -242,51 +236,3 @@ def _new_cluster_id() -> str:
         text = base64.urlsafe_b64encode(uuid4().bytes).decode("ascii").rstrip("=")
         if not text.startswith("-"):  # or a command line would take it for an option
             return text
-
-
-def _make_private_file(path: Path) -> None:
-    """Make an empty file that only we may read: passwords' keys will be in it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    if path.exists():
-        return
-    os.close(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o600))
-    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(folder)  # the file's name must survive a power cut, as the log's names do
-    finally:
-        os.close(folder)
-
-
-def _make_engine(url: str) -> Engine:
-    """Return an engine with one connection, for one thread."""
-    if make_url(url).get_backend_name() != "sqlite":
-        return create_engine(
-            url,
-            pool_size=1,
-            max_overflow=0,
-            pool_pre_ping=True,  # the server may have been restarted since the last call
-            connect_args={"connect_timeout": CONNECT_TIMEOUT_S},
-        )
-    engine = create_engine(url, pool_size=1, max_overflow=0)
-    event.listen(engine, "connect", _set_up_sqlite)
-    event.listen(engine, "begin", _begin_sqlite)
-    return engine
-
-
-def _set_up_sqlite(connection: Any, _record: object) -> None:  # noqa: ANN401 - DBAPI's, untyped
-    # Without this, sqlite3 begins transactions by its own rules: DDL would be outside of them.
-    connection.isolation_level = None
-    cursor = connection.cursor()
-    for pragma in (
-        f"busy_timeout = {BUSY_TIMEOUT_MS}",  # first: the next one may meet a lock already
-        "journal_mode = WAL",
-        "synchronous = FULL",
-        "foreign_keys = ON",
-    ):
-        cursor.execute(f"PRAGMA {pragma}")
-    cursor.close()
-
-
-def _begin_sqlite(connection: Connection) -> None:
-    # IMMEDIATE: a transaction that reads first and writes later could not wait for the lock.
-    connection.exec_driver_sql("BEGIN IMMEDIATE")
