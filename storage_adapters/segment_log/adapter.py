@@ -57,6 +57,7 @@ from storage_adapters.segment_log.settled_output import Pace
 from storage_adapters.segment_log.settled_set import SettledSet
 from storage_adapters.segment_log.settler import Settler
 from storage_adapters.segment_log.sweeper import Sweeper
+from storage_adapters.segment_log.synced import MarkFile
 from storage_adapters.segment_log.writer import Writer
 
 _NOT_OPEN: Final = "the log is not open"
@@ -94,6 +95,7 @@ class SegmentLog:
         self._segment_closer: Closer
         self._host: StorageHost
         self._writer: Writer
+        self._mark: MarkFile
         self._maker: SegmentMaker
         self._appender: Appender
         self._changer: Changer
@@ -250,6 +252,7 @@ class SegmentLog:
         if self._writer.fault is None:
             await self._close_cleanly()
         await self._writer.stop()
+        self._mark.close()
         await asyncio.get_running_loop().run_in_executor(None, self._stop_threads)
         self._catalog.close()
         active = self._appender.active
@@ -293,6 +296,7 @@ class SegmentLog:
         )
 
     def _build(self, first: Segment, next_sequence: int) -> None:
+        self._mark = MarkFile(self._data_dir, self.data_uuid)
         self._writer = Writer(
             files=self._files,
             config=self._config,
@@ -301,6 +305,7 @@ class SegmentLog:
             durable_sequence=next_sequence - 1,
             on_group=self._on_group,
             on_fault=self._host.on_fault,
+            on_synced=self._mark.note,
         )
         base = Base(
             self._config,

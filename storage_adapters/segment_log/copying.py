@@ -21,7 +21,7 @@ from gateway.model import ATTRIBUTES_AT, CRC_AT, LENGTH_OVERHEAD_BYTES, Octets
 from gateway.storage import Drops, Keep
 from storage_adapters.formats.footer import LOW_32, ROW_STRIDE, Footer, Part
 from storage_adapters.formats.manifest import SHARED
-from storage_adapters.segment_log.index import find_offset, sizes_of
+from storage_adapters.formats.row_search import find_offset, sizes_of
 from storage_adapters.segment_log.reading import Pick, pick, read_picks
 from storage_adapters.segment_log.segments import Segment
 from storage_adapters.segment_log.settled_output import Output, Placed

@@ -1,7 +1,6 @@
 """The index of a segment that has no footer yet, and how rows of any index are searched."""
 
 from array import array
-from bisect import bisect_left, bisect_right
 
 from gateway.model import PartitionIdentity
 from storage_adapters.formats.bodies import Introduction, encode_introduction
@@ -106,41 +105,3 @@ class LiveIndex:
         for part in self.parts.values():
             part.rows = array("q")
         self.parts.clear()
-
-
-def find_offset(rows: Rows, first: int, end: int, offset: int) -> int:
-    """Return the first row in [first, end) whose last offset is at or after ``offset``."""
-    if first < end:
-        last = (end - 1) * ROW_STRIDE
-        if offset >= rows[last]:  # Readers at the tail ask for the last batch: no search.
-            return end - 1 if offset < rows[last] + (rows[last + 3] & LOW_32) else end
-    at = first + bisect_right(range(first, end), offset, key=lambda i: rows[i * ROW_STRIDE])
-    if at > first:
-        before = (at - 1) * ROW_STRIDE
-        if offset < rows[before] + (rows[before + 3] & LOW_32):
-            return at - 1
-    return at
-
-
-def find_base(rows: Rows, first: int, end: int, offset: int) -> int:
-    """Return the first row in [first, end) whose base offset is at or after ``offset``."""
-    return first + bisect_left(range(first, end), offset, key=lambda i: rows[i * ROW_STRIDE])
-
-
-def find_time(rows: Rows, first: int, end: int, timestamp_unix_ms: int) -> int:
-    """Return the first row in [first, end) with a running max timestamp at or after that."""
-    return first + bisect_left(
-        range(first, end), timestamp_unix_ms, key=lambda i: rows[i * ROW_STRIDE + 1]
-    )
-
-
-def find_epoch_above(rows: Rows, first: int, end: int, leader_epoch: int) -> int:
-    """Return the first row in [first, end) with a higher leader epoch."""
-    return first + bisect_right(
-        range(first, end), leader_epoch, key=lambda i: rows[i * ROW_STRIDE + 3] >> 32
-    )
-
-
-def sizes_of(rows: Rows, first: int, end: int) -> list[int]:
-    """Return the octets of each batch of rows [first, end)."""
-    return [rows[i * ROW_STRIDE + 2] >> _SIZE_SHIFT for i in range(first, end)]

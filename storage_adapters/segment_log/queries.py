@@ -5,13 +5,13 @@ import struct
 from typing import Final
 
 from storage_adapters.formats.footer import LOW_32, ROW_STRIDE, Part, Rows
-from storage_adapters.segment_log.catalog import Catalog, PartitionState
-from storage_adapters.segment_log.index import (
+from storage_adapters.formats.row_search import (
     find_epoch_above,
     find_offset,
     find_time,
     sizes_of,
 )
+from storage_adapters.segment_log.catalog import Catalog, PartitionState
 from storage_adapters.segment_log.reading import Reader
 
 _MAX_TIMESTAMP_AT: Final = 35  # in a v2 batch

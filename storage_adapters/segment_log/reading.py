@@ -11,9 +11,9 @@ from typing import Final, NamedTuple, TypeVar
 from gateway.errors import StorageUnavailable
 from gateway.model import LENGTH_OVERHEAD_BYTES, Octets
 from storage_adapters.formats.footer import ROW_STRIDE, Rows
+from storage_adapters.formats.row_search import find_offset
 from storage_adapters.segment_log.catalog import Catalog, PartitionState
 from storage_adapters.segment_log.config import SegmentLogConfig
-from storage_adapters.segment_log.index import find_offset
 from storage_adapters.segment_log.page_cache import PageCache, Span
 from storage_adapters.segment_log.segments import Segment
 

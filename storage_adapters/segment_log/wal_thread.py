@@ -66,11 +66,19 @@ class Done(NamedTuple):
 
 
 class WalThread:
-    """Does jobs in order. ``tell`` is called in the thread with what is done."""
+    """Does jobs in order.
 
-    def __init__(self, files: Files, tell: Callable[[Done], None]) -> None:
+    Both are called in the thread: ``tell`` with what is done, ``on_synced`` with the highest
+    sequence that a sync has reached.
+    """
+
+    def __init__(
+        self, files: Files, tell: Callable[[Done], None], on_synced: Callable[[int], None]
+    ) -> None:
         self._files = files
         self._tell = tell
+        self._on_synced = on_synced
+        self._synced = _NOTHING
         self._jobs: SimpleQueue[Job | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="headgate-wal", daemon=True)
         self._thread.start()
@@ -95,12 +103,21 @@ class WalThread:
             error: BaseException | None = None
             try:
                 work.do(jobs)
+                self._note_synced(jobs)
             except BaseException as caught:  # noqa: BLE001  # Every error stops the node.
                 error = caught
             try:
                 self._tell(Done(jobs, work.sync_s, error))
             except RuntimeError:  # The loop was closed without the log: nobody is left to tell.
                 return
+
+    def _note_synced(self, jobs: Sequence[Job]) -> None:
+        reached = max(
+            [job.group.next_sequence - 1 for job in jobs if job.sync], default=_NOTHING
+        )
+        if reached > self._synced:
+            self._synced = reached
+            self._on_synced(reached)
 
     def _take(self) -> tuple[list[Job], bool]:
         """Wait for a job; return all there are, and False when the end was asked for."""

@@ -34,7 +34,7 @@ class Writer:
 
     ``written_sequence`` and ``durable_sequence`` are the highest written and synced.
     ``on_group`` runs after a group was published; ``on_fault`` once, at the first error of the
-    disk.
+    disk; ``on_synced``, in the thread, with the highest sequence that a sync has reached.
     """
 
     def __init__(  # noqa: PLR0913  # What a thread between a loop and a disk has to know.
@@ -47,6 +47,7 @@ class Writer:
         durable_sequence: int,
         on_group: Callable[[], None],
         on_fault: Callable[[BaseException], None],
+        on_synced: Callable[[int], None],
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._files = files
@@ -66,7 +67,7 @@ class Writer:
         self._unsynced: dict[Segment, None] = {}
         self._progress = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
-        self._thread = WalThread(files, self._tell_loop)
+        self._thread = WalThread(files, self._tell_loop, on_synced)
         if config.flush == "interval":
             self._timer = self._loop.call_later(self._interval_s, self._sync_interval)
 

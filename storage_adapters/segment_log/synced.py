@@ -1,0 +1,60 @@
+"""``wal/SYNCED``: how far the log is synced, so that readers outside need not guess.
+
+It is written after each sync, by the thread that made it, and never synced itself: after a loss of
+power it says less than is true, never more. Without it, which a full disk may bring about, readers
+know what entries say of those before them.
+"""
+
+import os
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+from uuid import UUID
+
+from storage_adapters.formats.damage import Damaged
+from storage_adapters.formats.synced import MARK_BYTES, SyncedMark, decode_mark, encode_mark
+from storage_adapters.segment_log.segments import WAL_DIRECTORY
+
+MARK_NAME: Final = "SYNCED"
+_NONE: Final = -1
+_READS_MAX: Final = 3  # one may meet a write
+_MODE: Final = 0o640
+
+
+class MarkFile:
+    """The writer's end. ``note`` is called in one thread at a time."""
+
+    def __init__(self, data_dir: Path, data_uuid: UUID) -> None:
+        self._data_uuid = data_uuid
+        self._fd = _NONE
+        with suppress(OSError):
+            flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC
+            self._fd = os.open(data_dir / WAL_DIRECTORY / MARK_NAME, flags, _MODE)
+
+    def note(self, sequence: int) -> None:
+        """Say that all up to ``sequence`` is synced. A disk that refuses ends the marking."""
+        if self._fd == _NONE:
+            return
+        try:
+            os.pwrite(self._fd, encode_mark(SyncedMark(self._data_uuid, sequence)), 0)
+        except OSError:
+            self.close()
+
+    def close(self) -> None:
+        """Let go of the file. A second time does nothing."""
+        fd, self._fd = self._fd, _NONE
+        if fd != _NONE:
+            os.close(fd)
+
+
+def read_mark(data_dir: Path) -> SyncedMark | None:
+    """Return what the mark of a data directory says, None when it says nothing."""
+    for _ in range(_READS_MAX):
+        try:
+            with (data_dir / WAL_DIRECTORY / MARK_NAME).open("rb") as file:
+                return decode_mark(file.read(MARK_BYTES + 1))
+        except FileNotFoundError:
+            return None
+        except Damaged:
+            continue
+    return None
