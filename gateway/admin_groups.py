@@ -5,6 +5,7 @@ a ``/`` in it is ``%2F`` in the path.
 """
 
 from typing import Any
+from uuid import UUID
 
 from pydantic import Field
 from starlette.requests import Request
@@ -20,6 +21,7 @@ from gateway.errors import (
     GroupNotFound,
     InvalidRequest,
     OffsetOutOfRange,
+    TopicNotFound,
 )
 from gateway.group_model import GroupName, GroupState
 from gateway.kernel import Kernel
@@ -28,9 +30,13 @@ from gateway.partition import Partition
 
 
 class NewOffsets(FrozenConfig):
-    """Body of ``POST /v1/groups/<group>/offsets``; without ``partition``, all of the topic."""
+    """Body of ``POST /v1/groups/<group>/offsets``; without ``partition``, all of the topic.
+
+    ``topic_uuid`` is for who knows the topic by it: one that was deleted and made anew is none.
+    """
 
     topic: str
+    topic_uuid: UUID | None = None
     partition: int | None = Field(default=None, ge=0)
     to: str
 
@@ -132,6 +138,9 @@ async def _move(kernel: Kernel, name: GroupName, body: NewOffsets) -> list[dict[
         msg = f"group {name.name!r} has members, who would commit over it; stop them first"
         raise GroupNotEmpty(msg)
     topic = kernel.topics.get(TopicName(name.namespace, check_topic_name(body.topic)))
+    if body.topic_uuid not in {None, topic.uuid}:
+        msg = f"topic {body.topic} is there, but not the one with the uuid {body.topic_uuid}"
+        raise TopicNotFound(msg)
     numbers = range(len(topic.partition_ids)) if body.partition is None else [body.partition]
     partitions = [kernel.broker.partition(topic, number) for number in numbers]
     commits = [

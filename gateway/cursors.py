@@ -53,6 +53,17 @@ class Commit(NamedTuple):
     expires_unix_ms: int = NO_EXPIRY
 
 
+class Move(NamedTuple):
+    """Where a group is now in a partition; None: nowhere, its position was removed."""
+
+    topic_uuid: UUID
+    number: int
+    offset: int | None
+
+
+OnMoved = Callable[[GroupName, Sequence[Move]], None]
+
+
 class Cursor(NamedTuple):
     """A position as it is stored."""
 
@@ -89,6 +100,8 @@ class CursorManager:
         self.metadata_bytes_max = config.offset_metadata_bytes_max
         self._clock = clock
         self._keys: dict[GroupName, set[bytes]] = {}
+        self.watchers: dict[GroupName, OnMoved] = {}
+        """Told what a group has committed or removed, in order, once that is durable."""
         self.commits = 0
 
     @classmethod
@@ -160,6 +173,10 @@ class CursorManager:
         def done(error: StorageUnavailable | None) -> None:
             if error is not None:
                 self._forget_missing(group)
+            else:
+                watcher = self.watchers.get(group)
+                if watcher is not None:
+                    watcher(group, [Move(*commit[:3]) for commit in commits])
             on_done(error)
 
         self.stream.put(items, done)
@@ -225,6 +242,8 @@ class CursorManager:
                 back = [key for key in keys if self.stream.get(key) is not None]
                 if back:
                     self._keys.setdefault(group, set()).update(back)
+            elif group in self.watchers:
+                self.watchers[group](group, [_removed(key) for key in keys])
             on_done(error)
 
         self.stream.put([(key, None) for key in (*keys, *other_keys)], done)
@@ -242,6 +261,11 @@ class CursorManager:
 
 def _uuid_of(key: bytes) -> bytes:
     return key[-_WHERE.size : -_WHERE.size + 16]
+
+
+def _removed(key: bytes) -> Move:
+    uuid_bytes, number = _WHERE.unpack_from(key, len(key) - _WHERE.size)
+    return Move(UUID(bytes=uuid_bytes), number, None)
 
 
 def _decode(key: bytes, value: bytes) -> Cursor:

@@ -72,7 +72,10 @@ class Holders:
         Error: ``Overloaded`` above ``HOLDS_MAX`` holders of one partition.
         """
         holds = self._holds.setdefault(partition_id, {})
-        if name not in holds and len(holds) >= HOLDS_MAX:
+        # A topic's config names one archive at most, which finds room here always: retention
+        # would pass it otherwise.
+        is_bound = kind is not HolderKind.ARCHIVE
+        if is_bound and name not in holds and len(holds) >= HOLDS_MAX:
             msg = f"partition {partition_id} has {HOLDS_MAX} holders already"
             raise Overloaded(msg)
         holds[name] = Hold(name, kind, offset)
@@ -140,6 +143,8 @@ class Holders:
             wanted = _MAX_INT64
         if settings.hold_bytes_max < 0 or lowest is None or wanted <= lowest:
             return
+        # Who deletes records passes holders, too: what is gone is kept by nobody.
+        lowest = max(lowest, partition.log_start_offset)
         appended_bytes = self._appended_bytes.get(partition_id, 0) + size_bytes
         room = self._rooms.get(partition_id)
         is_same = room is not None and room[:3] == (lowest, wanted, settings.hold_bytes_max)

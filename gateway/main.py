@@ -21,6 +21,7 @@ from gateway.access_keys import AccessKeys
 from gateway.admin import AdminServer
 from gateway.admin_state import AdminState
 from gateway.allocator import keep_freed_memory
+from gateway.archive_holds import ArchiveHolds
 from gateway.auth_rules import RuleBook
 from gateway.auth_users import StoredUsers
 from gateway.broker import Broker
@@ -45,6 +46,7 @@ from gateway.producers import PRODUCERS_TOPIC, ProducerStates
 from gateway.queues import QueueManager
 from gateway.registry import adapter_class, storage_class
 from gateway.retention import Retention
+from gateway.sql import engine_url
 from gateway.start_queues import make_queues
 from gateway.start_topics import (
     delete_leftovers,
@@ -81,6 +83,16 @@ class _Node:
         self._adapters: dict[str, Any] = {}
 
     # --- StorageHost
+
+    @property
+    def node_id(self) -> int:
+        """See ``StorageHost``."""
+        return self._settings.node.node_id
+
+    @property
+    def metadata_url(self) -> str:
+        """See ``StorageHost``."""
+        return engine_url(self._settings.metadata.url, self._settings.node.data_dir)
 
     def identify(self, partition_id: int) -> PartitionIdentity:
         """See ``StorageHost``."""
@@ -183,6 +195,7 @@ class _Node:
         queues = await QueueManager.open(broker, topics, clock, metadata, settings.queue)
         stack.push_async_callback(queues.close)
         await make_queues(queues, topics, settings.queues)
+        ArchiveHolds(broker, topics, cursors).start()
         await self._start_cleaning(broker, topics, clock, stack)
         return Kernel(
             settings=settings,

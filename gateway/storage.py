@@ -77,6 +77,16 @@ Drops = Callable[[int, int], bool]
 class StorageHost(Protocol):
     """What a storage may ask of, and tell, the node that opened it."""
 
+    @property
+    def node_id(self) -> int:
+        """The node's number in its cluster."""
+        ...
+
+    @property
+    def metadata_url(self) -> str:
+        """SQLAlchemy URL of the metadata store's database, for an index beside it."""
+        ...
+
     def identify(self, partition_id: int) -> PartitionIdentity:
         """Say what a partition is, so that the log can be read without the metadata store."""
         ...
@@ -169,7 +179,10 @@ class StorageAdapter(Protocol):
         ...
 
     def offset_for_size(self, partition_id: int, bytes_max: int) -> int:
-        """Return the lowest base offset from which at most ``bytes_max`` octets follow."""
+        """Return the lowest base offset from which at most ``bytes_max`` octets follow.
+
+        Where that is only to be said by waiting, the base offset of the file it lies in.
+        """
         ...
 
     def end_offset_for_epoch(self, partition_id: int, leader_epoch: int) -> tuple[int, int]:

@@ -105,6 +105,15 @@ _NO_REPLICATION: Final = _KEPT + "there is no replication."
 _SHARED_LOG: Final = _KEPT + "all topics share one log, whose files [storage] describes."
 
 SPECS: Final[Mapping[str, TopicConfigSpec]] = {
+    "archive.hold": TopicConfigSpec(
+        ConfigType.STRING,
+        "",
+        "",
+        "A group whose committed offsets retention and compaction do not pass, within "
+        "hold.bytes.max: who archives the topic. Where it has committed nothing, all that is "
+        "there stays. Empty: nobody is waited for. Not in Kafka.",
+        _anything,
+    ),
     "cleanup.policy": TopicConfigSpec(
         ConfigType.LIST,
         "delete",

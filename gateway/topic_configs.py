@@ -69,6 +69,7 @@ class TopicSettings(NamedTuple):
     delays: bool
     delay_ms_max: int
     expires: bool
+    archive_hold: str
 
 
 def check_names(names: Iterable[str]) -> None:
@@ -105,7 +106,7 @@ def parse_settings(defaults: Mapping[str, str], overrides: Mapping[str, str]) ->
     """Return what checked configs come to; overrides go before the node's defaults."""
 
     def value(name: str) -> str:
-        return overrides.get(name) or defaults.get(name) or SPECS[name].default
+        return overrides.get(name, defaults.get(name, SPECS[name].default))
 
     policies = split_list(value("cleanup.policy"))
     return TopicSettings(
@@ -130,6 +131,7 @@ def parse_settings(defaults: Mapping[str, str], overrides: Mapping[str, str]) ->
         delays=value("delay.enable") == "true",
         delay_ms_max=int(value("delay.max.ms")),
         expires=value("expiry.enable") == "true",
+        archive_hold=value("archive.hold"),
     )
 
 

@@ -33,6 +33,7 @@ from gateway.records import NO_HEADERS, RecordRun
 from gateway.topics import TopicManager
 from storage_adapters.segment_log.adapter import SegmentLog
 from storage_adapters.segment_log.config import SegmentLogConfig
+from tests.support.storage_host import NoDatabase
 
 LEASE_MS = 300
 SENT_AT_ONCE = 20
@@ -45,7 +46,7 @@ def say(word: str, *numbers: object) -> None:
     os.write(1, f"{word} {' '.join(map(str, numbers))}\n".encode())
 
 
-class Node:
+class Node(NoDatabase):
     """The parts, and one number per message that nobody sends twice."""
 
     def __init__(self, folder: Path, flush: str) -> None:

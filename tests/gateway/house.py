@@ -19,11 +19,12 @@ from gateway.records import decode_batch
 from gateway.storage import OnDone
 from gateway.topics import Topic, TopicManager
 from storage_adapters.memory import MemoryStorage
+from tests.support.storage_host import NoDatabase
 
 GROUPS = GroupsConfig(initial_rebalance_delay_ms=0)
 
 
-class House:
+class House(NoDatabase):
     """Storage and metadata live as long as the test; ``open`` is a start of the node."""
 
     topics: TopicManager

@@ -10,6 +10,7 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from typer.testing import CliRunner
@@ -210,6 +211,7 @@ async def test_the_way_of_a_group(setup: Setup) -> None:
         ({"topic": "orders", "to": "-1"}, "InvalidRequest: to: earliest"),
         ({"topic": "nobody", "to": "latest"}, "TopicNotFound"),
         ({"topic": "orders", "partition": 9, "to": "latest"}, "TopicNotFound"),
+        ({"topic": "orders", "topic_uuid": str(uuid4()), "to": "latest"}, "not the one with"),
     ],
 )
 async def test_offsets_that_are_not_there_are_refused(

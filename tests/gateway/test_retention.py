@@ -21,6 +21,7 @@ from gateway.registry import storage_class
 from gateway.retention import Retention, first_to_keep
 from gateway.topics import Topic, TopicManager
 from gateway.writer import Write
+from tests.support.storage_host import NoDatabase
 
 ORDERS = TopicName("default", "orders")
 DAY_MS = 86_400_000
@@ -31,7 +32,7 @@ def batch_of(count: int, timestamp_unix_ms: int) -> bytearray:
     return encode_batch([(timestamp_unix_ms, b"key", b"value", ())] * count)
 
 
-class Node:
+class Node(NoDatabase):
     """What retention needs of a node, over storages that keep what they are told."""
 
     def __init__(self, topics: TopicManager, clock: ManualClock) -> None:

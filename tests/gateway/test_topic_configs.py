@@ -52,6 +52,7 @@ KAFKA_DEFAULTS = {
 }
 # What Kafka does not have.
 OWN_DEFAULTS = {
+    "archive.hold": "",
     "delay.enable": "false",
     "delay.max.ms": "315619200000",
     "expiry.enable": "false",
@@ -132,6 +133,7 @@ def test_settings_of_compaction_and_holders() -> None:
             "delay.enable": "true",
             "delay.max.ms": "5",
             "expiry.enable": "true",
+            "archive.hold": "lake",
         },
     )
 
@@ -142,7 +144,15 @@ def test_settings_of_compaction_and_holders() -> None:
     assert (settings.hold_bytes_max, settings.queue_keep_ms) == (-1, 4)
     assert settings.key_index
     assert (settings.delays, settings.delay_ms_max, settings.expires) == (True, 5, True)
+    assert settings.archive_hold == "lake"
     assert parse_settings({}, {"cleanup.policy": "queue"}).is_queue
+
+
+def test_an_empty_value_goes_before_the_nodes_default() -> None:
+    defaults = {"archive.hold": "lake"}
+
+    assert parse_settings(defaults, {}).archive_hold == "lake"
+    assert parse_settings(defaults, {"archive.hold": ""}).archive_hold == ""
 
 
 @pytest.mark.parametrize(

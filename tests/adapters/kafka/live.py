@@ -31,6 +31,7 @@ from tests.support.kafka_wire import (
     produce_body,
     request,
 )
+from tests.support.storage_host import NoDatabase
 
 MIB = 1024 * 1024
 DEADLINE_S = 10.0
@@ -150,7 +151,7 @@ async def running(
                 await client.writer.wait_closed()
 
 
-class _Host:
+class _Host(NoDatabase):
     def __init__(self, topics: TopicManager) -> None:
         self._topics = topics
 

@@ -26,6 +26,7 @@ from gateway.topics import TopicManager
 from tests.support import mqtt_wire as wire
 from tests.support.held_storage import HeldStorage
 from tests.support.mqtt_wire import V5, Kind, Received
+from tests.support.storage_host import NoDatabase
 
 DEADLINE_S = 10.0
 PASSWORD = "password"
@@ -184,7 +185,7 @@ async def running(
                     await client.writer.wait_closed()
 
 
-class _Host:
+class _Host(NoDatabase):
     """See ``StorageHost``."""
 
     def __init__(self, topics: TopicManager) -> None:

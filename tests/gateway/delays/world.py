@@ -19,6 +19,7 @@ from gateway.topics import Topic, TopicManager
 from storage_adapters.segment_log.adapter import SegmentLog
 from storage_adapters.segment_log.config import SegmentLogConfig
 from tests.gateway.house import outcome
+from tests.support.storage_host import NoDatabase
 
 
 class FullableLog(SegmentLog):
@@ -39,7 +40,7 @@ class FullableLog(SegmentLog):
         super().enqueue(entries, on_done, reserved=reserved)
 
 
-class World:
+class World(NoDatabase):
     """Metadata and files live as long as the test; ``open`` is a start of the node."""
 
     topics: TopicManager

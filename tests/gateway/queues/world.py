@@ -20,6 +20,7 @@ from gateway.records import RecordRun, encode_headers
 from gateway.topics import Topic, TopicManager
 from storage_adapters.segment_log.adapter import SegmentLog
 from storage_adapters.segment_log.config import SegmentLogConfig
+from tests.support.storage_host import NoDatabase
 
 Headers = Sequence[tuple[str, bytes | None]]
 QUEUE_TOPIC = {"cleanup.policy": "queue", "queue.keep.ms": "300000"}
@@ -27,7 +28,7 @@ TURNS_MAX = 5_000
 ANSWER_S_MAX = 10
 
 
-class World:
+class World(NoDatabase):
     """The parts of a node that queues need. ``open`` is a start, ``kill`` no clean stop."""
 
     broker: Broker

@@ -37,6 +37,7 @@ from gateway.writer import Write
 from storage_adapters.memory import MemoryStorage
 from tests.adapters.kafka import second_codec
 from tests.support.batches import sample_batch
+from tests.support.storage_host import NoDatabase
 
 LEADER_EPOCH = 3
 NODE_ID = 7
@@ -44,7 +45,7 @@ ADVERTISED = Address("gate.example", 9092)
 ADMIN = "admin"
 
 
-class Rig:
+class Rig(NoDatabase):
     """See the module. ``session`` is that of ``admin``, whom no rule holds back."""
 
     def __init__(self, node: Node, storage: StorageAdapter, clock: ManualClock) -> None:
