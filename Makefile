@@ -8,19 +8,23 @@ LOCK := $(BIN)/pip-compile --quiet --generate-hashes --strip-extras --allow-unsa
   --no-annotate --no-emit-index-url --no-emit-trusted-host --no-emit-find-links \
   --build-deps-for=editable
 
-.PHONY: run test check format bench bench-kafka bench-mqtt bench-sqs soak ci-deps lock clean
+.PHONY: run test test-s3 check format bench bench-kafka bench-mqtt bench-sqs bench-storage bench-pipeline soak ci-deps lock clean
 .DEFAULT_GOAL := run
 
 run: .venv/run  ## install into .venv and start with embedded defaults
 	$(BIN)/headgate serve
 
 # Debian keeps PostgreSQL's programs and mosquitto off the PATH.
-test soak: export PATH := $(PATH):$(lastword $(wildcard /usr/lib/postgresql/*/bin)):/usr/sbin
+test test-s3 soak: export PATH := $(PATH):$(lastword $(wildcard /usr/lib/postgresql/*/bin)):/usr/sbin
 
 # Both workers must see the same order of tests.
 test: export PYTHONHASHSEED := 0
 test: .venv/dev  ## everything but the soak tests
 	$(BIN)/python -m pytest -n 2 --dist loadgroup $(TESTS)
+
+test-s3: export PYTHONHASHSEED := 0
+test-s3: .venv/dev  ## the interop suites once more, with a bucket as the gateway's disk
+	HEADGATE_TEST_STORAGE=s3 $(BIN)/python -m pytest -n 2 --dist loadgroup tests/interop
 
 check: .venv/dev  ## format, lint, types, imports
 	$(BIN)/ruff format --check .
@@ -32,11 +36,12 @@ format: .venv/dev
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench bench-kafka bench-mqtt bench-sqs: .venv/dev  ## the published figures, each beside its peer; more arguments in BENCH
+bench bench-kafka bench-mqtt bench-sqs bench-storage bench-pipeline: .venv/dev  ## the published figures, each beside its peer; more arguments in BENCH
 	$(BIN)/python -m benchmarks $(patsubst bench-%,%,$(filter bench-%,$@)) $(BENCH)
 
 soak: .venv/dev  ## hours: 100 kills, a million frames, R1 to R7
 	HYPOTHESIS_PROFILE=soak $(BIN)/python -m pytest -m soak --timeout 7200 tests
+	HEADGATE_TEST_STORAGE=s3 $(BIN)/python -m pytest tests/interop
 	$(BIN)/python -m benchmarks r1 r2 r3 r4 r5 r6 r7
 
 ci-deps: .venv/dev  ## what only CI's tests need: kcat, a JDK with Maven, Go; jars and modules

@@ -97,7 +97,8 @@ class StorageConfig(FrozenConfig):
 
     adapter: str = Field(
         default="segment_log",
-        description="`segment_log` (files), `memory` (nothing is kept) or a plug-in's name.",
+        description="`segment_log` (files), `s3` (a bucket), `memory` (nothing is kept) or a "
+        "plug-in's name.",
     )
     options: SerializeAsAny[InstanceOf[FrozenConfig]] = Field(
         default_factory=FrozenConfig, exclude=True

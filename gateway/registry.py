@@ -23,7 +23,9 @@ ADAPTERS: Final[Mapping[str, str]] = {
 STORAGE_ADAPTERS: Final[Mapping[str, str]] = {
     "memory": "storage_adapters.memory:MemoryStorage",
     "segment_log": "storage_adapters.segment_log.adapter:SegmentLog",
+    "s3": "storage_adapters.s3.adapter:S3Storage",
 }
+EXTRAS: Final[Mapping[str, str]] = {"boto3": "s3", "botocore": "s3"}  # what brings a module
 ADAPTER_GROUP: Final = "headgate.adapters"
 STORAGE_GROUP: Final = "headgate.storage_adapters"
 
@@ -100,6 +102,9 @@ def _import(target: str, what: str) -> type[Any]:
         found = getattr(import_module(module_name), class_name)
     except Exception as error:  # A plug-in may raise anything; the operator needs its name.
         msg = f"{what} ({target}) cannot be loaded: {type(error).__name__}: {error}"
+        missing = (error.name or "") if isinstance(error, ModuleNotFoundError) else ""
+        if missing in EXTRAS:
+            msg = f"{what} needs {missing}: pip install 'headgate[{EXTRAS[missing]}]'"
         raise BrokenPlugin(msg) from error
     if not isinstance(found, type):
         msg = f"{what} ({target}) is not a class"

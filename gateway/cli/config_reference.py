@@ -4,6 +4,7 @@
 """
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, Literal, get_args, get_origin
 
@@ -49,7 +50,8 @@ def sections() -> Iterator[Section]:
         if name == "storage":
             for storage in registry.STORAGE_ADAPTERS:
                 title = f'[storage] with adapter = "{storage}"'
-                yield title, registry.config_class(registry.storage_class(storage))
+                with suppress(registry.BrokenPlugin):  # what it needs is not installed
+                    yield title, registry.config_class(registry.storage_class(storage))
         elif name == "auth":
             yield "[[auth.rules]]", AuthRule
         elif name == "adapters":

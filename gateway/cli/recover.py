@@ -2,12 +2,19 @@
 
 For a store that was lost, or that belongs to other data. The log knows the topics' names,
 uuids and partitions, and where which queues stand; configs, settings of queues, users, access
-keys and rules are gone and must be set again. The node must be stopped.
+keys and rules are gone and must be set again. Of a log in S3 the index is rebuilt, too. The node
+must be stopped.
 """
 
 import asyncio
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Protocol
+from uuid import UUID
 
 import typer
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import ArgumentError
 
 from gateway.cli import options
 from gateway.cli.admin_client import settings_of
@@ -19,11 +26,65 @@ from gateway.errors import GatewayError
 from gateway.metadata import PRODUCER_IDS, TopicRow
 from gateway.metadata_recovery import QueuePlace, restore_queues, restore_topics
 from gateway.metadata_sql import SqlMetadata
+from gateway.model import PartitionIdentity
 from storage_adapters.segment_log.inspect import PartitionListing, list_partitions
 
 
 class NothingToRecover(GatewayError):
     """There is no log that could say anything."""
+
+
+class Log(Protocol):
+    """What a log says of itself without the metadata store. ``place``: where it is."""
+
+    @property
+    def place(self) -> str:
+        """Where it is, for people."""
+        ...
+
+    @property
+    def data_uuid(self) -> UUID:
+        """Whose data it is."""
+        ...
+
+    @property
+    def identities(self) -> list[PartitionIdentity]:
+        """The partitions that are not deleted."""
+        ...
+
+    def queues(self) -> list[QueuePlace]:
+        """Return the queues that the journal has entries of."""
+        ...
+
+    def restore(self) -> None:
+        """Rebuild what the storage itself keeps in the metadata store's database."""
+        ...
+
+    def remarks(self) -> Iterable[str]:
+        """Return what the user should know besides, a line each."""
+        ...
+
+
+class SegmentLogOf:
+    """The log in a data directory; the lock was taken to list it."""
+
+    def __init__(self, data_dir: Path, data_uuid: UUID, listing: PartitionListing) -> None:
+        self._data_dir = data_dir
+        self._listing = listing
+        self.data_uuid = data_uuid
+        self.identities = listing.identities
+        self.place = str(data_dir)
+
+    def queues(self) -> list[QueuePlace]:
+        """See ``Log``."""
+        return list_queues(self._data_dir, self._listing)
+
+    def restore(self) -> None:
+        """See ``Log``: it keeps nothing there."""
+
+    def remarks(self) -> Iterable[str]:
+        """See ``Log``."""
+        return ()
 
 
 def recover_metadata(
@@ -35,14 +96,13 @@ def recover_metadata(
 ) -> None:
     """Rebuild the metadata store's topics from the log of a stopped node."""
     settings = settings_of(config, assignments)
-    listing = _listing(settings)
+    log = _log_of(settings)
     if not yes:
-        names = {identity.topic for identity in listing.identities}
-        count, store = len(names), settings.metadata.url
-        typer.confirm(
-            f"Put {count} topic(s) of {settings.node.data_dir} into {store}?", abort=True
-        )
-    topics, queues = asyncio.run(_restore(settings, listing))
+        count = len({identity.topic for identity in log.identities})
+        store = _shown(settings.metadata.url)
+        typer.confirm(f"Put {count} topic(s) of {log.place} into {store}?", abort=True)
+    log.restore()
+    topics, queues = asyncio.run(_restore(settings, log))
     rows = [
         {
             "namespace": topic.name.namespace,
@@ -57,6 +117,8 @@ def recover_metadata(
     print_rows(rows, columns, as_json=as_json)
     if as_json:
         return
+    for remark in log.remarks():
+        say(remark)
     say("\nThe log holds no configs, users, access keys and rules: set again what is missing.")
     if queues:
         say(
@@ -65,12 +127,17 @@ def recover_metadata(
         )
 
 
-def _listing(settings: Settings) -> PartitionListing:
+def _log_of(settings: Settings) -> Log:
     """Return what the log knows. Errors: ``NothingToRecover``, ``StorageUnavailable``."""
-    data_dir = settings.node.data_dir
-    if settings.storage.adapter != "segment_log":
-        msg = f"storage.adapter is {settings.storage.adapter!r}; only segment_log can tell"
+    adapter = settings.storage.adapter
+    if adapter == "s3":
+        from gateway.cli.recover_s3 import S3Log
+
+        return S3Log(settings)
+    if adapter != "segment_log":
+        msg = f"storage.adapter is {adapter!r}; only segment_log and s3 can tell"
         raise NothingToRecover(msg)
+    data_dir = settings.node.data_dir
     if not data_dir.is_dir():
         msg = (
             f"{data_dir.absolute()} is not there; name the folder with --set node.data_dir=..."
@@ -80,22 +147,17 @@ def _listing(settings: Settings) -> PartitionListing:
     if listing.data_uuid is None:
         msg = f"{data_dir.absolute()} holds no log"
         raise NothingToRecover(msg)
-    return listing
+    return SegmentLogOf(data_dir, listing.data_uuid, listing)
 
 
-async def _restore(
-    settings: Settings, listing: PartitionListing
-) -> tuple[list[TopicRow], list[QueuePlace]]:
-    places = list_queues(settings.node.data_dir, listing)
+async def _restore(settings: Settings, log: Log) -> tuple[list[TopicRow], list[QueuePlace]]:
+    places = await asyncio.to_thread(log.queues)
     now_unix_ms = SystemClock().unix_ms()
     metadata = SqlMetadata(settings.metadata.url, data_dir=settings.node.data_dir)
     await metadata.open()
     try:
         topics = await restore_topics(
-            metadata,
-            listing.identities,
-            data_uuid=listing.data_uuid,
-            created_unix_ms=now_unix_ms,
+            metadata, log.identities, data_uuid=log.data_uuid, created_unix_ms=now_unix_ms
         )
         queues = await restore_queues(metadata, places, created_unix_ms=now_unix_ms)
         # The log remembers the sequences of producers whose ids a new store would give out
@@ -105,3 +167,13 @@ async def _restore(
     finally:
         await metadata.close()
     return topics, queues
+
+
+def _shown(url: str) -> str:
+    """Return a database's URL without the password that may be in it."""
+    if "://" not in url:
+        return url
+    try:
+        return make_url(url).render_as_string()
+    except ArgumentError:
+        return "the database"  # what is wrong with it is said without it

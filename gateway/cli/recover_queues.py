@@ -1,11 +1,11 @@
-"""What the log says of queues, read from the files of a stopped node."""
+"""What the log says of queues: their journal has entries of each that was ever read."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from gateway.errors import RequestError
 from gateway.metadata_recovery import QueuePlace, parse_lane_id
-from gateway.model import Octets
+from gateway.model import Octets, PartitionIdentity
 from gateway.queue_journal import QUEUES_TOPIC
 from gateway.records import iter_records
 from storage_adapters.formats.entry import KIND_BATCH
@@ -25,14 +25,22 @@ from storage_adapters.segment_log.settled_files import read_manifest
 def list_queues(data_dir: Path, listing: PartitionListing) -> list[QueuePlace]:
     """Return the queues that the journal has entries of, also of some that were deleted.
 
-    Errors: ``StorageUnavailable``, ``OSError``.
+    They are read from the files of a stopped node. Errors: ``StorageUnavailable``, ``OSError``.
     """
     found: set[QueuePlace] = set()
-    for identity in listing.identities:
-        if identity.topic.name == QUEUES_TOPIC:
-            for batch in _batches(data_dir, identity.partition_id):
-                found.update(_places(batch))
+    for partition_id in journal_ids(listing.identities):
+        found |= places_in(_batches(data_dir, partition_id))
     return sorted(found)
+
+
+def journal_ids(identities: Iterable[PartitionIdentity]) -> list[int]:
+    """Return the partitions that hold the journal of queues."""
+    return [one.partition_id for one in identities if one.topic.name == QUEUES_TOPIC]
+
+
+def places_in(batches: Iterable[Octets]) -> set[QueuePlace]:
+    """Return the queues that batches of the journal name."""
+    return {place for batch in batches for place in _places(batch)}
 
 
 def _places(batch: Octets) -> Iterator[QueuePlace]:

@@ -15,7 +15,8 @@ SEGMENT_HEADER_BYTES: Final = 64
 
 KIND_LOG: Final = 1  # entries of all partitions, in the order of their sequences
 KIND_SETTLED: Final = 2  # batches alone, those of a partition one behind the other
-# Kind 3 (an object in S3) is kept free for its day.
+KIND_OBJECT: Final = 3  # entries of all partitions in S3, sorted by partition
+_KINDS: Final = frozenset({KIND_LOG, KIND_SETTLED, KIND_OBJECT})
 
 _PREFIX: Final = struct.Struct("<4sI")
 _FIELDS: Final = struct.Struct("<HBBI16sIIQIIq")
@@ -82,6 +83,6 @@ def decode_segment_header(data: Octets) -> SegmentHeader:
     if crc32c(fields) != crc:
         raise Damaged("the CRC of the segment header does not match")
     version, kind, _, _, uuid, *places, incarnation, _, created = _FIELDS.unpack(fields)
-    if version > FORMAT_VERSION or kind not in {KIND_LOG, KIND_SETTLED}:
+    if version > FORMAT_VERSION or kind not in _KINDS:
         raise TooNew(f"format {version}, kind {kind}; this is format {FORMAT_VERSION}")
     return SegmentHeader._make((UUID(bytes=uuid), *places, incarnation, created, crc, kind))

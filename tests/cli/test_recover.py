@@ -57,7 +57,7 @@ def test_a_running_node_is_left_alone(run: Run, tmp_path: Path) -> None:
     [
         (["node.data_dir={}"], "holds no log"),
         (["node.data_dir={}/none"], "is not there"),
-        (["storage.adapter=memory"], "only segment_log can tell"),
+        (["storage.adapter=memory"], "only segment_log and s3 can tell"),
     ],
 )
 def test_without_a_log_nothing_is_made(

@@ -29,7 +29,10 @@ _FRONT: Final = struct.Struct(">qiibI")
 class Host:
     """A node whose partition ``n`` is partition 0 of topic ``t<n>``; it remembers its faults."""
 
-    def __init__(self) -> None:
+    node_id = 1
+
+    def __init__(self, metadata_url: str = "") -> None:
+        self.metadata_url = metadata_url
         self.faults: list[BaseException] = []
 
     def identify(self, partition_id: int) -> PartitionIdentity:
@@ -129,10 +132,14 @@ class StorageContract:
     def new_storage(self, data_dir: Path) -> StorageAdapter:
         raise NotImplementedError
 
+    def new_host(self, data_dir: Path) -> Host:
+        del data_dir
+        return Host()
+
     @pytest.fixture
     async def storage(self, tmp_path: Path):  # type: ignore[no-untyped-def]  # noqa: ANN201
         storage = self.new_storage(tmp_path)
-        await storage.open(Host())
+        await storage.open(self.new_host(tmp_path))
         yield storage
         await storage.close()
 
@@ -341,7 +348,7 @@ class StorageContract:
 
     async def test_closed_storage_takes_nothing(self, tmp_path: Path) -> None:
         storage = self.new_storage(tmp_path)
-        await storage.open(Host())
+        await storage.open(self.new_host(tmp_path))
         await storage.close()
 
         with pytest.raises(StorageUnavailable):
@@ -351,7 +358,7 @@ class StorageContract:
 
     async def test_closing_waits_for_what_is_enqueued(self, tmp_path: Path) -> None:
         storage = self.new_storage(tmp_path)
-        await storage.open(Host())
+        await storage.open(self.new_host(tmp_path))
         answers: list[StorageUnavailable | None] = []
 
         storage.enqueue([make_entry((1, 0))], answers.append)
@@ -361,7 +368,7 @@ class StorageContract:
 
     async def test_sequences_and_incarnations_grow(self, tmp_path: Path) -> None:
         storage = self.new_storage(tmp_path)
-        await storage.open(Host())
+        await storage.open(self.new_host(tmp_path))
         before = storage.next_sequence, storage.incarnation
         await append(storage, make_entry((1, 0)), make_entry((2, 0)))
         assert storage.next_sequence >= before[0] + 2
@@ -377,12 +384,12 @@ class StorageContract:
         """Stop and start again on the same data."""
         await storage.close()
         storage = self.new_storage(data_dir)
-        await storage.open(Host())
+        await storage.open(self.new_host(data_dir))
         return storage
 
     async def test_everything_is_there_after_a_restart(self, tmp_path: Path) -> None:
         storage = self.new_storage(tmp_path)
-        await storage.open(Host())
+        await storage.open(self.new_host(tmp_path))
         shared = make_entry([(1, 0), (2, 0)], 5, timestamp_unix_ms=500)
         await append(storage, shared, make_entry((3, 0), 2))
         await append(storage, make_entry((1, 5), epoch=9))
@@ -402,7 +409,7 @@ class StorageContract:
 
     async def test_scan_tells_all_batches_from_a_sequence_on(self, tmp_path: Path) -> None:
         storage = self.new_storage(tmp_path)
-        await storage.open(Host())
+        await storage.open(self.new_host(tmp_path))
         await append(storage, make_entry((1, 0), 5))
         sequence = storage.next_sequence
         second, third = make_entry([(1, 5), (2, 0)]), make_entry((1, 6))

@@ -136,7 +136,9 @@ def test_a_restart_keeps_what_each_message_was(
     gateway.start()
 
     # A start may take longer than a lease: then what it held is ready as well.
-    came = [one["Body"] for one in receive(client, url, VisibilityTimeout=60)]
+    came = [
+        one["Body"] for one in receive(client, url, VisibilityTimeout=60, WaitTimeSeconds=5)
+    ]
     assert "ready" in came
     assert "deleted" not in came
     if "kept by its handle" not in came:

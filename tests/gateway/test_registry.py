@@ -126,3 +126,11 @@ def test_every_built_in_adapter_loads(name: str) -> None:
 @pytest.mark.parametrize("name", list(registry.STORAGE_ADAPTERS))
 def test_every_built_in_storage_loads(name: str) -> None:
     assert issubclass(registry.config_class(registry.storage_class(name)), FrozenConfig)
+
+
+def test_a_library_that_an_extra_brings_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.startswith("storage_adapters.s3.")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "boto3", None)  # as where it is not installed
+    with pytest.raises(BrokenPlugin, match=r"needs boto3: pip install 'headgate\[s3\]'"):
+        registry.storage_class("s3")

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, Self
 
+from tests.support import s3_gateway
 from tests.support.ports import free_port
 from tests.support.process import Program, ProgramFailed
 from tests.support.waiting import wait_until
@@ -18,10 +19,17 @@ _STOP_S_MAX: Final = 30.0
 class Gateway:
     """``python -m gateway serve`` on free ports of 127.0.0.1.
 
-    Restarts keep ports and data. ``settings`` are the keys of ``--set``.
+    Restarts keep ports and data. ``settings`` are the keys of ``--set``; ``env`` is added to the
+    environment. ``HEADGATE_TEST_STORAGE=s3`` puts its data into a bucket.
     """
 
-    def __init__(self, data_dir: Path, settings: Mapping[str, object] | None = None) -> None:
+    def __init__(
+        self,
+        data_dir: Path,
+        settings: Mapping[str, object] | None = None,
+        *,
+        env: Mapping[str, str] | None = None,
+    ) -> None:
         self.data_dir = data_dir
         self.kafka_port = free_port()
         self.admin_port = free_port()
@@ -31,6 +39,10 @@ class Gateway:
             "adapters.kafka.bind": f"127.0.0.1:{self.kafka_port}",
             **(settings or {}),
         }
+        self.env = {"PYTHONPATH": str(ROOT), **(env or {})}
+        if s3_gateway.IS_ON:
+            self.settings = s3_gateway.on_s3(self.settings, data_dir)
+            self.env = {**s3_gateway.session_server().env, **self.env}
         self.program: Program | None = None
         self.earlier_lines: list[str] = []
 
@@ -77,7 +89,7 @@ class Gateway:
         config.write_text("".join(f"[adapters.{name}]\n" for name in sorted(names)))
         assignments = [f"--set={key}={value}" for key, value in self.settings.items()]
         command = [sys.executable, "-m", "gateway", "serve", f"--config={config}", *assignments]
-        self.program = Program(command, cwd=ROOT, env={"PYTHONPATH": str(ROOT)})
+        self.program = Program(command, cwd=ROOT, env=self.env)
         return self.program
 
     def wait_ready(self, *, within_s: float = _READY_S_MAX) -> None:
@@ -134,9 +146,7 @@ class Gateway:
     def run_command(self, *arguments: str, within_s: float = 60) -> list[str]:
         """Run ``headgate <arguments>`` to its end (status 0) and return its lines."""
         command = [sys.executable, "-m", "gateway", *arguments]
-        return Program(command, cwd=ROOT, env={"PYTHONPATH": str(ROOT)}).finish(
-            within_s=within_s
-        )
+        return Program(command, cwd=ROOT, env=self.env).finish(within_s=within_s)
 
     def _end(self, how: object) -> None:
         program = self._running()

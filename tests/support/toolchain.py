@@ -18,6 +18,8 @@ CACHE: Final = Path(os.environ.get("HEADGATE_TEST_CACHE", ROOT / ".cache"))
 JAVA: Final = ROOT / "tests/interop/kafka/java"
 JAVA_CLIENT_POM: Final = JAVA / "pom.xml"
 CONNECT_POM: Final = ROOT / "tests/interop/kafka/connect/pom.xml"
+SPARK_CONNECTOR_POM: Final = ROOT / "tests/pipeline/connector/pom.xml"
+SPARK_CONNECTOR_JARS: Final = "jars-spark-connector"
 KAFKA_SERVER_POM: Final = ROOT / "benchmarks/kafka/pom.xml"
 FRANZ: Final = ROOT / "tests/interop/kafka/franz"
 
@@ -104,8 +106,13 @@ def main() -> None:
         need(*_NEEDED)
     except ToolMissing as error:
         sys.exit(str(error))
-    for built in (java_classpath(), jars(CONNECT_POM), franz_program()):
-        sys.stdout.write(f"{built}\n")
+    for made in (
+        java_classpath(),
+        jars(CONNECT_POM),
+        jars(SPARK_CONNECTOR_POM, name=SPARK_CONNECTOR_JARS),
+        franz_program(),
+    ):
+        sys.stdout.write(f"{made}\n")
 
 
 if __name__ == "__main__":

@@ -1,0 +1,384 @@
+"""The storage in S3 as the broker sees it."""
+
+import asyncio
+from collections import deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Final
+from uuid import UUID
+
+from gateway.clock import Clock
+from gateway.errors import StorageUnavailable
+from gateway.metrics import Metrics
+from gateway.model import Octets
+from gateway.storage import (
+    Bounds,
+    DiskUsage,
+    Drops,
+    Entry,
+    Keep,
+    OnDone,
+    Rewritten,
+    StorageHost,
+    StoredHeader,
+)
+from storage_adapters.formats.damage import Damaged
+from storage_adapters.s3 import queries
+from storage_adapters.s3.appender import Appender, Group
+from storage_adapters.s3.bucket import Bucket
+from storage_adapters.s3.caching import ObjectCache
+from storage_adapters.s3.committer import Committer
+from storage_adapters.s3.config import S3Config
+from storage_adapters.s3.log_starts import LogStarts
+from storage_adapters.s3.merged_change import Changer
+from storage_adapters.s3.merging import Merger
+from storage_adapters.s3.metrics import register_bucket, register_cache
+from storage_adapters.s3.objects import Part, headers_of
+from storage_adapters.s3.opening import Opened, introduce, open_data
+from storage_adapters.s3.reading import Reader
+from storage_adapters.s3.rewriting import Rewriter
+from storage_adapters.s3.rows import RowsCache
+from storage_adapters.s3.sizes import offset_for_size
+from storage_adapters.s3.state import KIND_LOG, Catalog, StoredObject, object_key
+from storage_adapters.s3.sweeper import Sweeper
+from storage_adapters.s3.uploader import Uploaded, Uploader
+
+SCANS_AT_ONCE: Final = 8
+NUMBERS_RESERVED: Final = 8  # beside one for each upload
+_UNBOUNDED_BYTES: Final = 1 << 60  # a bucket is never full
+_NOT_OPEN: Final = "the storage is not open"
+
+
+class S3Storage:
+    """Batches in objects of a bucket, shared by all topics; their index in SQL.
+
+    Durability: what was acknowledged is in the bucket, and the database has committed where. The
+    rest of the contract: ``gateway.storage.StorageAdapter``.
+    """
+
+    Config = S3Config
+
+    def __init__(self, config: S3Config, *, data_dir: Path, clock: Clock) -> None:
+        self._config = config
+        self._data_dir = data_dir
+        self._clock = clock
+        self._catalog = Catalog()
+        self._is_open = False
+        self._host: StorageHost
+        self._bucket: Bucket
+        self._committer: Committer
+        self._rows: RowsCache
+        self._cache: ObjectCache
+        self._reader: Reader
+        self._appender: Appender
+        self._uploader: Uploader
+        self._starts: LogStarts
+        self._merger: Merger
+        self._rewriter: Rewriter
+        self._sweeper: Sweeper
+        self.data_uuid = UUID(int=0)
+        self.is_empty = True
+
+    # The contract, in its order.
+
+    @property
+    def incarnation(self) -> int:
+        """See ``StorageAdapter``: the owner's epoch."""
+        return self._committer.epoch
+
+    @property
+    def next_sequence(self) -> int:
+        """See ``StorageAdapter``."""
+        return self._appender.next_sequence
+
+    @property
+    def queued_bytes(self) -> int:
+        """See ``StorageAdapter``."""
+        return self._appender.queued_bytes
+
+    async def open(self, host: StorageHost) -> None:
+        """See ``StorageAdapter``. Another node on the same data is fenced off by this."""
+        self._host = host
+        self._bucket = Bucket(self._config, self._clock)
+        loop = asyncio.get_running_loop()
+        opened = await loop.run_in_executor(
+            None, open_data, self._config, self._bucket, host, self._clock, self._reserve
+        )
+        self._catalog = opened.catalog
+        self.data_uuid, self.is_empty = opened.data_uuid, opened.is_empty
+        self._build(opened)
+        self._is_open = True
+        self._merger.start()
+        self._sweeper.start()
+
+    def enqueue(
+        self, entries: Sequence[Entry], on_done: OnDone, *, reserved: bool = False
+    ) -> None:
+        """See ``StorageAdapter``. Refused while bucket or database have been away for long."""
+        self._check_open()
+        waits_ms = self._uploader.waits_ms
+        if waits_ms > self._config.refuse_after_ms:
+            raise StorageUnavailable(
+                f"storage.refuse_after_ms: bucket or database are away, appends wait {waits_ms} ms"
+            )
+        self._appender.append(entries, on_done, reserved=reserved)
+
+    def bounds(self, partition_id: int) -> Bounds:
+        """See ``StorageAdapter``."""
+        state = self._catalog.partitions.get(partition_id)
+        if state is None or state.is_deleted:
+            return Bounds(0, 0)
+        return Bounds(state.start, state.end)
+
+    def read_cached(
+        self, partition_id: int, start: int, end: int, *, bytes_max: int
+    ) -> list[Octets] | None:
+        """See ``StorageAdapter``."""
+        state = self._catalog.partition(partition_id)
+        return self._reader.read_cached(state, start, end, bytes_max=bytes_max)
+
+    async def read(
+        self, partition_id: int, start: int, end: int, *, bytes_max: int
+    ) -> list[Octets]:
+        """See ``StorageAdapter``."""
+        state = self._catalog.partition(partition_id)
+        return await self._reader.read(state, start, end, bytes_max=bytes_max)
+
+    async def base_offset_for_time(
+        self, partition_id: int, timestamp_unix_ms: int
+    ) -> int | None:
+        """See ``StorageAdapter``."""
+        state = self._catalog.partition(partition_id)
+        return await queries.base_offset_for_time(self._reader, state, timestamp_unix_ms)
+
+    def offset_for_size(self, partition_id: int, bytes_max: int) -> int:
+        """See ``StorageAdapter``."""
+        state = self._catalog.partition(partition_id)
+        return offset_for_size(self._rows, state, bytes_max)
+
+    def end_offset_for_epoch(self, partition_id: int, leader_epoch: int) -> tuple[int, int]:
+        """See ``StorageAdapter``."""
+        state = self._catalog.partition(partition_id)
+        return queries.end_offset_for_epoch(state, leader_epoch)
+
+    def size_bytes(self, partition_id: int) -> int:
+        """See ``StorageAdapter``."""
+        return self._catalog.partition(partition_id).size_bytes()
+
+    def scan(self, from_sequence: int) -> Iterator[StoredHeader]:
+        """See ``StorageAdapter``. Reads objects from the bucket, some at a time."""
+        wanted = sorted(
+            (stored.first_sequence, stored)
+            for stored in self._catalog.objects.values()
+            if stored.kind == KIND_LOG and stored.next_sequence > from_sequence
+        )
+        with ThreadPoolExecutor(SCANS_AT_ONCE, "headgate-scan") as executor:
+            ahead: deque[Future[list[StoredHeader]]] = deque()
+            for _, stored in wanted:
+                ahead.append(executor.submit(self._headers, stored, from_sequence))
+                if len(ahead) == SCANS_AT_ONCE:
+                    yield from ahead.popleft().result()
+            while ahead:
+                yield from ahead.popleft().result()
+
+    def truncate_before(self, partition_id: int, offset: int, on_done: OnDone) -> None:
+        """See ``StorageAdapter``."""
+        self._check_open()
+        self._starts.truncate_before(partition_id, offset, on_done)
+
+    def delete(self, partition_ids: Sequence[int], on_done: OnDone) -> None:
+        """See ``StorageAdapter``."""
+        self._check_open()
+        self._starts.delete(partition_ids, on_done)
+
+    def release_scans_before(self, sequence: int) -> None:
+        """See ``StorageAdapter``: what is older may be merged."""
+        if self._is_open:
+            self._merger.release_scans_before(sequence)
+
+    def settled_offset(self, partition_id: int) -> int:
+        """See ``CompactingStorage``: where merged objects end."""
+        return self._rewriter.settled_offset(partition_id)
+
+    async def rewrite(
+        self, partition_id: int, upto_offset: int, keep: Keep, drops: Drops | None = None
+    ) -> Rewritten:
+        """See ``CompactingStorage``."""
+        self._check_open()
+        return await self._rewriter.rewrite(partition_id, upto_offset, keep, drops)
+
+    def disk_usage(self) -> DiskUsage:
+        """See ``StorageAdapter``: octets of objects."""
+        objects = self._catalog.objects.values()
+        log_bytes = sum([one.size_bytes for one in objects if one.kind == KIND_LOG])
+        all_bytes = sum([one.size_bytes for one in objects])
+        return DiskUsage(log_bytes, all_bytes - log_bytes, _UNBOUNDED_BYTES)
+
+    async def close(self) -> None:
+        """See ``StorageAdapter``. What the bucket does not take in ``close_ms_max`` fails."""
+        if not self._is_open:
+            return
+        self._is_open = False
+        await self._sweeper.stop()
+        await self._merger.stop()
+        self._appender.seal()
+        await self._uploader.drain(self._config.close_ms_max)
+        await self._starts.drain()
+        await self._uploader.stop()
+        self._cache.close()
+        await self._committer.stop()
+        self._bucket.close()
+
+    # What metrics ask for.
+
+    def register_metrics(self, metrics: Metrics) -> None:
+        """Add the storage's own metrics to the node's."""
+        self._uploader.metrics.register(metrics)
+        register_bucket(metrics, self._bucket)
+        register_cache(metrics, self._cache)
+        self._merger.register(metrics)
+        self._sweeper.register(metrics)
+        metrics.counter_fn(
+            "headgate_s3_transactions_total",
+            "Transactions of the index, those of merges and log starts included.",
+            lambda: self._committer.transactions,
+        )
+        metrics.counter_fn(
+            "headgate_s3_commit_retries_total",
+            "Commits tried again because the database was away.",
+            lambda: self._committer.retries,
+        )
+        metrics.gauge(
+            "headgate_s3_uploads_waiting",
+            "Objects of appends that are not committed yet.",
+            lambda: self._uploader.waiting_count,
+        )
+        metrics.gauge(
+            "headgate_s3_objects", "Live objects.", lambda: len(self._catalog.objects)
+        )
+
+    # Opening.
+
+    @property
+    def _reserve(self) -> int:
+        return self._config.uploads_max + NUMBERS_RESERVED
+
+    def _build(self, opened: Opened) -> None:
+        config, catalog = self._config, self._catalog
+        self._committer = Committer(
+            opened.database,
+            epoch=opened.ownership.epoch,
+            reserved=opened.ownership.reserved,
+            reserve=self._reserve,
+            on_fault=self._host.on_fault,
+        )
+        self._rows = RowsCache(
+            lambda number: self._committer.run(lambda index: index.rows(number)),
+            bytes_max=config.rows_cache_bytes,
+        )
+        self._cache = ObjectCache(
+            self._bucket, config, data_dir=self._data_dir, prefix=config.prefix
+        )
+        self._reader = Reader(catalog, self._rows, self._cache, config)
+        self._starts = LogStarts(catalog, self._rows, self._committer)
+        changer = Changer(
+            catalog,
+            self._bucket,
+            self._committer,
+            self._rows,
+            prefix=config.prefix,
+            forget=self._forget,
+        )
+        self._merger = Merger(
+            config,
+            catalog,
+            changer,
+            self._clock,
+            data_uuid=self.data_uuid,
+            introduce=lambda partition_id: introduce(catalog, partition_id, self._host),
+            is_uploading=self._is_uploading,
+        )
+        self._rewriter = Rewriter(catalog, changer, self._merger, self._rows)
+        self._sweeper = Sweeper(
+            config,
+            catalog,
+            self._clock,
+            bucket=self._bucket,
+            committer=self._committer,
+            merger=self._merger,
+        )
+        self._uploader = Uploader(
+            config,
+            self._bucket,
+            self._committer,
+            self._clock,
+            data_uuid=self.data_uuid,
+            describe=self._describe,
+            publish=self._publish,
+            finished=self._finished,
+        )
+        self._appender = Appender(
+            config,
+            catalog,
+            next_sequence=opened.ownership.next_sequence,
+            on_sealed=self._uploader.add,
+        )
+
+    # What the parts ask.
+
+    def _describe(self, group: Group) -> dict[int, Part]:
+        """Return what the footer of a group's object says of partitions."""
+        told, self._starts.untold = self._starts.untold, set()
+        ids = {target.partition_id for entry in group.entries for target in entry.targets}
+        return {
+            partition_id: introduce(self._catalog, partition_id, self._host)
+            for partition_id in ids | told
+        }
+
+    def _publish(self, uploads: list[Uploaded]) -> None:
+        """Let readers see what is committed."""
+        for upload in uploads:
+            stored, parts, _ = upload.new
+            self._catalog.objects[stored.number] = stored
+            self._rows.put(stored.number, upload.built.rows)
+            self._cache.put_tail(stored.number, upload.built.octets)
+            for partition_id, extent in parts:
+                state = self._catalog.partitions.get(partition_id)
+                if state is None:  # deleted, and forgotten while this was on its way
+                    self._starts.delete([partition_id], _ignore)
+                elif not state.is_deleted:
+                    state.extents.append(extent)
+                    if extent.first < state.start:  # it moved while this was on its way
+                        self._starts.truncate_before(partition_id, state.start, _ignore)
+        self._merger.wake()
+
+    def _finished(self, group: Group) -> None:
+        self._appender.finished(group)
+
+    def _is_uploading(self) -> bool:
+        """Whether appends wait for others to be put: merging gives way. In any thread."""
+        return self._uploader.waiting_count > self._config.uploads_max
+
+    def _forget(self, number: int) -> None:
+        """Let caches forget an object that is dead."""
+        self._rows.drop(number)
+        self._cache.drop(number)
+
+    def _headers(self, stored: StoredObject, from_sequence: int) -> list[StoredHeader]:
+        key = object_key(self._config.prefix, stored.number, stored.epoch)
+        octets = self._bucket.get(key, 0, stored.size_bytes)
+        try:
+            return headers_of(octets, from_sequence)
+        except Damaged as error:
+            raise StorageUnavailable(f"object {key} is damaged: {error}") from error
+
+    def _check_open(self) -> None:
+        if not self._is_open:
+            raise StorageUnavailable(_NOT_OPEN)
+        if self._committer.fault is not None:
+            raise self._committer.fault
+
+
+def _ignore(_error: StorageUnavailable | None) -> None:
+    """Nobody waits for it; the next start finds what was not kept."""

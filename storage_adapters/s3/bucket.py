@@ -1,0 +1,338 @@
+"""The bucket: objects are put once and never changed, read in ranges, listed and deleted.
+
+Every call waits for the network, so it is made in a thread. A request that fails is made again, as
+``bucket_retries`` says; botocore's own tries are switched off, so that one place decides.
+"""
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final, NamedTuple, TypeAlias
+from urllib.parse import urlsplit
+
+from botocore.exceptions import BotoCoreError
+
+from gateway.clock import Clock
+from gateway.model import Octets
+from storage_adapters.s3.bucket_bodies import (
+    Body,
+    Part,
+    etag_of,
+    is_plain_etag,
+    parse_content_range,
+    read_body,
+)
+from storage_adapters.s3.bucket_client import content_md5, make_client
+from storage_adapters.s3.bucket_errors import (
+    EXPECTED,
+    BodyBroken,
+    BucketRefused,
+    BucketUnavailable,
+    KeyTaken,
+    ObjectMissing,
+    WrongETag,
+    code_of,
+)
+from storage_adapters.s3.bucket_retries import Retrier, Statistics
+from storage_adapters.s3.config import S3Config
+
+__all__ = [
+    "Bucket",
+    "BucketRefused",
+    "BucketUnavailable",
+    "KeyTaken",
+    "ObjectMissing",
+    "ObjectStat",
+]
+
+DELETED_MAX: Final = 1_000  # keys in a request (Amazon S3 API Reference, DeleteObjects)
+_COMPARED_BYTES: Final = 1024 * 1024  # at a time
+
+_Answer: TypeAlias = dict[str, Any]
+_Keys: TypeAlias = list[str]  # ``list`` is a method below
+
+
+class ObjectStat(NamedTuple):
+    """An object in the bucket. ``etag`` is without quotes."""
+
+    key: str
+    size_bytes: int
+    etag: str
+
+
+class Bucket:
+    """A bucket of any server that speaks S3 and knows conditional PUTs. Thread-safe.
+
+    Keys are whole: the configured prefix is the caller's. Every call raises ``BucketUnavailable``
+    after ``retry_ms_max`` of tries, and ``BucketRefused`` when trying again is of no use.
+    """
+
+    def __init__(self, config: S3Config, clock: Clock) -> None:
+        self._config = config
+        self._clock = clock
+        place = f"S3 at {_shown(config.endpoint_url)}, bucket {config.bucket!r}"
+        self._place = place
+        self._retrier = Retrier(
+            clock, ms_max=config.retry_ms_max, place=place, renew=self._renew
+        )
+        self._lock = threading.Lock()
+        self._made_client: Any = None
+        self._etags_are_md5 = True  # until the server shows that they are not
+
+    @property
+    def statistics(self) -> Statistics:
+        """Return what was asked of it since it was made."""
+        return self._retrier.statistics()
+
+    def stop(self) -> None:
+        """End all pauses between tries at once: what is being tried fails, new calls try once."""
+        self._retrier.stop()
+
+    def close(self) -> None:
+        """Close the connections; no call may be made any more."""
+        self.stop()
+        self._renew()
+
+    def check(self) -> None:
+        """Return when the bucket is there and lists its objects."""
+        # Not HeadBucket, whose answers have no body that says what is wrong.
+        self._ask("list", self._config.prefix, "list_objects_v2", MaxKeys=1)
+
+    def put(self, key: str, body: Sequence[Octets]) -> str:
+        """Put an object that must not be there yet; return its ETag.
+
+        An object that is there with the same octets is one of ours, whose answer was lost.
+        Errors: ``KeyTaken`` when there is another one.
+        """
+        whole = Body(body, self._config.multipart_bytes)
+        try:
+            return (
+                self._put_in_parts(key, whole) if whole.is_in_parts else self._put(key, whole)
+            )
+        except KeyTaken:
+            found = self._ours(key, whole)
+            if found is None:
+                raise
+            return found
+
+    def get(self, key: str, start: int, end: int) -> bytes:
+        """Return octets ``start`` to before ``end``, all of them. Errors: ``ObjectMissing``."""
+        if start == end:
+            return b""
+
+        def call() -> bytes:
+            self._retrier.count("get")
+            answer = self._client().get_object(
+                Bucket=self._config.bucket, Key=key, Range=f"bytes={start}-{end - 1}"
+            )
+            found = parse_content_range(answer)
+            if found[:2] != (start, end):
+                answer["Body"].close()
+                raise BodyBroken(f"octets {found[0]} to {found[1]} came, not {start} to {end}")
+            return self._read(answer, end - start)
+
+        return self._retrier.run(f"GET {key}", call)
+
+    def get_end(self, key: str, bytes_max: int) -> tuple[bytes, int]:
+        """Return the last octets, ``bytes_max`` at most, and the object's size.
+
+        Errors: ``ObjectMissing``.
+        """
+
+        def call() -> tuple[bytes, int]:
+            self._retrier.count("get")
+            try:
+                answer = self._client().get_object(
+                    Bucket=self._config.bucket, Key=key, Range=f"bytes=-{bytes_max}"
+                )
+            except EXPECTED as error:
+                if code_of(error) == "InvalidRange":  # so is any end of an empty object
+                    return b"", 0
+                raise
+            start, end, size = parse_content_range(answer)
+            if (start, end) != (max(size - bytes_max, 0), size):
+                answer["Body"].close()
+                raise BodyBroken(f"octets {start} to {end} of {size} came, not its end")
+            return self._read(answer, end - start), size
+
+        return self._retrier.run(f"GET {key}", call)
+
+    def head(self, key: str) -> ObjectStat | None:
+        """Return what there is of a key."""
+        try:
+            answer = self._ask("head", key, "head_object", Key=key)
+        except ObjectMissing:
+            return None
+        return ObjectStat(key, int(answer["ContentLength"]), etag_of(answer))
+
+    def delete(self, keys: Sequence[str]) -> _Keys:
+        """Delete objects; return the keys of those that are still there. Missing ones are gone."""
+        left: _Keys = []
+        for start in range(0, len(keys), DELETED_MAX):
+            some = keys[start : start + DELETED_MAX]
+            answer = self._ask(
+                "delete",
+                some[0],
+                "delete_objects",
+                Delete={"Objects": [{"Key": key} for key in some], "Quiet": True},
+            )
+            errors = answer.get("Errors", [])
+            left += [row["Key"] for row in errors if row.get("Code") != "NoSuchKey"]
+        return left
+
+    def list(self, prefix: str, *, start_after: str = "") -> Iterator[ObjectStat]:
+        """Yield the objects whose keys begin so, in order of keys. One request for each 1,000."""
+        while True:
+            answer = self._ask(
+                "list", prefix, "list_objects_v2", Prefix=prefix, StartAfter=start_after
+            )
+            rows = answer.get("Contents", [])
+            for row in rows:
+                yield ObjectStat(row["Key"], int(row["Size"]), etag_of(row))
+            if not rows or not answer.get("IsTruncated"):
+                return
+            start_after = rows[-1]["Key"]
+
+    # Requests.
+
+    def _put(self, key: str, body: Body) -> str:
+        def send(part: Part) -> _Answer:
+            return self._client().put_object(  # type: ignore[no-any-return]
+                Bucket=self._config.bucket,
+                Key=key,
+                Body=body.open(part.start, part.end),
+                ContentLength=body.size_bytes,
+                ContentMD5=content_md5(part.digest),
+                IfNoneMatch="*",
+            )
+
+        return self._send("put", key, body.parts[0], send)
+
+    def _put_in_parts(self, key: str, body: Body) -> str:
+        upload: str = self._ask("create", key, "create_multipart_upload", Key=key)["UploadId"]
+        try:
+            return self._complete(key, upload, body)
+        except BaseException:
+            self._abort(key, upload)
+            raise
+
+    def _complete(self, key: str, upload: str, body: Body) -> str:
+        def send(part: Part) -> _Answer:
+            return self._client().upload_part(  # type: ignore[no-any-return]
+                Bucket=self._config.bucket,
+                Key=key,
+                UploadId=upload,
+                PartNumber=part.number,
+                Body=body.open(part.start, part.end),
+                ContentLength=part.end - part.start,
+                ContentMD5=content_md5(part.digest),
+            )
+
+        rows = [
+            {"PartNumber": part.number, "ETag": self._send("part", key, part, send)}
+            for part in body.parts
+        ]
+        try:
+            answer = self._ask(
+                "complete",
+                key,
+                "complete_multipart_upload",
+                Key=key,
+                UploadId=upload,
+                MultipartUpload={"Parts": rows},
+                IfNoneMatch="*",
+            )
+        except ObjectMissing as error:  # no such upload: one whose answer was lost has done it
+            found = self._ours(key, body)
+            if found is None:
+                raise BucketUnavailable(f"{error}; the upload is begun anew") from error
+            return found
+        return etag_of(answer)
+
+    def _abort(self, key: str, upload: str) -> None:
+        """Drop the parts. A rule of the bucket's life cycle drops those that stay."""
+        try:
+            self._client().abort_multipart_upload(
+                Bucket=self._config.bucket, Key=key, UploadId=upload
+            )
+        except EXPECTED:
+            return
+        finally:
+            self._retrier.count("abort")
+
+    def _send(self, kind: str, key: str, part: Part, send: Callable[[Part], _Answer]) -> str:
+        """Send a part, or all; return its ETag, which is the digest's where it is one of MD5."""
+
+        def call() -> str:
+            self._retrier.count(kind, sent=part.end - part.start)
+            answer = send(part)
+            etag = etag_of(answer)
+            expected = part.digest.hex()
+            if self._etags_are_md5 and is_plain_etag(answer) and etag != expected:
+                raise WrongETag(f"ETag {etag} came for octets whose MD5 is {expected}")
+            return etag
+
+        return self._retrier.run(f"PUT {key}", call)
+
+    def _ours(self, key: str, body: Body) -> str | None:
+        """Return the ETag of the object that is there, None when it is not this body."""
+        stat = self.head(key)
+        if stat is None or stat.size_bytes != body.size_bytes:
+            return None
+        if stat.etag == body.etag:
+            return stat.etag
+        for start in range(0, body.size_bytes, _COMPARED_BYTES):
+            end = min(start + _COMPARED_BYTES, body.size_bytes)
+            if self.get(key, start, end) != b"".join(body.octets(start, end)):
+                return None
+        self._etags_are_md5 = False
+        return stat.etag
+
+    def _read(self, answer: _Answer, size: int) -> bytes:
+        octets = read_body(
+            answer, size, self._clock, silence_ms=self._config.request_timeout_ms
+        )
+        self._retrier.received(size)
+        return octets
+
+    def _ask(self, kind: str, key: str, operation: str, **arguments: object) -> _Answer:
+        """Make a request without a body of octets."""
+
+        def call() -> _Answer:
+            self._retrier.count(kind)
+            method = getattr(self._client(), operation)
+            return method(Bucket=self._config.bucket, **arguments)  # type: ignore[no-any-return]
+
+        return self._retrier.run(f"{kind.upper()} {key}".rstrip(), call)
+
+    def _client(self) -> Any:  # noqa: ANN401 - boto3 has no types
+        """Return the client, made when it is first needed: that takes a while."""
+        with self._lock:
+            if self._made_client is None:
+                try:
+                    self._made_client = make_client(self._config)
+                except BotoCoreError:
+                    raise
+                except ValueError as error:
+                    raise BucketRefused(
+                        f"{self._place}: not a URL; correct storage.endpoint_url"
+                    ) from error
+            return self._made_client
+
+    def _renew(self) -> None:
+        """Forget the client and its credentials; those are looked up again."""
+        with self._lock:
+            client, self._made_client = self._made_client, None
+        if client is not None:
+            client.close()
+
+
+def _shown(endpoint_url: str) -> str:
+    """Return a URL without what may be a password in it."""
+    if not endpoint_url:
+        return "Amazon"
+    try:
+        parts = urlsplit(endpoint_url)
+        host = parts.netloc.rpartition("@")[2]
+    except ValueError:
+        return "storage.endpoint_url"
+    return f"{parts.scheme}://{host}" if host else "storage.endpoint_url"

@@ -1,0 +1,180 @@
+"""Bodies on their way to and from a bucket: pieces as one file, digests, bounded reading."""
+
+import hashlib
+import io
+import re
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
+from typing import Any, Final, NamedTuple
+
+import urllib3
+
+from gateway.clock import Clock
+from gateway.model import Octets
+from storage_adapters.s3.bucket_errors import BodyBroken, TooSlow
+
+READ_BYTES: Final = 256 * 1024  # at most, at a time
+SENT_BYTES_MIN: Final = 128 * 1024  # at a time; urllib3 asks for 16 KiB, eight calls for one
+BYTES_PER_S_MIN: Final = 64 * 1024  # a body slower than that, for long, is given up
+
+_PLAIN: Final = re.compile(r"[0-9a-f]{32}(-[0-9]{1,5})?")
+_CONTENT_RANGE: Final = re.compile(r"bytes ([0-9]{1,18})-([0-9]{1,18})/([0-9]{1,18})")
+
+
+class Part(NamedTuple):
+    """Octets ``start`` to before ``end`` of a body, with their MD5."""
+
+    number: int
+    start: int
+    end: int
+    digest: bytes
+
+
+class Body:
+    """A body in pieces that are not joined, and its digests by part. ``part_bytes``: of a part."""
+
+    def __init__(self, pieces: Sequence[Octets], part_bytes: int) -> None:
+        self._pieces = [memoryview(piece).cast("B") for piece in pieces if len(piece)]
+        self._ends = list(accumulate(len(piece) for piece in self._pieces))
+        self.size_bytes = self._ends[-1] if self._ends else 0
+        self.is_in_parts = self.size_bytes > part_bytes
+        step = part_bytes if self.is_in_parts else max(self.size_bytes, 1)
+        self.parts = [
+            self._part(number, start, min(start + step, self.size_bytes))
+            for number, start in enumerate(range(0, max(self.size_bytes, 1), step), 1)
+        ]
+
+    @property
+    def etag(self) -> str:
+        """Return what S3 gives as ETag where it is made of MD5: of all, or of the parts' MD5."""
+        digests = [part.digest for part in self.parts]
+        if not self.is_in_parts:
+            return digests[0].hex()
+        whole = hashlib.md5(b"".join(digests), usedforsecurity=False)
+        return f"{whole.hexdigest()}-{len(digests)}"
+
+    def open(self, start: int, end: int) -> "Reader":
+        """Return these octets as a file that is read from its beginning."""
+        return Reader(self, start, end)
+
+    def octets(self, start: int, end: int) -> Iterator[memoryview]:
+        """Yield octets ``start`` to before ``end``, in slices of the pieces."""
+        index = bisect_right(self._ends, start)
+        while start < end:
+            piece = self._pieces[index]
+            piece_start = self._ends[index] - len(piece)
+            piece_end = min(end, self._ends[index])
+            yield piece[start - piece_start : piece_end - piece_start]
+            start = piece_end
+            index += 1
+
+    def _part(self, number: int, start: int, end: int) -> Part:
+        digest = hashlib.md5(usedforsecurity=False)
+        for octets in self.octets(start, end):
+            digest.update(octets)
+        return Part(number, start, end, digest.digest())
+
+
+class Reader(io.RawIOBase):
+    """A range of a body as a file: boto3 sends it in blocks, each with a timeout of its own.
+
+    One `bytes` would have to be through within a single timeout, whatever its size.
+    """
+
+    def __init__(self, body: Body, start: int, end: int) -> None:
+        self._body = body
+        self._start = start
+        self._at = start
+        self._end = end
+
+    def readable(self) -> bool:
+        """See ``io.IOBase``."""
+        return True
+
+    def seekable(self) -> bool:
+        """See ``io.IOBase``."""
+        return True
+
+    def tell(self) -> int:
+        """See ``io.IOBase``."""
+        return self._at - self._start
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """See ``io.IOBase``."""
+        base = {io.SEEK_SET: self._start, io.SEEK_CUR: self._at, io.SEEK_END: self._end}
+        self._at = min(max(base[whence] + offset, self._start), self._end)
+        return self.tell()
+
+    def read(self, size: int | None = -1) -> bytes:
+        """See ``io.RawIOBase``."""
+        left = self._end - self._at
+        size = left if size is None or size < 0 else min(max(size, SENT_BYTES_MIN), left)
+        octets = b"".join(self._body.octets(self._at, self._at + size))
+        self._at += size
+        return octets
+
+
+def is_plain_etag(answer: dict[str, Any]) -> bool:
+    """Whether the ETag of an answer is made of MD5; under a key of KMS or ours it is not."""
+    if str(answer.get("ServerSideEncryption", "")).startswith("aws:kms"):
+        return False
+    if "SSECustomerAlgorithm" in answer:
+        return False
+    return _PLAIN.fullmatch(etag_of(answer)) is not None
+
+
+def etag_of(answer: dict[str, Any]) -> str:
+    """Return the ETag of an answer, without quotes."""
+    return str(answer.get("ETag", "")).strip('"')
+
+
+def read_body(answer: dict[str, Any], size: int, clock: Clock, *, silence_ms: int) -> bytes:
+    """Read a body of exactly ``size`` octets; nothing of a longer one is read.
+
+    Errors: ``BodyBroken``; ``TooSlow`` for one that takes longer than ``silence_ms`` and then
+    some, as ``BYTES_PER_S_MIN`` says; those of urllib3.
+    """
+    deadline_ms = clock.monotonic_ms() + silence_ms + size * 1_000 // BYTES_PER_S_MIN
+    with answer["Body"] as stream:
+        length = int(answer["ContentLength"])
+        if length != size:
+            raise BodyBroken(f"{length} octets came where {size} were asked for")
+        pieces = list(_pieces(stream, size, clock, deadline_ms))
+    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+
+def _pieces(
+    stream: urllib3.BaseHTTPResponse, size: int, clock: Clock, deadline_ms: int
+) -> Iterator[bytes]:
+    """Yield what comes, as it comes: a read for all of it would wait for as long as it drips."""
+    left = size
+    while left:
+        octets = stream.read1(min(left, READ_BYTES))
+        if not octets:
+            raise BodyBroken(f"the body broke off, {left} of {size} octets are missing")
+        left -= len(octets)
+        yield octets
+        if left and clock.monotonic_ms() > deadline_ms:
+            raise TooSlow(f"the body came slower than {BYTES_PER_S_MIN} octets/s")
+
+
+def parse_content_range(answer: dict[str, Any]) -> tuple[int, int, int]:
+    """Return which octets came: the first, one past the last, and the object's size.
+
+    An answer without a Content-Range is one of the whole object.
+
+    >>> parse_content_range({"ContentRange": "bytes 5-9/100"})
+    (5, 10, 100)
+
+    Errors: ``BodyBroken``.
+    """
+    text = answer.get("ContentRange")
+    if text is None:
+        length = int(answer["ContentLength"])
+        return 0, length, length
+    found = _CONTENT_RANGE.fullmatch(str(text))
+    if found is None:
+        raise BodyBroken("the answer's Content-Range is not one")
+    first, last, size = map(int, found.groups())
+    return first, last + 1, size

@@ -1,0 +1,221 @@
+"""What a bucket can say no to, and what botocore's errors mean: again, renew, or tell the operator.
+
+Texts are ours, with the server's code and its one sentence: botocore's own may show URLs whose
+proxies have passwords.
+"""
+
+import enum
+from typing import Final, NamedTuple
+
+import urllib3.exceptions
+from botocore import exceptions as boto
+from botocore.parsers import ResponseParserError
+
+from gateway.errors import StorageUnavailable
+
+_SAID_MAX: Final = 200  # characters of what a server says
+
+
+class BucketUnavailable(StorageUnavailable):
+    """The bucket did not do it, however often it was asked. Later it may."""
+
+
+class BucketRefused(BucketUnavailable):
+    """The bucket will not do it until somebody corrects something; the text says what."""
+
+
+class ObjectMissing(StorageUnavailable):
+    """There is no object of that key."""
+
+
+class KeyTaken(StorageUnavailable):
+    """Another object has that key already; it was not touched."""
+
+    retriable = False
+
+
+class BodyBroken(Exception):
+    """An answer that arrived, but is not what was asked for; the text says how."""
+
+
+class WrongETag(Exception):
+    """The server's digest of what it keeps is not that of what was sent."""
+
+
+class TooSlow(Exception):
+    """A body that came, but slower than bearable."""
+
+
+class Verdict(enum.Enum):
+    """What is to be done about an error."""
+
+    AGAIN = enum.auto()  # after a pause
+    RENEW = enum.auto()  # with credentials that are read anew
+    REFUSED = enum.auto()
+    MISSING = enum.auto()
+    TAKEN = enum.auto()
+
+
+class Fault(NamedTuple):
+    """``reason``: one of few words, for the statistics. ``text``: for people."""
+
+    verdict: Verdict
+    reason: str
+    text: str
+
+
+_EXPIRED: Final = frozenset(
+    {"ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired", "RequestExpired"}
+)
+_SLOW_DOWN: Final = frozenset(
+    {"SlowDown", "Throttling", "ThrottlingException", "RequestLimitExceeded", "TooManyRequests"}
+)
+_BROKEN_ON_THE_WAY: Final = frozenset(
+    {"BadDigest", "IncompleteBody", "InvalidRange", "RequestTimeout"}
+    | {"XAmzContentChecksumMismatch", "XAmzContentSHA256Mismatch"}
+)
+_CONFLICT: Final = frozenset({"ConditionalRequestConflict", "OperationAborted"})
+
+_ALLOW: Final = (
+    "allow these credentials s3:GetObject, s3:PutObject, s3:DeleteObject, s3:ListBucket and "
+    "s3:AbortMultipartUpload"
+)
+_CORRECT_KEY: Final = (
+    "correct the access key that AWS tools find here (environment, profile, role)"
+)
+_CORRECT_REGION: Final = "set storage.region to the bucket's region"
+_SET_CLOCK: Final = "set the clock of this machine"
+_RENEW: Final = "renew the credentials"
+_ADVICE: Final = {
+    "NoSuchBucket": "make the bucket, or correct storage.bucket",
+    "InvalidBucketName": "correct storage.bucket",
+    "AccessDenied": _ALLOW,
+    "403": _ALLOW,
+    "InvalidAccessKeyId": _CORRECT_KEY,
+    "SignatureDoesNotMatch": _CORRECT_KEY,
+    "InvalidToken": _RENEW,
+    "RequestTimeTooSkewed": _SET_CLOCK,
+    "PermanentRedirect": _CORRECT_REGION,
+    "AuthorizationHeaderMalformed": _CORRECT_REGION,
+    "IllegalLocationConstraintException": _CORRECT_REGION,
+    "301": _CORRECT_REGION,
+    "NotImplemented": "use a server that knows conditional PUTs (If-None-Match)",
+}
+
+# In this order: a subclass stands before its base.
+_REFUSALS: Final[tuple[tuple[type[Exception], str], ...]] = (
+    (
+        boto.NoCredentialsError,
+        "there are no credentials; set AWS_ACCESS_KEY_ID and its secret, a profile or a role",
+    ),
+    (
+        boto.PartialCredentialsError,
+        "the credentials are incomplete; set the access key and its secret",
+    ),
+    (boto.ProfileNotFound, "the AWS profile is not there; correct storage.profile"),
+    (boto.ConfigParseError, "the AWS configuration cannot be read; correct its file"),
+    (boto.InvalidRegionError, "no such region; correct storage.region"),
+    (boto.InvalidProxiesConfigError, "the proxy is not usable; correct HTTPS_PROXY"),
+    (boto.ParamValidationError, "the request is not valid; correct storage.bucket and prefix"),
+)
+_OWN: Final = {TooSlow: "timeout", BodyBroken: "broken", WrongETag: "wrong_etag"}
+_AGAIN: Final[tuple[tuple[type[Exception], str, str], ...]] = (
+    (boto.ConnectTimeoutError, "timeout", "no connection within storage.connect_timeout_ms"),
+    (boto.ReadTimeoutError, "timeout", "no answer within storage.request_timeout_ms"),
+    (urllib3.exceptions.TimeoutError, "timeout", "the body stopped coming"),
+    (
+        boto.ProxyConnectionError,
+        "connection",
+        "no connection to the proxy; look at HTTPS_PROXY",
+    ),
+    (boto.SSLError, "connection", "no TLS; is its certificate trusted (AWS_CA_BUNDLE)?"),
+    (boto.EndpointConnectionError, "connection", "nobody answers there"),
+    (boto.HTTPClientError, "connection", "the connection broke"),
+    (urllib3.exceptions.HTTPError, "broken", "the body broke off"),
+    (boto.IncompleteReadError, "broken", "the body broke off"),
+    (ResponseParserError, "broken", "the answer is not one of S3's"),
+    (OSError, "connection", "the connection broke"),
+)
+
+EXPECTED: Final = (
+    boto.BotoCoreError,
+    boto.ClientError,
+    ResponseParserError,
+    urllib3.exceptions.HTTPError,
+    OSError,
+    BodyBroken,
+    TooSlow,
+    WrongETag,
+)
+
+
+def judge(error: Exception) -> Fault:
+    """Say what an error of botocore, urllib3 or our own means.
+
+    >>> judge(TooSlow("the body came too slowly")).verdict
+    <Verdict.AGAIN: 1>
+    """
+    if isinstance(error, boto.ClientError):
+        return _judge_answer(error)
+    if isinstance(error, tuple(_OWN)):
+        return Fault(Verdict.AGAIN, _OWN[type(error)], str(error))
+    if isinstance(error, (boto.CredentialRetrievalError, boto.MetadataRetrievalError)):
+        text = f"credentials could not be got; {_RENEW}, or look at what gives them"
+        return Fault(Verdict.RENEW, "credentials", text)
+    for kind, reason, text in _AGAIN:
+        if isinstance(error, kind):
+            return Fault(Verdict.AGAIN, reason, text)
+    texts = [text for kind, text in _REFUSALS if isinstance(error, kind)]
+    texts.append(f"{type(error).__name__}; look at [storage]")
+    return Fault(Verdict.REFUSED, "refused", texts[0])
+
+
+def code_of(error: Exception) -> str:
+    """Return the code of an answer of S3 that is an error, empty for other errors."""
+    if not isinstance(error, boto.ClientError):
+        return ""
+    return str(error.response.get("Error", {}).get("Code", ""))
+
+
+def _judge_answer(error: boto.ClientError) -> Fault:
+    code = code_of(error)
+    status = int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
+    text = _said(error, code, status)
+    fault = _judge_code(code, text) or _judge_status(status, text)
+    if fault is not None:
+        return fault
+    advice = _ADVICE.get(code) or _ADVICE.get(str(status))
+    return Fault(Verdict.REFUSED, "refused", f"{text}; {advice}" if advice else text)
+
+
+def _judge_code(code: str, text: str) -> Fault | None:
+    if code in _EXPIRED:
+        return Fault(Verdict.RENEW, "credentials", f"{text}; {_RENEW}")
+    if code in _SLOW_DOWN:
+        return Fault(Verdict.AGAIN, "slow_down", text)
+    if code in _BROKEN_ON_THE_WAY:
+        return Fault(Verdict.AGAIN, "broken", text)
+    if code in _CONFLICT:
+        return Fault(Verdict.AGAIN, "conflict", text)
+    if code in {"NoSuchBucket", "NotImplemented"}:
+        return Fault(Verdict.REFUSED, "refused", f"{text}; {_ADVICE[code]}")
+    return None
+
+
+def _judge_status(status: int, text: str) -> Fault | None:
+    if status == 404:  # noqa: PLR2004 - codes of HTTP say more than names
+        return Fault(Verdict.MISSING, "missing", text)
+    if status == 412:  # noqa: PLR2004
+        return Fault(Verdict.TAKEN, "taken", "another object has that key")
+    if status in {429, 503}:
+        return Fault(Verdict.AGAIN, "slow_down", text)
+    if status >= 500:  # noqa: PLR2004
+        return Fault(Verdict.AGAIN, "server", text)
+    return None
+
+
+def _said(error: boto.ClientError, code: str, status: int) -> str:
+    """Return the server's code and its sentence, on one line and bounded."""
+    message = " ".join(str(error.response.get("Error", {}).get("Message", "")).split())
+    name = code if code and code != str(status) else f"status {status}"
+    return f"{name}: {message[:_SAID_MAX]}" if message else name

@@ -1,0 +1,172 @@
+"""Changes of the index, one at a time, in a thread of their own; tried again while it is away.
+
+A change whose COMMIT went unanswered is looked up before it is done again or called done. Numbers
+of objects are reserved beside other changes, so that a PUT waits for no transaction of its own.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final, TypeVar
+
+import structlog
+
+from gateway.errors import StorageUnavailable
+from storage_adapters.s3.change import Change
+from storage_adapters.s3.index import (
+    Fenced,
+    Index,
+    IndexUnavailable,
+    OutcomeUnknown,
+    PendingLost,
+)
+
+PAUSE_MS_MIN: Final = 20
+PAUSE_MS_MAX: Final = 1_000
+
+_NOTHING: Final = Change()
+_STOPPED: Final = "the storage is closed"
+
+_T = TypeVar("_T")
+_log = structlog.get_logger()
+
+
+class Committer:
+    """Loop only. ``on_fault`` is told once, when another node has taken over, say."""
+
+    def __init__(
+        self,
+        index: Index,
+        *,
+        epoch: int,
+        reserved: list[int],
+        reserve: int,
+        on_fault: Callable[[BaseException], None],
+    ) -> None:
+        self.epoch = epoch
+        self.fault: StorageUnavailable | None = None
+        self.transactions = 0
+        self.retries = 0
+        self._index = index
+        self._executor = ThreadPoolExecutor(1, "headgate-index")
+        self._on_fault = on_fault
+        self._turn = asyncio.Lock()
+        self._numbers = deque(reserved)
+        self._taken: set[int] = set()
+        self._reserve = reserve
+        self._takers = 0
+        self._closed = asyncio.Event()
+        self._is_stopped = False
+
+    @property
+    def numbers_kept(self) -> frozenset[int]:
+        """Numbers that are reserved or in use: their rows are to stay as they are."""
+        return frozenset(self._numbers) | frozenset(self._taken)
+
+    async def take_number(self) -> int:
+        """Return the number of an object to be put. Errors: ``StorageUnavailable``."""
+        self._takers += 1  # so that all who wait share one transaction
+        try:
+            while not self._numbers:
+                await self.commit(_NOTHING)
+        finally:
+            self._takers -= 1
+        number = self._numbers.popleft()
+        self._taken.add(number)
+        return number
+
+    def give_up(self, number: int) -> None:
+        """Say that an object of this number will not be added: its row may be swept."""
+        self._taken.discard(number)
+
+    def fail(self, error: StorageUnavailable) -> None:
+        """Say that this node can write no more: nothing is committed from now on."""
+        if self.fault is None:
+            self.fault = error
+            self._on_fault(error)
+
+    async def commit(self, change: Change) -> None:
+        """Do ``change``, however long the database is away. Errors: ``StorageUnavailable``.
+
+        It raises when another node owns the data, and when the storage is closed meanwhile.
+        """
+        async with self._turn:
+            missing = max(self._reserve + self._takers - len(self._numbers), 0)
+            if not missing and change == _NOTHING:
+                return
+            whole = change._replace(reserve=missing)
+            pause_ms = PAUSE_MS_MIN
+            tries = 0
+            while not await self._try(whole, is_first=not tries):
+                tries += 1
+                self.retries += 1
+                await self._pause(pause_ms)
+                pause_ms = min(2 * pause_ms, PAUSE_MS_MAX)
+            if tries:
+                _log.info("the database is back", tries=tries)
+            for added in change.added:
+                self._taken.discard(added.stored.number)
+
+    async def run(self, work: Callable[[Index], _T]) -> _T:
+        """Do something else with the index in its thread, once. Errors: ``StorageUnavailable``.
+
+        Whoever finds out here that another node owns the data stops this one, too: it would go on
+        to answer reads from what the other has merged and deleted.
+        """
+        if self._is_stopped:
+            raise StorageUnavailable(_STOPPED)
+        loop = asyncio.get_running_loop()
+        try:
+            return await loop.run_in_executor(self._executor, work, self._index)
+        except Fenced as error:
+            self.fail(error)
+            raise
+
+    def close(self) -> None:
+        """Begin no more tries: what waits raises."""
+        self._closed.set()
+
+    async def stop(self) -> None:
+        """Close the index and end its thread, after what it does now."""
+        self.close()
+        await self.run(Index.close)
+        self._is_stopped = True
+        self._executor.shutdown(wait=True)
+
+    async def _try(self, change: Change, *, is_first: bool) -> bool:
+        """Return whether the change is done."""
+        if self.fault is not None:
+            raise self.fault
+        try:
+            reserved = await self.run(lambda index: index.commit(self.epoch, change))
+        except PendingLost as error:
+            self.fail(error)
+            raise
+        except OutcomeUnknown as error:
+            _log.warning("the database went while it committed", error=str(error))
+            return await self._was_done(change)
+        except IndexUnavailable as error:
+            if is_first:
+                _log.warning("no commit; it is tried again", error=str(error))
+            return False
+        self.transactions += 1
+        self._numbers.extend(reserved)
+        return True
+
+    async def _was_done(self, change: Change) -> bool:
+        """Look whether the change is there; numbers it may have reserved are left to be swept."""
+        pause_ms = PAUSE_MS_MIN
+        while True:
+            try:
+                return await self.run(lambda index: index.committed(change))
+            except IndexUnavailable:
+                await self._pause(pause_ms)
+                pause_ms = min(2 * pause_ms, PAUSE_MS_MAX)
+
+    async def _pause(self, pause_ms: int) -> None:
+        try:
+            await asyncio.wait_for(self._closed.wait(), pause_ms / 1_000)
+        except TimeoutError:
+            return
+        raise StorageUnavailable("the storage was closed before the database was back")

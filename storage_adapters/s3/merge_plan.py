@@ -1,0 +1,328 @@
+"""Which objects are merged next, and into what. Pure: looks at the catalog, changes nothing.
+
+Three kinds of merged objects come of it:
+
+- an **own** object holds one partition that had much; its sequences are (n, n), an empty range;
+- a **shared** object holds the other partitions of a round, sorted. Each round over log objects
+  makes one, if need be without batches: its sequences say which log objects it replaces, its
+  footer what they said of log starts and deletions (``recovery``);
+- a **note** is a shared object without batches that replaces own objects which nobody needs.
+
+How often an octet is rewritten: once out of its log object, then each time its object is merged
+with neighbours that together are at least ``GROWTH`` times as large, up to ``merge_bytes_max``. So
+at most ``1 + log4(merge_bytes_max / size of its first merged object)`` times: 3.5 for 8 MiB and the
+default of 256 MiB. An object that is half dead is copied once more for each half that dies.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import Final, NamedTuple
+
+from gateway.model import HEADER_BYTES
+from storage_adapters.formats.object_index import ROWS_MAX
+from storage_adapters.s3.config import S3Config
+from storage_adapters.s3.state import (
+    KIND_LOG,
+    KIND_SETTLED,
+    Catalog,
+    Extent,
+    PartitionState,
+    StoredObject,
+)
+
+GROWTH: Final = 4  # a merged object is at least so many times as large as any of its inputs
+OBJECT_BYTES_MAX: Final = (
+    HEADER_BYTES * ROWS_MAX
+)  # so no object has more rows than may be packed
+OBJECTS_MAX: Final = 4_096  # of a round, however small they are
+
+
+class PartRun(NamedTuple):
+    """What becomes one part of one new object: extents that follow on each other."""
+
+    partition_id: int
+    extents: tuple[Extent, ...]
+
+    @property
+    def size_bytes(self) -> int:
+        """Octets of the batches, also of those below the log start."""
+        return sum([extent.size_bytes for extent in self.extents])
+
+
+class Grouping(NamedTuple):
+    """What goes into which new object, by partition id.
+
+    ``own``: objects of their own, each with a run, or with several where the shared one would be
+    too large (a few batches that were appended to very many partitions).
+    """
+
+    own: list[list[PartRun]]
+    shared: list[PartRun]
+
+
+def is_shared(stored: StoredObject) -> bool:
+    """Whether a merged object says something of a range of sequences, or nothing but notes."""
+    return stored.kind == KIND_SETTLED and (
+        stored.next_sequence > stored.first_sequence or not stored.partition_ids
+    )
+
+
+def log_round(
+    catalog: Catalog,
+    config: S3Config,
+    *,
+    released: int,
+    now_unix_ms: int,
+    skip: Collection[int] = (),
+) -> list[StoredObject]:
+    """Return the log objects that are merged next, oldest first; none when nothing is due.
+
+    Only those are looked at whose sequences are all below ``released``: merging loses the headers
+    that a scan needs. Objects in ``skip`` are damaged; what is behind them goes on without them.
+    """
+    logs = sorted(
+        [
+            o
+            for o in catalog.objects.values()
+            if o.kind == KIND_LOG and o.next_sequence <= released
+        ],
+        key=_sequences,
+    )
+    for run in _chains(logs, skip):
+        if _is_due(run, config, now_unix_ms):
+            taken = run[: _fitting(_weights(catalog, run), _bytes_max(config))]
+            if taken[-1].next_sequence > taken[0].first_sequence:
+                return taken
+    return []
+
+
+def next_age_ms(
+    objects: Iterable[StoredObject], config: S3Config, *, released: int, now_unix_ms: int
+) -> int | None:
+    """Return in how many ms a round may be due by age alone; None when there is none to wait."""
+    changed = sorted(
+        [
+            o.changed_unix_ms
+            for o in objects
+            if o.kind == KIND_LOG and o.next_sequence <= released
+        ]
+    )
+    if len(changed) < 2:  # noqa: PLR2004  # One alone stays as it is.
+        return None
+    return max(1, changed[0] + config.merge_after_ms - now_unix_ms)
+
+
+def shared_round(
+    objects: Iterable[StoredObject], config: S3Config, *, skip: Collection[int] = ()
+) -> list[StoredObject]:
+    """Return shared objects that are worth merging, neighbours in sequence, or none."""
+    shared = sorted([o for o in objects if is_shared(o)], key=_sequences)
+    for chain in _chains(shared, skip):
+        run = _growing_run(chain, config)
+        if run:
+            return run
+    return []
+
+
+def own_round(
+    catalog: Catalog,
+    state: PartitionState,
+    config: S3Config,
+    *,
+    skip: Collection[int] = (),
+) -> list[StoredObject]:
+    """Return small own objects of a partition that are worth merging, neighbours, or none."""
+    for chain in _small_chains(catalog, state, config, skip):
+        run = _growing_run(chain, config)
+        if run:
+            return run
+    return []
+
+
+def half_dead(catalog: Catalog, skip: Collection[int] = ()) -> list[StoredObject]:
+    """Return shared objects of which more than half is dead, and a partition altogether.
+
+    This and ``dead_own`` look at every extent: they may run in a thread beside the loop.
+    """
+    alive_bytes, alive_parts = _alive(catalog)
+    return [
+        o
+        for o in list(catalog.objects.values())
+        if is_shared(o)
+        and o.number not in skip
+        and 2 * alive_bytes[o.number] < o.size_bytes
+        and alive_parts[o.number] < len(o.partition_ids)
+    ]
+
+
+def dead_own(catalog: Catalog) -> list[StoredObject]:
+    """Return own objects of which nothing counts any more: deleted, or below the log start."""
+    _, alive_parts = _alive(catalog)
+    return [
+        o
+        for o in list(catalog.objects.values())
+        if o.kind == KIND_SETTLED and not is_shared(o) and not alive_parts[o.number]
+    ]
+
+
+def part_runs(catalog: Catalog, inputs: Iterable[StoredObject]) -> list[PartRun]:
+    """Return what counts in ``inputs``, by partition id and offset.
+
+    What lies below a log start, or is of a deleted partition, is left out. Runs of a partition are
+    apart where other objects hold what is between them.
+    """
+    inputs = list(inputs)
+    numbers = frozenset([o.number for o in inputs])
+    runs: list[PartRun] = []
+    for partition_id in sorted(frozenset().union(*[o.partition_ids for o in inputs])):
+        state = catalog.partitions.get(partition_id)
+        if state is not None and not state.is_deleted:
+            alive = [e for e in state.extents if e.number in numbers and e.end > state.start]
+            runs += [PartRun(partition_id, run) for run in _contiguous(alive)]
+    return runs
+
+
+def group_runs(
+    runs: Iterable[PartRun], own_bytes_min: int, bytes_max: int = OBJECT_BYTES_MAX
+) -> Grouping:
+    """Say which runs get objects of their own: large ones, and further ones of a partition.
+
+    An object answers for one range of offsets of a partition. Further runs are small at times;
+    there are never more of them than of the large objects that lie between.
+    """
+    grouping = Grouping([], [])
+    size_bytes = 0
+    for run in runs:
+        is_further = bool(grouping.shared) and (
+            grouping.shared[-1].partition_id == run.partition_id
+        )
+        if is_further or run.size_bytes >= own_bytes_min:
+            grouping.own.append([run])
+            continue
+        size_bytes += run.size_bytes
+        if size_bytes > bytes_max and grouping.shared:
+            grouping.own.append(grouping.shared[:])
+            grouping.shared.clear()
+            size_bytes = run.size_bytes
+        grouping.shared.append(run)
+    return grouping
+
+
+def _alive(catalog: Catalog) -> tuple[Counter[int], Counter[int]]:
+    """Return octets that count, and partitions that have some of them, by object."""
+    alive_bytes: Counter[int] = Counter()
+    alive_parts: Counter[int] = Counter()
+    for state in list(catalog.partitions.values()):
+        for extent in () if state.is_deleted else state.extents:
+            if extent.end > state.start:
+                alive_bytes[extent.number] += extent.size_bytes
+                alive_parts[extent.number] += 1
+    return alive_bytes, alive_parts
+
+
+def _sequences(stored: StoredObject) -> tuple[int, int, int]:
+    return stored.first_sequence, stored.next_sequence, stored.number
+
+
+def _chains(
+    ordered: Sequence[StoredObject], skip: Collection[int]
+) -> Iterator[list[StoredObject]]:
+    """Yield objects whose sequences follow on each other, without those to be skipped."""
+    chain: list[StoredObject] = []
+    for stored in ordered:
+        if chain and (
+            stored.number in skip or stored.first_sequence != chain[-1].next_sequence
+        ):
+            yield chain
+            chain = []
+        if stored.number not in skip:
+            chain.append(stored)
+    if chain:
+        yield chain
+
+
+def _small_chains(
+    catalog: Catalog, state: PartitionState, config: S3Config, skip: Collection[int]
+) -> Iterator[list[StoredObject]]:
+    chain: list[StoredObject] = []
+    end = -1
+    for extent in () if state.is_deleted else state.extents:
+        stored = catalog.objects[extent.number]
+        is_small = (
+            stored.kind == KIND_SETTLED
+            and not is_shared(stored)
+            and stored.number not in skip
+            and stored.size_bytes < config.partition_object_bytes_min
+        )
+        if chain and (not is_small or extent.first != end):
+            yield chain
+            chain = []
+        if is_small:
+            chain.append(stored)
+        end = extent.end
+    if chain:
+        yield chain
+
+
+def _is_due(run: Sequence[StoredObject], config: S3Config, now_unix_ms: int) -> bool:
+    if len(run) >= config.merge_objects_min:
+        return True
+    if sum([o.size_bytes for o in run]) >= config.merge_bytes_min:
+        return True
+    age_ms = now_unix_ms - min([o.changed_unix_ms for o in run])
+    return len(run) > 1 and age_ms >= config.merge_after_ms
+
+
+def _bytes_max(config: S3Config) -> int:
+    return min(config.merge_bytes_max, OBJECT_BYTES_MAX)
+
+
+def _fitting(sizes: Sequence[int], bytes_max: int) -> int:
+    """Return how many from the front have no more octets than that together, at least one."""
+    total = sizes[0]
+    for count, size_bytes in enumerate(sizes[1:OBJECTS_MAX], 1):
+        total += size_bytes
+        if total > bytes_max:
+            return count
+    return min(len(sizes), OBJECTS_MAX)
+
+
+def _weights(catalog: Catalog, logs: Sequence[StoredObject]) -> list[int]:
+    """Return the octets of log objects, or of what is made of them where that is more.
+
+    A batch that was appended to several partitions is written for each.
+    """
+    made: Counter[int] = Counter(dict.fromkeys([o.number for o in logs], 0))
+    for partition_id in frozenset().union(*[o.partition_ids for o in logs]):
+        for extent in reversed(catalog.partition(partition_id).extents):
+            if extent.number in made:
+                made[extent.number] += extent.size_bytes
+            elif catalog.objects[extent.number].kind != KIND_LOG:
+                break  # what is merged comes before what is not
+    return [max(o.size_bytes, made[o.number]) for o in logs]
+
+
+def _growing_run(chain: Sequence[StoredObject], config: S3Config) -> list[StoredObject]:
+    """Return the first neighbours that fit one object and of which none is most of it."""
+    for first in range(len(chain) - config.merge_objects_min + 1):
+        sizes = [o.size_bytes for o in chain[first : first + OBJECTS_MAX]]
+        found = largest = total = 0
+        for count, size_bytes in enumerate(sizes[: _fitting(sizes, _bytes_max(config))], 1):
+            total += size_bytes
+            largest = max(largest, size_bytes)
+            if count >= config.merge_objects_min and largest * GROWTH <= total:
+                found = count
+        if found:
+            return list(chain[first : first + found])
+    return []
+
+
+def _contiguous(extents: Iterable[Extent]) -> Iterator[tuple[Extent, ...]]:
+    run: list[Extent] = []
+    for extent in extents:
+        if run and extent.first != run[-1].end:
+            yield tuple(run)
+            run = []
+        run.append(extent)
+    if run:
+        yield tuple(run)

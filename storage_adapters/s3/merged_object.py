@@ -1,0 +1,353 @@
+"""Building a merged object: batches of a partition one behind the other, and a footer.
+
+Pure: octets in, octets out; runs in a thread. Large batches are not copied: the body of a new
+object has slices of its inputs, with eight octets between where a base offset is filled in. So a
+round holds its inputs in memory, and of an output rows and small batches. Every batch's CRC is
+compared on the way, and what lies outside of it with the row, which is covered by the footer's.
+docs/formats.md, section 11.
+"""
+
+import struct
+from array import array
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from crc32c import crc32c
+
+from gateway.model import (
+    ATTRIBUTES_AT,
+    CRC_AT,
+    HEADER_BYTES,
+    LENGTH_OVERHEAD_BYTES,
+    MAGIC,
+    Octets,
+)
+from storage_adapters.formats.bodies import with_bounds
+from storage_adapters.formats.damage import Damaged
+from storage_adapters.formats.footer import (
+    LOW_32,
+    NO_TIMESTAMP,
+    ROW_STRIDE,
+    TRAILER_BYTES,
+    Footer,
+    FooterPart,
+    decode_trailer,
+    encode_footer,
+)
+from storage_adapters.formats.segment import (
+    SEGMENT_HEADER_BYTES,
+    decode_segment_header,
+    encode_segment_header,
+)
+from storage_adapters.s3.change import ObjectPart
+from storage_adapters.s3.merge_plan import PartRun
+from storage_adapters.s3.objects import Part, Place
+from storage_adapters.s3.state import KIND_SETTLED, Extent, StoredObject
+
+PACE_BYTES: Final = 262_144
+COPIED_BYTES_MAX: Final = (
+    16_384  # a slice of its own costs about 200 octets of memory, and time
+)
+CHUNK_BYTES: Final = 262_144  # of what is copied
+
+_SIZE_SHIFT: Final = 32
+_BASE_OFFSET: Final = struct.Struct(">q")
+_BASE_OFFSET_BYTES: Final = 8
+_FRONT: Final = struct.Struct(">qiiBI")  # base offset, length, leader epoch, magic, CRC
+_OFFSET_AND_TIMESTAMP: Final = struct.Struct(">q27xq")  # the base and the highest
+
+Pace = Callable[[], None]
+"""Called after every ``PACE_BYTES`` or so; may wait, and raises to stop."""
+
+
+class DamagedObject(Damaged):
+    """What an object of this number holds is not what was put."""
+
+    def __init__(self, number: int, text: str) -> None:
+        super().__init__(text)
+        self.number = number
+
+
+class Source(NamedTuple):
+    """An input, whole and in memory."""
+
+    number: int
+    octets: memoryview
+    footer: Footer
+
+
+class MergedObject(NamedTuple):
+    """A built object. ``stored`` has no ETag yet; ``rows`` are those of its footer."""
+
+    body: list[Octets]
+    stored: StoredObject
+    parts: list[ObjectPart]
+    rows: "array[int]"
+
+
+class Stored(NamedTuple):
+    """A batch where it lies: ``octets``, but for the base offset, which is ``base_offset``."""
+
+    octets: memoryview
+    base_offset: int
+    span: int  # offsets + epoch << 32, as in a row
+
+
+def open_source(stored: StoredObject, octets: Octets) -> Source:
+    """Return an input with its footer, checked. Errors: ``DamagedObject``, ``TooNew``."""
+    view = memoryview(octets).toreadonly()
+    try:
+        header, trailer = decode_segment_header(view), decode_trailer(view)
+        footer = Footer(view[trailer.footer_at : len(view) - TRAILER_BYTES], trailer)
+        footer.check()
+    except Damaged as error:
+        raise DamagedObject(stored.number, str(error)) from error
+    said = (header.kind, header.number, header.incarnation, trailer.number)
+    if said != (stored.kind, stored.number, stored.epoch, stored.number):
+        text = f"it says of itself that it is object {header.number}"
+        raise DamagedObject(stored.number, text)
+    return Source(stored.number, view, footer)
+
+
+class Builder:
+    """One new object. Partitions come in order of their ids, batches in order of offset.
+
+    ``sequences``: for which log objects a shared object stands (``merge_plan``).
+    """
+
+    def __init__(self, place: Place, sequences: tuple[int, int]) -> None:
+        self._place = place
+        self._sequences = sequences
+        header = encode_segment_header(
+            data_uuid=place.data_uuid,
+            number=place.number,
+            previous=0,
+            first_sequence=sequences[0],
+            incarnation=place.epoch,
+            created_unix_ms=place.created_unix_ms,
+            kind=KIND_SETTLED,
+        )
+        self._body: list[Octets] = [header]
+        self._small: list[Octets] = []
+        self._small_bytes = 0
+        self._rows = array("q")
+        self._parts: list[ObjectPart] = []
+        self._footer_parts: list[FooterPart] = []
+        self._begin()
+        self.position = SEGMENT_HEADER_BYTES
+
+    def _begin(self) -> None:
+        self._new_rows: list[int] = []
+        self._highest = NO_TIMESTAMP
+        self._epochs: list[tuple[int, int]] = []
+        self._size_bytes = 0
+
+    def add(self, batch: Stored) -> None:
+        """Go on with a batch, which is intact, of the partition that is ended next."""
+        octets, base_offset, span = batch
+        stored_offset, timestamp_unix_ms = _OFFSET_AND_TIMESTAMP.unpack_from(octets)
+        if timestamp_unix_ms > self._highest:  # noqa: PLR1730  # Half of max().
+            self._highest = timestamp_unix_ms
+        if not self._epochs or self._epochs[-1][0] != span >> _SIZE_SHIFT:
+            self._epochs.append((span >> _SIZE_SHIFT, base_offset))
+        size_bytes = len(octets)
+        at = self.position + (size_bytes << _SIZE_SHIFT)
+        self._new_rows += (base_offset, self._highest, at, span)
+        self._size_bytes += size_bytes
+        self.position += size_bytes
+        if stored_offset != base_offset:
+            self._small.append(_BASE_OFFSET.pack(base_offset))
+            octets = octets[_BASE_OFFSET_BYTES:]
+        if size_bytes > COPIED_BYTES_MAX:
+            self._join_small()
+            self._body.append(octets)
+            return
+        self._small.append(octets)
+        self._small_bytes += size_bytes
+        if self._small_bytes >= CHUNK_BYTES:
+            self._join_small()
+
+    def _join_small(self) -> None:
+        if self._small:
+            self._body.append(b"".join(self._small))
+            self._small.clear()
+            self._small_bytes = 0
+
+    @property
+    def first_offset(self) -> int | None:
+        """The base offset of the open partition's first batch, None before there is one."""
+        return self._new_rows[0] if self._new_rows else None
+
+    def end_part(
+        self, partition_id: int, bounds: tuple[int, int], told: Part, known: bytes | None
+    ) -> None:
+        """End a partition, for whose offsets within ``bounds`` the object answers.
+
+        ``known`` is its introduction where ``told`` has none.
+        """
+        first, end = bounds
+        rows, first_row = array("q", self._new_rows), len(self._rows) // ROW_STRIDE
+        self._rows += rows
+        extent = Extent(
+            first,
+            end,
+            self._place.number,
+            first_row,
+            len(rows) // ROW_STRIDE,
+            self._size_bytes,
+            self._highest,
+            tuple(self._epochs),
+        )
+        self._parts.append(ObjectPart(partition_id, extent))
+        self._add_footer_part(partition_id, bounds, told, known, rows)
+
+    def note(self, partition_id: int, told: Part, known: bytes | None) -> None:
+        """Tell of a partition that its log starts at ``told.start``, or that it is deleted."""
+        bounds = (told.start, told.start)
+        self._add_footer_part(partition_id, bounds, told, known, array("q"))
+
+    def _add_footer_part(  # The fields of the part, but for two.
+        self,
+        partition_id: int,
+        bounds: tuple[int, int],
+        told: Part,
+        known: bytes | None,
+        rows: "array[int]",
+    ) -> None:
+        introduction = None if told.is_deleted else told.introduction or known
+        if introduction is not None:
+            introduction = with_bounds(introduction, told.start, told.end)
+        size_bytes = self._size_bytes if rows else 0
+        self._footer_parts.append(
+            FooterPart(partition_id, *bounds, told.is_deleted, introduction, size_bytes, rows)
+        )
+        self._begin()
+
+    def finish(self) -> MergedObject:
+        """Return the object with its footer."""
+        place, (first_sequence, next_sequence) = self._place, self._sequences
+        self._join_small()
+        self._body += encode_footer(
+            self._footer_parts,
+            number=place.number,
+            entries_end=self.position,
+            first_sequence=first_sequence,
+            next_sequence=next_sequence,
+            incarnation=place.epoch,
+        )
+        stored = StoredObject(
+            place.number,
+            KIND_SETTLED,
+            place.epoch,
+            first_sequence,
+            next_sequence,
+            sum(map(len, self._body)),
+            "",
+            place.created_unix_ms,
+            frozenset([part.partition_id for part in self._parts]),
+        )
+        return MergedObject(self._body, stored, self._parts, self._rows)
+
+
+def build_merged_object(
+    place: Place,
+    runs: Sequence[PartRun],
+    sources: Mapping[int, Source],
+    told: Mapping[int, Part],
+    *,
+    sequences: tuple[int, int],
+    pace: Pace,
+) -> MergedObject:
+    """Return a new object of what ``runs`` say. Errors: ``DamagedObject``, those of ``pace``.
+
+    ``told`` is what is known of partitions: of all in ``runs``, and of others that the footer is to
+    note. Batches that end at or before their log start are left out.
+    """
+    builder = Builder(place, sequences)
+    by_id = {run.partition_id: run for run in runs}
+    for partition_id in sorted(by_id.keys() | told.keys()):
+        run = by_id.get(partition_id)
+        known = introduction_of(partition_id, sources)
+        if run is None:
+            builder.note(partition_id, told[partition_id], known)
+        else:
+            _add_run(builder, run, sources, told[partition_id], known, pace)
+    return builder.finish()
+
+
+def introduction_of(partition_id: int, sources: Mapping[int, Source]) -> bytes | None:
+    """Return a partition's introduction in any of the sources, None where none has one."""
+    for source in sources.values():
+        part = source.footer.find(partition_id)
+        found = None if part is None else source.footer.introduction_bytes(part)
+        if found is not None:
+            return found
+    return None
+
+
+def _add_run(  # noqa: PLR0917  # One call per partition.
+    builder: Builder,
+    run: PartRun,
+    sources: Mapping[int, Source],
+    told: Part,
+    known: bytes | None,
+    pace: Pace,
+) -> None:
+    floor = told.start
+    first, end = run.extents[0].first, run.extents[-1].end
+    if end <= floor:  # it has passed all of it since the round was planned
+        builder.note(run.partition_id, told, known)
+        return
+    paced_at = builder.position
+    for extent in run.extents:
+        source = sources[extent.number]
+        for base_offset, place, span in _rows_of(source, run.partition_id, extent):
+            if base_offset + (span & LOW_32) > floor:
+                builder.add(read_batch(source, base_offset, place, span))
+                if builder.position - paced_at >= PACE_BYTES:
+                    paced_at = builder.position
+                    pace()
+    if first < floor:
+        # What is gone from the front is not answered for; the first batch may begin before.
+        lowest = builder.first_offset
+        first = floor if lowest is None else min(floor, lowest)
+    builder.end_part(run.partition_id, (first, end), told, known)
+
+
+def _rows_of(
+    source: Source, partition_id: int, extent: Extent
+) -> Iterator[tuple[int, int, int]]:
+    """Yield (base offset, place, span) of an extent's batches. Errors: ``DamagedObject``."""
+    part = source.footer.find(partition_id)
+    if part is None or (part.first_row, part.row_count) != (extent.first_row, extent.row_count):
+        text = f"footer and index disagree about partition {partition_id}"
+        raise DamagedObject(source.number, text)
+    start, end = part.first_row * ROW_STRIDE, (part.first_row + part.row_count) * ROW_STRIDE
+    rows = array("q", source.footer.rows[start:end])
+    return zip(rows[0::ROW_STRIDE], rows[2::ROW_STRIDE], rows[3::ROW_STRIDE], strict=True)
+
+
+def read_batch(source: Source, base_offset: int, place: int, span: int) -> Stored:
+    """Return the batch of a row, intact. Errors: ``DamagedObject``."""
+    position, size_bytes = place & LOW_32, place >> _SIZE_SHIFT
+    octets = source.octets[position : position + size_bytes]
+    if not is_intact(octets, size_bytes, span >> _SIZE_SHIFT):
+        text = f"the batch at position {position} (offset {base_offset}) is damaged"
+        raise DamagedObject(source.number, text)
+    return Stored(octets, base_offset, span)
+
+
+def is_intact(octets: Octets, size_bytes: int, leader_epoch: int) -> bool:
+    """Whether a batch is what its row says: length, epoch and magic; and its CRC matches."""
+    if len(octets) != size_bytes or size_bytes < HEADER_BYTES:
+        return False
+    _, length, epoch, magic, crc = _FRONT.unpack_from(octets)
+    return (
+        length + LENGTH_OVERHEAD_BYTES == size_bytes
+        and (epoch, magic) == (leader_epoch, MAGIC)
+        and bool(crc32c(octets[ATTRIBUTES_AT:]) == crc)
+    )
+
+
+assert _FRONT.size == ATTRIBUTES_AT
+assert CRC_AT + 4 == ATTRIBUTES_AT

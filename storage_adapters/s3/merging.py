@@ -1,0 +1,399 @@
+"""The task that merges: small objects of many partitions become few, large ones by partition.
+
+A round reads its inputs whole, builds new objects of them, puts these (own ones first, the shared
+one last: when that is in the bucket, all are), and has all of it count in one commit. A crash
+before leaves objects that nobody refers to, which the sweeper deletes; the inputs are live until
+the commit, and stay in the bucket for those who read them for a while after it.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Final
+from uuid import UUID
+
+import structlog
+
+from gateway.clock import Clock
+from gateway.metrics import Metrics
+from storage_adapters.s3 import merge_plan as plan
+from storage_adapters.s3.config import S3Config
+from storage_adapters.s3.merge_pace import LOOKS_MAX, Pace, Stopped, all_of
+from storage_adapters.s3.merge_plan import PartRun
+from storage_adapters.s3.merged_change import Changer, Replacement
+from storage_adapters.s3.merged_object import (
+    DamagedObject,
+    MergedObject,
+    Source,
+    build_merged_object,
+    open_source,
+)
+from storage_adapters.s3.objects import Part, Place
+from storage_adapters.s3.state import KIND_LOG, Catalog, StoredObject, object_key
+
+PAUSE_MS_MIN: Final = 500
+PAUSE_MS_MAX: Final = 60_000
+PARTITIONS_PER_TICK: Final = 500
+
+_log = structlog.get_logger()
+
+
+class Merger:
+    """Loop only. ``introduce`` says what a footer tells of a partition.
+
+    ``lock`` is held by whoever changes merged objects: rounds, and rewriting. ``is_uploading`` is
+    also asked in threads: whether more appends wait for the bucket than are on their way to it.
+    """
+
+    def __init__(  # noqa: PLR0913  # What a round works with.
+        self,
+        config: S3Config,
+        catalog: Catalog,
+        changer: Changer,
+        clock: Clock,
+        *,
+        data_uuid: UUID,
+        introduce: Callable[[int], Part],
+        is_uploading: Callable[[], bool],
+    ) -> None:
+        self._config = config
+        self._catalog = catalog
+        self._changer = changer
+        self._clock = clock
+        self._data_uuid = data_uuid
+        self.introduce = introduce
+        self._released = 0
+        self._to_look: set[int] = set(catalog.partitions)
+        self._wake = asyncio.Event()
+        self._timer: asyncio.TimerHandle | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._pause_ms = PAUSE_MS_MIN
+        self._paused_until_ms = 0
+        self._suspects: set[int] = set()
+        self.damaged: set[int] = set()
+        self.lock = asyncio.Lock()
+        self.pace = Pace(is_uploading)
+        self.is_halted = False
+        self.rounds = 0
+        self.merged_objects = 0
+        self.merged_bytes = 0
+        self.failures = 0
+
+    @property
+    def damaged_count(self) -> int:
+        """Objects that were found damaged, and are left as they are."""
+        return len(self.damaged)
+
+    def register(self, metrics: Metrics) -> None:
+        """Let a node's metrics show what is merged."""
+        metrics.counter_fn(
+            "headgate_s3_merges_total", "Rounds of merging.", lambda: self.rounds
+        )
+        metrics.counter_fn(
+            "headgate_s3_merged_objects_total",
+            "Objects that were merged into others.",
+            lambda: self.merged_objects,
+        )
+        metrics.counter_fn(
+            "headgate_s3_merged_bytes_total",
+            "Octets of objects that were merged into others.",
+            lambda: self.merged_bytes,
+        )
+        metrics.counter_fn(
+            "headgate_s3_merge_failures_total",
+            "Rounds of merging that failed and come again.",
+            lambda: self.failures,
+        )
+        metrics.gauge(
+            "headgate_s3_damaged_objects",
+            "Objects that are damaged, which are left as they are.",
+            lambda: self.damaged_count,
+        )
+
+    # What it is told.
+
+    def start(self) -> None:
+        """Begin to work in the background."""
+        self._task = asyncio.get_running_loop().create_task(self._run())
+
+    def wake(self) -> None:
+        """Say that there may be something to merge: objects were committed."""
+        self._wake.set()
+
+    def release_scans_before(self, sequence: int) -> None:
+        """See ``StorageAdapter``: what has lower sequences only may be merged."""
+        if sequence > self._released:
+            self._released = sequence
+            self._wake.set()
+
+    def touch(self, partition_id: int) -> None:
+        """Say that a partition has new objects of its own."""
+        self._to_look.add(partition_id)
+        self._wake.set()
+
+    async def stop(self) -> None:
+        """End what is under way; nothing begins any more."""
+        self.is_halted = True
+        self.pace.stop.set()
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._task is not None:
+            self._task.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._task
+        self._changer.stop()
+
+    async def _run(self) -> None:
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            await self.run_due()
+
+    # What it does.
+
+    async def run_due(self) -> None:
+        """Do all that is due. What fails is counted and tried again later."""
+        while await self._try(self._merge_log):
+            self._wake.clear()
+        while await self._try(self._merge_shared):
+            pass
+        await self._merge_own_all()
+        self._call_again()
+
+    async def tidy(self) -> None:
+        """Copy shared objects that are half dead; note, and let go of, own ones that are dead."""
+        await self._try(self._note_dead)
+        found = await self._changer.in_thread(plan.half_dead, self._catalog, self.damaged)
+        for stored in found:
+            await self._try(partial(self._copy, stored.number))
+
+    async def _try(self, work: Callable[[], Awaitable[bool]]) -> bool:
+        """Return what ``work`` returns, done in its turn; False when it fails or must wait."""
+        async with self.lock:
+            if self.is_halted or self._clock.monotonic_ms() < self._paused_until_ms:
+                return False
+            try:
+                done = await work()
+            except DamagedObject as error:
+                self.note_damage(error)
+                return True
+            except Stopped:
+                return False
+            except Exception as error:  # noqa: BLE001  # A mistake of ours must not end it either.
+                self._note_failure(error)
+                return False
+            finally:
+                self._changer.give_up()
+        self._pause_ms = PAUSE_MS_MIN
+        return done
+
+    def _note_failure(self, error: Exception) -> None:
+        self.failures += 1
+        self._paused_until_ms = self._clock.monotonic_ms() + self._pause_ms
+        if not self.is_halted:
+            _log.warning("no merge", error=str(error), again_ms=self._pause_ms)
+            self._call_in(self._pause_ms)
+        self._pause_ms = min(2 * self._pause_ms, PAUSE_MS_MAX)
+
+    def note_damage(self, error: DamagedObject) -> None:
+        """Leave an object alone from now on, once it was found damaged a second time."""
+        if error.number not in self._suspects:
+            self._suspects.add(error.number)  # it may have been the way here: it is read again
+            return
+        self.damaged.add(error.number)
+        stored = self._catalog.objects.get(error.number)
+        if stored is not None:
+            _log.error(
+                "an object is damaged; it is left as it is",
+                key=object_key(self._config.prefix, stored.number, stored.epoch),
+                error=str(error),
+                advice="bring back an earlier version of it, or a copy, and start again",
+            )
+
+    def _call_again(self) -> None:
+        """Be called when a round may be due by its age."""
+        age_ms = plan.next_age_ms(
+            self._catalog.objects.values(),
+            self._config,
+            released=self._released,
+            now_unix_ms=self._clock.unix_ms(),
+        )
+        if age_ms is not None:
+            pause_ms = self._paused_until_ms - self._clock.monotonic_ms()
+            self._call_in(max(age_ms, pause_ms, 10))
+
+    def _call_in(self, delay_ms: int) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(delay_ms / 1_000, self._wake.set)
+
+    # Rounds.
+
+    async def _merge_log(self) -> bool:
+        """Do one round over log objects; False when none is due."""
+        inputs = plan.log_round(
+            self._catalog,
+            self._config,
+            released=self._released,
+            now_unix_ms=self._clock.unix_ms(),
+            skip=self.damaged,
+        )
+        if not inputs:
+            return False
+        waiting = sum(o.kind == KIND_LOG for o in self._catalog.objects.values())
+        self.pace.looks = LOOKS_MAX * len(inputs) // waiting
+        await self._merge(inputs)
+        return True
+
+    async def _merge_shared(self) -> bool:
+        inputs = plan.shared_round(
+            self._catalog.objects.values(), self._config, skip=self.damaged
+        )
+        if inputs:
+            await self._merge(inputs)
+        return bool(inputs)
+
+    async def _merge_own_all(self) -> None:
+        for count in range(len(self._to_look)):
+            if self.is_halted or not self._to_look:
+                return
+            partition_id = self._to_look.pop()
+            while await self._try(partial(self._merge_own, partition_id)):
+                pass
+            if count % PARTITIONS_PER_TICK == 0:
+                await asyncio.sleep(0)
+
+    async def _merge_own(self, partition_id: int) -> bool:
+        state = self._catalog.partitions.get(partition_id)
+        if state is None:
+            return False
+        inputs = plan.own_round(self._catalog, state, self._config, skip=self.damaged)
+        if inputs:
+            sources = await self._read(inputs)
+            runs = plan.part_runs(self._catalog, inputs)
+            sequence = max(o.next_sequence for o in inputs)
+            made = await self._make_own([[run] for run in runs], sources, sequence)
+            await self._replace(inputs, made)
+        return bool(inputs)
+
+    async def _copy(self, number: int) -> bool:
+        """Put a shared object with what is alive of one in its place."""
+        stored = self._catalog.objects.get(number)
+        if stored is None:
+            return False
+        await self._merge([stored])
+        return True
+
+    async def _note_dead(self) -> bool:
+        """Put a note of what own objects that nobody needs alone may say in their place."""
+        dead = await self._changer.in_thread(plan.dead_own, self._catalog)
+        if not dead:
+            return False
+        ids = sorted(frozenset().union(*[o.partition_ids for o in dead]))
+        told = {partition_id: self.introduce(partition_id) for partition_id in ids}
+        place = await self.place()
+        upto = max(
+            o.next_sequence for o in self._catalog.objects.values() if o.kind != KIND_LOG
+        )
+        made = await self._changer.in_thread(self._build, place, [], {}, told, (upto, upto))
+        await self._replace(dead, [made])
+        return True
+
+    async def _merge(self, inputs: Sequence[StoredObject]) -> None:
+        """Make own objects and a shared one of log objects, or of shared ones."""
+        sources = await self._read(inputs)
+        grouping = plan.group_runs(
+            plan.part_runs(self._catalog, inputs), self._config.partition_object_bytes_min
+        )
+        sequences = inputs[0].first_sequence, inputs[-1].next_sequence
+        noted = await self._changer.in_thread(_ids_in, list(sources.values()))
+        noted.difference_update([run.partition_id for own in grouping.own for run in own])
+        noted.update([run.partition_id for run in grouping.shared])
+        made = await self._make_own(grouping.own, sources, sequences[1])
+        told = self._told(noted)
+        made.append(await self._make(grouping.shared, sources, told, sequences))
+        await self._replace(inputs, made)
+
+    async def _replace(
+        self, inputs: Sequence[StoredObject], made: Sequence[MergedObject]
+    ) -> None:
+        """Have ``made`` count in the place of ``inputs``."""
+        new = await self._changer.commit(Replacement(made, [o.number for o in inputs]))
+        self.rounds += 1
+        self.merged_objects += len(inputs)
+        self.merged_bytes += sum([o.size_bytes for o in inputs])
+        for stored in new:
+            if not plan.is_shared(stored):
+                self._to_look |= stored.partition_ids
+
+    async def _read(self, inputs: Iterable[StoredObject]) -> dict[int, Source]:
+        """Return the inputs, whole. Errors: ``DamagedObject``, ``StorageUnavailable``."""
+        found = await all_of(
+            [self._changer.in_thread(self._read_one, stored) for stored in inputs]
+        )
+        return {source.number: source for source in found}
+
+    def _read_one(self, stored: StoredObject) -> Source:
+        return open_source(stored, self._changer.read_object(stored, self.pace))
+
+    def _told(self, partition_ids: Iterable[int]) -> dict[int, Part]:
+        """Return what is known of partitions; those that are forgotten are left out."""
+        told = {}
+        for partition_id in partition_ids:
+            state = self._catalog.partitions.get(partition_id)
+            if state is not None:
+                end = max(state.start, state.committed_end)
+                told[partition_id] = Part(state.start, end, state.is_deleted, None)
+        return told
+
+    async def _make_own(
+        self, groups: Sequence[list[PartRun]], sources: dict[int, Source], sequence: int
+    ) -> list[MergedObject]:
+        return await all_of(
+            [
+                self._make(
+                    runs,
+                    sources,
+                    self._told([run.partition_id for run in runs]),
+                    (sequence, sequence),
+                )
+                for runs in groups
+            ]
+        )
+
+    async def _make(
+        self,
+        runs: Sequence[PartRun],
+        sources: dict[int, Source],
+        told: dict[int, Part],
+        sequences: tuple[int, int],
+    ) -> MergedObject:
+        place = await self.place()
+        return await self._changer.in_thread(self._build, place, runs, sources, told, sequences)
+
+    async def place(self) -> Place:
+        """Return what the header of the next object says. Errors: ``StorageUnavailable``."""
+        number = await self._changer.take_number()
+        return Place(self._data_uuid, number, self._changer.epoch, self._clock.unix_ms())
+
+    def _build(
+        self,
+        place: Place,
+        runs: Sequence[PartRun],
+        sources: dict[int, Source],
+        told: dict[int, Part],
+        sequences: tuple[int, int],
+    ) -> MergedObject:
+        """Build and put one object. In a thread."""
+        made = build_merged_object(
+            place, runs, sources, told, sequences=sequences, pace=self.pace
+        )
+        self.pace()
+        return self._changer.put_object(made)
+
+
+def _ids_in(sources: Iterable[Source]) -> set[int]:
+    """Return the partitions of which any source says something."""
+    return {part.partition_id for source in sources for part in source.footer}

@@ -1,0 +1,95 @@
+"""What the storage in S3 counts of itself: plain numbers, read when metrics are scraped."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from gateway.metrics import Histogram, Metrics, Sample
+from storage_adapters.s3.bucket import Bucket
+from storage_adapters.s3.caching import ObjectCache
+
+PUT_S_BOUNDS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0)
+COMMIT_S_BOUNDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0, 60.0)
+OBJECT_BYTES_BOUNDS: Final = (4_096, 65_536, 1_048_576, 4_194_304, 8_388_608, 33_554_432)
+
+
+class S3Metrics:
+    """Totals since the start. ``put_s``, ``commit_s``: how long each took, retries included."""
+
+    __slots__ = ("commit_s", "object_bytes", "objects", "put_s")
+
+    def __init__(self) -> None:
+        self.objects = 0
+        self.put_s = Histogram(PUT_S_BOUNDS)
+        self.commit_s = Histogram(COMMIT_S_BOUNDS)
+        self.object_bytes = Histogram(OBJECT_BYTES_BOUNDS)
+
+    def register(self, metrics: Metrics) -> None:
+        """Let a node's metrics show these."""
+        self.put_s = metrics.histogram(
+            "headgate_s3_put_seconds", "How long each object of appends took.", PUT_S_BOUNDS
+        )
+        self.commit_s = metrics.histogram(
+            "headgate_s3_commit_seconds",
+            "How long each commit of objects took.",
+            COMMIT_S_BOUNDS,
+        )
+        self.object_bytes = metrics.histogram(
+            "headgate_s3_object_bytes", "Sizes of objects of appends.", OBJECT_BYTES_BOUNDS
+        )
+        metrics.counter_fn(
+            "headgate_s3_objects_total", "Objects of appends put.", lambda: self.objects
+        )
+
+
+def register_bucket(metrics: Metrics, bucket: Bucket) -> None:
+    """Let a node's metrics show what the bucket is asked, and how much goes there and back."""
+    metrics.counters_fn(
+        "headgate_s3_requests_total",
+        "Requests to the bucket, each try counted.",
+        ("kind",),
+        lambda: _samples(bucket.statistics.requests),
+    )
+    metrics.counters_fn(
+        "headgate_s3_retries_total",
+        "Requests to the bucket that were made again.",
+        ("reason",),
+        lambda: _samples(bucket.statistics.retries),
+    )
+    metrics.counters_fn(
+        "headgate_s3_bytes_total",
+        "Octets put into the bucket, and got from it.",
+        ("kind",),
+        lambda: [
+            (("put",), bucket.statistics.sent_bytes),
+            (("get",), bucket.statistics.received_bytes),
+        ],
+    )
+
+
+def register_cache(metrics: Metrics, cache: ObjectCache) -> None:
+    """Let a node's metrics show which tier reads are served from."""
+    metrics.counters_fn(
+        "headgate_s3_read_bytes_total",
+        "Octets of objects that reads needed, by where they were: in blocks, but for the tail.",
+        ("tier",),
+        lambda: [
+            (("tail",), cache.counts.tail_bytes),
+            (("memory",), cache.counts.memory_bytes),
+            (("disk",), cache.counts.disk_bytes),
+            (("bucket",), cache.counts.bucket_bytes),
+        ],
+    )
+    metrics.gauges(
+        "headgate_s3_cache_bytes",
+        "Octets in the caches of objects.",
+        ("tier",),
+        lambda: [
+            (("tail",), cache.tail_bytes),
+            (("memory",), cache.memory_bytes),
+            (("disk",), cache.disk_bytes),
+        ],
+    )
+
+
+def _samples(counts: Mapping[str, int]) -> list[Sample]:
+    return [((name,), count) for name, count in counts.items()]

@@ -1,0 +1,212 @@
+"""One object of what was appended to many partitions: entries sorted by partition, and a footer.
+
+Pure: octets in, octets out; runs in a thread. docs/formats.md, section 11.
+"""
+
+from array import array
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
+from operator import itemgetter
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from gateway.model import HEADER_BYTES, LEADER_EPOCH_AT, Octets
+from gateway.storage import Entry, StoredHeader, Target
+from storage_adapters.formats.damage import Damaged
+from storage_adapters.formats.entry import (
+    BATCH_PEEK,
+    FLAG_LAST,
+    KIND_BATCH,
+    decode_entry_header,
+    decode_targets,
+    encode_batch_front,
+)
+from storage_adapters.formats.footer import (
+    LOW_32,
+    NO_TIMESTAMP,
+    ROW_STRIDE,
+    FooterPart,
+    decode_trailer,
+    encode_footer,
+)
+from storage_adapters.formats.segment import (
+    SEGMENT_HEADER_BYTES,
+    decode_segment_header,
+    encode_segment_header,
+)
+from storage_adapters.s3.change import ObjectPart
+from storage_adapters.s3.state import KIND_LOG, Extent
+
+_SIZE_SHIFT: Final = 32
+_PARTITION: Final = itemgetter(0)
+
+
+class Place(NamedTuple):
+    """An object that is to be built: what its header says."""
+
+    data_uuid: UUID
+    number: int
+    epoch: int
+    created_unix_ms: int
+
+
+class Part(NamedTuple):
+    """What the footer says of a partition: its bounds after the object's appends."""
+
+    start: int
+    end: int
+    is_deleted: bool
+    introduction: bytes | None
+
+
+class Appends(NamedTuple):
+    """Entries in order of sequence. ``last``: the index of each append's last entry."""
+
+    entries: Sequence[Entry]
+    last: frozenset[int]
+    first_sequence: int
+
+    @property
+    def next_sequence(self) -> int:
+        """One past the last entry's sequence."""
+        return self.first_sequence + len(self.entries)
+
+
+class LogObject(NamedTuple):
+    """A built object: its octets, what it holds of each partition, and its footer's rows."""
+
+    octets: bytes
+    parts: list[ObjectPart]
+    rows: "array[int]"
+
+
+_Row = tuple[int, int, int, int, int]  # partition id, base offset, timestamp, place, span
+
+
+def build_log_object(place: Place, appends: Appends, parts: Mapping[int, Part]) -> LogObject:
+    """Return the object that holds ``appends``.
+
+    ``parts`` has all partitions of the entries, and others of which only bounds are to be told.
+    """
+    header = encode_segment_header(
+        data_uuid=place.data_uuid,
+        number=place.number,
+        previous=0,
+        first_sequence=appends.first_sequence,
+        incarnation=place.epoch,
+        created_unix_ms=place.created_unix_ms,
+        kind=KIND_LOG,
+    )
+    buffers: list[Octets] = [header]
+    seed = decode_segment_header(header).seed
+    found = sorted(_add_entries(appends, buffers, seed=seed, epoch=place.epoch))
+    entries_end = sum(map(len, buffers))
+    footer_parts, held, rows = _parts_of(found, parts, place.number)
+    buffers += encode_footer(
+        footer_parts,
+        number=place.number,
+        entries_end=entries_end,
+        first_sequence=appends.first_sequence,
+        next_sequence=appends.next_sequence,
+        incarnation=place.epoch,
+    )
+    return LogObject(b"".join(buffers), held, rows)
+
+
+def _add_entries(
+    appends: Appends, buffers: list[Octets], *, seed: int, epoch: int
+) -> Iterator[_Row]:
+    """Add the entries to ``buffers``, sorted by partition; yield a row for each target."""
+    entries, last, first_sequence = appends
+    position = SEGMENT_HEADER_BYTES
+    durable_sequence = first_sequence - 1  # what comes before is committed before
+    for index in sorted(range(len(entries)), key=lambda i: entries[i].targets[0]):
+        targets, batch, record_count, timestamp_unix_ms = entries[index]
+        leader_epoch, _, batch_crc = BATCH_PEEK.unpack_from(batch, LEADER_EPOCH_AT)
+        front = encode_batch_front(
+            targets,
+            len(batch),
+            batch_crc,
+            leader_epoch,
+            record_count,
+            timestamp_unix_ms,
+            first_sequence + index,
+            epoch,
+            durable_sequence,
+            FLAG_LAST if index in last else 0,
+            seed,
+        )
+        buffers.append(front)
+        buffers.append(batch)
+        position += len(front)
+        at = position + (len(batch) << _SIZE_SHIFT)
+        position += len(batch)
+        span = record_count + (leader_epoch << _SIZE_SHIFT)
+        for partition_id, base_offset in targets:
+            yield partition_id, base_offset, timestamp_unix_ms, at, span
+
+
+def _parts_of(
+    found: Sequence[_Row], parts: Mapping[int, Part], number: int
+) -> tuple[list[FooterPart], list[ObjectPart], "array[int]"]:
+    """Return the footer's parts, what the index is told of them, and all rows."""
+    rows = array("q")
+    held: list[ObjectPart] = []
+    footer_parts: dict[int, FooterPart] = {}
+    for partition_id, of_partition in groupby(found, key=_PARTITION):
+        own = array("q")
+        size_bytes, highest = 0, NO_TIMESTAMP
+        epochs: list[tuple[int, int]] = []
+        for _, base_offset, timestamp_unix_ms, at, span in of_partition:
+            highest = max(highest, timestamp_unix_ms)
+            own.extend((base_offset, highest, at, span))
+            size_bytes += at >> _SIZE_SHIFT
+            if not epochs or epochs[-1][0] != span >> _SIZE_SHIFT:
+                epochs.append((span >> _SIZE_SHIFT, base_offset))
+        first_row, row_count = len(rows) // ROW_STRIDE, len(own) // ROW_STRIDE
+        end = own[-ROW_STRIDE] + (own[-1] & LOW_32)
+        extent = Extent(
+            own[0], end, number, first_row, row_count, size_bytes, highest, tuple(epochs)
+        )
+        held.append(ObjectPart(partition_id, extent))
+        footer_parts[partition_id] = _footer_part(
+            partition_id, parts[partition_id], own, size_bytes
+        )
+        rows += own
+    for partition_id, part in parts.items():
+        if partition_id not in footer_parts:
+            footer_parts[partition_id] = _footer_part(partition_id, part, array("q"), 0)
+    return list(footer_parts.values()), held, rows
+
+
+def _footer_part(
+    partition_id: int, part: Part, rows: "array[int]", size_bytes: int
+) -> FooterPart:
+    return FooterPart(
+        partition_id,
+        part.start,
+        part.end,
+        part.is_deleted,
+        part.introduction,
+        size_bytes,
+        rows,
+    )
+
+
+def headers_of(octets: Octets, from_sequence: int) -> list[StoredHeader]:
+    """Return what ``StorageAdapter.scan`` says of an object of appends. Errors: ``Damaged``."""
+    view = memoryview(octets)
+    header, trailer = decode_segment_header(view), decode_trailer(view)
+    if header.kind != KIND_LOG:
+        raise Damaged("this object holds no entries")
+    found: list[StoredHeader] = []
+    at = SEGMENT_HEADER_BYTES
+    while at < trailer.entries_end:
+        entry = decode_entry_header(view, at, trailer.entries_end, header.seed)
+        if entry.kind == KIND_BATCH and entry.sequence >= from_sequence:
+            body_at = at + entry.body_at
+            targets = tuple(map(Target._make, decode_targets(view, at, entry.target_count)))
+            stored = bytes(view[body_at : body_at + HEADER_BYTES])
+            found.append(StoredHeader(entry.sequence, targets, stored))
+        at += entry.size_bytes
+    return sorted(found)

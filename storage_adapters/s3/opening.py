@@ -1,0 +1,151 @@
+"""Opening: the bucket's marker, the index, and taking the data over from whoever had it."""
+
+import json
+from typing import Final, NamedTuple
+from uuid import UUID, uuid4
+
+from gateway.clock import Clock
+from gateway.errors import StorageUnavailable, TopicNotFound
+from gateway.storage import StorageHost
+from storage_adapters.formats.bodies import Introduction, encode_introduction
+from storage_adapters.s3.bucket import Bucket, KeyTaken
+from storage_adapters.s3.config import S3Config
+from storage_adapters.s3.index import Index, Loaded, Ownership
+from storage_adapters.s3.objects import Part
+from storage_adapters.s3.state import Catalog, PartitionState
+
+MARKER: Final = "headgate.json"
+FORMAT: Final = 1
+MARKER_BYTES_MAX: Final = 4_096
+
+
+class Opened(NamedTuple):
+    """What a node begins with."""
+
+    database: Index
+    ownership: Ownership
+    catalog: Catalog
+    data_uuid: UUID
+    is_empty: bool
+
+
+def open_data(
+    config: S3Config, bucket: Bucket, host: StorageHost, clock: Clock, reserve: int
+) -> Opened:
+    """Find or begin the data, and become its owner. Errors: ``StorageUnavailable``."""
+    bucket.check()
+    index = Index(host.metadata_url, clock=clock)
+    index.open()
+    try:
+        data_uuid, is_new = _data_uuid(config, bucket, index)
+        ownership = index.take_over(host.node_id, reserve=reserve)
+        loaded = index.load()
+    except BaseException:
+        index.close()
+        raise
+    is_empty = is_new or not (loaded.objects or loaded.bounds)
+    return Opened(index, ownership, catalog_of(loaded), data_uuid, is_empty)
+
+
+def _data_uuid(config: S3Config, bucket: Bucket, index: Index) -> tuple[UUID, bool]:
+    """Return the bucket's data uuid, and whether it was begun just now.
+
+    The index must be that bucket's, or new together with it.
+    """
+    stored = read_marker(config, bucket)
+    is_new = stored is None
+    if stored is None:
+        stored = _begin(config, bucket)
+    known = index.data_uuid()
+    if known is None and not is_new and _holds_objects(config, bucket):
+        raise StorageUnavailable(
+            f"bucket {config.bucket!r} holds the data {stored}, but the database has no index of "
+            "it: bring the database back, or rebuild the index with `headgate recover-metadata`"
+        )
+    index.set_data_uuid(stored, config.bucket, config.prefix)
+    return stored, is_new
+
+
+def read_marker(config: S3Config, bucket: Bucket) -> UUID | None:
+    """Return the uuid of the data in the bucket, None when it holds none.
+
+    Errors: ``StorageUnavailable``, also for a later format.
+    """
+    key = f"{config.prefix}{MARKER}"
+    if bucket.head(key) is None:
+        return None
+    octets, _ = bucket.get_end(key, MARKER_BYTES_MAX)
+    try:
+        marker = json.loads(octets)
+        version, data_uuid = int(marker["format"]), UUID(marker["data_uuid"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise StorageUnavailable(
+            f"{key} in bucket {config.bucket!r} is not a marker of Headgate's: {error!r}"
+        ) from error
+    if version > FORMAT:
+        raise StorageUnavailable(
+            f"bucket {config.bucket!r} has data of format {version}; this is format {FORMAT}"
+        )
+    return data_uuid
+
+
+def _begin(config: S3Config, bucket: Bucket) -> UUID:
+    data_uuid = uuid4()
+    marker = json.dumps({"format": FORMAT, "data_uuid": str(data_uuid)}).encode()
+    try:
+        bucket.put(f"{config.prefix}{MARKER}", [marker])
+    except KeyTaken:  # two nodes begin at once
+        found = read_marker(config, bucket)
+        if found is None:
+            raise
+        return found
+    return data_uuid
+
+
+def _holds_objects(config: S3Config, bucket: Bucket) -> bool:
+    """Whether there is any object. Only asked when there is no index, so never on a read."""
+    return next(bucket.list(f"{config.prefix}objects/"), None) is not None
+
+
+def catalog_of(loaded: Loaded) -> Catalog:
+    """Return what the index says as partitions with extents."""
+    catalog = Catalog()
+    for row in loaded.bounds:
+        state = catalog.partition(row.partition_id)
+        state.start = state.end = row.start
+        state.below_bytes, state.is_deleted = row.below_bytes, row.is_deleted
+    for stored, parts in loaded.objects:
+        catalog.objects[stored.number] = stored
+        for partition_id, extent in parts:
+            catalog.partition(partition_id).extents.append(extent)
+    for state in catalog.partitions.values():
+        _settle(state)
+    return catalog
+
+
+def _settle(state: PartitionState) -> None:
+    """Put a partition's extents in order, without those below its start."""
+    if state.is_deleted:
+        state.extents = []
+        return
+    state.extents = sorted(extent for extent in state.extents if extent.end > state.start)
+    # It may be of an object that was merged right before a stop: never more than there is now.
+    first_bytes = state.extents[0].size_bytes if state.extents else 0
+    state.below_bytes = min(state.below_bytes, first_bytes)
+    state.end = max(state.start, state.committed_end)
+
+
+def introduce(catalog: Catalog, partition_id: int, host: StorageHost) -> Part:
+    """Return what a footer says of a partition; of a deleted one, only that it is."""
+    state = catalog.partitions.get(partition_id)
+    if state is None:  # deleted so long ago that it is forgotten
+        return Part(0, 0, is_deleted=True, introduction=None)
+    start, end = state.start, state.end
+    if state.is_deleted:
+        return Part(start, end, is_deleted=True, introduction=None)
+    try:
+        identity = host.identify(partition_id)
+    except TopicNotFound:  # its deletion is on its way here
+        return Part(start, end, is_deleted=True, introduction=None)
+    introduction = encode_introduction(Introduction(identity, start, end))
+    return Part(start, end, is_deleted=False, introduction=introduction)

@@ -1,0 +1,397 @@
+"""The index rebuilt from the bucket: the one place that lists its objects.
+
+Headers and footers are read twice: once to decide which objects count (``recovery_plan``), with
+what each holds of a partition in memory, and again for the rows of those that do.
+"""
+
+import json
+import re
+from array import array
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Final, NamedTuple, TypeVar
+from uuid import UUID
+
+from gateway.errors import StorageUnavailable
+from gateway.model import PartitionIdentity
+from storage_adapters.formats.damage import Damaged, TooNew
+from storage_adapters.formats.footer import (
+    LOW_32,
+    NO_TIMESTAMP,
+    ROW_STRIDE,
+    TRAILER_BYTES,
+    Footer,
+    Part,
+    decode_trailer,
+)
+from storage_adapters.formats.object_index import pack_rows
+from storage_adapters.formats.segment import (
+    SEGMENT_HEADER_BYTES,
+    SegmentHeader,
+    decode_segment_header,
+)
+from storage_adapters.s3.bucket import Bucket, ObjectMissing, ObjectStat
+from storage_adapters.s3.change import BoundsRow, Change, NewObject, ObjectPart
+from storage_adapters.s3.config import S3Config
+from storage_adapters.s3.index import Index
+from storage_adapters.s3.merged_change import READ_BYTES
+from storage_adapters.s3.opening import FORMAT, MARKER, read_marker
+from storage_adapters.s3.queries import rows_below
+from storage_adapters.s3.recovery_plan import Decision, Facts, SeenObject, decide
+from storage_adapters.s3.state import KIND_LOG, Extent, StoredObject, object_key
+
+THREADS: Final = 16
+AHEAD_MAX: Final = 64  # objects that are read before they are needed
+END_BYTES: Final = 262_144  # the end of an object that is read first; most footers are in it
+GAP_BYTES_MAX: Final = 65_536
+_KEY: Final = re.compile(r"objects/(\d{16})-(\d{1,10})\.seg")
+_SIZE_SHIFT: Final = 32
+_NOBODY: Final = 0  # the node that owns what no node has opened
+
+_Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
+
+
+class DamagedKey(NamedTuple):
+    """An object that cannot be read, and why."""
+
+    key: str
+    text: str
+
+
+class Survey(NamedTuple):
+    """What is in the bucket. ``epoch``, ``next_number``: above all that was ever put."""
+
+    data_uuid: UUID
+    facts: Facts
+    damaged: list[DamagedKey]
+    decision: Decision
+    epoch: int
+    next_number: int
+
+    @property
+    def identities(self) -> list[PartitionIdentity]:
+        """What the partitions are that are not deleted, by partition id."""
+        known, deleted = self.facts.identities, self.facts.deleted
+        return [known[i] for i in sorted(known) if i not in deleted]
+
+
+class _Told(NamedTuple):
+    """What one footer tells of a partition besides batches."""
+
+    partition_id: int
+    start: int
+    is_deleted: bool
+    identity: PartitionIdentity | None
+
+
+class _Read(NamedTuple):
+    """An object's header and footer."""
+
+    header: SegmentHeader
+    footer: Footer
+
+
+def survey_bucket(config: S3Config, bucket: Bucket) -> Survey:
+    """Read all headers and footers, and decide. Errors: ``StorageUnavailable``.
+
+    What cannot be read is in ``damaged``; an object of a later format is an error.
+    """
+    bucket.check()
+    data_uuid = read_marker(config, bucket)
+    seen: list[SeenObject] = []
+    facts = Facts()
+    damaged: list[DamagedKey] = []
+    damaged_epochs: set[int] = set()
+    epoch = number = 0
+    stats = bucket.list(f"{config.prefix}objects/")
+    for key, found in _ahead(_named(config, stats), lambda one: _see(bucket, one)):
+        epoch, number = max(epoch, key.epoch), max(number, key.number)
+        if isinstance(found, Damaged):
+            damaged.append(DamagedKey(key.stat.key, str(found)))
+            damaged_epochs.add(key.epoch)
+        elif found is not None:
+            if data_uuid is None:
+                data_uuid = found.data_uuid
+            if found.data_uuid != data_uuid:
+                text = f"it is of the data {found.data_uuid}, not {data_uuid}"
+                damaged.append(DamagedKey(key.stat.key, text))
+                continue
+            seen.append(found.seen)
+            _fold(facts, found.told)
+    if data_uuid is None:
+        raise StorageUnavailable(
+            f"bucket {config.bucket!r} holds no data under the prefix {config.prefix!r}"
+        )
+    decision = decide(seen, facts, damaged_epochs)
+    return Survey(data_uuid, facts, damaged, decision, epoch, number + 1)
+
+
+def restore_index(config: S3Config, bucket: Bucket, index: Index, survey: Survey) -> None:
+    """Put what counts into the index, in place of all that is there; what does not is dead.
+
+    Errors: ``StorageUnavailable``; then nothing has changed, or it is to be done again.
+    """
+    if read_marker(config, bucket) is None:
+        marker = json.dumps({"format": FORMAT, "data_uuid": str(survey.data_uuid)}).encode()
+        bucket.put(f"{config.prefix}{MARKER}", [marker])
+    decision = survey.decision
+    restoring = _Restoring(config, bucket, survey)
+    index.restore(
+        restoring.objects(),
+        restoring.bounds(),
+        data_uuid=survey.data_uuid,
+        bucket=config.bucket,
+        prefix=config.prefix,
+        next_sequence=decision.next_sequence,
+        next_number=survey.next_number,
+        epoch=survey.epoch,
+    )
+    if decision.unused:
+        # They would be in the way of the next recovery: the sweeper deletes them in its time.
+        epoch = index.take_over(_NOBODY, reserve=0).epoch
+        index.commit(epoch, Change(gone=tuple([one.number for one in decision.unused])))
+
+
+def batches_of(
+    config: S3Config, bucket: Bucket, survey: Survey, partition_id: int
+) -> Iterator[bytes]:
+    """Yield a partition's batches that count, by object, whatever their CRCs say."""
+    for stored, parts in survey.decision.live:
+        for part in parts:
+            if part.partition_id == partition_id:
+                yield from _batches_in(config, bucket, stored, part.extent)
+
+
+class _Restoring:
+    """What the index is given, object by object; ``bounds`` needs ``objects`` to be through."""
+
+    def __init__(self, config: S3Config, bucket: Bucket, survey: Survey) -> None:
+        self._config = config
+        self._bucket = bucket
+        self._survey = survey
+        self._below: dict[int, int] = {}
+        self._first = _first_extents(survey.decision)
+
+    def objects(self) -> Iterator[NewObject]:
+        """Yield the live objects with their rows, then the others, as if they held nothing."""
+        live = self._survey.decision.live
+        for (stored, parts), read in _ahead(live, lambda one: self._read(one.stored)):
+            for partition_id, extent in parts:
+                if self._first[partition_id] == extent:
+                    start = self._survey.decision.starts.get(partition_id, 0)
+                    below_bytes = rows_below(read.footer.rows, extent, start)
+                    self._below[partition_id] = below_bytes
+            yield NewObject(stored, parts, pack_rows(array("q", read.footer.rows)))
+        for stored in self._survey.decision.unused:
+            # No scan and no merge looks at it, should we be stopped before it is dead.
+            nothing = stored._replace(
+                first_sequence=0, next_sequence=0, partition_ids=frozenset()
+            )
+            yield NewObject(nothing, [], pack_rows(array("q")))
+
+    def bounds(self) -> Iterator[BoundsRow]:
+        """Yield log starts and deletions."""
+        starts, deleted = self._survey.decision.starts, self._survey.facts.deleted
+        for partition_id in sorted(starts.keys() | deleted):
+            yield BoundsRow(
+                partition_id,
+                starts.get(partition_id, 0),
+                self._below.get(partition_id, 0),
+                partition_id in deleted,
+            )
+
+    def _read(self, stored: StoredObject) -> _Read:
+        key = object_key(self._config.prefix, stored.number, stored.epoch)
+        try:
+            return _read_ends(self._bucket, key)
+        except Damaged as error:
+            raise StorageUnavailable(f"object {key}: {error}") from error
+
+
+def _first_extents(decision: Decision) -> dict[int, Extent]:
+    first: dict[int, Extent] = {}
+    for _, parts in decision.live:
+        for partition_id, extent in parts:
+            first[partition_id] = min(extent, first.get(partition_id, extent))
+    return first
+
+
+class _Named(NamedTuple):
+    """A key that names an object."""
+
+    stat: ObjectStat
+    number: int
+    epoch: int
+
+
+class _Seen(NamedTuple):
+    """What one object's header and footer say."""
+
+    data_uuid: UUID
+    seen: SeenObject
+    told: list[_Told]
+
+
+def _named(config: S3Config, stats: Iterable[ObjectStat]) -> Iterator[_Named]:
+    """Yield what bears the name of an object; strangers are left alone."""
+    for stat in stats:
+        match = _KEY.fullmatch(stat.key.removeprefix(config.prefix))
+        if match is not None:
+            yield _Named(stat, int(match[1]), int(match[2]))
+
+
+def _ahead(
+    items: Iterable[_Item], work: Callable[[_Item], _Result]
+) -> Iterator[tuple[_Item, _Result]]:
+    """Yield ``work`` of each item, in order, done in threads up to ``AHEAD_MAX`` before."""
+    waiting: deque[tuple[_Item, Future[_Result]]] = deque()
+    with ThreadPoolExecutor(THREADS, "headgate-recover") as executor:
+        try:
+            for item in items:
+                waiting.append((item, executor.submit(work, item)))
+                if len(waiting) >= AHEAD_MAX:
+                    first, future = waiting.popleft()
+                    yield first, future.result()
+            while waiting:
+                first, future = waiting.popleft()
+                yield first, future.result()
+        finally:
+            executor.shutdown(wait=True, cancel_futures=True)
+
+
+def _see(bucket: Bucket, named: _Named) -> _Seen | Damaged | None:
+    """Return what an object says, or what is wrong with it; None when it went meanwhile."""
+    key = named.stat.key
+    try:
+        header, footer = _read_ends(bucket, key)
+        said = (header.number, header.incarnation, footer.trailer.number)
+        if said != (named.number, named.epoch, named.number):
+            return Damaged(f"it says of itself that it is object {header.number}")
+        return _seen(header, footer, named.stat)
+    except ObjectMissing:
+        return None
+    except Damaged as error:
+        return error
+    except TooNew as error:
+        raise StorageUnavailable(f"object {key} is of a newer Headgate's: {error}") from error
+
+
+def _read_ends(bucket: Bucket, key: str) -> _Read:
+    """Return header and footer of an object, checked. Errors: ``Damaged``, ``TooNew``."""
+    octets, size_bytes = bucket.get_end(key, END_BYTES)
+    trailer = decode_trailer(octets)
+    at = trailer.footer_at
+    if not SEGMENT_HEADER_BYTES <= at <= size_bytes - TRAILER_BYTES:
+        raise Damaged("its footer begins where none can be")
+    start = size_bytes - len(octets)
+    if at < start:
+        octets, start = bucket.get(key, at, size_bytes), at
+    footer = Footer(memoryview(octets)[at - start : -TRAILER_BYTES], trailer)
+    footer.check()
+    head = octets if not start else bucket.get(key, 0, SEGMENT_HEADER_BYTES)
+    return _Read(decode_segment_header(head), footer)
+
+
+def _seen(header: SegmentHeader, footer: Footer, stat: ObjectStat) -> _Seen:
+    is_log = header.kind == KIND_LOG
+    parts: list[ObjectPart] = []
+    told: list[_Told] = []
+    for part in footer:
+        extent = _extent_of(footer, part, header.number, is_log=is_log)
+        if extent is not None:
+            parts.append(ObjectPart(part.partition_id, extent))
+        introduction = footer.introduction(part)
+        identity = None if introduction is None else introduction.identity
+        start = part.start
+        if extent is not None and not is_log:  # there it says where the extent begins
+            start = 0 if introduction is None else introduction.start
+        told.append(_Told(part.partition_id, start, part.is_deleted, identity))
+    stored = StoredObject(
+        header.number,
+        header.kind,
+        header.incarnation,
+        footer.trailer.first_sequence,
+        footer.trailer.next_sequence,
+        stat.size_bytes,
+        stat.etag,
+        header.created_unix_ms,
+        frozenset([part.partition_id for part in parts]),
+    )
+    return _Seen(header.data_uuid, SeenObject(stored, parts), told)
+
+
+def _extent_of(footer: Footer, part: Part, number: int, *, is_log: bool) -> Extent | None:
+    """Return for which offsets an object answers; None when it only tells of the partition."""
+    rows, first_row, row_count = footer.rows, part.first_row, part.row_count
+    last = (first_row + row_count - 1) * ROW_STRIDE
+    first, end = part.start, part.end
+    if is_log and row_count:
+        first, end = part.first_offset, rows[last] + (rows[last + 3] & LOW_32)
+    elif is_log or first == end:
+        return None
+    return Extent(
+        first,
+        end,
+        number,
+        first_row,
+        row_count,
+        part.size_bytes,
+        part.max_timestamp_unix_ms if row_count else NO_TIMESTAMP,
+        _epochs_of(footer, part),
+    )
+
+
+def _epochs_of(footer: Footer, part: Part) -> tuple[tuple[int, int], ...]:
+    """Return the leader epochs with the base offset of each one's first batch."""
+    rows = footer.rows
+    if not part.row_count:
+        return ()
+    if part.first_epoch == part.last_epoch:  # nearly always: no row is looked at
+        return ((part.first_epoch, part.first_offset),)
+    epochs: list[tuple[int, int]] = []
+    for row in range(part.first_row, part.first_row + part.row_count):
+        epoch = rows[row * ROW_STRIDE + 3] >> _SIZE_SHIFT
+        if not epochs or epochs[-1][0] != epoch:
+            epochs.append((epoch, rows[row * ROW_STRIDE]))
+    return tuple(epochs)
+
+
+def _fold(facts: Facts, told: Iterable[_Told]) -> None:
+    for partition_id, start, is_deleted, identity in told:
+        facts.note(partition_id, start)
+        if is_deleted:
+            facts.deleted.add(partition_id)
+        if identity is not None:
+            facts.identities.setdefault(partition_id, identity)
+
+
+def _batches_in(
+    config: S3Config, bucket: Bucket, stored: StoredObject, extent: Extent
+) -> Iterator[bytes]:
+    key = object_key(config.prefix, stored.number, stored.epoch)
+    rows = _read_ends(bucket, key).footer.rows
+    first, end = extent.first_row, extent.first_row + extent.row_count
+    places = sorted(
+        (place & LOW_32, place >> _SIZE_SHIFT)
+        for place in rows[first * ROW_STRIDE + 2 : end * ROW_STRIDE : ROW_STRIDE]
+    )
+    for piece in _pieces(places):
+        start = piece[0][0]
+        octets = bucket.get(key, start, sum(piece[-1]))
+        for position, size_bytes in piece:
+            yield octets[position - start :][:size_bytes]
+
+
+def _pieces(places: Iterable[tuple[int, int]]) -> Iterator[list[tuple[int, int]]]:
+    """Yield (position, size) of batches that are read in one request, with what lies between."""
+    piece: list[tuple[int, int]] = []
+    for place in places:
+        end = sum(piece[-1]) if piece else place[0]
+        if piece and (place[0] - end > GAP_BYTES_MAX or end - piece[0][0] >= READ_BYTES):
+            yield piece
+            piece = []
+        piece.append(place)
+    if piece:
+        yield piece

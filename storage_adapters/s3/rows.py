@@ -1,0 +1,93 @@
+"""Where batches lie in their objects: rows of the index, kept for those that were asked last."""
+
+import asyncio
+from array import array
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from gateway.errors import StorageUnavailable
+from storage_adapters.formats.footer import Rows
+from storage_adapters.formats.object_index import unpack_rows
+
+ENTRY_BYTES: Final = 256  # what an object costs here beside its rows
+
+
+class RowsGone(StorageUnavailable):
+    """The index knows no object of that number any more: a merge has replaced it."""
+
+
+class RowsCache:
+    """Loop only. ``load`` returns the packed rows of an object, None when the index has none.
+
+    ``bytes_max`` bounds what is kept; the object that was asked for last is kept even above it.
+    ``hits`` and ``misses`` count objects.
+    """
+
+    def __init__(
+        self, load: Callable[[int], Awaitable[bytes | None]], *, bytes_max: int
+    ) -> None:
+        self._load = load
+        self._bytes_max = bytes_max
+        self._kept: OrderedDict[int, array[int]] = OrderedDict()
+        self._loading: dict[int, asyncio.Task[Rows]] = {}
+        self.held_bytes = 0
+        self.hits = 0
+        self.misses = 0
+
+    def put(self, number: int, rows: "array[int]") -> None:
+        """Keep the rows of an object, as they are: nobody changes them from now on."""
+        self.drop(number)
+        self._kept[number] = rows
+        self.held_bytes += _size_of(rows)
+        while self.held_bytes > self._bytes_max and len(self._kept) > 1:
+            _, oldest = self._kept.popitem(last=False)
+            self.held_bytes -= _size_of(oldest)
+
+    def peek(self, number: int) -> Rows | None:
+        """Return the rows of an object when they are here."""
+        rows = self._kept.get(number)
+        if rows is not None:
+            self.hits += 1
+            self._kept.move_to_end(number)
+        return rows
+
+    async def get(self, number: int) -> Rows:
+        """Return the rows of an object; all who ask at once share one query.
+
+        Errors: ``RowsGone``, ``StorageUnavailable``, ``Damaged``.
+        """
+        rows = self.peek(number)
+        if rows is not None:
+            return rows
+        task = self._loading.get(number)
+        if task is None:
+            self.misses += 1
+            task = asyncio.get_running_loop().create_task(self._get(number))
+            self._loading[number] = task
+            task.add_done_callback(lambda done: self._loaded(number, done))
+        await asyncio.wait([task])  # whoever is cancelled here leaves it to the others
+        return task.result()
+
+    def drop(self, number: int) -> None:
+        """Forget an object that is dead."""
+        rows = self._kept.pop(number, None)
+        if rows is not None:
+            self.held_bytes -= _size_of(rows)
+
+    async def _get(self, number: int) -> Rows:
+        packed = await self._load(number)
+        if packed is None:
+            raise RowsGone(f"the index has no object {number} any more")
+        rows = await asyncio.get_running_loop().run_in_executor(None, unpack_rows, packed)
+        self.put(number, rows)
+        return rows
+
+    def _loaded(self, number: int, task: "asyncio.Task[Rows]") -> None:
+        del self._loading[number]
+        if not task.cancelled():
+            task.exception()  # seen, even when all who asked were cancelled
+
+
+def _size_of(rows: "array[int]") -> int:
+    return len(rows) * rows.itemsize + ENTRY_BYTES

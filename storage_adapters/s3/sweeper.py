@@ -1,0 +1,158 @@
+"""Deletes what nobody needs any more, a good while later.
+
+A crash at any step is safe, because the index only ever says less than the bucket has:
+
+- a number that was reserved and not used, or used and never committed, is dead in the index before
+  its key is deleted; whoever put the object late finds that it cannot be committed;
+- a dead object's row goes after its key: after a crash in between the key is deleted once more,
+  which is no error;
+- objects die in a transaction that also says what is in their place, and their keys are deleted
+  ``delete_after_ms`` later, when no lease is alive that was taken before they died;
+- own objects that nobody needs go when a note in the bucket says what they alone may have told;
+- bounds of a deleted partition go when no live object that could bring it back has been there for
+  twice that time: by then the dead ones are deleted, too, and no index made of the bucket has it.
+
+Keys are deleted from the highest number down: of a round that was never committed the shared
+object goes before those that it stands for (``recovery``).
+"""
+
+import asyncio
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import Final
+
+import structlog
+
+from gateway.clock import Clock
+from gateway.errors import StorageUnavailable
+from gateway.metrics import Metrics
+from storage_adapters.s3.bucket import Bucket
+from storage_adapters.s3.committer import Committer
+from storage_adapters.s3.config import S3Config
+from storage_adapters.s3.merging import Merger
+from storage_adapters.s3.state import Catalog, object_key
+
+DEAD_MAX: Final = 100_000  # deleted in one sweep; more wait for the next
+KEYS_PER_CALL: Final = 1_000
+PENDING_MS_MIN: Final = 60_000  # a number whose reservation is being answered is not kept yet
+FORGET_MS_MIN: Final = 3_600_000  # of a deleted partition's bounds
+
+_log = structlog.get_logger()
+
+
+class Sweeper:
+    """Loop only. ``deleted_objects`` counts since the start."""
+
+    def __init__(
+        self,
+        config: S3Config,
+        catalog: Catalog,
+        clock: Clock,
+        *,
+        bucket: Bucket,
+        committer: Committer,
+        merger: Merger,
+    ) -> None:
+        self._config = config
+        self._catalog = catalog
+        self._bucket = bucket
+        self._committer = committer
+        self._merger = merger
+        self._clock = clock
+        self._unneeded_since_ms: dict[int, int] = {}
+        self._task: asyncio.Task[None] | None = None
+        self.deleted_objects = 0
+        self.failures = 0
+
+    def register(self, metrics: Metrics) -> None:
+        """Let a node's metrics show what is deleted."""
+        metrics.counter_fn(
+            "headgate_s3_deleted_objects_total",
+            "Objects that were deleted from the bucket.",
+            lambda: self.deleted_objects,
+        )
+        metrics.counter_fn(
+            "headgate_s3_sweep_failures_total",
+            "Sweeps that ended early, bucket or database being away.",
+            lambda: self.failures,
+        )
+
+    def start(self) -> None:
+        """Begin to work in the background."""
+        self._task = asyncio.get_running_loop().create_task(self._run())
+
+    async def stop(self) -> None:
+        """End what is under way; the next start goes on with it."""
+        if self._task is not None:
+            self._task.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._task
+
+    async def _run(self) -> None:
+        while True:
+            await asyncio.sleep(self._config.sweep_interval_ms / 1_000)
+            await self.run_due()
+
+    async def run_due(self) -> None:
+        """Do all that is due. What fails is counted, and due again at the next sweep."""
+        try:
+            await self._sweep_pending()
+            await self._merger.tidy()
+            await self._delete_dead()
+            await self._forget_bounds()
+        except StorageUnavailable as error:
+            self.failures += 1
+            _log.warning("a sweep ended early", error=str(error))
+
+    async def _sweep_pending(self) -> None:
+        age_ms = max(self._config.delete_after_ms, PENDING_MS_MIN)
+        before_unix_ms = self._clock.unix_ms() - age_ms
+        epoch, keep = self._committer.epoch, self._committer.numbers_kept
+        await self._committer.run(
+            lambda index: index.sweep_pending(epoch, before_unix_ms=before_unix_ms, keep=keep)
+        )
+
+    async def _delete_dead(self) -> None:
+        before_unix_ms = self._clock.unix_ms() - self._config.delete_after_ms
+        dead = await self._committer.run(
+            lambda index: index.dead(before_unix_ms=before_unix_ms, limit=DEAD_MAX)
+        )
+        dead = sorted(dead, reverse=True)
+        for at in range(0, len(dead), KEYS_PER_CALL):
+            keys = {
+                object_key(self._config.prefix, number, epoch): number
+                for number, epoch in dead[at : at + KEYS_PER_CALL]
+            }
+            left = frozenset(await asyncio.to_thread(self._bucket.delete, list(keys)))
+            gone = [number for key, number in keys.items() if key not in left]
+            await self._forget(gone)
+            if left:
+                raise StorageUnavailable(f"{len(left)} objects could not be deleted")
+
+    async def _forget(self, numbers: list[int]) -> None:
+        await self._committer.run(lambda index: index.forget(numbers))
+        self.deleted_objects += len(numbers)
+
+    async def _forget_bounds(self) -> None:
+        now_ms = self._clock.monotonic_ms()
+        unneeded = await asyncio.to_thread(_unneeded, self._catalog)
+        self._unneeded_since_ms = {
+            partition_id: self._unneeded_since_ms.get(partition_id, now_ms)
+            for partition_id in unneeded
+        }
+        due_ms = now_ms - max(2 * self._config.delete_after_ms, FORGET_MS_MIN)
+        due = [i for i, since_ms in self._unneeded_since_ms.items() if since_ms <= due_ms]
+        if due:
+            await self._committer.run(lambda index: index.forget_bounds(due))
+            for partition_id in due:
+                self._catalog.partitions.pop(partition_id, None)
+
+
+def _unneeded(catalog: Catalog) -> Iterable[int]:
+    """Return the deleted partitions of which no live object holds anything. In a thread."""
+    deleted = {
+        state.partition_id for state in list(catalog.partitions.values()) if state.is_deleted
+    }
+    for stored in list(catalog.objects.values()) if deleted else ():
+        deleted -= stored.partition_ids
+    return deleted

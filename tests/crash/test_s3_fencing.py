@@ -1,0 +1,134 @@
+"""Two gateways on one bucket and one database: the younger goes on, the older stops and says so."""
+
+import os
+import signal
+import uuid
+from collections.abc import Iterator
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from tests.crash.load import Load, check_dense, check_kept, check_once, read_all
+from tests.crash.s3_rig import abandon, new_database, s3_settings
+from tests.gateway import postgres
+from tests.support.gateway import Gateway
+from tests.support.s3_servers import S3Server, versitygw
+from tests.support.topics import create_topic
+from tests.support.waiting import wait_until
+
+PARTITIONS = 3
+TAKE_OVERS = 4
+PROGRESS_S_MAX = 60
+
+pytestmark = [pytest.mark.crash, pytest.mark.timeout(300)]
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[S3Server]:
+    with pytest.MonkeyPatch.context() as patch, versitygw(tmp_path / "s3") as running:
+        for name, value in running.env.items():
+            patch.setenv(name, value)
+        yield running
+
+
+@pytest.fixture
+def metadata_url() -> Iterator[str]:
+    reason = postgres.missing()
+    if reason is not None:
+        pytest.skip(reason)
+    with (
+        postgres.running_postgres() as url,
+        new_database(url, f"d{uuid.uuid4().hex}") as found,
+    ):
+        yield found
+
+
+def _has(load: Load, count: int) -> bool:
+    return len(load.acknowledged) >= count
+
+
+def _wait_for_more(load: Load) -> None:
+    goal = len(load.acknowledged) + 300
+    wait_until(partial(_has, load, goal), within_s=PROGRESS_S_MAX, what="acknowledgements")
+
+
+def test_the_older_of_two_stops_and_what_either_acknowledged_is_there(
+    server: S3Server, metadata_url: str, tmp_path: Path
+) -> None:
+    settings = s3_settings(server, server.bucket, metadata_url=metadata_url)
+    with ExitStack() as stack:
+        older = stack.enter_context(Gateway(tmp_path / "0/data", settings))
+        _take_over_often(stack, older, tmp_path, settings)
+
+
+def _take_over_often(
+    stack: ExitStack, older: Gateway, folder: Path, settings: dict[str, object]
+) -> None:
+    topic = create_topic(older.bootstrap, partitions=PARTITIONS)
+    loads: list[Load] = []
+    for number in range(TAKE_OVERS + 1):
+        load = Load(
+            older.bootstrap, topic, partitions=PARTITIONS, idempotent=True, name=f"l{number}"
+        )
+        load.start()
+        loads.append(load)
+        _wait_for_more(load)
+        if number == TAKE_OVERS:
+            break
+
+        younger = stack.enter_context(Gateway(folder / f"{number + 1}/data", settings))
+
+        program = older.program
+        assert program is not None
+        assert program.ended(within_s=60) != 0
+        said = [line for line in older.lines if "has taken over this data" in line]
+        assert said, program.tail()
+        assert not any("Traceback" in line for line in older.lines), program.tail()
+        older.kill()  # it has ended: what is left of it goes
+        abandon(load)
+        older = younger
+
+    loads[-1].finish()
+    stored = read_all(older.bootstrap, topic, PARTITIONS)
+    check_dense(stored, PARTITIONS)
+    for load in loads:
+        check_kept(load, stored)
+    check_once(loads[-1], stored)
+
+
+def test_one_that_slept_while_another_took_over_acknowledges_nothing_when_it_wakes(
+    server: S3Server, metadata_url: str, tmp_path: Path
+) -> None:
+    settings = s3_settings(server, server.bucket, metadata_url=metadata_url)
+    with ExitStack() as stack:
+        older = stack.enter_context(Gateway(tmp_path / "0/data", settings))
+        topic = create_topic(older.bootstrap, partitions=PARTITIONS)
+        slept = Load(
+            older.bootstrap, topic, partitions=PARTITIONS, idempotent=True, name="slept"
+        )
+        slept.start()
+        _wait_for_more(slept)
+        os.kill(older.pid, signal.SIGSTOP)  # with records on their way, and unanswered
+        younger = stack.enter_context(Gateway(tmp_path / "1/data", settings))
+        next_one = Load(
+            younger.bootstrap, topic, partitions=PARTITIONS, idempotent=True, name="next"
+        )
+        next_one.start()
+        _wait_for_more(next_one)
+
+        os.kill(older.pid, signal.SIGCONT)
+
+        program = older.program
+        assert program is not None
+        assert program.ended(within_s=60) != 0
+        older.kill()  # it has ended: what is left of it goes
+        abandon(slept)
+        _wait_for_more(next_one)
+        next_one.finish()
+        stored = read_all(younger.bootstrap, topic, PARTITIONS)
+        check_dense(stored, PARTITIONS)
+        check_kept(slept, stored)
+        check_kept(next_one, stored)
+        check_once(next_one, stored)

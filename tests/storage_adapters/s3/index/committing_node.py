@@ -1,0 +1,29 @@
+"""A node that commits one object after the other and says so, until it is killed.
+
+Run with the index's URL. The log start of partition 1 counts the objects, so that half a commit
+would show.
+"""
+
+import sys
+
+from gateway.clock import SystemClock
+from storage_adapters.s3.index import Index
+from tests.storage_adapters.s3.index.house import added, bounds
+
+
+def main(url: str) -> None:
+    index = Index(url, clock=SystemClock())
+    index.open()
+    owned = index.take_over(1, reserve=1)
+    count = len(index.load().objects)
+    [number] = owned.reserved
+    while True:
+        count += 1
+        change = added(number, epoch=owned.epoch, reserve=1)
+        whole = change._replace(bounds=(bounds(1, count),), next_sequence=count)
+        [number] = index.commit(owned.epoch, whole)
+        print(count, flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,266 @@
+"""The bucket on bad days: a proxy before a real server does what networks and servers do."""
+
+from collections.abc import Iterator
+from uuid import uuid4
+
+import pytest
+
+from storage_adapters.s3.bucket import Bucket, BucketUnavailable, KeyTaken, ObjectStat
+from tests.storage_adapters.s3.bucket_rig import MIB, Opened, keys_of, opening, uploads_of
+from tests.support.s3_proxy import (
+    Answer,
+    Cut,
+    CutBody,
+    Fault,
+    FlipSent,
+    Hang,
+    IgnoreRange,
+    LoseAnswer,
+    S3Proxy,
+    SlowBody,
+    WrongETag,
+)
+from tests.support.s3_servers import S3Server, versitygw
+
+pytestmark = pytest.mark.go
+
+_SLOW_DOWN = Answer(503, "SlowDown")
+_OCTETS = b"0123456789" * 100
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    with versitygw(tmp_path_factory.mktemp("s3")) as running:
+        yield running
+
+
+@pytest.fixture
+def proxy(server: S3Server) -> Iterator[S3Proxy]:
+    with S3Proxy(server.endpoint_url) as running:
+        yield running
+
+
+@pytest.fixture
+def opened(
+    server: S3Server, proxy: S3Proxy, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Opened]:
+    """Open a bucket behind the proxy with other settings."""
+    for name, value in server.env.items():
+        monkeypatch.setenv(name, value)
+    waits = {"request_timeout_ms": 10_000, "retry_ms_max": 20_000}
+    with opening(server.behind(proxy.url), **waits) as open_with:
+        yield open_with
+
+
+@pytest.fixture
+def bucket(opened: Opened) -> Bucket:
+    return opened()
+
+
+@pytest.fixture
+def key() -> str:
+    return f"{uuid4().hex}/a"
+
+
+# Again.
+
+
+@pytest.mark.parametrize(
+    ("fault", "reason"),
+    [
+        (Answer(500, "InternalError"), "server"),
+        (_SLOW_DOWN, "slow_down"),
+        (Answer(429, "TooManyRequests"), "slow_down"),
+        (Answer(502, "", body="<html>no gateway</html>"), "server"),
+        (Answer(409, "ConditionalRequestConflict"), "conflict"),
+        (Cut(), "connection"),
+    ],
+)
+def test_every_request_is_made_again(
+    bucket: Bucket, proxy: S3Proxy, key: str, fault: Fault, reason: str
+) -> None:
+    rules = [proxy.add(fault, method=method, times=2) for method in ("PUT", "GET", "POST")]
+
+    etag = bucket.put(key, [_OCTETS])
+    octets = bucket.get(key, 10, 20)
+    left = bucket.delete([key])
+
+    assert (etag, octets, left) == ("427008b3fe192f663d665f56cd75716c", b"0123456789", [])
+    assert [rule.hits for rule in rules] == [2, 2, 2]
+    assert bucket.statistics.retries == {reason: 6}
+
+
+def test_listings_and_heads_are_made_again(bucket: Bucket, proxy: S3Proxy, key: str) -> None:
+    etag = bucket.put(key, [_OCTETS])
+    proxy.add(_SLOW_DOWN, method="GET", times=2)
+    proxy.add(Answer(503, "", body=""), method="HEAD", times=1)
+
+    assert list(bucket.list(key)) == [ObjectStat(key, len(_OCTETS), etag)]
+    assert bucket.head(key) == ObjectStat(key, len(_OCTETS), etag)
+    assert bucket.statistics.retries == {"slow_down": 3}
+
+
+def test_a_listing_that_is_none_is_made_again(bucket: Bucket, proxy: S3Proxy, key: str) -> None:
+    bucket.put(key, [_OCTETS])
+    proxy.add(Answer(200, "", body="<html"), method="GET", times=1)
+
+    assert [stat.key for stat in bucket.list(key)] == [key]
+    assert bucket.statistics.retries == {"server": 1}
+
+
+def test_silence_ends_and_the_request_is_made_again(
+    opened: Opened, proxy: S3Proxy, key: str
+) -> None:
+    # Silence for longer than all tries may take: there is a second one all the same.
+    bucket = opened(request_timeout_ms=600, retry_ms_max=500)
+    proxy.add(Hang(), method="PUT", times=1)
+    proxy.add(Hang(), method="GET", times=1)
+
+    bucket.put(key, [_OCTETS])
+
+    assert bucket.get(key, 0, 3) == b"012"
+    assert bucket.statistics.retries == {"timeout": 2}
+
+
+def test_a_body_that_breaks_off_is_got_again(bucket: Bucket, proxy: S3Proxy, key: str) -> None:
+    bucket.put(key, [_OCTETS])
+    rule = proxy.add(CutBody(after=7), method="GET", times=2)
+
+    assert bucket.get(key, 1, 900) == _OCTETS[1:900]
+    assert bucket.get_end(key, 100) == (_OCTETS[-100:], len(_OCTETS))
+    assert rule.hits == 2
+    assert bucket.statistics.retries == {"broken": 2}
+
+
+def test_a_body_that_drips_is_got_again(opened: Opened, proxy: S3Proxy, key: str) -> None:
+    bucket = opened(request_timeout_ms=500)
+    bucket.put(key, [_OCTETS])
+    proxy.add(SlowBody(bytes_per_s=100), method="GET", times=1)  # ten seconds for all of it
+
+    assert bucket.get(key, 0, 1_000) == _OCTETS
+    assert bucket.statistics.retries == {"timeout": 1}
+
+
+def test_more_than_was_asked_for_is_not_taken(opened: Opened, proxy: S3Proxy, key: str) -> None:
+    bucket = opened(retry_ms_max=200)
+    bucket.put(key, [_OCTETS])
+    proxy.add(IgnoreRange(surplus_bytes=8 * MIB), method="GET")
+
+    with pytest.raises(BucketUnavailable, match="octets 0 to 8388618 came, not 0 to 10"):
+        bucket.get(key, 0, 10)
+
+    assert bucket.statistics.received_bytes == 0
+
+
+def test_octets_that_change_on_the_way_are_sent_again(
+    bucket: Bucket, proxy: S3Proxy, key: str
+) -> None:
+    proxy.add(FlipSent(at=500), method="PUT", times=1)
+
+    bucket.put(key, [_OCTETS])
+
+    assert bucket.get(key, 0, 1_000) == _OCTETS
+    assert bucket.statistics.retries == {"broken": 1}
+
+
+# What may have been done.
+
+
+def test_a_lost_answer_is_done(
+    bucket: Bucket, server: S3Server, proxy: S3Proxy, key: str
+) -> None:
+    rule = proxy.add(LoseAnswer(), method="PUT", times=1)
+
+    etag = bucket.put(key, [_OCTETS])
+
+    assert rule.hits == 1
+    assert bucket.head(key) == ObjectStat(key, len(_OCTETS), etag)
+    assert keys_of(server, key) == [key]
+
+
+def test_a_lost_answer_to_a_later_call_is_done(
+    opened: Opened, proxy: S3Proxy, key: str
+) -> None:
+    bucket = opened(retry_ms_max=0)
+    proxy.add(LoseAnswer(), method="PUT", times=1)
+    with pytest.raises(BucketUnavailable):
+        bucket.put(key, [_OCTETS])
+
+    etag = bucket.put(key, [_OCTETS])
+
+    assert bucket.head(key) == ObjectStat(key, len(_OCTETS), etag)
+
+
+def test_a_key_taken_while_the_answer_was_lost_stays_taken(
+    bucket: Bucket, proxy: S3Proxy, key: str
+) -> None:
+    other = bytes(reversed(_OCTETS))
+    bucket.put(key, [other])
+    proxy.add(LoseAnswer(), method="PUT", times=1)
+
+    with pytest.raises(KeyTaken):
+        bucket.put(key, [_OCTETS])
+
+    assert bucket.get(key, 0, len(other)) == other
+
+
+def test_a_wrong_etag_is_looked_into(bucket: Bucket, proxy: S3Proxy, key: str) -> None:
+    proxy.add(WrongETag(), method="PUT", times=1)
+
+    etag = bucket.put(key, [_OCTETS])
+
+    assert bucket.head(key) == ObjectStat(key, len(_OCTETS), etag)
+    assert bucket.statistics.retries == {"wrong_etag": 1}
+    assert bucket.statistics.requests == {"put": 2, "head": 2}
+
+
+def test_a_server_whose_etags_are_no_digests_is_believed_by_its_octets(
+    bucket: Bucket, proxy: S3Proxy, key: str
+) -> None:
+    proxy.add(WrongETag(), method="PUT")
+    proxy.add(WrongETag(), method="HEAD")
+
+    first = bucket.put(key, [_OCTETS])
+    second = bucket.put(key + "2", [_OCTETS])
+
+    assert first == second == "0" * 32
+    assert bucket.statistics.requests == {"put": 3, "head": 1, "get": 1}
+
+
+def test_lost_answers_of_parts_are_done(
+    bucket: Bucket, server: S3Server, proxy: S3Proxy, key: str
+) -> None:
+    octets = b"".join(b"%015d " % i for i in range(6 * MIB // 16))
+    parts = proxy.add(LoseAnswer(), method="PUT", times=1)
+    completing = proxy.add(LoseAnswer(), method="POST", key="uploadId", times=1)
+
+    etag = bucket.put(key, [octets])
+
+    assert (parts.hits, completing.hits) == (1, 1)
+    assert bucket.head(key) == ObjectStat(key, len(octets), etag)
+    assert bucket.get(key, 0, len(octets)) == octets
+    assert uploads_of(server, key) == []
+
+
+def test_parts_are_dropped_when_the_rest_does_not_go(
+    opened: Opened, server: S3Server, proxy: S3Proxy, key: str
+) -> None:
+    bucket = opened(retry_ms_max=200)
+    proxy.add(_SLOW_DOWN, method="PUT", key="partNumber=2")
+
+    with pytest.raises(BucketUnavailable, match=f"PUT {key}: SlowDown"):
+        bucket.put(key, [bytes(6 * MIB)])
+
+    assert uploads_of(server, key) == []
+    assert keys_of(server, key) == []
+
+
+def test_what_could_not_be_deleted_is_said(bucket: Bucket, proxy: S3Proxy, key: str) -> None:
+    xml = (
+        "<DeleteResult>"
+        f"<Error><Key>{key}</Key><Code>InternalError</Code></Error>"
+        "<Error><Key>gone</Key><Code>NoSuchKey</Code></Error></DeleteResult>"
+    )
+    proxy.add(Answer(200, "", body=xml), method="POST")
+
+    assert bucket.delete([key, "gone", "other"]) == [key]

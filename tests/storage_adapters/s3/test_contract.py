@@ -1,0 +1,47 @@
+"""The storage in S3 against the suite of all storages, on a real server."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from gateway.clock import SystemClock
+from gateway.storage import StorageAdapter
+from storage_adapters.s3.adapter import S3Storage
+from storage_adapters.s3.config import S3Config
+from tests.contracts.storage import CompactingStorageContract, Host
+from tests.support.s3_servers import S3Server, moto
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    with moto(tmp_path_factory.mktemp("moto")) as running:
+        yield running
+
+
+class TestS3(CompactingStorageContract):
+    @pytest.fixture(autouse=True)
+    def _place(self, server: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
+        for name, value in server.env.items():
+            monkeypatch.setenv(name, value)
+        self.server = server
+        self.prefix = f"{uuid4().hex}/"
+
+    def new_host(self, data_dir: Path) -> Host:
+        return Host(f"sqlite:///{data_dir}/metadata.sqlite")
+
+    def new_storage(self, data_dir: Path) -> StorageAdapter:
+        config = S3Config(
+            bucket=self.server.bucket,
+            prefix=self.prefix,
+            endpoint_url=self.server.endpoint_url,
+            flush_interval_ms=1,
+            object_bytes=1 << 20,
+            append_bytes_max=self.append_bytes_max,
+            disk_cache_bytes=0,
+            merge_objects_min=2,
+            merge_after_ms=0,
+            sweep_interval_ms=50,
+        )
+        return S3Storage(config, data_dir=data_dir, clock=SystemClock())

@@ -1,0 +1,136 @@
+"""Objects of appends: what is put in is found again, by footer, by index and by scan."""
+
+from uuid import UUID
+
+import pytest
+
+from gateway.model import PartitionIdentity, TopicName
+from storage_adapters.formats.bodies import Introduction, encode_introduction
+from storage_adapters.formats.damage import Damaged
+from storage_adapters.formats.entry import check_body, decode_entry_header
+from storage_adapters.formats.footer import (
+    LOW_32,
+    ROW_STRIDE,
+    TRAILER_BYTES,
+    Footer,
+    decode_trailer,
+)
+from storage_adapters.formats.segment import SEGMENT_HEADER_BYTES, decode_segment_header
+from storage_adapters.s3.objects import Appends, Part, Place, build_log_object, headers_of
+from storage_adapters.s3.state import KIND_LOG
+from tests.contracts.storage import make_entry
+
+_PLACE = Place(UUID(int=7), 42, 3, 1_000)
+
+
+def _part(partition_id: int, start: int, end: int) -> Part:
+    identity = PartitionIdentity(
+        partition_id, UUID(int=partition_id), TopicName("default", f"t{partition_id}"), 0
+    )
+    return Part(
+        start,
+        end,
+        is_deleted=False,
+        introduction=encode_introduction(Introduction(identity, start, end)),
+    )
+
+
+def _appends() -> Appends:
+    entries = [
+        make_entry((9, 100), 2, timestamp_unix_ms=5),
+        make_entry((4, 0), 1, timestamp_unix_ms=9, epoch=2),
+        make_entry([(4, 1), (9, 102)], 3, timestamp_unix_ms=7, epoch=3),
+        make_entry((4, 4), 1, timestamp_unix_ms=1, epoch=3),
+    ]
+    return Appends(entries, frozenset({0, 2, 3}), 50)
+
+
+_PARTS = {9: _part(9, 90, 105), 4: _part(4, 0, 5)}
+
+
+def test_entries_are_sorted_by_partition_and_intact() -> None:
+    octets = memoryview(build_log_object(_PLACE, _appends(), _PARTS).octets)
+
+    header, trailer = decode_segment_header(octets), decode_trailer(octets)
+    assert (header.kind, header.number, header.incarnation) == (KIND_LOG, 42, 3)
+    assert (trailer.first_sequence, trailer.next_sequence) == (50, 54)
+    at, sequences, last = SEGMENT_HEADER_BYTES, [], []
+    while at < trailer.entries_end:
+        entry = decode_entry_header(octets, at, trailer.entries_end, header.seed)
+        check_body(octets, at, entry)
+        sequences.append(entry.sequence)
+        last.append(entry.is_last)
+        at += entry.size_bytes
+    assert sequences == [51, 52, 53, 50]
+    assert last == [False, True, True, True]
+
+
+def test_footer_and_index_say_the_same() -> None:
+    built = build_log_object(_PLACE, _appends(), _PARTS)
+    octets = memoryview(built.octets)
+    trailer = decode_trailer(octets)
+
+    footer = Footer(octets[trailer.footer_at : len(octets) - TRAILER_BYTES], trailer)
+
+    footer.check()
+    assert list(footer.rows) == list(built.rows)
+    for partition_id, extent in built.parts:
+        part = footer.find(partition_id)
+        assert part is not None
+        assert (part.first_row, part.row_count) == (extent.first_row, extent.row_count)
+        assert part.size_bytes == extent.size_bytes
+        assert part.max_timestamp_unix_ms == extent.max_timestamp_unix_ms
+    of_four, of_nine = (extent for _, extent in built.parts)
+    assert (of_four.first, of_four.end, of_nine.first, of_nine.end) == (0, 5, 100, 105)
+    assert of_four.epochs == ((2, 0), (3, 1))
+
+
+def test_a_batch_for_two_partitions_is_stored_once() -> None:
+    built = build_log_object(_PLACE, _appends(), _PARTS)
+
+    places = [built.rows[row + 2] for row in range(0, len(built.rows), ROW_STRIDE)]
+
+    assert len(places) == 5
+    assert len(set(places)) == 4
+    shared = next(place for place in places if places.count(place) == 2)
+    position = shared & LOW_32
+    batch = _appends().entries[2].batch
+    assert built.octets[position : position + (shared >> 32)] == batch
+
+
+def test_a_partition_of_which_only_bounds_are_told() -> None:
+    parts = {**_PARTS, 11: Part(8, 8, is_deleted=True, introduction=None), 12: _part(12, 6, 9)}
+
+    built = build_log_object(_PLACE, _appends(), parts)
+
+    octets = memoryview(built.octets)
+    trailer = decode_trailer(octets)
+    footer = Footer(octets[trailer.footer_at : len(octets) - TRAILER_BYTES], trailer)
+    deleted, moved = footer.find(11), footer.find(12)
+    assert deleted is not None
+    assert deleted.is_deleted
+    assert moved is not None
+    assert (moved.start, moved.end, moved.row_count) == (6, 9, 0)
+    assert [part.partition_id for part in built.parts] == [4, 9]
+
+
+def test_scan_is_in_order_of_sequence() -> None:
+    octets = build_log_object(_PLACE, _appends(), _PARTS).octets
+
+    found = headers_of(octets, 51)
+
+    assert [header.sequence for header in found] == [51, 52, 53]
+    assert [header.targets for header in found] == [
+        one.targets for one in _appends().entries[1:]
+    ]
+    assert [header.header for header in found] == [
+        bytes(one.batch[:61]) for one in _appends().entries[1:]
+    ]
+
+
+def test_a_flipped_bit_in_an_entry_is_damage() -> None:
+    octets = bytearray(build_log_object(_PLACE, _appends(), _PARTS).octets)
+    octets[SEGMENT_HEADER_BYTES + 20] ^= 4
+
+    with pytest.raises(Damaged):
+        headers_of(octets, 0)

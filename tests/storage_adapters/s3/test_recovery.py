@@ -1,0 +1,227 @@
+"""A lost index comes back from the bucket as it was."""
+
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from gateway.clock import ManualClock
+from gateway.errors import StorageUnavailable
+from gateway.model import parse_batch_header
+from storage_adapters.s3.index import Index
+from storage_adapters.s3.merge_plan import is_shared
+from storage_adapters.s3.opening import MARKER, catalog_of, read_marker
+from storage_adapters.s3.recovery import batches_of, restore_index, survey_bucket
+from storage_adapters.s3.state import Catalog, object_key
+from tests.contracts.storage import make_entry
+from tests.storage_adapters.s3.merge_house import DATA_UUID, identity_of
+from tests.storage_adapters.s3.merging_house import House, NewHouse, fill, new_house, server
+from tests.support.s3_servers import S3Server
+
+__all__ = ["new_house", "server"]  # fixtures
+
+
+@pytest.fixture
+def index(tmp_path: Path) -> Iterator[Index]:
+    """Return an index in an empty database."""
+    made = Index(f"sqlite:///{tmp_path}/new.sqlite", clock=ManualClock(unix_ms=2_000_000))
+    made.open()
+    yield made
+    made.close()
+
+
+def _recover(house: House, index: Index) -> Catalog:
+    survey = survey_bucket(house.config, house.bucket)
+    restore_index(house.config, house.bucket, index, survey)
+    return catalog_of(index.load())
+
+
+def _state(catalog: Catalog) -> dict[int, tuple[object, ...]]:
+    return {
+        s.partition_id: (s.is_deleted,)
+        if s.is_deleted
+        else (s.start, s.end, s.below_bytes, s.extents)
+        for s in catalog.partitions.values()
+        if s.end or s.is_deleted
+    }
+
+
+async def test_the_index_is_as_it_was(new_house: NewHouse, index: Index) -> None:
+    house = await new_house()
+    await fill(house, 5)
+    await house.merger.run_due()
+    await fill(house, 2)
+    await house.truncate(1, 2)
+    await house.append(make_entry((2, 21)), make_entry((5, 0), epoch=3), told=[1])
+    await house.append(make_entry((5, 1), epoch=4), make_entry((5, 2), epoch=4))
+    house.catalog.partition(1).below_bytes = house.below_bytes(1)
+    await house.delete(3)
+    await house.append(make_entry((2, 22)), told=[3])
+
+    found = _recover(house, index)
+
+    assert found.objects == {
+        stored.number: stored._replace(
+            partition_ids=stored.partition_ids - {3}  # Deleted: it does not count.
+        )
+        for stored in house.catalog.objects.values()
+    }
+    assert _state(found) == _state(house.catalog)
+    assert house.contents(found) == house.contents()
+    assert index.data_uuid() == DATA_UUID
+    for number in found.objects:
+        assert index.rows(number) == house.index.rows(number)
+    ownership = index.take_over(1, reserve=1)
+    assert ownership.next_sequence == house.next_sequence
+    assert ownership.reserved[0] > max(found.objects)
+    assert ownership.epoch > house.committer.epoch
+
+
+async def test_compacted_partitions_come_back_with_their_holes(
+    new_house: NewHouse, index: Index
+) -> None:
+    house = await new_house()
+    await fill(house)
+    await house.merger.run_due()
+    for partition_id in (1, 2):
+        await house.rewriter.rewrite(
+            partition_id,
+            1 << 40,
+            lambda batch: batch if parse_batch_header(batch).base_offset % 2 else None,
+        )
+
+    found = _recover(house, index)
+
+    assert _state(found) == _state(house.catalog)
+    assert house.contents(found) == house.contents()
+
+
+async def test_what_does_not_count_is_dead_and_goes_in_its_time(
+    new_house: NewHouse, index: Index
+) -> None:
+    house = await new_house()
+    await fill(house)
+    inputs = sorted(house.catalog.objects)
+    await house.merger.run_due()
+
+    found = _recover(house, index)
+
+    assert sorted(found.objects) == sorted(house.catalog.objects)
+    dead = index.dead(before_unix_ms=1 << 60, limit=100)
+    assert [number for number, _ in dead] == inputs
+
+
+async def test_what_was_put_and_not_committed_behind_a_gap_is_left_out(
+    new_house: NewHouse, index: Index
+) -> None:
+    house = await new_house()
+    await fill(house, 2)
+    before = house.contents()
+    house.next_sequence += 5  # An object before it was never put.
+    lost = await house.put([make_entry((1, 2)), make_entry((9, 0))])
+
+    survey = survey_bucket(house.config, house.bucket)
+    assert [one.number for one in survey.decision.unproven] == [lost.stored.number]
+    restore_index(house.config, house.bucket, index, survey)
+
+    assert house.contents(catalog_of(index.load())) == before
+
+
+async def test_identities_are_told(new_house: NewHouse) -> None:
+    house = await new_house()
+    await fill(house)
+    await house.merger.run_due()
+    await house.delete(2)
+    await house.append(make_entry((7, 0)), told=[2])
+
+    survey = survey_bucket(house.config, house.bucket)
+
+    assert survey.identities == [identity_of(i) for i in (1, 3, 7)]
+    assert survey.data_uuid == DATA_UUID
+
+
+async def test_the_marker_is_made_again(new_house: NewHouse, index: Index) -> None:
+    house = await new_house()
+    await fill(house, 1)
+    assert read_marker(house.config, house.bucket) is None
+    _recover(house, index)
+    assert read_marker(house.config, house.bucket) == DATA_UUID
+    assert house.bucket.head(f"{house.config.prefix}{MARKER}") is not None
+
+
+async def test_a_damaged_object_is_named_and_others_count(
+    new_house: NewHouse, index: Index, server: S3Server
+) -> None:
+    house = await new_house()
+    await fill(house, 3)
+    key = object_key(house.config.prefix, 2, 1)
+    stored = house.catalog.objects[2]
+    octets = bytearray(house.bucket.get(key, 0, stored.size_bytes))
+    octets[-200] ^= 1
+    with closing(server.client()) as client:
+        client.put_object(Bucket=server.bucket, Key=key, Body=bytes(octets))
+
+    survey = survey_bucket(house.config, house.bucket)
+    restore_index(house.config, house.bucket, index, survey)
+
+    assert [damaged.key for damaged in survey.damaged] == [key]
+    assert sorted(index_object.number for index_object, _ in index.load().objects) == [1, 3]
+    missing = [(m.partition_id, m.first, m.end) for m in survey.decision.missing]
+    assert missing == [(1, 1, 2), (2, 3, 6), (3, 1, 2)]
+
+
+async def test_strangers_are_left_alone(new_house: NewHouse, server: S3Server) -> None:
+    house = await new_house()
+    await fill(house, 1)
+    with closing(server.client()) as client:
+        for name in ("objects/readme", "objects/0000000000000009-1.seg.bak", "x"):
+            key = f"{house.config.prefix}{name}"
+            client.put_object(Bucket=server.bucket, Key=key, Body=b"x")
+    survey = survey_bucket(house.config, house.bucket)
+    assert (len(survey.decision.live), survey.damaged) == (1, [])
+
+
+async def test_objects_of_other_data_are_named(new_house: NewHouse) -> None:
+    house = await new_house()
+    await fill(house, 1)
+    marker = b'{"format": 1, "data_uuid": "00000000-0000-0000-0000-000000000009"}'
+    house.bucket.put(f"{house.config.prefix}{MARKER}", [marker])
+    survey = survey_bucket(house.config, house.bucket)
+    assert survey.decision.live == []
+    assert "of the data 00000000-0000-0000-0000-000000000007" in survey.damaged[0].text
+
+
+async def test_an_empty_bucket_has_nothing_to_recover(new_house: NewHouse) -> None:
+    house = await new_house()
+    with pytest.raises(StorageUnavailable, match="holds no data"):
+        survey_bucket(house.config, house.bucket)
+
+
+async def test_large_footers_are_read_whole(new_house: NewHouse, index: Index) -> None:
+    house = await new_house()
+    entries = [make_entry((1, n), size_bytes=70) for n in range(9_000)]
+    await house.append(*entries)
+    assert _state(_recover(house, index)) == _state(house.catalog)
+
+
+async def test_batches_of_a_partition_are_read_in_pieces(new_house: NewHouse) -> None:
+    house = await new_house(partition_object_bytes_min=100_000)
+    await fill(house)
+    await house.merger.run_due()
+    assert any(map(is_shared, house.catalog.objects.values()))
+    await fill(house, 2)
+    survey = survey_bucket(house.config, house.bucket)
+    gets = house.bucket.statistics
+
+    found = list(batches_of(house.config, house.bucket, survey, 1))
+
+    assert found == house.contents()[1]
+    assert house.bucket.statistics != gets
+
+
+async def test_recovering_twice_changes_nothing(new_house: NewHouse, index: Index) -> None:
+    house = await new_house()
+    await fill(house, 5)
+    await house.merger.run_due()
+    assert _state(_recover(house, index)) == _state(_recover(house, index))

@@ -1,0 +1,258 @@
+"""From a sealed group to its answers: in order, all of them, and no more than is committed."""
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from functools import partial
+from pathlib import Path
+from uuid import UUID, uuid4
+
+import pytest
+
+from gateway.clock import ManualClock
+from gateway.errors import StorageUnavailable
+from storage_adapters.s3.appender import Appender, Group
+from storage_adapters.s3.bucket import Bucket
+from storage_adapters.s3.committer import Committer
+from storage_adapters.s3.config import S3Config
+from storage_adapters.s3.index import Index
+from storage_adapters.s3.objects import Part
+from storage_adapters.s3.state import Catalog, object_key
+from storage_adapters.s3.uploader import Uploaded, Uploader
+from tests.contracts.storage import make_entry
+from tests.support.s3_proxy import Answer, Hang, S3Proxy
+from tests.support.s3_servers import S3Server, moto
+
+MISTAKEN = 13  # whose callback raises
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    with moto(tmp_path_factory.mktemp("moto")) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def proxy(server: S3Server) -> Iterator[S3Proxy]:
+    with S3Proxy(server.endpoint_url) as running:
+        yield running
+
+
+class House:
+    """An appender and an uploader on a real bucket and a real index, and nothing to read."""
+
+    def __init__(self, config: S3Config, folder: Path) -> None:
+        self.config = config
+        self.clock = ManualClock(unix_ms=1_000_000)
+        self.faults: list[BaseException] = []
+        self.answers: list[tuple[int, StorageUnavailable | None]] = []
+        self.published = 0
+        self.describe_error: Exception | None = None
+        self.publish_error: Exception | None = None
+        self.bucket = Bucket(config, self.clock)
+        index = Index(f"sqlite:///{folder}/metadata.sqlite", clock=self.clock)
+        index.open()
+        owned = index.take_over(1, reserve=8)
+        self._numbers = list(owned.reserved)
+        self.committer = Committer(
+            index,
+            epoch=owned.epoch,
+            reserved=owned.reserved,
+            reserve=8,
+            on_fault=self.faults.append,
+        )
+        self.uploader = Uploader(
+            config,
+            self.bucket,
+            self.committer,
+            self.clock,
+            data_uuid=UUID(int=7),
+            describe=self._describe,
+            publish=self._publish,
+            finished=self._finished,
+        )
+        self.appender = Appender(
+            config, Catalog(), next_sequence=owned.next_sequence, on_sealed=self.uploader.add
+        )
+
+    def append(self, number: int, *, size_bytes: int = 100) -> None:
+        """Append to a partition of its own; its answer is noted."""
+        entry = make_entry((number, 0), size_bytes=size_bytes)
+        self.appender.append([entry], partial(self._note, number), reserved=False)
+
+    def append_group(self, *numbers: int) -> None:
+        """Append, and let it be an object."""
+        for number in numbers:
+            self.append(number)
+        self.appender.seal()
+
+    def key_of(self, at: int) -> str:
+        """Return the key of the first, second ... object."""
+        return object_key(self.config.prefix, self._numbers[at], self.committer.epoch)
+
+    async def answered(self, count: int) -> list[int]:
+        """Return who was answered, once so many were."""
+        await until(lambda: len(self.answers) >= count)
+        return [number for number, _ in self.answers]
+
+    async def close(self) -> None:
+        await self.uploader.drain(100)
+        await self.uploader.stop()
+        await self.committer.stop()
+        self.bucket.close()
+
+    def _finished(self, group: Group) -> None:
+        self.appender.finished(group)
+
+    def _note(self, number: int, error: StorageUnavailable | None) -> None:
+        self.answers.append((number, error))
+        if number == MISTAKEN:
+            raise ValueError("a mistake of the caller's")
+
+    def _describe(self, group: Group) -> dict[int, Part]:
+        if self.describe_error is not None:
+            raise self.describe_error
+        ids = {target.partition_id for entry in group.entries for target in entry.targets}
+        return {one: Part(0, 1, is_deleted=False, introduction=None) for one in ids}
+
+    def _publish(self, uploads: list[Uploaded]) -> None:
+        if self.publish_error is not None:
+            raise self.publish_error
+        self.published += len(uploads)
+
+
+@pytest.fixture
+async def house(
+    proxy: S3Proxy, server: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[House]:
+    for name, value in server.env.items():
+        monkeypatch.setenv(name, value)
+    config = S3Config(
+        bucket=server.bucket,
+        prefix=f"{uuid4().hex}/",
+        endpoint_url=proxy.url,
+        flush_interval_ms=60_000,
+        request_timeout_ms=2_000,
+        retry_ms_max=0,
+        multipart_bytes=5 << 20,
+    )
+    house = House(config, tmp_path)
+    yield house
+    await house.close()
+
+
+async def until(is_so: Callable[[], bool]) -> None:
+    async with asyncio.timeout(20):
+        while not is_so():  # noqa: ASYNC110 - there is no event of it
+            await asyncio.sleep(0)
+
+
+async def test_answers_come_in_the_order_of_calls(house: House) -> None:
+    house.append_group(*range(100, 2_000))
+    house.append_group(2_000)
+
+    assert await house.answered(1_901) == list(range(100, 2_001))
+    assert {error for _, error in house.answers} == {None}
+    assert house.appender.queued_bytes == 0
+
+
+async def test_a_callers_mistake_costs_nobody_his_answer_nor_its_place(house: House) -> None:
+    house.uploader._finish([_group_of(house, 1, MISTAKEN, 3)], None)
+    house.uploader._finish([_group_of(house, 4)], None)
+
+    assert await house.answered(4) == [1, MISTAKEN, 3, 4]
+
+
+async def test_many_answers_leave_others_their_turns(house: House) -> None:
+    house.append_group(*range(100, 5_100))
+    await house.answered(1)
+
+    assert len(house.answers) < 5_000
+    await house.answered(5_000)
+
+
+async def test_a_stop_answers_all(house: House) -> None:
+    house.append_group(*range(100, 5_100))
+
+    await house.uploader.drain(20_000)
+
+    assert len(house.answers) == 5_000
+
+
+async def test_what_cannot_be_described_is_answered_and_stops_the_node(house: House) -> None:
+    house.describe_error = ValueError("ours")
+
+    house.append_group(1, 2)
+    house.describe_error = None
+    house.append_group(3)
+
+    assert await house.answered(3) == [1, 2, 3]
+    assert all(error is not None for _, error in house.answers)
+    assert len(house.faults) == 1
+    assert house.published == house.appender.queued_bytes == 0
+
+
+async def test_a_mistake_after_a_commit_leaves_nobody_without_an_answer(house: House) -> None:
+    house.publish_error = ValueError("ours")
+
+    house.append_group(1, 2)
+
+    assert await house.answered(2) == [1, 2]
+    assert all(error is not None for _, error in house.answers)
+    assert (len(house.faults), house.appender.queued_bytes) == (1, 0)
+
+
+async def test_a_slow_bucket_is_not_one_that_is_away(house: House, proxy: S3Proxy) -> None:
+    rule = proxy.add(Answer(503, "SlowDown"), method="PUT", key=house.key_of(1))
+    house.append_group(1)
+    house.append_group(2)
+    house.clock.advance(8_000)
+    assert house.uploader.waits_ms == 8_000
+
+    await house.answered(1)
+
+    assert house.uploader.waits_ms == 0
+    house.clock.advance(3_000)
+    assert house.uploader.waits_ms == 3_000
+    rule.off()
+    assert await house.answered(2) == [1, 2]
+
+
+async def test_an_upload_that_the_server_forgot_is_begun_anew(
+    house: House, proxy: S3Proxy
+) -> None:
+    rule = proxy.add(
+        Answer(404, "NoSuchUpload"), method="PUT", key=house.config.prefix, times=1
+    )
+    house.append(1, size_bytes=6 << 20)
+    house.appender.seal()
+
+    await house.answered(1)
+
+    assert (house.answers, house.faults, rule.hits) == ([(1, None)], [], 1)
+
+
+async def test_the_loop_goes_on_while_a_request_hangs_at_a_stop(
+    house: House, proxy: S3Proxy
+) -> None:
+    rule = proxy.add(Hang(), method="PUT", key=house.config.prefix)
+    house.append_group(1)
+    await until(lambda: house.bucket.statistics.requests.get("put", 0) > 0)
+
+    async def stop() -> None:
+        await house.uploader.drain(0)
+        await house.uploader.stop()
+
+    stopping = asyncio.create_task(stop())
+    await house.answered(1)
+
+    assert rule.hits == 1
+    assert any(thread.name.startswith("headgate-put") for thread in threading.enumerate())
+    rule.off()
+    await stopping
+
+
+def _group_of(house: House, *numbers: int) -> Group:
+    group = Group(0)
+    group.callbacks += [partial(house._note, number) for number in numbers]
+    return group
