@@ -8,40 +8,51 @@ files that no table names, and the next run does the round again.
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from pipeline.delta_lake import DeltaLake
-from pipeline.lake_files import SplitResult, write_split
-from pipeline.local_log import PartitionView, read_view
+from gateway.model import PartitionIdentity
+from pipeline.catalogs import views
+from pipeline.lake_files import FileLimits, SplitResult, write_split
+from pipeline.lakes import Lake, keep_bad
 from pipeline.options import Options
 from pipeline.splits import Positions, Split, checked, plan, wanted
+from pipeline.views import PartitionView
 
 if TYPE_CHECKING:  # a dry run needs no Spark
     from pyspark.sql import SparkSession
 
 ROUND_BYTES_MAX: Final = 2 * 1024**3
+DEFAULT_LIMITS: Final = FileLimits()
 
 
 class Round(NamedTuple):
-    """What one round has archived."""
+    """What one round has archived, and how far the partitions that it moved are."""
 
     rows: int
     files: int
     bytes_read: int
     bytes_written: int
     bad_batches: int
+    positions: Mapping[PartitionIdentity, int]
 
 
 class Archive:
-    """One run: from where the table is to what was durable when the run began."""
+    """One run: from where the table is to what was durable when the run began.
+
+    ``lake`` None: a table that is not there yet, for a plan.
+    """
 
     def __init__(
-        self, options: Options, lake: DeltaLake, *, round_bytes_max: int = ROUND_BYTES_MAX
+        self,
+        options: Options,
+        lake: Lake | None,
+        *,
+        round_bytes_max: int = ROUND_BYTES_MAX,
+        limits: FileLimits = DEFAULT_LIMITS,
     ) -> None:
         self._options = options
         self._lake = lake
         self._round_bytes_max = round_bytes_max
-        self._found = wanted(
-            read_view(options.data_dir, with_unsynced=options.with_unsynced), options
-        )
+        self._limits = limits
+        self._found = wanted(views(options), options)
         self._start = {place: self._position(view) for place, view in self._found.items()}
         self._ends = {place: view.end for place, view in self._found.items()}
         planned = plan(self._found, self._start, self._ends, options)
@@ -50,20 +61,29 @@ class Archive:
             self._ends[place] - start for place, start in self._start.items()
         )
 
+    def starts(self) -> dict[PartitionIdentity, int | None]:
+        """Return how far the table was when the run began; None: it needs all there is."""
+        return {
+            view.identity: self._start[place] if self._start[place] > view.start else None
+            for place, view in self._found.items()
+        }
+
     def _position(self, view: PartitionView) -> int:
         """Return where to go on. Error: ``OffsetOutOfRange`` when records went unarchived."""
-        position = self._lake.position(view.identity)
+        position = None if self._lake is None else self._lake.position(view.identity)
         if position is None:
             return view.start
         return checked(view, position, fails_on_loss=self._options.fails_on_loss)
 
     def run(self, spark: "SparkSession", on_round: Callable[[Round], None]) -> None:
-        """Archive all that was planned. Error: ``Overtaken``."""
+        """Archive all that was planned. Errors: ``Overtaken``, ``LakeUnavailable``."""
+        lake = self._lake
+        assert lake is not None
         start = self._start
         while start != self._ends:
             end = round_end(self._found, start, self._ends, bytes_max=self._round_bytes_max)
             splits = plan(self._found, start, end, self._options)
-            results = self._write(spark, splits) if splits else []
+            results = self._write(spark, lake, splits) if splits else []
             files = [file for result in results for file in result.files]
             moved = {
                 self._found[place].identity: offset
@@ -71,8 +91,8 @@ class Archive:
                 if offset != start[place]
             }
             bad = [one for result in results for one in result.bad]
-            self._lake.keep_bad(bad, moved)
-            self._lake.commit(files, moved)
+            keep_bad(lake, bad, list(moved))
+            lake.commit(files, moved)
             on_round(
                 Round(
                     rows=sum(file.row_count for file in files),
@@ -80,14 +100,19 @@ class Archive:
                     bytes_read=sum(map(_size_bytes, splits)),
                     bytes_written=sum(file.size_bytes for file in files),
                     bad_batches=len(bad),
+                    positions=moved,
                 )
             )
             start = end
 
-    def _write(self, spark: "SparkSession", splits: list[Split]) -> list[SplitResult]:
-        options, url = self._options, self._lake.url
+    def _write(
+        self, spark: "SparkSession", lake: Lake, splits: list[Split]
+    ) -> list[SplitResult]:
+        options, url, layout, limits = self._options, lake.url, lake.layout, self._limits
         tasks = spark.sparkContext.parallelize(splits, len(splits))
-        return tasks.map(lambda split: write_split(split, options, url)).collect()
+        return tasks.map(
+            lambda split: write_split(split, options, url, layout, limits)
+        ).collect()
 
 
 def round_end(

@@ -36,7 +36,10 @@ _ALIKE_MIN: Final = 8  # records of one length in a row, before more are looked 
 HEADER_TYPE: Final = pa.struct([("key", pa.string()), ("value", pa.binary())])
 
 
-COLUMNS: Final = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
+COLUMNS: Final = (
+    "topic", "partition", "offset", "timestamp", "key", "value", "headers", "protocol",
+)  # fmt: skip
+_PROTOCOLS: Final = {"mqtt.": "mqtt", "sqs.": "sqs", "amqp.": "amqp", "rocketmq.": "rocketmq"}
 
 
 class Columns(NamedTuple):
@@ -57,15 +60,21 @@ class StoredBatch(NamedTuple):
     records: bytes  # decompressed
 
 
-def read_batch(batch: Octets, base_offset: int) -> StoredBatch | None:
+def read_batch(
+    batch: Octets, base_offset: int, *, from_unix_ms: int = -1
+) -> StoredBatch | None:
     """Check a batch and return its records' octets; None for a control batch.
 
+    None, too, for one whose records are all older than ``from_unix_ms``.
     Errors: ``CorruptBatch`` (CRC, counts, a compression that lies), ``UnsupportedFormat``.
     """
     header = parse_batch_header(batch)
     if header.is_control:
         return None
     check_crc(batch, header)
+    # Times before 1970 are times, too: without a bound nothing is too old.
+    if 0 <= from_unix_ms > header.max_timestamp_unix_ms:
+        return None
     data = bytes(memoryview(batch)[HEADER_BYTES : header.size_bytes])
     records = decompress(
         header.attributes & COMPRESSION_MASK, data, bytes_max=DECOMPRESSED_BYTES_MAX
@@ -92,8 +101,8 @@ def decode_columns(
     timestamp_deltas, at = _varints(data, at + 1)
     offset_deltas, at = _varints(data, at)
     key_sizes, key_at = _varints(data, at)
-    value_sizes, value_at = _varints(data, key_at + np.maximum(key_sizes, 0))
-    header_counts, header_at = _varints(data, value_at + np.maximum(value_sizes, 0))
+    value_sizes, value_at = _varints(data, _behind(key_at, key_sizes, data))
+    header_counts, header_at = _varints(data, _behind(value_at, value_sizes, data))
     _refuse(batches, owners, (header_at > ends) | (header_counts < 0))
     headers = [batch.header for batch in batches]
     timestamps = _per_batch([_base_timestamp(one) for one in headers], owners)
@@ -206,6 +215,11 @@ def _varints(data: Bytes, at: Ints) -> tuple[Ints, Ints]:
     return (unsigned >> np.uint64(1)).view(np.int64) ^ -(values & 1), at
 
 
+def _behind(at: Ints, sizes: Ints, data: Bytes) -> Ints:
+    """Return where pieces end. One that claims more than there is ends behind all of it."""
+    return at + np.clip(sizes, 0, len(data))
+
+
 def _gathered(buffer: pa.Buffer, at: Ints, sizes: Ints) -> pa.BinaryArray:
     """Return the pieces of a buffer, null where a size is negative.
 
@@ -245,9 +259,9 @@ def _headers(  # noqa: PLR0913, PLR0917 - what a record's fields have led to
         place = bounds[having] + number
         sizes, where = _varints(data, at[having])
         key_sizes[place], key_at[place] = sizes, where
-        sizes, where = _varints(data, where + np.maximum(sizes, 0))
+        sizes, where = _varints(data, _behind(where, sizes, data))
         value_sizes[place], value_at[place] = sizes, where
-        at[having] = where + np.maximum(sizes, 0)
+        at[having] = _behind(where, sizes, data)
         number += 1
         having = having[counts[having] > number]
     _refuse(batches, owners, at > ends)
@@ -274,18 +288,41 @@ def named_header(headers: pa.ListArray, name: str) -> pa.StringArray:
 
     What is not UTF-8 is null too: the column ``headers`` has the octets.
     """
-    bounds = headers.offsets.to_numpy()
-    pairs = headers.values
-    names = pairs.field(0).to_numpy(zero_copy_only=False)
-    places = np.flatnonzero(names == name)
-    owners = np.searchsorted(bounds, places, side="right") - 1
+    names = headers.values.field(0).to_numpy(zero_copy_only=False)
+    where, is_missing = _first_places(headers, np.flatnonzero(names == name))
+    values = headers.values.field(1).take(pa.array(where, mask=is_missing)).to_pylist()
+    return pa.array([_text(value) for value in values], pa.string())
+
+
+def protocols(headers: pa.ListArray) -> pa.StringArray:
+    """Return the protocol that the first telling header of each record names, null without one.
+
+    A record from a Kafka client has none, and neither has an SQS message without attributes.
+    """
+    names = headers.values.field(0).dictionary_encode()
+    said = pa.array(
+        [
+            next((said for start, said in _PROTOCOLS.items() if name.startswith(start)), None)
+            for name in names.dictionary.to_pylist()
+        ],
+        pa.string(),
+    ).take(names.indices)
+    telling = np.flatnonzero(said.is_valid().to_numpy(zero_copy_only=False))
+    where, is_missing = _first_places(headers, telling)
+    return said.take(pa.array(where, mask=is_missing))
+
+
+def _first_places(
+    headers: pa.ListArray, places: npt.NDArray[np.intp]
+) -> tuple[Ints, npt.NDArray[np.bool_]]:
+    """Return the first of ``places`` of each record's headers, and which records have none."""
+    owners = np.searchsorted(headers.offsets.to_numpy(), places, side="right") - 1
     owners, firsts = np.unique(owners, return_index=True)
     where = np.zeros(len(headers), np.int64)
     where[owners] = places[firsts]
     is_missing = np.ones(len(headers), bool)
     is_missing[owners] = False
-    values = pairs.field(1).take(pa.array(where, mask=is_missing)).to_pylist()
-    return pa.array([_text(value) for value in values], pa.string())
+    return where, is_missing
 
 
 def _text(value: bytes | None) -> str | None:

@@ -6,121 +6,153 @@ with the same name has overtaken fails. So rows and positions are one, and of tw
 name only one gets on.
 """
 
-import time
+import json
 from collections.abc import Mapping, Sequence
 from typing import Final
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
-from deltalake.exceptions import CommitFailedError
+from deltalake import CommitProperties, DeltaTable, Schema, Transaction, WriterProperties
+from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction, RemoveAction
 
-from gateway.errors import GatewayError
+from gateway.clock import SystemClock
 from gateway.model import PartitionIdentity
-from pipeline.lake_files import ROWS, LakeFile
-from pipeline.lake_places import storage_options
-from pipeline.reading import BadBatch
+from pipeline.lake_files import BAD_KIND, ROWS_KIND, LakeFile, Layout, TableKind
+from pipeline.lake_places import LakeUnavailable, storage_options, unavailable
+from pipeline.lakes import OtherSchema, bad_url, check_columns, overtaken, position_name
 
-TABLE: Final = ROWS.append(pa.field("day", pa.date32()))
-BAD: Final = pa.schema(
-    [
-        ("topic", pa.string()),
-        ("number", pa.int32()),
-        ("base_offset", pa.int64()),
-        ("reason", pa.string()),
-        ("octets", pa.binary()),
-    ]
-)
-BAD_SUFFIX: Final = "-dead-letters"
 PARTITIONED_BY: Final = ["topic", "day"]
-_MS_PER_S: Final = 1_000
-
-
-class Overtaken(GatewayError):
-    """Another run with the same job id has committed meanwhile."""
+_ZSTD: Final = WriterProperties(compression="ZSTD")
+_TRIES_MAX: Final = 5  # commits of others that change the table at the same moment
 
 
 class DeltaLake:
-    """One table, made at the first use."""
+    """A ``Lake``; see there."""
 
-    def __init__(self, url: str, job_id: str) -> None:
+    def __init__(self, url: str, job_id: str, kind: TableKind = ROWS_KIND) -> None:
         self.url = url
-        self._job_id = job_id
-        self._table = DeltaTable.create(
-            url,
-            schema=TABLE,
-            mode="ignore",
-            partition_by=PARTITIONED_BY,
-            storage_options=storage_options(url),
+        columns = kind.columns
+        self._partitioned_by = PARTITIONED_BY if kind.by_day else []
+        self.layout = Layout(
+            pa.schema([field for field in columns if field.name not in self._partitioned_by]),
+            in_path=kind.by_day,
         )
+        self._job_id = job_id
+        self._expected: dict[str, int | None] = {}
+        wanted = columns.append(pa.field("day", pa.date32())) if kind.by_day else columns
+        try:
+            self._table = DeltaTable.create(
+                url,
+                schema=wanted,
+                mode="ignore",
+                partition_by=self._partitioned_by or None,
+                storage_options=storage_options(url),
+            )
+        except (DeltaError, OSError) as error:
+            raise unavailable(url, error) from error
+        self._check_schema(Schema.from_arrow(wanted))
 
     def position(self, identity: PartitionIdentity) -> int | None:
-        """Return the next offset of a partition to archive, None when none ever was."""
-        return self._table.transaction_version(self._name(identity))
+        """See ``Lake``."""
+        name = self._name(identity)
+        self._expected[name] = self._table.transaction_version(name)
+        return self._expected[name]
 
     def commit(
         self, files: Sequence[LakeFile], positions: Mapping[PartitionIdentity, int]
     ) -> None:
-        """Add files and move positions, both or neither. Error: ``Overtaken``."""
-        now_unix_ms = int(time.time() * _MS_PER_S)  # noqa: TID251 - when the files were made
-        actions: list[AddAction | RemoveAction] = [
+        """See ``Lake``."""
+        moved = {self._name(identity): offset for identity, offset in positions.items()}
+        actions = self._actions(files)
+        for _ in range(_TRIES_MAX):
+            self._check_positions(moved)
+            try:
+                self._table.create_write_transaction(
+                    actions,
+                    "append",
+                    self._table.schema(),  # with the columns that the user has added
+                    self._partitioned_by,
+                    commit_properties=CommitProperties(
+                        app_transactions=[Transaction(*one) for one in moved.items()]
+                    ),
+                )
+                self._expected |= moved
+                self._table.update_incremental()
+            except CommitFailedError:
+                # Of this job, which `_check_positions` finds, or of another that changed the
+                # table's columns.
+                self._overtake_unless_same(moved)
+            except (DeltaError, OSError) as error:
+                raise unavailable(self.url, error) from error
+            else:
+                return
+        raise LakeUnavailable(f"{self.url}: others change the table faster than rows are added")
+
+    def compact(self, *, file_bytes: int) -> tuple[int, int, int, int]:
+        """Make small files into larger ones, by delta-rs itself.
+
+        Returns how many files there were and are, of those it rewrote, and their octets before and
+        after. Error: ``LakeUnavailable``.
+        """
+        try:
+            done = self._table.optimize.compact(target_size=file_bytes, writer_properties=_ZSTD)
+        except (DeltaError, OSError) as error:
+            raise unavailable(self.url, error) from error
+        before, after = (json.loads(done[name]) for name in ("filesRemoved", "filesAdded"))
+        return (
+            done["numFilesRemoved"],
+            done["numFilesAdded"],
+            before["totalSize"],
+            after["totalSize"],
+        )
+
+    def dead_letters(self) -> "DeltaLake":
+        """See ``Lake``."""
+        return DeltaLake(bad_url(self.url), self._job_id, BAD_KIND)
+
+    def _actions(self, files: Sequence[LakeFile]) -> list[AddAction | RemoveAction]:
+        now_unix_ms = SystemClock().unix_ms()
+        is_divided = bool(self._partitioned_by)
+        return [
             AddAction(
                 path=file.path,
                 size=file.size_bytes,
-                partition_values={"topic": file.topic, "day": file.day},
+                partition_values={"topic": file.topic, "day": file.day} if is_divided else {},
                 modification_time=now_unix_ms,
                 data_change=True,
                 stats=file.stats,
             )
             for file in files
         ]
-        moved = [
-            Transaction(self._name(identity), offset) for identity, offset in positions.items()
-        ]
-        try:
-            self._table.create_write_transaction(
-                actions,
-                "append",
-                TABLE,
-                PARTITIONED_BY,
-                commit_properties=CommitProperties(app_transactions=moved),
-            )
-        except CommitFailedError as error:
-            raise Overtaken(
-                f"{self.url}: another archive with the id {self._job_id!r} writes to it: {error}"
-            ) from error
+
+    def _overtake_unless_same(self, moved: Mapping[str, int]) -> None:
+        """Look at the table anew. Error: ``Overtaken`` when it has other positions."""
+        for name in moved:
+            self._expected.setdefault(name, self._table.transaction_version(name))
         self._table.update_incremental()
+        self._check_positions(moved)
 
-    def keep_bad(
-        self, bad: Sequence[BadBatch], positions: Mapping[PartitionIdentity, int]
-    ) -> None:
-        """Keep what could not be decoded, as it is, in a table beside this one.
+    def _check_positions(self, moved: Mapping[str, int]) -> None:
+        """Raise ``Overtaken`` when a position is not what this run has read or written."""
+        for name in moved:
+            if name not in self._expected:
+                continue
+            if self._table.transaction_version(name) != self._expected[name]:
+                raise overtaken(self.url, self._job_id)
 
-        It comes before the commit that passes over it. Should that never come, the batches are
-        known by their offsets when they come again.
-        """
-        if not bad:
-            return
-        url = f"{self.url}{BAD_SUFFIX}"
-        options = storage_options(url)
-        table = DeltaTable.create(url, schema=BAD, mode="ignore", storage_options=options)
-        names = {(one.topic.name, one.number): self._name(one) for one in positions}
-        rows, moved = [], {}
-        for one in sorted(bad):
-            name = names[one.topic, one.number]
-            if one.base_offset >= (table.transaction_version(name) or 0):
-                rows.append(one._asdict())
-                moved[name] = one.base_offset + 1
-        if rows:
-            write_deltalake(
-                table,
-                pa.Table.from_pylist(rows, schema=BAD),
-                mode="append",
-                commit_properties=CommitProperties(
-                    app_transactions=[Transaction(*one) for one in moved.items()]
-                ),
+    def _check_schema(self, wanted: Schema) -> None:
+        check_columns(self.url, _texts(self._table.schema()), _texts(wanted))
+        partitioned_by = self._table.metadata().partition_columns
+        if partitioned_by != self._partitioned_by:
+            raise OtherSchema(
+                f"{self.url} is partitioned by {', '.join(partitioned_by) or 'nothing'}, not by "
+                f"{', '.join(self._partitioned_by) or 'nothing'}: give another folder"
             )
 
     def _name(self, identity: PartitionIdentity) -> str:
-        # By uuid: a topic that is deleted and made anew begins at offset 0 again.
-        return f"headgate/{self._job_id}/{identity.topic_uuid}/{identity.number}"
+        return f"headgate/{self._job_id}/{position_name(identity)}"
+
+
+def _texts(schema: Schema) -> dict[str, str]:
+    """Return the types of columns as texts that are equal for equal types."""
+    return {field.name: field.type.to_json().strip('"') for field in schema.fields}

@@ -3,23 +3,25 @@
 Nothing is locked and nothing written. The node goes on meanwhile: it closes segments, and
 rewrites closed ones into settled ones. So a view is taken again when a file of it went as it was
 being taken, and a split whose file has gone by the time it is read finds its offsets anew
-(``find_again``): they are somewhere else, or retention has removed them.
+(``relocate``): they are somewhere else, or retention has removed them.
 """
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
-from gateway.errors import OffsetOutOfRange, StorageUnavailable
+from gateway.errors import StorageUnavailable
 from gateway.model import PartitionIdentity
+from pipeline.live_segment import LiveSegment, read_live
+from pipeline.views import Extent, FileGone, PartitionView, found_again
 from storage_adapters.formats.footer import LOW_32, ROW_STRIDE, Footer, Part, Rows
 from storage_adapters.formats.manifest import Manifest
+from storage_adapters.formats.row_search import find_offset
 from storage_adapters.formats.segment import KIND_LOG, KIND_SETTLED
-from storage_adapters.segment_log.index import find_offset
+from storage_adapters.formats.synced import SyncedMark
 from storage_adapters.segment_log.loading import Loaded, load_segment, mapped
-from storage_adapters.segment_log.scanning import scan_segment
 from storage_adapters.segment_log.segments import (
     WAL_DIRECTORY,
     list_segments,
@@ -27,35 +29,9 @@ from storage_adapters.segment_log.segments import (
     settled_path,
 )
 from storage_adapters.segment_log.settled_files import read_manifest
+from storage_adapters.segment_log.synced import read_mark
 
 _TRIES_MAX: Final = 20  # a view that is overtaken so often has another reason
-
-
-class Extent(NamedTuple):
-    """Offsets ``first`` to before ``end`` of a partition in one file.
-
-    ``rows``: of a segment that is being written, where its batches are, as its footer will say.
-    """
-
-    path: str
-    partition_id: int
-    first: int
-    end: int
-    size_bytes: int
-    rows: bytes | None = None
-
-
-class PartitionView(NamedTuple):
-    """A partition at one moment: its bounds, and what holds it, lowest offsets first."""
-
-    identity: PartitionIdentity
-    start: int
-    end: int
-    extents: list[Extent]
-
-
-class FileGone(Exception):
-    """A file of a view is not there any more."""
 
 
 def read_view(data_dir: Path, *, with_unsynced: bool = False) -> dict[int, PartitionView]:
@@ -75,37 +51,26 @@ def read_view(data_dir: Path, *, with_unsynced: bool = False) -> dict[int, Parti
     raise StorageUnavailable(f"{data_dir} changes faster than it can be looked at")
 
 
-def find_again(data_dir: Path, extent: Extent) -> list[Extent]:
-    """Return where the offsets of an extent lie now. Error: ``OffsetOutOfRange``: some went."""
-    view = read_view(data_dir, with_unsynced=True).get(extent.partition_id)
-    if view is None:
-        raise OffsetOutOfRange(f"partition {extent.partition_id} was deleted meanwhile")
-    if view.start > extent.first:
-        raise OffsetOutOfRange(
-            f"{view.identity.topic.name}-{view.identity.number}: offsets {extent.first} to "
-            f"{view.start - 1} were removed while they were to be read"
-        )
-    return [
-        one._replace(first=max(one.first, extent.first), end=min(one.end, extent.end))
-        for one in view.extents
-        if one.first < extent.end and extent.first < one.end
-    ]
+def relocate(data_dir: Path, extents: Sequence[Extent]) -> list[list[Extent]]:
+    """Return where the offsets of extents lie now. Error: ``OffsetOutOfRange``: some went."""
+    views = read_view(data_dir, with_unsynced=True)
+    return [found_again(views, extent) for extent in extents]
 
 
 @contextmanager
-def open_extents(path: str) -> "Iterator[ExtentReader]":
+def open_extents(path: str) -> "Iterator[SegmentReader]":
     """Map a file of a view; it can be read to the end even if it is removed meanwhile.
 
     Error: ``FileGone``.
     """
     try:
         with mapped(Path(path)) as octets:
-            yield ExtentReader(Path(path), octets)
+            yield SegmentReader(Path(path), octets)
     except FileNotFoundError:
         raise FileGone(path) from None
 
 
-class ExtentReader:
+class SegmentReader:
     """Reads the batches of extents of one mapped file."""
 
     def __init__(self, path: Path, octets: memoryview) -> None:
@@ -114,11 +79,7 @@ class ExtentReader:
         self._footer: Footer | None = None
 
     def batches(self, extent: Extent) -> Iterator[tuple[int, memoryview]]:
-        """Yield (base offset, octets) of each batch with offsets of the extent, in order.
-
-        The base offset is what counts: a batch that was appended to several partitions has that
-        of the first in its octets.
-        """
+        """See ``ExtentReader``."""
         rows, first_row, end_row = self._rows_of(extent)
         row = find_offset(rows, first_row, end_row, extent.first)
         while row < end_row and rows[row * ROW_STRIDE] < extent.end:
@@ -152,6 +113,7 @@ class _View:
 
     def partitions(self) -> dict[int, PartitionView]:
         """Return all partitions. Error: ``FileNotFoundError`` when files changed meanwhile."""
+        mark = read_mark(self._data_dir)  # before the segments: all of it is in them
         manifest = read_manifest(self._data_dir)
         upto = 0
         if manifest is not None:
@@ -162,8 +124,17 @@ class _View:
             for number, path in list_segments(self._data_dir)
             if number > upto
         ]
-        for loaded, durable_sequence in zip(wal, _durable_sequences(wal), strict=True):
-            self._add_wal(loaded, durable_sequence)
+        live = {
+            loaded.path: read_live(loaded.path, loaded.header)
+            for loaded in wal
+            if loaded.segment is not None and loaded.segment.trailer is None
+        }
+        durable_sequences = _durable_sequences(wal, live, mark)
+        for loaded, durable_sequence in zip(wal, durable_sequences, strict=True):
+            if loaded.path in live:
+                self._add_live(loaded.path, live[loaded.path], durable_sequence)
+            elif loaded.segment is not None:
+                self._add_closed(loaded.path)
         if manifest != read_manifest(self._data_dir):
             raise FileNotFoundError("the manifest was replaced meanwhile")
         return {
@@ -196,30 +167,22 @@ class _View:
         for extents in self._extents.values():
             extents.sort(key=lambda extent: extent.first)
 
-    def _add_wal(self, loaded: Loaded, durable_sequence: int) -> None:
-        if loaded.segment is None:
-            return
-        if loaded.segment.trailer is None:
-            self._add_unfinished(loaded, durable_sequence)
-            return
-        footer = _footer_of(loaded.path, KIND_LOG)
+    def _add_closed(self, path: Path) -> None:
+        footer = _footer_of(path, KIND_LOG)
         for part in footer:
             introduction = footer.introduction(part)
             self._note(None if introduction is None else introduction.identity, part)
             if part.row_count:
-                self._put(loaded.path, part, part.first_offset, part.end)
+                self._put(path, part, part.first_offset, part.end)
 
-    def _add_unfinished(self, loaded: Loaded, durable_sequence: int) -> None:
+    def _add_live(self, path: Path, live: LiveSegment, durable_sequence: int) -> None:
         """Add what a segment without a footer has, up to what is known to be synced."""
         upto = None if self._with_unsynced else durable_sequence
-        with mapped(loaded.path) as octets:
-            scan = scan_segment(octets, loaded.header, None, upto_sequence=upto)
-        for live in scan.live.parts.values():
-            part = live.to_part()
-            self._note(live.identity, part)
+        for found in live.parts(upto_sequence=upto):
+            part = found.to_part()
+            self._note(found.identity, part)
             if part.row_count:
-                rows = live.rows.tobytes()
-                self._put(loaded.path, part, part.first_offset, part.end, rows)
+                self._put(path, part, part.first_offset, part.end, found.rows.tobytes())
 
     def _note(self, identity: PartitionIdentity | None, part: Part) -> None:
         if part.is_deleted:
@@ -231,25 +194,33 @@ class _View:
     def _put(
         self, path: Path, part: Part, first: int, end: int, rows: bytes | None = None
     ) -> None:
-        extent = Extent(str(path), part.partition_id, first, end, part.size_bytes, rows)
+        extent = Extent(
+            str(path),
+            part.partition_id,
+            first,
+            end,
+            part.size_bytes,
+            rows,
+            max_timestamp_unix_ms=part.max_timestamp_unix_ms,
+        )
         self._extents.setdefault(part.partition_id, []).append(extent)
 
 
-def _durable_sequences(wal: Sequence[Loaded]) -> list[int]:
+def _durable_sequences(
+    wal: Sequence[Loaded], live: Mapping[Path, LiveSegment], mark: SyncedMark | None
+) -> list[int]:
     """Return, for each segment of the log, up to which sequence it or a later one says is synced.
 
-    A segment is synced before it gets its footer.
+    So does the mark, where there is one. A segment is synced before it gets its footer.
     """
     found: list[int] = []
-    durable = -1
+    is_ours = mark is not None and any(one.header.data_uuid == mark.data_uuid for one in wal)
+    durable = mark.sequence if mark is not None and is_ours else -1
     for loaded in reversed(wal):
-        if loaded.segment is not None and loaded.segment.trailer is not None:
+        if loaded.path in live:
+            durable = max(durable, live[loaded.path].durable_sequence)
+        elif loaded.segment is not None and loaded.segment.trailer is not None:
             durable = max(durable, loaded.segment.trailer.next_sequence - 1)
-        elif loaded.segment is not None:
-            with mapped(loaded.path) as octets:
-                durable = max(
-                    durable, scan_segment(octets, loaded.header, None).durable_sequence
-                )
         found.append(durable)
     return found[::-1]
 

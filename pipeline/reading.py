@@ -1,26 +1,30 @@
 """A split as Arrow record batches, as a worker of Spark yields them."""
 
 from collections.abc import Iterator
-from pathlib import Path
+from itertools import groupby
 from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from gateway.errors import CorruptBatch, GatewayError
+from pipeline.catalogs import advice, open_extents, relocate, stay
 from pipeline.columns import (
     COLUMNS,
     Columns,
     StoredBatch,
     decode_columns,
     named_header,
+    protocols,
     read_batch,
 )
-from pipeline.local_log import Extent, ExtentReader, FileGone, find_again, open_extents
 from pipeline.options import Options
 from pipeline.splits import Piece, Split
+from pipeline.views import Extent, ExtentReader, FileGone
 
+_OF_HEADERS: Final = frozenset({"headers", "protocol"})
 _BYTES_AT_ONCE: Final = 8 * 1024 * 1024
+_TIME_MS_MAX: Final = ((1 << 63) - 1) // 1_000  # that microseconds can say
 
 
 class BrokenSplit(GatewayError):
@@ -43,17 +47,41 @@ def read_split(
     """Yield the rows of a split, in order of offset for each partition.
 
     Each batch of rows is of one partition. What cannot be decoded is added to ``bad``, where
-    there is one. Errors: ``OffsetOutOfRange``, and ``BrokenSplit`` without it.
+    there is one. Errors: ``OffsetOutOfRange``, ``StorageUnavailable``, and ``BrokenSplit``
+    without ``bad``.
     """
-    for piece in split.pieces:
-        waiting = [piece.extent]
-        while waiting:
-            extent = waiting.pop(0)
-            try:
-                with open_extents(extent.path) as reader:
-                    yield from _PieceReader(piece, extent, options, schema, bad).rows(reader)
-            except FileGone:  # the node has rewritten it
-                waiting = [*find_again(options.data_dir, extent), *waiting]
+    waiting = split.pieces
+    while waiting:
+        pieces = list(next(groupby(waiting, key=_path_of))[1])
+        behind = waiting[len(pieces) :]
+        current: _PieceReader | None = None
+        try:
+            with open_extents(
+                options, _path_of(pieces[0]), [one.extent for one in pieces]
+            ) as reader:
+                while pieces:
+                    stay(options, split.lease)
+                    current = _PieceReader(pieces[0], options, schema, bad)
+                    yield from current.rows(reader)
+                    del pieces[0]
+        except FileGone:  # the node has rewritten it
+            if current is not None:
+                pieces[0] = current.rest()
+            pieces = _found_again(pieces, options)
+        waiting = pieces + behind
+
+
+def _path_of(piece: Piece) -> str:
+    return piece.extent.path
+
+
+def _found_again(pieces: list[Piece], options: Options) -> list[Piece]:
+    found = relocate(options, [piece.extent for piece in pieces])
+    return [
+        piece._replace(extent=extent)
+        for piece, extents in zip(pieces, found, strict=True)
+        for extent in extents
+    ]
 
 
 class _PieceReader:
@@ -62,23 +90,26 @@ class _PieceReader:
     def __init__(
         self,
         piece: Piece,
-        extent: Extent,
         options: Options,
         schema: pa.Schema,
         bad: list[BadBatch] | None,
     ) -> None:
         self._piece = piece
-        self._extent = extent
+        self._extent = piece.extent
         self._options = options
         self._schema = schema
         self._bad = bad
+        self._refused: list[BadBatch] = []  # since the last rows
+        self._position = piece.extent.first
 
     def rows(self, reader: ExtentReader) -> Iterator[pa.RecordBatch]:
+        """Yield the rows. Error: ``FileGone``, after which ``rest`` is still to be read."""
         gathered: list[tuple[StoredBatch, memoryview]] = []
         size_bytes = 0
+        from_unix_ms = self._options.start_unix_ms
         for base_offset, octets in reader.batches(self._extent):
             try:
-                batch = read_batch(octets, base_offset)
+                batch = read_batch(octets, base_offset, from_unix_ms=from_unix_ms)
             except GatewayError as error:
                 self._refuse(base_offset, octets, error)
                 continue
@@ -87,17 +118,33 @@ class _PieceReader:
             gathered.append((batch, octets))
             size_bytes += len(batch.records)
             if size_bytes >= _BYTES_AT_ONCE:
-                yield from self._decoded(gathered)
+                yield from self._flushed(gathered)
                 gathered, size_bytes = [], 0
-        if gathered:
-            yield from self._decoded(gathered)
+        yield from self._flushed(gathered)
+
+    def rest(self) -> Piece:
+        """Return the piece without what was yielded or refused."""
+        return self._piece._replace(extent=self._extent._replace(first=self._position))
+
+    def _flushed(
+        self, batches: list[tuple[StoredBatch, memoryview]]
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of batches, of which nothing is read again from here on."""
+        tables = list(self._decoded(batches)) if batches else []
+        if self._bad is not None:
+            self._bad += self._refused
+        self._refused = []
+        if batches:
+            last = batches[-1][0]
+            self._position = last.base_offset + last.header.last_offset_delta + 1
+        yield from tables
 
     def _decoded(
         self, batches: list[tuple[StoredBatch, memoryview]]
     ) -> Iterator[pa.RecordBatch]:
         """Decode all at once; where one lies, each by itself."""
         try:
-            yield self._table([batch for batch, _ in batches])
+            rows = self._table([batch for batch, _ in batches])
         except CorruptBatch as error:
             if len(batches) == 1:
                 ((batch, octets),) = batches
@@ -105,6 +152,9 @@ class _PieceReader:
                 return
             for one in batches:
                 yield from self._decoded([one])
+        else:
+            if rows.num_rows:  # none where compaction took what a batch had of these offsets
+                yield rows
 
     def _table(self, batches: list[StoredBatch]) -> pa.RecordBatch:
         """Return the rows of batches. Error: ``CorruptBatch``."""
@@ -114,7 +164,7 @@ class _PieceReader:
             batches,
             with_keys="key" in names,
             with_values="value" in names,
-            with_headers="headers" in names or bool(options.header_columns),
+            with_headers=bool(_OF_HEADERS.intersection(names) or options.header_columns),
         )
         count = len(columns.offsets)
         arrays = [
@@ -133,18 +183,19 @@ class _PieceReader:
 
     def _refuse(self, base_offset: int, octets: memoryview, error: GatewayError) -> None:
         if self._bad is None:
-            raise _broken(self._extent, base_offset, error) from error
+            raise _broken(self._options, self._extent, base_offset, error) from error
         piece = self._piece
-        self._bad.append(
+        if piece.follows and base_offset < piece.extent.first:
+            return
+        self._refused.append(
             BadBatch(piece.topic, piece.number, base_offset, str(error), bytes(octets))
         )
 
 
-def _broken(extent: Extent, offset: int, error: GatewayError) -> BrokenSplit:
+def _broken(options: Options, extent: Extent, offset: int, error: GatewayError) -> BrokenSplit:
     return BrokenSplit(
-        f"{extent.path}: the batch at offset {offset}: {error}. `headgate log verify "
-        f"{Path(extent.path).parents[1]}` says what else is damaged; restore the file from a "
-        "backup, or read around the offset with startingOffsets"
+        f"{extent.path}: the batch at offset {offset}: {error}. {advice(options, extent)}, or "
+        "read around the offset with startingOffsets"
     )
 
 
@@ -156,8 +207,11 @@ def _array(name: str, piece: Piece, columns: Columns, count: int) -> pa.Array:
     if name == "offset":
         return pa.array(columns.offsets)
     if name == "timestamp":
-        micros = pa.array(columns.timestamps_unix_ms * 1_000)
+        millis = np.clip(columns.timestamps_unix_ms, -_TIME_MS_MAX, _TIME_MS_MAX)
+        micros = pa.array(millis * 1_000)
         return micros.cast(pa.timestamp("us", tz="UTC"))
+    if name == "protocol":
+        return protocols(columns.headers)
     found: pa.Array = {
         "key": columns.keys,
         "value": columns.values,

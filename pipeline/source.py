@@ -3,7 +3,8 @@
 The node does no work for it. docs/pipeline.md has the options, the schema and examples.
 """
 
-from collections.abc import Iterator, Mapping
+import sys
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 import pyarrow as pa
@@ -11,12 +12,14 @@ from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
     DataSourceStreamReader,
+    Filter,
     InputPartition,
 )
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
     ReadLimit,
+    ReadMaxBytes,
     ReadMaxRows,
     SupportsTriggerAvailableNow,
 )
@@ -32,17 +35,25 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from pipeline.local_log import PartitionView, read_view
+from gateway.errors import OffsetOutOfRange
+from pipeline.catalogs import Lease
+from pipeline.catalogs import views as views_of
+from pipeline.filters import Predicates
+from pipeline.limits import limited
 from pipeline.options import Options, parse_options
 from pipeline.reading import read_split
+from pipeline.sink import BatchSink, StreamSink
+from pipeline.sink_options import parse_sink_options
 from pipeline.splits import (
     Positions,
+    Split,
     checked,
     ending_positions,
     plan,
     starting_positions,
     wanted,
 )
+from pipeline.views import PartitionView
 
 FORMAT: Final = "headgate"
 _TYPES: Final[Mapping[str, DataType]] = {
@@ -55,11 +66,13 @@ _TYPES: Final[Mapping[str, DataType]] = {
     "headers": ArrayType(
         StructType([StructField("key", StringType()), StructField("value", BinaryType())])
     ),
+    "protocol": StringType(),
 }
+_FILTERING_WORKER: Final = "pyspark.sql.worker.data_source_pushdown_filters"
 
 
 class HeadgateSource(DataSource):
-    """Topics of a node's data directory."""
+    """Topics of a node, where its storage keeps them; writing goes through its Kafka endpoint."""
 
     @classmethod
     def name(cls) -> str:
@@ -71,12 +84,32 @@ class HeadgateSource(DataSource):
         return schema_of(parse_options(self.options))
 
     def reader(self, schema: StructType) -> "BatchReader":  # noqa: ARG002 - Spark's signature
-        """Return what reads once. Errors: ``BadOption``."""
-        return BatchReader(parse_options(self.options))
+        """Return what reads once. Errors: ``BadOption``.
+
+        Spark refuses a reader that takes filters unless the session pushes them; the process in
+        which it does is one of its own, and it alone gets such a reader. Only where the options ask
+        for it: Spark 4.3 keeps the splits of the last query that pushed filters with the frame that
+        ``load`` returned, and another query of that frame would be given those, too.
+        """
+        options = parse_options(self.options)
+        takes_filters = options.pushes_filters and _FILTERING_WORKER in sys.modules
+        return FilteringReader(options) if takes_filters else BatchReader(options)
 
     def streamReader(self, schema: StructType) -> "StreamReader":  # noqa: ARG002, N802
         """Return what reads on and on. Errors: ``BadOption``."""
         return StreamReader(parse_options(self.options))
+
+    def writer(self, schema: StructType, overwrite: bool) -> BatchSink:  # noqa: FBT001 - Spark's
+        """Return what appends a frame. Errors: ``BadOption``."""
+        return BatchSink(parse_sink_options(self.options, schema, overwrite=overwrite))
+
+    def streamWriter(  # noqa: N802
+        self,
+        schema: StructType,
+        overwrite: bool,  # noqa: FBT001 - Spark's
+    ) -> StreamSink:
+        """Return what appends micro-batches. Errors: ``BadOption``."""
+        return StreamSink(parse_sink_options(self.options, schema, overwrite=overwrite))
 
 
 def schema_of(options: Options) -> StructType:
@@ -91,8 +124,7 @@ def _arrow_schema(options: Options) -> pa.Schema:
 
 
 def _views(options: Options) -> dict[str, PartitionView]:
-    views = read_view(options.data_dir, with_unsynced=options.with_unsynced)
-    return wanted(views, options)
+    return wanted(views_of(options), options)
 
 
 class BatchReader(DataSourceReader):
@@ -100,17 +132,34 @@ class BatchReader(DataSourceReader):
 
     def __init__(self, options: Options) -> None:
         self._options = options
+        self._predicates = Predicates()
 
     def partitions(self) -> list[InputPartition]:
-        """Return one split for each task."""
+        """Return one split for each task. A lease is taken, which the tasks extend."""
         options = self._options
-        found = _views(options)
+        lease = Lease(options).renew()
+        found = {
+            place: view
+            for place, view in _views(options).items()
+            if self._predicates.wants(view)
+        }
         start, end = starting_positions(found, options), ending_positions(found, options)
-        return [InputPartition(split) for split in plan(found, start, end, options)]
+        start, end = self._predicates.offsets(start, end)
+        return _leased(plan(found, start, end, options), lease)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of one split."""
         return _read(partition, self._options)
+
+
+class FilteringReader(BatchReader):
+    """The same where Spark says what the query asks for."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
+        """Look only where rows of the answer may be. Spark is to evaluate all of them again."""
+        self._predicates = Predicates.of(filters)
+        self._options = self._predicates.within_times(self._options)
+        return filters
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -118,6 +167,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __init__(self, options: Options) -> None:
         self._options = options
+        self._lease = Lease(options)
         self._goal: Positions | None = None  # of a run with the trigger AvailableNow
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
@@ -125,9 +175,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return dict(starting_positions(_views(self._options), self._options))
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """Return how much a micro-batch takes."""
-        count = self._options.records_per_trigger_max
-        return ReadMaxRows(count) if count else ReadAllAvailable()
+        """Return how much a micro-batch takes; where there are two limits, both hold."""
+        options = self._options
+        if options.records_per_trigger_max:
+            return ReadMaxRows(options.records_per_trigger_max)
+        if options.bytes_per_trigger_max:
+            return ReadMaxBytes(options.bytes_per_trigger_max)
+        return ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """Fix where the run ends: what comes later is for the next one."""
@@ -135,13 +189,24 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """Return where the next micro-batch ends: all partitions get an equal share of a limit."""
+        self._lease.renew()
         views = _views(self._options)
-        goal = self._goal or {place: view.end for place, view in views.items()}
+        goal = {place: view.end for place, view in views.items()}
+        if self._goal is not None:
+            goal = {place: end for place, end in self._goal.items() if place in views}
         # A partition that came after the stream had begun is read from its first record.
         found = {place: int(start.get(place, views[place].start)) for place in goal}
-        if isinstance(limit, ReadMaxRows):
-            goal = _limited(found, goal, limit.max_rows)
-        return {**start, **{place: max(goal[place], found[place]) for place in goal}}
+        anew = self._made_anew(views, found)
+        if not isinstance(limit, ReadAllAvailable):
+            goal = limited(
+                views,
+                found,
+                goal,
+                rows_max=self._options.records_per_trigger_max,
+                bytes_max=self._options.bytes_per_trigger_max,
+            )
+        ends = {place: max(goal[place], found[place]) for place in goal if place not in anew}
+        return {**start, **ends, **anew}
 
     def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802
         """Return how far the log goes, for the progress that Spark shows."""
@@ -153,9 +218,16 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         Error: ``OffsetOutOfRange``, unless ``failOnDataLoss`` is false.
         """
         options = self._options
-        views = read_view(options.data_dir, with_unsynced=True)  # the end was durable before
+        lease = self._lease.renew()
+        views = views_of(options, with_unsynced=True)  # the end was durable before
         found = {place: view for place, view in wanted(views, options).items() if place in end}
         fails = options.fails_on_loss
+        for place in end.keys() - found.keys():
+            if fails and int(end[place]) > int(start.get(place, 0)):
+                raise OffsetOutOfRange(
+                    f"{place}: offsets up to {end[place]} were to be read, and the topic is gone. "
+                    "Set failOnDataLoss=false to go on with what is there"
+                )
         first = {
             place: checked(view, int(start.get(place, view.start)), fails_on_loss=fails)
             for place, view in found.items()
@@ -164,26 +236,42 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             place: checked(view, int(end[place]), fails_on_loss=fails)
             for place, view in found.items()
         }
-        return [InputPartition(split) for split in plan(found, first, last, options)]
+        for place, view in found.items():
+            if int(start.get(place, 0)) > int(end[place]):  # made anew, see `latestOffset`
+                first[place] = view.start
+        return _leased(plan(found, first, last, options), lease)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of one split."""
         return _read(partition, self._options)
 
+    def stop(self) -> None:
+        """Let go of what was kept for the stream."""
+        self._lease.end()
+
+    def _made_anew(self, views: dict[str, PartitionView], found: Positions) -> Positions:
+        """Return where partitions end that are shorter than what was read of them before.
+
+        Error: ``OffsetOutOfRange``, unless ``failOnDataLoss`` is false. Without it a topic that was
+        deleted and made anew would be passed over until it is as long as the one before.
+        """
+        if all(found[place] <= views[place].end for place in found):
+            return {}
+        options = self._options
+        every = wanted(views_of(options, with_unsynced=True), options)
+        anew: Positions = {}
+        for place, offset in found.items():
+            if place in every and offset > every[place].end:
+                checked(every[place], offset, fails_on_loss=options.fails_on_loss)
+                anew[place] = views[place].end
+        return anew
+
     def _ends(self) -> Positions:
         return {place: view.end for place, view in _views(self._options).items()}
 
 
-def _limited(start: Positions, goal: Positions, rows_max: int) -> Positions:
-    """Return positions that are at most ``rows_max`` rows, one at least, behind ``start``."""
-    behind = {place: goal[place] - start[place] for place in goal if goal[place] > start[place]}
-    limited = dict(goal)
-    left = rows_max
-    for taken, (place, count) in enumerate(sorted(behind.items(), key=lambda one: one[1])):
-        share = min(count, -(-left // (len(behind) - taken)))
-        limited[place] = start[place] + share
-        left -= share
-    return limited
+def _leased(splits: list[Split], lease: str) -> list[InputPartition]:
+    return [InputPartition(split._replace(lease=lease)) for split in splits]
 
 
 def _read(partition: InputPartition, options: Options) -> Iterator[pa.RecordBatch]:

@@ -1,10 +1,13 @@
 """A Spark session of the right Java and the right Python, or one line that says what is missing."""
 
+import importlib.util
 import os
 import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -16,20 +19,42 @@ if TYPE_CHECKING:
 JAVA_VERSION_MIN: Final = 17
 SUBMITTED: Final = "submitted"  # as a master: what spark-submit says counts
 DRIVER_MEMORY: Final = "2g"
+LOG_VARIABLE: Final = "HEADGATE_SPARK_LOG"  # names the file of Spark's log; none unless set
+_ONCE: Final = {"spark.stage.maxConsecutiveAttempts": "1", "spark.speculation": "false"}
 _ROOT: Final = Path(__file__).resolve().parents[1]
 
 
+_INSTALL: Final = "pip install 'headgate[spark]'"
+_PACKAGES: Final = ("numpy", "pyarrow")  # of all jobs, also of those that plan without Spark
+
+
 class SparkMissing(GatewayError):
-    """Spark, or the Java that it needs, is not there."""
+    """Spark, or what a job needs beside it, is not there."""
 
 
-def start_spark(name: str, *, master: str) -> "SparkSession":
-    """Return a session; ``master`` may be ``submitted``. Error: ``SparkMissing``."""
+class JobFailed(GatewayError):
+    """A task of Spark failed; the text is what it said, one line."""
+
+
+def check_installed(*packages: str) -> None:
+    """Raise ``SparkMissing`` unless what jobs import is there, and ``packages`` too."""
+    missing = [name for name in (*_PACKAGES, *packages) if not importlib.util.find_spec(name)]
+    if missing:
+        is_or_are = "is" if len(missing) == 1 else "are"
+        raise SparkMissing(f"{', '.join(missing)} {is_or_are} not installed: {_INSTALL}")
+
+
+def start_spark(name: str, *, master: str, once: bool = False) -> "SparkSession":
+    """Return a session; ``master`` may be ``submitted``.
+
+    ``once``: of a job whose tasks change something outside; no stage is run again, and no task
+    twice at a time. Errors: ``SparkMissing``, ``JobFailed``.
+    """
     check_java()
     try:
         from pyspark.sql import SparkSession
     except ImportError:
-        raise SparkMissing("Spark is not installed: pip install 'headgate[spark]'") from None
+        raise SparkMissing(f"Spark is not installed: {_INSTALL}") from None
     # Workers take the first python3 of the PATH unless they are told.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ["PYTHONPATH"] = os.pathsep.join(
@@ -40,16 +65,39 @@ def start_spark(name: str, *, master: str) -> "SparkSession":
     builder = (
         SparkSession.builder if master == SUBMITTED else SparkSession.builder.master(master)
     )
-    session = (
+    configured = (
         builder.appName(name)
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.driver.memory", os.environ.get("SPARK_DRIVER_MEMORY", DRIVER_MEMORY))
-        .getOrCreate()
     )
+    for key, value in _ONCE.items() if once else ():
+        configured = configured.config(key, value)
+    with one_line(), _own_log():
+        session = configured.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     return session
+
+
+@contextmanager
+def _own_log() -> Iterator[None]:
+    """Let the Java that starts meanwhile write its log elsewhere: to ``HEADGATE_SPARK_LOG``.
+
+    What went wrong is said by the job, in one line; of a failed task Java logs pages.
+    """
+    terminal = os.dup(2)
+    log = os.open(
+        os.environ.get(LOG_VARIABLE, os.devnull), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600
+    )
+    sys.stderr.flush()
+    os.dup2(log, 2)
+    try:
+        yield
+    finally:
+        os.dup2(terminal, 2)
+        os.close(terminal)
+        os.close(log)
 
 
 def check_java() -> None:
@@ -81,3 +129,36 @@ def java_version(said: str) -> int:
     """
     found = re.search(r'version "(?:1\.)?(\d+)', said)
     return int(found.group(1)) if found else 0
+
+
+@contextmanager
+def one_line() -> Iterator[None]:
+    """Turn what Spark raises about a task, pages of it, into ``JobFailed``."""
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # it has no types
+    from pyspark.errors import PySparkException
+
+    try:
+        yield
+    except (Py4JError, PySparkException) as error:
+        raise JobFailed(reason_of(str(error))) from error
+
+
+def reason_of(said: str) -> str:
+    r"""Return the last line of the Python traceback in a text of Spark's, or else its first one.
+
+    >>> reason_of("x\nTraceback (most recent call last):\n  File ...\na.b.Gone: no file\n\n\tat Y")
+    'no file'
+    >>> reason_of("An error occurred while calling o1.collect.\n: Boom: all is lost\n\tat X")
+    'Boom: all is lost'
+    """
+    _, is_python, behind = said.partition("Traceback (most recent call last):")
+    text = (behind if is_python else said).partition("\n\tat ")[0]
+    lines = [line for line in text.splitlines() if line.strip() and not line.startswith(" ")]
+    if not lines:
+        return said.strip().splitlines()[0] if said.strip() else "Spark says no reason"
+    if not is_python:
+        return lines[1 if lines[0].startswith("An error occurred") and lines[1:] else 0].strip(
+            ": "
+        )
+    name, _, reason = lines[-1].partition(": ")
+    return reason if reason and name.replace(".", "").isidentifier() else lines[-1]

@@ -1,28 +1,39 @@
-"""What one task of Spark reads: pieces of one file. Planned by the driver, pickled to workers."""
+"""What one task of Spark reads. Planned by the driver, pickled to workers."""
 
-from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final, NamedTuple
 
 from gateway.errors import OffsetOutOfRange
-from pipeline.local_log import Extent, PartitionView
 from pipeline.options import EARLIEST, LATEST, Options
+from pipeline.views import Extent, PartitionView
+
+OPEN_BYTES: Final = 1024 * 1024
+"""What opening another file or object counts for a task: many small ones share it."""
 
 Positions = dict[str, int]  # "topic/number" -> offset: what a stream's checkpoint holds
 
 
 class Piece(NamedTuple):
-    """Some offsets of a partition in one file, and the names that its rows bear."""
+    """Some offsets of a partition in one file, and the names that its rows bear.
+
+    ``follows``: the offsets in front of it are another piece's, and so is what is to be said of a
+    batch that both have.
+    """
 
     topic: str
     number: int
     extent: Extent
+    follows: bool = False
 
 
 class Split(NamedTuple):
-    """Pieces of one file, of ``splitBytes`` together where there are enough."""
+    """Pieces of ``splitBytes`` together where there are enough; those of a file in a row.
 
-    path: str
+    ``lease``: what keeps their objects from being deleted, empty where nothing does.
+    """
+
     pieces: list[Piece]
+    lease: str = ""
 
 
 def place_of(view: PartitionView) -> str:
@@ -43,7 +54,7 @@ def wanted(views: Mapping[int, PartitionView], options: Options) -> dict[str, Pa
     there = {view.identity.topic.name for view in found.values()}
     missing = sorted((options.topics or frozenset()) - there)
     if missing:
-        raise OffsetOutOfRange(f"no such topic in {options.data_dir}: {', '.join(missing)}")
+        raise OffsetOutOfRange(f"no such topic in {options.described}: {', '.join(missing)}")
     return found
 
 
@@ -100,13 +111,13 @@ def plan(
     for place, view in found.items():
         first, last = start[place], end[place]
         for extent in view.extents:
+            if 0 <= options.start_unix_ms > extent.max_timestamp_unix_ms:
+                continue
             cut = _cut(extent, first, last)
             if cut is not None:
                 name, number = view.identity.topic.name, view.identity.number
                 by_path.setdefault(extent.path, []).append(Piece(name, number, cut))
-    return [
-        split for path, pieces in by_path.items() for split in _bundled(path, pieces, options)
-    ]
+    return list(_bundled(by_path.values(), options.split_bytes))
 
 
 def _cut(extent: Extent, first: int, last: int) -> Extent | None:
@@ -118,19 +129,21 @@ def _cut(extent: Extent, first: int, last: int) -> Extent | None:
     return extent._replace(first=first, end=last, size_bytes=int(extent.size_bytes * share))
 
 
-def _bundled(path: str, pieces: Iterable[Piece], options: Options) -> Iterable[Split]:
+def _bundled(files: Iterable[list[Piece]], bytes_max: int) -> Iterator[Split]:
     """Cut large pieces and put small ones together."""
     bundle: list[Piece] = []
     size_bytes = 0
-    for piece in pieces:
-        for part in _parts(piece, options.split_bytes):
-            if bundle and size_bytes + part.extent.size_bytes > options.split_bytes:
-                yield Split(path, bundle)
-                bundle, size_bytes = [], 0
-            bundle.append(part)
-            size_bytes += part.extent.size_bytes
+    for pieces in files:
+        size_bytes += OPEN_BYTES
+        for piece in pieces:
+            for part in _parts(piece, bytes_max):
+                if bundle and size_bytes + part.extent.size_bytes > bytes_max:
+                    yield Split(bundle)
+                    bundle, size_bytes = [], OPEN_BYTES
+                bundle.append(part)
+                size_bytes += part.extent.size_bytes
     if bundle:
-        yield Split(path, bundle)
+        yield Split(bundle)
 
 
 def _parts(piece: Piece, bytes_max: int) -> Iterable[Piece]:
@@ -140,4 +153,4 @@ def _parts(piece: Piece, bytes_max: int) -> Iterable[Piece]:
     for first in range(extent.first, extent.end, span):
         last = min(first + span, extent.end)
         part = extent._replace(first=first, end=last, size_bytes=extent.size_bytes // count)
-        yield piece._replace(extent=part)
+        yield piece._replace(extent=part, follows=first > extent.first)

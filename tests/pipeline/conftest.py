@@ -7,7 +7,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.support.s3_servers import REGION, S3Server, moto
 from tests.support.toolchain import ROOT
+
+# Workers of Spark have the environment in which it began; moto takes any credentials.
+_AWS = {
+    "AWS_ACCESS_KEY_ID": "test-access",
+    "AWS_SECRET_ACCESS_KEY": "test-secret",
+    "AWS_DEFAULT_REGION": REGION,
+    "AWS_EC2_METADATA_DISABLED": "true",
+    "AWS_CONFIG_FILE": "/nonexistent/aws-config",
+    "AWS_SHARED_CREDENTIALS_FILE": "/nonexistent/aws-credentials",
+}
 
 if TYPE_CHECKING:  # the tests here are skipped where Java is missing, before Spark is imported
     from pyspark.sql import SparkSession
@@ -21,6 +32,7 @@ def spark() -> "Iterator[SparkSession]":
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     os.environ["PYTHONPATH"] = str(ROOT)
+    os.environ.update(_AWS)
     session = (
         SparkSession.builder.master("local[2]")
         .appName("headgate-tests")
@@ -34,3 +46,11 @@ def spark() -> "Iterator[SparkSession]":
     session.sparkContext.setLogLevel("ERROR")
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="session")
+def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    """An S3 server that all tests here share, each with buckets or prefixes of its own."""
+    os.environ.update(_AWS)
+    with moto(tmp_path_factory.mktemp("s3")) as server:
+        yield server

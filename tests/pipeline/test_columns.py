@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from gateway.errors import CorruptBatch
 from gateway.model import ATTRIBUTES_AT, CRC_AT, TIMESTAMP_TYPE_MASK, Octets
 from gateway.records import encode_batch, iter_records
-from pipeline.columns import Columns, decode_columns, named_header, read_batch
+from pipeline.columns import Columns, decode_columns, named_header, protocols, read_batch
 
 _OCTETS = st.none() | st.binary(max_size=300)
 _RECORD = st.tuples(
@@ -124,3 +124,25 @@ def test_a_named_header_is_the_first_of_its_name_as_text() -> None:
 
     assert named_header(headers, "a").to_pylist() == ["1", None, None, None]
     assert named_header(headers, "b").to_pylist() == ["2", None, None, None]
+
+
+def test_the_first_telling_header_names_the_protocol() -> None:
+    runs: list[list[tuple[str, bytes | None]]] = [
+        [("trace", b"1"), ("mqtt.topic", b"a/b"), ("sqs.types", b"{}")],
+        [],
+        [("sqs.sender", b"me")],
+        [("trace", b"2")],
+        [("amqp.exchange", None)],
+    ]
+    batch = encode_batch([(7, None, b"v", tuple(headers)) for headers in runs])
+
+    columns = _decoded([batch], [0])
+
+    assert protocols(columns.headers).to_pylist() == ["mqtt", None, "sqs", None, "amqp"]
+
+
+def test_a_batch_that_is_older_than_wanted_is_passed_over() -> None:
+    batch = encode_batch([(5, None, b"v", ()), (9, None, b"v", ())])
+
+    assert read_batch(batch, 0, from_unix_ms=10) is None
+    assert read_batch(batch, 0, from_unix_ms=9) is not None

@@ -1,0 +1,124 @@
+"""What the jobs of ``headgate pipeline`` share: options, Spark, progress, and texts.
+
+Nothing here imports Spark or Arrow before a job begins, so that ``--help`` stays quick.
+"""
+
+import shlex
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from gateway.cli.output import say
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+MIB: Final = 1_048_576
+LOCAL: Final = "local[*]"
+_BAR_CELLS: Final = 30
+_CLUSTER: Final = "spark://HOST:7077"
+_GROUP: Final = "pipeline"
+
+Topics = Annotated[list[str], typer.Option("--topic", help="A topic; may be given again.")]
+AnyTopics = Annotated[
+    list[str] | None,
+    typer.Option("--topic", help="A topic; may be given again; all unless given."),
+]
+Master = Annotated[str, typer.Option(help="Where Spark runs.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and end.")]
+PrintSubmit = Annotated[
+    bool, typer.Option("--print-submit", help="Print the same job as a spark-submit, and end.")
+]
+
+
+def print_submit_line() -> None:
+    """Print the command that runs as the same job for ``spark-submit``."""
+    say(submit_line(sys.argv[1:]))
+
+
+def submit_line(arguments: Sequence[str]) -> str:
+    """Return the same job for ``spark-submit``, which brings a master of its own.
+
+    >>> line = submit_line(["pipeline", "audit", "--print-submit", "--master", "spark://a:1"])
+    >>> line.replace(_submit_program(), "submit.py")
+    'spark-submit --master spark://a:1 submit.py audit --master=submitted'
+    """
+    job: list[str] = []
+    master = _CLUSTER
+    rest = iter(arguments[arguments.index(_GROUP) + 1 :])
+    for one in rest:
+        if one == "--master":
+            master = next(rest, master)
+        elif one.startswith("--master="):
+            master = one.partition("=")[2]
+        elif one != "--print-submit":
+            job.append(one)
+    if master.startswith("local"):
+        master = _CLUSTER
+    return shlex.join(
+        ["spark-submit", "--master", master, _submit_program(), *job, "--master=submitted"]
+    )
+
+
+def _submit_program() -> str:
+    return str(Path(__file__).resolve().parents[2] / "pipeline/submit.py")
+
+
+@contextmanager
+def spark(job: str, *, master: str, once: bool = False) -> "Iterator[SparkSession]":
+    """Give a job its session, and stop it after. ``once``: see ``start_spark``.
+
+    Errors: ``SparkMissing``, ``JobFailed``.
+    """
+    from pipeline.spark_session import one_line, start_spark
+
+    session = start_spark(f"headgate-{job}", master=master, once=once)
+    try:
+        with one_line():
+            yield session
+    finally:
+        session.stop()
+
+
+class Progress:
+    """A bar on a terminal, and nothing where the output goes elsewhere.
+
+    ``unit`` names what is counted; octets, shown as MiB, unless it is given.
+    """
+
+    def __init__(self, total: int, *, unit: str = "") -> None:
+        self._total = total
+        self._done = 0
+        self._unit = unit
+        self._shows = sys.stderr.isatty() and total > 0
+
+    def add(self, amount: int) -> None:
+        """Note that so much more is done."""
+        self._done += amount
+        if self._shows:
+            cells = min(_BAR_CELLS * self._done // self._total, _BAR_CELLS)
+            bar = "#" * cells + "." * (_BAR_CELLS - cells)
+            said = f"{self._text(self._done)} of {self._text(self._total)}"
+            sys.stderr.write(f"\r[{bar}] {said} ")
+            sys.stderr.flush()
+
+    def end(self) -> None:
+        """Leave the line of the bar."""
+        if self._shows:
+            sys.stderr.write("\n")
+
+    def _text(self, amount: int) -> str:
+        return f"{amount:,} {self._unit}" if self._unit else mib(amount)
+
+
+def mib(size_bytes: int) -> str:
+    """Return a size for people.
+
+    >>> mib(1_572_864)
+    '1.5 MiB'
+    """
+    return f"{size_bytes / MIB:,.1f} MiB"

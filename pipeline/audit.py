@@ -1,0 +1,251 @@
+"""``audit``: what is missing, twice or out of order in the log, and in a lake table beside it.
+
+Workers judge the headers of each file (``audit_headers``); here the files of a partition are put
+together: what is missing between two of them, what two of them have, and whether producers go on
+in one where they ended in the one before.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from gateway.errors import OffsetOutOfRange
+from pipeline import audit_findings as kinds
+from pipeline.audit_compacted import compacted_partitions
+from pipeline.audit_findings import Finding, Findings
+from pipeline.audit_groups import check_groups
+from pipeline.audit_headers import Raw, Walk, walk
+from pipeline.audit_producers import Mark, judge
+from pipeline.catalogs import find_again, open_extents, views
+from pipeline.options import Options
+from pipeline.splits import wanted
+from pipeline.views import Extent, FileGone, PartitionView
+from storage_adapters.segment_log.segments import WAL_DIRECTORY
+
+if TYPE_CHECKING:  # a dry run needs no Spark
+    from pyspark.sql import SparkSession
+
+    from pipeline.audit_rows import LakeRows
+
+_TASK_BYTES: Final = 256 * 1024 * 1024
+
+
+class Place(NamedTuple):
+    """One extent to be judged. ``place`` is "topic/number"."""
+
+    place: str
+    extent: Extent
+    may_have_holes: bool
+
+
+class Judged(NamedTuple):
+    """What became of a place: a walk for each file that has its offsets now."""
+
+    place: str
+    walks: list[Walk]
+    gone: list[Raw]
+
+
+class PartitionCounts(NamedTuple):
+    """What one partition has."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+    batches: int
+    records: int
+    bytes: int
+    is_compacted: bool
+
+
+class Audit:
+    """One run over what was durable when it was planned."""
+
+    def __init__(self, options: Options, metadata_url: str | None) -> None:
+        """Look at what there is. Errors: ``OffsetOutOfRange``, ``StorageUnavailable``."""
+        every = views(options)
+        self.options = options
+        self.found = wanted(every, options)
+        self.all_views = every
+        self.compacted = compacted_partitions(every, options, metadata_url)
+        self.findings = Findings()
+        self.counts: list[PartitionCounts] = []
+        self.rows_compared = 0
+        self.bytes_planned = sum(one.size_bytes for one in self._extents())
+
+    @property
+    def offsets_planned(self) -> int:
+        """How many offsets the partitions have."""
+        return sum(view.end - view.start for view in self.found.values())
+
+    def is_compacted(self, view: PartitionView) -> bool:
+        """Whether compaction may have taken something out of a partition."""
+        return view.identity.partition_id in self.compacted
+
+    def run(self, spark: "SparkSession", on_bytes: Callable[[int], None]) -> None:
+        """Judge all headers; ``on_bytes`` is told of batches' octets that are behind."""
+        groups = list(_grouped(self._places()))
+        options = self.options
+        judged: dict[str, Judged] = {}
+        if groups:
+            tasks = spark.sparkContext.parallelize(groups, len(groups))
+            for found in tasks.map(lambda group: _judge_all(group, options)).toLocalIterator(
+                prefetchPartitions=True
+            ):
+                for one in found:
+                    kept = judged.setdefault(one.place, Judged(one.place, [], []))
+                    kept.walks.extend(one.walks)
+                    kept.gone.extend(one.gone)
+                on_bytes(sum(walk.size_bytes for one in found for walk in one.walks))
+        for place, view in self.found.items():
+            self._put_together(view, judged.get(place, Judged(place, [], [])))
+
+    def check_lake(self, spark: "SparkSession", lake: "LakeRows") -> None:
+        """Compare with a table, as far as it says that it has come."""
+        from pipeline.audit_lake import LakeAudit
+
+        check = LakeAudit(self.found, self.options, lake, self.compacted)
+        self.findings.add(check.run(spark))
+        self.rows_compared = check.rows_compared
+
+    def check_records(self, spark: "SparkSession") -> None:
+        """Decode every record: CRCs, and offsets within batches."""
+        from pipeline.audit_records import check_records
+
+        self.findings.add(check_records(spark, self.found, self.options))
+
+    def check_groups(self) -> None:
+        """Compare what groups have committed with what there is."""
+        self.findings.add(check_groups(self.all_views, self.found, self.options))
+
+    def _extents(self) -> Iterator[Extent]:
+        for view in self.found.values():
+            yield from view.extents
+
+    def _places(self) -> Iterator[Place]:
+        for place, view in self.found.items():
+            for extent in view.extents:
+                yield Place(place, extent, self.is_compacted(view))
+
+    def _put_together(self, view: PartitionView, judged: Judged) -> None:
+        joined = _Joined(view)
+        for one in sorted(judged.walks, key=lambda walk: (walk.first, walk.end)):
+            joined.add(one)
+        joined.end()
+        topic, number = view.identity.topic.name, view.identity.number
+        raw = [*judged.gone, *joined.findings]
+        self.findings.add(Finding(one.kind, topic, number, *one[1:]) for one in raw)
+        self.counts.append(
+            PartitionCounts(
+                topic,
+                number,
+                view.start,
+                view.end,
+                sum(one.batch_count for one in judged.walks),
+                sum(one.record_count for one in judged.walks),
+                sum(one.size_bytes for one in judged.walks),
+                self.is_compacted(view),
+            )
+        )
+
+
+class _Joined:
+    """The files of one partition, lowest offsets first."""
+
+    def __init__(self, view: PartitionView) -> None:
+        self.findings: list[Raw] = []
+        self._view = view
+        self._reached = view.start
+        self._holes = 0
+        self._producers: dict[int, Mark] = {}
+
+    def add(self, one: Walk) -> None:
+        reached = self._reached
+        if one.first > reached:
+            self._missing(one.first)
+        elif one.first < min(reached, one.end):
+            upto = min(reached, one.end)
+            text = "two files have them"
+            twice = upto - one.first
+            self.findings.append(Raw(kinds.DUPLICATE, one.first, upto - 1, twice, text))
+        self._reached = max(reached, one.end)
+        self.findings += one.findings
+        for span in one.producers:
+            first, last = self._counted(span.first), self._counted(span.last)
+            before = self._producers.get(span.producer_id)
+            wrong = None if before is None else judge(span.producer_id, before, first)
+            if wrong is not None:
+                self.findings.append(Raw(*wrong))
+            self._producers[span.producer_id] = last
+        self._holes += one.hole_count
+
+    def _counted(self, mark: Mark) -> Mark:
+        """Return a mark that counts the holes of earlier files too."""
+        return mark._replace(holes_before=mark.holes_before + self._holes)
+
+    def end(self) -> None:
+        if self._reached < self._view.end:
+            self._missing(self._view.end)
+
+    def _missing(self, upto: int) -> None:
+        first = self._reached
+        text = "no file has them"
+        self.findings.append(Raw(kinds.MISSING, first, upto - 1, upto - first, text))
+
+
+def _grouped(places: Iterable[Place]) -> Iterator[list[Place]]:
+    """Put what is in one file together, up to some size, for one task."""
+    by_path: dict[str, list[Place]] = {}
+    for place in places:
+        by_path.setdefault(place.extent.path, []).append(place)
+    group: list[Place] = []
+    size_bytes = 0
+    for found in by_path.values():
+        group += found
+        size_bytes += sum(one.extent.size_bytes for one in found)
+        if size_bytes >= _TASK_BYTES:
+            yield group
+            group, size_bytes = [], 0
+    if group:
+        yield group
+
+
+def _judge_all(places: list[Place], options: Options) -> list[Judged]:
+    return [_judge(place, options) for place in places]
+
+
+def _judge(place: Place, options: Options) -> Judged:
+    """Judge an extent where it is, or where it has gone to meanwhile."""
+    judged = Judged(place.place, [], [])
+    waiting = [place.extent]
+    while waiting:
+        extent = waiting.pop(0)
+        try:
+            with open_extents(options, extent.path, [extent]) as reader:
+                judged.walks.append(
+                    walk(
+                        reader.batches(extent),
+                        extent.first,
+                        extent.end,
+                        may_have_holes=place.may_have_holes and not _is_as_written(extent),
+                    )
+                )
+        except FileGone:
+            waiting = [*_found_again(options, extent, judged), *waiting]
+    return judged
+
+
+def _found_again(options: Options, extent: Extent, judged: Judged) -> list[Extent]:
+    try:
+        return find_again(options, extent)
+    except OffsetOutOfRange as error:
+        first, last = extent.first, extent.end - 1
+        raw = Raw(kinds.REMOVED_MEANWHILE, first, last, last - first + 1, str(error))
+        judged.gone.append(raw)
+        return []
+
+
+def _is_as_written(extent: Extent) -> bool:
+    """Whether compaction never touches the file: it rewrites what is settled only."""
+    return Path(extent.path).parent.name == WAL_DIRECTORY

@@ -1,0 +1,106 @@
+"""What an audit can find, and which of it is wrong."""
+
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+MISSING: Final = "missing"
+DUPLICATE: Final = "duplicate"
+DISORDER: Final = "disorder"
+DAMAGED: Final = "damaged"
+SEQUENCE_GAP: Final = "sequence-gap"
+SEQUENCE_DUPLICATE: Final = "sequence-duplicate"
+EPOCH_REGRESS: Final = "epoch-regress"
+EPOCH_START: Final = "epoch-start"
+COMMIT_BEYOND: Final = "commit-beyond-end"
+LAKE_MISSING: Final = "lake-missing"
+LAKE_DUPLICATE: Final = "lake-duplicate"
+LAKE_UNKNOWN: Final = "lake-unknown"
+LAKE_DIFFERENT: Final = "lake-different"
+LAKE_AHEAD: Final = "lake-ahead"
+
+HOLES: Final = "holes"
+TIME_BACKWARDS: Final = "time-backwards"
+REMOVED_MEANWHILE: Final = "removed-meanwhile"
+NOT_IN_LAKE: Final = "not-archived"
+COMPACTED_SINCE: Final = "compacted-since"
+COMMIT_BELOW: Final = "commit-below-start"
+
+WRONG: Final[dict[str, str]] = {
+    MISSING: "offsets that no batch of the log has",
+    DUPLICATE: "offsets that more than one batch has",
+    DISORDER: "a base offset below that of the batch before it",
+    DAMAGED: "a batch that contradicts itself or cannot be decoded",
+    SEQUENCE_GAP: "an idempotent producer's sequences that are not there",
+    SEQUENCE_DUPLICATE: "an idempotent producer's sequences that came again",
+    EPOCH_REGRESS: "a producer's epoch below the one before",
+    EPOCH_START: "a producer's new epoch that does not begin at sequence 0",
+    COMMIT_BEYOND: "a group's committed offset above the end of the partition",
+    LAKE_MISSING: "offsets that are archived by the table's position, and not in the table",
+    LAKE_DUPLICATE: "offsets that are in the table more than once",
+    LAKE_UNKNOWN: "offsets of the table that the log does not have",
+    LAKE_DIFFERENT: "rows whose time, key, value or headers are others than in the log",
+    LAKE_AHEAD: "rows or positions of the table beyond what the log or the position says",
+}
+INFORMATIONAL: Final[dict[str, str]] = {
+    HOLES: "offsets that compaction or a delay has taken out",
+    TIME_BACKWARDS: "batches whose highest timestamp is below an earlier one's, in one file",
+    REMOVED_MEANWHILE: "offsets that retention removed while they were to be read",
+    NOT_IN_LAKE: "offsets behind the table's position",
+    COMPACTED_SINCE: "rows of the table that compaction has taken out of the log since",
+    COMMIT_BELOW: "a group's committed offset below the start of the partition",
+}
+LISTED_MAX: Final = (
+    1_000  # findings of one kind, topic and partition that are kept; the rest is counted
+)
+
+
+class Finding(NamedTuple):
+    """Something about the offsets from ``first_offset`` to ``last_offset`` of a partition.
+
+    ``total`` counts what the kind says: offsets, batches or rows. ``example`` is for people.
+    """
+
+    kind: str
+    topic: str
+    partition: int
+    first_offset: int
+    last_offset: int
+    total: int
+    example: str
+
+    def as_row(self) -> dict[str, str | int]:
+        """Return it as it is shown, ``total`` as ``count``."""
+        row = self._asdict()
+        row["count"] = row.pop("total")
+        return row
+
+    @property
+    def is_wrong(self) -> bool:
+        """It is an error, and not only worth knowing."""
+        return self.kind in WRONG
+
+
+class Findings:
+    """Findings in the order in which they came, each kind of a partition bounded."""
+
+    def __init__(self) -> None:
+        self.totals: dict[str, int] = {}
+        self._kept: dict[tuple[str, str, int], list[Finding]] = {}
+
+    def add(self, found: Iterable[Finding]) -> None:
+        """Take findings over."""
+        for one in found:
+            self.totals[one.kind] = self.totals.get(one.kind, 0) + one.total
+            kept = self._kept.setdefault((one.kind, one.topic, one.partition), [])
+            if len(kept) < LISTED_MAX:
+                kept.append(one)
+
+    @property
+    def is_clean(self) -> bool:
+        """Nothing is wrong."""
+        return not any(kind in WRONG for kind in self.totals)
+
+    def listed(self) -> list[Finding]:
+        """Return what is kept: what is wrong first, then by topic, partition and offset."""
+        every = [one for kept in self._kept.values() for one in kept]
+        return sorted(every, key=lambda one: (not one.is_wrong, *one[1:4], one.kind))

@@ -1,0 +1,270 @@
+"""``dlq``: dead letters grouped by why they are dead, looked at, and sent back to work.
+
+What is read is the dead-letter topics in the log: all that ever died there, until retention takes
+it. What is sent back stays there too; ``headgate dlq redrive`` is what moves. So a replay
+is told apart by its id, and what an id has sent it never sends again (pipeline/resend_state.py).
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from gateway.clock import Clock, SystemClock
+from gateway.errors import RequestError
+from gateway.slots import partition_for_key
+from pipeline.dlq_letters import REPLAYED, describe, described, header_pairs, stripped
+from pipeline.resend_kafka import Endpoint, Sender
+from pipeline.resend_state import JobState, Position, marker
+
+if TYPE_CHECKING:  # importing this costs no start of Spark
+    from pyspark.sql import DataFrame, SparkSession
+
+JOB: Final = "dlq-replay"
+_INTERNAL: Final = "__"
+_GROUPED_BY: Final = ("pick", "topic", "reason", "source_topic", "group", "protocol")
+_PLACE: Final = ("topic", "partition", "offset")
+_CHECK_EVERY: Final = 1_000  # records
+
+
+class Choice(NamedTuple):
+    """Which letters of the topics that are read; empty: all."""
+
+    picks: Sequence[str] = ()
+    source_topics: Sequence[str] = ()
+    groups: Sequence[str] = ()
+
+
+class Group(NamedTuple):
+    """Letters that are dead for the same reason."""
+
+    pick: str
+    topic: str
+    reason: str
+    source_topic: str
+    group: str
+    protocol: str
+    letters: int
+    first_unix_ms: int
+    last_unix_ms: int
+    example: str
+
+
+class Letter(NamedTuple):
+    """One dead letter as it lies in the log, and what its headers say."""
+
+    position: Position
+    unix_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: list[tuple[str, bytes | None]]
+    pick: str
+    reason: str
+    source_topic: str
+    source_partition: int
+    source_offset: int
+    attempts: int
+
+
+class Replayed(NamedTuple):
+    """What a replay has done. ``homeless``: no topic to send them to is known, or is there."""
+
+    sent: int
+    sent_before: int
+    homeless: int
+    failed: int
+    failures: list[str]
+    topics: dict[str, int]
+
+
+def read_letters(
+    spark: "SparkSession",
+    source: Mapping[str, str],
+    topics: Sequence[str],
+    choice: Choice,
+    *,
+    with_bodies: bool,
+) -> "DataFrame":
+    """Return the chosen letters as rows; ``source`` are options of ``format("headgate")``."""
+    from pyspark.sql import functions as f
+    from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+
+    columns = ["topic", "partition", "offset", "timestamp"]
+    columns += ["key", "value", "headers"] if with_bodies else ["headers"]
+    frame = (
+        spark.read.format("headgate")
+        .options(**source)
+        .option("topics", ",".join(topics))
+        .option("columns", ",".join(columns))
+        .load()
+    )
+    schema = from_arrow_schema(described(to_arrow_schema(frame.schema, timezone="UTC")))
+    letters = frame.mapInArrow(describe, schema)
+    for column, wanted in (
+        ("pick", choice.picks),
+        ("source_topic", choice.source_topics),
+        ("group", choice.groups),
+    ):
+        if wanted:
+            letters = letters.filter(f.col(column).isin(list(wanted)))
+    return letters
+
+
+def group_letters(letters: "DataFrame", *, groups_max: int) -> list[Group]:
+    """Return the largest groups, at most ``groups_max``."""
+    from pyspark.sql import functions as f
+
+    rows = (
+        letters.groupBy(*_GROUPED_BY)
+        .agg(
+            f.count("*").alias("letters"),
+            f.min(f.struct("unix_ms", "partition", "offset")).alias("first"),
+            f.max("unix_ms").alias("last_unix_ms"),
+        )
+        .orderBy(f.desc("letters"), "pick")
+        .limit(groups_max)
+        .collect()
+    )
+    return [
+        Group(
+            row["pick"],
+            row["topic"],
+            row["reason"],
+            row["source_topic"],
+            row["group"],
+            row["protocol"],
+            row["letters"],
+            row["first"]["unix_ms"],
+            row["last_unix_ms"],
+            str(Position(row["topic"], row["first"]["partition"], row["first"]["offset"])),
+        )
+        for row in rows
+    ]
+
+
+def first_letters(letters: "DataFrame", count_max: int) -> list[Letter]:
+    """Return the letters with the lowest positions."""
+    return [_letter(row) for row in letters.orderBy(*_PLACE).limit(count_max).collect()]
+
+
+def count_by_source(letters: "DataFrame") -> dict[str, int]:
+    """Return how many letters came from each topic; the name is empty for those who say none."""
+    rows = letters.groupBy("source_topic").count().collect()
+    return {row["source_topic"]: row["count"] for row in rows}
+
+
+def ordered(letters: "DataFrame") -> Iterator[Letter]:
+    """Yield all letters, those of a partition in order; one partition of Spark in memory."""
+    for row in letters.orderBy(*_PLACE).toLocalIterator():
+        yield _letter(row)
+
+
+def _letter(row: Any) -> Letter:  # noqa: ANN401 - a row has no types
+    return Letter(
+        Position(row["topic"], row["partition"], row["offset"]),
+        row["unix_ms"],
+        _octets(row["key"]),
+        _octets(row["value"]),
+        header_pairs(row["headers"]),
+        row["pick"],
+        row["reason"],
+        row["source_topic"],
+        row["source_partition"],
+        row["source_offset"],
+        row["attempts"],
+    )
+
+
+def _octets(value: bytearray | None) -> bytes | None:
+    return None if value is None else bytes(value)
+
+
+class Replay:
+    """One run of a replay. ``to`` empty: each letter goes to the topic that it came from.
+
+    A letter goes back as a redrive sends it: without the headers ``dlq.*`` but ``dlq.hops``, to
+    the partition of its key, with the present as its time, so that retention lets it live.
+    Errors: ``RequestError``, ``EndpointSilent``.
+    """
+
+    def __init__(  # noqa: PLR0913 - the options of the command
+        self,
+        endpoint: Endpoint,
+        *,
+        job_id: str,
+        is_new: bool,
+        topics: Sequence[str],
+        to: str = "",
+        rate_per_s: float = 0,
+        clock: Clock | None = None,
+    ) -> None:
+        if to in topics:
+            raise RequestError(f"--to {to}: the letters are read from there")
+        self._counts = endpoint.partition_counts()
+        if to and to not in self._counts:
+            raise RequestError(f"--to {to}: there is no such topic")
+        self._endpoint = endpoint
+        self._job_id = job_id
+        self._is_new = is_new
+        self._anchor = topics[0]
+        self._to = to
+        self._rate_per_s = rate_per_s
+        self._clock = clock or SystemClock()
+        self._prepared: set[str] = set()
+
+    def run(self, letters: Iterator[Letter], on_letters: Callable[[int], None]) -> Replayed:
+        """Send letters back. Errors: ``JobRuns``, ``EndpointSilent``, ``NotSent``."""
+        state = JobState(
+            self._endpoint,
+            job=JOB,
+            job_id=self._job_id,
+            header=REPLAYED,
+            anchor=self._anchor,
+            clock=self._clock,
+        )
+        sender = Sender(self._endpoint, rate_per_s=self._rate_per_s, clock=self._clock)
+        tally: Counter[str] = Counter()
+        topics: Counter[str] = Counter()
+        with state:
+            for number, letter in enumerate(letters):
+                if number % _CHECK_EVERY == 0:
+                    state.check()
+                what = self._send(letter, state, sender)
+                tally[what] += 1
+                if what == "sent":
+                    topics[self._to or letter.source_topic] += 1
+                on_letters(1)
+            sender.finish()
+        return Replayed(
+            sender.sent,
+            tally["before"],
+            tally["homeless"],
+            sender.failed,
+            sender.failures,
+            dict(topics),
+        )
+
+    def _send(self, letter: Letter, state: JobState, sender: Sender) -> str:
+        """Send one letter unless it was; return what became of it."""
+        topic = self._to or letter.source_topic
+        count = self._counts.get(topic)
+        if count is None or topic.startswith(_INTERNAL):
+            return "homeless"
+        if topic not in self._prepared:
+            state.prepare(topic, count, is_new=self._is_new)
+            self._prepared.add(topic)
+        if letter.position in state.done:
+            return "before"
+        number = letter.position.offset % count
+        if letter.key is not None:
+            number = partition_for_key(letter.key, count)
+        mark = (REPLAYED, marker(self._job_id, letter.position))
+        sender.send(
+            topic,
+            number,
+            key=letter.key,
+            value=letter.value,
+            headers=[*stripped(letter.headers), mark],
+            unix_ms=None,
+            place=str(letter.position),
+        )
+        return "sent"

@@ -1,0 +1,153 @@
+"""Dead letters as rows: what their headers say, and what they have in common.
+
+The names of the headers are those of features/dead_letter.py, which the pipeline does not import:
+jobs know what is stored, not the program that stores it.
+"""
+
+import hashlib
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+PREFIX: Final = "dlq."
+REASON: Final = "dlq.reason"
+SOURCE_TOPIC: Final = "dlq.source.topic"
+SOURCE_PARTITION: Final = "dlq.source.partition"
+SOURCE_OFFSET: Final = "dlq.source.offset"
+GROUP: Final = "dlq.group"
+ATTEMPTS: Final = "dlq.attempts"
+PROTOCOL: Final = "dlq.protocol"
+HOPS: Final = "dlq.hops"
+REPLAYED: Final = "dlq.replayed"
+
+NO_REASON: Final = "no reason given"
+REASON_CHARS_MAX: Final = 200
+_PICK_CHARS: Final = 8
+_DIGITS_MAX: Final = 18
+_US_PER_MS: Final = 1_000
+
+# In this order: an id has digits, and a quoted part may have anything.
+_VARIABLE: Final = (
+    (re.compile(r"\"[^\"]*\"|(?<!\w)'[^']*'|`[^`]*`"), "<text>"),
+    (re.compile(r"\b[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\b"), "<id>"),
+    (re.compile(r"\b0x[0-9a-fA-F]+\b|\b(?=[0-9a-fA-F]*\d)[0-9a-fA-F]{12,}\b"), "<id>"),
+    (re.compile(r"(?<![\w.])[-+]?\d[\d.,:]*(?:\b|$)"), "<n>"),
+    (re.compile(r"\d+"), "<n>"),
+)
+
+SAID_COLUMNS: Final = (
+    ("pick", pa.string()),
+    ("reason", pa.string()),
+    ("source_topic", pa.string()),
+    ("source_partition", pa.int64()),
+    ("source_offset", pa.int64()),
+    ("group", pa.string()),
+    ("attempts", pa.int64()),
+    ("protocol", pa.string()),
+    ("unix_ms", pa.int64()),
+)
+"""What ``describe`` puts behind the columns of the log."""
+
+Headers = Sequence[tuple[str, bytes | None]]
+
+
+class Said(NamedTuple):
+    """What the headers of a dead letter say; in the order of ``SAID_COLUMNS``."""
+
+    pick: str
+    reason: str
+    source_topic: str
+    source_partition: int
+    source_offset: int
+    group: str
+    attempts: int
+    protocol: str
+
+
+def fingerprint(reason: str) -> str:
+    """Return what reasons of one kind have in common.
+
+    >>> fingerprint("order 17 of 'Anna' took 3.5 s"), fingerprint("no row 4bf92f3577b34da6a3ce")
+    ('order <n> of <text> took <n> s', 'no row <id>')
+    """
+    text = " ".join(reason.split())[:REASON_CHARS_MAX]
+    for pattern, name in _VARIABLE:
+        text = pattern.sub(name, text)
+    return text or NO_REASON
+
+
+def read_headers(topic: str, headers: Headers) -> Said:
+    """Return what the headers of a record of ``topic`` say.
+
+    ``pick`` is a short name for all letters of one topic, reason, source, group and protocol.
+    Anybody may write such headers: a number that is none is -1, and the first of a name counts.
+    """
+    said: dict[str, str] = {}
+    for name, value in headers:
+        if value is not None and name.startswith(PREFIX):
+            said.setdefault(name, value.decode("utf-8", "replace"))
+    reason = fingerprint(said.get(REASON, ""))
+    source, group = said.get(SOURCE_TOPIC, ""), said.get(GROUP, "")
+    protocol = said.get(PROTOCOL, "")
+    whole = f"{topic}\0{reason}\0{source}\0{group}\0{protocol}"
+    return Said(
+        hashlib.sha256(whole.encode()).hexdigest()[:_PICK_CHARS],
+        reason,
+        source,
+        _number(said.get(SOURCE_PARTITION, "")),
+        _number(said.get(SOURCE_OFFSET, "")),
+        group,
+        _number(said.get(ATTEMPTS, "")),
+        protocol,
+    )
+
+
+def stripped(headers: Headers) -> list[tuple[str, bytes | None]]:
+    """Return the headers of a letter that is sent on, as a redrive does."""
+    return [
+        (name, value) for name, value in headers if name == HOPS or not name.startswith(PREFIX)
+    ]
+
+
+def header_pairs(headers: Iterable[Any]) -> list[tuple[str, bytes | None]]:
+    """Return the headers of a row of Spark or Arrow as pairs."""
+    return [
+        (one["key"], None if one["value"] is None else bytes(one["value"]))
+        for one in headers or ()
+    ]
+
+
+def described(schema: pa.Schema) -> pa.Schema:
+    """Return the schema that ``describe`` makes of one."""
+    for name, kind in SAID_COLUMNS:
+        schema = schema.append(pa.field(name, kind))
+    return schema
+
+
+def describe(rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Put what the headers say behind the columns; a worker of Spark runs it."""
+    for batch in rows:
+        topics = batch.column("topic").to_pylist()
+        headers = batch.column("headers").to_pylist()
+        found = [
+            read_headers(topic, header_pairs(some))
+            for topic, some in zip(topics, headers, strict=True)
+        ]
+        columns = list(zip(*found, strict=True)) or [()] * len(Said._fields)
+        stamps = batch.column("timestamp").cast(pa.int64())
+        said = [
+            pa.array(column, kind)
+            for column, (_, kind) in zip(columns, SAID_COLUMNS, strict=False)
+        ]
+        said.append(pc.divide(stamps, _US_PER_MS))  # whole ms, as the log has them
+        yield pa.RecordBatch.from_arrays(
+            [*batch.columns, *said], schema=described(batch.schema)
+        )
+
+
+def _number(text: str) -> int:
+    is_number = text.isascii() and text.isdigit() and len(text) <= _DIGITS_MAX
+    return int(text) if is_number else -1

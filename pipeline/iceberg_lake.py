@@ -1,0 +1,296 @@
+"""An Apache Iceberg table, by pyiceberg: no jar, no service but the catalog's database.
+
+A commit adds files (as they are, ``add_files``) in one snapshot whose properties say how far each
+partition has come. The same is kept in a property of the table, which outlives the expiry of
+snapshots. A commit names the snapshot that it builds upon; when another has come first, the
+positions are looked at anew: moved ones end the run, others let it try again.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
+
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.exceptions import (
+    CommitFailedException,
+    NoSuchTableError,
+    TableAlreadyExistsError,
+)
+from pyiceberg.io.pyarrow import parquet_file_to_data_file
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.table import Table
+from pyiceberg.transforms import DayTransform, IdentityTransform
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
+
+from gateway.errors import RequestError
+from gateway.model import PartitionIdentity
+from pipeline.lake_compaction import OneFile
+from pipeline.lake_files import BAD_KIND, ROWS_KIND, LakeFile, Layout, TableKind
+from pipeline.lake_places import LakeUnavailable, file_io_options, unavailable
+from pipeline.lakes import OtherSchema, bad_url, check_columns, overtaken, position_name
+
+NAMESPACE: Final = "headgate"
+_PATH_PARTS: Final = 4  # data, topic, day, name
+_TRIES_MAX: Final = 20  # commits of others that came first
+_BY_TOPIC_AND_DAY: Final = (("topic", "identity"), ("timestamp", "day"))
+_PROPERTIES: Final = {
+    # A table's metadata is written whole with each commit.
+    "write.metadata.delete-after-commit.enabled": "true",
+    "write.metadata.previous-versions-max": "100",
+}
+# By pyiceberg itself a failed commit would be built again on top of what came first, without
+# another look at the positions.
+_NO_RETRIES: Final = {"commit.retry.num-retries": "0"}
+
+
+class IcebergLake:
+    """A ``Lake``; see there. ``catalog``: see ``open_lake``."""
+
+    def __init__(
+        self, url: str, job_id: str, catalog: str = "", kind: TableKind = ROWS_KIND
+    ) -> None:
+        self.url = url
+        self.layout = Layout(kind.columns, in_path=False)
+        self._kind = kind
+        self._job_id = job_id
+        self._location = location(url)
+        self._catalog_url = catalog or default_catalog(url)
+        self._expected: dict[str, int | None] = {}
+        _check_catalog(self._catalog_url)
+        with _reaching(url):
+            self._catalog = SqlCatalog(
+                NAMESPACE, uri=self._catalog_url, **file_io_options(self._location)
+            )
+            self._catalog.create_namespace_if_not_exists(NAMESPACE)
+            self._table = self._load(creates=True)
+        self._positions = self._read_positions()
+        self._check_table()
+
+    @property
+    def table(self) -> Table:
+        """The table as it was last read."""
+        return self._table
+
+    def position(self, identity: PartitionIdentity) -> int | None:
+        """See ``Lake``."""
+        name = position_name(identity)
+        self._expected[name] = self._positions.get(name)
+        return self._expected[name]
+
+    def commit(
+        self, files: Sequence[LakeFile], positions: Mapping[PartitionIdentity, int]
+    ) -> None:
+        """See ``Lake``."""
+        moved = {position_name(identity): offset for identity, offset in positions.items()}
+        for name in moved:
+            self._expected.setdefault(name, self._positions.get(name))
+        paths = [f"{self._location}/{file.path}" for file in files]
+        with _reaching(self.url):
+            for _ in range(_TRIES_MAX):
+                if any(self._positions.get(one) != self._expected[one] for one in moved):
+                    raise overtaken(self.url, self._job_id)
+                try:
+                    self._add(paths, {**self._positions, **moved})
+                except CommitFailedException:
+                    self._table = self._load()
+                    self._positions = self._read_positions()
+                else:
+                    self._positions |= moved
+                    self._expected |= moved
+                    return
+        raise LakeUnavailable(f"{self.url}: others commit faster than rows are added")
+
+    def dead_letters(self) -> "IcebergLake":
+        """See ``Lake``. It is in the same catalog."""
+        return IcebergLake(bad_url(self.url), self._job_id, self._catalog_url, BAD_KIND)
+
+    def listed(self) -> list[OneFile]:
+        """Return files of the table, as a compaction chooses among them.
+
+        Those with rows that were deleted since are left out, and those that somebody else wrote.
+        """
+        found = []
+        with _reaching(self.url):
+            for task in self._table.scan().plan_files():
+                path = task.file.file_path.removeprefix(f"{self._location}/")
+                parts = path.split("/")
+                if task.delete_files or parts[0] != "data" or len(parts) != _PATH_PARTS:
+                    continue
+                _, topic, day, _ = parts
+                if "=" not in topic:  # as in `topic=orders`, which is how others name folders
+                    found.append(OneFile(path, topic, day, task.file.file_size_in_bytes))
+        return found
+
+    def replace(self, old: Sequence[str], new: Sequence[LakeFile]) -> None:
+        """Put files in the place of others that have the same rows. Error: ``Overtaken``.
+
+        pyiceberg has no operation for it: the snapshot is an overwrite, of these files and no
+        others, and it fails when any other commit has come first.
+        """
+        gone = {f"{self._location}/{path}" for path in old}
+        table = self._table
+        try:
+            with _reaching(self.url), table.transaction() as transaction:
+                replaced = [
+                    task.file
+                    for task in table.scan().plan_files()
+                    if task.file.file_path in gone
+                ]
+                with transaction.update_snapshot().overwrite() as snapshot:
+                    for file in replaced:
+                        snapshot.delete_data_file(file)
+                    for one in new:
+                        path = f"{self._location}/{one.path}"
+                        snapshot.append_data_file(
+                            parquet_file_to_data_file(table.io, table.metadata, path)
+                        )
+        except CommitFailedException as error:
+            raise overtaken(self.url, self._job_id) from error
+        self._forbid_retries(self._table)
+
+    @property
+    def _property(self) -> str:
+        return f"headgate.positions.{self._job_id}"
+
+    def _add(self, paths: list[str], positions: Mapping[str, int]) -> None:
+        noted = {self._property: json.dumps(positions, separators=(",", ":"))}
+        with self._table.transaction() as transaction:
+            transaction.add_files(paths, snapshot_properties=noted, check_duplicate_files=False)
+            transaction.set_properties(noted)
+        self._forbid_retries(self._table)
+
+    def _read_positions(self) -> dict[str, int]:
+        """Return the job's positions as of the current snapshot.
+
+        A table that was rolled back has those of the snapshot that it was rolled back to. Where
+        the snapshot that held them has expired, which cuts it off from those that came after it,
+        the table's property has them.
+        """
+        snapshot = self._table.current_snapshot()
+        while snapshot is not None:
+            summary = snapshot.summary
+            noted = None if summary is None else summary.get(self._property)
+            if noted is not None:
+                return dict(json.loads(noted))
+            parent = snapshot.parent_snapshot_id
+            snapshot = None if parent is None else self._table.snapshot_by_id(parent)
+        return dict(json.loads(self._table.properties.get(self._property, "{}")))
+
+    def _load(self, *, creates: bool = False) -> Table:
+        name = (NAMESPACE, table_name(self._location))
+        try:
+            table = self._catalog.load_table(name)
+        except NoSuchTableError:
+            if not creates:
+                raise LakeUnavailable(f"{self.url} was dropped from its catalog") from None
+            table = self._create(name)
+        self._forbid_retries(table)
+        return table
+
+    def _create(self, name: tuple[str, str]) -> Table:
+        """Make the table, partitioned, in one step; another run may do so at the same moment."""
+        try:
+            with self._catalog.create_table_transaction(
+                name, self._kind.columns, location=self._location, properties=_PROPERTIES
+            ) as transaction:
+                if self._kind.by_day:
+                    with transaction.update_spec() as spec:
+                        spec.add_field("topic", IdentityTransform(), "topic")
+                        spec.add_field("timestamp", DayTransform(), "day")
+        except (TableAlreadyExistsError, CommitFailedException):
+            pass
+        return self._catalog.load_table(name)
+
+    @staticmethod
+    def _forbid_retries(table: Table) -> None:
+        """Only of this object; the table's own properties stay what they are."""
+        metadata = table.metadata
+        table.metadata = metadata.model_copy(
+            update={"properties": {**metadata.properties, **_NO_RETRIES}}
+        )
+
+    def _check_table(self) -> None:
+        """Errors: ``OtherSchema``, ``RequestError`` for another table of the same name."""
+        table = self._table
+        if table.location().rstrip("/") != self._location:
+            raise RequestError(
+                f"the catalog has {'.'.join(table.name())} at {table.location()} already: give "
+                "--catalog another database, or the folder another name"
+            )
+        found = {one.name: _text(str(one.type)) for one in table.schema().as_arrow()}
+        check_columns(
+            self.url, found, {one.name: _text(str(one.type)) for one in self._kind.columns}
+        )
+        if _divisions(table.spec(), table) != (_BY_TOPIC_AND_DAY if self._kind.by_day else ()):
+            raise OtherSchema(
+                f"{self.url} is not partitioned by topic and the day of timestamp: give another "
+                "folder"
+            )
+
+
+def default_catalog(url: str) -> str:
+    """Return the catalog beside a local table. Error: ``RequestError`` for one in a bucket."""
+    parts = urlsplit(location(url))
+    if parts.scheme != "file":
+        raise RequestError(f"{url} is not local: name its catalog's database with --catalog")
+    path = Path(parts.path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return f"sqlite:///{path}-catalog.sqlite"
+
+
+def location(url: str) -> str:
+    """Return how Iceberg's metadata names the table's place."""
+    if urlsplit(url).scheme:
+        return url.rstrip("/")
+    return f"file://{Path(url).absolute()}"
+
+
+def table_name(place: str) -> str:
+    """Return what a catalog calls the table of a place: a bucket's catalog has many.
+
+    >>> table_name("s3://lake/raw/Orders-eu"), table_name("file:///srv/lake/orders")
+    ('lake_raw_orders_eu', 'orders')
+    """
+    parts = urlsplit(place.rstrip("/"))
+    is_local = parts.scheme == "file"
+    name = parts.path.rpartition("/")[2] if is_local else parts.netloc + parts.path
+    return re.sub(r"[^a-z0-9_]+", "_", name.lower())
+
+
+def _check_catalog(url: str) -> None:
+    try:
+        make_url(url).get_dialect()
+    except (ArgumentError, NoSuchModuleError) as error:
+        # The driver's own words may hold the URL, and so its password.
+        raise RequestError(
+            "--catalog is not one of SQLAlchemy's URLs, as in sqlite:////srv/lake.sqlite"
+        ) from error
+
+
+def _divisions(spec: PartitionSpec, table: Table) -> tuple[tuple[str, str], ...]:
+    return tuple(
+        (table.schema().find_column_name(one.source_id) or "", str(one.transform))
+        for one in spec.fields
+    )
+
+
+def _text(arrow_type: str) -> str:
+    """Return a type's text without what Arrow calls the same type at another time."""
+    return arrow_type.replace("large_", "").replace("<item:", "<element:")
+
+
+@contextmanager
+def _reaching(url: str) -> Iterator[None]:
+    """Turn what databases, file systems and buckets raise into ``LakeUnavailable``."""
+    try:
+        yield
+    except SQLAlchemyError as error:
+        # The driver's words only: SQLAlchemy's would show the statement.
+        raise unavailable(url, getattr(error, "orig", None) or error) from error
+    except (OSError, ImportError) as error:  # the latter of a database's driver
+        raise unavailable(url, error) from error

@@ -1,0 +1,60 @@
+"""How far the tasks of one Spark job are, told while the driver waits for its answer."""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
+from uuid import uuid4
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_LOOK_EVERY_S: Final = 0.5
+
+
+@contextmanager
+def counted(
+    spark: "SparkSession", tasks: int, size_bytes: int, on_bytes: Callable[[int], None]
+) -> "Iterator[None]":
+    """Tell ``on_bytes`` of each part of ``size_bytes`` that tasks have ended with.
+
+    The parts are equal: a task for each of so many splits of about one size. What Spark does
+    behind them counts for nothing. In the end all is told of.
+    """
+    group = uuid4().hex
+    spark.sparkContext.setJobGroup(group, "headgate")
+    is_over = threading.Event()
+    told_bytes = 0
+
+    def tell(done: int) -> None:
+        nonlocal told_bytes
+        upto_bytes = size_bytes * min(done, tasks) // max(tasks, 1)
+        if upto_bytes > told_bytes:
+            on_bytes(upto_bytes - told_bytes)
+            told_bytes = upto_bytes
+
+    def look() -> None:
+        while not is_over.wait(_LOOK_EVERY_S):
+            tell(_ended(spark, group, tasks))
+
+    thread = threading.Thread(target=look, name="progress", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        thread.join()
+    tell(tasks)
+
+
+def _ended(spark: "SparkSession", group: str, tasks: int) -> int:
+    """Return how many tasks have ended of the stages that have one for each split."""
+    tracker = spark.sparkContext.statusTracker()
+    stages = [
+        stage
+        for job_id in tracker.getJobIdsForGroup(group)
+        if (job := tracker.getJobInfo(job_id)) is not None
+        for stage_id in job.stageIds
+        if (stage := tracker.getStageInfo(stage_id)) is not None
+    ]
+    return max((one.numCompletedTasks for one in stages if one.numTasks == tasks), default=0)

@@ -1,0 +1,150 @@
+"""A lake table as the jobs see it, whatever its format, and how one is opened.
+
+All formats keep the same promise: what a commit adds, and how far each partition has come, are
+one step. It is there as a whole or not at all, and of two runs with one job id only one takes it.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Final, Protocol
+
+from gateway.errors import GatewayError, RequestError
+from gateway.model import PartitionIdentity
+from pipeline.lake_files import ROWS_KIND, LakeFile, Layout, TableKind, write_bad
+from pipeline.lake_places import open_place
+from pipeline.reading import BadBatch
+
+DELTA: Final = "delta"
+ICEBERG: Final = "iceberg"
+PARQUET: Final = "parquet"
+FORMATS: Final = (DELTA, ICEBERG, PARQUET)
+BAD_SUFFIX: Final = "-dead-letters"
+# What each format keeps beside its data; none of them is in a folder of another format.
+_MARKS: Final = {DELTA: "_delta_log", ICEBERG: "metadata", PARQUET: "_headgate"}
+
+
+class Overtaken(GatewayError):
+    """Another run with the same job id has committed meanwhile."""
+
+
+class OtherSchema(RequestError):
+    """There is a table already, and rows of this kind do not fit into it."""
+
+
+class Lake(Protocol):
+    """One table, made at the first use. Errors of all calls: ``LakeUnavailable``."""
+
+    url: str
+    layout: Layout
+
+    def position(self, identity: PartitionIdentity) -> int | None:
+        """Return the next offset of a partition to archive, None when none ever was."""
+        ...
+
+    def commit(
+        self, files: Sequence[LakeFile], positions: Mapping[PartitionIdentity, int]
+    ) -> None:
+        """Add files and move positions, both or neither. Error: ``Overtaken``."""
+        ...
+
+    def dead_letters(self) -> "Lake":
+        """Return the table beside this one for what cannot be decoded, same job id."""
+        ...
+
+
+def open_lake(
+    url: str, table_format: str, job_id: str, *, catalog: str = "", kind: TableKind = ROWS_KIND
+) -> Lake:
+    """Return the table at ``url``, made when there is none.
+
+    ``catalog`` is Iceberg's: an SQLAlchemy URL; empty for a file beside a local table.
+    Errors: ``OtherSchema``, ``BadPlace``, ``RequestError``, ``LakeUnavailable``.
+    """
+    if table_format not in FORMATS:
+        raise RequestError(f"--format {table_format}: there is {', '.join(FORMATS)}")
+    if catalog and table_format != ICEBERG:
+        raise RequestError(f"--catalog is Iceberg's; {table_format} has none")
+    _check_format(url, table_format)
+    if table_format == DELTA:
+        from pipeline.delta_lake import DeltaLake
+
+        return DeltaLake(url, job_id, kind)
+    if table_format == ICEBERG:
+        from pipeline.iceberg_lake import IcebergLake
+
+        return IcebergLake(url, job_id, catalog, kind)
+    from pipeline.parquet_lake import ParquetLake
+
+    return ParquetLake(url, job_id, kind)
+
+
+def format_of(url: str) -> str | None:
+    """Return the format of the table at ``url``, None when there is none.
+
+    Errors: ``BadPlace``, ``LakeUnavailable``.
+    """
+    place = open_place(url)
+    return next((name for name, mark in _MARKS.items() if place.has_folder(mark)), None)
+
+
+def keep_bad(lake: Lake, bad: Sequence[BadBatch], moved: Sequence[PartitionIdentity]) -> None:
+    """Keep what could not be decoded, as it is, in the table of dead letters.
+
+    It comes before the commit that passes over it. Should that never come, the batches are known
+    by their offsets when they come again. ``moved``: the partitions they may be of.
+    """
+    if not bad:
+        return
+    dead_letters = lake.dead_letters()
+    identities = {(one.topic.name, one.number): one for one in moved}
+    rows: list[BadBatch] = []
+    positions: dict[PartitionIdentity, int] = {}
+    for one in sorted(bad):
+        identity = identities[one.topic, one.number]
+        if one.base_offset >= (dead_letters.position(identity) or 0):
+            rows.append(one)
+            positions[identity] = one.base_offset + 1
+    if rows:
+        dead_letters.commit([write_bad(dead_letters.url, rows)], positions)
+
+
+def overtaken(url: str, job_id: str) -> Overtaken:
+    """Return the error of a run whose positions another one has moved."""
+    return Overtaken(
+        f"{url}: another archive with the id {job_id!r} has written to it meanwhile: what this "
+        "run has committed counts, and the other goes on from there"
+    )
+
+
+def check_columns(url: str, found: Mapping[str, str], expected: Mapping[str, str]) -> None:
+    """Raise ``OtherSchema`` unless all columns are there, of these types, others beside them."""
+    wrong = [
+        f"{name} is {found.get(name, 'missing')}, not {wanted}"
+        for name, wanted in expected.items()
+        if found.get(name) != wanted
+    ]
+    if wrong:
+        raise OtherSchema(
+            f"{url} is there with another schema ({'; '.join(wrong)}): give another folder"
+        )
+
+
+def position_name(identity: PartitionIdentity) -> str:
+    """Return how positions name a partition.
+
+    By uuid: a topic that is deleted and made anew begins at offset 0 again.
+    """
+    return f"{identity.topic_uuid}/{identity.number}"
+
+
+def bad_url(url: str) -> str:
+    """Return where the dead letters of a table are."""
+    return f"{url.rstrip('/')}{BAD_SUFFIX}"
+
+
+def _check_format(url: str, table_format: str) -> None:
+    found = format_of(url)
+    if found not in {None, table_format}:
+        raise RequestError(
+            f"{url} is a table of the format {found}, not {table_format}: give --format {found}, "
+            "or another folder"
+        )

@@ -1,0 +1,219 @@
+"""``report``: traffic, sizes and lateness by minute, topic and protocol."""
+
+import pickle
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import pyarrow as pa
+
+from gateway.errors import RequestError
+from pipeline.catalogs import views
+from pipeline.job_progress import counted
+from pipeline.options import Options
+from pipeline.report_rows import ROWS_SQL, report_rows
+from pipeline.splits import Split, ending_positions, plan, starting_positions, wanted
+
+if TYPE_CHECKING:  # a dry run needs no Spark
+    from pyspark.sql import Column, DataFrame, Row, SparkSession
+
+MINUTE_MS: Final = 60_000
+CELLS_MAX: Final = 500_000  # of time, topic and protocol
+_PERCENTILES: Final = [0.5, 0.95, 0.99]
+_ACCURACY: Final = 1_000
+_SIZE_BINS: Final = "size_bin"
+# What Spark says of a row: a bit for each of bucket, topic, protocol, size that it is not about.
+_BY_TIME, _BY_TOPIC, _BY_SIZE, _OF_ALL = 0b0001, 0b1001, 0b1100, 0b1111
+_KEYS_ERROR: Final = 0.02
+
+
+class Percentiles(NamedTuple):
+    """Three of them; all None where there is nothing to measure."""
+
+    p50: int | None
+    p95: int | None
+    p99: int | None
+
+
+NO_PERCENTILES: Final = Percentiles(None, None, None)
+
+
+class Traffic(NamedTuple):
+    """What came in one bucket of time, of one topic and protocol, or of several together.
+
+    ``unix_ms`` is where the bucket begins, None for all of the time; ``topic`` and ``protocol``
+    None: all of them. ``decoded_bytes``: of keys, values and headers. ``stored_bytes``: of batches
+    as they lie in the log. ``keys`` is an estimate (2 %). ``late_ms`` and ``overdue_ms``: see
+    ``report_rows``.
+    """
+
+    unix_ms: int | None
+    topic: str | None
+    protocol: str | None
+    records: int
+    decoded_bytes: int
+    stored_bytes: int
+    batches: float
+    keys: int
+    size_bytes: Percentiles
+    size_bytes_max: int
+    late_ms: Percentiles
+    overdue_ms: Percentiles
+    undecodable: int
+
+    @property
+    def records_per_batch(self) -> float:
+        """How many records a batch has on average."""
+        return self.records / self.batches if self.batches else 0.0
+
+
+class SizeBin(NamedTuple):
+    """How many records of a protocol have a size from 2^exponent to before its double.
+
+    Exponent -1: nothing but its frame.
+    """
+
+    protocol: str
+    exponent: int
+    records: int
+
+
+class Figures(NamedTuple):
+    """All that a report says."""
+
+    total: Traffic
+    by_topic: list[Traffic]
+    by_time: list[Traffic]
+    sizes: list[SizeBin]
+    bucket_ms: int
+
+
+class Report:
+    """One run over what was durable when it was planned."""
+
+    def __init__(self, options: Options, *, bucket_minutes: int = 1) -> None:
+        """Look at what there is. Errors: ``OffsetOutOfRange``, ``StorageUnavailable``."""
+        self._options = options
+        self._bucket_ms = bucket_minutes * MINUTE_MS
+        found = wanted(views(options), options)
+        self.partitions = len(found)
+        start, end = starting_positions(found, options), ending_positions(found, options)
+        self._splits = plan(found, start, end, options)
+        self.bytes_planned = sum(map(_size_bytes, self._splits))
+        self.offsets_planned = sum(end[place] - start[place] for place in found)
+
+    def run(self, spark: "SparkSession", on_bytes: Callable[[int], None]) -> Figures:
+        """Read all of it; ``on_bytes`` is told of the log's octets that are behind.
+
+        Error: ``RequestError`` when there are more figures than a page holds.
+        """
+        total, by_topic, by_time, sizes = _NOTHING, [], [], []
+        with counted(spark, len(self._splits), self.bytes_planned, on_bytes):
+            rows = _aggregated(self._rows(spark), self._bucket_ms)
+        for row in rows:
+            if row.grouping == _BY_SIZE and row.records:
+                sizes.append(SizeBin(row.protocol, row[_SIZE_BINS], row.records))
+            elif row.grouping == _BY_TIME and row.records:
+                by_time.append(_traffic(row))
+            elif row.grouping == _BY_TOPIC:
+                by_topic.append(_traffic(row))
+            elif row.grouping == _OF_ALL:
+                total = _traffic(row)
+            if len(by_time) > CELLS_MAX:
+                raise RequestError(
+                    f"more than {CELLS_MAX:,} figures: take wider steps (--per), fewer topics or a "
+                    "shorter time (--since, --until)"
+                )
+        return Figures(
+            total,
+            sorted(by_topic, key=lambda one: (-one.decoded_bytes, one.topic, one.protocol)),
+            sorted(by_time, key=lambda one: (one.unix_ms, one.topic, one.protocol)),
+            sorted(sizes),
+            self._bucket_ms,
+        )
+
+    def _rows(self, spark: "SparkSession") -> "DataFrame":
+        options = self._options
+
+        def rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            for batch in batches:
+                for split in batch.column(0).to_pylist():
+                    yield from report_rows(pickle.loads(split), options)  # noqa: S301 - ours
+
+        pickled = [(pickle.dumps(split),) for split in self._splits]
+        tasks = spark.createDataFrame(
+            spark.sparkContext.parallelize(pickled, max(len(pickled), 1)), "split binary"
+        )
+        return tasks.mapInArrow(rows, ROWS_SQL)
+
+
+def _size_bytes(split: Split) -> int:
+    return sum(piece.extent.size_bytes for piece in split.pieces)
+
+
+def _aggregated(rows: "DataFrame", bucket_ms: int) -> "list[Row]":
+    """Return figures by bucket, topic and protocol; by topic and protocol; by size; and of all."""
+    from pyspark.sql import functions as sf
+
+    exponent = sf.when(
+        sf.col("size_bytes") > 0, sf.floor(sf.log2(sf.col("size_bytes")))
+    ).otherwise(-1)
+    bucket = sf.col("unix_ms") - sf.pmod("unix_ms", sf.lit(bucket_ms))
+    named = rows.withColumn("bucket", bucket).withColumn(
+        _SIZE_BINS, sf.when(sf.col("size_bytes").isNotNull(), exponent)
+    )
+
+    def percentiles(name: str) -> "Column":
+        return sf.percentile_approx(name, _PERCENTILES, _ACCURACY).alias(f"{name}_p")
+
+    sets = [
+        ["bucket", "topic", "protocol"],
+        ["topic", "protocol"],
+        [_SIZE_BINS, "protocol"],
+        [],
+    ]
+    keys = ["bucket", "topic", "protocol", _SIZE_BINS]
+    figures = (
+        named.groupingSets(sets, *keys)
+        .agg(
+            sf.count("size_bytes").alias("records"),
+            sf.sum("size_bytes").alias("decoded"),
+            sf.sum("stored_bytes").alias("stored"),
+            sf.sum("batches").alias("batches"),
+            sf.approx_count_distinct("key", _KEYS_ERROR).alias("keys"),
+            sf.max("size_bytes").alias("size_max"),
+            sf.sum("undecodable").alias("undecodable"),
+            percentiles("size_bytes"),
+            percentiles("late_ms"),
+            percentiles("overdue_ms"),
+            sf.grouping_id().alias("grouping"),
+        )
+        .where("records > 0 or undecodable > 0")
+    )
+    return figures.collect()
+
+
+def _traffic(row: "Row") -> Traffic:
+    return Traffic(
+        row.bucket,
+        row.topic,
+        row.protocol,
+        row.records,
+        row.decoded or 0,
+        round(row.stored or 0),
+        round(row.batches or 0.0, 6),
+        row["keys"],
+        _percentiles(row.size_bytes_p),
+        row.size_max or 0,
+        _percentiles(row.late_ms_p),
+        _percentiles(row.overdue_ms_p),
+        row.undecodable or 0,
+    )
+
+
+def _percentiles(found: list[int] | None) -> Percentiles:
+    return NO_PERCENTILES if found is None else Percentiles(*found)
+
+
+_NOTHING: Final = Traffic(
+    None, None, None, 0, 0, 0, 0.0, 0, NO_PERCENTILES, 0, NO_PERCENTILES, NO_PERCENTILES, 0
+)

@@ -1,0 +1,249 @@
+"""The node's Kafka endpoint as jobs that send records use it: where it is, and a paced producer.
+
+The client is librdkafka. It alone of the stock clients for Python keeps a header without a value
+apart from an empty one and takes records that have neither key nor value, and a record that is
+sent again must be the one that was.
+"""
+
+import os
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from confluent_kafka import KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
+
+from gateway.clock import Clock, SystemClock
+from gateway.config import Settings
+from gateway.config_base import parse_address
+from gateway.errors import GatewayError, RequestError
+
+Headers = Sequence[tuple[str, bytes | None]]
+
+PASSWORD_VARIABLE: Final = "HEADGATE_KAFKA_PASSWORD"  # noqa: S105 - its name
+SCRAM: Final = "SCRAM-SHA-256"
+ANSWER_S_MAX: Final = 30.0
+_DELIVERY_MS_MAX: Final = 300_000
+_WAITING_MAX: Final = 10_000  # records that are sent and not answered yet
+_RECORD_BYTES_MAX: Final = 100 * 1024 * 1024
+_FAILURES_SHOWN: Final = 5
+_MS_PER_S: Final = 1_000
+_PAUSE_MS_MAX: Final = 100
+_EVERYWHERE: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - what a node binds to
+
+
+class EndpointSilent(GatewayError):
+    """No Kafka endpoint answers, or it does not let this user in."""
+
+
+class NotSent(GatewayError):
+    """The endpoint refused records, or did not answer in time."""
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """Where the endpoint is, and as whom one goes there. Small enough to go to every worker."""
+
+    bootstrap: str
+    user: str = ""
+    password: str = field(default="", repr=False)
+    with_tls: bool = False
+    ca_file: str = ""
+
+    def client_config(self) -> dict[str, Any]:
+        """Return what every client of librdkafka is given."""
+        config: dict[str, Any] = {
+            "bootstrap.servers": self.bootstrap,
+            "log_level": 0,  # errors come back from calls; the library would print them too
+            "reconnect.backoff.ms": 50,
+            "reconnect.backoff.max.ms": 1_000,
+        }
+        if self.user:
+            config |= {
+                "sasl.mechanism": SCRAM,
+                "sasl.username": self.user,
+                "sasl.password": self.password,
+            }
+        if self.ca_file:
+            config["ssl.ca.location"] = self.ca_file
+        tls, sasl = self.with_tls or bool(self.ca_file), bool(self.user)
+        config["security.protocol"] = (
+            f"{'SASL_' if sasl else ''}{'SSL' if tls else 'PLAINTEXT'}"
+        )
+        return config
+
+    def ends(self, topics: Sequence[str]) -> dict[str, dict[str, int]]:
+        """Return where partitions end, as ``endingOffsets`` has it: all below is acknowledged.
+
+        Error: ``EndpointSilent``, also for a topic that is not there.
+        """
+        counts = self.partition_counts()
+        places = {
+            TopicPartition(topic, number): OffsetSpec.latest()
+            for topic in topics
+            for number in range(counts.get(topic, 1))
+        }
+        found: dict[str, dict[str, int]] = {topic: {} for topic in topics}
+        admin = AdminClient(self.client_config())  # held: its answers come as long as it lives
+        try:
+            asked = admin.list_offsets(places, request_timeout=ANSWER_S_MAX)
+            for place, answer in asked.items():
+                found[place.topic][str(place.partition)] = answer.result(
+                    2 * ANSWER_S_MAX
+                ).offset
+        except KafkaException as error:
+            raise silent(self, error) from error
+        return found
+
+    def partition_counts(self) -> dict[str, int]:
+        """Return the topics and how many partitions each has. Error: ``EndpointSilent``."""
+        try:
+            found = AdminClient(self.client_config()).list_topics(timeout=ANSWER_S_MAX)
+        except KafkaException as error:
+            raise silent(self, error) from error
+        return {name: len(topic.partitions) for name, topic in found.topics.items()}
+
+
+def silent(endpoint: Endpoint, error: KafkaException) -> EndpointSilent:
+    """Return the error of an endpoint that cannot be used, in one line."""
+    return EndpointSilent(f"Kafka endpoint {endpoint.bootstrap}: {error.args[0].str()}")
+
+
+def endpoint_of(
+    settings: Settings, *, bootstrap: str = "", user: str = "", ca_file: Path | None = None
+) -> Endpoint:
+    """Return the endpoint of the node with these settings, or the one that is named.
+
+    The password of ``user`` is in the environment, where no list of processes shows it.
+    Error: ``RequestError``.
+    """
+    kafka = settings.adapters.get("kafka")
+    if not bootstrap:
+        if kafka is None:
+            raise RequestError("these settings have no Kafka endpoint: name one by --bootstrap")
+        advertised = getattr(kafka, "advertise", None)
+        address = parse_address(str(advertised or getattr(kafka, "bind", "")))
+        host = _EVERYWHERE.get(address.host, address.host)
+        bootstrap = str(address._replace(host=host))
+    password = os.environ.get(PASSWORD_VARIABLE, "")
+    if user and not password:
+        raise RequestError(f"--user {user}: {PASSWORD_VARIABLE} holds no password")
+    return Endpoint(
+        bootstrap,
+        user,
+        password,
+        with_tls=getattr(kafka, "tls_cert", None) is not None,
+        ca_file=str(ca_file or ""),
+    )
+
+
+class Sender:
+    """An idempotent producer that keeps a rate and counts what was kept. One thread.
+
+    ``in_order``: nothing is sent after a record that was refused, and the first refusal is an
+    error; without it refusals are counted and the others go on.
+    """
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        *,
+        rate_per_s: float = 0,
+        in_order: bool = False,
+        clock: Clock | None = None,
+    ) -> None:
+        self.sent = 0
+        self.restamped = 0
+        self.failed = 0
+        self.failures: list[str] = []
+        self._in_order = in_order
+        self._rate_per_s = rate_per_s
+        self._clock = clock or SystemClock()
+        self._due_ms: float = self._clock.monotonic_ms()
+        self._pause = threading.Event()
+        config = {
+            "enable.idempotence": True,
+            "linger.ms": 5,
+            "compression.type": "zstd",
+            "message.max.bytes": _RECORD_BYTES_MAX,
+            "message.timeout.ms": _DELIVERY_MS_MAX,
+            "retry.backoff.ms": 50,
+        }
+        if in_order:
+            config["enable.gapless.guarantee"] = True
+        self._producer = Producer(endpoint.client_config() | config)
+
+    def send(  # noqa: PLR0913 - what a record has
+        self,
+        topic: str,
+        partition: int,
+        *,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Headers,
+        unix_ms: int | None,
+        place: str,
+    ) -> None:
+        """Send one record when its turn has come; ``unix_ms`` None: it bears the present.
+
+        ``place`` names it in errors. Error: ``NotSent``, of this record or of one before.
+        """
+        self._keep_rate()
+        while len(self._producer) >= _WAITING_MAX:
+            self._producer.poll(0.1)
+        self._check()
+        if unix_ms == 0:
+            self.restamped += 1  # a timestamp of 0 means the present to this client
+
+        def on_delivery(error: object, _message: object) -> None:
+            if error is None:
+                self.sent += 1
+            else:
+                self._fail(f"{place} to {topic}-{partition}: {error}")
+
+        try:
+            self._producer.produce(
+                topic,
+                value,
+                key,
+                partition,
+                on_delivery=on_delivery,
+                timestamp=unix_ms or 0,
+                headers=list(headers),
+            )
+        except (KafkaException, BufferError) as error:
+            self._fail(f"{place} to {topic}-{partition}: {error}")
+        self._producer.poll(0)
+        self._check()
+
+    def finish(self) -> None:
+        """Return when all is answered. Error: ``NotSent``."""
+        left = self._producer.flush(_DELIVERY_MS_MAX / _MS_PER_S)
+        if left:
+            raise NotSent(f"{left} records were not answered in {_DELIVERY_MS_MAX} ms")
+        self._check()
+
+    def abandon(self) -> None:
+        """Drop what is not sent yet; what is on its way may still be kept."""
+        self._producer.purge()
+
+    def _fail(self, text: str) -> None:
+        self.failed += 1
+        if len(self.failures) < _FAILURES_SHOWN:
+            self.failures.append(text)
+
+    def _check(self) -> None:
+        if self._in_order and self.failures:
+            raise NotSent(self.failures[0])
+
+    def _keep_rate(self) -> None:
+        """Wait for this record's turn; what was not sent while there was nothing is not made up."""
+        if not self._rate_per_s:
+            return
+        while (left_ms := self._due_ms - self._clock.monotonic_ms()) > 0:
+            self._producer.poll(0)
+            self._pause.wait(min(left_ms, _PAUSE_MS_MAX) / _MS_PER_S)
+        earliest_ms = self._clock.monotonic_ms() - _PAUSE_MS_MAX
+        self._due_ms = max(self._due_ms, earliest_ms) + _MS_PER_S / self._rate_per_s

@@ -1,0 +1,329 @@
+"""Which records a job has sent already: read back from where it sent them.
+
+Each record that is sent bears a header that names the job and the record's original position.
+So the target itself says what was sent, on every machine, in one write with the record: a note
+kept anywhere else would be older or newer than the truth after a kill. Where to begin to read
+back is noted as the committed offsets of a consumer group of the job's name. When those have
+expired, the whole target is read.
+
+The same group keeps two runs of one job apart: a run is its only member as long as it lives.
+"""
+
+import re
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import closing
+from typing import Final, NamedTuple, Self
+
+import numpy as np
+import numpy.typing as npt
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from gateway.clock import Clock
+from gateway.errors import GatewayError, RequestError
+from pipeline.resend_kafka import ANSWER_S_MAX, Endpoint, Headers, silent
+
+_ID: Final = re.compile(r"[A-Za-z0-9._-]{1,64}")
+_SESSION_MS: Final = 10_000
+_AWAY_MS_MAX: Final = 86_400_000  # the longest that librdkafka allows between two polls
+_TAKE_OVER_MS_MAX: Final = 3 * _SESSION_MS  # for a killed run to be forgotten
+_QUIET_MS_MAX: Final = 30_000
+_POLL_S: Final = 0.2
+_READ_AT_ONCE: Final = 5_000
+_GATHERED_MAX: Final = 100_000
+
+
+class JobRuns(GatewayError):
+    """Another run with the same id is alive, or has taken over."""
+
+
+class Position(NamedTuple):
+    """Where a record was before it was sent again."""
+
+    topic: str
+    partition: int
+    offset: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}/{self.partition}/{self.offset}"
+
+
+def check_id(job_id: str) -> str:
+    """Return a job id that can stand in a header. Error: ``RequestError``."""
+    if _ID.fullmatch(job_id) is None:
+        raise RequestError(f"--id {job_id!r}: up to 64 of A-Z, a-z, 0-9, '.', '_', '-'")
+    return job_id
+
+
+def marker(job_id: str, position: Position, rest: str = "") -> bytes:
+    """Return the header's value: ``<id> <topic>/<partition>/<offset>``, and a rest.
+
+    >>> marker("nightly", Position("orders", 0, 17), "s3://lake/orders")
+    b'nightly orders/0/17 s3://lake/orders'
+    """
+    return f"{job_id} {position} {rest}".rstrip().encode()
+
+
+def parse_marker(job_id: str, value: bytes | None) -> Position | None:
+    """Return the position in a marker of this job; None in those of others.
+
+    >>> parse_marker("nightly", b"nightly orders/0/17"), parse_marker("nightly", b"x orders/0/17")
+    (Position(topic='orders', partition=0, offset=17), None)
+    """
+    parts = (value or b"").decode("utf-8", "replace").split(" ")
+    if len(parts) == 1 or parts[0] != job_id:
+        return None
+    topic, _, rest = parts[1].partition("/")
+    partition, _, offset = rest.partition("/")
+    if not (partition.isdecimal() and offset.isdecimal()):
+        return None
+    return Position(topic, int(partition), int(offset))
+
+
+class Done:
+    """Positions as ranges: 16 octets for each run of offsets, of each partition."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._gathered: dict[tuple[str, int], list[int]] = {}
+        self._gathered_count = 0
+        self._ranges: dict[tuple[str, int], npt.NDArray[np.int64]] = {}
+
+    def add(self, position: Position) -> None:
+        """Note a position; one that is there already counts once more."""
+        self._gathered.setdefault(position[:2], []).append(position.offset)
+        self._gathered_count += 1
+        self.count += 1
+        if self._gathered_count >= _GATHERED_MAX:
+            self._settle()
+
+    def __contains__(self, position: Position) -> bool:
+        if self._gathered_count:
+            self._settle()
+        ranges = self._ranges.get(position[:2])
+        if ranges is None:
+            return False
+        at = int(np.searchsorted(ranges[:, 0], position.offset, side="right")) - 1
+        return at >= 0 and position.offset < int(ranges[at, 1])
+
+    def _settle(self) -> None:
+        for place, offsets in self._gathered.items():
+            new = np.array(offsets, np.int64)
+            both = np.stack([new, new + 1], axis=1)
+            if place in self._ranges:
+                both = np.concatenate([self._ranges[place], both])
+            self._ranges[place] = _joined(both)
+        self._gathered.clear()
+        self._gathered_count = 0
+
+
+def _joined(ranges: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Return ranges (first, end) in order, those that touch made one."""
+    ranges = ranges[np.argsort(ranges[:, 0])]
+    ends = np.maximum.accumulate(ranges[:, 1])
+    begins = np.flatnonzero(np.concatenate([[True], ranges[1:, 0] > ends[:-1]]))
+    last = np.concatenate([begins[1:] - 1, [len(ranges) - 1]])
+    return np.stack([ranges[begins, 0], ends[last]], axis=1)
+
+
+class JobState:
+    """A run of a job: alone with its id while it lives, and told what runs before it have sent.
+
+    ``anchor`` is any topic that is there: a group's member has to subscribe to one. ``on_lost``
+    is called, in a thread, when the endpoint has given the run up.
+    """
+
+    def __init__(  # noqa: PLR0913 - the job, its target, and how to look for it
+        self,
+        endpoint: Endpoint,
+        *,
+        job: str,
+        job_id: str,
+        header: str,
+        anchor: str,
+        clock: Clock,
+        on_lost: Callable[[], None] | None = None,
+    ) -> None:
+        self.done = Done()
+        self._endpoint = endpoint
+        self._job_id = job_id
+        self._header = header
+        self._anchor = anchor
+        self._clock = clock
+        self._group = f"headgate.{job}.{job_id}"
+        self._is_member = threading.Event()
+        self._is_lost = False
+        self._tell_lost = on_lost
+        self._ends = threading.Event()
+        self._lock = threading.Lock()  # one call at a time: two have waited for each other
+        self._member = Consumer(
+            endpoint.client_config()
+            | {
+                "group.id": self._group,
+                "enable.auto.commit": False,
+                "session.timeout.ms": _SESSION_MS,
+                "max.poll.interval.ms": _AWAY_MS_MAX,
+            }
+        )
+        self._thread = threading.Thread(target=self._stay, daemon=True)
+
+    def __enter__(self) -> Self:
+        """Errors: ``JobRuns``, ``EndpointSilent``."""
+        try:
+            self._wait_until_alone()
+            self._member.subscribe(
+                [self._anchor],
+                on_assign=self._on_assign,
+                on_revoke=lambda member, _: member.unassign(),
+                on_lost=self._on_lost,
+            )
+            self._thread.start()
+            if not self._is_member.wait(ANSWER_S_MAX) or self._member_count() > 1:
+                self.__exit__()
+                raise self._runs()
+        except KafkaException as error:
+            raise silent(self._endpoint, error) from error
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self._ends.set()
+        if self._thread.is_alive():
+            self._thread.join()
+        self._member.close()
+
+    def check(self) -> None:
+        """Error: ``JobRuns`` when the endpoint has given this run up, and another may run."""
+        if self._is_lost:
+            raise self._runs()
+
+    def prepare(self, topic: str, partition_count: int, *, is_new: bool) -> None:
+        """Learn what this job has sent to a topic before; call it before the first record.
+
+        ``is_new``: the id was made for this run, so there is nothing to read back.
+        Errors: ``EndpointSilent``, ``JobRuns``.
+        """
+        places = [TopicPartition(topic, number) for number in range(partition_count)]
+        try:
+            with self._lock:
+                noted = self._member.committed(places, timeout=ANSWER_S_MAX)
+            floors = {one.partition: one.offset for one in noted if one.offset >= 0}
+            with closing(_Reader(self._endpoint, self._clock)) as reader:
+                ends = reader.ends(places)
+                before = self.done.count
+                if not is_new:
+                    for headers in reader.headers(places, floors, ends):
+                        self._note(headers)
+            # What was found without a floor is to be found again: then the floor is the ground.
+            has_old = self.done.count > before
+            new_floors = [
+                TopicPartition(topic, number, 0 if has_old else end)
+                for number, end in ends.items()
+                if number not in floors
+            ]
+            if new_floors:
+                with self._lock:
+                    self._member.commit(offsets=new_floors, asynchronous=False)
+        except KafkaException as error:
+            raise silent(self._endpoint, error) from error
+
+    def _note(self, headers: Headers) -> None:
+        for name, value in headers:
+            position = parse_marker(self._job_id, value) if name == self._header else None
+            if position is not None:
+                self.done.add(position)
+
+    def _wait_until_alone(self) -> None:
+        """A run that was killed is a member until its session ends."""
+        deadline_ms = self._clock.monotonic_ms() + _TAKE_OVER_MS_MAX
+        while self._member_count():
+            if self._clock.monotonic_ms() > deadline_ms:
+                raise self._runs()
+            self._ends.wait(_POLL_S)
+
+    def _member_count(self) -> int:
+        admin = AdminClient(self._endpoint.client_config())
+        (found,) = admin.describe_consumer_groups(
+            [self._group], request_timeout=ANSWER_S_MAX
+        ).values()
+        return len(found.result(2 * ANSWER_S_MAX).members)
+
+    def _stay(self) -> None:
+        while not self._ends.is_set():
+            with self._lock:
+                self._member.poll(0)
+            self._ends.wait(_POLL_S)
+
+    def _on_assign(self, member: Consumer, _places: object) -> None:
+        member.assign([])  # nothing is read by it: it is here to be the only one
+        self._is_member.set()
+
+    def _on_lost(self, member: Consumer, _places: object) -> None:
+        self._is_lost = True
+        if self._tell_lost is not None:
+            self._tell_lost()
+        member.unassign()
+
+    def _runs(self) -> JobRuns:
+        return JobRuns(f"a run with --id {self._job_id} is alive; two would send records twice")
+
+
+class _Reader:
+    """Reads the headers of a topic from some offsets to where it ends now."""
+
+    def __init__(self, endpoint: Endpoint, clock: Clock) -> None:
+        self._clock = clock
+        self._consumer = Consumer(
+            endpoint.client_config()
+            | {
+                "group.id": "headgate.resend",  # nothing is committed in its name
+                "enable.auto.commit": False,
+                "enable.partition.eof": True,
+                "auto.offset.reset": "earliest",  # below the start: retention took the rest
+            }
+        )
+
+    def ends(self, places: Iterable[TopicPartition]) -> dict[int, int]:
+        """Return the end of each partition. Error: ``KafkaException``."""
+        return {
+            place.partition: self._consumer.get_watermark_offsets(place, timeout=ANSWER_S_MAX)[
+                1
+            ]
+            for place in places
+        }
+
+    def headers(
+        self,
+        places: Iterable[TopicPartition],
+        floors: Mapping[int, int],
+        ends: Mapping[int, int],
+    ) -> Iterable[Headers]:
+        """Yield the headers of each record. Error: ``KafkaException``."""
+        begins = [
+            TopicPartition(place.topic, place.partition, floors.get(place.partition, 0))
+            for place in places
+        ]
+        open_places = {one.partition for one in begins if one.offset < ends[one.partition]}
+        self._consumer.assign([one for one in begins if one.partition in open_places])
+        heard_ms = self._clock.monotonic_ms()
+        while open_places:
+            messages = self._consumer.consume(_READ_AT_ONCE, _POLL_S)
+            if messages:
+                heard_ms = self._clock.monotonic_ms()
+            elif self._clock.monotonic_ms() - heard_ms > _QUIET_MS_MAX:
+                raise KafkaException(KafkaError(KafkaError._TIMED_OUT))  # noqa: SLF001 - its name
+            for message in messages:
+                error = message.error()
+                if error is None:
+                    yield message.headers() or ()
+                elif error.code() != KafkaError._PARTITION_EOF:  # noqa: SLF001 - its name
+                    if error.fatal() or (error.code() > 0 and not error.retriable()):
+                        raise KafkaException(error)
+                    continue  # a connection that went: it is made again
+                # The end of the log says so too, where compaction took the last of the range.
+                if error is not None or message.offset() + 1 >= ends[message.partition()]:
+                    open_places.discard(message.partition())
+
+    def close(self) -> None:
+        """End it."""
+        self._consumer.close()

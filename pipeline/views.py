@@ -1,0 +1,69 @@
+"""A log as a reader outside of the node sees it at one moment: partitions and their extents."""
+
+from collections.abc import Iterator, Mapping
+from typing import Final, NamedTuple, Protocol
+
+from gateway.errors import OffsetOutOfRange
+from gateway.model import PartitionIdentity
+
+UNKNOWN_TIME: Final = (1 << 63) - 1
+
+
+class Extent(NamedTuple):
+    """Offsets ``first`` to before ``end`` of a partition in one file or object, ``path``.
+
+    ``size_bytes``: of its batches; an estimate once an extent was cut. ``rows``: of a segment
+    that is being written, where its batches are, as its footer will say. ``file_bytes``: of the
+    whole object in a bucket, 0 of a file. ``max_timestamp_unix_ms``: no record has a higher one.
+    """
+
+    path: str
+    partition_id: int
+    first: int
+    end: int
+    size_bytes: int
+    rows: bytes | None = None
+    file_bytes: int = 0
+    max_timestamp_unix_ms: int = UNKNOWN_TIME
+
+
+class PartitionView(NamedTuple):
+    """A partition at one moment: its bounds, and what holds it, lowest offsets first."""
+
+    identity: PartitionIdentity
+    start: int
+    end: int
+    extents: list[Extent]
+
+
+class FileGone(Exception):
+    """A file or object of a view is not there any more."""
+
+
+class ExtentReader(Protocol):
+    """Reads the batches of extents of one file or object."""
+
+    def batches(self, extent: Extent) -> Iterator[tuple[int, memoryview]]:
+        """Yield (base offset, octets) of each batch with offsets of the extent, in order.
+
+        The base offset is what counts: a batch that was appended to several partitions has that
+        of the first in its octets.
+        """
+        ...
+
+
+def found_again(views: Mapping[int, PartitionView], extent: Extent) -> list[Extent]:
+    """Return where a later view has the offsets of an extent. Error: ``OffsetOutOfRange``."""
+    view = views.get(extent.partition_id)
+    if view is None:
+        raise OffsetOutOfRange(f"partition {extent.partition_id} was deleted meanwhile")
+    if view.start > extent.first:
+        raise OffsetOutOfRange(
+            f"{view.identity.topic.name}-{view.identity.number}: offsets {extent.first} to "
+            f"{min(view.start, extent.end) - 1} were removed while they were to be read"
+        )
+    return [
+        one._replace(first=max(one.first, extent.first), end=min(one.end, extent.end))
+        for one in view.extents
+        if one.first < extent.end and extent.first < one.end
+    ]

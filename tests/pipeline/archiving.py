@@ -1,0 +1,130 @@
+"""Lake tables of all formats, filled and read as their users do."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from confluent_kafka import Producer
+from deltalake import DeltaTable
+from pyiceberg.catalog.sql import SqlCatalog
+
+from pipeline import parquet_lake
+from pipeline.iceberg_lake import default_catalog
+from tests.support.gateway import Gateway
+from tests.support.toolchain import ROOT
+
+SETTINGS = {
+    "storage.reserve_bytes": 1 << 17,
+    "storage.segment_bytes": 1 << 20,
+    "storage.settle_after_bytes": 2 << 20,
+    "storage.settle_after_ms": 500,
+}
+RUN_S_MAX = 120
+FORMATS = ("delta", "iceberg", "parquet")
+
+
+def produce(gateway: Gateway, topic: str, numbers: range) -> None:
+    """Send numbered values, of three days."""
+    failed: list[object] = []
+    producer = Producer(
+        {"bootstrap.servers": gateway.bootstrap, "linger.ms": 5, "batch.size": 100_000},
+    )
+    for number in numbers:
+        day_ms = number % 3 * 86_400_000
+        producer.produce(
+            topic,
+            f"{number:08d}".encode().ljust(300, b"."),
+            timestamp=1_700_000_000_000 + day_ms,
+            on_delivery=lambda error, _: failed.append(error) if error else None,
+        )
+    assert producer.flush(60) == 0
+    assert not failed
+
+
+def command(
+    data_dir: Path, topic: str, to: Path | str, *more: str, master: str = "local[2]"
+) -> list[str]:
+    """Return the archive's command line."""
+    return [
+        sys.executable, "-m", "gateway", "pipeline", "archive", "--topic", topic,
+        "--to", str(to), "--master", master, f"--set=node.data_dir={data_dir}", *more,
+    ]  # fmt: skip
+
+
+def archive(
+    data_dir: Path, topic: str, to: Path | str, *more: str, env: Mapping[str, str] | None = None
+) -> dict[str, int]:
+    """Run it, and return its summary."""
+    done = run(command(data_dir, topic, to, "--json", *more), env=env)
+    assert done.returncode == 0, done.stderr
+    found: dict[str, int] = json.loads(done.stdout)
+    return found
+
+
+def run(
+    arguments: list[str], *, env: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end."""
+    return subprocess.run(
+        arguments,
+        cwd=ROOT,
+        env={**os.environ, **(env or {})},
+        capture_output=True,
+        text=True,
+        timeout=RUN_S_MAX,
+        check=False,
+    )
+
+
+def read(
+    to: Path, table_format: str, columns: list[str], *, catalog_of: Path | None = None
+) -> pa.Table:
+    """Read a local table as readers of its format do. ``catalog_of``: a table that it is beside."""
+    if table_format == "delta":
+        return DeltaTable(to).to_pyarrow_table(columns=columns)
+    if table_format == "iceberg":
+        catalog = SqlCatalog("headgate", uri=default_catalog(str(catalog_of or to)))
+        table = catalog.load_table(f"headgate.{to.name.replace('-', '_')}")
+        return table.scan(selected_fields=tuple(columns)).to_arrow()
+    found = parquet_lake.files(str(to))
+    return pa.concat_tables(pq.read_table(one, columns=columns) for one in found)
+
+
+def rows(to: Path, table_format: str) -> list[tuple[int, int, int]]:
+    """Return (partition, offset, number) of each row, sorted."""
+    table = read(to, table_format, ["partition", "offset", "value"])
+    return sorted(
+        (row["partition"], row["offset"], int(row["value"][:8])) for row in table.to_pylist()
+    )
+
+
+def commits(to: Path, table_format: str) -> int:
+    """Return how many commits have added rows, without opening the table."""
+    if table_format == "delta":
+        return len(list((to / "_delta_log").glob("*.json"))) - 1
+    if table_format == "iceberg":
+        return len(list((to / "metadata").glob("snap-*.avro")))
+    return len(list((to / parquet_lake.FOLDER).glob("*.json"))) - 1
+
+
+def is_whole(found: list[tuple[int, int, int]], count: int, partitions: int) -> None:
+    """Assert that each number is there once, and each partition without a gap."""
+    assert sorted(number for _, _, number in found) == list(range(count))
+    for partition in range(partitions):
+        offsets = [offset for number, offset, _ in found if number == partition]
+        assert offsets == list(range(len(offsets)))
+
+
+def bad_rows(to: Path, table_format: str) -> list[dict[str, Any]]:
+    """Return the dead letters of a table."""
+    columns = ["topic", "number", "base_offset", "reason", "octets"]
+    found: list[dict[str, Any]] = read(
+        to.with_name(f"{to.name}-dead-letters"), table_format, columns, catalog_of=to
+    ).to_pylist()
+    return found

@@ -1,0 +1,109 @@
+"""Retention waits for an archive that a topic names: ``archive.hold``, on a running node."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+
+from gateway.cli.admin_client import AdminClient
+from gateway.config_loader import load_settings
+from tests.pipeline.archiving import archive, command, produce, run
+from tests.support.gateway import Gateway
+from tests.support.topics import create_topic
+from tests.support.waiting import wait_until
+
+_SETTINGS = {"retention.interval_ms": 100}
+_SHORT = {"retention.ms": "1"}
+
+
+@pytest.fixture
+def gateway(tmp_path: Path) -> Iterator[Gateway]:
+    with Gateway(tmp_path / "data", _SETTINGS) as running:
+        yield running
+
+
+def partition(gateway: Gateway, topic: str) -> dict[str, Any]:
+    """Return what the node says of a topic's partition 0."""
+    settings = load_settings(assignments=[f"node.data_dir={gateway.data_dir}"])
+    found: dict[str, Any] = AdminClient.of(settings).get("topics", topic)["partitions"][0]
+    return found
+
+
+def start(gateway: Gateway, topic: str) -> int:
+    """Return where the log of a topic's partition 0 begins."""
+    offset: int = partition(gateway, topic)["log_start_offset"]
+    return offset
+
+
+def wait_start(gateway: Gateway, topic: str, offset: int) -> None:
+    wait_until(
+        lambda: start(gateway, topic) == offset, within_s=30, what=f"{topic} to begin {offset}"
+    )
+
+
+def retention_passes_by(gateway: Gateway) -> None:
+    """Return when retention has looked at everything that was there.
+
+    The second topic is made when a pass has found the first, so the pass that finds it is a
+    later one.
+    """
+    for _ in range(2):
+        other = create_topic(gateway.bootstrap, configs=_SHORT)
+        produce(gateway, other, range(10))
+        wait_start(gateway, other, 10)
+
+
+def test_records_stay_until_the_named_group_has_committed(gateway: Gateway) -> None:
+    topic = create_topic(gateway.bootstrap, configs={**_SHORT, "archive.hold": "copier"})
+    produce(gateway, topic, range(100))
+    retention_passes_by(gateway)
+    assert start(gateway, topic) == 0
+    assert partition(gateway, topic)["holders"] == [
+        {"name": "archive:copier", "kind": "archive", "offset": 0, "behind": 100}
+    ]
+
+    consumer = Consumer({"bootstrap.servers": gateway.bootstrap, "group.id": "copier"})
+    consumer.commit(offsets=[TopicPartition(topic, 0, 100)], asynchronous=False)
+    wait_start(gateway, topic, 100)
+
+    produce(gateway, topic, range(100, 150))
+    consumer.close()
+    gateway.kill()
+    gateway.restart()
+    retention_passes_by(gateway)
+    assert start(gateway, topic) == 100, "a start goes on where the group is"
+
+
+@pytest.mark.java
+@pytest.mark.timeout(400)
+@pytest.mark.xdist_group("spark")
+def test_records_stay_until_they_are_in_the_table(gateway: Gateway, tmp_path: Path) -> None:
+    configs = {**_SHORT, "archive.hold": "archive.lake"}
+    topic = create_topic(gateway.bootstrap, configs=configs)
+    to = tmp_path / "lake"
+    produce(gateway, topic, range(3_000))
+    gateway.stop()  # all of it is synced then
+
+    alone = run(command(gateway.data_dir, topic, to, "--id", "lake", "--hold"))
+    assert alone.returncode == 0, alone.stderr
+    assert "archived 3,000 rows" in alone.stdout
+    (line,) = alone.stderr.splitlines()
+    assert re.search("the hold of archive.lake stays where it was: no node answers", line)
+    gateway.restart()
+    retention_passes_by(gateway)
+    assert start(gateway, topic) == 0, "the node was not told"
+
+    again = archive(gateway.data_dir, topic, to, "--id", "lake", "--hold")
+    assert again["rows"] == 0
+    wait_start(gateway, topic, 3_000)
+
+    produce(gateway, topic, range(3_000, 4_000))
+    gateway.stop()
+    gateway.restart()
+    retention_passes_by(gateway)
+    assert start(gateway, topic) == 3_000
+    assert archive(gateway.data_dir, topic, to, "--id", "lake", "--hold")["rows"] == 1_000
+    wait_start(gateway, topic, 4_000)
