@@ -1,8 +1,9 @@
-"""``python -m benchmarks [kafka | mqtt | sqs | k1 m1 ...] [--quick] [--runs N]``: measure.
+"""``python -m benchmarks [GROUP | NAME ...] [--quick] [--runs N]``: measure.
 
 Prints tables and keeps them as JSON. ``--gib`` and ``--minutes`` are the sizes of r2 to r6,
-``--scale`` is the part of the sizes of m5 to m9 and s3 to s5. ``kafka``, ``mqtt`` and ``sqs``
-stand for the figures of one protocol; without a name everything but the soak is measured.
+``--scale`` is the part of the sizes of m5 to m9, p1, p2 and s3 to s5. The groups ``kafka``,
+``mqtt``, ``sqs``, ``storage`` (in S3) and ``pipeline`` (on Spark) stand for the figures of one
+part; without a name everything but the soak is measured.
 
 ``python -m benchmarks render`` makes docs/benchmarks.md from what is kept.
 """
@@ -30,6 +31,10 @@ SCRIPTS: Final = {
     "m7": "m7_backlog",
     "m8": "m8_reconnect",
     "m9": "m9_held",
+    "o1": "o1_cost",
+    "o2": "o2_produce_s3",
+    "p1": "p1_scan",
+    "p2": "p2_archive",
     "r1": "r1_recovery",
     "r2": "r2_cold_reader",
     "r3": "r3_sustained",
@@ -48,6 +53,8 @@ SOAK: Final = {"r1", "r2", "r3", "r4", "r5", "r6", "r7"}
 GROUPS: Final = {
     "kafka": [*(name for name in SCRIPTS if name.startswith("k")), "profile"],
     "mqtt": [name for name in SCRIPTS if name.startswith("m")],
+    "storage": [name for name in SCRIPTS if name.startswith("o")],
+    "pipeline": [name for name in SCRIPTS if name.startswith("p") and name != "profile"],
     "sqs": [name for name in SCRIPTS if name.startswith("s")],
 }
 
@@ -65,7 +72,7 @@ def main() -> None:
     parser.add_argument("--gib", type=float, help="size of what r2, r4, r5, r6 write")
     parser.add_argument("--minutes", type=float, help="how long r3 writes (10)")
     parser.add_argument(
-        "--scale", type=float, default=1.0, help="part of the sizes of m5.. and s3.."
+        "--scale", type=float, default=1.0, help="part of the sizes of m5.., p1.. and s3.."
     )
     chosen = parser.parse_args()
     wanted = chosen.names or [name for name in SCRIPTS if name not in SOAK]

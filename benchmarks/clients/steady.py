@@ -16,6 +16,7 @@ from confluent_kafka import KafkaError, Message, Producer
 _QUEUED_MAX = 100_000
 _FLUSH_S_MAX = 120
 _AT_ONCE = 1_000
+_ANY_PARTITION = -1  # librdkafka's RD_KAFKA_PARTITION_UA
 
 
 class Window:
@@ -47,6 +48,8 @@ class Run:
         self._window_s: float = min(chosen.window_s, chosen.seconds)
         self._seconds: float = chosen.seconds
         self._value = os.urandom(chosen.bytes)
+        self._partitions: int = chosen.partitions
+        self._count = 0
         self.windows: list[Window] = []
         self.failures = 0
         self._started = 0.0
@@ -77,11 +80,23 @@ class Run:
             sampled = time.monotonic() if done % self._sample == 0 else None
             report = partial(self._on_delivery, sampled)
             try:
-                self._producer.produce(self._topic, self._value, on_delivery=report)
+                self._producer.produce(
+                    self._topic,
+                    self._value,
+                    partition=self._next_partition(),
+                    on_delivery=report,
+                )
             except BufferError:
                 self._producer.poll(0.02)
                 return done
         return count
+
+    def _next_partition(self) -> int:
+        """Return the next one in turn, or what stands for the client's own choice."""
+        if not self._partitions:
+            return _ANY_PARTITION
+        self._count += 1
+        return self._count % self._partitions
 
     def _on_delivery(
         self, sent_s: float | None, error: KafkaError | None, _message: Message
@@ -118,6 +133,7 @@ def main() -> None:
     parser.add_argument("--rate", type=int, default=0, help="msg/s; 0: as fast as it can")
     parser.add_argument("--bytes", type=int, default=1024)
     parser.add_argument("--window-s", type=float, default=10)
+    parser.add_argument("--partitions", type=int, default=0, help="all of them, in turn")
     parser.add_argument("--sample", type=int, default=1)
     run = Run(parser.parse_args())
     run.run()

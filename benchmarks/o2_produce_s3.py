@@ -1,0 +1,130 @@
+"""O2: Kafka produce into S3, 1 KB, acks=all, beside raw PUTs of 8 MiB to the same server."""
+
+import statistics
+from collections.abc import Mapping
+from typing import Any, Final
+
+from benchmarks.report import Ratio, Row, Sample
+from benchmarks.s3.sides import POSTGRES, SQLITE, S3Report, S3Side, s3_side
+from benchmarks.sides import OURS, Options, client, wait_until_idle
+from tests.support.proc import cpu_s
+from tests.support.topics import create_topic
+
+PARTITIONS: Final = 6
+MESSAGE_BYTES: Final = 1_024
+SECONDS: Final = 10
+PACED_RATE: Final = 10_000  # msg/s, well below the most: a queue's delay is not the storage's
+RAW_OBJECTS: Final = 128
+UPLOADS: Final = 4
+FLUSH_MS: Final = 250
+# One connection, whose acknowledgements take longer than on a disk: more is on its way.
+SETTINGS: Final = {
+    "storage.uploads_max": UPLOADS,
+    "adapters.kafka.unacknowledged_bytes_max": 128 << 20,
+    "broker.wal_queued_bytes_max": 192 << 20,
+    "broker.wal_queued_bytes_low": 128 << 20,
+}
+RATE_BAR: Final = 0.7
+ROOM_MS: Final = 50.0
+_MB: Final = 1e6
+RAW: Final = "raw PUTs"
+_MS: Final = 1_000
+
+
+def run(options: Options) -> S3Report:
+    """Measure the most, then how long an acknowledgement takes below it."""
+    seconds = options.scaled(SECONDS)
+    rows: list[Row] = []
+    ratios: list[Ratio] = []
+    for index in (SQLITE, POSTGRES):
+        with s3_side(index, settings=SETTINGS) as side:
+            found = _measure(side, seconds=seconds, runs=options.runs)
+        rows += _rows(index, found)
+        ratios += _ratios(index, found)
+    return S3Report(
+        "o2",
+        "Storage in S3: Kafka produce, 1 KB, acks=all, 6 partitions",
+        rows,
+        ratios,
+        [
+            f"{seconds} s a run; {UPLOADS} uploads at once on both sides",
+            f"objects close after {FLUSH_MS} ms or 8 MiB; unacknowledged_bytes_max is 128 MiB",
+            f"latency at {PACED_RATE:,} msg/s: from produce to the delivery report",
+            "p99 is held against flush interval + the p99 of raw PUTs + 50 ms",
+        ],
+    )
+
+
+_Found = Mapping[str, list[Sample]]
+
+
+def _measure(side: S3Side, *, seconds: float, runs: int) -> _Found:
+    topic = create_topic(side.gateway.bootstrap, partitions=PARTITIONS)
+    found: dict[str, list[Sample]] = {"rate": [], "p50": [], "p99": [], RAW: [], "raw p99": []}
+    found |= {"commit": []}
+    for turn in range(1 + runs):
+        raw = _raw(side)
+        most = _produce(side, topic, seconds=seconds)
+        paced = _produce(side, topic, seconds=seconds, rate=PACED_RATE)
+        if turn:  # the first round is a warm-up
+            found[RAW].append(Sample(raw["rate"]))
+            found["raw p99"].append(Sample(raw["p99"]))
+            cpu = {"server CPU s/GB": most["cpu_s"] / (most["bytes"] / 1e9)}
+            found["rate"].append(Sample(most["bytes"] / seconds / _MB, cpu))
+            found["p50"].append(Sample(paced["p50"]))
+            found["p99"].append(Sample(paced["p99"]))
+            found["commit"].append(Sample(paced["commit_ms"]))
+    return found
+
+
+def _raw(side: S3Side) -> dict[str, Any]:
+    wait_until_idle([side.gateway.pid, side.server.program.pid])
+    bucket = side.server.new_bucket()
+    return client(
+        "raw_puts", side.server.endpoint_url, bucket,
+        "--objects", RAW_OBJECTS, "--at-once", UPLOADS,
+    )  # fmt: skip
+
+
+def _produce(side: S3Side, topic: str, *, seconds: float, rate: int = 0) -> dict[str, float]:
+    wait_until_idle([side.gateway.pid, side.server.program.pid])
+    before_s = cpu_s(side.gateway.pid)
+    commits = [side.counted(f"headgate_s3_commit_seconds_{one}") for one in ("sum", "count")]
+    found = client(
+        "steady", side.gateway.bootstrap, topic, "--seconds", seconds, "--rate", rate,
+        "--bytes", MESSAGE_BYTES, "--window-s", seconds, "--sample", 10,
+    )  # fmt: skip
+    after = [side.counted(f"headgate_s3_commit_seconds_{one}") for one in ("sum", "count")]
+    taken_s, count = (now - then for now, then in zip(after, commits, strict=True))
+    return {
+        "bytes": found["rate"] * seconds * MESSAGE_BYTES,
+        "p50": found["p50"],
+        "p99": found["p99"],
+        "cpu_s": cpu_s(side.gateway.pid) - before_s,
+        "commit_ms": taken_s / max(count, 1) * _MS,
+    }
+
+
+def _rows(index: str, found: _Found) -> list[Row]:
+    words = {
+        "rate": ("produce", OURS, "MB/s"),
+        RAW: ("8 MiB objects", RAW, "MB/s"),
+        "p50": ("acknowledged, p50", OURS, "ms"),
+        "p99": ("acknowledged, p99", OURS, "ms"),
+        "raw p99": ("8 MiB objects, p99", RAW, "ms"),
+        "commit": ("commit, mean", OURS, "ms"),
+    }
+    return [
+        Row(case, side, index, unit, found[name]) for name, (case, side, unit) in words.items()
+    ]
+
+
+def _ratios(index: str, found: _Found) -> list[Ratio]:
+    median = {
+        name: statistics.median(one.value for one in some) for name, some in found.items()
+    }
+    bound_ms = FLUSH_MS + median["raw p99"] + ROOM_MS
+    return [
+        Ratio(f"rate: headgate / {RAW}, {index}", median["rate"] / median[RAW], RATE_BAR),
+        Ratio(f"p99 / its bound, {index}", median["p99"] / bound_ms, 1.0, at_most=True),
+    ]

@@ -1,0 +1,1 @@
+"""What the benchmarks of the storage in S3 share."""
