@@ -25,6 +25,7 @@ from gateway.model import (
     CONTROL_MASK,
     CRC_AT,
     HEADER_BYTES,
+    MAX_TIMESTAMP_AT,
     TIMESTAMP_TYPE_MASK,
     TRANSACTIONAL_MASK,
     BatchHeader,
@@ -34,7 +35,6 @@ from gateway.model import (
 NO_TIMESTAMP: Final = -1
 ZSTD: Final = 4
 RECORD_BYTES_MIN: Final = 7  # length, attributes, 2 deltas, key and value length, header count
-MAX_TIMESTAMP_AT: Final = 35
 KEYED_RECORDS_MAX: Final = 100_000  # of a batch whose keys are looked at: 0.1 s of the loop
 KEYED_BYTES_MAX: Final = 16 * 1024 * 1024  # of such a batch, decompressed
 

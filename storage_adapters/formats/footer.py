@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 from crc32c import crc32c
 
-from gateway.model import Octets
+from gateway.model import LAST_OFFSET_DELTA_AT, LEADER_EPOCH_AT, Octets
 from storage_adapters.formats.bodies import (
     Introduction,
     decode_introduction,
@@ -36,12 +36,14 @@ ALIGNMENT_BYTES: Final = 8
 #   position + size << 32 | record count + leader epoch << 32
 ROW_STRIDE: Final = 4
 LOW_32: Final = 0xFFFF_FFFF
+HIGH_SHIFT: Final = 32  # what stands above the low half
 
 FLAG_DELETED: Final = 0x0001
 NO_IDENTITY: Final = 0xFFFF_FFFF
 NO_TIMESTAMP: Final = -(1 << 63)
 NO_EPOCH: Final = -1
 
+_INT32: Final = struct.Struct(">i")  # of a batch, which is big-endian
 _TABLE_ROW: Final = struct.Struct("<IIqqqqqiiII")
 _TRAILER_PREFIX: Final = struct.Struct("<4sI")
 _TRAILER_FIELDS: Final = struct.Struct("<IIQQQIIQQQIHHqQ")
@@ -107,6 +109,14 @@ class Trailer(NamedTuple):
             + aligned(self.partition_count * ID_BYTES)
             + aligned(self.identities_bytes)
         )
+
+
+def span_of(batch: Octets) -> int:
+    """Return what a batch's row ends with: its offsets, holes included, + leader epoch << 32."""
+    (leader_epoch,) = _INT32.unpack_from(batch, LEADER_EPOCH_AT)
+    (last_delta,) = _INT32.unpack_from(batch, LAST_OFFSET_DELTA_AT)
+    span: int = last_delta + 1 + (leader_epoch << HIGH_SHIFT)
+    return span
 
 
 def aligned(position: int) -> int:

@@ -1,11 +1,8 @@
 """How rows of any index are searched (``formats.footer.Rows``, sorted by offset)."""
 
 from bisect import bisect_left, bisect_right
-from typing import Final
 
-from storage_adapters.formats.footer import LOW_32, ROW_STRIDE, Rows
-
-_SIZE_SHIFT: Final = 32
+from storage_adapters.formats.footer import HIGH_SHIFT, LOW_32, ROW_STRIDE, Rows
 
 
 def find_offset(rows: Rows, first: int, end: int, offset: int) -> int:
@@ -43,4 +40,4 @@ def find_epoch_above(rows: Rows, first: int, end: int, leader_epoch: int) -> int
 
 def sizes_of(rows: Rows, first: int, end: int) -> list[int]:
     """Return the octets of each batch of rows [first, end)."""
-    return [rows[i * ROW_STRIDE + 2] >> _SIZE_SHIFT for i in range(first, end)]
+    return [rows[i * ROW_STRIDE + 2] >> HIGH_SHIFT for i in range(first, end)]

@@ -25,6 +25,7 @@ from gateway.model import (
 from storage_adapters.formats.bodies import with_bounds
 from storage_adapters.formats.damage import Damaged
 from storage_adapters.formats.footer import (
+    HIGH_SHIFT,
     LOW_32,
     NO_TIMESTAMP,
     ROW_STRIDE,
@@ -50,7 +51,6 @@ COPIED_BYTES_MAX: Final = (
 )
 CHUNK_BYTES: Final = 262_144  # of what is copied
 
-_SIZE_SHIFT: Final = 32
 _BASE_OFFSET: Final = struct.Struct(">q")
 _BASE_OFFSET_BYTES: Final = 8
 _FRONT: Final = struct.Struct(">qiiBI")  # base offset, length, leader epoch, magic, CRC
@@ -148,10 +148,10 @@ class Builder:
         stored_offset, timestamp_unix_ms = _OFFSET_AND_TIMESTAMP.unpack_from(octets)
         if timestamp_unix_ms > self._highest:  # noqa: PLR1730  # Half of max().
             self._highest = timestamp_unix_ms
-        if not self._epochs or self._epochs[-1][0] != span >> _SIZE_SHIFT:
-            self._epochs.append((span >> _SIZE_SHIFT, base_offset))
+        if not self._epochs or self._epochs[-1][0] != span >> HIGH_SHIFT:
+            self._epochs.append((span >> HIGH_SHIFT, base_offset))
         size_bytes = len(octets)
-        at = self.position + (size_bytes << _SIZE_SHIFT)
+        at = self.position + (size_bytes << HIGH_SHIFT)
         self._new_rows += (base_offset, self._highest, at, span)
         self._size_bytes += size_bytes
         self.position += size_bytes
@@ -329,9 +329,9 @@ def _rows_of(
 
 def read_batch(source: Source, base_offset: int, place: int, span: int) -> Stored:
     """Return the batch of a row, intact. Errors: ``DamagedObject``."""
-    position, size_bytes = place & LOW_32, place >> _SIZE_SHIFT
+    position, size_bytes = place & LOW_32, place >> HIGH_SHIFT
     octets = source.octets[position : position + size_bytes]
-    if not is_intact(octets, size_bytes, span >> _SIZE_SHIFT):
+    if not is_intact(octets, size_bytes, span >> HIGH_SHIFT):
         text = f"the batch at position {position} (offset {base_offset}) is damaged"
         raise DamagedObject(source.number, text)
     return Stored(octets, base_offset, span)

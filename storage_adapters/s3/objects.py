@@ -22,6 +22,7 @@ from storage_adapters.formats.entry import (
     encode_batch_front,
 )
 from storage_adapters.formats.footer import (
+    HIGH_SHIFT,
     LOW_32,
     NO_TIMESTAMP,
     ROW_STRIDE,
@@ -37,7 +38,6 @@ from storage_adapters.formats.segment import (
 from storage_adapters.s3.change import ObjectPart
 from storage_adapters.s3.state import KIND_LOG, Extent
 
-_SIZE_SHIFT: Final = 32
 _PARTITION: Final = itemgetter(0)
 
 
@@ -139,9 +139,9 @@ def _add_entries(
         buffers.append(front)
         buffers.append(batch)
         position += len(front)
-        at = position + (len(batch) << _SIZE_SHIFT)
+        at = position + (len(batch) << HIGH_SHIFT)
         position += len(batch)
-        span = record_count + (leader_epoch << _SIZE_SHIFT)
+        span = record_count + (leader_epoch << HIGH_SHIFT)
         for partition_id, base_offset in targets:
             yield partition_id, base_offset, timestamp_unix_ms, at, span
 
@@ -160,9 +160,9 @@ def _parts_of(
         for _, base_offset, timestamp_unix_ms, at, span in of_partition:
             highest = max(highest, timestamp_unix_ms)
             own.extend((base_offset, highest, at, span))
-            size_bytes += at >> _SIZE_SHIFT
-            if not epochs or epochs[-1][0] != span >> _SIZE_SHIFT:
-                epochs.append((span >> _SIZE_SHIFT, base_offset))
+            size_bytes += at >> HIGH_SHIFT
+            if not epochs or epochs[-1][0] != span >> HIGH_SHIFT:
+                epochs.append((span >> HIGH_SHIFT, base_offset))
         first_row, row_count = len(rows) // ROW_STRIDE, len(own) // ROW_STRIDE
         end = own[-ROW_STRIDE] + (own[-1] & LOW_32)
         extent = Extent(

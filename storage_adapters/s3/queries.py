@@ -1,11 +1,10 @@
 """Questions about a partition that extents and rows answer."""
 
-import struct
 from typing import Final
 
 from gateway.errors import StorageUnavailable
-from gateway.model import Octets
-from storage_adapters.formats.footer import ROW_STRIDE, Rows
+from gateway.model import parse_batch_header
+from storage_adapters.formats.footer import HIGH_SHIFT, ROW_STRIDE, Rows
 from storage_adapters.formats.row_search import find_offset, find_time
 from storage_adapters.s3.reading import PLANS_MAX, Reader
 from storage_adapters.s3.rows import RowsGone
@@ -13,12 +12,6 @@ from storage_adapters.s3.state import Extent, PartitionState
 
 READ_BYTES: Final = 8 * 1_048_576  # at a time, where the batches themselves must be asked
 
-_MAX_TIMESTAMP_AT: Final = 35  # in a v2 batch
-_MAX_TIMESTAMP: Final = struct.Struct(">q")
-_OFFSET: Final = struct.Struct(">q")
-_LAST_DELTA_AT: Final = 23
-_LAST_DELTA: Final = struct.Struct(">i")
-_SHIFT: Final = 32
 _UNKNOWN: Final = -1
 
 
@@ -64,10 +57,10 @@ async def _read_for_time(
         if not batches:
             return None
         for batch in batches:
-            (base_offset,) = _OFFSET.unpack_from(batch)
-            if _MAX_TIMESTAMP.unpack_from(batch, _MAX_TIMESTAMP_AT)[0] >= timestamp_unix_ms:
-                return int(base_offset)
-        offset = end_of(batches[-1])
+            header = parse_batch_header(batch)
+            if header.max_timestamp_unix_ms >= timestamp_unix_ms:
+                return header.base_offset
+            offset = header.last_offset + 1
 
 
 def end_offset_for_epoch(state: PartitionState, leader_epoch: int) -> tuple[int, int]:
@@ -97,11 +90,4 @@ def rows_below(rows: Rows, extent: Extent, offset: int) -> int:
     first, end = extent.first_row, extent.first_row + extent.row_count
     kept = find_offset(rows, first, end, offset)
     places = rows[first * ROW_STRIDE + 2 : kept * ROW_STRIDE : ROW_STRIDE]
-    return sum([place >> _SHIFT for place in places])
-
-
-def end_of(batch: Octets) -> int:
-    """Return one past the last offset of a batch."""
-    (base_offset,) = _OFFSET.unpack_from(batch)
-    (last_delta,) = _LAST_DELTA.unpack_from(batch, _LAST_DELTA_AT)
-    return int(base_offset + last_delta + 1)
+    return sum([place >> HIGH_SHIFT for place in places])

@@ -7,13 +7,12 @@ from typing import Final, NamedTuple
 
 from gateway.model import HEADER_BYTES
 from storage_adapters.formats.entry import ENTRY_HEADER_BYTES, TARGET_BYTES
-from storage_adapters.formats.footer import LOW_32, ROW_STRIDE, Rows
+from storage_adapters.formats.footer import HIGH_SHIFT, LOW_32, ROW_STRIDE, Rows
 from storage_adapters.formats.row_search import find_base, find_offset
 from storage_adapters.s3.caching import Span, join
 from storage_adapters.s3.state import PartitionState
 
 MISSING_MAX: Final = 16  # objects whose rows are looked up at once
-_SHIFT: Final = 32
 _STEP_ROWS: Final = 16  # looked at first; most reads want few
 _STEP_GROWTH: Final = 8
 # What lies between two batches and cannot hold an entry with another.
@@ -105,7 +104,7 @@ def take(number: int, rows: Rows, between: tuple[int, int], end: int, bytes_max:
         at = first + len(places)
         some = rows[at * ROW_STRIDE + 2 : min(at + step, last) * ROW_STRIDE : ROW_STRIDE]
         places += some
-        sizes += [place >> _SHIFT for place in some]
+        sizes += [place >> HIGH_SHIFT for place in some]
         left_bytes = bytes_max - sum(sizes)
         if left_bytes <= 0:
             break

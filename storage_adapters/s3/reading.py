@@ -10,7 +10,7 @@ from crc32c import crc32c
 from gateway.errors import StorageUnavailable
 from gateway.model import ATTRIBUTES_AT, LENGTH_OVERHEAD_BYTES, MAGIC, Octets
 from storage_adapters.formats.damage import Damaged, TooNew
-from storage_adapters.formats.footer import Rows
+from storage_adapters.formats.footer import HIGH_SHIFT, Rows
 from storage_adapters.s3.bucket import ObjectMissing
 from storage_adapters.s3.caching import ObjectCache, Span
 from storage_adapters.s3.config import S3Config
@@ -26,7 +26,6 @@ CHECKED_ON_LOOP_MAX: Final = 64  # batches
 WINDOWS_MAX: Final = 12  # of one read at once, each of which holds the blocks of an object
 COPIED_BELOW: Final = 8  # times: less than an eighth of what it would keep in memory is copied
 _END: Final = (1 << 63) - 1
-_SHIFT: Final = 32
 
 _FRONT: Final = struct.Struct(">qiiBI")  # base offset, length, leader epoch, magic, CRC
 _BASE_OFFSET: Final = struct.Struct(">q")
@@ -273,8 +272,8 @@ def find_faults(window: Window, piece: Piece) -> list[Fault]:
     for at, (position, size, span) in enumerate(rows):
         batch = window.view(position, position + size)
         _, length, epoch, magic, crc = _FRONT.unpack_from(batch)
-        if (length + LENGTH_OVERHEAD_BYTES, epoch, magic) != (size, span >> _SHIFT, MAGIC):
-            faults.append(Fault(at, f"no batch of {size} bytes and epoch {span >> _SHIFT}"))
+        if (length + LENGTH_OVERHEAD_BYTES, epoch, magic) != (size, span >> HIGH_SHIFT, MAGIC):
+            faults.append(Fault(at, f"no batch of {size} bytes and epoch {span >> HIGH_SHIFT}"))
         elif crc32c(batch[ATTRIBUTES_AT:]) != crc:
             faults.append(Fault(at, "the CRC of the batch does not match"))
     return faults

@@ -17,6 +17,7 @@ from gateway.errors import StorageUnavailable
 from gateway.model import PartitionIdentity
 from storage_adapters.formats.damage import Damaged, TooNew
 from storage_adapters.formats.footer import (
+    HIGH_SHIFT,
     LOW_32,
     NO_TIMESTAMP,
     ROW_STRIDE,
@@ -46,7 +47,6 @@ AHEAD_MAX: Final = 64  # objects that are read before they are needed
 END_BYTES: Final = 262_144  # the end of an object that is read first; most footers are in it
 GAP_BYTES_MAX: Final = 65_536
 _KEY: Final = re.compile(r"objects/(\d{16})-(\d{1,10})\.seg")
-_SIZE_SHIFT: Final = 32
 _NOBODY: Final = 0  # the node that owns what no node has opened
 
 _Item = TypeVar("_Item")
@@ -352,7 +352,7 @@ def _epochs_of(footer: Footer, part: Part) -> tuple[tuple[int, int], ...]:
         return ((part.first_epoch, part.first_offset),)
     epochs: list[tuple[int, int]] = []
     for row in range(part.first_row, part.first_row + part.row_count):
-        epoch = rows[row * ROW_STRIDE + 3] >> _SIZE_SHIFT
+        epoch = rows[row * ROW_STRIDE + 3] >> HIGH_SHIFT
         if not epochs or epochs[-1][0] != epoch:
             epochs.append((epoch, rows[row * ROW_STRIDE]))
     return tuple(epochs)
@@ -374,7 +374,7 @@ def _batches_in(
     rows = _read_ends(bucket, key).footer.rows
     first, end = extent.first_row, extent.first_row + extent.row_count
     places = sorted(
-        (place & LOW_32, place >> _SIZE_SHIFT)
+        (place & LOW_32, place >> HIGH_SHIFT)
         for place in rows[first * ROW_STRIDE + 2 : end * ROW_STRIDE : ROW_STRIDE]
     )
     for piece in _pieces(places):

@@ -12,7 +12,7 @@ from gateway.errors import StorageUnavailable
 from gateway.model import LEADER_EPOCH_AT, Octets
 from gateway.storage import Drops, Keep, Rewritten
 from storage_adapters.formats.damage import Damaged
-from storage_adapters.formats.footer import LOW_32, ROW_STRIDE, Rows
+from storage_adapters.formats.footer import HIGH_SHIFT, LOW_32, ROW_STRIDE, Rows, span_of
 from storage_adapters.s3.merge_pace import Stopped
 from storage_adapters.s3.merge_plan import is_shared
 from storage_adapters.s3.merged_change import READ_BYTES, Changer, Replacement
@@ -34,8 +34,6 @@ from storage_adapters.s3.state import (
     StoredObject,
 )
 
-_SIZE_SHIFT: Final = 32
-_LAST_DELTA_AT: Final = 23
 _INT32: Final = struct.Struct(">i")
 _BASE_OFFSET: Final = struct.Struct(">q")
 _CLOSED: Final = "the storage is being closed"
@@ -204,7 +202,7 @@ class Rewriter:
             for row in rows:
                 at = row.position - start
                 batch = octets[at : at + row.size_bytes]
-                if not is_intact(batch, row.size_bytes, row.span >> _SIZE_SHIFT):
+                if not is_intact(batch, row.size_bytes, row.span >> HIGH_SHIFT):
                     text = f"the batch at position {row.position} is damaged"
                     raise DamagedObject(stored.number, text)
                 yield row, batch
@@ -221,7 +219,7 @@ def _rows_of(work: _Work) -> Iterator[Row]:
     rows, extent = work.rows, work.extent
     for row in range(extent.first_row, extent.first_row + extent.row_count):
         base_offset, _, place, span = rows[row * ROW_STRIDE : (row + 1) * ROW_STRIDE]
-        yield Row(base_offset, place & LOW_32, place >> _SIZE_SHIFT, span)
+        yield Row(base_offset, place & LOW_32, place >> HIGH_SHIFT, span)
 
 
 def _is_dropped(rewrite: Rewrite, row: Row) -> bool:
@@ -252,5 +250,4 @@ def _stored(batch: Octets) -> Stored:
     if not is_intact(view, len(view), leader_epoch):
         raise StorageUnavailable("a batch that compaction made has a wrong CRC")
     (base_offset,) = _BASE_OFFSET.unpack_from(view)
-    (last_delta,) = _INT32.unpack_from(view, _LAST_DELTA_AT)
-    return Stored(view, base_offset, last_delta + 1 + (leader_epoch << _SIZE_SHIFT))
+    return Stored(view, base_offset, span_of(view))

@@ -4,11 +4,10 @@ from bisect import bisect_right
 from itertools import accumulate
 from typing import Final
 
-from storage_adapters.formats.footer import ROW_STRIDE, Rows
+from storage_adapters.formats.footer import HIGH_SHIFT, ROW_STRIDE, Rows
 from storage_adapters.s3.rows import RowsCache
 from storage_adapters.s3.state import Extent, PartitionState
 
-_SIZE_SHIFT: Final = 32
 _STEP_ROWS: Final = 4_096
 
 
@@ -39,7 +38,7 @@ def _within(rows: Rows, extent: Extent, end: int, bytes_max: int) -> int:
     while first > extent.first_row:
         behind, first = first, max(first - _STEP_ROWS, extent.first_row)
         places = rows[first * ROW_STRIDE + 2 : behind * ROW_STRIDE : ROW_STRIDE]
-        sums = list(accumulate([place >> _SIZE_SHIFT for place in reversed(places)]))
+        sums = list(accumulate([place >> HIGH_SHIFT for place in reversed(places)]))
         if sums[-1] > bytes_max:
             kept = bisect_right(sums, bytes_max)
             return rows[(behind - kept) * ROW_STRIDE] if behind - kept < _end(extent) else end

@@ -19,7 +19,7 @@ from crc32c import crc32c
 from gateway.errors import StorageUnavailable
 from gateway.model import ATTRIBUTES_AT, CRC_AT, LENGTH_OVERHEAD_BYTES, Octets
 from gateway.storage import Drops, Keep
-from storage_adapters.formats.footer import LOW_32, ROW_STRIDE, Footer, Part
+from storage_adapters.formats.footer import LOW_32, ROW_STRIDE, Footer, Part, span_of
 from storage_adapters.formats.manifest import SHARED
 from storage_adapters.formats.row_search import find_offset, sizes_of
 from storage_adapters.segment_log.reading import Pick, pick, read_picks
@@ -35,9 +35,6 @@ DELETED: Final = 1 << 62  # a floor above every offset
 _CRC: Final = struct.Struct(">I")
 _BASE_OFFSET: Final = struct.Struct(">q")
 _FRONT: Final = struct.Struct(">qi")  # base offset and length
-_LEADER_EPOCH_AT: Final = 12
-_LAST_DELTA_AT: Final = 23
-_INT32: Final = struct.Struct(">i")
 
 
 class DamagedBatch(StorageUnavailable):
@@ -277,9 +274,7 @@ def _placed(batch: Octets) -> Placed:
     if not is_intact(batch):
         raise StorageUnavailable("a batch that compaction made has a wrong CRC")
     (base_offset,) = _BASE_OFFSET.unpack_from(batch)
-    (leader_epoch,) = _INT32.unpack_from(batch, _LEADER_EPOCH_AT)
-    (last_delta,) = _INT32.unpack_from(batch, _LAST_DELTA_AT)
-    return Placed(batch, base_offset, last_delta + 1 + (leader_epoch << 32))
+    return Placed(batch, base_offset, span_of(batch))
 
 
 def directory_rows(

@@ -5,6 +5,7 @@ from array import array
 from gateway.model import PartitionIdentity
 from storage_adapters.formats.bodies import Introduction, encode_introduction
 from storage_adapters.formats.footer import (
+    HIGH_SHIFT,
     LOW_32,
     NO_EPOCH,
     NO_TIMESTAMP,
@@ -13,8 +14,6 @@ from storage_adapters.formats.footer import (
     Part,
     Rows,
 )
-
-_SIZE_SHIFT = 32
 
 
 class LivePart:
@@ -48,7 +47,7 @@ class LivePart:
         if timestamp_unix_ms > self.max_timestamp_unix_ms:  # noqa: PLR1730  # Half of max().
             self.max_timestamp_unix_ms = timestamp_unix_ms
         self.rows.extend((base_offset, self.max_timestamp_unix_ms, place, span))
-        self.size_bytes += place >> _SIZE_SHIFT
+        self.size_bytes += place >> HIGH_SHIFT
         self.end = base_offset + (span & LOW_32)
 
     def to_part(self) -> Part:

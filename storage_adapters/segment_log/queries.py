@@ -4,6 +4,7 @@ import os
 import struct
 from typing import Final
 
+from gateway.model import MAX_TIMESTAMP_AT
 from storage_adapters.formats.footer import LOW_32, ROW_STRIDE, Part, Rows
 from storage_adapters.formats.row_search import (
     find_epoch_above,
@@ -14,9 +15,7 @@ from storage_adapters.formats.row_search import (
 from storage_adapters.segment_log.catalog import Catalog, PartitionState
 from storage_adapters.segment_log.reading import Reader
 
-_MAX_TIMESTAMP_AT: Final = 35  # in a v2 batch
 _MAX_TIMESTAMP: Final = struct.Struct(">q")
-_POSITION: Final = 0xFFFF_FFFF
 _UNKNOWN: Final = -1
 
 
@@ -112,7 +111,7 @@ async def base_offset_for_time(
 
 def _first_at(fd: int, places: list[tuple[int, int]], timestamp_unix_ms: int) -> int | None:
     for base_offset, place in places:
-        stored = os.pread(fd, _MAX_TIMESTAMP.size, (place & _POSITION) + _MAX_TIMESTAMP_AT)
+        stored = os.pread(fd, _MAX_TIMESTAMP.size, (place & LOW_32) + MAX_TIMESTAMP_AT)
         if _MAX_TIMESTAMP.unpack(stored)[0] >= timestamp_unix_ms:
             return base_offset
     return None

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple, TypeVar
 
 from gateway.errors import StorageUnavailable
 from gateway.model import LENGTH_OVERHEAD_BYTES, Octets
-from storage_adapters.formats.footer import ROW_STRIDE, Rows
+from storage_adapters.formats.footer import LOW_32, ROW_STRIDE, Rows
 from storage_adapters.formats.row_search import find_offset
 from storage_adapters.segment_log.catalog import Catalog, PartitionState
 from storage_adapters.segment_log.config import SegmentLogConfig
@@ -20,7 +20,6 @@ from storage_adapters.segment_log.segments import Segment
 # Batches of one partition that lie this close are read in one call, with what lies between
 # them.
 GAP_BYTES_MAX: Final = 4_096
-_POSITION: Final = 0xFFFF_FFFF
 _FRONT: Final = struct.Struct(">qi")  # base offset and length of a batch
 _BASE_OFFSET: Final = struct.Struct(">q")
 
@@ -82,7 +81,7 @@ class Reader:
             if not picks:
                 break
             place = rows[last * ROW_STRIDE - 2]
-            plan.append(Picks(segment, picks, (place & _POSITION) + (place >> 32)))
+            plan.append(Picks(segment, picks, (place & LOW_32) + (place >> 32)))
             if bytes_max <= 0 or row + len(picks) < last:
                 break
         return plan
@@ -176,7 +175,7 @@ def pick(  # A search, called once per segment and read.
             break
         is_first = False
         bytes_max -= size_bytes
-        picks.append(Pick(place & _POSITION, size_bytes, base_offset))
+        picks.append(Pick(place & LOW_32, size_bytes, base_offset))
         at += ROW_STRIDE
     return picks, bytes_max
 

@@ -12,7 +12,7 @@ from uuid import UUID
 
 from crc32c import crc32c
 
-from gateway.model import Octets
+from gateway.model import MAX_TIMESTAMP_AT, Octets
 from storage_adapters.formats.bodies import with_bounds
 from storage_adapters.formats.footer import (
     NO_TIMESTAMP,
@@ -45,7 +45,6 @@ _WAIT_S_MIN: Final = 0.002
 _PIECE_COST_BYTES: Final = 4_096  # what a piece takes of the processor, in octets
 SYNC_EVERY_BYTES: Final = 4 * 1_048_576  # a large sync at the end would hold up the log's
 
-_MAX_TIMESTAMP_AT: Final = 35
 _MAX_TIMESTAMP: Final = struct.Struct(">q")
 
 
@@ -175,7 +174,7 @@ class OutputFile:
         rows, position, max_timestamp = self._rows, self.position, self._max_timestamp
         for batch, base_offset, span, damaged_unix_ms in placed:
             if damaged_unix_ms is None:
-                (timestamp,) = _MAX_TIMESTAMP.unpack_from(batch, _MAX_TIMESTAMP_AT)
+                (timestamp,) = _MAX_TIMESTAMP.unpack_from(batch, MAX_TIMESTAMP_AT)
                 max_timestamp = max(max_timestamp, timestamp)
             else:
                 max_timestamp = max(max_timestamp, damaged_unix_ms)

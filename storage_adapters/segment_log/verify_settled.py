@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from gateway.errors import StorageUnavailable
-from gateway.model import HEADER_BYTES, LENGTH_OVERHEAD_BYTES
+from gateway.model import HEADER_BYTES, LAST_OFFSET_DELTA_AT, LENGTH_OVERHEAD_BYTES
 from storage_adapters.formats.footer import LOW_32, ROW_STRIDE, Footer, Part, Rows
 from storage_adapters.formats.manifest import FileRecord, Manifest
 from storage_adapters.formats.segment import SEGMENT_HEADER_BYTES
@@ -18,7 +18,6 @@ from storage_adapters.segment_log.settled_files import load_settled_segment
 
 _FRONT: Final = struct.Struct(">qii")  # base offset, length, leader epoch
 _LAST_DELTA: Final = struct.Struct(">i")
-_LAST_DELTA_AT: Final = 23
 
 
 class Coverage(NamedTuple):
@@ -89,7 +88,7 @@ def _batch_problem(batch: memoryview, base_offset: int, span: int) -> str:
     if len(batch) < HEADER_BYTES:
         return "there is no batch"
     stored_offset, length, epoch = _FRONT.unpack_from(batch)
-    (last_delta,) = _LAST_DELTA.unpack_from(batch, _LAST_DELTA_AT)
+    (last_delta,) = _LAST_DELTA.unpack_from(batch, LAST_OFFSET_DELTA_AT)
     if (stored_offset, length + LENGTH_OVERHEAD_BYTES) != (base_offset, len(batch)):
         return f"a batch of offset {stored_offset} and {length} bytes"
     if (last_delta + 1, epoch) != (span & LOW_32, span >> 32):
