@@ -75,11 +75,14 @@ class Pair:
             )
 
     def drain(self) -> Counter[str]:
-        """Receive and delete until nothing is there; return what came, and how often."""
+        """Receive and delete until all came and nothing is there; return how often each came."""
         came: Counter[str] = Counter()
         deadline = time.monotonic() + PROGRESS_S_MAX
         with JsonClient(self.port) as client:
-            while self.count() and time.monotonic() < deadline:
+            # A count alone misses what a task moves between its two looks.
+            while came.total() < MESSAGES or self.count():
+                if time.monotonic() > deadline:
+                    break
                 for url in (self.url, self.dead):
                     given = {"MaxNumberOfMessages": 10, "VisibilityTimeout": 60}
                     found = client.call("ReceiveMessage", QueueUrl=url, **given)
