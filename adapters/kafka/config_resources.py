@@ -1,14 +1,19 @@
 """The resources whose configs can be described and altered, and who may do that."""
 
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
 from enum import IntEnum
-from typing import Final
+from typing import Any, Final, TypeVar
 
-from adapters.kafka.access import check_cluster
-from adapters.kafka.errors import ErrorCode, Refused
+from adapters.kafka.access import check_cluster, ordinary_topic_for
+from adapters.kafka.errors import ErrorCode, Refused, code_of
 from adapters.kafka.session import Session
 from gateway.auth import Operation
+from gateway.errors import GatewayError
 from gateway.model import check_topic_name
+from gateway.topics import Topic
 
+_R = TypeVar("_R")
 WHOLE_CLUSTER: Final = ""  # as a broker's name: the defaults of all brokers
 
 
@@ -53,7 +58,44 @@ def check_broker_resource(session: Session, name: str, operation: Operation) -> 
         raise Refused(ErrorCode.INVALID_REQUEST, msg)
 
 
-def refuse_broker_change(session: Session, name: str) -> None:
+async def alter_each(
+    resources: Sequence[Any],
+    session: Session,
+    alter: Callable[[Any, Topic], Awaitable[None]],
+    result: Callable[..., _R],
+) -> list[_R]:
+    """Give ``alter`` each resource with its topic; return a ``result`` of each, with its outcome.
+
+    The messages are AlterConfigs' or IncrementalAlterConfigs'. A broker's configs cannot be
+    changed from here, and a resource that comes twice is not.
+    """
+    counts = Counter((asked.resource_type, asked.resource_name) for asked in resources)
+    results = []
+    for asked in resources:
+        code, message = ErrorCode.NONE, None
+        try:
+            if counts[asked.resource_type, asked.resource_name] > 1:
+                msg = "Each resource must appear at most once."
+                raise Refused(ErrorCode.INVALID_REQUEST, msg)
+            if check_kind(asked.resource_type) is not ConfigResource.TOPIC:
+                _refuse_broker_change(session, asked.resource_name)
+            check_topic_resource(asked.resource_name)
+            name = asked.resource_name
+            await alter(asked, ordinary_topic_for(session, name, Operation.ALTER_CONFIGS))
+        except GatewayError as error:
+            code, message = code_of(error), str(error)
+        results.append(
+            result(
+                error_code=code,
+                error_message=message,
+                resource_type=asked.resource_type,
+                resource_name=asked.resource_name,
+            )
+        )
+    return results
+
+
+def _refuse_broker_change(session: Session, name: str) -> None:
     """Say that a broker's configs cannot be changed from here. Always raises."""
     check_broker_resource(session, name, Operation.ALTER_CONFIGS)
     msg = "broker configs are set in the node's config file and hold after a restart"

@@ -30,14 +30,15 @@ def settings_of(config: Path | None, assignments: list[str] | None) -> Settings:
 
 
 class AdminClient:
-    """Sends one request per call."""
+    """Sends one request per call; with a ``namespace``, each of them asks within it."""
 
-    def __init__(self, url: str, token: str) -> None:
+    def __init__(self, url: str, token: str, *, namespace: str | None = None) -> None:
         self.url = url
         self._token = token
+        self._query = {} if namespace is None else {"namespace": namespace}
 
     @classmethod
-    def of(cls, settings: Settings) -> Self:
+    def of(cls, settings: Settings, *, namespace: str | None = None) -> Self:
         """Return a client of the node that has these settings. Errors: ``NodeUnreachable``."""
         data_dir = settings.node.data_dir
         try:
@@ -49,7 +50,7 @@ class AdminClient:
                 "`headgate serve` run there? Name its folder with --set node.data_dir=..."
             )
             raise NodeUnreachable(msg) from error
-        return cls(url or f"http://{settings.admin.bind}", token)
+        return cls(url or f"http://{settings.admin.bind}", token, namespace=namespace)
 
     def get(self, *path: str, query: Mapping[str, str] | None = None) -> dict[str, Any]:
         """Return what ``GET /v1/<path>`` answers. Errors: as ``send``."""
@@ -64,8 +65,9 @@ class AdminClient:
     ) -> dict[str, Any]:
         """Return the answer's JSON object. Errors: ``NodeUnreachable``, ``Refused``."""
         target = "/v1/" + "/".join(quote(part, safe="") for part in path)
-        if query:
-            target += "?" + urlencode(query)
+        asked = {**self._query, **(query or {})}
+        if asked:
+            target += "?" + urlencode(asked)
         address = urlsplit(self.url)
         connection = HTTPConnection(address.hostname or "", address.port, timeout=TIMEOUT_S)
         headers = {"authorization": f"Bearer {self._token}"}

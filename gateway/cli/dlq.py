@@ -8,9 +8,9 @@ from typing import Annotated, Any, Final
 import typer
 
 from gateway.cli import options
-from gateway.cli.admin_client import AdminClient, settings_of
+from gateway.cli.admin_client import AdminClient
+from gateway.cli.node_commands import confirm, in_namespace
 from gateway.cli.output import format_span, print_json, print_rows, say
-from gateway.model import DEFAULT_NAMESPACE
 
 VALUE_CHARS_SHOWN: Final = 60
 _NUMBER: Final = re.compile(r"[0-9]{1,9}")
@@ -21,16 +21,10 @@ Name = Annotated[str, typer.Argument(help="The dead-letter queue's name.")]
 
 
 @dlq_app.command("ls")
-def list_dead_letter_queues(
-    *,
-    namespace: options.Namespace = DEFAULT_NAMESPACE,
-    as_json: options.AsJson = False,
-    config: options.Config = None,
-    assignments: options.Assignments = None,
-) -> None:
+@in_namespace
+def list_dead_letter_queues(client: AdminClient, *, as_json: options.AsJson = False) -> None:
     """List dead-letter queues, what they hold, and the queues that send to them."""
-    client = AdminClient.of(settings_of(config, assignments))
-    found = client.get("dlq", query={"namespace": namespace})["dlqs"]
+    found = client.get("dlq")["dlqs"]
     if as_json:
         print_json(found)
         return
@@ -46,21 +40,18 @@ def list_dead_letter_queues(
 
 
 @dlq_app.command()
+@in_namespace
 def show(
+    client: AdminClient,
     name: Name,
     *,
     count: Annotated[
         int, typer.Option("--count", "-n", min=1, max=1_000, help="The oldest so many.")
     ] = 100,
-    namespace: options.Namespace = DEFAULT_NAMESPACE,
     as_json: options.AsJson = False,
-    config: options.Config = None,
-    assignments: options.Assignments = None,
 ) -> None:
     """Show dead letters, grouped by the reason why they are dead, without taking them."""
-    client = AdminClient.of(settings_of(config, assignments))
-    query = {"namespace": namespace, "count": str(count)}
-    found = client.get("dlq", name, "messages", query=query)
+    found = client.get("dlq", name, "messages", query={"count": str(count)})
     if as_json:
         print_json(found)
         return
@@ -78,7 +69,9 @@ def show(
 
 
 @dlq_app.command()
-def redrive(  # noqa: PLR0913 - one argument per option
+@in_namespace
+def redrive(
+    client: AdminClient,
     name: Name,
     *,
     to: Annotated[
@@ -88,35 +81,21 @@ def redrive(  # noqa: PLR0913 - one argument per option
         int | None, typer.Option("--rate", min=1, help="Messages a second; else all it can.")
     ] = None,
     yes: options.Yes = False,
-    namespace: options.Namespace = DEFAULT_NAMESPACE,
-    config: options.Config = None,
-    assignments: options.Assignments = None,
 ) -> None:
     """Begin to move dead letters back to where they came from; `status` says how far it is."""
-    client = AdminClient.of(settings_of(config, assignments))
-    if not yes:
-        where = to or "the queues they came from"
-        typer.confirm(f"Move the messages of {name} to {where}?", abort=True)
+    where = to or "the queues they came from"
+    confirm(f"Move the messages of {name} to {where}?", yes=yes)
     body = {"destination": to, "rate_per_s": rate_per_s}
-    query = {"namespace": namespace}
-    begun = client.send("POST", "dlq", name, "redrives", body=body, query=query)
+    begun = client.send("POST", "dlq", name, "redrives", body=body)
     total = begun["total_at_start"]
     say(f"moving {total} message(s) of {name}; headgate dlq status {name}")
 
 
 @dlq_app.command()
-def status(
-    name: Name,
-    *,
-    namespace: options.Namespace = DEFAULT_NAMESPACE,
-    as_json: options.AsJson = False,
-    config: options.Config = None,
-    assignments: options.Assignments = None,
-) -> None:
+@in_namespace
+def status(client: AdminClient, name: Name, *, as_json: options.AsJson = False) -> None:
     """Show the last redrives of a dead-letter queue, newest first. A restart forgets them."""
-    client = AdminClient.of(settings_of(config, assignments))
-    query = {"namespace": namespace}
-    found = client.get("dlq", name, "redrives", query=query)["redrives"]
+    found = client.get("dlq", name, "redrives")["redrives"]
     if as_json:
         print_json(found)
         return
@@ -145,34 +124,19 @@ def status(
 
 
 @dlq_app.command()
-def cancel(
-    name: Name,
-    *,
-    namespace: options.Namespace = DEFAULT_NAMESPACE,
-    config: options.Config = None,
-    assignments: options.Assignments = None,
-) -> None:
+@in_namespace
+def cancel(client: AdminClient, name: Name) -> None:
     """End the redrive that runs; what it has moved stays moved."""
-    client = AdminClient.of(settings_of(config, assignments))
-    query = {"namespace": namespace}
-    ended = client.send("POST", "dlq", name, "redrives", "cancel", query=query)
+    ended = client.send("POST", "dlq", name, "redrives", "cancel")
     say(f"ends now; {ended['moved']} of {ended['total_at_start']} message(s) are moved so far")
 
 
 @dlq_app.command()
-def purge(
-    name: Name,
-    *,
-    yes: options.Yes = False,
-    namespace: options.Namespace = DEFAULT_NAMESPACE,
-    config: options.Config = None,
-    assignments: options.Assignments = None,
-) -> None:
+@in_namespace
+def purge(client: AdminClient, name: Name, *, yes: options.Yes = False) -> None:
     """Remove all messages of a dead-letter queue."""
-    client = AdminClient.of(settings_of(config, assignments))
-    if not yes:
-        typer.confirm(f"Remove all dead letters of {name}?", abort=True)
-    client.send("POST", "dlq", name, "purge", query={"namespace": namespace})
+    confirm(f"Remove all dead letters of {name}?", yes=yes)
+    client.send("POST", "dlq", name, "purge")
     say(f"purged {name}")
 
 

@@ -3,59 +3,96 @@
 import base64
 import sys
 from datetime import datetime
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, NamedTuple, Self
 
 import typer
 
 from gateway.cli import options
-from gateway.cli.admin_client import AdminClient, settings_of
+from gateway.cli.admin_client import AdminClient
+from gateway.cli.node_commands import in_namespace
 from gateway.cli.output import print_json, print_rows
-from gateway.model import DEFAULT_NAMESPACE
 
 _VALUE_CHARS_MAX: Final = 80
 _MIB: Final = 1_048_576
 
 
+def _key(text: str) -> dict[str, str]:
+    if not text.startswith("0x"):
+        return {"key": text}
+    try:
+        return {"key_base64": base64.b64encode(bytes.fromhex(text[2:])).decode()}
+    except ValueError as error:
+        raise typer.BadParameter(f"{text}: {error}") from error
+
+
+class _Header(NamedTuple):
+    name: str
+    value: str
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise typer.BadParameter(f"{text!r} is not NAME=VALUE")
+        return cls(name, value)
+
+
+def _start(text: str) -> dict[str, int]:
+    if text.isdecimal():
+        return {"offset_min": int(text)}
+    try:
+        return {"timestamp_unix_ms_min": int(datetime.fromisoformat(text).timestamp() * 1_000)}
+    except ValueError as error:
+        raise typer.BadParameter(f"{text!r} is no offset and no time") from error
+
+
+@in_namespace
 def find(  # noqa: PLR0913 - one argument per option
+    client: AdminClient,
     name: Annotated[str, typer.Argument(help="The topic's name.")],
     *,
     key: Annotated[
-        str | None, typer.Option("--key", "-k", help="The records' key; 0x... is hexadecimal.")
+        dict[str, str] | None,
+        typer.Option(
+            "--key",
+            "-k",
+            parser=_key,
+            metavar="TEXT",
+            help="The records' key; 0x... is hexadecimal.",
+        ),
     ] = None,
     header: Annotated[
-        list[str] | None,
+        list[_Header] | None,
         typer.Option(
-            "--header", metavar="NAME=VALUE", help="A header they have; may be repeated."
+            "--header",
+            parser=_Header.parse,
+            metavar="NAME=VALUE",
+            help="A header they have; may be repeated.",
         ),
     ] = None,
     partition: Annotated[
         int | None, typer.Option("--partition", min=0, help="Only this partition.")
     ] = None,
     start: Annotated[
-        str | None,
+        dict[str, int] | None,
         typer.Option(
             "--from",
+            parser=_start,
             metavar="OFFSET|TIME",
             help="The first offset, or a time: 2026-11-20T10:00:00+00:00.",
         ),
     ] = None,
     limit: Annotated[int, typer.Option(min=1, help="Records to print at most.")] = 100,
-    namespace: options.Namespace = DEFAULT_NAMESPACE,
     as_json: options.AsJson = False,
-    config: options.Config = None,
-    assignments: options.Assignments = None,
 ) -> None:
     """Find records by key or header; fast by key in topics with key.index=true."""
-    body: dict[str, Any] = {**_key(key), "headers": _headers(header), "partition": partition}
-    body |= _start(start)
-    client = AdminClient.of(settings_of(config, assignments))
+    body: dict[str, Any] = {"headers": dict(header or ()), "partition": partition}
+    body |= (key or {}) | (start or {})
     found: list[dict[str, Any]] = []
     progress = _Progress()
     while True:
         body["limit"] = min(limit - len(found), 1_000)
-        step = client.send(
-            "POST", "topics", name, "find", body=body, query={"namespace": namespace}
-        )
+        step = client.send("POST", "topics", name, "find", body=body)
         found += step["matches"]
         progress.add(step)
         if step["next"] is None or len(found) >= limit:
@@ -90,41 +127,6 @@ class _Progress:
             sys.stderr.write("\n")
         if self._undecodable_count:
             sys.stderr.write(f"{self._undecodable_count} batch(es) cannot be decoded\n")
-
-
-def _key(text: str | None) -> dict[str, str]:
-    if text is None:
-        return {}
-    if not text.startswith("0x"):
-        return {"key": text}
-    try:
-        return {"key_base64": base64.b64encode(bytes.fromhex(text[2:])).decode()}
-    except ValueError as error:
-        msg = f"--key {text}: {error}"
-        raise typer.BadParameter(msg) from error
-
-
-def _headers(texts: list[str] | None) -> dict[str, str]:
-    found = {}
-    for text in texts or ():
-        name, equals, value = text.partition("=")
-        if not equals:
-            msg = f"--header {text!r} is not NAME=VALUE"
-            raise typer.BadParameter(msg)
-        found[name] = value
-    return found
-
-
-def _start(text: str | None) -> dict[str, int]:
-    if text is None:
-        return {}
-    if text.isdecimal():
-        return {"offset_min": int(text)}
-    try:
-        return {"timestamp_unix_ms_min": int(datetime.fromisoformat(text).timestamp() * 1_000)}
-    except ValueError as error:
-        msg = f"--from {text!r} is no offset and no time"
-        raise typer.BadParameter(msg) from error
 
 
 def _row(match: dict[str, Any]) -> dict[str, Any]:

@@ -5,7 +5,8 @@ from typing import Annotated
 import typer
 
 from gateway.cli import options
-from gateway.cli.admin_client import AdminClient, settings_of
+from gateway.cli.admin_client import AdminClient
+from gateway.cli.node_commands import confirm, of_node
 from gateway.cli.output import print_json, print_rows, say
 
 groups_app = typer.Typer(no_args_is_help=True, help="Consumer groups of a running node.")
@@ -14,27 +15,18 @@ Group = Annotated[str, typer.Argument(help="The group's id.")]
 
 
 @groups_app.command("ls")
-def list_groups(
-    *,
-    as_json: options.AsJson = False,
-    config: options.Config = None,
-    assignments: options.Assignments = None,
-) -> None:
+@of_node
+def list_groups(client: AdminClient, *, as_json: options.AsJson = False) -> None:
     """List groups."""
-    found = AdminClient.of(settings_of(config, assignments)).get("groups")["groups"]
+    found = client.get("groups")["groups"]
     print_rows(found, ["group_id", "state", "protocol_type", "members"], as_json=as_json)
 
 
 @groups_app.command()
-def describe(
-    group: Group,
-    *,
-    as_json: options.AsJson = False,
-    config: options.Config = None,
-    assignments: options.Assignments = None,
-) -> None:
+@of_node
+def describe(client: AdminClient, group: Group, *, as_json: options.AsJson = False) -> None:
     """Show a group's state and members."""
-    found = AdminClient.of(settings_of(config, assignments)).get("groups", group)
+    found = client.get("groups", group)
     if as_json:
         print_json(found)
         return
@@ -44,21 +36,18 @@ def describe(
 
 
 @groups_app.command()
-def offsets(
-    group: Group,
-    *,
-    as_json: options.AsJson = False,
-    config: options.Config = None,
-    assignments: options.Assignments = None,
-) -> None:
+@of_node
+def offsets(client: AdminClient, group: Group, *, as_json: options.AsJson = False) -> None:
     """Show a group's committed offsets and how far it is behind."""
-    found = AdminClient.of(settings_of(config, assignments)).get("groups", group, "offsets")
+    found = client.get("groups", group, "offsets")
     columns = ["topic", "partition", "offset", "end", "lag", "metadata"]
     print_rows(found["offsets"], columns, as_json=as_json)
 
 
 @groups_app.command()
+@of_node
 def reset(
+    client: AdminClient,
     group: Group,
     *,
     topic: Annotated[str, typer.Option(help="The topic.")],
@@ -66,27 +55,17 @@ def reset(
     partition: Annotated[
         int | None, typer.Option(min=0, help="One partition instead of all.")
     ] = None,
-    config: options.Config = None,
-    assignments: options.Assignments = None,
 ) -> None:
     """Move the committed offsets of a group that has no members."""
-    client = AdminClient.of(settings_of(config, assignments))
     body = {"topic": topic, "partition": partition, "to": to}
     moved = client.send("POST", "groups", group, "offsets", body=body)["offsets"]
     print_rows(moved, ["topic", "partition", "offset"], as_json=False)
 
 
 @groups_app.command()
-def delete(
-    group: Group,
-    *,
-    yes: options.Yes = False,
-    config: options.Config = None,
-    assignments: options.Assignments = None,
-) -> None:
+@of_node
+def delete(client: AdminClient, group: Group, *, yes: options.Yes = False) -> None:
     """Delete a group without members, and its committed offsets."""
-    client = AdminClient.of(settings_of(config, assignments))
-    if not yes:
-        typer.confirm(f"Delete group {group} and its offsets?", abort=True)
+    confirm(f"Delete group {group} and its offsets?", yes=yes)
     client.send("DELETE", "groups", group)
     say(f"deleted {group}")

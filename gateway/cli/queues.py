@@ -6,9 +6,9 @@ from typing import Annotated, Any, Final
 import typer
 
 from gateway.cli import options
-from gateway.cli.admin_client import AdminClient, settings_of
+from gateway.cli.admin_client import AdminClient
+from gateway.cli.node_commands import Change, confirm, in_namespace, parse_change
 from gateway.cli.output import format_span, print_json, print_rows, say
-from gateway.model import DEFAULT_NAMESPACE
 from gateway.queue_model import DEFAULT_GROUP, QueueSettings
 
 _MEANINGS: Final[Mapping[tuple[str, object], str]] = {
@@ -16,13 +16,25 @@ _MEANINGS: Final[Mapping[tuple[str, object], str]] = {
     ("attempts_max", 0): "any number",
 }
 
+
+def parse_setting(text: str) -> Change:
+    """Return what ``SETTING=VALUE`` says, of a setting that there is."""
+    setting = parse_change(text)
+    if setting.name not in QueueSettings.model_fields:
+        there = ", ".join(QueueSettings.model_fields)
+        msg = f"{setting.name!r} is no setting; there are: {there}"
+        raise typer.BadParameter(msg)
+    return setting
+
+
 queues_app = typer.Typer(no_args_is_help=True, help="Queues of a running node.")
 
 Name = Annotated[str, typer.Argument(help="The queue's name, which is its topic's.")]
 Group = Annotated[str, typer.Option(help="The queue group, where a topic has several.")]
 Settings = Annotated[
-    list[str] | None,
+    list[Change] | None,
     typer.Argument(
+        parser=parse_setting,
         metavar="SETTING=VALUE",
         help="order (none, key: one of a key at a time, fair: quiet keys first), lease_ms, "
         "delay_ms, retention_ms, attempts_max, dead_letter_topic, in_flight_max.",
@@ -31,16 +43,10 @@ Settings = Annotated[
 
 
 @queues_app.command("ls")
-def list_queues(
-    *,
-    namespace: options.Namespace = DEFAULT_NAMESPACE,
-    as_json: options.AsJson = False,
-    config: options.Config = None,
-    assignments: options.Assignments = None,
-) -> None:
+@in_namespace
+def list_queues(client: AdminClient, *, as_json: options.AsJson = False) -> None:
     """List queues with their messages by state and the age of the oldest."""
-    client = AdminClient.of(settings_of(config, assignments))
-    found = client.get("queues", query={"namespace": namespace})["queues"]
+    found = client.get("queues")["queues"]
     if as_json:
         print_json(found)
         return
@@ -61,7 +67,9 @@ def list_queues(
 
 
 @queues_app.command()
-def create(  # noqa: PLR0913 - one argument per option
+@in_namespace
+def create(
+    client: AdminClient,
     name: Name,
     settings: Settings = None,
     *,
@@ -72,9 +80,6 @@ def create(  # noqa: PLR0913 - one argument per option
     from_start: Annotated[
         bool, typer.Option("--from-start", help="Take what the topic holds already, too.")
     ] = False,
-    namespace: options.Namespace = DEFAULT_NAMESPACE,
-    config: options.Config = None,
-    assignments: options.Assignments = None,
 ) -> None:
     """Create a queue with a topic of its own, or on a topic that is there."""
     body = {
@@ -82,27 +87,24 @@ def create(  # noqa: PLR0913 - one argument per option
         "group": group,
         "partitions": partitions,
         "from_start": from_start,
-        "settings": _parse(settings),
+        "settings": dict(settings or ()),
     }
-    client = AdminClient.of(settings_of(config, assignments))
-    made = client.send("POST", "queues", body=body, query={"namespace": namespace})
+    made = client.send("POST", "queues", body=body)
     where = "" if made["owns_topic"] else " of the topic that was there"
     say(f"created {name} on {made['partitions']} partition(s){where}")
 
 
 @queues_app.command()
+@in_namespace
 def show(
+    client: AdminClient,
     name: Name,
     *,
     group: Group = DEFAULT_GROUP,
-    namespace: options.Namespace = DEFAULT_NAMESPACE,
     as_json: options.AsJson = False,
-    config: options.Config = None,
-    assignments: options.Assignments = None,
 ) -> None:
     """Show a queue's messages by state, its settings, and who sends dead letters to it."""
-    client = AdminClient.of(settings_of(config, assignments))
-    queue = client.get("queues", name, query={"namespace": namespace, "group": group})
+    queue = client.get("queues", name, query={"group": group})
     if as_json:
         print_json(queue)
         return
@@ -121,75 +123,52 @@ def show(
 
 
 @queues_app.command("set")
+@in_namespace
 def alter(
+    client: AdminClient,
     name: Name,
     settings: Settings = None,
     *,
     group: Group = DEFAULT_GROUP,
-    namespace: options.Namespace = DEFAULT_NAMESPACE,
-    config: options.Config = None,
-    assignments: options.Assignments = None,
 ) -> None:
     """Change settings of a queue; an empty value (dead_letter_topic=) is the default."""
-    changes = _parse(settings)
-    if not changes:
+    if not settings:
         msg = "name at least one setting, lease_ms=60000"
         raise typer.BadParameter(msg)
-    client = AdminClient.of(settings_of(config, assignments))
-    query = {"namespace": namespace, "group": group}
-    client.send("PATCH", "queues", name, body={"settings": changes}, query=query)
-    say(f"set {' '.join(settings or ())} of {name}")
+    body = {"settings": dict(settings)}
+    client.send("PATCH", "queues", name, body=body, query={"group": group})
+    shown = " ".join(f"{key}={value or ''}" for key, value in settings)
+    say(f"set {shown} of {name}")
 
 
 @queues_app.command()
+@in_namespace
 def purge(
+    client: AdminClient,
     name: Name,
     *,
     group: Group = DEFAULT_GROUP,
     yes: options.Yes = False,
-    namespace: options.Namespace = DEFAULT_NAMESPACE,
-    config: options.Config = None,
-    assignments: options.Assignments = None,
 ) -> None:
     """Remove all messages of a queue, also those in flight and delayed."""
-    client = AdminClient.of(settings_of(config, assignments))
-    if not yes:
-        typer.confirm(f"Remove all messages of queue {name}?", abort=True)
-    query = {"namespace": namespace, "group": group}
-    client.send("POST", "queues", name, "purge", query=query)
+    confirm(f"Remove all messages of queue {name}?", yes=yes)
+    client.send("POST", "queues", name, "purge", query={"group": group})
     say(f"purged {name}")
 
 
 @queues_app.command()
+@in_namespace
 def delete(
+    client: AdminClient,
     name: Name,
     *,
     group: Group = DEFAULT_GROUP,
     yes: options.Yes = False,
-    namespace: options.Namespace = DEFAULT_NAMESPACE,
-    config: options.Config = None,
-    assignments: options.Assignments = None,
 ) -> None:
     """Delete a queue, and its topic if that was made for it and has no other queue."""
-    client = AdminClient.of(settings_of(config, assignments))
-    if not yes:
-        typer.confirm(f"Delete queue {name} and its messages?", abort=True)
-    query = {"namespace": namespace, "group": group}
-    client.send("DELETE", "queues", name, query=query)
+    confirm(f"Delete queue {name} and its messages?", yes=yes)
+    client.send("DELETE", "queues", name, query={"group": group})
     say(f"deleted {name}")
-
-
-def _parse(settings: list[str] | None) -> dict[str, str | None]:
-    """Return settings by name; None where the default is to come back."""
-    found: dict[str, str | None] = {}
-    for setting in settings or ():
-        name, equals, value = setting.partition("=")
-        if not equals or name not in QueueSettings.model_fields:
-            there = ", ".join(QueueSettings.model_fields)
-            msg = f"{setting!r} is not SETTING=VALUE; there are: {there}"
-            raise typer.BadParameter(msg)
-        found[name] = value or None
-    return found
 
 
 def _settings(queue: Mapping[str, Any]) -> list[tuple[str, Any]]:

@@ -20,12 +20,12 @@ from gateway.cli import options
 from gateway.cli.admin_client import settings_of
 from gateway.cli.output import print_rows, say
 from gateway.cli.recover_queues import list_queues
+from gateway.cli.stopped_node import stopped_metadata
 from gateway.clock import SystemClock
 from gateway.config import Settings
 from gateway.errors import GatewayError
 from gateway.metadata import PRODUCER_IDS, TopicRow
 from gateway.metadata_recovery import QueuePlace, restore_queues, restore_topics
-from gateway.metadata_sql import SqlMetadata
 from gateway.model import PartitionIdentity
 from storage_adapters.segment_log.inspect import PartitionListing, list_partitions
 
@@ -153,9 +153,7 @@ def _log_of(settings: Settings) -> Log:
 async def _restore(settings: Settings, log: Log) -> tuple[list[TopicRow], list[QueuePlace]]:
     places = await asyncio.to_thread(log.queues)
     now_unix_ms = SystemClock().unix_ms()
-    metadata = SqlMetadata(settings.metadata.url, data_dir=settings.node.data_dir)
-    await metadata.open()
-    try:
+    async with stopped_metadata(settings) as metadata:
         topics = await restore_topics(
             metadata, log.identities, data_uuid=log.data_uuid, created_unix_ms=now_unix_ms
         )
@@ -164,8 +162,6 @@ async def _restore(settings: Settings, log: Log) -> tuple[list[TopicRow], list[Q
         # again, and would take their first batches for repetitions. Ids above the time in
         # milliseconds were never given, unless a node gives out a thousand a second for years.
         await metadata.reserve_ids(PRODUCER_IDS, now_unix_ms)
-    finally:
-        await metadata.close()
     return topics, queues
 
 

@@ -5,18 +5,19 @@ from typing import Annotated
 import typer
 
 from gateway.cli import options
-from gateway.cli.admin_client import AdminClient, settings_of
+from gateway.cli.admin_client import AdminClient
+from gateway.cli.node_commands import Change, confirm, in_namespace, parse_change
 from gateway.cli.output import print_json, print_rows, say
-from gateway.model import DEFAULT_NAMESPACE
 
 topics_app = typer.Typer(no_args_is_help=True, help="Topics of a running node.")
 
 Name = Annotated[str, typer.Argument(help="The topic's name.")]
 Changes = Annotated[
-    list[str] | None,
+    list[Change] | None,
     typer.Option(
         "--topic-config",
         "-c",
+        parser=parse_change,
         metavar="NAME=VALUE",
         help="A topic config by its Kafka name, retention.ms=86400000; may be repeated. "
         "An empty value means the default.",
@@ -25,52 +26,41 @@ Changes = Annotated[
 
 
 @topics_app.command("ls")
+@in_namespace
 def list_topics(
+    client: AdminClient,
     *,
     internal: Annotated[bool, typer.Option(help="Show internal topics too.")] = False,
-    namespace: options.Namespace = DEFAULT_NAMESPACE,
     as_json: options.AsJson = False,
-    config: options.Config = None,
-    assignments: options.Assignments = None,
 ) -> None:
     """List topics."""
-    query = {"namespace": namespace, "internal": str(internal).lower()}
-    client = AdminClient.of(settings_of(config, assignments))
-    found = client.get("topics", query=query)["topics"]
+    found = client.get("topics", query={"internal": str(internal).lower()})["topics"]
     print_rows(found, ["name", "partitions", "configs_set"], as_json=as_json)
 
 
 @topics_app.command()
+@in_namespace
 def create(
+    client: AdminClient,
     name: Name,
     *,
     partitions: Annotated[
         int | None, typer.Option("--partitions", "-p", min=1, help="How many partitions.")
     ] = None,
     changes: Changes = None,
-    namespace: options.Namespace = DEFAULT_NAMESPACE,
-    config: options.Config = None,
-    assignments: options.Assignments = None,
 ) -> None:
     """Create a topic."""
-    body = {"name": name, "partitions": partitions, "configs": _without_none(changes)}
-    client = AdminClient.of(settings_of(config, assignments))
-    made = client.send("POST", "topics", body=body, query={"namespace": namespace})
+    configs = {one.name: one.value for one in changes or () if one.value is not None}
+    body = {"name": name, "partitions": partitions, "configs": configs}
+    made = client.send("POST", "topics", body=body)
     say(f"created {name} with {made['partitions']} partition(s)")
 
 
 @topics_app.command()
-def describe(
-    name: Name,
-    *,
-    namespace: options.Namespace = DEFAULT_NAMESPACE,
-    as_json: options.AsJson = False,
-    config: options.Config = None,
-    assignments: options.Assignments = None,
-) -> None:
+@in_namespace
+def describe(client: AdminClient, name: Name, *, as_json: options.AsJson = False) -> None:
     """Show a topic's partitions and configs, and who holds messages back from retention."""
-    client = AdminClient.of(settings_of(config, assignments))
-    topic = client.get("topics", name, query={"namespace": namespace})
+    topic = client.get("topics", name)
     if as_json:
         print_json(topic)
         return
@@ -91,68 +81,32 @@ def describe(
 
 
 @topics_app.command()
-def alter(
-    name: Name,
-    changes: Changes = None,
-    *,
-    namespace: options.Namespace = DEFAULT_NAMESPACE,
-    config: options.Config = None,
-    assignments: options.Assignments = None,
-) -> None:
+@in_namespace
+def alter(client: AdminClient, name: Name, changes: Changes = None) -> None:
     """Change configs of a topic; an empty value (-c retention.ms=) puts the default back."""
-    body = {"changes": _parse(changes)}
-    if not body["changes"]:
+    if not changes:
         msg = "name at least one change, -c retention.ms=86400000"
         raise typer.BadParameter(msg)
-    client = AdminClient.of(settings_of(config, assignments))
-    client.send("PATCH", "topics", name, "configs", body=body, query={"namespace": namespace})
+    client.send("PATCH", "topics", name, "configs", body={"changes": dict(changes)})
     say(f"altered {name}")
 
 
 @topics_app.command("add-partitions")
+@in_namespace
 def add_partitions(
+    client: AdminClient,
     name: Name,
     total: Annotated[int, typer.Argument(min=1, help="How many there are to be in all.")],
-    *,
-    namespace: options.Namespace = DEFAULT_NAMESPACE,
-    config: options.Config = None,
-    assignments: options.Assignments = None,
 ) -> None:
     """Give a topic more partitions; keys will go to other partitions than before."""
-    client = AdminClient.of(settings_of(config, assignments))
-    query = {"namespace": namespace}
-    client.send("POST", "topics", name, "partitions", body={"total": total}, query=query)
+    client.send("POST", "topics", name, "partitions", body={"total": total})
     say(f"{name} has {total} partition(s)")
 
 
 @topics_app.command()
-def delete(
-    name: Name,
-    *,
-    yes: options.Yes = False,
-    namespace: options.Namespace = DEFAULT_NAMESPACE,
-    config: options.Config = None,
-    assignments: options.Assignments = None,
-) -> None:
+@in_namespace
+def delete(client: AdminClient, name: Name, *, yes: options.Yes = False) -> None:
     """Delete a topic and all its messages."""
-    client = AdminClient.of(settings_of(config, assignments))
-    if not yes:
-        typer.confirm(f"Delete topic {name} and all its messages?", abort=True)
-    client.send("DELETE", "topics", name, query={"namespace": namespace})
+    confirm(f"Delete topic {name} and all its messages?", yes=yes)
+    client.send("DELETE", "topics", name)
     say(f"deleted {name}")
-
-
-def _parse(changes: list[str] | None) -> dict[str, str | None]:
-    """Return configs by name; None where the default is to come back."""
-    found: dict[str, str | None] = {}
-    for change in changes or ():
-        name, equals, value = change.partition("=")
-        if not equals or not name:
-            msg = f"{change!r} is not NAME=VALUE"
-            raise typer.BadParameter(msg)
-        found[name] = value or None
-    return found
-
-
-def _without_none(changes: list[str] | None) -> dict[str, str]:
-    return {name: value for name, value in _parse(changes).items() if value is not None}

@@ -9,7 +9,9 @@ import typer
 
 from gateway.cli import options
 from gateway.cli.admin_client import AdminClient, settings_of
+from gateway.cli.node_commands import confirm, of_node
 from gateway.cli.output import print_json, print_rows, say
+from gateway.cli.stopped_node import stopped_metadata
 from gateway.config import Settings
 
 keys_app = typer.Typer(
@@ -56,15 +58,14 @@ def add(  # noqa: PLR0913 - one argument per option
 
 
 @keys_app.command("list")
+@of_node
 def list_keys(
+    client: AdminClient,
     user: Annotated[str | None, typer.Argument(help="Only this user's.")] = None,
     *,
     as_json: options.AsJson = False,
-    config: options.Config = None,
-    assignments: options.Assignments = None,
 ) -> None:
     """List access keys, without their secrets."""
-    client = AdminClient.of(settings_of(config, assignments))
     path = ("access-keys",) if user is None else ("users", user, "keys")
     found = client.get(*path)["keys"]
     if not as_json:
@@ -73,17 +74,15 @@ def list_keys(
 
 
 @keys_app.command("remove")
+@of_node
 def remove(
+    client: AdminClient,
     key_id: Annotated[str, typer.Argument(help="The key's id.")],
     *,
     yes: options.Yes = False,
-    config: options.Config = None,
-    assignments: options.Assignments = None,
 ) -> None:
     """Remove an access key: requests signed with it are refused from now on."""
-    client = AdminClient.of(settings_of(config, assignments))
-    if not yes:
-        typer.confirm(f"Remove access key {key_id}?", abort=True)
+    confirm(f"Remove access key {key_id}?", yes=yes)
     client.send("DELETE", "access-keys", key_id)
     say(f"removed {key_id}")
 
@@ -93,15 +92,11 @@ async def _add_offline(
 ) -> dict[str, Any]:
     """Make the first key of a node that lets nobody in without one."""
     from gateway.access_keys import AccessKeys
-    from gateway.metadata_sql import SqlMetadata
 
-    settings.node.data_dir.mkdir(parents=True, exist_ok=True)
-    metadata = SqlMetadata(settings.metadata.url, data_dir=settings.node.data_dir)
-    await metadata.open()
-    keys = AccessKeys(metadata)
-    try:
-        await keys.load()
-        return (await keys.add(user, **wanted))._asdict()
-    finally:
-        await keys.close()
-        await metadata.close()
+    async with stopped_metadata(settings) as metadata:
+        keys = AccessKeys(metadata)
+        try:
+            await keys.load()
+            return (await keys.add(user, **wanted))._asdict()
+        finally:
+            await keys.close()

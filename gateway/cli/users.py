@@ -8,7 +8,9 @@ import typer
 
 from gateway.cli import options
 from gateway.cli.admin_client import AdminClient, settings_of
+from gateway.cli.node_commands import confirm, of_node
 from gateway.cli.output import print_rows, say
+from gateway.cli.stopped_node import stopped_metadata
 from gateway.config import Settings
 
 users_app = typer.Typer(no_args_is_help=True, help="Users of a running node.")
@@ -41,29 +43,18 @@ def add(
 
 
 @users_app.command("ls")
-def list_users(
-    *,
-    as_json: options.AsJson = False,
-    config: options.Config = None,
-    assignments: options.Assignments = None,
-) -> None:
+@of_node
+def list_users(client: AdminClient, *, as_json: options.AsJson = False) -> None:
     """List users."""
-    found = AdminClient.of(settings_of(config, assignments)).get("users")["users"]
+    found = client.get("users")["users"]
     print_rows(found, ["name"], as_json=as_json)
 
 
 @users_app.command("rm")
-def remove(
-    name: Name,
-    *,
-    yes: options.Yes = False,
-    config: options.Config = None,
-    assignments: options.Assignments = None,
-) -> None:
+@of_node
+def remove(client: AdminClient, name: Name, *, yes: options.Yes = False) -> None:
     """Remove a user and its access keys. Without any user left, nobody needs to log in."""
-    client = AdminClient.of(settings_of(config, assignments))
-    if not yes:
-        typer.confirm(f"Remove user {name}?", abort=True)
+    confirm(f"Remove user {name}?", yes=yes)
     client.send("DELETE", "users", name)
     say(f"removed {name}")
 
@@ -71,18 +62,14 @@ def remove(
 async def _put_offline(settings: Settings, name: str, password: str) -> None:
     """Add the first user of a node that will not listen beyond loopback without one."""
     from gateway.auth_users import StoredUsers
-    from gateway.metadata_sql import SqlMetadata
 
-    settings.node.data_dir.mkdir(parents=True, exist_ok=True)
-    metadata = SqlMetadata(settings.metadata.url, data_dir=settings.node.data_dir)
-    await metadata.open()
-    users = StoredUsers(metadata)
-    try:
-        await users.load()
-        await users.put_user(name, password)
-    finally:
-        await users.close()
-        await metadata.close()
+    async with stopped_metadata(settings) as metadata:
+        users = StoredUsers(metadata)
+        try:
+            await users.load()
+            await users.put_user(name, password)
+        finally:
+            await users.close()
 
 
 def _password(*, from_stdin: bool) -> str:

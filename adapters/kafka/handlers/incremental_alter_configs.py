@@ -3,7 +3,6 @@
 v1  flexible encoding (KIP-482)
 """
 
-from collections import Counter
 from collections.abc import Mapping
 from enum import IntEnum
 from typing import Final, TypeAlias
@@ -13,19 +12,13 @@ from kafka.protocol.admin import (
     IncrementalAlterConfigsResponse,
 )
 
-from adapters.kafka.access import ordinary_topic_for
-from adapters.kafka.config_resources import (
-    ConfigResource,
-    check_kind,
-    check_topic_resource,
-    refuse_broker_change,
-)
-from adapters.kafka.errors import ErrorCode, Refused, code_of
+from adapters.kafka.config_resources import alter_each
+from adapters.kafka.errors import ErrorCode, Refused
 from adapters.kafka.session import Session
-from gateway.auth import Operation
-from gateway.errors import GatewayError, InvalidConfig
+from gateway.errors import InvalidConfig
 from gateway.topic_config_specs import ConfigType, split_list
 from gateway.topic_configs import ConfigEntry
+from gateway.topics import Topic
 
 API_KEY: Final = 44
 VERSIONS: Final = range(2)
@@ -48,40 +41,20 @@ async def handle(
     request: IncrementalAlterConfigsRequest, session: Session, version: int
 ) -> IncrementalAlterConfigsResponse:
     """Change single configs of topics; each resource has its own outcome."""
-    counts = Counter((asked.resource_type, asked.resource_name) for asked in request.resources)
-    results = []
-    for asked in request.resources:
-        code, message = ErrorCode.NONE, None
-        try:
-            if counts[asked.resource_type, asked.resource_name] > 1:
-                msg = "Each resource must appear at most once."
-                raise Refused(ErrorCode.INVALID_REQUEST, msg)
-            await _alter(asked, session, dry=request.validate_only)
-        except GatewayError as error:
-            code, message = code_of(error), str(error)
-        results.append(
-            _Result(
-                error_code=code,
-                error_message=message,
-                resource_type=asked.resource_type,
-                resource_name=asked.resource_name,
-            )
+
+    async def alter(asked: _Asked, topic: Topic) -> None:
+        present = {entry.name: entry for entry in session.node.topics.describe_configs(topic)}
+        changes: dict[str, str | None] = {}
+        for config in asked.configs:
+            if config.name in changes:
+                raise Refused(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
+            changes[config.name] = _new_value(config, present)
+        await session.node.topics.alter_configs(
+            topic.name, changes, validate_only=request.validate_only
         )
+
+    results = await alter_each(request.resources, session, alter, _Result)
     return IncrementalAlterConfigsResponse(version=version, responses=results)
-
-
-async def _alter(asked: _Asked, session: Session, *, dry: bool) -> None:
-    if check_kind(asked.resource_type) is not ConfigResource.TOPIC:
-        refuse_broker_change(session, asked.resource_name)
-    check_topic_resource(asked.resource_name)
-    topic = ordinary_topic_for(session, asked.resource_name, Operation.ALTER_CONFIGS)
-    present = {entry.name: entry for entry in session.node.topics.describe_configs(topic)}
-    changes: dict[str, str | None] = {}
-    for config in asked.configs:
-        if config.name in changes:
-            raise Refused(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
-        changes[config.name] = _new_value(config, present)
-    await session.node.topics.alter_configs(topic.name, changes, validate_only=dry)
 
 
 def _new_value(config: _Config, present: Mapping[str, ConfigEntry]) -> str | None:

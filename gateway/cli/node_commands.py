@@ -1,0 +1,87 @@
+"""What commands about a running node share: the client that their options name, and changes."""
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any, Concatenate, NamedTuple, ParamSpec
+
+import typer
+
+from gateway.cli import options
+from gateway.cli.admin_client import AdminClient, settings_of
+from gateway.model import DEFAULT_NAMESPACE
+
+_Own = ParamSpec("_Own")
+
+
+class Change(NamedTuple):
+    """What a setting is to be; None where the default is to come back."""
+
+    name: str
+    value: str | None
+
+
+def of_node(command: Callable[Concatenate[AdminClient, _Own], None]) -> Callable[..., None]:
+    """Give a command its client, and ``--config`` and ``--set``, which say whose.
+
+    Typer calls what this returns. Errors: ``InvalidSettings``, ``NodeUnreachable``.
+    """
+    return _given(_client, command)
+
+
+def in_namespace(
+    command: Callable[Concatenate[AdminClient, _Own], None],
+) -> Callable[..., None]:
+    """Do as ``of_node``, with ``--namespace`` too: the client asks within it."""
+    return _given(_client_in, command)
+
+
+def confirm(question: str, *, yes: bool) -> None:
+    """Return only where the user agrees, now or by ``--yes``."""
+    if not yes:
+        typer.confirm(question, abort=True)
+
+
+def parse_change(text: str) -> Change:
+    """Return what ``NAME=VALUE`` says, as the ``parser`` of an option; no value is None.
+
+    >>> parse_change("retention.ms=1000"), parse_change("retention.ms=")
+    (Change(name='retention.ms', value='1000'), Change(name='retention.ms', value=None))
+    """
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        msg = f"{text!r} is not NAME=VALUE"
+        raise typer.BadParameter(msg)
+    return Change(name, value or None)
+
+
+def _client(
+    *, config: options.Config = None, assignments: options.Assignments = None
+) -> AdminClient:
+    return AdminClient.of(settings_of(config, assignments))
+
+
+def _client_in(
+    *,
+    namespace: options.Namespace = DEFAULT_NAMESPACE,
+    config: options.Config = None,
+    assignments: options.Assignments = None,
+) -> AdminClient:
+    return AdminClient.of(settings_of(config, assignments), namespace=namespace)
+
+
+def _given(
+    make_client: Callable[..., AdminClient], command: Callable[..., None]
+) -> Callable[..., None]:
+    """Return the command with the options of ``make_client`` instead of its client."""
+    shared = inspect.signature(make_client).parameters
+    _, *own = inspect.signature(command).parameters.values()
+
+    @functools.wraps(command)
+    def run(**given: Any) -> None:  # noqa: ANN401 - what Typer has parsed
+        client = make_client(**{name: given.pop(name) for name in shared})
+        command(client, **given)
+
+    # Typer reads the options from here.
+    run.__signature__ = inspect.Signature([*own, *shared.values()])  # type: ignore[attr-defined]
+    return run

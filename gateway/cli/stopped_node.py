@@ -1,0 +1,24 @@
+"""What commands about a stopped node share: its metadata, before or between its runs."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from gateway.config import Settings
+
+if TYPE_CHECKING:
+    from gateway.metadata_sql import SqlMetadata
+
+
+@asynccontextmanager
+async def stopped_metadata(settings: Settings) -> "AsyncIterator[SqlMetadata]":
+    """Open the metadata of a node that does not run; its data directory is made if it is new."""
+    from gateway.metadata_sql import SqlMetadata
+
+    settings.node.data_dir.mkdir(parents=True, exist_ok=True)
+    metadata = SqlMetadata(settings.metadata.url, data_dir=settings.node.data_dir)
+    await metadata.open()
+    try:
+        yield metadata
+    finally:
+        await metadata.close()
