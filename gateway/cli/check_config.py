@@ -1,6 +1,5 @@
 """``headgate check-config``: a node's effective settings, and what is unusual in them."""
 
-import json
 from typing import Annotated, Any
 
 import typer
@@ -9,11 +8,11 @@ from gateway.cli import options
 from gateway.cli.admin_client import settings_of
 from gateway.cli.config_reference import reference
 from gateway.cli.output import print_json, say
-from gateway.config import Settings, StorageConfig
+from gateway.config import FrozenConfig, Settings, StorageConfig
 from gateway.config_advice import check_exposure, warnings
 from gateway.config_checker import InvalidSettings
 from gateway.config_loader import load_settings
-from gateway.config_text import as_tables, format_key, toml_lines
+from gateway.config_text import as_tables, format_key, format_value, toml_lines
 
 
 def check_config(
@@ -44,9 +43,17 @@ def check_config(
 
 
 def _defaults(settings: Settings) -> dict[str, Any]:
-    """Return what the same adapters and storage have when nothing is set."""
-    assignments = [f"storage.adapter={json.dumps(settings.storage.adapter)}"]
-    assignments += [f"adapters.{format_key(name)}={{}}" for name in settings.adapters]
+    """Return what the same adapters and storage have when only what must be set is set."""
+    storage = {"adapter": settings.storage.adapter, **_required(settings.storage.options)}
+    assignments = [f"storage={format_value(storage)}"]
+    for name, adapter in settings.adapters.items():
+        assignments.append(f"adapters.{format_key(name)}={format_value(_required(adapter))}")
     tables = as_tables(load_settings(assignments=assignments))
     tables["storage"]["adapter"] = StorageConfig().adapter
     return tables
+
+
+def _required(config: FrozenConfig) -> dict[str, Any]:
+    """Return the keys without a default, and what they are set to."""
+    fields = type(config).model_fields.items()
+    return config.model_dump(mode="json", include={k for k, v in fields if v.is_required()})

@@ -40,6 +40,16 @@ def test_the_output_is_a_config_file_that_means_the_same(run: Run, tmp_path: Pat
     assert as_tables(load_settings(file=again)) == as_tables(load_settings(file=file))
 
 
+def test_a_key_that_must_be_set_has_no_default_to_be_marked_with(run: Run) -> None:
+    setting = ["storage.adapter=s3", "storage.bucket=logs", "storage.flush_interval_ms=5"]
+    done = run("check-config", *(part for one in setting for part in ("--set", one)))
+    assert done.status == 0, done.err
+    lines = done.out.splitlines()
+    assert 'adapter = "s3"  # default: "segment_log"' in lines
+    assert 'bucket = "logs"' in lines
+    assert "flush_interval_ms = 5  # default: 250" in lines
+
+
 def test_json_holds_every_section(run: Run) -> None:
     tables = run("check-config", "--json").json
     assert tables["storage"]["adapter"] == "segment_log"
