@@ -47,7 +47,6 @@ class Group:
         self.generation = 0
         self.protocol_name: str | None = None
         self.roster = Roster()
-        self.rebalances = 0
         self.empty_since_unix_ms: int | None = None  # kept by the manager, which has a clock
         self._initial_delay_ms = initial_delay_ms
         self.size_max = size_max
@@ -161,7 +160,6 @@ class Group:
             self._has_newcomer = False
         else:
             self._join_deadline_ms = now_ms + timeout_ms
-        self.rebalances += 1
         self._to(GroupState.PREPARING_REBALANCE)
 
     def complete_join_if_all_joined(self, now_ms: int) -> None:

@@ -27,7 +27,6 @@ class HolderKind(StrEnum):
     """What a holder is. ``cleanup.policy=queue`` is about those of kind queue."""
 
     QUEUE = "queue"
-    DELAY = "delay"
     ARCHIVE = "archive"
 
 

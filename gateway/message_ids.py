@@ -4,12 +4,9 @@ A record that has moved (a delayed message, a dead letter) carries the id that i
 first place in a header.
 """
 
-from collections.abc import Iterable
 from hashlib import blake2b
 from typing import Final
 from uuid import UUID
-
-from gateway.model import MESSAGE_ID
 
 _ID_BYTES: Final = 16
 
@@ -23,11 +20,3 @@ def message_id(topic_uuid: UUID, number: int, offset: int) -> str:
     place = topic_uuid.bytes + number.to_bytes(4, "big") + offset.to_bytes(8, "big")
     text = blake2b(place, digest_size=_ID_BYTES).hexdigest()
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
-
-
-def kept_id(headers: Iterable[tuple[str, bytes | None]]) -> str | None:
-    """Return the id that a record carries, the first where there are several, or None."""
-    for name, value in headers:
-        if name == MESSAGE_ID and value is not None:
-            return value.decode("utf-8", "replace")
-    return None

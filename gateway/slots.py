@@ -37,8 +37,3 @@ def partition_for_key(key: bytes, partition_count: int) -> int:
 def slot_of_partition(topic_uuid: UUID, number: int) -> int:
     """Return the slot that owns a partition; fixed for the partition's life."""
     return murmur2(topic_uuid.bytes + number.to_bytes(4, "big")) % SLOT_COUNT
-
-
-def slot_of_group(group_id: str) -> int:
-    """Return the slot that owns a consumer group's state."""
-    return murmur2(group_id.encode()) % SLOT_COUNT

@@ -31,7 +31,6 @@ SCALARS: Final = {
     "string": "STRING", "blob": "BLOB", "integer": "INTEGER", "long": "LONG",
     "boolean": "BOOLEAN",
 }  # fmt: skip
-LINE_CHARS_MAX: Final = 96
 
 
 def generate() -> str:

@@ -20,12 +20,7 @@ from gateway.model import encode_uvarint
 TopicRef = str | UUID
 """A topic as a request names it: by name, or by id in the versions that do (KIP-516)."""
 
-PRODUCE: Final = 0
-FETCH: Final = 1
 API_VERSIONS: Final = 18
-SASL_HANDSHAKE: Final = 17
-SASL_AUTHENTICATE: Final = 36
-
 API_VERSIONS_FLEXIBLE: Final = 3
 
 I8: Final = struct.Struct(">b")
