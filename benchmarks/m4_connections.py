@@ -3,19 +3,19 @@
 from functools import partial
 from typing import Final
 
+from benchmarks.mqtt.flow import ratios
 from benchmarks.mqtt.report import MqttReport
 from benchmarks.mqtt.sides import (
     GROUP,
     NEVER,
-    PEER,
     THREE,
     MqttSide,
     against_sink,
     client_sample,
     started,
 )
-from benchmarks.report import Ratio, Sample, number
-from benchmarks.rounds import measured, ratio_to_peer, rows_of
+from benchmarks.report import Sample, number
+from benchmarks.rounds import measured, rows_of
 from benchmarks.sides import Options
 
 CONNECTIONS = 200
@@ -36,12 +36,7 @@ def run(options: Options) -> MqttReport:
         "m4",
         "MQTT QoS 1, 64 B, 200 connections, each waits for its PUBACK",
         rows,
-        [
-            Ratio(
-                f"headgate ({policy}) / mosquitto", ratio_to_peer(rows, policy, peer=PEER), bar
-            )
-            for policy, bar in BARS.items()
-        ],
+        ratios(rows, BARS),
         [
             f"{seconds} s a run; nobody is subscribed; a topic for each connection",
             f"the load generator's ceiling (a sink): {number(ceiling['rate'])} msg/s",

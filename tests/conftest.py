@@ -3,12 +3,13 @@
 import os
 import shutil
 from asyncio import AbstractEventLoop
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 
 import pytest
 import uvloop
 from hypothesis import settings
 
+from tests.gateway import postgres
 from tests.support.toolchain import PACKAGES
 
 _TOOLS = {
@@ -37,6 +38,16 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         for tool in tools:
             if shutil.which(tool) is None:
                 pytest.skip(f"{tool} is missing: install {PACKAGES.get(tool, tool)}")
+
+
+@pytest.fixture(scope="session")
+def postgres_url() -> Iterator[str]:
+    """A database of the tests' own, which each test leaves as it likes."""
+    reason = postgres.missing()
+    if reason is not None:
+        pytest.skip(reason)
+    with postgres.running_postgres() as url:
+        yield url
 
 
 @pytest.hookimpl(wrapper=True)

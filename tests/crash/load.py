@@ -3,7 +3,7 @@
 import os
 import random
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from confluent_kafka import (
@@ -20,8 +20,31 @@ _OUTSTANDING_MAX: Final = 2_000
 _FLUSH_S_MAX: Final = 90.0
 _QUIET_S_MAX: Final = 30.0
 
+_SOON_BACK: Final = {
+    "reconnect.backoff.ms": 10,
+    "reconnect.backoff.max.ms": 100,
+    "log_level": 1,
+}
+
 Place = tuple[int, int]
 """(partition, offset)"""
+
+
+def patient_producer(bootstrap: str, *, idempotent: bool = True) -> Producer:
+    """Return a producer that waits out any number of restarts; compressed when idempotent."""
+    return Producer(
+        {
+            "bootstrap.servers": bootstrap,
+            "enable.idempotence": idempotent,
+            "acks": "all",
+            "linger.ms": 1,
+            "message.timeout.ms": 120_000,
+            "retry.backoff.ms": 20,
+            "retry.backoff.max.ms": 100,
+            **_SOON_BACK,
+            "compression.type": "lz4" if idempotent else "none",
+        }
+    )
 
 
 class Load:
@@ -36,21 +59,7 @@ class Load:
         self.sent_count = 0
         self.failures: list[str] = []
         self._partitions = partitions
-        self._producer = Producer(
-            {
-                "bootstrap.servers": bootstrap,
-                "enable.idempotence": idempotent,
-                "acks": "all",
-                "linger.ms": 1,
-                "message.timeout.ms": 120_000,
-                "retry.backoff.ms": 20,
-                "retry.backoff.max.ms": 100,
-                "reconnect.backoff.ms": 10,
-                "reconnect.backoff.max.ms": 100,
-                "compression.type": "lz4" if idempotent else "none",
-                "log_level": 1,
-            }
-        )
+        self._producer = patient_producer(bootstrap, idempotent=idempotent)
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
 
@@ -105,9 +114,7 @@ class GroupReader:
                 "enable.auto.commit": False,
                 "session.timeout.ms": 6_000,
                 "heartbeat.interval.ms": 500,
-                "reconnect.backoff.ms": 10,
-                "reconnect.backoff.max.ms": 100,
-                "log_level": 1,
+                **_SOON_BACK,
             }
         )
         self._consumer.subscribe([topic])
@@ -190,6 +197,15 @@ def read_all(bootstrap: str, topic: str, partitions: int) -> dict[Place, bytes]:
         left -= len(messages)
     consumer.close()
     return found
+
+
+def check_commits(
+    bootstrap: str, topic: str, group: str, promised: Mapping[int, int], moment: str
+) -> None:
+    """No partition's committed offset is below what the group was promised."""
+    kept = committed(bootstrap, topic, group, max(promised) + 1) if promised else {}
+    lost = {n: at for n, at in promised.items() if kept.get(n, -1) < at}
+    assert not lost, f"{moment}: commits {lost} are gone, {kept} are there"
 
 
 def check_kept(load: Load, stored: dict[Place, bytes]) -> None:

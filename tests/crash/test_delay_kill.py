@@ -9,7 +9,6 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -19,39 +18,23 @@ from confluent_kafka import (
     Consumer,
     KafkaError,
     Message,
-    Producer,
     TopicPartition,
 )
 
+from tests.crash.killing import how_often, moments, small_segments
+from tests.crash.load import patient_producer
 from tests.support.gateway import Gateway
 from tests.support.topics import create_topic
-from tests.support.waiting import wait_until
 
 PARTITIONS: Final = 2
-KILLS: Final = 30
-KILLS_SOAK: Final = 100
 ACKS_BETWEEN_KILLS_MAX: Final = 800
 STAMPED_BEFORE_MS: Final = 2  # a batch is stamped a moment before its due records are found
 DELAY_MS_MAX: Final = 3_000
 PROGRESS_S_MAX: Final = 60
-SEGMENT_BYTES: Final = 4 << 20  # small, so that kills meet segment changes too
 OUTSTANDING_MAX: Final = 1_000
 CONFIGS: Final = {"delay.enable": "true", "message.timestamp.type": "LogAppendTime"}
 
 pytestmark = pytest.mark.crash
-
-
-@pytest.mark.timeout(400)
-@pytest.mark.parametrize("flush", ["group", "never"])
-def test_what_waits_comes_once_after_kills(tmp_path: Path, flush: str) -> None:
-    _kill_often(tmp_path, flush, kills=KILLS)
-
-
-@pytest.mark.soak
-@pytest.mark.timeout(3_600)
-@pytest.mark.parametrize("flush", ["group", "never"])
-def test_what_waits_comes_once_after_a_hundred_kills(tmp_path: Path, flush: str) -> None:
-    _kill_often(tmp_path, flush, kills=KILLS_SOAK)
 
 
 class DelayedLoad:
@@ -62,20 +45,7 @@ class DelayedLoad:
         self.sent_count = 0
         self.failures: list[str] = []
         self._topic = topic
-        self._producer = Producer(
-            {
-                "bootstrap.servers": bootstrap,
-                "enable.idempotence": True,
-                "linger.ms": 2,
-                "message.timeout.ms": 120_000,
-                "retry.backoff.ms": 20,
-                "retry.backoff.max.ms": 100,
-                "reconnect.backoff.ms": 10,
-                "reconnect.backoff.max.ms": 100,
-                "compression.type": "lz4",
-                "log_level": 1,
-            }
-        )
+        self._producer = patient_producer(bootstrap)
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
 
@@ -118,21 +88,16 @@ class DelayedLoad:
             self.acknowledged.add(message.value())
 
 
-def _kill_often(folder: Path, flush: str, *, kills: int) -> None:
-    settings = {
-        "storage.flush": flush,
-        "storage.segment_bytes": SEGMENT_BYTES,
-        "storage.reserve_bytes": SEGMENT_BYTES // 2,
-    }
-    with Gateway(folder / "data", settings) as gateway:
+@how_often(30, 100, within_s=400)
+@pytest.mark.parametrize("flush", ["group", "never"])
+def test_what_waits_comes_once_after_kills(tmp_path: Path, flush: str, kills: int) -> None:
+    with Gateway(tmp_path / "data", small_segments(flush, 4 << 20)) as gateway:
         topic = create_topic(gateway.bootstrap, partitions=PARTITIONS, configs=CONFIGS)
         load = DelayedLoad(gateway.bootstrap, topic)
         load.start()
-        chooser = random.SystemRandom()
-        for kill in range(kills):
-            target = len(load.acknowledged) + chooser.randrange(1, ACKS_BETWEEN_KILLS_MAX)
-            what = f"records are acknowledged before kill {kill + 1} of {kills}"
-            wait_until(partial(_is_at, load, target), within_s=PROGRESS_S_MAX, what=what)
+        for _ in moments(
+            kills, lambda: len(load.acknowledged), apart_max=ACKS_BETWEEN_KILLS_MAX
+        ):
             gateway.kill()
             gateway.restart()
         load.finish()
@@ -142,10 +107,6 @@ def _kill_often(folder: Path, flush: str, *, kills: int) -> None:
     assert set(came) == load.acknowledged
     assert {value: count for value, count in came.items() if count > 1} == {}
     assert [message for message in found if _lateness_ms(message) < -STAMPED_BEFORE_MS] == []
-
-
-def _is_at(load: DelayedLoad, target: int) -> bool:
-    return len(load.acknowledged) >= target
 
 
 def _lateness_ms(message: Message) -> int:

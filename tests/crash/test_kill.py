@@ -4,20 +4,18 @@ Data handed to the kernel survives the death of a process, so all three policies
 what only a sync protects against (a power loss) has tests beside the storage adapter.
 """
 
-import random
-from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 
 import pytest
 
+from tests.crash.killing import how_often, moments, small_segments
 from tests.crash.load import (
     GroupReader,
     Load,
+    check_commits,
     check_dense,
     check_kept,
     check_once,
-    committed,
     count_of,
     read_all,
 )
@@ -26,35 +24,16 @@ from tests.support.topics import create_topic
 from tests.support.waiting import wait_until
 
 PARTITIONS = 3
-KILLS = 30
-KILLS_SOAK = 100
 ACKS_BETWEEN_KILLS_MAX = 1_500
 PROGRESS_S_MAX = 60
-SEGMENT_BYTES = 4 << 20  # small, so that kills meet segment changes too
 
 pytestmark = pytest.mark.crash
 
 
-@pytest.mark.timeout(600)
+@how_often(30, 100, within_s=600)
 @pytest.mark.parametrize("flush", ["group", "interval", "never"])
-def test_acknowledged_records_survive_kills(tmp_path: Path, flush: str) -> None:
-    _kill_often(tmp_path, flush, kills=KILLS)
-
-
-@pytest.mark.soak
-@pytest.mark.timeout(3_600)
-@pytest.mark.parametrize("flush", ["group", "interval", "never"])
-def test_acknowledged_records_survive_a_hundred_kills(tmp_path: Path, flush: str) -> None:
-    _kill_often(tmp_path, flush, kills=KILLS_SOAK)
-
-
-def _kill_often(folder: Path, flush: str, *, kills: int) -> None:
-    settings = {
-        "storage.flush": flush,
-        "storage.segment_bytes": SEGMENT_BYTES,
-        "storage.reserve_bytes": SEGMENT_BYTES // 2,
-    }
-    with Gateway(folder / "data", settings) as gateway:
+def test_acknowledged_records_survive_kills(tmp_path: Path, flush: str, kills: int) -> None:
+    with Gateway(tmp_path / "data", small_segments(flush, 4 << 20)) as gateway:
         topic = create_topic(gateway.bootstrap, partitions=PARTITIONS)
         once = _load(gateway, topic, "once", idempotent=True)
         plain = _load(gateway, topic, "plain", idempotent=False)
@@ -63,7 +42,12 @@ def _kill_often(folder: Path, flush: str, *, kills: int) -> None:
             part.start()
 
         _wait_for_commit(reader, "the group commits before the first kill")
-        _kill_under_load(gateway, topic, (once, plain), reader, kills=kills)
+        acknowledged = count_of(once, plain)
+        for moment in moments(kills, acknowledged, apart_max=ACKS_BETWEEN_KILLS_MAX):
+            gateway.kill()
+            promised = dict(reader.committed)
+            gateway.restart()
+            check_commits(gateway.bootstrap, topic, "resumes", promised, moment)
         _wait_for_commit(reader, "the group commits again after the last kill")
         once.finish()
         plain.finish()
@@ -85,29 +69,3 @@ def _load(gateway: Gateway, topic: str, name: str, *, idempotent: bool) -> Load:
     return Load(
         gateway.bootstrap, topic, partitions=PARTITIONS, idempotent=idempotent, name=name
     )
-
-
-def _is_at(count: Callable[[], int], target: int) -> bool:
-    return count() >= target
-
-
-def _kill_under_load(
-    gateway: Gateway,
-    topic: str,
-    loads: tuple[Load, Load],
-    reader: GroupReader,
-    *,
-    kills: int,
-) -> None:
-    chooser = random.SystemRandom()
-    acknowledged = count_of(*loads)
-    for kill in range(kills):
-        target = acknowledged() + chooser.randrange(1, ACKS_BETWEEN_KILLS_MAX)
-        what = f"records are acknowledged before kill {kill + 1} of {kills}"
-        wait_until(partial(_is_at, acknowledged, target), within_s=PROGRESS_S_MAX, what=what)
-        gateway.kill()
-        promised = dict(reader.committed)
-        gateway.restart()
-        kept = committed(gateway.bootstrap, topic, "resumes", PARTITIONS)
-        lost = {n: at for n, at in promised.items() if kept.get(n, -1) < at}
-        assert not lost, f"kill {kill + 1}: commits {lost} are gone, {kept} are there"

@@ -5,14 +5,13 @@ and come back after each kill. Data handed to the kernel survives the death of a
 flush policy promises the same here.
 """
 
-import random
 from collections import Counter
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 import pytest
 
+from tests.crash.killing import how_often, moments, small_segments
 from tests.support.mqtt_durable import (
     DurableClient,
     Message,
@@ -27,37 +26,23 @@ from tests.support.mqtt_raw import RawClient
 from tests.support.mqtt_wire import V3_1_1
 from tests.support.waiting import wait_until
 
-KILLS = 15
-KILLS_SOAK = 100
 ACKS_BETWEEN_KILLS_MAX = 400
 PROGRESS_S_MAX = 30
 CHECKPOINT_MS = {"group": 50, "never": 1_000}  # kills between many, and between few
-SEGMENT_BYTES = 1 << 20  # small, so that kills meet segment changes too
 
 pytestmark = pytest.mark.crash
 
 
-@pytest.mark.timeout(300)
+@how_often(15, 100, within_s=300)
 @pytest.mark.parametrize("flush", ["group", "never"])
-def test_acknowledged_messages_arrive_after_kills(tmp_path: Path, flush: str) -> None:
-    _kill_often(tmp_path, flush, kills=KILLS)
-
-
-@pytest.mark.soak
-@pytest.mark.timeout(3_600)
-@pytest.mark.parametrize("flush", ["group", "never"])
-def test_acknowledged_messages_arrive_after_a_hundred_kills(tmp_path: Path, flush: str) -> None:
-    _kill_often(tmp_path, flush, kills=KILLS_SOAK)
-
-
-def _kill_often(folder: Path, flush: str, *, kills: int) -> None:
+def test_acknowledged_messages_arrive_after_kills(
+    tmp_path: Path, flush: str, kills: int
+) -> None:
     settings = {
-        "storage.flush": flush,
-        "storage.segment_bytes": SEGMENT_BYTES,
-        "storage.reserve_bytes": SEGMENT_BYTES // 2,
+        **small_segments(flush, 1 << 20),
         "adapters.mqtt.session.checkpoint_ms": CHECKPOINT_MS[flush],
     }
-    with MqttGateway(folder / "data", settings) as gateway:
+    with MqttGateway(tmp_path / "data", settings) as gateway:
         port = gateway.mqtt_port
         publishers = (
             Publisher(port, "plain", topics=("load/a", "load/b"), qos=1),
@@ -125,12 +110,6 @@ def _have_all(subscribers: tuple[Subscriber, ...], count: int) -> bool:
     return len(set().union(*(one.came for one in subscribers))) >= count
 
 
-def _is_at(count: Callable[[], int], target: int, clients: tuple[DurableClient, ...]) -> bool:
-    failures = [failure for client in clients for failure in client.failures]
-    assert failures == []
-    return count() >= target
-
-
 def _kill_under_load(
     gateway: MqttGateway,
     publishers: tuple[Publisher, ...],
@@ -138,14 +117,15 @@ def _kill_under_load(
     *,
     kills: int,
 ) -> None:
-    chooser = random.SystemRandom()
     acknowledged = acknowledged_by(*publishers)
-    for kill in range(kills):
-        target = acknowledged() + chooser.randrange(1, ACKS_BETWEEN_KILLS_MAX)
-        what = f"messages are acknowledged before kill {kill + 1} of {kills}"
-        wait_until(
-            partial(_is_at, acknowledged, target, clients), within_s=PROGRESS_S_MAX, what=what
-        )
+
+    def progress() -> int:
+        assert [failure for client in clients for failure in client.failures] == []
+        return acknowledged()
+
+    for moment in moments(
+        kills, progress, apart_max=ACKS_BETWEEN_KILLS_MAX, within_s=PROGRESS_S_MAX
+    ):
         gateway.kill()
         promised = last_numbers(publishers[-1].acknowledged.copy())
         gateway.restart()
@@ -153,7 +133,7 @@ def _kill_under_load(
         lost = {
             topic: number for topic, number in promised.items() if kept.get(topic, -1) < number
         }
-        assert not lost, f"kill {kill + 1}: retained {lost} are gone, {kept} are there"
+        assert not lost, f"{moment}: retained {lost} are gone, {kept} are there"
 
 
 def retained(port: int) -> list[Message]:

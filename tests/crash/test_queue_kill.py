@@ -11,12 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.crash.killing import how_often
 from tests.crash.queue_program import ROUND_COUNT
 from tests.support.gateway import ROOT
 from tests.support.process import Program
 
-KILLS = 15
-KILLS_SOAK = 100
 ROUNDS = 5
 LINES_BETWEEN_KILLS_MAX = 2_000
 PROGRESS_S_MAX = 60
@@ -24,17 +23,18 @@ PROGRESS_S_MAX = 60
 pytestmark = pytest.mark.crash
 
 
-@pytest.mark.timeout(300)
+@how_often(15, 100, within_s=300)
 @pytest.mark.parametrize("flush", ["group", "never"])
-def test_messages_are_in_one_place_after_kills(tmp_path: Path, flush: str) -> None:
-    _kill_often(tmp_path, flush, kills=KILLS)
-
-
-@pytest.mark.soak
-@pytest.mark.timeout(3_600)
-@pytest.mark.parametrize("flush", ["group", "never"])
-def test_messages_are_in_one_place_after_a_hundred_kills(tmp_path: Path, flush: str) -> None:
-    _kill_often(tmp_path, flush, kills=KILLS_SOAK)
+def test_messages_are_in_one_place_after_kills(tmp_path: Path, flush: str, kills: int) -> None:
+    chooser = random.Random(flush)
+    lines: list[str] = []
+    for _ in range(kills):
+        program = _killed(
+            tmp_path, flush, "load", chooser.randrange(1, LINES_BETWEEN_KILLS_MAX)
+        )
+        lines += program.lines
+        assert program.error_lines == []
+    _check(lines, _drained(tmp_path, flush))
 
 
 @pytest.mark.timeout(60)
@@ -51,14 +51,7 @@ def test_attempts_count_across_a_kill(tmp_path: Path, flush: str) -> None:
 def test_messages_that_go_round_are_in_one_place_after_kills(tmp_path: Path) -> None:
     chooser = random.Random(0)
     for _ in range(ROUNDS):
-        program = _program(tmp_path, "never", "redrive")
-        enough = chooser.randrange(1, 200)
-        program.wait_for(
-            lambda program=program, enough=enough: len(program.lines) >= enough,  # type: ignore[misc]
-            within_s=PROGRESS_S_MAX,
-            what=f"{enough} lines",
-        )
-        program.kill()
+        _killed(tmp_path, "never", "redrive", chooser.randrange(1, 200))
     numbers = [number for _, number, _ in _parse(_drained(tmp_path, "never"))]
     assert sorted(numbers) == sorted(set(numbers)), "a message is in both queues"
     assert len(numbers) == ROUND_COUNT
@@ -72,26 +65,19 @@ def _drained(folder: Path, flush: str) -> list[str]:
     return program.lines
 
 
+def _killed(folder: Path, flush: str, what: str, enough: int) -> Program:
+    """Return the program after it has said ``enough`` lines and was killed."""
+    program = _program(folder, flush, what)
+    program.wait_for(
+        lambda: len(program.lines) >= enough, within_s=PROGRESS_S_MAX, what=f"{enough} lines"
+    )
+    program.kill()
+    return program
+
+
 def _program(folder: Path, flush: str, what: str) -> Program:
     command = [sys.executable, "-m", "tests.crash.queue_program", str(folder), flush, what]
     return Program(command, cwd=ROOT, env={"PYTHONPATH": str(ROOT)}, merge_errors=False)
-
-
-def _kill_often(folder: Path, flush: str, *, kills: int) -> None:
-    chooser = random.Random(flush)
-    lines: list[str] = []
-    for _ in range(kills):
-        program = _program(folder, flush, "load")
-        enough = chooser.randrange(1, LINES_BETWEEN_KILLS_MAX)
-        program.wait_for(
-            lambda program=program, enough=enough: len(program.lines) >= enough,  # type: ignore[misc]
-            within_s=PROGRESS_S_MAX,
-            what=f"{enough} lines",
-        )
-        program.kill()
-        lines += program.lines
-        assert program.error_lines == []
-    _check(lines, _drained(folder, flush))
 
 
 def _check(lines: list[str], drained: list[str]) -> None:

@@ -3,17 +3,18 @@
 The gateway is never restarted while they are away: it waits, refuses in time, and goes on.
 """
 
+import os
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
+from unittest.mock import patch
 
 import pytest
 from confluent_kafka import KafkaError, Message, Producer
 
 from tests.crash.load import Load, check_dense, check_kept, check_once, read_all
 from tests.crash.s3_rig import Gate, gated, lose_disk, new_database, s3_settings
-from tests.gateway import postgres
 from tests.support.gateway import Gateway
 from tests.support.s3_proxy import (
     Answer,
@@ -50,23 +51,17 @@ class World:
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    reason = postgres.missing()
-    if reason is not None:
-        pytest.skip(reason)
+def world(tmp_path_factory: pytest.TempPathFactory, postgres_url: str) -> Iterator[World]:
     folder = tmp_path_factory.mktemp("world")
     with (
-        pytest.MonkeyPatch.context() as patch,
         versitygw(folder) as server,
-        postgres.running_postgres() as url,
-        new_database(url, f"d{uuid.uuid4().hex}") as database_url,
+        patch.dict(os.environ, server.env),
+        new_database(postgres_url, f"d{uuid.uuid4().hex}") as database_url,
         gated(database_url) as (gate, gated_url),
         S3Proxy(server.endpoint_url) as proxy,
+        Gateway(folder / "data", _settings(server, proxy, gated_url)) as gateway,
     ):
-        for name, value in server.env.items():
-            patch.setenv(name, value)
-        with Gateway(folder / "data", _settings(server, proxy, gated_url)) as gateway:
-            yield World(gateway, proxy, gate)
+        yield World(gateway, proxy, gate)
 
 
 def _settings(server: S3Server, proxy: S3Proxy, metadata_url: str) -> dict[str, object]:

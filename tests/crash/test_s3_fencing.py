@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
 from tests.crash.load import Load, check_dense, check_kept, check_once, read_all
 from tests.crash.s3_rig import abandon, new_database, s3_settings
-from tests.gateway import postgres
 from tests.support.gateway import Gateway
 from tests.support.s3_servers import S3Server, versitygw
 from tests.support.topics import create_topic
@@ -27,21 +27,13 @@ pytestmark = [pytest.mark.crash, pytest.mark.timeout(300)]
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[S3Server]:
-    with pytest.MonkeyPatch.context() as patch, versitygw(tmp_path / "s3") as running:
-        for name, value in running.env.items():
-            patch.setenv(name, value)
+    with versitygw(tmp_path / "s3") as running, patch.dict(os.environ, running.env):
         yield running
 
 
 @pytest.fixture
-def metadata_url() -> Iterator[str]:
-    reason = postgres.missing()
-    if reason is not None:
-        pytest.skip(reason)
-    with (
-        postgres.running_postgres() as url,
-        new_database(url, f"d{uuid.uuid4().hex}") as found,
-    ):
+def metadata_url(postgres_url: str) -> Iterator[str]:
+    with new_database(postgres_url, f"d{uuid.uuid4().hex}") as found:
         yield found
 
 

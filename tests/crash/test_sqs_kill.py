@@ -7,13 +7,13 @@ the same here.
 """
 
 import json
-import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
 import pytest
 
+from tests.crash.killing import how_often, moments, small_segments
 from tests.support.sqs_gateway import SqsGateway
 from tests.support.sqs_load import (
     VISIBILITY_S,
@@ -27,27 +27,10 @@ from tests.support.sqs_load import (
 from tests.support.sqs_raw import JsonClient
 from tests.support.waiting import wait_until
 
-KILLS = 15
-KILLS_SOAK = 100
 ACKS_BETWEEN_KILLS_MAX = 1_500
-PROGRESS_S_MAX = 60
 DRAIN_S_MAX = 120
-SEGMENT_BYTES = 1 << 20  # small, so that kills meet segment changes too
 
 pytestmark = pytest.mark.crash
-
-
-@pytest.mark.timeout(420)
-@pytest.mark.parametrize("flush", ["group", "never"])
-def test_what_was_acknowledged_is_so_after_kills(tmp_path: Path, flush: str) -> None:
-    _kill_often(tmp_path, flush, kills=KILLS)
-
-
-@pytest.mark.soak
-@pytest.mark.timeout(3_600)
-@pytest.mark.parametrize("flush", ["group", "never"])
-def test_what_was_acknowledged_is_so_after_a_hundred_kills(tmp_path: Path, flush: str) -> None:
-    _kill_often(tmp_path, flush, kills=KILLS_SOAK)
 
 
 def is_odd(body: str) -> bool:
@@ -113,17 +96,18 @@ class Load:
         }
 
 
-def _kill_often(folder: Path, flush: str, *, kills: int) -> None:
-    settings = {
-        "storage.flush": flush,
-        "storage.segment_bytes": SEGMENT_BYTES,
-        "storage.reserve_bytes": SEGMENT_BYTES // 2,
-    }
-    with SqsGateway(folder / "data", settings) as gateway:
+@how_often(15, 100, within_s=420)
+@pytest.mark.parametrize("flush", ["group", "never"])
+def test_what_was_acknowledged_is_so_after_kills(
+    tmp_path: Path, flush: str, kills: int
+) -> None:
+    with SqsGateway(tmp_path / "data", small_segments(flush, 1 << 20)) as gateway:
         load = Load(gateway.sqs_port)
         for worker in load.workers:
             worker.start()
-        _kill_under_load(gateway, load, kills=kills)
+        for _ in moments(kills, load.acknowledged, apart_max=ACKS_BETWEEN_KILLS_MAX):
+            gateway.kill()
+            gateway.restart()
         for sender in load.senders:
             sender.finish()
         try:
@@ -145,20 +129,3 @@ def _kill_often(folder: Path, flush: str, *, kills: int) -> None:
 def _has_all(load: Load) -> bool:
     load.acknowledged()  # raises what a thread has found
     return not load.missing()
-
-
-def _is_at(count: Callable[[], int], target: int) -> bool:
-    return count() >= target
-
-
-def _kill_under_load(gateway: SqsGateway, load: Load, *, kills: int) -> None:
-    chooser = random.SystemRandom()
-    for kill in range(kills):
-        target = load.acknowledged() + chooser.randrange(1, ACKS_BETWEEN_KILLS_MAX)
-        wait_until(
-            partial(_is_at, load.acknowledged, target),
-            within_s=PROGRESS_S_MAX,
-            what=f"acknowledgements before kill {kill + 1} of {kills}",
-        )
-        gateway.kill()
-        gateway.restart()

@@ -1,14 +1,14 @@
 """kill -9 while messages go to and fro between a queue and its dead letters: each is there once."""
 
 import json
-import random
+import math
 import time
 from collections import Counter
-from functools import partial
 from pathlib import Path
 
 import pytest
 
+from tests.crash.killing import how_often, moments
 from tests.support.sqs_gateway import SqsGateway
 from tests.support.sqs_load import Ledger, Receiver, Worker
 from tests.support.sqs_raw import Gone, JsonClient, Refused
@@ -17,8 +17,6 @@ from tests.support.waiting import wait_until
 pytestmark = pytest.mark.crash
 
 MESSAGES = 400
-KILLS = 12
-KILLS_SOAK = 50
 # A message ends for good when it was a dead letter sixteen times.
 MOVES_MAX = 12
 RATE_PER_S = 200  # so that kills meet a task under way
@@ -93,20 +91,9 @@ class Pair:
         return came
 
 
-@pytest.mark.timeout(300)
-def test_each_message_is_there_once_after_kills(tmp_path: Path) -> None:
-    _kill_often(tmp_path, kills=KILLS)
-
-
-@pytest.mark.soak
-@pytest.mark.timeout(3_600)
-def test_each_message_is_there_once_after_fifty_kills(tmp_path: Path) -> None:
-    _kill_often(tmp_path, kills=KILLS_SOAK)
-
-
-def _kill_often(folder: Path, *, kills: int) -> None:
-    chooser = random.SystemRandom()
-    with SqsGateway(folder / "data") as gateway:
+@how_often(12, 50, within_s=300)
+def test_each_message_is_there_once_after_kills(tmp_path: Path, kills: int) -> None:
+    with SqsGateway(tmp_path / "data") as gateway:
         pair = Pair(gateway.sqs_port)
         ledger = Ledger()
         port = gateway.sqs_port
@@ -116,11 +103,12 @@ def _kill_often(folder: Path, *, kills: int) -> None:
         redriver = Redriver(port, pair.dead_arn)
         for worker in (*givers, redriver):
             worker.start()
-        for kill in range(kills):
-            target = ledger.taken + chooser.randrange(1, MESSAGES // 4)
+
+        def progress() -> float:
             # Once all tasks were started there is nothing more to receive.
-            moved = partial(_has_moved, ledger, redriver, target)
-            wait_until(moved, within_s=PROGRESS_S_MAX, what=f"receives before kill {kill + 1}")
+            return math.inf if redriver.started == MOVES_MAX else ledger.taken
+
+        for _ in moments(kills, progress, apart_max=MESSAGES // 4):
             gateway.kill()
             gateway.restart()
         for worker in (*givers, redriver):
@@ -135,7 +123,3 @@ def _kill_often(folder: Path, *, kills: int) -> None:
     assert came == Counter({f"m/{n}": 1 for n in range(MESSAGES)})
     assert redriver.started > 1
     assert ledger.taken > MESSAGES, "nothing was returned"
-
-
-def _has_moved(ledger: Ledger, redriver: Redriver, target: int) -> bool:
-    return ledger.taken >= target or redriver.started == MOVES_MAX

@@ -1,22 +1,13 @@
-"""Metadata stores over real databases: SQLite always, PostgreSQL where it is installed."""
+"""The kernel in memory; metadata stores over SQLite, and PostgreSQL where it is installed."""
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 from sqlalchemy import create_engine, text
 
 from gateway.metadata_sql import SqlMetadata
-from tests.gateway import postgres
-
-
-@pytest.fixture(scope="session")
-def postgres_url() -> Iterator[str]:
-    reason = postgres.missing()
-    if reason is not None:
-        pytest.skip(reason)
-    with postgres.running_postgres() as url:
-        yield url
+from tests.gateway.house import House, running
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -38,6 +29,12 @@ async def metadata(url: str, tmp_path: Path) -> AsyncIterator[SqlMetadata]:
     await store.open()
     yield store
     await store.close()
+
+
+@pytest.fixture
+async def house(tmp_path: Path) -> AsyncIterator[House]:
+    async with running(tmp_path) as one:
+        yield one
 
 
 @pytest.fixture

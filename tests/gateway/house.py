@@ -12,22 +12,21 @@ from gateway.cursors import CursorManager
 from gateway.errors import StorageUnavailable
 from gateway.groups import GroupManager
 from gateway.metadata_sql import SqlMetadata
-from gateway.model import PartitionIdentity, TopicName
+from gateway.model import TopicName
 from gateway.partition import Partition
 from gateway.placement import SingleNode
 from gateway.records import decode_batch
 from gateway.storage import OnDone
 from gateway.topics import Topic, TopicManager
 from storage_adapters.memory import MemoryStorage
-from tests.support.storage_host import NoDatabase
+from tests.support.storage_host import TopicsHost
 
 GROUPS = GroupsConfig(initial_rebalance_delay_ms=0)
 
 
-class House(NoDatabase):
+class House(TopicsHost):
     """Storage and metadata live as long as the test; ``open`` is a start of the node."""
 
-    topics: TopicManager
     broker: Broker
 
     def __init__(
@@ -53,14 +52,6 @@ class House(NoDatabase):
     async def restart(self) -> None:
         await self.close()
         await self.open()
-
-    def identify(self, partition_id: int) -> PartitionIdentity:
-        """See ``StorageHost``."""
-        return self.topics.identify(partition_id)
-
-    def on_fault(self, error: BaseException) -> None:
-        """See ``StorageHost``."""
-        raise error
 
     async def topic(self, name: str, partitions: int = 1, **configs: str) -> Topic:
         return await self.topics.create(

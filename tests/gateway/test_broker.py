@@ -1,7 +1,7 @@
 """The broker on memory storage: append, read, wait, tail, truncate."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -19,12 +19,6 @@ from gateway.waiting import Tail
 from gateway.writer import Write
 from tests.gateway.house import House, running
 from tests.support.batches import sample_batch
-
-
-@pytest.fixture
-async def house(tmp_path: Path) -> AsyncIterator[House]:
-    async with running(tmp_path) as found:
-        yield found
 
 
 def prepared(house: House, partition: Partition, *, count: int = 1, **batch: object) -> Write:

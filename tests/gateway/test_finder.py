@@ -1,7 +1,6 @@
 """Searching topics: by key and header, in steps, with and without an index."""
 
-from collections.abc import AsyncIterator, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -13,15 +12,9 @@ from gateway.partition import Partition
 from gateway.records import NewRecord, encode_batch
 from gateway.topics import Topic
 from gateway.writer import Write
-from tests.gateway.house import House, outcome, running
+from tests.gateway.house import House, outcome
 
 RED, BLUE = ("colour", b"red"), ("colour", b"blue")
-
-
-@pytest.fixture
-async def house(tmp_path: Path) -> AsyncIterator[House]:
-    async with running(tmp_path) as house:
-        yield house
 
 
 async def produce(broker: Broker, partition: Partition, *records: NewRecord) -> None:

@@ -1,7 +1,5 @@
 """How many groups there may be: with members, and with offsets alone."""
 
-from collections.abc import AsyncIterator
-from pathlib import Path
 from uuid import uuid4
 
 import pytest
@@ -12,16 +10,10 @@ from gateway.errors import GroupFull, MemberIdRequired
 from gateway.group_model import GroupName
 from tests.gateway.group_clients import NAME, Clients
 from tests.gateway.group_world import request
-from tests.gateway.house import House, outcome, running
+from tests.gateway.house import House, outcome
 
 BOUNDED = GroupsConfig(initial_rebalance_delay_ms=0, groups_max=2)
 OTHER, THIRD = GroupName("default", "other"), GroupName("default", "third")
-
-
-@pytest.fixture
-async def house(tmp_path: Path) -> AsyncIterator[House]:
-    async with running(tmp_path) as one:
-        yield one
 
 
 async def test_one_group_too_many_is_refused_and_room_is_given_back(house: House) -> None:

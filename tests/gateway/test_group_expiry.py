@@ -1,8 +1,5 @@
 """Groups and offsets end: when somebody deletes them, and when nobody needs them."""
 
-from collections.abc import AsyncIterator
-from pathlib import Path
-
 import pytest
 
 from gateway.cursors import Commit
@@ -12,13 +9,7 @@ from gateway.errors import (
 )
 from gateway.group_model import GroupName
 from tests.gateway.group_clients import NAME, RETENTION_MS, Clients
-from tests.gateway.house import House, outcome, running
-
-
-@pytest.fixture
-async def house(tmp_path: Path) -> AsyncIterator[House]:
-    async with running(tmp_path) as one:
-        yield one
+from tests.gateway.house import House, outcome
 
 
 class TestDeleting:

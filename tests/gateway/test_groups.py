@@ -1,8 +1,6 @@
 """Groups at run time: found, timed, stored, and there again after a restart."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 
@@ -26,13 +24,7 @@ from gateway.groups import GROUP_ID_CHARS_MAX, GroupManager
 from gateway.streams import VALUE_BYTES_MAX, InternalStream
 from tests.gateway.group_clients import NAME, RETENTION_MS, Clients
 from tests.gateway.group_world import RANGE, SESSION_MS, request
-from tests.gateway.house import GROUPS, House, running
-
-
-@pytest.fixture
-async def house(tmp_path: Path) -> AsyncIterator[House]:
-    async with running(tmp_path) as one:
-        yield one
+from tests.gateway.house import GROUPS, House
 
 
 class TestRequests:

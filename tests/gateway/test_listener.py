@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import ssl
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -12,6 +12,7 @@ from gateway.config import ListenerConfig
 from gateway.errors import PeerError
 from gateway.listener import Connection, Listener
 from tests.support.certificates import make_certificate
+from tests.support.waiting import until
 
 BULK_BYTES = 32 * 1024 * 1024
 
@@ -314,13 +315,6 @@ async def test_drain_hurries_what_waits_and_refuses_what_is_new() -> None:
         assert await waiting[0].readexactly(7) == b"hurried"
         with pytest.raises(ConnectionRefusedError):
             await connect(listener)
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Turn the loop until something holds."""
-    async with asyncio.timeout(5):
-        while not condition():
-            await _turn()
 
 
 async def _turn() -> None:

@@ -1,8 +1,5 @@
 """Idempotent producers across restarts: from the log alone, from a snapshot, and from both."""
 
-from collections.abc import AsyncIterator
-from pathlib import Path
-
 import pytest
 
 from gateway import streams
@@ -13,15 +10,9 @@ from gateway.partition import Partition
 from gateway.producers import PRODUCERS_TOPIC, ProducerStates
 from gateway.streams import InternalStream
 from gateway.writer import Duplicate, Write
-from tests.gateway.house import House, running
+from tests.gateway.house import House
 from tests.gateway.test_broker import append
 from tests.support.batches import sample_batch
-
-
-@pytest.fixture
-async def house(tmp_path: Path) -> AsyncIterator[House]:
-    async with running(tmp_path) as found:
-        yield found
 
 
 async def states(house: House) -> ProducerStates:

@@ -14,14 +14,14 @@ from gateway.clock import ManualClock
 from gateway.config import BrokerConfig, RetentionConfig, TopicDefaults
 from gateway.errors import StorageUnavailable
 from gateway.metadata_sql import SqlMetadata
-from gateway.model import PartitionIdentity, TopicName
+from gateway.model import TopicName
 from gateway.placement import SingleNode
 from gateway.records import encode_batch
 from gateway.registry import storage_class
 from gateway.retention import Retention, first_to_keep
 from gateway.topics import Topic, TopicManager
 from gateway.writer import Write
-from tests.support.storage_host import NoDatabase
+from tests.support.storage_host import TopicsHost
 
 ORDERS = TopicName("default", "orders")
 DAY_MS = 86_400_000
@@ -32,7 +32,7 @@ def batch_of(count: int, timestamp_unix_ms: int) -> bytearray:
     return encode_batch([(timestamp_unix_ms, b"key", b"value", ())] * count)
 
 
-class Node(NoDatabase):
+class Node(TopicsHost):
     """What retention needs of a node, over storages that keep what they are told."""
 
     def __init__(self, topics: TopicManager, clock: ManualClock) -> None:
@@ -40,12 +40,6 @@ class Node(NoDatabase):
         self.clock = clock
         self.broker: Broker
         self.retention: Retention
-
-    def identify(self, partition_id: int) -> PartitionIdentity:
-        return self.topics.identify(partition_id)
-
-    def on_fault(self, error: BaseException) -> None:
-        raise error
 
     def append(self, topic: Topic, *, number: int = 0, count: int = 1) -> asyncio.Future[None]:
         """Append a batch, made now; the future ends when it is kept."""

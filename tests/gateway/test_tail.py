@@ -1,8 +1,7 @@
 """A tail hands out each batch once and in order, from the log and from the live end."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 
 import pytest
 from hypothesis import given, settings
@@ -17,12 +16,6 @@ from gateway.waiting import TAIL_LIVE_BYTES_MAX, Tail
 from gateway.writer import Write
 from tests.gateway.house import House, running
 from tests.support.batches import sample_batch
-
-
-@pytest.fixture
-async def house(tmp_path: Path) -> AsyncIterator[House]:
-    async with running(tmp_path) as one:
-        yield one
 
 
 class Watcher:

@@ -1,12 +1,11 @@
 """What tests of settled segments share: logs that settle at once, and waiting for them."""
 
-import asyncio
-from collections.abc import Callable
 from pathlib import Path
 
 from storage_adapters.segment_log.adapter import SegmentLog
 from tests.contracts.storage import Host, append, make_entry
 from tests.storage_adapters.test_segment_log import new_log
+from tests.support.waiting import until
 
 SIZE_BYTES = 60_000
 
@@ -45,13 +44,3 @@ async def idle(log: SegmentLog) -> None:
     async with log._settler._lock:
         pass
     await until(lambda: not sweeper._wake.is_set() and not log._settler._lock.locked())
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Wait for a condition of the loop's own state."""
-
-    async def wait() -> None:
-        while not condition():  # noqa: ASYNC110  # Of many kinds; none has an event.
-            await asyncio.sleep(0)
-
-    await asyncio.wait_for(wait(), 20)

@@ -17,7 +17,7 @@ from storage_adapters.segment_log.config import SegmentLogConfig
 from storage_adapters.segment_log.files import SystemFiles
 from storage_adapters.segment_log.segments import WAL_DIRECTORY, list_segments
 from tests.contracts.storage import Host, append, delete, make_entry, read_all, truncate
-from tests.storage_adapters.settling import until
+from tests.support.waiting import until
 
 MIB = 1_048_576
 PARTITIONS = (1, 2, 3)

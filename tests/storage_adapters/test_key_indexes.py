@@ -19,7 +19,8 @@ from storage_adapters.segment_log.files import SystemFiles
 from storage_adapters.segment_log.key_indexes import KEY_INDEX_SUFFIX, KeyIndexes
 from storage_adapters.segment_log.segments import SETTLED_DIRECTORY
 from tests.contracts.storage import append, delete, read_all, truncate
-from tests.storage_adapters.settling import fill, opened, settle, until
+from tests.storage_adapters.settling import fill, opened, settle
+from tests.support.waiting import until
 
 OWN, SHARED, PLAIN = 1, 2, 3
 KEYED = frozenset({OWN, SHARED})

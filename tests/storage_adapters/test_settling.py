@@ -13,7 +13,8 @@ from storage_adapters.segment_log.inspect import list_partitions
 from storage_adapters.segment_log.segments import SETTLED_DIRECTORY, list_segments
 from storage_adapters.segment_log.verify import Verification
 from tests.contracts.storage import append, delete, make_entry, read_all, truncate
-from tests.storage_adapters.settling import fill, idle, opened, settle, until
+from tests.storage_adapters.settling import fill, idle, opened, settle
+from tests.support.waiting import until
 
 
 async def contents(log: SegmentLog, partition_ids: tuple[int, ...] = (1, 2, 3)) -> list[object]:

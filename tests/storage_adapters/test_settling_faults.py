@@ -17,9 +17,10 @@ from storage_adapters.segment_log.segments import SETTLED_DIRECTORY, list_segmen
 from storage_adapters.segment_log.verify import Verification
 from tests.contracts.storage import Host, read_all, truncate
 from tests.storage_adapters.disks import FullDisk
-from tests.storage_adapters.settling import fill, idle, opened, settle, until
+from tests.storage_adapters.settling import fill, idle, opened, settle
 from tests.storage_adapters.test_recovery import flip
 from tests.storage_adapters.test_segment_log import MIB
+from tests.support.waiting import until
 
 
 class BadSettledFiles(SystemFiles):

@@ -3,11 +3,10 @@
 ``python -m tests.support.s3_toolchain`` builds it, so that no test has to.
 """
 
-import sys
 from pathlib import Path
 from typing import Final
 
-from tests.support.toolchain import ROOT, ToolMissing, built, need
+from tests.support.toolchain import ROOT, build, built, need
 
 _MODULE: Final = ROOT / "tests/storage_adapters/s3/versitygw"
 _PACKAGE: Final = "github.com/versity/versitygw/cmd/versitygw"
@@ -26,13 +25,5 @@ def versitygw_program() -> Path:
     return folder / "versitygw"
 
 
-def main() -> None:
-    """Build it; exit status 1 names what is missing."""
-    try:
-        sys.stdout.write(f"{versitygw_program()}\n")
-    except ToolMissing as error:
-        sys.exit(str(error))
-
-
 if __name__ == "__main__":
-    main()
+    build(("go",), versitygw_program)

@@ -16,7 +16,6 @@ from typing import Final
 ROOT: Final = Path(__file__).resolve().parents[2]
 CACHE: Final = Path(os.environ.get("HEADGATE_TEST_CACHE", ROOT / ".cache"))
 JAVA: Final = ROOT / "tests/interop/kafka/java"
-JAVA_CLIENT_POM: Final = JAVA / "pom.xml"
 CONNECT_POM: Final = ROOT / "tests/interop/kafka/connect/pom.xml"
 SPARK_CONNECTOR_POM: Final = ROOT / "tests/pipeline/connector/pom.xml"
 SPARK_CONNECTOR_JARS: Final = "jars-spark-connector"
@@ -33,7 +32,7 @@ PACKAGES: Final = {
     "mosquitto": "mosquitto",
     "mosquitto_pub": "mosquitto-clients",
 }
-_NEEDED: Final = ("java", "mvn", "go", "kcat")
+_NODE_FILES: Final = ("package.json", "package-lock.json", "interop.mjs")
 _BUILD_S_MAX: Final = 900
 
 
@@ -61,16 +60,33 @@ def jars(pom: Path, *, name: str | None = None) -> Path:
     )  # fmt: skip
 
 
-def java_classpath() -> str:
-    """Return the class path of Kafka's client and tools and of our program ``Interop``."""
-    library = f"{jars(JAVA_CLIENT_POM)}/*"
-    source = JAVA / "Interop.java"
+def java_program(folder: Path, *, jars_name: str, classes_name: str) -> str:
+    """Return the class path of what a folder's ``pom.xml`` names and of its ``*.java``."""
+    pom, sources = folder / "pom.xml", sorted(folder.glob("*.java"))
+    library = f"{jars(pom, name=jars_name)}/*"
     classes = built(
-        "java-classes",
-        [JAVA_CLIENT_POM, source],
-        lambda folder: ["javac", "-cp", library, "-d", str(folder), str(source)],
+        classes_name,
+        [pom, *sources],
+        lambda made: ["javac", "-cp", library, "-d", str(made), *map(str, sources)],
     )
     return f"{library}:{classes}"
+
+
+def node_program(folder: Path, *, name: str) -> Path:
+    """Return a folder's ``interop.mjs``, copied, with the modules of its lock file beside it."""
+    sources = [folder / file for file in _NODE_FILES]
+
+    def command(made: Path) -> Sequence[str]:
+        for source in sources:
+            shutil.copy(source, made)
+        return ["npm", "ci", "--prefix", str(made), "--no-audit", "--no-fund", "--silent"]
+
+    return built(name, sources, command) / "interop.mjs"
+
+
+def java_classpath() -> str:
+    """Return the class path of Kafka's client and tools and of our program ``Interop``."""
+    return java_program(JAVA, jars_name="jars-java", classes_name="java-classes")
 
 
 def franz_program() -> Path:
@@ -100,20 +116,21 @@ def built(name: str, sources: Sequence[Path], command: Callable[[Path], Sequence
     return folder
 
 
-def main() -> None:
-    """Build everything; exit status 1 names what is missing."""
+def build(needed: Sequence[str], *makers: Callable[[], object]) -> None:
+    """Build and name each; exit status 1 names a tool that is missing."""
     try:
-        need(*_NEEDED)
+        need(*needed)
     except ToolMissing as error:
         sys.exit(str(error))
-    for made in (
-        java_classpath(),
-        jars(CONNECT_POM),
-        jars(SPARK_CONNECTOR_POM, name=SPARK_CONNECTOR_JARS),
-        franz_program(),
-    ):
-        sys.stdout.write(f"{made}\n")
+    for make in makers:
+        sys.stdout.write(f"{make()}\n")
 
 
 if __name__ == "__main__":
-    main()
+    build(
+        ("java", "mvn", "go", "kcat"),
+        java_classpath,
+        lambda: jars(CONNECT_POM),
+        lambda: jars(SPARK_CONNECTOR_POM, name=SPARK_CONNECTOR_JARS),
+        franz_program,
+    )

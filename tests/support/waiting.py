@@ -1,5 +1,6 @@
-"""Waiting for what another process does: by condition and bound, never for a fixed time."""
+"""Waiting by condition and bound, never for a fixed time: for a process, a thread, a task."""
 
+import asyncio
 import threading
 import time
 from collections.abc import Callable
@@ -17,3 +18,13 @@ def wait_until(condition: Callable[[], bool], *, within_s: float, what: str) -> 
             msg = f"not within {within_s} s: {what}"
             raise TimeoutError(msg)
         _CLOCK.wait(_LOOK_AGAIN_S)
+
+
+async def until(condition: Callable[[], bool], *, within_s: float = 60) -> None:
+    """Turn the loop until ``condition`` holds. Errors: ``TimeoutError``."""
+    loop = asyncio.get_running_loop()
+    async with asyncio.timeout(within_s):
+        while not condition():
+            turned = loop.create_future()
+            loop.call_soon(turned.set_result, None)
+            await turned

@@ -3,26 +3,17 @@
 import asyncio
 import contextlib
 import struct
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, cast
 
 from adapters.kafka.config import KafkaConfig
 from adapters.kafka.connection import KafkaConnection
 from adapters.kafka.server import KafkaAdapter
-from gateway.access_keys import AccessKeys
-from gateway.auth_rules import RuleBook
-from gateway.auth_users import StoredUsers
-from gateway.broker import Broker
 from gateway.clock import ManualClock
 from gateway.config import BrokerConfig, NodeConfig, Settings
-from gateway.delays import Delays
 from gateway.kernel import Kernel
-from gateway.metadata_sql import SqlMetadata
-from gateway.metrics import Metrics
-from gateway.model import PartitionIdentity, TopicName
-from gateway.placement import SingleNode
-from gateway.topics import TopicManager
+from gateway.model import TopicName
 from tests.support.held_storage import HeldStorage
 from tests.support.kafka_wire import (
     FETCH,
@@ -31,7 +22,7 @@ from tests.support.kafka_wire import (
     produce_body,
     request,
 )
-from tests.support.storage_host import NoDatabase
+from tests.support.live_kernel import close_all, running_kernel
 
 MIB = 1024 * 1024
 DEADLINE_S = 10.0
@@ -92,84 +83,26 @@ async def running(
     partitions: int = 2,
     user: str | None = None,
 ) -> AsyncIterator[Live]:
-    clock = ManualClock()
     settings = Settings(
         node=NodeConfig(data_dir=tmp_path),
         broker=BrokerConfig.model_validate(broker or {}),
     )
-    async with contextlib.AsyncExitStack() as stack:
-        metadata = SqlMetadata("sqlite", data_dir=tmp_path)
-        await metadata.open()
-        stack.push_async_callback(metadata.close)
-        users = StoredUsers(metadata)
-        await users.load()
-        stack.push_async_callback(users.close)
-        if user is not None:
-            await users.put_user(user, "password")
-        rules = RuleBook(metadata, users)
-        await rules.load()
-        topics = TopicManager(metadata, defaults=settings.topic_defaults, clock=clock)
-        await topics.load()
-        stack.push_async_callback(topics.close)
-        storage = HeldStorage(HeldStorage.Config(), data_dir=tmp_path, clock=clock)
-        await storage.open(_Host(topics))
-        stack.push_async_callback(storage.close)
-        placement = SingleNode(1, node_id=1, cluster_id="cluster-of-one-node-22")
-        broker_part = Broker(storage, placement, clock, settings.broker)
-        delays = await Delays.open(broker_part, topics, clock, settings.delay)
-        stack.callback(delays.close)
-        kernel = Kernel(
-            settings=settings,
-            clock=clock,
-            broker=broker_part,
-            topics=topics,
-            groups=cast("Any", None),
-            cursors=cast("Any", None),
-            queues=cast("Any", None),
-            delays=delays,
-            authenticator=users,
-            authorizer=rules,
-            access_keys=AccessKeys(metadata),
-            placement=placement,
-            metadata=metadata,
-            metrics=Metrics(),
-        )
-        await topics.create(TopicName("default", "orders"), partitions=partitions)
-        topics.on_deleted.append(
+    users = {} if user is None else {user: "password"}
+    async with running_kernel(settings, ManualClock(), users=users) as (kernel, storage):
+        await kernel.topics.create(TopicName("default", "orders"), partitions=partitions)
+        kernel.topics.on_deleted.append(
             lambda topic: kernel.broker.delete_topic(topic, lambda _error: None)
         )
         config = KafkaConfig.model_validate({"bind": "127.0.0.1:0", **(kafka or {})})
         adapter = KafkaAdapter(config, kernel)
         await adapter.start()
-        stack.push_async_callback(adapter.stop)
         live = Live(adapter, kernel, storage)
-        yield live
-        storage.release()
-        for client in live.clients:
-            client.writer.close()
-            with contextlib.suppress(OSError):
-                await client.writer.wait_closed()
-
-
-class _Host(NoDatabase):
-    def __init__(self, topics: TopicManager) -> None:
-        self._topics = topics
-
-    def identify(self, partition_id: int) -> PartitionIdentity:
-        return self._topics.identify(partition_id)
-
-    def on_fault(self, error: BaseException) -> None:
-        raise error
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Turn the loop until something holds."""
-    loop = asyncio.get_running_loop()
-    async with asyncio.timeout(DEADLINE_S):
-        while not condition():
-            turned = loop.create_future()
-            loop.call_soon(turned.set_result, None)
-            await turned
+        try:
+            yield live
+        finally:
+            storage.release()
+            await close_all(client.writer for client in live.clients)
+            await adapter.stop()
 
 
 def produce(correlation_id: int, batch: bytes | bytearray, **kwargs: Any) -> bytes:

@@ -11,9 +11,10 @@ import pytest
 from adapters.kafka.handlers import fetch as fetch_handler
 from gateway.model import Octets, TopicName
 from gateway.partition import Partition
-from tests.adapters.kafka.live import DEADLINE_S, MIB, Live, fetch, produce, running, until
+from tests.adapters.kafka.live import DEADLINE_S, MIB, Live, fetch, produce, running
 from tests.support.batches import sample_batch
 from tests.support.kafka_wire import FETCH, fetch_records, produce_errors, request, text
+from tests.support.waiting import until
 
 ORDERS = TopicName("default", "orders")
 

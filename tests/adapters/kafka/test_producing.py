@@ -8,7 +8,7 @@ import pytest
 from gateway.auth import Operation, PatternKind, ResourceType, Rule
 from gateway.auth_rules import RuleBook
 from gateway.model import TopicName
-from tests.adapters.kafka.live import MIB, produce, running, until
+from tests.adapters.kafka.live import MIB, produce, running
 from tests.support.batches import NOW_UNIX_MS, sample_batch
 from tests.support.kafka_wire import (
     API_VERSIONS,
@@ -21,6 +21,7 @@ from tests.support.kafka_wire import (
     produce_errors,
     request,
 )
+from tests.support.waiting import until
 
 ORDERS = TopicName("default", "orders")
 

@@ -10,23 +10,13 @@ from typing import Any, cast
 from adapters.mqtt.config import MqttConfig
 from adapters.mqtt.connection import MqttConnection
 from adapters.mqtt.server import MqttAdapter
-from gateway.access_keys import AccessKeys
-from gateway.auth_rules import RuleBook
-from gateway.auth_users import StoredUsers
-from gateway.broker import Broker
 from gateway.clock import ManualClock
 from gateway.config import AuthRule, BrokerConfig, NodeConfig, Settings
-from gateway.delays import Delays
 from gateway.kernel import Kernel
-from gateway.metadata_sql import SqlMetadata
-from gateway.metrics import Metrics
-from gateway.model import PartitionIdentity
-from gateway.placement import SingleNode
-from gateway.topics import TopicManager
 from tests.support import mqtt_wire as wire
 from tests.support.held_storage import HeldStorage
+from tests.support.live_kernel import close_all, running_kernel
 from tests.support.mqtt_wire import V5, Kind, Received
-from tests.support.storage_host import NoDatabase
 
 DEADLINE_S = 10.0
 PASSWORD = "password"
@@ -122,77 +112,26 @@ async def running(
     users: tuple[str, ...] = (),
     rules: tuple[AuthRule, ...] = (),
 ) -> AsyncIterator[Live]:
-    clock = ManualClock()
     settings = Settings(
         node=NodeConfig(data_dir=tmp_path), broker=BrokerConfig.model_validate(broker or {})
     )
-    async with contextlib.AsyncExitStack() as stack:
-        metadata = SqlMetadata("sqlite", data_dir=tmp_path)
-        await metadata.open()
-        stack.push_async_callback(metadata.close)
-        stored = StoredUsers(metadata)
-        await stored.load()
-        stack.push_async_callback(stored.close)
-        for user in users:
-            await stored.put_user(user, PASSWORD)
-        book = RuleBook(metadata, stored, static_rules=rules)
-        await book.load()
-        topics = TopicManager(metadata, defaults=settings.topic_defaults, clock=clock)
-        await topics.load()
-        stack.push_async_callback(topics.close)
-        storage = HeldStorage(HeldStorage.Config(), data_dir=tmp_path, clock=clock)
-        await storage.open(_Host(topics))
-        stack.push_async_callback(storage.close)
-        placement = SingleNode(1, node_id=1, cluster_id="cluster-of-one-node-22")
-        broker_part = Broker(storage, placement, clock, settings.broker)
-        delays = await Delays.open(broker_part, topics, clock, settings.delay)
-        stack.callback(delays.close)
-        kernel = Kernel(
-            settings=settings,
-            clock=clock,
-            broker=broker_part,
-            topics=topics,
-            groups=cast("Any", None),
-            cursors=cast("Any", None),
-            queues=cast("Any", None),
-            delays=delays,
-            authenticator=stored,
-            authorizer=book,
-            access_keys=AccessKeys(metadata),
-            placement=placement,
-            metadata=metadata,
-            metrics=Metrics(),
-        )
-        config = MqttConfig.model_validate(
-            {
-                "bind": "127.0.0.1:0",
-                "websocket": {"bind": "127.0.0.1:0"},
-                "sys_interval_s": 0,
-                **(mqtt or {}),
-            }
-        )
+    config = MqttConfig.model_validate(
+        {
+            "bind": "127.0.0.1:0",
+            "websocket": {"bind": "127.0.0.1:0"},
+            "sys_interval_s": 0,
+            **(mqtt or {}),
+        }
+    )
+    passwords = dict.fromkeys(users, PASSWORD)
+    parts = running_kernel(settings, ManualClock(), users=passwords, rules=rules)
+    async with parts as (kernel, storage):
         adapter = MqttAdapter(config, kernel)
         await adapter.start()
-        stack.push_async_callback(adapter.stop)
         live = Live(adapter, kernel, storage)
         try:
             yield live
         finally:
             storage.release()
-            for client in live.clients:
-                client.writer.close()
-                with contextlib.suppress(OSError):
-                    await client.writer.wait_closed()
-
-
-class _Host(NoDatabase):
-    """See ``StorageHost``."""
-
-    def __init__(self, topics: TopicManager) -> None:
-        self._topics = topics
-
-    def identify(self, partition_id: int) -> PartitionIdentity:
-        return self._topics.identify(partition_id)
-
-    def on_fault(self, error: BaseException) -> None:
-        raise error
+            await close_all(client.writer for client in live.clients)
+            await adapter.stop()

@@ -1,12 +1,8 @@
 """What merges work with, on a real bucket and a real index, without the rest of the adapter."""
 
 import struct
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from pathlib import Path
-from uuid import uuid4
-
-import pytest
-import pytest_asyncio
 
 from gateway.clock import ManualClock
 from gateway.model import Octets
@@ -28,7 +24,7 @@ from storage_adapters.s3.state import KIND_LOG, Catalog, StoredObject, object_ke
 from storage_adapters.s3.sweeper import Sweeper
 from tests.contracts.storage import make_entry
 from tests.storage_adapters.s3.merge_house import DATA_UUID, footer_of, introduction
-from tests.support.s3_servers import S3Server, moto
+from tests.support.s3_servers import S3Server
 
 Contents = dict[int, list[bytes]]
 
@@ -228,30 +224,6 @@ def _batches(octets: Octets, first_row: int, row_count: int, start: int) -> list
 
 
 NewHouse = Callable[..., Awaitable[House]]
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
-    with moto(tmp_path_factory.mktemp("moto")) as running:
-        yield running
-
-
-@pytest_asyncio.fixture
-async def new_house(
-    server: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> AsyncIterator[NewHouse]:
-    for name, value in server.env.items():
-        monkeypatch.setenv(name, value)
-    houses: list[House] = []
-    prefix = f"{uuid4().hex}/"
-
-    async def make(**settings: object) -> House:
-        houses.append(House(server, tmp_path, prefix, **settings))
-        return await houses[-1].open()
-
-    yield make
-    for house in houses:
-        await house.close()
 
 
 async def fill(house: House, count: int = 4, *, large: int = 2_000) -> None:

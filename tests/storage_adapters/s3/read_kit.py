@@ -1,6 +1,5 @@
 """Objects in a real bucket and what reads them, without what writes in a node."""
 
-import asyncio
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -137,13 +136,3 @@ class Shelf:
         self.bucket.open.set()
         self.cache.close()
         self.bucket.close()
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Return as soon as something holds that a thread or a task is about to do."""
-
-    async def look() -> None:
-        while not condition():  # noqa: ASYNC110  # Threads have no event of the loop.
-            await asyncio.sleep(0)
-
-    await asyncio.wait_for(look(), 60)

@@ -3,7 +3,7 @@
 import asyncio
 import shutil
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from uuid import uuid4
@@ -25,13 +25,7 @@ from tests.contracts.storage import (
     read_all,
     truncate,
 )
-from tests.support.s3_servers import S3Server, moto
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
-    with moto(tmp_path_factory.mktemp("moto")) as running:
-        yield running
+from tests.support.s3_servers import S3Server
 
 
 class Place:
@@ -69,9 +63,7 @@ class Place:
 
 
 @pytest.fixture
-def place(server: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
-    for name, value in server.env.items():
-        monkeypatch.setenv(name, value)
+def place(server: S3Server, tmp_path: Path) -> Place:
     return Place(server, tmp_path)
 
 

@@ -1,9 +1,11 @@
 """The bucket on real servers: what is put is read, taken keys stay, errors say what to do."""
 
+import os
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from unittest.mock import patch
 from uuid import uuid4
 
 import pytest
@@ -30,14 +32,9 @@ from tests.support.s3_servers import SERVERS, S3Server
 def server(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[S3Server]:
-    with SERVERS[request.param](tmp_path_factory.mktemp("s3")) as running:
+    started = SERVERS[request.param](tmp_path_factory.mktemp("s3"))
+    with started as running, patch.dict(os.environ, running.env):
         yield running
-
-
-@pytest.fixture(autouse=True)
-def _credentials(server: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in server.env.items():
-        monkeypatch.setenv(name, value)
 
 
 @pytest.fixture

@@ -1,12 +1,13 @@
 """The bucket on bad days: a proxy before a real server does what networks and servers do."""
 
+import os
 from collections.abc import Iterator
-from uuid import uuid4
+from unittest.mock import patch
 
 import pytest
 
 from storage_adapters.s3.bucket import Bucket, BucketUnavailable, KeyTaken, ObjectStat
-from tests.storage_adapters.s3.bucket_rig import MIB, Opened, keys_of, opening, uploads_of
+from tests.storage_adapters.s3.bucket_rig import MIB, Opened, keys_of, uploads_of
 from tests.support.s3_proxy import (
     Answer,
     Cut,
@@ -30,36 +31,8 @@ _OCTETS = b"0123456789" * 100
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
-    with versitygw(tmp_path_factory.mktemp("s3")) as running:
-        yield running
-
-
-@pytest.fixture
-def proxy(server: S3Server) -> Iterator[S3Proxy]:
-    with S3Proxy(server.endpoint_url) as running:
-        yield running
-
-
-@pytest.fixture
-def opened(
-    server: S3Server, proxy: S3Proxy, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Opened]:
-    """Open a bucket behind the proxy with other settings."""
-    for name, value in server.env.items():
-        monkeypatch.setenv(name, value)
-    waits = {"request_timeout_ms": 10_000, "retry_ms_max": 20_000}
-    with opening(server.behind(proxy.url), **waits) as open_with:
-        yield open_with
-
-
-@pytest.fixture
-def bucket(opened: Opened) -> Bucket:
-    return opened()
-
-
-@pytest.fixture
-def key() -> str:
-    return f"{uuid4().hex}/a"
+    with versitygw(tmp_path_factory.mktemp("s3")) as run, patch.dict(os.environ, run.env):
+        yield run
 
 
 # Again.

@@ -1,34 +1,17 @@
 """Octets of objects: which tier they come from, how they are fetched, what is held."""
 
 import asyncio
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from gateway.errors import StorageUnavailable
 from storage_adapters.s3.state import StoredObject
 from tests.contracts.storage import make_entry
-from tests.storage_adapters.s3.read_kit import KIB, Shelf, until
-from tests.support.s3_servers import S3Server, moto
+from tests.storage_adapters.s3.read_kit import KIB, Shelf
+from tests.support.waiting import until
 
 BLOCK = 64 * KIB
 MIB = 1024 * KIB
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
-    with moto(tmp_path_factory.mktemp("moto")) as running:
-        yield running
-
-
-@pytest.fixture
-async def shelf(server: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):  # type: ignore[no-untyped-def]  # noqa: ANN201
-    for name, value in server.env.items():
-        monkeypatch.setenv(name, value)
-    shelf = Shelf(server, tmp_path)
-    yield shelf
-    shelf.close()
 
 
 def add(shelf: Shelf, kib: int) -> StoredObject:

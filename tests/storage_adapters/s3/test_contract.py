@@ -1,6 +1,5 @@
 """The storage in S3 against the suite of all storages, on a real server."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from uuid import uuid4
 
@@ -11,20 +10,12 @@ from gateway.storage import StorageAdapter
 from storage_adapters.s3.adapter import S3Storage
 from storage_adapters.s3.config import S3Config
 from tests.contracts.storage import CompactingStorageContract, Host
-from tests.support.s3_servers import S3Server, moto
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
-    with moto(tmp_path_factory.mktemp("moto")) as running:
-        yield running
+from tests.support.s3_servers import S3Server
 
 
 class TestS3(CompactingStorageContract):
     @pytest.fixture(autouse=True)
-    def _place(self, server: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
-        for name, value in server.env.items():
-            monkeypatch.setenv(name, value)
+    def _place(self, server: S3Server) -> None:
         self.server = server
         self.prefix = f"{uuid4().hex}/"
 

@@ -13,10 +13,8 @@ from storage_adapters.s3.merge_plan import is_shared
 from storage_adapters.s3.merged_change import Replacement
 from storage_adapters.s3.merged_object import MergedObject
 from storage_adapters.s3.state import KIND_LOG, StoredObject, object_key
-from tests.storage_adapters.s3.merging_house import House, NewHouse, fill, new_house, server
+from tests.storage_adapters.s3.merging_house import House, NewHouse, fill
 from tests.support.s3_servers import S3Server
-
-__all__ = ["new_house", "server"]  # fixtures
 
 
 async def test_small_objects_become_few(new_house: NewHouse) -> None:

@@ -14,9 +14,7 @@ from storage_adapters.s3.opening import catalog_of
 from storage_adapters.s3.recovery import restore_index, survey_bucket
 from storage_adapters.s3.state import KIND_SETTLED
 from tests.contracts.storage import make_entry
-from tests.storage_adapters.s3.merging_house import House, NewHouse, fill, new_house, server
-
-__all__ = ["new_house", "server"]  # fixtures
+from tests.storage_adapters.s3.merging_house import House, NewHouse, fill
 
 HOUR_MS = 3_600_000
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import random
-from collections.abc import Iterator
 from pathlib import Path
 from uuid import uuid4
 
@@ -16,21 +15,9 @@ from storage_adapters.s3.config import S3Config
 from storage_adapters.s3.index import Index
 from storage_adapters.s3.recovery import restore_index, survey_bucket
 from tests.contracts.storage import ALL, Host, append, make_batch, make_entry
-from tests.support.s3_servers import S3Server, moto
+from tests.support.s3_servers import S3Server
 
 PARTITIONS = range(1, 7)
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
-    with moto(tmp_path_factory.mktemp("moto")) as running:
-        yield running
-
-
-@pytest.fixture(autouse=True)
-def _credentials(server: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in server.env.items():
-        monkeypatch.setenv(name, value)
 
 
 class Model:

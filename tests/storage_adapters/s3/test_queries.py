@@ -1,8 +1,5 @@
 """Questions that extents and rows answer, over several objects in a real bucket."""
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,22 +14,6 @@ from storage_adapters.s3.queries import (
 from storage_adapters.s3.state import Extent, PartitionState
 from tests.contracts.storage import make_entry
 from tests.storage_adapters.s3.read_kit import KIB, Shelf
-from tests.support.s3_servers import S3Server, moto
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
-    with moto(tmp_path_factory.mktemp("moto")) as running:
-        yield running
-
-
-@pytest.fixture
-async def shelf(server: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):  # type: ignore[no-untyped-def]  # noqa: ANN201
-    for name, value in server.env.items():
-        monkeypatch.setenv(name, value)
-    shelf = Shelf(server, tmp_path)
-    yield shelf
-    shelf.close()
 
 
 def add_times(shelf: Shelf, first: int, *times_unix_ms: int) -> None:

@@ -1,33 +1,16 @@
 """Reads from objects in a real bucket: which batches come, from where, and what damage does."""
 
 import asyncio
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from gateway.errors import StorageUnavailable
 from storage_adapters.s3.state import object_key
 from tests.contracts.storage import make_batch, make_entry, offsets_of
-from tests.storage_adapters.s3.read_kit import ALL, KIB, Shelf, until
-from tests.support.s3_servers import S3Server, moto
+from tests.storage_adapters.s3.read_kit import ALL, KIB, Shelf
+from tests.support.waiting import until
 
 MIB = 1024 * KIB
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
-    with moto(tmp_path_factory.mktemp("moto")) as running:
-        yield running
-
-
-@pytest.fixture
-async def shelf(server: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):  # type: ignore[no-untyped-def]  # noqa: ANN201
-    for name, value in server.env.items():
-        monkeypatch.setenv(name, value)
-    shelf = Shelf(server, tmp_path)
-    yield shelf
-    shelf.close()
 
 
 async def test_reads_go_on_over_objects(shelf: Shelf) -> None:

@@ -1,7 +1,7 @@
 """Reading in advance for those who read on and on."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import AsyncIterator
 from itertools import pairwise
 from pathlib import Path
 
@@ -11,22 +11,15 @@ from storage_adapters.s3 import read_ahead
 from storage_adapters.s3.read_ahead import ReadAhead
 from storage_adapters.s3.state import PartitionState, object_key
 from tests.contracts.storage import make_entry
-from tests.storage_adapters.s3.read_kit import KIB, Shelf, until
-from tests.support.s3_servers import S3Server, moto
+from tests.storage_adapters.s3.read_kit import KIB, Shelf
+from tests.support.s3_servers import S3Server
+from tests.support.waiting import until
 
 MIB = 1024 * KIB
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
-    with moto(tmp_path_factory.mktemp("moto")) as running:
-        yield running
-
-
 @pytest.fixture
-async def shelf(server: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):  # type: ignore[no-untyped-def]  # noqa: ANN201
-    for name, value in server.env.items():
-        monkeypatch.setenv(name, value)
+async def shelf(server: S3Server, tmp_path: Path) -> AsyncIterator[Shelf]:
     shelf = Shelf(server, tmp_path, read_ahead_bytes=640 * KIB)
     yield shelf
     shelf.close()

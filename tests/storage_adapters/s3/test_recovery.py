@@ -16,10 +16,8 @@ from storage_adapters.s3.recovery import batches_of, restore_index, survey_bucke
 from storage_adapters.s3.state import Catalog, object_key
 from tests.contracts.storage import make_entry
 from tests.storage_adapters.s3.merge_house import DATA_UUID, identity_of
-from tests.storage_adapters.s3.merging_house import House, NewHouse, fill, new_house, server
+from tests.storage_adapters.s3.merging_house import House, NewHouse, fill
 from tests.support.s3_servers import S3Server
-
-__all__ = ["new_house", "server"]  # fixtures
 
 
 @pytest.fixture

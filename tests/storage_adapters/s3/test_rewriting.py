@@ -9,10 +9,8 @@ from gateway.model import Octets, parse_batch_header
 from storage_adapters.s3.merge_plan import is_shared
 from storage_adapters.s3.state import StoredObject, object_key
 from tests.contracts.storage import make_entry
-from tests.storage_adapters.s3.merging_house import House, NewHouse, fill, new_house, server
+from tests.storage_adapters.s3.merging_house import House, NewHouse, fill
 from tests.support.s3_servers import S3Server
-
-__all__ = ["new_house", "server"]  # fixtures
 
 ALL = 1 << 40
 

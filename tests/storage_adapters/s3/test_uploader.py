@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
 from uuid import UUID, uuid4
@@ -21,21 +21,10 @@ from storage_adapters.s3.state import Catalog, object_key
 from storage_adapters.s3.uploader import Uploaded, Uploader
 from tests.contracts.storage import make_entry
 from tests.support.s3_proxy import Answer, Hang, S3Proxy
-from tests.support.s3_servers import S3Server, moto
+from tests.support.s3_servers import S3Server
+from tests.support.waiting import until
 
 MISTAKEN = 13  # whose callback raises
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
-    with moto(tmp_path_factory.mktemp("moto")) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def proxy(server: S3Server) -> Iterator[S3Proxy]:
-    with S3Proxy(server.endpoint_url) as running:
-        yield running
 
 
 class House:
@@ -122,11 +111,7 @@ class House:
 
 
 @pytest.fixture
-async def house(
-    proxy: S3Proxy, server: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> AsyncIterator[House]:
-    for name, value in server.env.items():
-        monkeypatch.setenv(name, value)
+async def house(proxy: S3Proxy, server: S3Server, tmp_path: Path) -> AsyncIterator[House]:
     config = S3Config(
         bucket=server.bucket,
         prefix=f"{uuid4().hex}/",
@@ -139,12 +124,6 @@ async def house(
     house = House(config, tmp_path)
     yield house
     await house.close()
-
-
-async def until(is_so: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
-        while not is_so():  # noqa: ASYNC110 - there is no event of it
-            await asyncio.sleep(0)
 
 
 async def test_answers_come_in_the_order_of_calls(house: House) -> None:
@@ -237,7 +216,7 @@ async def test_the_loop_goes_on_while_a_request_hangs_at_a_stop(
 ) -> None:
     rule = proxy.add(Hang(), method="PUT", key=house.config.prefix)
     house.append_group(1)
-    await until(lambda: house.bucket.statistics.requests.get("put", 0) > 0)
+    await until(lambda: rule.hits == 1)
 
     async def stop() -> None:
         await house.uploader.drain(0)

@@ -28,7 +28,7 @@ from gateway.clock import ManualClock
 from gateway.config import Address, BrokerConfig, NodeConfig, Settings, TopicDefaults
 from gateway.metadata import ProducerIds
 from gateway.metadata_sql import SqlMetadata
-from gateway.model import PartitionIdentity, TopicName
+from gateway.model import TopicName
 from gateway.partition import Partition
 from gateway.placement import SingleNode
 from gateway.storage import StorageAdapter
@@ -37,7 +37,7 @@ from gateway.writer import Write
 from storage_adapters.memory import MemoryStorage
 from tests.adapters.kafka import second_codec
 from tests.support.batches import sample_batch
-from tests.support.storage_host import NoDatabase
+from tests.support.storage_host import TopicsHost
 
 LEADER_EPOCH = 3
 NODE_ID = 7
@@ -45,18 +45,15 @@ ADVERTISED = Address("gate.example", 9092)
 ADMIN = "admin"
 
 
-class Rig(NoDatabase):
+class Rig(TopicsHost):
     """See the module. ``session`` is that of ``admin``, whom no rule holds back."""
 
     def __init__(self, node: Node, storage: StorageAdapter, clock: ManualClock) -> None:
         self.node = node
+        self.topics = node.topics
         self.storage = storage
         self.clock = clock
         self.session = self.login(ADMIN)
-
-    @property
-    def topics(self) -> TopicManager:
-        return self.node.topics
 
     @property
     def rules(self) -> RuleBook:
@@ -65,14 +62,6 @@ class Rig(NoDatabase):
     @property
     def users(self) -> StoredUsers:
         return cast("StoredUsers", self.node.authenticator)
-
-    def identify(self, partition_id: int) -> PartitionIdentity:
-        """See ``StorageHost``."""
-        return self.topics.identify(partition_id)
-
-    def on_fault(self, error: BaseException) -> None:
-        """See ``StorageHost``."""
-        raise error
 
     def login(self, name: str) -> Session:
         session = Session(self.node, peer_host="10.1.2.3", advertised=ADVERTISED)

@@ -13,22 +13,13 @@ from botocore.exceptions import ClientError
 
 from adapters.sqs.config import SqsConfig
 from adapters.sqs.server import SqsAdapter
-from gateway.access_keys import AccessKeys
-from gateway.auth_rules import RuleBook
-from gateway.auth_users import StoredUsers
-from gateway.broker import Broker
 from gateway.clock import ManualClock
 from gateway.config import AuthRule, NodeConfig, Settings
-from gateway.delays import Delays
 from gateway.kernel import Kernel
-from gateway.metadata_sql import SqlMetadata
-from gateway.metrics import Metrics
-from gateway.model import DEFAULT_NAMESPACE, PartitionIdentity, TopicName
-from gateway.placement import SingleNode
-from gateway.queues import Queue, QueueManager
-from gateway.topics import TopicManager
+from gateway.model import DEFAULT_NAMESPACE, TopicName
+from gateway.queues import Queue
 from tests.support.held_storage import HeldStorage
-from tests.support.storage_host import NoDatabase
+from tests.support.live_kernel import running_kernel
 
 ACCOUNT = "000000000000"
 REGION = "us-east-1"
@@ -126,51 +117,11 @@ async def running(
     settings = Settings.model_validate(
         {"node": NodeConfig(data_dir=tmp_path), "queue": queue or {}}
     )
-    async with contextlib.AsyncExitStack() as stack:
-        metadata = SqlMetadata("sqlite", data_dir=tmp_path)
-        await metadata.open()
-        stack.push_async_callback(metadata.close)
-        users = StoredUsers(metadata)
-        await users.load()
-        stack.push_async_callback(users.close)
-        book = RuleBook(metadata, users, static_rules=rules)
-        await book.load()
-        stack.push_async_callback(book.close)
-        keys = AccessKeys(metadata)
-        await keys.load()
-        stack.push_async_callback(keys.close)
-        topics = TopicManager(metadata, defaults=settings.topic_defaults, clock=clock)
-        await topics.load()
-        stack.push_async_callback(topics.close)
-        storage = HeldStorage(HeldStorage.Config(), data_dir=tmp_path, clock=clock)
-        await storage.open(_Host(topics))
-        stack.push_async_callback(storage.close)
-        placement = SingleNode(1, node_id=1, cluster_id="cluster-of-one-node-22")
-        broker = Broker(storage, placement, clock, settings.broker)
-        delays = await Delays.open(broker, topics, clock, settings.delay)
-        stack.callback(delays.close)
-        queues = await QueueManager.open(broker, topics, clock, metadata, settings.queue)
-        stack.push_async_callback(queues.close)
-        kernel = Kernel(
-            settings=settings,
-            clock=clock,
-            broker=broker,
-            topics=topics,
-            groups=cast("Any", None),
-            cursors=cast("Any", None),
-            queues=queues,
-            delays=delays,
-            authenticator=users,
-            authorizer=book,
-            access_keys=keys,
-            placement=placement,
-            metadata=metadata,
-            metrics=Metrics(),
-        )
+    parts = running_kernel(settings, clock, rules=rules, has_queues=True)
+    async with parts as (kernel, storage):
         config = SqsConfig.model_validate({"bind": "127.0.0.1:0", **(sqs or {})})
         adapter = SqsAdapter(config, kernel)
         await adapter.start()
-        stack.push_async_callback(adapter.stop)
         live = Live(adapter, kernel, storage)
         try:
             yield live
@@ -178,16 +129,4 @@ async def running(
             storage.release()
             for client in live.clients:
                 client.close()
-
-
-class _Host(NoDatabase):
-    """See ``StorageHost``."""
-
-    def __init__(self, topics: TopicManager) -> None:
-        self._topics = topics
-
-    def identify(self, partition_id: int) -> PartitionIdentity:
-        return self._topics.identify(partition_id)
-
-    def on_fault(self, error: BaseException) -> None:
-        raise error
+            await adapter.stop()

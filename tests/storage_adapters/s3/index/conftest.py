@@ -9,16 +9,6 @@ from sqlalchemy import create_engine, text
 from gateway.clock import ManualClock
 from gateway.sql import engine_url
 from storage_adapters.s3.index import Index
-from tests.gateway import postgres
-
-
-@pytest.fixture(scope="session")
-def postgres_url() -> Iterator[str]:
-    reason = postgres.missing()
-    if reason is not None:
-        pytest.skip(reason)
-    with postgres.running_postgres() as url:
-        yield url
 
 
 @pytest.fixture

@@ -1,0 +1,69 @@
+"""A real S3 server per module, in memory unless the module says otherwise, and what opens it."""
+
+import os
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from unittest.mock import patch
+from uuid import uuid4
+
+import pytest
+
+from storage_adapters.s3.bucket import Bucket
+from tests.storage_adapters.s3.bucket_rig import Opened, opening
+from tests.storage_adapters.s3.merging_house import House, NewHouse
+from tests.storage_adapters.s3.read_kit import Shelf
+from tests.support.s3_proxy import S3Proxy
+from tests.support.s3_servers import S3Server, moto
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    """A server whose credentials this process has meanwhile."""
+    with moto(tmp_path_factory.mktemp("s3")) as running, patch.dict(os.environ, running.env):
+        yield running
+
+
+@pytest.fixture
+def proxy(server: S3Server) -> Iterator[S3Proxy]:
+    with S3Proxy(server.endpoint_url) as running:
+        yield running
+
+
+@pytest.fixture
+def opened(server: S3Server, proxy: S3Proxy) -> Iterator[Opened]:
+    """Open a bucket behind the proxy with other settings."""
+    waits = {"request_timeout_ms": 10_000, "retry_ms_max": 20_000}
+    with opening(server.behind(proxy.url), **waits) as open_with:
+        yield open_with
+
+
+@pytest.fixture
+def bucket(opened: Opened) -> Bucket:
+    return opened()
+
+
+@pytest.fixture
+def key() -> str:
+    return f"{uuid4().hex}/a"
+
+
+@pytest.fixture
+async def shelf(server: S3Server, tmp_path: Path) -> AsyncIterator[Shelf]:
+    shelf = Shelf(server, tmp_path)
+    yield shelf
+    shelf.close()
+
+
+@pytest.fixture
+async def new_house(server: S3Server, tmp_path: Path) -> AsyncIterator[NewHouse]:
+    """Open a house on what those before it left in the bucket."""
+    houses: list[House] = []
+    prefix = f"{uuid4().hex}/"
+
+    async def make(**settings: object) -> House:
+        houses.append(House(server, tmp_path, prefix, **settings))
+        return await houses[-1].open()
+
+    yield make
+    for house in houses:
+        await house.close()

@@ -1,0 +1,102 @@
+"""The kernel under an adapter that runs in the test's process, on a storage that can be held."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Iterable, Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple, cast
+
+from gateway.access_keys import AccessKeys
+from gateway.auth_rules import RuleBook
+from gateway.auth_users import StoredUsers
+from gateway.broker import Broker
+from gateway.clock import ManualClock
+from gateway.config import AuthRule, Settings
+from gateway.delays import Delays
+from gateway.kernel import Kernel
+from gateway.metadata_sql import SqlMetadata
+from gateway.metrics import Metrics
+from gateway.placement import SingleNode
+from gateway.queues import QueueManager
+from gateway.topics import TopicManager
+from tests.support.held_storage import HeldStorage
+from tests.support.storage_host import TopicsHost
+
+NO_USERS: Mapping[str, str] = MappingProxyType({})
+
+
+class LiveKernel(NamedTuple):
+    """A kernel without consumer groups, and the storage below it."""
+
+    kernel: Kernel
+    storage: HeldStorage
+
+
+@contextlib.asynccontextmanager
+async def running_kernel(
+    settings: Settings,
+    clock: ManualClock,
+    *,
+    users: Mapping[str, str] = NO_USERS,
+    rules: tuple[AuthRule, ...] = (),
+    has_queues: bool = False,
+) -> AsyncIterator[LiveKernel]:
+    """Run the parts. ``users`` are passwords by name. At the end nothing is held any more."""
+    folder = settings.node.data_dir
+    async with contextlib.AsyncExitStack() as stack:
+        metadata = SqlMetadata("sqlite", data_dir=folder)
+        await metadata.open()
+        stack.push_async_callback(metadata.close)
+        stored = StoredUsers(metadata)
+        await stored.load()
+        stack.push_async_callback(stored.close)
+        for name, password in users.items():
+            await stored.put_user(name, password)
+        book = RuleBook(metadata, stored, static_rules=rules)
+        await book.load()
+        stack.push_async_callback(book.close)
+        keys = AccessKeys(metadata)
+        await keys.load()
+        stack.push_async_callback(keys.close)
+        topics = TopicManager(metadata, defaults=settings.topic_defaults, clock=clock)
+        await topics.load()
+        stack.push_async_callback(topics.close)
+        storage = HeldStorage(HeldStorage.Config(), data_dir=folder, clock=clock)
+        host = TopicsHost()
+        host.topics = topics
+        await storage.open(host)
+        stack.push_async_callback(storage.close)
+        placement = SingleNode(1, node_id=1, cluster_id="cluster-of-one-node-22")
+        broker = Broker(storage, placement, clock, settings.broker)
+        delays = await Delays.open(broker, topics, clock, settings.delay)
+        stack.callback(delays.close)
+        queues = cast("Any", None)
+        if has_queues:
+            queues = await QueueManager.open(broker, topics, clock, metadata, settings.queue)
+            stack.push_async_callback(queues.close)
+        stack.callback(storage.release)
+        kernel = Kernel(
+            settings=settings,
+            clock=clock,
+            broker=broker,
+            topics=topics,
+            groups=cast("Any", None),
+            cursors=cast("Any", None),
+            queues=queues,
+            delays=delays,
+            authenticator=stored,
+            authorizer=book,
+            access_keys=keys,
+            placement=placement,
+            metadata=metadata,
+            metrics=Metrics(),
+        )
+        yield LiveKernel(kernel, storage)
+
+
+async def close_all(writers: Iterable[asyncio.StreamWriter]) -> None:
+    """Close connections, also those whose other end is gone."""
+    for writer in writers:
+        writer.close()
+        with contextlib.suppress(OSError):
+            await writer.wait_closed()
