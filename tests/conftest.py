@@ -30,6 +30,21 @@ def pytest_asyncio_loop_factories() -> dict[str, Callable[[], AbstractEventLoop]
     return {"uvloop": uvloop.new_event_loop}
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Keep the tests of a group on one worker: their ids end in its name, which xdist schedules by.
+
+    xdist 3.8 puts the name where pytest 9.2 looks for an id no more, and scatters the groups.
+    """
+    if not getattr(config.option, "loadgroup", False):
+        return
+    for item in items:
+        names = sorted({str(one.args[0]) for one in item.iter_markers("xdist_group")})
+        suffix = f"@{'_'.join(names)}"
+        if names and not item.nodeid.endswith(suffix):
+            item._id = type(item.id).parse(f"{item.nodeid}{suffix}")
+
+
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skip a test whose marker names a tool that is missing."""
     for marker, tools in _TOOLS.items():
