@@ -1,9 +1,5 @@
 """Lake tables of all formats, filled and read as their users do."""
 
-import json
-import os
-import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -16,8 +12,8 @@ from pyiceberg.catalog.sql import SqlCatalog
 
 from pipeline import parquet_lake
 from pipeline.iceberg_lake import default_catalog
+from tests.pipeline.running import Jobs, at
 from tests.support.gateway import Gateway
-from tests.support.toolchain import ROOT
 
 SETTINGS = {
     "storage.reserve_bytes": 1 << 17,
@@ -25,7 +21,6 @@ SETTINGS = {
     "storage.settle_after_bytes": 2 << 20,
     "storage.settle_after_ms": 500,
 }
-RUN_S_MAX = 120
 FORMATS = ("delta", "iceberg", "parquet")
 
 
@@ -47,39 +42,23 @@ def produce(gateway: Gateway, topic: str, numbers: range) -> None:
     assert not failed
 
 
-def command(
-    data_dir: Path, topic: str, to: Path | str, *more: str, master: str = "local[2]"
-) -> list[str]:
-    """Return the archive's command line."""
-    return [
-        sys.executable, "-m", "gateway", "pipeline", "archive", "--topic", topic,
-        "--to", str(to), "--master", master, f"--set=node.data_dir={data_dir}", *more,
-    ]  # fmt: skip
+def options(data_dir: Path, topic: str, to: Path | str, *more: str) -> list[str]:
+    """Return the options of an archive."""
+    return ["--topic", topic, "--to", str(to), at(data_dir), *more]
 
 
 def archive(
-    data_dir: Path, topic: str, to: Path | str, *more: str, env: Mapping[str, str] | None = None
+    jobs: Jobs,
+    data_dir: Path,
+    topic: str,
+    to: Path | str,
+    *more: str,
+    env: Mapping[str, str] | None = None,
 ) -> dict[str, int]:
     """Run it, and return its summary."""
-    done = run(command(data_dir, topic, to, "--json", *more), env=env)
-    assert done.returncode == 0, done.stderr
-    found: dict[str, int] = json.loads(done.stdout)
+    done = jobs.run("archive", *options(data_dir, topic, to, "--json", *more), env=env)
+    found: dict[str, int] = done.json
     return found
-
-
-def run(
-    arguments: list[str], *, env: Mapping[str, str] | None = None
-) -> subprocess.CompletedProcess[str]:
-    """Run a command to its end."""
-    return subprocess.run(
-        arguments,
-        cwd=ROOT,
-        env={**os.environ, **(env or {})},
-        capture_output=True,
-        text=True,
-        timeout=RUN_S_MAX,
-        check=False,
-    )
 
 
 def read(

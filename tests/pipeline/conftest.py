@@ -4,9 +4,12 @@ import os
 import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
+from unittest import mock
 
 import pytest
 
+from pipeline import resend_kafka
+from tests.pipeline.running import QUICK_JAVA, Jobs
 from tests.support.s3_servers import REGION, S3Server, moto
 from tests.support.toolchain import ROOT
 
@@ -33,7 +36,7 @@ def spark() -> "Iterator[SparkSession]":
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     os.environ["PYTHONPATH"] = str(ROOT)
     os.environ.update(_AWS)
-    session = (
+    configured = (
         SparkSession.builder.master("local[2]")
         .appName("headgate-tests")
         .config("spark.ui.enabled", "false")
@@ -41,11 +44,24 @@ def spark() -> "Iterator[SparkSession]":
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.driver.memory", "1g")
-        .getOrCreate()
     )
+    with mock.patch.dict(os.environ, QUICK_JAVA):
+        session = configured.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="session")
+def jobs(spark: "SparkSession") -> Jobs:
+    """Commands of ``headgate pipeline``, in that session."""
+    return Jobs(spark)
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give up an endpoint where nobody listens soon."""
+    monkeypatch.setattr(resend_kafka, "ANSWER_S_MAX", 2.0)
 
 
 @pytest.fixture(scope="session")

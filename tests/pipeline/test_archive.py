@@ -2,61 +2,75 @@
 
 import random
 import re
-import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
-import boto3
 import pytest
 
 from tests.pipeline.archiving import (
     FORMATS,
-    RUN_S_MAX,
     SETTINGS,
     archive,
     bad_rows,
-    command,
     commits,
     is_whole,
+    options,
     produce,
     rows,
-    run,
 )
+from tests.pipeline.running import RUN_S_MAX, Jobs, start_alone
 from tests.support.gateway import Gateway
 from tests.support.process import Program
-from tests.support.sqs_peers import moto
-from tests.support.toolchain import ROOT
-from tests.support.topics import create_topic
+from tests.support.s3_servers import REGION, S3Server
+from tests.support.topics import create_topic, fresh_name
 from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(400), pytest.mark.xdist_group("spark")]
 
-_KILLS = {"delta": 4, "iceberg": 3, "parquet": 3}
-_KEYS = {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b", "AWS_REGION": "us-east-1"}
+_LOGGED = 80_000
+
+Start = Callable[..., Program]
 
 
-@pytest.fixture
-def gateway(tmp_path: Path) -> Iterator[Gateway]:
-    with Gateway(tmp_path / "data", SETTINGS) as running:
+class _Log(NamedTuple):
+    """A topic of two partitions in the data of a node that has stopped."""
+
+    data_dir: Path
+    topic: str
+
+
+@pytest.fixture(scope="module")
+def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
+    with Gateway(tmp_path_factory.mktemp("node") / "data", SETTINGS) as running:
         yield running
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory: pytest.TempPathFactory) -> _Log:
+    data_dir = tmp_path_factory.mktemp("log") / "data"
+    with Gateway(data_dir, SETTINGS) as running:
+        topic = create_topic(running.bootstrap, partitions=2)
+        produce(running, topic, range(_LOGGED))
+        running.stop()
+    return _Log(data_dir, topic)
 
 
 @pytest.mark.parametrize("table_format", FORMATS)
 def test_each_run_goes_on_where_the_table_is(
-    gateway: Gateway, tmp_path: Path, table_format: str
+    jobs: Jobs, gateway: Gateway, tmp_path: Path, table_format: str
 ) -> None:
     topic = create_topic(gateway.bootstrap, partitions=2)
     to = tmp_path / "lake"
+    run = partial(archive, jobs, gateway.data_dir, topic, to, "--format", table_format)
     produce(gateway, topic, range(20_000))
-    gateway.stop()  # all of it is synced then
 
-    first = archive(gateway.data_dir, topic, to, "--format", table_format)
-    gateway.restart()
+    first = run()
     produce(gateway, topic, range(20_000, 21_000))
-    gateway.stop()
-    second = archive(gateway.data_dir, topic, to, "--format", table_format)
-    third = archive(gateway.data_dir, topic, to, "--format", table_format)
-    gateway.start()
+    second = run()
+    third = run()
 
     assert (first["rows"], second["rows"], third["rows"]) == (20_000, 1_000, 0)
     is_whole(rows(to, table_format), 21_000, 2)
@@ -65,99 +79,112 @@ def test_each_run_goes_on_where_the_table_is(
 
 
 @pytest.mark.parametrize("table_format", FORMATS)
-def test_a_table_in_a_bucket(gateway: Gateway, tmp_path: Path, table_format: str) -> None:
+def test_a_table_in_a_bucket(
+    jobs: Jobs, gateway: Gateway, s3: S3Server, table_format: str
+) -> None:
     topic = create_topic(gateway.bootstrap)
     produce(gateway, topic, range(3_000))
-    gateway.stop()
-    with moto(tmp_path) as server:
-        bucket = boto3.client(
-            "s3",
-            endpoint_url=server.url,
-            region_name="us-east-1",
-            aws_access_key_id="a",
-            aws_secret_access_key="b",
-        )
-        bucket.create_bucket(Bucket="lake")
-        env = {**_KEYS, "AWS_ENDPOINT_URL": server.url}
-        options = ["--format", table_format]
-        to = "s3://lake/raw/t"
+    bucket, missing = s3.new_bucket(), fresh_name("no-lake")
+    env = {"AWS_ENDPOINT_URL": s3.endpoint_url, "AWS_REGION": REGION}
+    more = ["--format", table_format]
+    to = f"s3://{bucket}/raw/t"
 
-        runs = [archive(gateway.data_dir, topic, to, *options, env=env) for _ in range(2)]
+    runs = [archive(jobs, gateway.data_dir, topic, to, *more, env=env) for _ in range(2)]
 
-        nowhere = run(command(gateway.data_dir, topic, "s3://no-lake/t", *options), env=env)
-        keys = [one["Key"] for one in bucket.list_objects_v2(Bucket="lake")["Contents"]]
-    gateway.start()
+    nowhere = jobs.run(
+        "archive", *options(gateway.data_dir, topic, f"s3://{missing}/t", *more), env=env
+    )
+    with closing(s3.client()) as client:
+        keys = [one["Key"] for one in client.list_objects_v2(Bucket=bucket)["Contents"]]
     assert [one["rows"] for one in runs] == [3_000, 0]
     assert len([key for key in keys if key.endswith(".parquet")]) == runs[0]["files"]
-    assert nowhere.returncode == 1
-    assert re.fullmatch(r"headgate: s3://no-lake/t: [^\n]+\n", nowhere.stderr)
+    assert nowhere.status == 1
+    assert re.fullmatch(rf"headgate: s3://{missing}/t: [^\n]+\n", nowhere.err)
 
 
-@pytest.mark.parametrize("table_format", FORMATS)
+@pytest.mark.parametrize(
+    ("table_format", "kills"), [("delta", 9), ("iceberg", 3), ("parquet", 3)]
+)
 def test_killed_around_commits_every_row_is_there_once(
-    gateway: Gateway, tmp_path: Path, table_format: str
+    jobs: Jobs, log: _Log, tmp_path: Path, table_format: str, kills: int
 ) -> None:
-    topic = create_topic(gateway.bootstrap, partitions=2)
-    to = tmp_path / "lake"
-    produce(gateway, topic, range(60_000))
-    gateway.stop()
-    options = ["--format", table_format, "--round-mib", "1"]
+    # Of Delta the first one takes its JVM along.
+    starts: list[Start] = [start_alone] if table_format == "delta" else []
+
+    _kill(jobs, log, tmp_path / "lake", table_format, [*starts, *[jobs.start] * kills])
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("table_format", FORMATS)
+def test_killed_with_its_java_ten_times_every_row_is_there_once(
+    jobs: Jobs, log: _Log, tmp_path: Path, table_format: str
+) -> None:
+    _kill(jobs, log, tmp_path / "lake", table_format, [start_alone] * 10)
+
+
+def _kill(jobs: Jobs, log: _Log, to: Path, table_format: str, starts: Sequence[Start]) -> None:
+    """Kill a run after one or two commits of its own, as often as there are ``starts``."""
+    more = ["--format", table_format, "--round-mib", "1"]
     chance = random.Random(20)
     seen = 0
-    for _ in range(_KILLS[table_format]):
-        program = Program(command(gateway.data_dir, topic, to, *options), cwd=ROOT)
-        goal = seen + chance.randint(1, 3)
+    for start in starts:
+        program = start("archive", *options(*log, to, *more))
+        goal = seen + chance.randint(1, 2)
         wait_until(
             lambda: not program.is_running or commits(to, table_format) >= goal,  # noqa: B023 - within the turn
             within_s=RUN_S_MAX,
             what="a commit",
         )
+        assert program.is_running, program.tail()
         program.kill()
+        jobs.stop_tasks()
         seen = commits(to, table_format)
 
-    found = archive(gateway.data_dir, topic, to, *options)
-    gateway.start()
+    found = archive(jobs, *log, to, *more)
 
-    assert found["rows"] < 60_000, "no killed run had committed anything"
-    is_whole(rows(to, table_format), 60_000, 2)
+    assert 0 < found["rows"] < _LOGGED
+    is_whole(rows(to, table_format), _LOGGED, 2)
+
+
+@pytest.fixture(scope="module")
+def damaged(tmp_path_factory: pytest.TempPathFactory) -> _Log:
+    """A log of which an octet has changed."""
+    data_dir = tmp_path_factory.mktemp("damaged") / "data"
+    with Gateway(data_dir, SETTINGS) as running:
+        topic = create_topic(running.bootstrap)
+        produce(running, topic, range(30_000))
+        running.stop()
+    largest = max(data_dir.rglob("*.seg"), key=lambda path: path.stat().st_size)
+    octets = bytearray(largest.read_bytes())
+    octets[len(octets) // 2] ^= 0xFF
+    largest.write_bytes(octets)
+    return _Log(data_dir, topic)
 
 
 @pytest.mark.parametrize("table_format", FORMATS)
 def test_a_batch_that_is_damaged_is_set_aside_and_stops_nothing(
-    gateway: Gateway, tmp_path: Path, table_format: str
+    jobs: Jobs, damaged: _Log, tmp_path: Path, table_format: str
 ) -> None:
-    topic = create_topic(gateway.bootstrap)
     to = tmp_path / "lake"
-    produce(gateway, topic, range(30_000))
-    gateway.stop()
-    data = tmp_path / "copy"
-    shutil.copytree(gateway.data_dir, data)
-    largest = max(data.rglob("*.seg"), key=lambda path: path.stat().st_size)
-    octets = bytearray(largest.read_bytes())
-    octets[len(octets) // 2] ^= 0xFF
-    largest.write_bytes(octets)
 
-    found = archive(data, topic, to, "--format", table_format)
-    again = archive(data, topic, to, "--format", table_format)
-    gateway.start()
+    found = archive(jobs, *damaged, to, "--format", table_format)
+    again = archive(jobs, *damaged, to, "--format", table_format)
 
     assert found["bad_batches"] == 1
     assert again["rows"] == 0
     (bad,) = bad_rows(to, table_format)
-    assert bad["topic"] == topic
+    assert bad["topic"] == damaged.topic
     assert "CRC" in bad["reason"]
     missing = 30_000 - len(rows(to, table_format))
     assert missing > 0
     assert bad["octets"][57:61] == missing.to_bytes(4, "big")  # the batch's record count
 
 
-def test_a_dry_run_makes_no_table(gateway: Gateway, tmp_path: Path) -> None:
+def test_a_dry_run_makes_no_table(jobs: Jobs, gateway: Gateway, tmp_path: Path) -> None:
     topic = create_topic(gateway.bootstrap)
     produce(gateway, topic, range(10))
-    gateway.stop()
 
-    found = archive(gateway.data_dir, topic, tmp_path / "lake", "--dry-run")
-    gateway.start()
+    found = archive(jobs, gateway.data_dir, topic, tmp_path / "lake", "--dry-run")
 
     assert found["records"] == 10
     assert not (tmp_path / "lake").exists()
@@ -174,12 +201,12 @@ def test_a_dry_run_makes_no_table(gateway: Gateway, tmp_path: Path) -> None:
     ],
 )
 def test_what_cannot_be_done_is_one_line(
-    gateway: Gateway, tmp_path: Path, arguments: list[str], said: str
+    jobs: Jobs, gateway: Gateway, tmp_path: Path, arguments: list[str], said: str
 ) -> None:
     topic = create_topic(gateway.bootstrap)
 
-    done = run(command(gateway.data_dir, topic, tmp_path / "lake", *arguments))
+    done = jobs.run("archive", *options(gateway.data_dir, topic, tmp_path / "lake", *arguments))
 
-    assert done.returncode == 1
-    assert len(done.stderr.splitlines()) == 1
-    assert re.search(said, done.stderr)
+    assert done.status == 1
+    assert len(done.err.splitlines()) == 1
+    assert re.search(said, done.err)

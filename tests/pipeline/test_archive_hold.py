@@ -10,7 +10,8 @@ from confluent_kafka import Consumer, TopicPartition
 
 from gateway.cli.admin_client import AdminClient
 from gateway.config_loader import load_settings
-from tests.pipeline.archiving import archive, command, produce, run
+from tests.pipeline.archiving import archive, options, produce
+from tests.pipeline.running import Jobs
 from tests.support.gateway import Gateway
 from tests.support.topics import create_topic
 from tests.support.waiting import wait_until
@@ -78,25 +79,26 @@ def test_records_stay_until_the_named_group_has_committed(gateway: Gateway) -> N
 
 
 @pytest.mark.java
-@pytest.mark.timeout(400)
 @pytest.mark.xdist_group("spark")
-def test_records_stay_until_they_are_in_the_table(gateway: Gateway, tmp_path: Path) -> None:
+def test_records_stay_until_they_are_in_the_table(
+    jobs: Jobs, gateway: Gateway, tmp_path: Path
+) -> None:
     configs = {**_SHORT, "archive.hold": "archive.lake"}
     topic = create_topic(gateway.bootstrap, configs=configs)
     to = tmp_path / "lake"
     produce(gateway, topic, range(3_000))
     gateway.stop()  # all of it is synced then
 
-    alone = run(command(gateway.data_dir, topic, to, "--id", "lake", "--hold"))
-    assert alone.returncode == 0, alone.stderr
-    assert "archived 3,000 rows" in alone.stdout
-    (line,) = alone.stderr.splitlines()
+    alone = jobs.run("archive", *options(gateway.data_dir, topic, to, "--id", "lake", "--hold"))
+    assert alone.status == 0, alone.err
+    assert "archived 3,000 rows" in alone.out
+    (line,) = alone.err.splitlines()
     assert re.search("the hold of archive.lake stays where it was: no node answers", line)
     gateway.restart()
     retention_passes_by(gateway)
     assert start(gateway, topic) == 0, "the node was not told"
 
-    again = archive(gateway.data_dir, topic, to, "--id", "lake", "--hold")
+    again = archive(jobs, gateway.data_dir, topic, to, "--id", "lake", "--hold")
     assert again["rows"] == 0
     wait_start(gateway, topic, 3_000)
 
@@ -105,5 +107,5 @@ def test_records_stay_until_they_are_in_the_table(gateway: Gateway, tmp_path: Pa
     gateway.restart()
     retention_passes_by(gateway)
     assert start(gateway, topic) == 3_000
-    assert archive(gateway.data_dir, topic, to, "--id", "lake", "--hold")["rows"] == 1_000
+    assert archive(jobs, gateway.data_dir, topic, to, "--id", "lake", "--hold")["rows"] == 1_000
     wait_start(gateway, topic, 4_000)

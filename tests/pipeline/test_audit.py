@@ -14,7 +14,7 @@ from pipeline.audit_compacted import records_of
 from pipeline.catalogs import views
 from pipeline.options import parse_options
 from tests.pipeline.audit_logs import Batch, batch, write_log
-from tests.pipeline.running import run_job
+from tests.pipeline.running import Jobs, at, run_alone
 from tests.support.gateway import Gateway
 from tests.support.topics import create_topic
 from tests.support.waiting import wait_until
@@ -216,7 +216,7 @@ def test_a_position_beyond_the_end_is_found(busy: _Busy) -> None:
 def test_what_is_wrong_is_a_table_and_status_3(tmp_path: Path) -> None:
     data = write_log(tmp_path, [batch(0, 0), batch(20, 10)])
 
-    done = run_job("audit", data, "--deep", "--groups")
+    done = run_alone("audit", at(data), "--deep", "--groups")
 
     assert done.status == 3, done.err
     assert "WRONG: 10 missing" in done.out
@@ -226,7 +226,7 @@ def test_what_is_wrong_is_a_table_and_status_3(tmp_path: Path) -> None:
 def test_a_dry_run_starts_nothing_and_says_how_much_there_is(tmp_path: Path) -> None:
     data = write_log(tmp_path, [batch(0), batch(10)])
 
-    done = run_job("audit", data, "--dry-run", "--json", env={"JAVA_HOME": "/nowhere"})
+    done = run_alone("audit", at(data), "--dry-run", "--json", env={"JAVA_HOME": "/nowhere"})
 
     assert done.status == 0, done.err
     assert (done.json["partitions"], done.json["offsets"]) == (1, 20)
@@ -241,9 +241,9 @@ def test_a_dry_run_starts_nothing_and_says_how_much_there_is(tmp_path: Path) -> 
     ],
 )
 def test_what_cannot_be_audited_is_one_line(
-    tmp_path: Path, arguments: list[str], said: str
+    jobs: Jobs, tmp_path: Path, arguments: list[str], said: str
 ) -> None:
-    done = run_job("audit", write_log(tmp_path, [batch(0)]), *arguments)
+    done = jobs.run("audit", at(write_log(tmp_path, [batch(0)])), *arguments)
 
     assert done.status == 1
     (line,) = done.err.splitlines()

@@ -1,10 +1,6 @@
 """``headgate pipeline backfill``: a topic that was archived and deleted is there again."""
 
-import os
 import re
-import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -20,9 +16,8 @@ from gateway.slots import partition_for_key
 from pipeline.backfill import HEADER, Backfilled, Plan, find_sources, run
 from pipeline.backfill_files import Choice, table_files
 from pipeline.resend_kafka import Endpoint
+from tests.pipeline.running import RUN_S_MAX, Jobs, start_alone
 from tests.support.gateway import Gateway
-from tests.support.process import Program
-from tests.support.toolchain import ROOT
 from tests.support.topics import create_topic, fresh_name
 from tests.support.waiting import wait_until
 
@@ -32,7 +27,6 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.java, pytest.mark.xdist_group("spark")]
 
 _SETTINGS = {"storage.reserve_bytes": 1 << 17, "storage.segment_bytes": 1 << 20}
-_RUN_S_MAX = 120
 _START_UNIX_MS = 1_700_000_000_000
 _DAY_MS = 86_400_000
 
@@ -86,26 +80,8 @@ def _rows(messages: list[Message]) -> list[Row]:
     ]
 
 
-def _command(gateway: Gateway, *arguments: str) -> list[str]:
-    settings = [f"--set={key}={value}" for key, value in gateway.settings.items()]
-    job = [sys.executable, "-m", "gateway", "pipeline", *arguments]
-    return [*job, "--master", "local[2]", *settings]
-
-
-def _run(
-    gateway: Gateway, *arguments: str, status: int = 0
-) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run(
-        _command(gateway, *arguments),
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=_RUN_S_MAX,
-        check=False,
-    )
-    assert done.returncode == status, done.stderr
-    return done
+def _options(gateway: Gateway, *arguments: str) -> list[str]:
+    return [*arguments, *(f"--set={key}={value}" for key, value in gateway.settings.items())]
 
 
 def _plan(table: Path, choice: Choice | None = None, **options: Any) -> Plan:
@@ -168,16 +144,15 @@ def _table(folder: Path, topic: str, rows: list[Row]) -> Path:
 
 
 def test_a_topic_that_was_archived_and_deleted_is_as_it_was_whatever_the_run_was_killed_at(
-    spark: "SparkSession", gateway: Gateway, tmp_path: Path
+    spark: "SparkSession", jobs: Jobs, gateway: Gateway, tmp_path: Path
 ) -> None:
     count, partitions = 3_000, 3
     topic = create_topic(gateway.bootstrap, partitions=partitions)
     _produce(gateway, topic, count, partitions)
     before = _rows(_read(gateway, topic, partitions, count))
-    gateway.stop()  # all of it is synced then
     lake = tmp_path / "lake"
-    _run(gateway, "archive", "--topic", topic, "--to", str(lake))
-    gateway.start()
+    archived = jobs.run("archive", *_options(gateway, "--topic", topic, "--to", str(lake)))
+    assert archived.status == 0, archived.err
     admin = AdminClient({"bootstrap.servers": gateway.bootstrap})
     admin.delete_topics([topic])[topic].result(30)
     wait_until(
@@ -186,16 +161,15 @@ def test_a_topic_that_was_archived_and_deleted_is_as_it_was_whatever_the_run_was
         what="it is gone",
     )
     create_topic(gateway.bootstrap, partitions=partitions, name=topic)
-    command = ["backfill", "--from", str(lake), "--keep-partitions", "--id", "again"]
-    program = Program(_command(gateway, *command, "--rate", "300"), cwd=ROOT)
+    chosen = ["--from", str(lake), "--keep-partitions", "--id", "again", "--rate", "300"]
+    program = start_alone("backfill", *_options(gateway, *chosen))  # whose tasks end with it
     wait_until(
         lambda: not program.is_running or _end(gateway, topic, partitions) > 400,
-        within_s=_RUN_S_MAX,
+        within_s=RUN_S_MAX,
         what="records come back",
     )
     assert program.is_running, program.tail()
-    os.kill(program.pid, signal.SIGKILL)
-    program.ended(within_s=30)
+    program.kill()
 
     done = _backfill(spark, gateway, _plan(lake, job_id="again"))
     again = _backfill(spark, gateway, _plan(lake, job_id="again"))
@@ -275,6 +249,7 @@ def test_a_time_of_zero_is_counted_because_the_client_cannot_say_it(
     assert _read(gateway, target, 1, 2)[1].timestamp()[1] == -1
 
 
+@pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -285,12 +260,17 @@ def test_a_time_of_zero_is_counted_because_the_client_cannot_say_it(
     ],
 )
 def test_what_cannot_be_done_is_one_line(
-    gateway: Gateway, tmp_path: Path, arguments: list[str], said: str
+    jobs: Jobs,
+    gateway: Gateway,
+    tmp_path: Path,
+    arguments: list[str],
+    said: str,
 ) -> None:
     table = _table(tmp_path / "t", "orders", [(0, 0, 5, None, b"x"), (0, 1, 5, None, b"y")])
     given = [str(table) if one == "TABLE" else one for one in arguments]
 
-    done = _run(gateway, "backfill", *given, status=1)
+    done = jobs.run("backfill", *_options(gateway, *given))
 
-    assert len(done.stderr.splitlines()) == 1, done.stderr
-    assert re.search(said, done.stderr)
+    assert done.status == 1
+    assert len(done.err.splitlines()) == 1, done.err
+    assert re.search(said, done.err)

@@ -1,13 +1,13 @@
 """A job on a standalone cluster of two workers instead of in the command's own process."""
 
-import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.pipeline.archiving import SETTINGS, command, is_whole, produce, rows, run
+from tests.pipeline.archiving import SETTINGS, is_whole, options, produce, rows
+from tests.pipeline.running import QUICK_JAVA, run_alone
 from tests.support.gateway import Gateway
 from tests.support.spark_cluster import Cluster, environment, spark_cluster
 from tests.support.topics import create_topic
@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.java, pytest.mark.timeout(400), pytest.mark.xdist_grou
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with spark_cluster(tmp_path_factory.mktemp("cluster")) as running:
+    with spark_cluster(tmp_path_factory.mktemp("cluster"), env=QUICK_JAVA) as running:
         yield running
 
 
@@ -27,17 +27,16 @@ def test_workers_of_a_cluster_write_the_table_together(
     with Gateway(tmp_path / "data", SETTINGS) as gateway:
         topic = create_topic(gateway.bootstrap, partitions=4)
         produce(gateway, topic, range(40_000))
-        gateway.stop()
         to = tmp_path / "lake"
 
-        done = run(
-            command(gateway.data_dir, topic, to, "--json", master=cluster.master),
+        done = run_alone(
+            "archive",
+            *options(gateway.data_dir, topic, to, "--json"),
+            master=cluster.master,
             env=environment(),
         )
-        gateway.start()
 
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["rows"] == 40_000
+    assert done.json["rows"] == 40_000
     is_whole(rows(to, "delta"), 40_000, 4)
     assert cluster.used() == cluster.work_dirs
 
@@ -46,14 +45,16 @@ def test_a_task_that_fails_on_a_cluster_is_one_line(cluster: Cluster, tmp_path: 
     with Gateway(tmp_path / "data", SETTINGS) as gateway:
         topic = create_topic(gateway.bootstrap)
         produce(gateway, topic, range(10))
-        gateway.stop()
         to = tmp_path / "lake"
-        arguments = command(gateway.data_dir, topic, to, master=cluster.master)
         to.mkdir()
         (to / f"topic={topic}").write_bytes(b"in the way of the folder")
 
-        done = run(arguments, env=environment())
-        gateway.start()
+        done = run_alone(
+            "archive",
+            *options(gateway.data_dir, topic, to),
+            master=cluster.master,
+            env=environment(),
+        )
 
-    assert done.returncode == 1
-    assert re.fullmatch(r"headgate: [^\n]*topic=[^\n]*Not a directory\n", done.stderr)
+    assert done.status == 1
+    assert re.fullmatch(r"headgate: [^\n]*topic=[^\n]*Not a directory\n", done.err)

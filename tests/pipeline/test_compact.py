@@ -1,21 +1,16 @@
 """``compact``: small objects of a real bucket become large ones, and nothing else changes."""
 
-import json
-import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
-import typer
 from confluent_kafka import Consumer
 from pyspark.sql import SparkSession
-from typer.testing import CliRunner
 
-from gateway.cli.pipeline_compact import compact
 from gateway.clock import SystemClock
-from gateway.errors import RequestError, StorageUnavailable
+from gateway.errors import StorageUnavailable
 from gateway.producers import _SEQUENCE_KEY, PRODUCERS_TOPIC
 from pipeline import catalogs, compact_checks
 from pipeline.compact import Compaction, Merged
@@ -27,10 +22,10 @@ from pipeline.views import PartitionView
 from storage_adapters.s3.config import S3Config
 from storage_adapters.s3.index import Index
 from tests.pipeline.producing import produce
+from tests.pipeline.running import RUN_S_MAX, Jobs, start_alone
 from tests.pipeline.s3_house import House, house
 from tests.support.process import Program
 from tests.support.s3_servers import S3Server
-from tests.support.toolchain import ROOT
 from tests.support.topics import create_topic
 from tests.support.waiting import wait_until
 
@@ -205,22 +200,18 @@ def test_a_damaged_object_is_named_and_left_and_the_others_merged(
         assert len(left) < len(paths)
 
 
-def _cli(own: House, *arguments: str) -> object:
-    app = typer.Typer()
-    app.command()(compact)
-    return CliRunner().invoke(app, [*arguments, *_assignments(own)], catch_exceptions=True)
-
-
-def test_beside_a_node_it_refuses_but_can_plan(s3: S3Server, tmp_path: Path) -> None:
+def test_beside_a_node_it_refuses_but_can_plan(
+    jobs: Jobs, s3: S3Server, tmp_path: Path
+) -> None:
     with _written(s3, tmp_path) as (own, _):
         own.gateway.settings["storage.merge_objects_min"] = 4
 
-        refused = _cli(own)
-        planned = _cli(own, "--dry-run", "--json")
+        refused = jobs.run("compact", *_assignments(own))
+        planned = jobs.run("compact", "--dry-run", "--json", *_assignments(own))
 
-        assert isinstance(refused.exception, RequestError)  # type: ignore[attr-defined]
-        assert "a node runs" in str(refused.exception)  # type: ignore[attr-defined]
-        assert json.loads(planned.stdout)["rounds"] >= 1  # type: ignore[attr-defined]
+        assert refused.status == 1
+        assert "a node runs" in refused.err
+        assert planned.json["rounds"] >= 1
 
 
 def test_a_bucket_of_other_data_is_refused(s3: S3Server, tmp_path: Path) -> None:
@@ -243,9 +234,8 @@ def test_the_topic_of_producers_is_the_nodes_own() -> None:
     assert compact_checks.SEQUENCE_KEY == _SEQUENCE_KEY
 
 
-@pytest.mark.timeout(400)  # Spark begins three times
 def test_a_job_that_is_killed_has_done_whole_rounds_and_the_next_does_the_rest(
-    s3: S3Server, tmp_path: Path
+    jobs: Jobs, s3: S3Server, tmp_path: Path
 ) -> None:
     with house(s3, tmp_path, flush_interval_ms=0, object_bytes=65_536) as own:
         topic = create_topic(own.bootstrap, partitions=2)
@@ -255,17 +245,16 @@ def test_a_job_that_is_killed_has_done_whole_rounds_and_the_next_does_the_rest(
         own.gateway.settings["storage.merge_bytes_max"] = 1 << 20
         options = own.options(topics=topic)
         before, many = _rows(options), _object_count(own, topic)
-        command = [sys.executable, "-c", _PROGRAM, *_assignments(own)]
 
-        for _ in range(2):
-            with _running(command) as program:
-                _wait_for_a_round(own, topic, program)
-                program.kill()
+        for start in (start_alone, jobs.start):
+            program = start("compact", *_assignments(own))
+            _wait_for_a_round(own, topic, program)
+            program.kill()
+            jobs.stop_tasks()
             assert _rows(options) == before
-        with _running(command) as program:
-            wait_until(lambda: not program.is_running, within_s=90, what="the job ends")
-            assert program.process.returncode == 0, program.tail()
+        done = jobs.run("compact", *_assignments(own))
 
+        assert done.status == 0, done.err
         assert _object_count(own, topic) < many // 4
         assert _rows(options) == before
         own.gateway.start()
@@ -276,25 +265,11 @@ def _wait_for_a_round(own: House, topic: str, program: Program) -> None:
     count = _object_count(own, topic)
     wait_until(
         lambda: _object_count(own, topic) < count or not program.is_running,
-        within_s=90,
+        within_s=RUN_S_MAX,
         what="the job has committed a round",
     )
-
-
-_PROGRAM = (
-    "import typer; from gateway.cli.pipeline_compact import compact; "
-    "app = typer.Typer(); app.command()(compact); app()"
-)
+    assert program.is_running, program.tail()
 
 
 def _assignments(own: House) -> list[str]:
     return [f"--set={key}={value}" for key, value in own.gateway.settings.items()]
-
-
-@contextmanager
-def _running(command: list[str]) -> Iterator[Program]:
-    program = Program(command, cwd=ROOT, env={"PYTHONPATH": str(ROOT)})
-    try:
-        yield program
-    finally:
-        program.kill()

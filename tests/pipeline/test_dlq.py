@@ -1,10 +1,6 @@
 """``headgate pipeline dlq`` as a user runs it: grouped, shown, replayed, killed, replayed again."""
 
-import os
 import re
-import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -25,9 +21,8 @@ from pipeline.dead_letters import (
 )
 from pipeline.resend_kafka import Endpoint
 from pipeline.resend_state import JobRuns, JobState
+from tests.pipeline.running import RUN_S_MAX, Jobs
 from tests.support.gateway import Gateway
-from tests.support.process import Program
-from tests.support.toolchain import ROOT
 from tests.support.topics import create_topic, fresh_name
 from tests.support.waiting import wait_until
 
@@ -40,7 +35,6 @@ _SETTINGS = {
     "storage.reserve_bytes": 1 << 17,
     "storage.segment_bytes": 1 << 20,
 }
-_RUN_S_MAX = 120
 ALL = Choice()
 
 
@@ -75,26 +69,8 @@ def _bury(
     assert producer.flush(60) == 0
 
 
-def _command(gateway: Gateway, *arguments: str) -> list[str]:
-    settings = [f"--set={key}={value}" for key, value in gateway.settings.items()]
-    job = [sys.executable, "-m", "gateway", "pipeline", "dlq", *arguments]
-    return [*job, "--master", "local[2]", *settings]
-
-
-def _run(
-    gateway: Gateway, *arguments: str, status: int = 0
-) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run(
-        _command(gateway, *arguments),
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=_RUN_S_MAX,
-        check=False,
-    )
-    assert done.returncode == status, done.stderr
-    return done
+def _options(gateway: Gateway, *arguments: str) -> list[str]:
+    return [*arguments, *(f"--set={key}={value}" for key, value in gateway.settings.items())]
 
 
 def _letters(
@@ -166,7 +142,7 @@ def test_letters_of_one_group_are_shown_with_what_is_in_them(
 
 
 def test_a_replay_sends_each_letter_back_once_whatever_it_was_killed_at(
-    spark: "SparkSession", gateway: Gateway
+    spark: "SparkSession", jobs: Jobs, gateway: Gateway
 ) -> None:
     count = 2_000
     source = create_topic(gateway.bootstrap, partitions=3)
@@ -174,15 +150,15 @@ def test_a_replay_sends_each_letter_back_once_whatever_it_was_killed_at(
     _bury(gateway, dead, count, source=source)
     replay = ["replay", "--topic", dead, "--id", "again", "--yes"]
     for goal in (300, 900):
-        program = Program(_command(gateway, *replay, "--rate", "400"), cwd=ROOT)
+        program = jobs.start("dlq", *_options(gateway, *replay, "--rate", "400"))
         wait_until(
             lambda: not program.is_running or _end(gateway, source, 3) > goal,  # noqa: B023 - within the turn
-            within_s=_RUN_S_MAX,
+            within_s=RUN_S_MAX,
             what="letters come back",
         )
         assert program.is_running, program.tail()
-        os.kill(program.pid, signal.SIGKILL)
-        program.ended(within_s=30)
+        program.kill()
+        jobs.stop_tasks()
 
     letters = _letters(spark, gateway, dead)
     done = _replay(gateway, letters, dead, job_id="again")
@@ -249,17 +225,20 @@ def test_of_two_replays_with_one_id_the_second_is_refused(
     assert _end(gateway, source, 1) == 0
 
 
-def test_reasons_on_the_command_line(gateway: Gateway) -> None:
+def test_reasons_on_the_command_line(jobs: Jobs, gateway: Gateway) -> None:
     dead = create_topic(gateway.bootstrap)
     _bury(gateway, dead, 4, source="orders", reason="row {}")
 
-    said = _run(gateway, "reasons", "--topic", dead).stdout
+    done = jobs.run("dlq", *_options(gateway, "reasons", "--topic", dead))
 
+    assert done.status == 0, done.err
+    said = done.out
     assert "row <n>" in said
     assert "2023-11-14T22:13:20.123Z" in said
     assert "4 dead letter(s) in 1 group(s)" in said
 
 
+@pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -281,12 +260,17 @@ def test_reasons_on_the_command_line(gateway: Gateway) -> None:
     ],
 )
 def test_what_cannot_be_done_is_one_line(
-    gateway: Gateway, arguments: list[str], said: str
+    jobs: Jobs,
+    gateway: Gateway,
+    arguments: list[str],
+    said: str,
 ) -> None:
     dead = create_topic(gateway.bootstrap)
     _bury(gateway, dead, 1, source="orders")
 
-    done = _run(gateway, *(dead if one == "DEAD" else one for one in arguments), status=1)
+    given = [dead if one == "DEAD" else one for one in arguments]
+    done = jobs.run("dlq", *_options(gateway, *given))
 
-    assert len(done.stderr.splitlines()) == 1
-    assert re.search(said, done.stderr)
+    assert done.status == 1
+    assert len(done.err.splitlines()) == 1
+    assert re.search(said, done.err)

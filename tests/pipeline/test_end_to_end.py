@@ -1,7 +1,5 @@
 """The whole way: in by MQTT, kept in S3, out of a lake table, every message once and as it was."""
 
-import json
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,7 +8,8 @@ import pytest
 from deltalake import DeltaTable
 from paho.mqtt.enums import CallbackAPIVersion
 
-from tests.pipeline.archiving import command, run
+from tests.pipeline.archiving import options
+from tests.pipeline.running import Jobs
 from tests.support.mqtt_gateway import MqttGateway
 from tests.support.s3_servers import REGION, S3Server, versitygw
 
@@ -26,8 +25,6 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Server
     with versitygw(tmp_path) as running:
         for name, value in running.env.items():
             monkeypatch.setenv(name, value)
-        monkeypatch.setenv("AWS_ENDPOINT_URL", running.endpoint_url)
-        monkeypatch.setenv("AWS_REGION", REGION)
         yield running
 
 
@@ -47,25 +44,24 @@ def _publish(gateway: MqttGateway, numbers: range) -> None:
 
 
 def test_what_was_published_by_mqtt_is_in_the_table_once(
-    server: S3Server, tmp_path: Path
+    jobs: Jobs, server: S3Server, tmp_path: Path
 ) -> None:
+    env = {**server.env, "AWS_ENDPOINT_URL": server.endpoint_url, "AWS_REGION": REGION}
     settings = {**server.settings(prefix="gw/"), "storage.flush_interval_ms": 20}
     lake = f"s3://{server.new_bucket()}/messages"
     more = [f"--set={name}={value}" for name, value in settings.items()]
     with MqttGateway(tmp_path / "data", settings) as gateway:
-        archive = [*command(gateway.data_dir, "mqtt", lake, "--json"), *more]
+        archive = ["archive", *options(gateway.data_dir, "mqtt", lake, "--json", *more)]
         _publish(gateway, range(_MESSAGES))
-        first = run(archive)
+        first = jobs.run(*archive, env=env)
         gateway.kill()
         gateway.start()
         _publish(gateway, range(_MESSAGES, _MESSAGES + 100))
-        second = run(archive)
+        second = jobs.run(*archive, env=env)
 
-    assert first.returncode == second.returncode == 0, first.stderr + second.stderr
-    assert json.loads(first.stdout)["rows"] == _MESSAGES
-    assert json.loads(second.stdout)["rows"] == 100
-    options = {name: os.environ[name] for name in os.environ if name.startswith("AWS_")}
-    table = DeltaTable(lake, storage_options={**options, "aws_allow_http": "true"})
+    assert first.json["rows"] == _MESSAGES
+    assert second.json["rows"] == 100
+    table = DeltaTable(lake, storage_options={**env, "aws_allow_http": "true"})
     rows = table.to_pyarrow_table(columns=["offset", "key", "value"]).to_pylist()
     rows.sort(key=lambda row: row["offset"])
     assert [row["offset"] for row in rows] == list(range(_MESSAGES + 100))

@@ -16,6 +16,7 @@ from tests.pipeline.connector.job import (
     PER_TRIGGER,
     SINK_ROWS,
 )
+from tests.pipeline.running import QUICK_JAVA
 from tests.support.gateway import Gateway
 from tests.support.toolchain import (
     ROOT,
@@ -60,7 +61,12 @@ def outcome(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Outcome]:
                 str(library), str(folder), source, sink, streamed, rf"{prefix}\..*",
             ],
             cwd=ROOT,
-            env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable},
+            env={
+                **os.environ,
+                **QUICK_JAVA,
+                "SPARK_LOCAL_IP": "127.0.0.1",
+                "PYSPARK_PYTHON": sys.executable,
+            },
             capture_output=True,
             text=True,
             timeout=_RUN_S_MAX,

@@ -13,7 +13,7 @@ from gateway.records import encode_batch
 from pipeline.options import parse_options
 from pipeline.report import Figures, Percentiles, Report
 from tests.pipeline.audit_logs import TOPIC, Batch, write_log
-from tests.pipeline.running import run_job
+from tests.pipeline.running import Jobs, at
 from tests.support.batches import patched
 
 pytestmark = [pytest.mark.java, pytest.mark.xdist_group("spark-2")]
@@ -171,10 +171,12 @@ class _Page(HTMLParser):
             self.cells.append(data)
 
 
-def test_the_page_stands_alone_and_can_be_read_without_seeing_it(tmp_path: Path) -> None:
+def test_the_page_stands_alone_and_can_be_read_without_seeing_it(
+    jobs: Jobs, tmp_path: Path
+) -> None:
     page = tmp_path / "report.html"
 
-    done = run_job("report", _sample(tmp_path / "data"), "--html", page)
+    done = jobs.run("report", at(_sample(tmp_path / "data")), "--html", page)
 
     assert done.status == 0, done.err
     text = page.read_text()
@@ -219,8 +221,8 @@ def test_times_that_are_no_times_are_counted_and_stop_no_page(
     _Page(page_of(figures, source="data", made_unix_ms=_START_UNIX_MS))
 
 
-def test_json_has_all_figures(tmp_path: Path) -> None:
-    done = run_job("report", _sample(tmp_path), "--per", "2", "--json")
+def test_json_has_all_figures(jobs: Jobs, tmp_path: Path) -> None:
+    done = jobs.run("report", at(_sample(tmp_path)), "--per", "2", "--json")
 
     found = done.json
     assert found["total"]["records"] == 100
@@ -237,9 +239,9 @@ def test_json_has_all_figures(tmp_path: Path) -> None:
     ],
 )
 def test_what_cannot_be_reported_is_one_line(
-    tmp_path: Path, arguments: list[str], said: str
+    jobs: Jobs, tmp_path: Path, arguments: list[str], said: str
 ) -> None:
-    done = run_job("report", _sample(tmp_path), *arguments)
+    done = jobs.run("report", at(_sample(tmp_path)), *arguments)
 
     assert done.status == 1
     (line,) = done.err.splitlines()

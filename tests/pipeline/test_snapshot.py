@@ -6,7 +6,6 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-import boto3
 import pyarrow as pa
 import pyarrow.dataset as ds
 import pytest
@@ -20,9 +19,9 @@ from pipeline.options import BadOption
 from pipeline.snapshot import Snapshot, Taken, as_of
 from pipeline.snapshot_places import SUCCESS, NotEmpty, open_target
 from tests.pipeline.audit_logs import TOPIC, Batch, write_log
-from tests.pipeline.running import run_job
+from tests.pipeline.running import Jobs, at
 from tests.support.gateway import Gateway
-from tests.support.sqs_peers import moto
+from tests.support.s3_servers import REGION, S3Server
 from tests.support.topics import create_topic, fresh_name
 from tests.support.waiting import wait_until
 
@@ -313,12 +312,12 @@ def test_keys_that_lie_in_several_partitions_are_decided_by_time_when_asked(
 
 
 def test_a_snapshot_of_the_past_says_when_compaction_may_have_taken_from_it(
-    topics: _Topics, tmp_path: Path
+    jobs: Jobs, topics: _Topics, tmp_path: Path
 ) -> None:
     moment = str(_START_UNIX_MS + 5_000)
 
     told = [
-        run_job("snapshot", topics.data_dir, "--topic", topic, "--to", tmp_path / "to",
+        jobs.run("snapshot", at(topics.data_dir), "--topic", topic, "--to", tmp_path / "to",
                 "--as-of", moment, "--dry-run").out
         for topic in (topics.compacted, topics.plain)
     ]  # fmt: skip
@@ -327,41 +326,25 @@ def test_a_snapshot_of_the_past_says_when_compaction_may_have_taken_from_it(
     assert not (tmp_path / "to").exists()
 
 
-def test_a_snapshot_in_a_bucket(data: Path, tmp_path: Path) -> None:
-    with moto(tmp_path) as server:
-        boto3.client(
-            "s3",
-            endpoint_url=server.url,
-            region_name="us-east-1",
-            aws_access_key_id="a",
-            aws_secret_access_key="b",
-        ).create_bucket(Bucket="lake")
-        env = {
-            "AWS_ACCESS_KEY_ID": "a",
-            "AWS_SECRET_ACCESS_KEY": "b",
-            "AWS_REGION": "us-east-1",
-            "AWS_DEFAULT_REGION": "us-east-1",
-            "AWS_ENDPOINT_URL": server.url,
-        }
-        told = [
-            run_job(
-                "snapshot", data, "--topic", TOPIC, "--to", "s3://lake/now", "--json", env=env
-            )
-            for _ in range(2)
-        ]
-        files = pa.fs.S3FileSystem(
-            access_key="a",
-            secret_key="b",
-            region="us-east-1",
-            endpoint_override=server.url.removeprefix("http://"),
-            scheme="http",
-        )
-        rows = ds.dataset("lake/now", filesystem=files, format="parquet").to_table()
+def test_a_snapshot_in_a_bucket(jobs: Jobs, data: Path, s3: S3Server) -> None:
+    bucket = s3.new_bucket()
+    env = {"AWS_ENDPOINT_URL": s3.endpoint_url, "AWS_REGION": REGION}
+    run = ["snapshot", at(data), "--topic", TOPIC, "--to", f"s3://{bucket}/now", "--json"]
 
-    assert told[0].status == 0, told[0].err
+    first, second = (jobs.run(*run, env=env) for _ in range(2))
+
+    files = pa.fs.S3FileSystem(
+        access_key=s3.access_key,
+        secret_key=s3.secret_key,
+        region=REGION,
+        endpoint_override=s3.endpoint_url.removeprefix("http://"),
+        scheme="http",
+    )
+    rows = ds.dataset(f"{bucket}/now", filesystem=files, format="parquet").to_table()
+    assert first.status == 0, first.err
     assert sorted(rows["key"].to_pylist()) == [b"a", b"c", b"d"]
-    assert told[1].status == 1
-    assert "s3://lake/now is not empty" in told[1].err
+    assert second.status == 1
+    assert f"s3://{bucket}/now is not empty" in second.err
 
 
 @pytest.mark.parametrize(
@@ -373,9 +356,9 @@ def test_a_snapshot_in_a_bucket(data: Path, tmp_path: Path) -> None:
     ],
 )
 def test_what_cannot_be_taken_is_one_line(
-    data: Path, tmp_path: Path, arguments: list[str], said: str
+    jobs: Jobs, data: Path, tmp_path: Path, arguments: list[str], said: str
 ) -> None:
-    done = run_job("snapshot", data, "--to", tmp_path / "to", *arguments)
+    done = jobs.run("snapshot", at(data), "--to", tmp_path / "to", *arguments)
 
     assert done.status == 1
     (line,) = done.err.splitlines()

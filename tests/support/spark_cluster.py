@@ -34,20 +34,23 @@ class Cluster:
 
 
 @contextlib.contextmanager
-def spark_cluster(folder: Path) -> Iterator[Cluster]:
-    """Run a master and two workers of one core each until the block ends."""
+def spark_cluster(folder: Path, *, env: Mapping[str, str]) -> Iterator[Cluster]:
+    """Run a master and two workers of one core each until the block ends.
+
+    ``env`` is added to the environment of all of it, executors too.
+    """
     port, ui_port = free_port(), free_port()
     master = f"spark://{HOST}:{port}"
     work_dirs = [folder / f"worker-{number}" for number in range(WORKERS)]
     with contextlib.ExitStack() as programs:
-        _run(programs, "master.Master", "--port", str(port), "--webui-port", str(ui_port))
+        _run(programs, env, "master.Master", "--port", str(port), "--webui-port", str(ui_port))
         wait_until(
             lambda: _state(ui_port) is not None, within_s=_READY_S_MAX, what="a Spark master"
         )
         for work_dir in work_dirs:
             work_dir.mkdir()
             _run(
-                programs, "worker.Worker", "--cores", "1", "--memory", "1g",
+                programs, env, "worker.Worker", "--cores", "1", "--memory", "1g",
                 "--work-dir", str(work_dir), "--webui-port", str(free_port()), master,
             )  # fmt: skip
         wait_until(
@@ -68,12 +71,14 @@ def environment() -> Mapping[str, str]:
     }
 
 
-def _run(programs: contextlib.ExitStack, name: str, *arguments: str) -> None:
+def _run(
+    programs: contextlib.ExitStack, env: Mapping[str, str], name: str, *arguments: str
+) -> None:
     import pyspark  # the tests are skipped where Spark is missing, before this is called
 
     spark_class = str(Path(pyspark.__file__).parent / "bin/spark-class")
     command = [spark_class, f"{_PACKAGE}.{name}", "--host", HOST, *arguments]
-    program = Program(command, env=environment())
+    program = Program(command, env={**environment(), **env})
     programs.callback(program.stop)
 
 
