@@ -91,8 +91,8 @@ def scan(spark: "SparkSession", log: Log, *, columns: str) -> Sample:
 
 
 @contextmanager
-def made_log(options: Options) -> Iterator[Log]:
-    """Fill a topic, and stop the node: all of it is synced then."""
+def made_log(options: Options, *values: str) -> Iterator[Log]:
+    """Fill a topic, and stop the node: all of it is synced then. ``values``: see the client."""
     records = options.scaled(options.part(RECORDS))
     settings = {
         "storage.flush": "never",
@@ -103,7 +103,7 @@ def made_log(options: Options) -> Iterator[Log]:
     with temporary_folder() as folder, Gateway(folder / "data", settings) as gateway:
         topic = create_topic(gateway.bootstrap, partitions=PARTITIONS)
         sizes = ["--records", records, "--bytes", RECORD_BYTES]
-        client("produce", gateway.bootstrap, topic, *sizes)
+        client("produce", gateway.bootstrap, topic, *sizes, *values)
         gateway.stop()
         yield Log(gateway.data_dir, topic, records)
 

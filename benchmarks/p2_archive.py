@@ -1,4 +1,4 @@
-"""P2: how fast `headgate pipeline archive` makes a lake table of the log of P1."""
+"""P2: how fast `headgate pipeline archive` makes a lake table: 4.5 million readings of 100 B."""
 
 import shutil
 import sys
@@ -28,7 +28,7 @@ FORMATS: Final = ("delta", "iceberg", "parquet")
 def run(options: Options) -> PipelineReport:
     """Archive all of it into fresh tables, the formats taking turns."""
     samples: dict[str, list[Sample]] = {name: [] for name in FORMATS}
-    with made_log(options) as log, session() as spark:
+    with made_log(options, "--readings") as log, session() as spark:
         lake = log.data_dir.parent / "lake"
         for turn in range(1 + options.runs):
             for table_format, found in samples.items():
@@ -42,7 +42,7 @@ def run(options: Options) -> PipelineReport:
         rows,
         [Ratio("delta: million rows/s", rows[0].median / 1e6, BAR / 1e6)],
         [
-            f"{PARTITIONS} partitions, 64 distinct values of random octets; Parquet with zstd",
+            f"{PARTITIONS} partitions, readings of meters like JSON; Parquet with zstd",
             "the first turn, a warm-up, does not count",
         ],
     )

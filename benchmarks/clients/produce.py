@@ -7,11 +7,14 @@ ceiling is what it reaches against librdkafka's own mock broker (``--mock``), in
 import argparse
 import json
 import os
+import random
 import time
 
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 _DISTINCT = 64
+_READINGS = 1 << 18  # more than a dictionary page of Parquet holds, or zstd's window
+_READING = '{"meter":"meter-%05d","at":%d,"celsius":%5.2f,"trace":"%032x"}'
 _FLUSH_S_MAX = 300
 _LEADER_S_MAX = 60
 
@@ -25,6 +28,9 @@ def main() -> None:
     parser.add_argument("--bytes", type=int, default=1024)
     parser.add_argument("--keys", type=int, help="distinct keys; none by default")
     parser.add_argument("--mock", action="store_true")
+    parser.add_argument(
+        "--readings", action="store_true", help="values like JSON instead of random octets"
+    )
     arguments = parser.parse_args()
     settings: dict[str, object] = {
         "bootstrap.servers": arguments.bootstrap,
@@ -38,7 +44,11 @@ def main() -> None:
     producer = Producer(settings)
     producer.list_topics(arguments.topic, timeout=30)
     before = 0 if arguments.mock else _kept(arguments.bootstrap, arguments.topic)
-    values = [os.urandom(arguments.bytes) for _ in range(_DISTINCT)]
+    values = (
+        _readings(arguments.bytes)
+        if arguments.readings
+        else [os.urandom(arguments.bytes) for _ in range(_DISTINCT)]
+    )
     started = time.monotonic()
     if arguments.keys:
         _feed_keyed(producer, arguments.topic, values, arguments.records, arguments.keys)
@@ -51,6 +61,19 @@ def main() -> None:
         kept = _kept(arguments.bootstrap, arguments.topic) - before
         assert kept == arguments.records, f"{kept} of {arguments.records} records are there"
     print(json.dumps({"seconds": seconds, "rate": arguments.records / seconds}))
+
+
+def _readings(size_bytes: int) -> list[bytes]:
+    """Return readings of 10,000 meters, one each 3 ms or so, cut or padded to a size."""
+    chance = random.Random(1)
+    at_unix_ms = 1_700_000_000_000
+    values: list[bytes] = []
+    for _ in range(_READINGS):
+        at_unix_ms += chance.randrange(7)
+        celsius, trace = chance.gauss(19, 3), chance.getrandbits(128)
+        text = _READING % (chance.randrange(10_000), at_unix_ms, celsius, trace)
+        values.append(text.encode().ljust(size_bytes)[:size_bytes])
+    return values
 
 
 def _kept(bootstrap: str, topic: str) -> int:
@@ -78,10 +101,11 @@ def _bounds(consumer: Consumer, place: TopicPartition) -> tuple[int, int]:
 
 def _feed(producer: Producer, topic: str, values: list[bytes], count: int) -> None:
     produce, left = producer.produce, count
+    distinct = len(values)
     while left > 0:
         try:
             for n in range(left):
-                produce(topic, values[n % _DISTINCT])
+                produce(topic, values[n % distinct])
         except BufferError:
             left -= n
             producer.poll(0.02)
@@ -95,7 +119,7 @@ def _feed_keyed(
     for n in range(count):
         while True:
             try:
-                producer.produce(topic, values[n % _DISTINCT], b"key-%d" % (n % keys))
+                producer.produce(topic, values[n % len(values)], b"key-%d" % (n % keys))
             except BufferError:
                 producer.poll(0.02)
             else:
