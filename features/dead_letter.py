@@ -19,22 +19,25 @@ again and again, in two queues that send each other their dead letters too, come
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from gateway.model import EXPIRES_AT, MESSAGE_ID
+from gateway.model import (
+    DLQ_ATTEMPTS,
+    DLQ_GROUP,
+    DLQ_HOPS,
+    DLQ_PREFIX,
+    DLQ_PROTOCOL,
+    DLQ_REASON,
+    DLQ_SOURCE_OFFSET,
+    DLQ_SOURCE_PARTITION,
+    DLQ_SOURCE_TOPIC,
+    EXPIRES_AT,
+    MESSAGE_ID,
+)
 
 Headers = Sequence[tuple[str, bytes | None]]
 
 HOPS_MAX: Final = 16
 """Moves of one message; the next is none: it is dropped."""
 
-PREFIX: Final = "dlq."
-REASON: Final = "dlq.reason"
-SOURCE_TOPIC: Final = "dlq.source.topic"
-SOURCE_PARTITION: Final = "dlq.source.partition"
-SOURCE_OFFSET: Final = "dlq.source.offset"
-GROUP: Final = "dlq.group"
-ATTEMPTS: Final = "dlq.attempts"
-PROTOCOL: Final = "dlq.protocol"
-HOPS: Final = "dlq.hops"
 WAS_TO_EXPIRE_AT: Final = "dlq.expires-at"
 
 _DIGITS_MAX: Final = 19  # of a signed 64-bit number
@@ -65,19 +68,19 @@ def dead_letter_headers(
     kept = [
         (WAS_TO_EXPIRE_AT, value) if name == EXPIRES_AT else (name, value)
         for name, value in headers
-        if not name.startswith(PREFIX)
+        if not name.startswith(DLQ_PREFIX)
     ]
     if all(name != MESSAGE_ID for name, _ in kept):
         kept.append((MESSAGE_ID, message_id.encode()))
     said = (
-        (REASON, origin.reason),
-        (SOURCE_TOPIC, origin.topic),
-        (SOURCE_PARTITION, str(origin.partition)),
-        (SOURCE_OFFSET, str(origin.offset)),
-        (GROUP, origin.group),
-        (ATTEMPTS, str(origin.attempts)),
-        (PROTOCOL, origin.protocol),
-        (HOPS, str(hops)),
+        (DLQ_REASON, origin.reason),
+        (DLQ_SOURCE_TOPIC, origin.topic),
+        (DLQ_SOURCE_PARTITION, str(origin.partition)),
+        (DLQ_SOURCE_OFFSET, str(origin.offset)),
+        (DLQ_GROUP, origin.group),
+        (DLQ_ATTEMPTS, str(origin.attempts)),
+        (DLQ_PROTOCOL, origin.protocol),
+        (DLQ_HOPS, str(hops)),
     )
     kept += [(name, text.encode()) for name, text in said if text]
     return kept
@@ -86,7 +89,9 @@ def dead_letter_headers(
 def strip_headers(headers: Headers) -> list[tuple[str, bytes | None]]:
     """Return the headers of a dead letter that is sent on, back to its source or elsewhere."""
     return [
-        (name, value) for name, value in headers if name == HOPS or not name.startswith(PREFIX)
+        (name, value)
+        for name, value in headers
+        if name == DLQ_HOPS or not name.startswith(DLQ_PREFIX)
     ]
 
 
@@ -96,7 +101,7 @@ def hops_of(headers: Headers) -> int:
     >>> hops_of([("dlq.hops", b"3")]), hops_of([("dlq.hops", b"-3")]), hops_of([])
     (3, 0, 0)
     """
-    return _number(_text(headers, HOPS))
+    return _number(_text(headers, DLQ_HOPS))
 
 
 def origin(headers: Headers) -> Origin | None:
@@ -104,18 +109,18 @@ def origin(headers: Headers) -> Origin | None:
 
     Anybody may write such headers: numbers that are none are 0.
     """
-    topic = _text(headers, SOURCE_TOPIC)
-    reason = _text(headers, REASON)
+    topic = _text(headers, DLQ_SOURCE_TOPIC)
+    reason = _text(headers, DLQ_REASON)
     if not topic and not reason:
         return None
     return Origin(
         topic,
-        _number(_text(headers, SOURCE_PARTITION)),
-        _number(_text(headers, SOURCE_OFFSET)),
-        _text(headers, GROUP),
-        _number(_text(headers, ATTEMPTS)),
+        _number(_text(headers, DLQ_SOURCE_PARTITION)),
+        _number(_text(headers, DLQ_SOURCE_OFFSET)),
+        _text(headers, DLQ_GROUP),
+        _number(_text(headers, DLQ_ATTEMPTS)),
         reason,
-        _text(headers, PROTOCOL),
+        _text(headers, DLQ_PROTOCOL),
     )
 
 

@@ -4,11 +4,10 @@ from typing import Any, Final
 
 from starlette.requests import Request
 
-from features.dead_letter import PREFIX
 from gateway.admin_requests import kept, namespace_of, octets_as_text, path_text
 from gateway.errors import TopicNotFound
 from gateway.kernel import Kernel
-from gateway.model import TopicName
+from gateway.model import DLQ_PREFIX, TopicName
 from gateway.queue_instance import Browsed
 from gateway.queue_model import DEFAULT_GROUP
 from gateway.queues import Queue
@@ -114,11 +113,11 @@ def _letter(browsed: Browsed, now_unix_ms: int) -> dict[str, Any]:
         "headers": [
             {"name": name, **octets_as_text("value", value)}
             for name, value in record.headers
-            if not name.startswith(PREFIX)
+            if not name.startswith(DLQ_PREFIX)
         ],
         "dlq": {
-            name.removeprefix(PREFIX): (value or b"").decode(errors="replace")
+            name.removeprefix(DLQ_PREFIX): (value or b"").decode(errors="replace")
             for name, value in record.headers
-            if name.startswith(PREFIX)
+            if name.startswith(DLQ_PREFIX)
         },
     }

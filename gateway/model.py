@@ -46,7 +46,17 @@ DEDUP_ID: Final = "dedup-id"
 DELIVER_AT: Final = "deliver-at"  # decimal unix ms
 EXPIRES_AT: Final = "expires-at"  # decimal unix ms
 MESSAGE_ID: Final = "message-id"
-RESERVED_PREFIXES: Final = ("mqtt.", "dlq.", "kafka.", "amqp.", "sqs.", "rocketmq.")
+# Of dead letters: why they are dead, and whence they came (features/dead_letter.py).
+DLQ_PREFIX: Final = "dlq."
+DLQ_REASON: Final = "dlq.reason"
+DLQ_SOURCE_TOPIC: Final = "dlq.source.topic"
+DLQ_SOURCE_PARTITION: Final = "dlq.source.partition"  # decimal, as the offset is
+DLQ_SOURCE_OFFSET: Final = "dlq.source.offset"
+DLQ_GROUP: Final = "dlq.group"
+DLQ_ATTEMPTS: Final = "dlq.attempts"
+DLQ_PROTOCOL: Final = "dlq.protocol"
+DLQ_HOPS: Final = "dlq.hops"
+RESERVED_PREFIXES: Final = ("mqtt.", DLQ_PREFIX, "kafka.", "amqp.", "sqs.", "rocketmq.")
 """Of headers that mean something to the gateway: an attribute of such a name is stored apart."""
 TIME_DIGITS_MAX: Final = 18  # of a time in a header; whoever writes more says no time
 

@@ -1,45 +1,32 @@
 """Rows of the log and rows of a lake table as data frames with the same columns and hashes."""
 
 import pickle
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from deltalake import DeltaTable
-from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from gateway.errors import RequestError
 from gateway.model import PartitionIdentity
 from pipeline.audit_records import last_offset_of
 from pipeline.lake_files import within_calendar
-from pipeline.lake_places import open_place, storage_options, unavailable
-from pipeline.lakes import position_name
+from pipeline.lake_places import open_place, reaching
+from pipeline.lake_tables import LakeTable, TableFile, read_table
+from pipeline.lakes import check_format
 from pipeline.options import Options
 from pipeline.reading import BadBatch, read_split
+from pipeline.rows import HEADERS, HEADERS_SQL, ROWS
 from pipeline.splits import Split
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-_HEADERS: Final = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
-_READ: Final = pa.schema(
-    [
-        ("topic", pa.string()),
-        ("partition", pa.int32()),
-        ("offset", pa.int64()),
-        ("timestamp", pa.timestamp("us", tz="UTC")),
-        ("key", pa.binary()),
-        ("value", pa.binary()),
-        ("headers", _HEADERS),
-    ]
-)
 _ROW_SQL: Final = (
     "topic string, partition int, offset long, unix_us long, key binary, value binary, "
-    "headers array<struct<key:string,value:binary>>"
+    f"headers {HEADERS_SQL}"
 )
 _DAMAGE_SQL: Final = ", last_offset long, damage string"
-_UNREADABLE_FEATURES: Final = frozenset({"deletionVectors", "columnMapping"})
 _ROWS_AT_ONCE: Final = 16_384
 _BLOCK_OFFSETS: Final = 65_536
 
@@ -47,7 +34,7 @@ Task = TypeVar("Task")
 
 
 class NoTable(RequestError):
-    """There is no table, or one that cannot be compared."""
+    """There is no table."""
 
 
 class LakeRows(Protocol):
@@ -62,34 +49,40 @@ class LakeRows(Protocol):
         ...
 
 
-class DeltaRows:
-    """A Delta Lake table as it is when this is made; it is never written."""
+class TableRows:
+    """A table of any format as it is when this is made; it is never written."""
 
-    def __init__(self, url: str, job_id: str) -> None:
-        """Open a table. Errors: ``NoTable``, ``LakeUnavailable``."""
-        self._url = url
-        self._job_id = job_id
-        try:
-            self._table = DeltaTable(url, storage_options=storage_options(url))
-        except TableNotFoundError:
-            raise NoTable(f"{url} holds no Delta Lake table") from None
-        except (DeltaError, OSError) as error:
-            raise unavailable(url, error) from error
-        odd = _UNREADABLE_FEATURES & set(self._table.protocol().reader_features or ())
-        if odd:
-            raise NoTable(f"{url} uses {', '.join(sorted(odd))}, which is not read here")
+    def __init__(self, table: LakeTable) -> None:
+        self._table = table
 
     def position(self, identity: PartitionIdentity) -> int | None:
         """See ``LakeRows``."""
-        name = f"headgate/{self._job_id}/{position_name(identity)}"
-        return self._table.transaction_version(name)
+        return self._table.position(identity)
 
     def frame(self, spark: "SparkSession") -> "DataFrame":
         """See ``LakeRows``."""
-        actions = pa.table(self._table.get_add_actions(flatten=True)).to_pylist()
-        files = [(one["path"], one["partition.topic"]) for one in actions]
-        url = self._url
-        return in_tasks(spark, files, _ROW_SQL, lambda file: _file_rows(url, *file))
+        url = self._table.url
+        return in_tasks(spark, self._table.files, _ROW_SQL, lambda file: _file_rows(url, file))
+
+
+def open_rows(
+    url: str,
+    job_id: str,
+    *,
+    table_format: str = "",
+    catalog: str = "",
+    topics: Collection[str] = (),
+) -> TableRows:
+    """Return the rows of the table at ``url``; see ``lake_tables.read_table``.
+
+    ``table_format`` empty: whichever it is of. Errors: ``NoTable``, those of ``read_table``.
+    """
+    if table_format:
+        check_format(url, table_format)
+    table = read_table(url, job_id=job_id, catalog=catalog, topics=topics)
+    if table is None:
+        raise NoTable(f"{url} holds no lake table")
+    return TableRows(table)
 
 
 def log_rows(spark: "SparkSession", splits: list[Split], options: Options) -> "DataFrame":
@@ -132,9 +125,7 @@ def with_hash(rows: "DataFrame") -> "DataFrame":
     def flagged(column: "Column") -> "list[Column]":
         return [column.isNull(), column]
 
-    headers = sf.coalesce(
-        sf.col("headers"), sf.array().cast("array<struct<key:string,value:binary>>")
-    )
+    headers = sf.coalesce(sf.col("headers"), sf.array().cast(HEADERS_SQL))
     pairs = sf.transform(
         headers, lambda one: sf.struct(one["key"], one["value"].isNull(), one["value"])
     )
@@ -152,29 +143,34 @@ def with_hash(rows: "DataFrame") -> "DataFrame":
 
 def _split_rows(split: Split, options: Options) -> Iterator[pa.RecordBatch]:
     bad: list[BadBatch] = []
-    for rows in read_split(split, options, _READ, bad=bad):
+    for rows in read_split(split, options, ROWS, bad=bad):
         nulls = [pa.nulls(rows.num_rows, kind) for kind in (pa.int64(), pa.string())]
         yield _as_rows(within_calendar(rows), nulls)
     if bad:
         yield _damage(bad)
 
 
-def _file_rows(url: str, path: str, topic: str) -> Iterator[pa.RecordBatch]:
+def _file_rows(url: str, file: TableFile) -> Iterator[pa.RecordBatch]:
     place = open_place(url)
-    names = [name for name in _READ.names if name != "topic"]
-    with place.files.open_input_file(f"{place.root}/{path}") as stream:
-        for rows in pq.ParquetFile(stream).iter_batches(_ROWS_AT_ONCE, columns=names):
-            columns = [rows.column(name).cast(_READ.field(name).type) for name in names]
-            arrays = [pa.repeat(topic, rows.num_rows), *columns]
-            yield _as_rows(pa.RecordBatch.from_arrays(arrays, schema=_READ), [])
+    names = [name for name in ROWS.names if name != "topic" or not file.topic]
+    with reaching(url), place.files.open_input_file(f"{place.root}/{file.path}") as stream:
+        parquet = pq.ParquetFile(stream)
+        missing = [name for name in names if name not in parquet.schema_arrow.names]
+        if missing:
+            raise RequestError(f"{url}/{file.path} has no column {', '.join(missing)}")
+        for rows in parquet.iter_batches(_ROWS_AT_ONCE, columns=names):
+            columns = {name: rows.column(name).cast(ROWS.field(name).type) for name in names}
+            columns.setdefault("topic", pa.repeat(file.topic, rows.num_rows))
+            arrays = [columns[name] for name in ROWS.names]
+            yield _as_rows(pa.RecordBatch.from_arrays(arrays, schema=ROWS), [])
 
 
 def _as_rows(rows: pa.RecordBatch, more: list[pa.Array]) -> pa.RecordBatch:
     arrays = [
         rows.column(name).cast(pa.int64()) if name == "timestamp" else rows.column(name)
-        for name in _READ.names
+        for name in ROWS.names
     ]
-    names = ["unix_us" if name == "timestamp" else name for name in _READ.names]
+    names = ["unix_us" if name == "timestamp" else name for name in ROWS.names]
     if more:
         names += ["last_offset", "damage"]
     return pa.RecordBatch.from_arrays([*arrays, *more], names=names)
@@ -189,9 +185,9 @@ def _damage(bad: list[BadBatch]) -> pa.RecordBatch:
         pa.nulls(count, pa.int64()),
         pa.nulls(count, pa.binary()),
         pa.nulls(count, pa.binary()),
-        pa.nulls(count, _HEADERS),
+        pa.nulls(count, HEADERS),
         pa.array([last_offset_of(one) for one in bad], pa.int64()),
         pa.array([one.reason for one in bad], pa.string()),
     ]
-    names = ["unix_us" if name == "timestamp" else name for name in _READ.names]
+    names = ["unix_us" if name == "timestamp" else name for name in ROWS.names]
     return pa.RecordBatch.from_arrays(arrays, names=[*names, "last_offset", "damage"])

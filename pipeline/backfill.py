@@ -18,10 +18,12 @@ import pyarrow as pa
 from gateway.clock import SystemClock
 from gateway.errors import RequestError
 from gateway.slots import partition_for_key
-from pipeline.backfill_files import PLACE, RECORD, Choice, Places, TableFile, read_rows
+from pipeline.backfill_files import PLACE, RECORD, Choice, Places, read_rows
 from pipeline.dlq_letters import header_pairs
+from pipeline.lake_tables import TableFile
 from pipeline.resend_kafka import Endpoint, EndpointSilent, NotSent, Sender
 from pipeline.resend_state import Done, JobState, Position, marker
+from pipeline.rows import HEADERS_SQL
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -40,8 +42,7 @@ _SENT: Final = pa.schema(
 )
 _PLACE_SQL: Final = "place int, topic string, partition int, offset long"
 _RECORD_SQL: Final = (
-    f"{_PLACE_SQL}, unix_ms long, key binary, value binary, "
-    "headers array<struct<key:string,value:binary>>"
+    f"{_PLACE_SQL}, unix_ms long, key binary, value binary, headers {HEADERS_SQL}"
 )
 _SENT_SQL: Final = "place int, sent long, sent_before long, restamped long"
 

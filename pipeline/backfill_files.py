@@ -7,14 +7,13 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from deltalake import DeltaTable
-from deltalake.exceptions import DeltaError
 from pyarrow import fs
 
 from gateway.errors import RequestError
-from pipeline.lake_places import open_place, reaching, storage_options, unavailable
-from pipeline.lakes import DELTA, ICEBERG, PARQUET, format_of
-from pipeline.parquet_lake import read_content
+from pipeline.lake_places import open_place, reaching
+from pipeline.lake_tables import TableFile, read_table
+from pipeline.lakes import PARQUET, check_catalog_is_iceberg
+from pipeline.rows import HEADERS
 
 PLACE: Final = pa.schema(
     [
@@ -30,23 +29,15 @@ RECORD: Final = pa.schema(
         ("unix_ms", pa.int64()),
         ("key", pa.binary()),
         ("value", pa.binary()),
-        ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
+        ("headers", HEADERS),
     ]
 )
 """``place`` numbers the partitions that the rows are of; -1 as long as nobody has."""
 
 _ROWS_AT_ONCE: Final = 8_192
 _US_PER_MS: Final = 1_000
-_UNREADABLE: Final = frozenset({"deletionVectors", "columnMapping"})
 
 Places = Mapping[tuple[str, int], int]
-
-
-class TableFile(NamedTuple):
-    """A file of the table. ``topic`` empty: it is a column."""
-
-    path: str
-    topic: str
 
 
 class Choice(NamedTuple):
@@ -60,41 +51,22 @@ class Choice(NamedTuple):
     end_unix_ms: int = -1
 
 
-def table_files(url: str, choice: Choice) -> list[TableFile]:
-    """Return the files that may have chosen records: of a Delta table, of one with manifests.
+def table_files(url: str, choice: Choice, *, catalog: str = "") -> list[TableFile]:
+    """Return the files that may have chosen records, of a table of any format.
 
-    A folder of Parquet files that is no table counts as a whole.
+    A folder of Parquet files that is no table counts as a whole. ``catalog``: as of ``open_lake``.
     Errors: ``RequestError``, ``BadPlace``, ``LakeUnavailable``.
     """
+    table = read_table(url, catalog=catalog, topics=choice.topics)
+    if table is not None:
+        return table.files
+    check_catalog_is_iceberg(PARQUET, catalog)
     with reaching(url):
-        kind = format_of(url)
-        if kind == ICEBERG:
-            raise RequestError(f"{url}: Iceberg is not read here; Delta and Parquet are")
-        if kind == DELTA:
-            found = _delta_files(url)
-        elif kind == PARQUET:
-            stored = read_content(open_place(url)).files.values()
-            found = [TableFile(one.path, one.topic) for one in stored]
-        else:
-            found = _folder_files(url)
+        found = _folder_files(url)
     if not found:
         raise RequestError(f"{url}: there is no table, and no Parquet file")
     return [
         one for one in found if not one.topic or not choice.topics or one.topic in choice.topics
-    ]
-
-
-def _delta_files(url: str) -> list[TableFile]:
-    try:
-        table = DeltaTable(url, storage_options=storage_options(url))
-        odd = _UNREADABLE & set(table.protocol().reader_features or ())
-        actions = pa.table(table.get_add_actions(flatten=True)).to_pylist()
-    except DeltaError as error:
-        raise unavailable(url, error) from error
-    if odd:
-        raise RequestError(f"{url} uses {', '.join(sorted(odd))}, which is not read here")
-    return [
-        TableFile(unquote(one["path"]), one.get("partition.topic") or "") for one in actions
     ]
 
 

@@ -25,6 +25,7 @@ from gateway.model import (
     read_varint,
 )
 from gateway.records import DECOMPRESSED_BYTES_MAX, check_crc
+from pipeline.rows import HEADERS
 
 Ints = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
@@ -33,9 +34,6 @@ _PADDING: Final = bytes(16)  # a varint that goes on past the end is read, and t
 _VARINT_BITS: Final = 64
 _RECORD_BYTES_MIN: Final = 7
 _ALIKE_MIN: Final = 8  # records of one length in a row, before more are looked for
-HEADER_TYPE: Final = pa.struct([("key", pa.string()), ("value", pa.binary())])
-
-
 COLUMNS: Final = (
     "topic", "partition", "offset", "timestamp", "key", "value", "headers", "protocol",
 )  # fmt: skip
@@ -117,7 +115,7 @@ def decode_columns(
         _gathered(buffer, value_at, value_sizes) if with_values else nulls,
         _headers(batches, owners, data, buffer, header_at, header_counts, ends)
         if with_headers
-        else pa.nulls(len(begins), pa.list_(HEADER_TYPE)),
+        else pa.nulls(len(begins), HEADERS),
     )
 
 
@@ -271,7 +269,7 @@ def _headers(  # noqa: PLR0913, PLR0917 - what a record's fields have led to
     except pa.ArrowInvalid as error:
         raise CorruptBatch(_at(batches[0], f"the name of a header: {error}")) from None
     values = _gathered(buffer, value_at, value_sizes)
-    pairs = pa.StructArray.from_arrays([names, values], fields=list(HEADER_TYPE))
+    pairs = pa.StructArray.from_arrays([names, values], fields=list(HEADERS.value_type))
     return pa.ListArray.from_arrays(pa.array(bounds, pa.int32()), pairs)
 
 

@@ -19,7 +19,13 @@ from gateway.clock import SystemClock
 from gateway.model import PartitionIdentity
 from pipeline.lake_files import BAD_KIND, ROWS_KIND, LakeFile, Layout, TableKind
 from pipeline.lake_places import LakeUnavailable, storage_options, unavailable
-from pipeline.lakes import OtherSchema, bad_url, check_columns, overtaken, position_name
+from pipeline.lakes import (
+    OtherSchema,
+    bad_url,
+    check_columns,
+    delta_position_name,
+    overtaken,
+)
 
 PARTITIONED_BY: Final = ["topic", "day"]
 _ZSTD: Final = WriterProperties(compression="ZSTD")
@@ -150,7 +156,7 @@ class DeltaLake:
             )
 
     def _name(self, identity: PartitionIdentity) -> str:
-        return f"headgate/{self._job_id}/{position_name(identity)}"
+        return delta_position_name(self._job_id, identity)
 
 
 def _texts(schema: Schema) -> dict[str, str]:

@@ -1,7 +1,7 @@
 """Dead letters as rows: what their headers say, and what they have in common.
 
-The names of the headers are those of features/dead_letter.py, which the pipeline does not import:
-jobs know what is stored, not the program that stores it.
+What the headers mean is said in features/dead_letter.py, which the pipeline does not import: jobs
+know what is stored, not the program that stores it.
 """
 
 import hashlib
@@ -12,15 +12,18 @@ from typing import Any, Final, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-PREFIX: Final = "dlq."
-REASON: Final = "dlq.reason"
-SOURCE_TOPIC: Final = "dlq.source.topic"
-SOURCE_PARTITION: Final = "dlq.source.partition"
-SOURCE_OFFSET: Final = "dlq.source.offset"
-GROUP: Final = "dlq.group"
-ATTEMPTS: Final = "dlq.attempts"
-PROTOCOL: Final = "dlq.protocol"
-HOPS: Final = "dlq.hops"
+from gateway.model import (
+    DLQ_ATTEMPTS,
+    DLQ_GROUP,
+    DLQ_HOPS,
+    DLQ_PREFIX,
+    DLQ_PROTOCOL,
+    DLQ_REASON,
+    DLQ_SOURCE_OFFSET,
+    DLQ_SOURCE_PARTITION,
+    DLQ_SOURCE_TOPIC,
+)
+
 REPLAYED: Final = "dlq.replayed"
 
 NO_REASON: Final = "no reason given"
@@ -87,20 +90,20 @@ def read_headers(topic: str, headers: Headers) -> Said:
     """
     said: dict[str, str] = {}
     for name, value in headers:
-        if value is not None and name.startswith(PREFIX):
+        if value is not None and name.startswith(DLQ_PREFIX):
             said.setdefault(name, value.decode("utf-8", "replace"))
-    reason = fingerprint(said.get(REASON, ""))
-    source, group = said.get(SOURCE_TOPIC, ""), said.get(GROUP, "")
-    protocol = said.get(PROTOCOL, "")
+    reason = fingerprint(said.get(DLQ_REASON, ""))
+    source, group = said.get(DLQ_SOURCE_TOPIC, ""), said.get(DLQ_GROUP, "")
+    protocol = said.get(DLQ_PROTOCOL, "")
     whole = f"{topic}\0{reason}\0{source}\0{group}\0{protocol}"
     return Said(
         hashlib.sha256(whole.encode()).hexdigest()[:_PICK_CHARS],
         reason,
         source,
-        _number(said.get(SOURCE_PARTITION, "")),
-        _number(said.get(SOURCE_OFFSET, "")),
+        _number(said.get(DLQ_SOURCE_PARTITION, "")),
+        _number(said.get(DLQ_SOURCE_OFFSET, "")),
         group,
-        _number(said.get(ATTEMPTS, "")),
+        _number(said.get(DLQ_ATTEMPTS, "")),
         protocol,
     )
 
@@ -108,7 +111,9 @@ def read_headers(topic: str, headers: Headers) -> Said:
 def stripped(headers: Headers) -> list[tuple[str, bytes | None]]:
     """Return the headers of a letter that is sent on, as a redrive does."""
     return [
-        (name, value) for name, value in headers if name == HOPS or not name.startswith(PREFIX)
+        (name, value)
+        for name, value in headers
+        if name == DLQ_HOPS or not name.startswith(DLQ_PREFIX)
     ]
 
 

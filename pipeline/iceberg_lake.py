@@ -7,9 +7,7 @@ positions are looked at anew: moved ones end the run, others let it try again.
 """
 
 import json
-import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
@@ -24,18 +22,25 @@ from pyiceberg.io.pyarrow import parquet_file_to_data_file
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.table import Table
 from pyiceberg.transforms import DayTransform, IdentityTransform
-from sqlalchemy.engine import make_url
-from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 
 from gateway.errors import RequestError
 from gateway.model import PartitionIdentity
+from pipeline.iceberg_tables import (
+    NAMESPACE,
+    check_catalog,
+    default_catalog,
+    location,
+    positions_of,
+    positions_property,
+    reaching_catalog,
+    table_name,
+    topic_of,
+)
 from pipeline.lake_compaction import OneFile
 from pipeline.lake_files import BAD_KIND, ROWS_KIND, LakeFile, Layout, TableKind
-from pipeline.lake_places import LakeUnavailable, file_io_options, unavailable
+from pipeline.lake_places import LakeUnavailable, file_io_options
 from pipeline.lakes import OtherSchema, bad_url, check_columns, overtaken, position_name
 
-NAMESPACE: Final = "headgate"
-_PATH_PARTS: Final = 4  # data, topic, day, name
 _TRIES_MAX: Final = 20  # commits of others that came first
 _BY_TOPIC_AND_DAY: Final = (("topic", "identity"), ("timestamp", "day"))
 _PROPERTIES: Final = {
@@ -61,8 +66,10 @@ class IcebergLake:
         self._location = location(url)
         self._catalog_url = catalog or default_catalog(url)
         self._expected: dict[str, int | None] = {}
-        _check_catalog(self._catalog_url)
-        with _reaching(url):
+        check_catalog(self._catalog_url)
+        if not catalog:
+            Path(urlsplit(self._location).path).parent.mkdir(parents=True, exist_ok=True)
+        with reaching_catalog(url):
             self._catalog = SqlCatalog(
                 NAMESPACE, uri=self._catalog_url, **file_io_options(self._location)
             )
@@ -90,7 +97,7 @@ class IcebergLake:
         for name in moved:
             self._expected.setdefault(name, self._positions.get(name))
         paths = [f"{self._location}/{file.path}" for file in files]
-        with _reaching(self.url):
+        with reaching_catalog(self.url):
             for _ in range(_TRIES_MAX):
                 if any(self._positions.get(one) != self._expected[one] for one in moved):
                     raise overtaken(self.url, self._job_id)
@@ -115,14 +122,12 @@ class IcebergLake:
         Those with rows that were deleted since are left out, and those that somebody else wrote.
         """
         found = []
-        with _reaching(self.url):
+        with reaching_catalog(self.url):
             for task in self._table.scan().plan_files():
                 path = task.file.file_path.removeprefix(f"{self._location}/")
-                parts = path.split("/")
-                if task.delete_files or parts[0] != "data" or len(parts) != _PATH_PARTS:
-                    continue
-                _, topic, day, _ = parts
-                if "=" not in topic:  # as in `topic=orders`, which is how others name folders
+                topic = topic_of(path)
+                if topic and not task.delete_files:
+                    day = path.split("/")[2]
                     found.append(OneFile(path, topic, day, task.file.file_size_in_bytes))
         return found
 
@@ -135,7 +140,7 @@ class IcebergLake:
         gone = {f"{self._location}/{path}" for path in old}
         table = self._table
         try:
-            with _reaching(self.url), table.transaction() as transaction:
+            with reaching_catalog(self.url), table.transaction() as transaction:
                 replaced = [
                     task.file
                     for task in table.scan().plan_files()
@@ -153,33 +158,15 @@ class IcebergLake:
             raise overtaken(self.url, self._job_id) from error
         self._forbid_retries(self._table)
 
-    @property
-    def _property(self) -> str:
-        return f"headgate.positions.{self._job_id}"
-
     def _add(self, paths: list[str], positions: Mapping[str, int]) -> None:
-        noted = {self._property: json.dumps(positions, separators=(",", ":"))}
+        noted = {positions_property(self._job_id): json.dumps(positions, separators=(",", ":"))}
         with self._table.transaction() as transaction:
             transaction.add_files(paths, snapshot_properties=noted, check_duplicate_files=False)
             transaction.set_properties(noted)
         self._forbid_retries(self._table)
 
     def _read_positions(self) -> dict[str, int]:
-        """Return the job's positions as of the current snapshot.
-
-        A table that was rolled back has those of the snapshot that it was rolled back to. Where
-        the snapshot that held them has expired, which cuts it off from those that came after it,
-        the table's property has them.
-        """
-        snapshot = self._table.current_snapshot()
-        while snapshot is not None:
-            summary = snapshot.summary
-            noted = None if summary is None else summary.get(self._property)
-            if noted is not None:
-                return dict(json.loads(noted))
-            parent = snapshot.parent_snapshot_id
-            snapshot = None if parent is None else self._table.snapshot_by_id(parent)
-        return dict(json.loads(self._table.properties.get(self._property, "{}")))
+        return positions_of(self._table, self._job_id)
 
     def _load(self, *, creates: bool = False) -> Table:
         name = (NAMESPACE, table_name(self._location))
@@ -233,45 +220,6 @@ class IcebergLake:
             )
 
 
-def default_catalog(url: str) -> str:
-    """Return the catalog beside a local table. Error: ``RequestError`` for one in a bucket."""
-    parts = urlsplit(location(url))
-    if parts.scheme != "file":
-        raise RequestError(f"{url} is not local: name its catalog's database with --catalog")
-    path = Path(parts.path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    return f"sqlite:///{path}-catalog.sqlite"
-
-
-def location(url: str) -> str:
-    """Return how Iceberg's metadata names the table's place."""
-    if urlsplit(url).scheme:
-        return url.rstrip("/")
-    return f"file://{Path(url).absolute()}"
-
-
-def table_name(place: str) -> str:
-    """Return what a catalog calls the table of a place: a bucket's catalog has many.
-
-    >>> table_name("s3://lake/raw/Orders-eu"), table_name("file:///srv/lake/orders")
-    ('lake_raw_orders_eu', 'orders')
-    """
-    parts = urlsplit(place.rstrip("/"))
-    is_local = parts.scheme == "file"
-    name = parts.path.rpartition("/")[2] if is_local else parts.netloc + parts.path
-    return re.sub(r"[^a-z0-9_]+", "_", name.lower())
-
-
-def _check_catalog(url: str) -> None:
-    try:
-        make_url(url).get_dialect()
-    except (ArgumentError, NoSuchModuleError) as error:
-        # The driver's own words may hold the URL, and so its password.
-        raise RequestError(
-            "--catalog is not one of SQLAlchemy's URLs, as in sqlite:////srv/lake.sqlite"
-        ) from error
-
-
 def _divisions(spec: PartitionSpec, table: Table) -> tuple[tuple[str, str], ...]:
     return tuple(
         (table.schema().find_column_name(one.source_id) or "", str(one.transform))
@@ -282,15 +230,3 @@ def _divisions(spec: PartitionSpec, table: Table) -> tuple[tuple[str, str], ...]
 def _text(arrow_type: str) -> str:
     """Return a type's text without what Arrow calls the same type at another time."""
     return arrow_type.replace("large_", "").replace("<item:", "<element:")
-
-
-@contextmanager
-def _reaching(url: str) -> Iterator[None]:
-    """Turn what databases, file systems and buckets raise into ``LakeUnavailable``."""
-    try:
-        yield
-    except SQLAlchemyError as error:
-        # The driver's words only: SQLAlchemy's would show the statement.
-        raise unavailable(url, getattr(error, "orig", None) or error) from error
-    except (OSError, ImportError) as error:  # the latter of a database's driver
-        raise unavailable(url, error) from error

@@ -19,22 +19,9 @@ from gateway.clock import SystemClock
 from pipeline.lake_places import open_place
 from pipeline.options import Options
 from pipeline.reading import BadBatch, read_split
+from pipeline.rows import ROWS
 from pipeline.splits import Split
 
-ROWS: Final = pa.schema(
-    [
-        ("topic", pa.string()),
-        ("partition", pa.int32()),
-        ("offset", pa.int64()),
-        ("timestamp", pa.timestamp("us", tz="UTC")),
-        ("key", pa.binary()),
-        ("value", pa.binary()),
-        (
-            "headers",
-            pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])),
-        ),
-    ]
-)
 BAD: Final = pa.schema(
     [
         ("topic", pa.string()),

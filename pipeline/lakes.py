@@ -10,7 +10,7 @@ from typing import Final, Protocol
 from gateway.errors import GatewayError, RequestError
 from gateway.model import PartitionIdentity
 from pipeline.lake_files import ROWS_KIND, LakeFile, Layout, TableKind, write_bad
-from pipeline.lake_places import open_place
+from pipeline.lake_places import open_place, reaching
 from pipeline.reading import BadBatch
 
 DELTA: Final = "delta"
@@ -61,9 +61,8 @@ def open_lake(
     """
     if table_format not in FORMATS:
         raise RequestError(f"--format {table_format}: there is {', '.join(FORMATS)}")
-    if catalog and table_format != ICEBERG:
-        raise RequestError(f"--catalog is Iceberg's; {table_format} has none")
-    _check_format(url, table_format)
+    check_catalog_is_iceberg(table_format, catalog)
+    check_format(url, table_format)
     if table_format == DELTA:
         from pipeline.delta_lake import DeltaLake
 
@@ -83,7 +82,8 @@ def format_of(url: str) -> str | None:
     Errors: ``BadPlace``, ``LakeUnavailable``.
     """
     place = open_place(url)
-    return next((name for name, mark in _MARKS.items() if place.has_folder(mark)), None)
+    with reaching(url):
+        return next((name for name, mark in _MARKS.items() if place.has_folder(mark)), None)
 
 
 def keep_bad(lake: Lake, bad: Sequence[BadBatch], moved: Sequence[PartitionIdentity]) -> None:
@@ -136,12 +136,24 @@ def position_name(identity: PartitionIdentity) -> str:
     return f"{identity.topic_uuid}/{identity.number}"
 
 
+def delta_position_name(job_id: str, identity: PartitionIdentity) -> str:
+    """Return what Delta's application transactions call a partition of a job."""
+    return f"headgate/{job_id}/{position_name(identity)}"
+
+
 def bad_url(url: str) -> str:
     """Return where the dead letters of a table are."""
     return f"{url.rstrip('/')}{BAD_SUFFIX}"
 
 
-def _check_format(url: str, table_format: str) -> None:
+def check_catalog_is_iceberg(table_format: str, catalog: str) -> None:
+    """Raise ``RequestError`` for a catalog of a table that has none."""
+    if catalog and table_format != ICEBERG:
+        raise RequestError(f"--catalog is Iceberg's; {table_format} has none")
+
+
+def check_format(url: str, table_format: str) -> None:
+    """Raise ``RequestError`` when there is a table of another format."""
     found = format_of(url)
     if found not in {None, table_format}:
         raise RequestError(

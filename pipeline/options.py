@@ -54,6 +54,10 @@ class S3Place(NamedTuple):
     profile: str
     addressing: Addressing
 
+    def __repr__(self) -> str:
+        """Without the catalog: its URL may hold a password."""
+        return f"S3Place(s3://{self.bucket}/{self.prefix})"
+
 
 class Options(NamedTuple):
     """What to read, checked. ``s3`` None: the log is in ``data_dir``.

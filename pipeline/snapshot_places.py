@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 from gateway.clock import SystemClock
 from gateway.errors import RequestError
 from pipeline.lake_places import open_place, reaching, storage_options, unavailable
+from pipeline.rows import ROWS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -19,18 +20,7 @@ DELTA: Final = "delta"
 PARQUET: Final = "parquet"
 FORMATS: Final = (PARQUET, DELTA)
 SUCCESS: Final = "_SUCCESS"  # there when a folder is whole, as of Hadoop's tools
-SNAPSHOT: Final = pa.schema(
-    [
-        ("topic", pa.string()),
-        ("partition", pa.int32()),
-        ("offset", pa.int64()),
-        ("timestamp", pa.timestamp("us", tz="UTC")),
-        ("key", pa.binary()),
-        ("value", pa.binary()),
-        ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
-        ("protocol", pa.string()),
-    ]
-)
+SNAPSHOT: Final = ROWS.append(pa.field("protocol", pa.string()))
 _WRITTEN_SQL: Final = "path string, row_count long, size_bytes long"
 
 

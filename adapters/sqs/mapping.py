@@ -34,10 +34,11 @@ from adapters.sqs.message_attributes import (
     size_bytes,
 )
 from adapters.sqs.text import to_text
-from features.dead_letter import ATTEMPTS, SOURCE_TOPIC
 from gateway.model import (
     DEDUP_ID,
     DELIVER_AT,
+    DLQ_ATTEMPTS,
+    DLQ_SOURCE_TOPIC,
     EXPIRES_AT,
     MESSAGE_ID,
     RESERVED_PREFIXES,
@@ -180,14 +181,14 @@ def read_headers(headers: Sequence[Header]) -> StoredHeaders:
         else:
             others.append(header)
     get = known.get
-    attempts = get(ATTEMPTS, b"")
+    attempts = get(DLQ_ATTEMPTS, b"")
     is_count = attempts.isdigit() and len(attempts) <= _ATTEMPTS_CHARS_MAX
     return StoredHeaders(
         _message_id(get(MESSAGE_ID)),
         _text_of(get(SENDER)),
         _text_of(get(TRACE)),
         _text_of(get(DEDUP_ID)),
-        _text_of(get(SOURCE_TOPIC)),
+        _text_of(get(DLQ_SOURCE_TOPIC)),
         int(attempts) if is_count else 0,
         get(TYPES),
         others,

@@ -1,7 +1,6 @@
 """``headgate pipeline archive``: topics into a lake table, each record once."""
 
 from typing import TYPE_CHECKING, Annotated, Any, Final
-from urllib.parse import urlsplit
 
 import typer
 
@@ -10,15 +9,13 @@ from gateway.cli import pipeline_options as shared
 from gateway.cli.admin_client import settings_of
 from gateway.cli.output import print_json, say
 from gateway.cli.pipeline_hold import begin_hold
-from gateway.cli.pipeline_options import MIB, Progress, mib
-from gateway.config import Settings
+from gateway.cli.pipeline_options import LAKE_FORMATS, MIB, Progress, mib
 from gateway.errors import RequestError
 
 if TYPE_CHECKING:
     from pipeline.archive import Round
     from pipeline.lake_compaction import Compacted
 
-_FORMATS: Final = ("delta", "iceberg", "parquet")
 _WRITERS: Final = {"delta": "deltalake", "iceberg": "pyiceberg", "parquet": "boto3"}
 _MS_PER_S: Final = 1_000
 
@@ -28,18 +25,10 @@ def archive(  # noqa: PLR0913 - the options of the command
     topic: shared.Topics,
     to: Annotated[str, typer.Option(help="The table: a folder, or s3://bucket/folder.")],
     table_format: Annotated[
-        str, typer.Option("--format", help=f"One of {', '.join(_FORMATS)}.")
+        str, typer.Option("--format", help=f"One of {', '.join(LAKE_FORMATS)}.")
     ] = "delta",
-    job_id: Annotated[
-        str, typer.Option("--id", help="Whose positions in the table count.")
-    ] = "archive",
-    catalog: Annotated[
-        str,
-        typer.Option(
-            help="Iceberg's catalog, an SQLAlchemy URL. Unless given: a file beside a local "
-            "table, the node's metadata database for one in a bucket."
-        ),
-    ] = "",
+    job_id: shared.ArchiveId = "archive",
+    catalog: shared.Catalog = "",
     master: shared.Master = shared.LOCAL,
     round_mib: Annotated[
         int, typer.Option(min=1, help="Read for one commit of the table, about.")
@@ -75,8 +64,8 @@ def archive(  # noqa: PLR0913 - the options of the command
     Rows are partitioned by topic and day. What was archived is noted in the commits that add the
     rows, so that the next run, or one after a crash, goes on where the table is.
     """
-    if table_format not in _FORMATS:
-        raise RequestError(f"--format {table_format}: there is {', '.join(_FORMATS)}")
+    if table_format not in LAKE_FORMATS:
+        raise RequestError(f"--format {table_format}: there is {', '.join(LAKE_FORMATS)}")
     if print_submit:
         shared.print_submit_line()
         return
@@ -94,7 +83,7 @@ def archive(  # noqa: PLR0913 - the options of the command
     given = {"topics": ",".join(topic), "failOnDataLoss": str(not accept_loss)}
     chosen = parse_options(source_options(settings) | given)
     if table_format == "iceberg":
-        catalog = catalog or _catalog(to, settings)
+        catalog = catalog or shared.catalog_of(to, settings)
     with leased(chosen):
         is_new = dry_run and format_of(to) is None  # a dry run makes no table
         lake = None if is_new else open_lake(to, table_format, job_id, catalog=catalog)
@@ -120,15 +109,6 @@ def archive(  # noqa: PLR0913 - the options of the command
             if compact_files:
                 compacted = compact(session, lake, file_bytes=limits.bytes_max)
     _print_summary(rounds, compacted, to, as_json=as_json)
-
-
-def _catalog(to: str, settings: Settings) -> str:
-    """Return Iceberg's catalog for a table in a bucket; empty: the file beside a local table."""
-    from gateway.sql import engine_url
-
-    is_bucket = urlsplit(to).scheme not in {"", "file"}
-    data_dir = settings.node.data_dir.absolute()
-    return engine_url(settings.metadata.url, data_dir) if is_bucket else ""
 
 
 def _print_plan(records: int, size_bytes: int, *, as_json: bool) -> None:

@@ -9,16 +9,16 @@ from gateway.cli import options
 from gateway.cli import pipeline_options as shared
 from gateway.cli.admin_client import settings_of
 from gateway.cli.output import print_json, print_rows, say
-from gateway.cli.pipeline_options import Progress, mib
+from gateway.cli.pipeline_options import LAKE_FORMATS, Progress, mib
 from gateway.errors import RequestError
 from gateway.sql import engine_url
 
 if TYPE_CHECKING:
     from pipeline.audit import Audit
     from pipeline.audit_findings import Finding
+    from pipeline.audit_rows import TableRows
 
 FOUND_STATUS: Final = 3  # of the command: something is wrong
-_LAKE_FORMATS: Final = ("delta",)
 _SHOWN_MAX: Final = 50
 _COLUMNS: Final = (
     "kind", "topic", "partition", "first_offset", "last_offset", "count", "example",
@@ -33,20 +33,20 @@ def audit(  # noqa: PLR0913 - the options of the command
         typer.Option(help="Compare with this table too: a folder, or s3://bucket/folder."),
     ] = None,
     table_format: Annotated[
-        str, typer.Option("--format", help=f"The table's: {', '.join(_LAKE_FORMATS)}.")
-    ] = "delta",
-    job_id: Annotated[
-        str, typer.Option("--id", help="Whose positions in the table count.")
-    ] = "archive",
+        str,
+        typer.Option(
+            "--format", help=f"The table's, found out unless given: {', '.join(LAKE_FORMATS)}."
+        ),
+    ] = "",
+    catalog: shared.Catalog = "",
+    job_id: shared.ArchiveId = "archive",
     deep: Annotated[
         bool, typer.Option("--deep", help="Decode every record too, and check every CRC.")
     ] = False,
     groups: Annotated[
         bool, typer.Option("--groups", help="Check the committed offsets of groups too.")
     ] = False,
-    include_unsynced: Annotated[
-        bool, typer.Option(help="Also what is written and not known to be synced.")
-    ] = False,
+    include_unsynced: shared.IncludeUnsynced = False,
     master: shared.Master = shared.LOCAL,
     dry_run: shared.DryRun = False,
     print_submit: shared.PrintSubmit = False,
@@ -59,14 +59,14 @@ def audit(  # noqa: PLR0913 - the options of the command
     Ends with status 3 when something is wrong, 0 when nothing is. The headers of all batches are
     looked at; records are decoded only with --deep and --lake.
     """
-    if table_format not in _LAKE_FORMATS:
-        raise RequestError(f"--format {table_format}: there is {', '.join(_LAKE_FORMATS)}")
+    if table_format not in {"", *LAKE_FORMATS}:
+        raise RequestError(f"--format {table_format}: there is {', '.join(LAKE_FORMATS)}")
     if print_submit:
         shared.print_submit_line()
         return
     from pipeline.spark_session import check_installed
 
-    check_installed()
+    check_installed(*([] if lake is None else ["deltalake", "pyiceberg"]))
     from pipeline.audit import Audit
     from pipeline.catalogs import leased, source_options
     from pipeline.options import parse_options
@@ -79,7 +79,17 @@ def audit(  # noqa: PLR0913 - the options of the command
     chosen = parse_options(given)
     with leased(chosen):
         job = Audit(chosen, url)
-        rows = None if lake is None else _lake_rows(lake, job_id)
+        rows: TableRows | None = None
+        if lake is not None:
+            from pipeline.audit_rows import open_rows
+
+            rows = open_rows(
+                lake,
+                job_id,
+                table_format=table_format,
+                catalog=shared.catalog_to_read(lake, catalog, settings),
+                topics=topic or (),
+            )
         if dry_run:
             _print_plan(job, as_json=as_json)
             return
@@ -96,12 +106,6 @@ def audit(  # noqa: PLR0913 - the options of the command
     _print_findings(job, as_json=as_json)
     if not job.findings.is_clean:
         raise typer.Exit(FOUND_STATUS)
-
-
-def _lake_rows(url: str, job_id: str) -> Any:  # noqa: ANN401 - what it is, is imported late
-    from pipeline.audit_rows import DeltaRows
-
-    return DeltaRows(url, job_id)
 
 
 def _print_plan(job: "Audit", *, as_json: bool) -> None:

@@ -22,6 +22,7 @@ def backfill(  # noqa: PLR0913 - the options of the command
     table: Annotated[
         str, typer.Option("--from", help="The table: a folder, or s3://bucket/folder.")
     ],
+    catalog: shared.Catalog = "",
     topic: shared.AnyTopics = None,
     to: Annotated[str, typer.Option(help="A topic, instead of the one of the same name.")] = "",
     keep_partitions: Annotated[
@@ -63,16 +64,15 @@ def backfill(  # noqa: PLR0913 - the options of the command
         return
     from pipeline.spark_session import check_installed
 
-    check_installed("confluent_kafka", "deltalake")
+    check_installed("confluent_kafka", "deltalake", "pyiceberg")
     from pipeline.backfill import Plan, find_sources, run, target_counts
     from pipeline.backfill_files import Choice, table_files
     from pipeline.options import parse_options
     from pipeline.resend_kafka import endpoint_of
     from pipeline.resend_state import check_id
 
-    endpoint = endpoint_of(
-        settings_of(config, assignments), bootstrap=bootstrap, user=user, ca_file=ca_file
-    )
+    settings = settings_of(config, assignments)
+    endpoint = endpoint_of(settings, bootstrap=bootstrap, user=user, ca_file=ca_file)
     times = {"startingTime": since, "endingTime": until}
     given = parse_options(
         {"path": table} | {name: text for name, text in times.items() if text}
@@ -87,7 +87,9 @@ def backfill(  # noqa: PLR0913 - the options of the command
     )
     plan = Plan(
         url=table,
-        files=table_files(table, choice),
+        files=table_files(
+            table, choice, catalog=shared.catalog_to_read(table, catalog, settings)
+        ),
         choice=choice,
         job_id=check_id(job_id or secrets.token_hex(4)),
         is_new=not job_id,

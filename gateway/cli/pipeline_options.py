@@ -3,30 +3,50 @@
 Nothing here imports Spark or Arrow before a job begins, so that ``--help`` stays quick.
 """
 
+import re
 import shlex
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
+from urllib.parse import urlsplit
 
 import typer
 
-from gateway.cli.output import say
+from gateway.cli.output import fail, say
+from gateway.config import Settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 MIB: Final = 1_048_576
 LOCAL: Final = "local[*]"
+LAKE_FORMATS: Final = ("delta", "iceberg", "parquet")
 _BAR_CELLS: Final = 30
 _CLUSTER: Final = "spark://HOST:7077"
 _GROUP: Final = "pipeline"
+_HIDDEN: Final = "***"
+_PASSWORDS: Final = (
+    re.compile(r"(://[^/?#@\s:]*:)\S+(?=@)"),
+    re.compile(r"([?&](?:ssl)?password=)[^&#\s]+"),
+)
 
 Topics = Annotated[list[str], typer.Option("--topic", help="A topic; may be given again.")]
 AnyTopics = Annotated[
     list[str] | None,
     typer.Option("--topic", help="A topic; may be given again; all unless given."),
+]
+ArchiveId = Annotated[str, typer.Option("--id", help="Whose positions in the table count.")]
+Catalog = Annotated[
+    str,
+    typer.Option(
+        help="Iceberg's catalog, an SQLAlchemy URL. Unless given: a file beside a local table, the "
+        "node's metadata database for one in a bucket."
+    ),
+]
+IncludeUnsynced = Annotated[
+    bool, typer.Option(help="Also what is written and not known to be synced.")
 ]
 Master = Annotated[str, typer.Option(help="Where Spark runs.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and end.")]
@@ -35,9 +55,49 @@ PrintSubmit = Annotated[
 ]
 
 
+def catalog_of(table: str, settings: Settings) -> str:
+    """Return Iceberg's catalog for a table in a bucket; empty: the file beside a local table."""
+    from gateway.sql import engine_url
+
+    is_bucket = urlsplit(table).scheme not in {"", "file"}
+    data_dir = settings.node.data_dir.absolute()
+    return engine_url(settings.metadata.url, data_dir) if is_bucket else ""
+
+
+def catalog_to_read(table: str, given: str, settings: Settings) -> str:
+    """Return the catalog of a table that may be one of Iceberg's, empty unless it is.
+
+    Errors: ``BadPlace``, ``LakeUnavailable``.
+    """
+    from pipeline.lakes import ICEBERG, format_of
+
+    found = catalog_of(table, settings)
+    return given or (found if found and format_of(table) == ICEBERG else "")
+
+
 def print_submit_line() -> None:
-    """Print the command that runs as the same job for ``spark-submit``."""
-    say(submit_line(sys.argv[1:]))
+    """Print the command that runs as the same job for ``spark-submit``, without passwords.
+
+    Spark shows a driver's command line to whoever may look at the job, and so does the machine.
+    """
+    arguments = sys.argv[1:]
+    shown = [without_password(one) for one in arguments]
+    say(submit_line(shown))
+    if shown != arguments:
+        fail(f"{_HIDDEN} stands for a password: name a --config FILE that has it instead")
+
+
+def without_password(argument: str) -> str:
+    """Return an argument without the password of a URL in it.
+
+    >>> without_password("--set=metadata.url=postgresql+psycopg://me:it%40@db:5432/headgate")
+    '--set=metadata.url=postgresql+psycopg://me:***@db:5432/headgate'
+    >>> without_password("postgresql://db/headgate?user=me&password=it&sslmode=require")
+    'postgresql://db/headgate?user=me&password=***&sslmode=require'
+    """
+    for pattern in _PASSWORDS:
+        argument = pattern.sub(rf"\1{_HIDDEN}", argument)
+    return argument
 
 
 def submit_line(arguments: Sequence[str]) -> str:

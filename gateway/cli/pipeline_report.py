@@ -35,9 +35,7 @@ def report(  # noqa: PLR0913 - the options of the command
     html: Annotated[
         Path | None, typer.Option(help="Write a page with plots there, too.")
     ] = None,
-    include_unsynced: Annotated[
-        bool, typer.Option(help="Also what is written and not known to be synced.")
-    ] = False,
+    include_unsynced: shared.IncludeUnsynced = False,
     master: shared.Master = shared.LOCAL,
     dry_run: shared.DryRun = False,
     print_submit: shared.PrintSubmit = False,

@@ -43,9 +43,7 @@ def snapshot(  # noqa: PLR0913 - the options of the command
             help="A key may be in several partitions: its latest record by time counts."
         ),
     ] = False,
-    include_unsynced: Annotated[
-        bool, typer.Option(help="Also what is written and not known to be synced.")
-    ] = False,
+    include_unsynced: shared.IncludeUnsynced = False,
     master: shared.Master = shared.LOCAL,
     dry_run: shared.DryRun = False,
     print_submit: shared.PrintSubmit = False,

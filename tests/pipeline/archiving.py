@@ -11,7 +11,7 @@ from deltalake import DeltaTable
 from pyiceberg.catalog.sql import SqlCatalog
 
 from pipeline import parquet_lake
-from pipeline.iceberg_lake import default_catalog
+from pipeline.iceberg_tables import default_catalog
 from tests.pipeline.running import Jobs, at
 from tests.support.gateway import Gateway
 

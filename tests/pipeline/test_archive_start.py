@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from typer.main import get_group
 
+from gateway.cli.app import main
 from gateway.cli.pipeline import pipeline_app
 from gateway.cli.pipeline_options import submit_line
 from pipeline.spark_session import SparkMissing, check_installed, check_java
@@ -104,6 +105,26 @@ def test_the_line_for_spark_submit_keeps_the_cluster_that_was_named() -> None:
 
     assert line.startswith("spark-submit --master spark://h:1 ")
     assert line.endswith("submit.py archive --topic 'a b' --master=submitted")
+
+
+def test_the_line_for_spark_submit_has_no_password(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = [
+        "pipeline", "archive", "--topic", "a", "--to=s3://lake/a", "--print-submit",
+        "--catalog", "postgresql+psycopg://lake:s3cret/1@db:5432/lake",
+        "--set=metadata.url=postgresql://db/headgate?user=me&password=s3cret&sslmode=require",
+    ]  # fmt: skip
+    monkeypatch.setattr(sys, "argv", ["headgate", *given])
+
+    status = main(given)
+
+    said = capsys.readouterr()
+    assert status == 0
+    assert "postgresql+psycopg://lake:***@db:5432/lake" in said.out
+    assert "user=me&password=***&sslmode=require" in said.out
+    assert "s3cret" not in said.out + said.err
+    assert said.err.startswith("headgate: *** stands for a password")
 
 
 def test_no_word_of_a_help_is_taken_for_markup() -> None:

@@ -237,7 +237,7 @@ def test_a_dry_run_starts_nothing_and_says_how_much_there_is(tmp_path: Path) -> 
     [
         (["--topic", "no-such"], "no such topic"),
         (["--lake", "x", "--format", "csv"], "--format csv: there is delta"),
-        (["--lake", "no-such-folder"], "no-such-folder holds no Delta Lake table"),
+        (["--lake", "no-such-folder"], "no-such-folder holds no lake table"),
     ],
 )
 def test_what_cannot_be_audited_is_one_line(

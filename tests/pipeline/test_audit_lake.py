@@ -5,17 +5,20 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 from deltalake import CommitProperties, Transaction, write_deltalake
 from pyspark.sql import SparkSession
 
+from gateway.errors import RequestError
 from gateway.model import stamp
 from pipeline import audit_findings as kinds
 from pipeline.archive import Archive
 from pipeline.audit import Audit
-from pipeline.audit_rows import DeltaRows, NoTable
-from pipeline.delta_lake import DeltaLake
+from pipeline.audit_rows import NoTable, open_rows
+from pipeline.lakes import open_lake
 from pipeline.options import parse_options
+from tests.pipeline.archiving import FORMATS
 from tests.pipeline.audit_logs import TOPIC_UUID, batch, write_log
 from tests.support.batches import sample_batch
 
@@ -58,7 +61,7 @@ def _audited(spark: SparkSession, data: Path, to: Path, compacted: bool = False)
     if compacted:
         job.compacted = frozenset({5})
     job.run(spark, lambda _: None)
-    job.check_lake(spark, DeltaRows(str(to), _JOB))
+    job.check_lake(spark, open_rows(str(to), _JOB))
     return job
 
 
@@ -189,7 +192,7 @@ def test_of_what_retention_removed_only_rows_that_are_there_twice_are_wrong(
     extents = [one._replace(first=max(one.first, 20)) for one in view.extents]
     job.found = {place: view._replace(start=20, extents=extents)}
 
-    job.check_lake(spark, DeltaRows(str(tmp_path / "lake"), _JOB))
+    job.check_lake(spark, open_rows(str(tmp_path / "lake"), _JOB))
 
     assert _found(job) == [(kinds.LAKE_DUPLICATE, 7, 8, 2)]
     assert job.rows_compared == 80
@@ -216,9 +219,50 @@ def test_a_batch_that_cannot_be_decoded_is_damage_and_its_rows_are_not_unknown(
     assert _found(_audited(spark, data, tmp_path / "lake")) == [(kinds.DAMAGED, 70, 79, 1)]
 
 
+@pytest.mark.parametrize("table_format", FORMATS)
+def test_a_table_of_each_format_is_compared(
+    spark: SparkSession, data: Path, tmp_path: Path, table_format: str
+) -> None:
+    to = tmp_path / "lake"
+    lake = open_lake(str(to), table_format, _JOB)
+    Archive(parse_options({"path": str(data)}), lake).run(spark, lambda _: None)
+
+    whole = _audited(spark, data, to)
+    for path in to.rglob("*.parquet"):
+        rows = pq.ParquetFile(path).read()
+        pq.write_table(rows.filter(pc.not_equal(rows["offset"], 42)), path)
+    lacking = _audited(spark, data, to)
+
+    assert _found(whole) == []
+    assert whole.rows_compared == 100
+    assert _found(lacking) == [(kinds.LAKE_MISSING, 42, 42, 1)]
+
+
+def test_an_iceberg_table_without_its_catalog_says_how_to_name_it(tmp_path: Path) -> None:
+    to = tmp_path / "lake"
+    open_lake(str(to), "iceberg", _JOB)
+    catalog = tmp_path / "lake-catalog.sqlite"
+    moved = catalog.rename(tmp_path / "elsewhere.sqlite")
+
+    with pytest.raises(RequestError, match=r"no table headgate\.lake: name .* with --catalog"):
+        open_rows(str(to), _JOB)
+
+    assert not catalog.exists(), "nothing is made by looking"
+    assert open_rows(str(to), _JOB, catalog=f"sqlite:///{moved}")
+
+
+def test_a_table_of_another_format_than_was_said_is_refused(tmp_path: Path) -> None:
+    open_lake(str(tmp_path / "lake"), "parquet", _JOB)
+
+    with pytest.raises(RequestError, match="a table of the format parquet, not delta"):
+        open_rows(str(tmp_path / "lake"), _JOB, table_format="delta")
+    with pytest.raises(RequestError, match="--catalog is Iceberg's; parquet has none"):
+        open_rows(str(tmp_path / "lake"), _JOB, catalog="sqlite:///x")
+
+
 def test_no_table_is_one_clear_line(tmp_path: Path) -> None:
-    with pytest.raises(NoTable, match="holds no Delta Lake table"):
-        DeltaRows(str(tmp_path / "none"), _JOB)
+    with pytest.raises(NoTable, match="holds no lake table"):
+        open_rows(str(tmp_path / "none"), _JOB)
     assert not (tmp_path / "none").exists()
 
 
@@ -229,7 +273,9 @@ def test_what_archive_has_written_is_clean_by_its_own_positions(
     stamp(odd, 10, 0)
     data = write_log(tmp_path / "data", [batch(0)], [(10, odd), batch(11)])
     options = parse_options({"path": str(data)})
-    Archive(options, DeltaLake(str(tmp_path / "lake"), _JOB)).run(spark, lambda _: None)
+    Archive(options, open_lake(str(tmp_path / "lake"), "delta", _JOB)).run(
+        spark, lambda _: None
+    )
 
     job = _audited(spark, data, tmp_path / "lake")
 

@@ -16,6 +16,7 @@ from gateway.slots import partition_for_key
 from pipeline.backfill import HEADER, Backfilled, Plan, find_sources, run
 from pipeline.backfill_files import Choice, table_files
 from pipeline.resend_kafka import Endpoint
+from tests.pipeline.archiving import FORMATS
 from tests.pipeline.running import RUN_S_MAX, Jobs, start_alone
 from tests.support.gateway import Gateway
 from tests.support.topics import create_topic, fresh_name
@@ -185,6 +186,25 @@ def test_a_topic_that_was_archived_and_deleted_is_as_it_was_whatever_the_run_was
             HEADER,
             f"again {topic}/{one.partition()}/{one.offset()} {lake}".encode(),
         )
+
+
+@pytest.mark.parametrize("table_format", FORMATS)
+def test_tables_of_each_format_are_read(
+    jobs: Jobs, gateway: Gateway, tmp_path: Path, table_format: str
+) -> None:
+    topic, other, target = (create_topic(gateway.bootstrap) for _ in range(3))
+    for one in (topic, other):
+        _produce(gateway, one, 30, 1)
+    before = _rows(_read(gateway, topic, 1, 30))
+    lake = str(tmp_path / "lake")
+    tables = ["--format", table_format, "--topic", topic, "--topic", other, "--to", lake]
+    assert jobs.run("archive", *_options(gateway, *tables)).status == 0
+    chosen = ["--from", lake, "--topic", topic, "--to", target, "--json"]
+
+    done = jobs.run("backfill", *_options(gateway, *chosen))
+
+    assert done.json["sent"] == 30
+    assert _rows(_read(gateway, target, 1, 30)) == before
 
 
 def test_records_go_to_the_partition_of_their_key_in_the_order_that_they_had(

@@ -14,9 +14,9 @@ from gateway.errors import StorageUnavailable
 from gateway.producers import _SEQUENCE_KEY, PRODUCERS_TOPIC
 from pipeline import catalogs, compact_checks
 from pipeline.compact import Compaction, Merged
-from pipeline.lake_files import ROWS
 from pipeline.options import Options, S3Place
 from pipeline.reading import read_split
+from pipeline.rows import ROWS
 from pipeline.splits import ending_positions, plan, starting_positions, wanted
 from pipeline.views import PartitionView
 from storage_adapters.s3.config import S3Config

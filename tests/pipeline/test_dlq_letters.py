@@ -11,15 +11,6 @@ from pipeline.resend_kafka import Endpoint
 from pipeline.resend_state import Done, Position, check_id, marker, parse_marker
 
 
-def test_names_are_those_that_the_gateway_writes() -> None:
-    names = (
-        "PREFIX", "REASON", "SOURCE_TOPIC", "SOURCE_PARTITION", "SOURCE_OFFSET", "GROUP",
-        "ATTEMPTS", "PROTOCOL", "HOPS",
-    )  # fmt: skip
-    for name in names:
-        assert getattr(dlq_letters, name) == getattr(stored, name)
-
-
 @pytest.mark.parametrize(
     ("one", "other"),
     [

@@ -22,6 +22,7 @@ from pipeline.lake_files import BAD_KIND, FileLimits, LakeFile, write_bad
 from pipeline.lake_places import Place
 from pipeline.lakes import Lake, OtherSchema, Overtaken, keep_bad, open_lake
 from pipeline.reading import BadBatch
+from pipeline.rows import ROWS
 from tests.pipeline import archiving
 from tests.pipeline.archiving import FORMATS
 
@@ -48,7 +49,7 @@ def _file(lake: Lake, offsets: range, *, topic: str = "orders") -> LakeFile:
             }
             for offset in offsets
         ],
-        schema=lake_files.ROWS,
+        schema=ROWS,
     )
     for one in lake_files._by_day(rows, lake.layout):
         writers.write(*one)
@@ -264,9 +265,9 @@ def test_a_moment_that_no_calendar_has_stops_nothing(
             pa.array([2**62]).cast(pa.timestamp("us", tz="UTC")),
             pa.array([None], pa.binary()),
             pa.array([b"00000000"], pa.binary()),
-            pa.array([[]], lake_files.ROWS.field("headers").type),
+            pa.array([[]], ROWS.field("headers").type),
         ],
-        schema=lake_files.ROWS,
+        schema=ROWS,
     )
     writers = lake_files._Writers(lake.url, lake.layout, FileLimits())
     for one in lake_files._by_day(rows, lake.layout):
@@ -283,7 +284,7 @@ def test_files_are_closed_by_size_and_by_the_clock(
     opened: Callable[..., Lake],
 ) -> None:
     lake = opened()
-    rows = pa.RecordBatch.from_pylist([], schema=lake_files.ROWS)
+    rows = pa.RecordBatch.from_pylist([], schema=ROWS)
     values = [
         {
             "topic": "orders",
@@ -294,7 +295,7 @@ def test_files_are_closed_by_size_and_by_the_clock(
         }
         for n in range(10)
     ]
-    rows = pa.RecordBatch.from_pylist(values, schema=lake_files.ROWS)
+    rows = pa.RecordBatch.from_pylist(values, schema=ROWS)
     counts = []
     for limits in (FileLimits(bytes_max=1), FileLimits(open_ms_max=0), FileLimits()):
         writers = lake_files._Writers(lake.url, lake.layout, limits)

@@ -14,10 +14,12 @@ from gateway.record_runs import varint
 from gateway.records import encode_batch
 from pipeline.catalogs import views
 from pipeline.filters import Predicates
-from pipeline.lake_files import ROWS, FileLimits, Layout, write_split
+from pipeline.lake_files import FileLimits, Layout, write_split
 from pipeline.options import BadOption, Options, parse_options
 from pipeline.reading import BadBatch, read_split
+from pipeline.rows import ROWS
 from pipeline.splits import Split, ending_positions, plan, starting_positions, wanted
+from storage_adapters.formats.footer import decode_trailer
 from tests.pipeline.audit_logs import Batch, batch, write_log
 from tests.support.batches import patched, sample_batch
 
@@ -118,6 +120,19 @@ def test_a_damaged_batch_is_told_of_once_however_it_is_cut(tmp_path: Path) -> No
     assert bad_of_cut == bad_of_whole
     assert [one.base_offset for one in bad_of_cut] == [10]
     assert [one.base_offset for one in bad_of_middle] == [10]
+
+
+def test_a_footer_that_changed_is_not_trusted(tmp_path: Path) -> None:
+    folder = write_log(tmp_path, [batch(0)], [batch(10)])
+    path = min(folder.rglob("*.seg"))
+    octets = bytearray(path.read_bytes())
+    octets[decode_trailer(octets).footer_at] ^= 0x04  # of the base offset in the first row
+    path.write_bytes(octets)
+
+    found, bad = _read(folder)  # by the entries, as of a segment that has no footer yet
+
+    assert [row["offset"] for row in found] == list(range(20))
+    assert not bad
 
 
 @pytest.mark.parametrize("size", [2**63 - 1, 2**62, 1_000])

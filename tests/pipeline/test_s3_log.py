@@ -11,16 +11,19 @@ import pytest
 from gateway.clock import SystemClock
 from gateway.errors import OffsetOutOfRange, StorageUnavailable
 from pipeline import catalogs, s3_log, s3_object
-from pipeline.lake_files import ROWS
 from pipeline.options import Options, S3Place
 from pipeline.reading import BrokenSplit, read_split
+from pipeline.rows import ROWS
 from pipeline.s3_object import GET_BYTES_MAX
 from pipeline.splits import Split, ending_positions, plan, starting_positions, wanted
+from storage_adapters.formats.footer import decode_trailer
 from storage_adapters.s3.index import Index
 from tests.pipeline.producing import produce
 from tests.pipeline.s3_house import House, house, move_objects
 from tests.support.s3_servers import S3Server
 from tests.support.topics import create_topic
+
+_TIME_IN_ROW = 8  # of the footer: nothing else would tell that it is another
 
 
 @pytest.fixture(scope="module")
@@ -230,6 +233,27 @@ def test_octets_that_changed_are_found_and_named(s3: S3Server, tmp_path: Path) -
             client.put_object(**key, Body=bytes(octets))
 
         with pytest.raises(BrokenSplit, match=rf"{path}.*CRC.*Restore the object"):
+            _rows(splits, options)
+
+
+def test_a_footer_that_changed_is_found_before_a_row_is_read(
+    s3: S3Server, tmp_path: Path
+) -> None:
+    with house(s3, tmp_path) as own:
+        topic = create_topic(own.bootstrap)
+        produce(own.bootstrap, topic, range(50))
+        options = own.options(topics=topic)
+        splits = _splits(options)
+        path = splits[0].pieces[0].extent.path
+        with closing(own.server.client()) as client:
+            key = {"Bucket": own.server.bucket, "Key": path.split("/", 3)[3]}
+            octets = bytearray(client.get_object(**key)["Body"].read())
+            octets[decode_trailer(octets).footer_at + _TIME_IN_ROW] ^= 0xFF
+            client.put_object(**key, Body=bytes(octets))
+
+        with pytest.raises(
+            StorageUnavailable, match=rf"{path}: the CRC of the footer.*restore"
+        ):
             _rows(splits, options)
 
 

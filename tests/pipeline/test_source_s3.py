@@ -5,9 +5,11 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from gateway.clock import SystemClock
+from pipeline.options import parse_options
 from storage_adapters.s3.index import Index
 from tests.pipeline.producing import numbers_of, produce
 from tests.pipeline.s3_house import House, house, move_objects
@@ -78,3 +80,18 @@ def test_a_planned_query_keeps_its_objects_and_finds_what_moved(
             index.open(create=False)
             assert index.dead(before_unix_ms=1 << 60, limit=10) == []
         assert sorted(int(row.value[:8]) for row in planned.collect()) == list(range(500))
+
+
+def test_the_password_of_the_catalog_is_in_nothing_that_spark_shows(
+    spark: SparkSession,
+) -> None:
+    url = "postgresql+psycopg://me:s3cret@127.0.0.1:1/headgate"
+    frame = spark.read.format("headgate").options(catalog=url, bucket="log").load()
+
+    with pytest.raises(PySparkException, match=r"127\.0\.0\.1") as raised:
+        frame.collect()
+
+    plans = frame._jdf.queryExecution()
+    shown = [plans.logical().toString(), plans.analyzed().toString(), str(raised.value)]
+    shown += [str(raised.value.__cause__), repr(parse_options({"catalog": url, "bucket": "b"}))]
+    assert not [one for one in shown if "s3cret" in one]
