@@ -228,7 +228,9 @@ def _to_write(partition: Partition, batch: _Batch) -> Write:
     attributes = TIMESTAMP_TYPE_MASK if partition.topic.settings.log_append_time else 0
     octets = encode_runs(batch.runs, attributes=attributes)
     # Our own batch needs none of the checks that a client's does.
-    return Write(partition, octets, parse_batch_header(octets))
+    write = Write(partition, octets, parse_batch_header(octets))
+    write.runs = batch.runs
+    return write
 
 
 def _locate(write: Write, batch: _Batch) -> None:

@@ -133,6 +133,8 @@ class Holders:
         holds for some octets, so that not every append looks.
         """
         settings = partition.topic.settings
+        if settings.hold_bytes_max < 0:
+            return
         partition_id = partition.partition_id
         lowest = self.lowest(partition_id)
         wanted = self.stopped.get(partition_id, _NOWHERE)
@@ -140,7 +142,7 @@ class Holders:
             # All of it would go if it were settled; one that nobody reads holds all there is.
             lowest = partition.log_start_offset if lowest is None else lowest
             wanted = _MAX_INT64
-        if settings.hold_bytes_max < 0 or lowest is None or wanted <= lowest:
+        if lowest is None or wanted <= lowest:
             return
         # Who deletes records passes holders, too: what is gone is kept by nobody.
         lowest = max(lowest, partition.log_start_offset)

@@ -1,13 +1,16 @@
 """One partition's live state. It is made at first use, and changes on the event loop only."""
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from features.dedup import ProducerSequences
 from gateway.errors import TopicNotFound
 from gateway.model import BatchHeader
 from gateway.storage import Bounds
 from gateway.topics import Topic
+
+if TYPE_CHECKING:
+    from gateway.records import RecordRun
 
 
 class Appended(Protocol):
@@ -75,9 +78,12 @@ class Write:
     each with the offset of the run's first record; None when a part of the batch has no such
     form. A run that was cut into several batches of one append is in the ``natives`` of each,
     with the same offset: it may begin before the batch and end behind it.
+
+    ``runs``: what the batch was encoded of, in order, for who would decode it else; None when a
+    client has encoded it.
     """
 
-    __slots__ = ("base_offset", "batch", "header", "natives", "partition")
+    __slots__ = ("base_offset", "batch", "header", "natives", "partition", "runs")
 
     def __init__(
         self, partition: Partition, batch: bytearray | memoryview, header: BatchHeader
@@ -87,6 +93,7 @@ class Write:
         self.header = header
         self.base_offset = -1
         self.natives: Sequence[tuple[int, object]] | None = None
+        self.runs: Sequence[RecordRun] | None = None
 
     @property
     def end_offset(self) -> int:

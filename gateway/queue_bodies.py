@@ -13,15 +13,24 @@ from typing import Final
 
 from gateway.broker import Broker
 from gateway.errors import CorruptBatch, OffsetOutOfRange, TopicNotFound
-from gateway.model import COMPRESSION_MASK, Octets, Record, parse_batch_header
-from gateway.partition import Partition
-from gateway.records import decode_batch
+from gateway.model import (
+    COMPRESSION_MASK,
+    TIMESTAMP_TYPE_MASK,
+    BatchHeader,
+    Octets,
+    Record,
+    parse_batch_header,
+)
+from gateway.partition import Partition, Write
+from gateway.records import RecordRun, decode_batch
+from gateway.run_records import records_of_runs
 
 READ_BYTES: Final = 65_536  # from the page cache, at a time
 COLD_READ_BYTES: Final = 1_048_576  # from the disk: a backlog is read in large pieces
 BATCHES_MAX: Final = 16_384
 
 _BATCH_BYTES: Final = 300  # what keeping a batch takes beside its octets
+_RUN_BYTES: Final = 250  # what a run takes beside its values
 _RECORD_BYTES: Final = 400  # what a decoded record takes beside its octets
 
 
@@ -36,7 +45,7 @@ Body = Record | Unreadable
 
 
 class _Batch:
-    """A batch: octets until a record of it is wanted, then records."""
+    """A batch: octets, or the runs that it was made of, until a record is wanted; then records."""
 
     __slots__ = (
         "base_offset",
@@ -45,32 +54,50 @@ class _Batch:
         "last_offset",
         "octets",
         "records",
+        "runs",
         "size_bytes",
+        "stamp_unix_ms",
     )
 
-    def __init__(self, octets: Octets) -> None:
-        header = parse_batch_header(octets)
+    def __init__(self, octets: Octets, header: BatchHeader, base_offset: int) -> None:
         self.octets: Octets | None = None if header.is_control else octets
-        self.base_offset = header.base_offset
-        self.last_offset = header.last_offset
+        self.runs: Sequence[RecordRun] | None = None
+        self.base_offset = base_offset
+        self.last_offset = base_offset + header.last_offset_delta
         self.is_compressed = bool(header.attributes & COMPRESSION_MASK)
         self.is_dense = header.record_count == header.last_offset_delta + 1
         self.records: Sequence[Record] | None = () if header.is_control else None
         self.size_bytes = len(octets) + _BATCH_BYTES
+        self.stamp_unix_ms: int | None = None
+
+    def keep_runs(self, runs: Sequence[RecordRun], header: BatchHeader) -> None:
+        """Keep what the batch was made of in place of its octets."""
+        self.octets = None
+        self.runs = runs
+        self.size_bytes += _RUN_BYTES * len(runs)
+        if header.attributes & TIMESTAMP_TYPE_MASK:
+            self.stamp_unix_ms = header.max_timestamp_unix_ms
 
     def decode(self) -> None:
         """Have records; none of a batch that is corrupt, whose octets stay as the sign of it."""
-        assert self.octets is not None
-        try:
-            records = decode_batch(self.octets)
-        except CorruptBatch:
-            self.records = ()
-            return
+        runs = self.runs
+        if runs is not None:
+            records = records_of_runs(
+                runs, self.base_offset, append_time_unix_ms=self.stamp_unix_ms
+            )
+            self.size_bytes -= _RUN_BYTES * len(runs)
+        else:
+            assert self.octets is not None
+            try:
+                records = decode_batch(self.octets)
+            except CorruptBatch:
+                self.records = ()
+                return
         if self.is_compressed:
             self.size_bytes += sum(len(record.value or b"") for record in records)
         self.size_bytes += _RECORD_BYTES * len(records)
         self.records = records
-        self.octets = None
+        self.octets = self.runs = None
 
     def find(self, offsets: list[int], index: int) -> Sequence[Body]:
         """Return the records of ``offsets[index:]`` up to the first that is another batch's.
@@ -151,9 +178,28 @@ class Bodies:
             found += body
         return found
 
-    def keep(self, partition: Partition, octets: bytearray) -> None:
+    def keep(self, partition: Partition, write: Write) -> None:
         """Keep a batch that was just written: most are wanted in a moment."""
-        self._put(partition.partition_id, _Batch(octets))
+        batch = _Batch(write.batch, write.header, write.base_offset)
+        if write.runs is not None:
+            batch.keep_runs(write.runs, write.header)
+        self._put(partition.partition_id, batch)
+
+    def keep_read(
+        self, partition: Partition, octets: Octets, header: BatchHeader
+    ) -> Sequence[Record]:
+        """Keep a batch that was read, and return its records; none of one that is corrupt.
+
+        Whoever has looked at the keys of its messages will want these next.
+        """
+        # A copy: views of one read would keep all of it as long as any of them.
+        batch = _Batch(bytes(octets), header, header.base_offset)
+        if batch.records is None:
+            batch.decode()
+            self.batches_decoded += 1
+        self._put(partition.partition_id, batch)
+        assert batch.records is not None
+        return batch.records
 
     def forget(self, partition_ids: Iterable[int]) -> None:
         """Drop what is kept of partitions that nobody reads any more."""
@@ -207,7 +253,8 @@ class Bodies:
         wanted: _Batch | None = None
         for octets in batches:
             # A copy: views of one read would keep all of it as long as any of them.
-            batch = _Batch(bytes(octets))
+            header = parse_batch_header(octets)
+            batch = _Batch(bytes(octets), header, header.base_offset)
             if wanted is None and batch.base_offset <= offset <= batch.last_offset:
                 wanted = batch
                 if batch.records is None:

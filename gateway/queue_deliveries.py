@@ -1,9 +1,11 @@
 """From what was taken to what is delivered: old, expired and unreadable messages are sifted out."""
 
-from typing import Final, NamedTuple
+from collections.abc import Callable
+from functools import partial
+from typing import Final, NamedTuple, cast
 
 from features.queue.model import Taken
-from gateway.model import EXPIRES_AT, unix_ms_in
+from gateway.model import EXPIRES_AT, Record, unix_ms_in
 from gateway.queue_bodies import Body, Unreadable
 from gateway.queue_lanes import Kit, QueueLane
 from gateway.queue_model import Delivery, QueueSettings
@@ -16,6 +18,12 @@ _NOTHING_LEFT: Final = -1  # of the octets: not even an empty message fits
 Part = tuple[QueueLane, list[Taken]]
 Id = tuple[int, int]  # offset, attempt
 Headers = tuple[tuple[str, bytes | None], ...]
+
+
+# Without a frame of Python for each: 0.1 us a message where its class costs 0.4.
+_new_delivery = cast(
+    "Callable[[tuple[int, int, int, Record]], Delivery]", partial(tuple.__new__, Delivery)
+)
 
 
 class _Rest(NamedTuple):
@@ -46,6 +54,8 @@ class Sifter:
         without a word; what has expired, or cannot be decoded, is a dead letter.
         """
         deliveries: list[Delivery] = []
+        headers: Headers = ()  # of the message before: those of one sender are shared
+        header_bytes, is_expired = 0, False
         now_unix_ms = self._kit.clock.unix_ms()
         retention_ms = settings.retention_ms
         oldest_unix_ms = now_unix_ms - retention_ms if retention_ms >= 0 else -1
@@ -59,11 +69,11 @@ class Sifter:
                     is_corrupt = body is Unreadable.CORRUPT
                     (rest.corrupt if is_corrupt else rest.gone).append((offset, attempt))
                     continue
-                size_bytes = len(body.value or b"")
-                is_expired = False
-                if body.headers:
-                    header_bytes, is_expired = _look_at(body.headers, now_unix_ms)
-                    size_bytes += header_bytes
+                _, _, _, value, found_headers = body
+                if found_headers is not headers:
+                    headers = found_headers
+                    header_bytes, is_expired = _look_at(headers, now_unix_ms)
+                size_bytes = header_bytes if value is None else header_bytes + len(value)
                 if is_expired:
                     rest = rest or _Rest([], [], [], [])
                     rest.expired.append((offset, attempt))
@@ -73,7 +83,9 @@ class Sifter:
                     rest.back.append((offset, attempt))
                 else:
                     left_bytes -= size_bytes
-                    deliveries.append(Delivery(number, attempt, first_taken_unix_ms, body))
+                    deliveries.append(
+                        _new_delivery((number, attempt, first_taken_unix_ms, body))
+                    )
             if rest is not None:
                 self._see_to(lane, rest)
         return deliveries

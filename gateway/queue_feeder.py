@@ -14,8 +14,9 @@ from gateway.errors import GatewayError, OffsetOutOfRange, TopicNotFound
 from gateway.model import BatchHeader, Octets, parse_batch_header
 from gateway.partition import Partition, Write
 from gateway.queue_bodies import Bodies
-from gateway.queue_marks import Delay, delayed_runs, keyed_runs
+from gateway.queue_marks import Delay, delayed_runs, keyed_runs, runs_of_records
 from gateway.queue_model import QueueSettings
+from gateway.run_records import keys_of_runs
 from gateway.waiting import Tail
 
 RETRY_S: Final = 1.0
@@ -94,20 +95,26 @@ class Feeder:
 
     def on_batches(self, partition: Partition, batches: Sequence[Octets]) -> bool:
         """See ``Receiver``."""
-        del partition
         runs: list[Run] = []
         for batch in batches:
             header = parse_batch_header(batch)
-            self._note(runs, batch, header, header.base_offset)
+            if self._with_keys and not self._delay_ms and not header.is_control:
+                records = self._bodies.keep_read(partition, batch, header)
+                runs += runs_of_records(records, header)
+            else:
+                self._note(runs, batch, header, header.base_offset)
         return self._feed(runs)
 
     def on_writes(self, partition: Partition, writes: Sequence[Write]) -> bool:
         """See ``Receiver``."""
         runs: list[Run] = []
         for write in writes:
-            self._note(runs, write.batch, write.header, write.base_offset)
+            if write.runs is not None and self._with_keys and not self._delay_ms:
+                runs += [Run(*one) for one in keys_of_runs(write.runs, write.base_offset)]
+            else:
+                self._note(runs, write.batch, write.header, write.base_offset)
             if type(write.batch) is bytearray:  # a view may be of a buffer that is used again
-                self._bodies.keep(partition, write.batch)
+                self._bodies.keep(partition, write)
         return self._feed(runs)
 
     def on_tail_error(self, partition: Partition, error: GatewayError) -> None:

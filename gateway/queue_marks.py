@@ -4,7 +4,7 @@ Pure. Only a queue that orders by key, or delays, looks into batches; for the ot
 says all there is.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from features.queue.model import AT_ONCE, Run
@@ -39,6 +39,22 @@ def keyed_runs(batch: Octets, header: BatchHeader, base_offset: int) -> list[Run
         return _joined(base_offset, _keys(batch, header))
     except (CorruptBatch, IndexError):
         return plain_run(base_offset, base_offset + header.last_offset_delta)
+
+
+def runs_of_records(records: Sequence[Record], header: BatchHeader) -> list[Run]:
+    """Return what ``keyed_runs`` does, of a batch that is decoded; none: it is corrupt."""
+    if not records:
+        return plain_run(header.base_offset, header.last_offset)
+    runs: list[Run] = []
+    first, _, key, _, _ = records[0]
+    last = first - 1
+    for offset, _, record_key, _, _ in records:
+        if record_key != key or offset != last + 1:
+            runs.append(Run(first, last, key))
+            first, key = offset, record_key
+        last = offset
+    runs.append(Run(first, last, key))
+    return runs
 
 
 class Delay(NamedTuple):

@@ -1,7 +1,7 @@
 """Settling and extending: batches of delivery ids, each by itself, answered when all are kept."""
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypeVar
 
 from features.queue.model import Effects, Result
 from gateway.errors import StorageUnavailable
@@ -9,7 +9,6 @@ from gateway.queue_lanes import Kit, QueueLane
 from gateway.queue_model import DeliveryId, Outcome
 
 OnSettled = Callable[[list[Result], StorageUnavailable | None], None]
-_Key = TypeVar("_Key")
 Ids = list[tuple[int, int]]  # offset, attempt
 
 
@@ -25,11 +24,21 @@ class _Batch:
         self._error: StorageUnavailable | None = None
 
     def put(self, indexes: Sequence[int], results: Sequence[Result]) -> None:
+        if len(indexes) == len(self.results):  # they ascend: all of them
+            self.results = list(results)
+            return
         for index, result in zip(indexes, results, strict=True):
             self.results[index] = result
 
     def wait(self) -> None:
         self._waits_for += 1
+
+    def end_call(self, loop: asyncio.AbstractEventLoop) -> None:
+        """The call is about to return, which the answer never comes before."""
+        if self._waits_for > 1:
+            self._waits_for -= 1
+        else:
+            loop.call_soon(self.arrived, None)
 
     def arrived(self, error: StorageUnavailable | None) -> None:
         self._error = error or self._error
@@ -90,8 +99,15 @@ class Settler:
         """See ``Queue.settle``."""
         batch = _Batch(len(items), on_done)
         groups: dict[tuple[int, Outcome], _Group] = {}
-        for index, (delivery_id, outcome) in enumerate(items):
-            _add(groups, (delivery_id.number, outcome), index, delivery_id)
+        group: _Group | None = None
+        key: tuple[int, Outcome] | None = None
+        for index, ((number, offset, attempt), outcome) in enumerate(items):
+            # What came together is mostly of one lane; an enum's hash is a call of Python's.
+            if group is None or key != (number, outcome):
+                key = (number, outcome)
+                group = groups.setdefault(key, _Group())
+            group.indexes.append(index)
+            group.ids.append((offset, attempt))
         for (number, outcome), group in groups.items():
             lane = self.lanes.get(number)
             if lane is None:
@@ -105,21 +121,24 @@ class Settler:
             else:
                 self._reject(lane, group, batch, reason)
         self._on_freed()
-        self._kit.loop.call_soon(batch.arrived, None)
+        batch.end_call(self._kit.loop)
 
     def extend(self, items: Sequence[tuple[DeliveryId, int]], on_done: OnSettled) -> None:
         """See ``Queue.extend``."""
         batch = _Batch(len(items), on_done)
         groups: dict[int, _Group] = {}
         for index, (delivery_id, lease_ms) in enumerate(items):
-            _add(groups, delivery_id.number, index, delivery_id).lease_ms.append(lease_ms)
+            group = groups.setdefault(delivery_id.number, _Group())
+            group.indexes.append(index)
+            group.ids.append((delivery_id.offset, delivery_id.attempt))
+            group.lease_ms.append(lease_ms)
         now = self._kit.clock.steady_unix_ms()
         for number, group in groups.items():
             lane = self.lanes.get(number)
             if lane is not None:
                 results, effects = lane.lane.extend(group.ids, lease_ms=group.lease_ms, now=now)
                 self._done(lane, group, batch, results, effects)
-        self._kit.loop.call_soon(batch.arrived, None)
+        batch.end_call(self._kit.loop)
 
     def _ack(self, lane: QueueLane, group: _Group, batch: _Batch) -> None:
         now = self._kit.clock.steady_unix_ms()
@@ -129,9 +148,10 @@ class Settler:
             lane.done(effects)
             return
         batch.wait()
-        acked = [
-            one for one, result in zip(group.ids, results, strict=True) if result is Result.DONE
-        ]
+        acked: Ids = group.ids
+        if results.count(Result.DONE) != len(results):
+            found = zip(group.ids, results, strict=True)
+            acked = [one for one, result in found if result is Result.DONE]
         self._kit.counters.settled += len(acked)
         lane.done_then(effects, _Acked(lane, acked, batch).arrived)
 
@@ -160,12 +180,3 @@ class Settler:
         else:
             batch.wait()
             lane.done_then(effects, batch.arrived)
-
-
-def _add(groups: dict[_Key, _Group], key: _Key, index: int, delivery_id: DeliveryId) -> _Group:
-    group = groups.get(key)
-    if group is None:
-        group = groups[key] = _Group()
-    group.indexes.append(index)
-    group.ids.append((delivery_id.offset, delivery_id.attempt))
-    return group

@@ -215,6 +215,17 @@ async def test_a_round_has_a_bound_that_one_tick_cannot_pass(house: House) -> No
     assert coalescer.rounds_appended == 3
 
 
+async def test_writes_carry_the_runs_that_they_were_made_of(house: House) -> None:
+    partition = await house.partition("t")
+    seen = Seen(partition)
+    publisher = Publisher(Coalescer(house.broker))
+    first, second = publisher.add(partition, b"1"), publisher.add(partition, b"2", None)
+
+    await publisher.all_done()
+
+    assert [write.runs for write in seen.writes] == [[first, second]]
+
+
 async def test_parts_of_one_add_are_in_one_round_or_refused_together(house: House) -> None:
     first, second = (
         await house.partition("a"),

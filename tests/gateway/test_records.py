@@ -33,6 +33,7 @@ from gateway.records import (
     encode_headers,
     encode_runs,
     first_record_at,
+    iter_records,
 )
 
 NOW = 1_700_000_000_000
@@ -334,3 +335,18 @@ class TestFirstRecordAt:
 
         assert first_record_at(batch, NOW) == (0, NOW)
         assert first_record_at(batch, NOW + 1) is None
+
+
+def test_a_record_that_reaches_beyond_its_batch_is_not_yielded() -> None:
+    batch = encode_batch([(NOW, None, b"value", [])])
+    batch[HEADER_BYTES] += 2  # of a zigzag varint: one octet more than there is
+    with pytest.raises(CorruptBatch):
+        next(iter_records(batch))
+
+
+def test_records_with_the_same_headers_and_others_are_told_apart() -> None:
+    same: list[tuple[str, bytes | None]] = [("a", b"1"), ("b", None)]
+    other: list[tuple[str, bytes | None]] = [("a", b"2")]
+    headers = [same, same, [], other, same, []]
+    batch = encode_batch([(NOW, None, b"v", some) for some in headers])
+    assert [list(record.headers) for record in decode_batch(batch)] == headers
