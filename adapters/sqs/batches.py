@@ -18,6 +18,7 @@ ENTRIES_MAX: Final = 10
 BATCH_BYTES_MAX: Final = 1_048_576
 
 _ID: Final = re.compile(r"[A-Za-z0-9_-]{1,80}")
+_IDS: Final = re.compile(r"[A-Za-z0-9_-]{1,80}(?:\n[A-Za-z0-9_-]{1,80})*")
 
 
 def check_entries(entries: Sequence[Params], entry_type: str) -> None:
@@ -36,9 +37,16 @@ def check_entries(entries: Sequence[Params], entry_type: str) -> None:
             f"Maximum number of entries per request are {ENTRIES_MAX}. "
             f"You have sent {len(entries)}.",
         )
+    entry_ids = [entry["Id"] for entry in entries]
+    text = "\n".join(entry_ids)
+    if (
+        _IDS.fullmatch(text)
+        and text.count("\n") == len(entry_ids) - 1  # none of them has one itself
+        and len(set(entry_ids)) == len(entry_ids)
+    ):
+        return
     ids: set[str] = set()
-    for entry in entries:
-        entry_id = entry["Id"]
+    for entry_id in entry_ids:
         if not _ID.fullmatch(entry_id):
             raise SqsError(
                 INVALID_BATCH_ENTRY_ID,

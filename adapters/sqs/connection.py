@@ -74,7 +74,8 @@ class SqsConnection(Connection):
             self.has_greeted = True
             self._has_room = False
             self._requests.extend(requests)
-            self._queued_bytes += sum(len(request.body) for request in requests)
+            for request in requests:  # nearly always one
+                self._queued_bytes += len(request.body)
         self._serve_queued()
 
     def released(self) -> None:

@@ -10,7 +10,7 @@ import orjson
 
 from adapters.sqs.call import Params, Result
 from adapters.sqs.errors import MALFORMED_INPUT, MISSING_PARAMETER, SqsError
-from adapters.sqs.operations import ERROR_SHAPES
+from adapters.sqs.operations import ERROR_SHAPES, OPERATIONS
 from adapters.sqs.shapes import Entries, Items, Operation, Scalar, Shape, Structure
 
 CONTENT_TYPE: Final = "application/x-amz-json-1.0"
@@ -24,6 +24,16 @@ _FOUND: Final[Mapping[type, str]] = {
     float: "DECIMAL_VALUE",
     bool: "TRUE_VALUE",
 }
+# What entries of batches have to have, by what they are called, where all of it is text.
+_PLAIN_ENTRIES: Final[Mapping[str, frozenset[str]]] = {
+    shape.query_name: frozenset(shape.member.required)
+    for operation in OPERATIONS.values()
+    for shape in operation.input.members.values()
+    if isinstance(shape, Items)
+    and isinstance(shape.member, Structure)
+    and all(shape.member.members[name].type is str for name in shape.member.required)
+}
+_ALL_TEXTS: Final = frozenset({str})
 
 
 def decode_json(operation: Operation, body: bytes) -> Params:
@@ -44,31 +54,33 @@ def decode_json(operation: Operation, body: bytes) -> Params:
 
 
 def _checked(params: Params, structure: Structure) -> Params:
-    members = structure.members
-    nulls: list[str] = []
+    shape_of = structure.members.get
+    nulls: list[str] | None = None
     for name, value in params.items():
-        shape = members.get(name)
+        shape = shape_of(name)
         if shape is None:
             continue
         if type(value) is not shape.type:
             if value is not None:
                 raise _mismatch(shape, value)
+            nulls = nulls or []
             nulls.append(name)
         elif type(shape) is not Scalar:
             _check_inside(shape, value)
-    for name in nulls:
+    for name in nulls or ():
         del params[name]
     return params
 
 
 def _check_inside(shape: Shape, value: Any) -> None:  # noqa: ANN401 - as JSON gave it
     """Check what a list, map or structure holds; shapes nest four deep at most."""
-    if isinstance(shape, Items):
+    if type(shape) is Items:
         member = shape.member
-        for number, item in enumerate(value, 1):
+        if type(member) is Structure:
+            _check_structures(shape.query_name, member, value)
+            return
+        for item in value:
             _check_member(member, item)
-            if isinstance(member, Structure):
-                _check_required(member, item, f"{shape.query_name}.{number}.")
     elif isinstance(shape, Entries):
         for item in value.values():
             _check_member(shape.value, item)
@@ -76,17 +88,29 @@ def _check_inside(shape: Shape, value: Any) -> None:  # noqa: ANN401 - as JSON g
         _checked(value, shape)
 
 
+def _check_structures(query_name: str, member: Structure, items: list[Any]) -> None:
+    """Check the entries of a batch: the one kind of list that is long and comes often."""
+    names = _PLAIN_ENTRIES.get(query_name)
+    for number, item in enumerate(items, 1):
+        if (
+            type(item) is dict
+            and item.keys() == names
+            and _ALL_TEXTS.issuperset(map(type, item.values()))
+        ):
+            continue  # what most entries are: nothing but what they have to have
+        if type(item) is not dict:
+            raise _mismatch(member, item)
+        _checked(item, member)
+        for name in member.required:
+            if name not in item:
+                raise missing_parameter(f"{query_name}.{number}.{name}")
+
+
 def _check_member(shape: Shape, value: Any) -> None:  # noqa: ANN401
     if type(value) is not shape.type:
         raise _mismatch(shape, value)
     if type(shape) is not Scalar:
         _check_inside(shape, value)
-
-
-def _check_required(structure: Structure, params: Params, path: str) -> None:
-    for name in structure.required:
-        if name not in params:
-            raise missing_parameter(path + name)
 
 
 def missing_parameter(path: str) -> SqsError:

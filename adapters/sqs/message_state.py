@@ -16,6 +16,7 @@ from adapters.sqs.errors import SqsError, to_sqs_error
 from adapters.sqs.fifo import FifoWindow, OnPlaced
 from adapters.sqs.mapping import MS_PER_S
 from adapters.sqs.queue_rules import QueueRules, parse_rules
+from adapters.sqs.receipts import Receipts
 from adapters.sqs.receive_attempts import ReceiveAttempts
 from features.dedup_ids import DedupIds, Room
 from gateway.errors import GatewayError
@@ -27,20 +28,22 @@ if TYPE_CHECKING:
 
 
 class _Parsed:
-    """Rules, and what they were parsed from."""
+    """Rules, and what they were parsed from; what makes and reads receipt handles."""
 
-    __slots__ = ("row", "rules")
+    __slots__ = ("receipts", "row", "rules")
 
-    def __init__(self, queue: "Queue") -> None:
+    def __init__(self, queue: "Queue", secret: bytes) -> None:
         self.row = queue.row
+        self.receipts = Receipts(secret, queue.topic.uuid)
         self.rules = parse_rules(queue.name.name, queue.attributes, queue.settings.delay_ms)
 
 
 class MessageState:
     """Made with the node. Loop only."""
 
-    def __init__(self, kernel: Kernel, config: SqsConfig) -> None:
+    def __init__(self, kernel: Kernel, config: SqsConfig, secret: bytes) -> None:
         self._kernel = kernel
+        self._secret = secret
         self._dedup_ms = config.dedup_s * MS_PER_S
         self._room = Room(config.dedup_ids_max)
         self._parsed: dict[UUID, _Parsed] = {}
@@ -56,10 +59,17 @@ class MessageState:
 
     def rules_of(self, queue: "Queue") -> QueueRules:
         """Return what the queue's attributes say."""
+        return self._parsed_of(queue).rules
+
+    def receipts_of(self, queue: "Queue") -> Receipts:
+        """Return what makes and reads the queue's receipt handles."""
+        return self._parsed_of(queue).receipts
+
+    def _parsed_of(self, queue: "Queue") -> _Parsed:
         parsed = self._parsed.get(queue.topic.uuid)
         if parsed is None or parsed.row is not queue.row:  # a change is another row
-            parsed = self._parsed[queue.topic.uuid] = _Parsed(queue)
-        return parsed.rules
+            parsed = self._parsed[queue.topic.uuid] = _Parsed(queue, self._secret)
+        return parsed
 
     def window_of(self, queue: "Queue") -> FifoWindow:
         """Return the queue's window; one that is not ready is being read from the log."""

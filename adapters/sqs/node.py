@@ -24,6 +24,7 @@ from gateway.model import DEFAULT_NAMESPACE, TopicName
 from gateway.queues import Queue
 
 SECRET_BYTES: Final = 32
+ASKED_MAX: Final = 4_096  # queues that were asked for by a URL, and are remembered by it
 _SECRET_KEY: Final = "sqs_receipt_secret"  # noqa: S105 - the name that it is stored by
 _NAMESPACE_PREFIX: Final = "sqs-"
 POLICY: Final = "sqs.Policy"
@@ -49,7 +50,9 @@ class SqsNode:
         self.deleted = RecentNames(kernel.clock, config.deleted_name_s * 1_000)
         self.purged = RecentNames(kernel.clock, config.purge_s * 1_000)
         self.changes = Changes()
-        self.messages = MessageState(kernel, config)
+        self._asked: dict[tuple[str, str, str], Queue] = {}  # by URL, and the caller's place
+        kernel.topics.on_deleted.append(lambda _: self._asked.clear())
+        self.messages = MessageState(kernel, config, secret)
 
     # --- which queue
 
@@ -58,9 +61,16 @@ class SqsNode:
 
         Errors: ``SqsError`` (``QUEUE_DOES_NOT_EXIST``, ``INVALID_ADDRESS``).
         """
-        queue = self.queues.find(self.name_of(call, url=url))
-        if queue is None:
-            raise SqsError(QUEUE_DOES_NOT_EXIST, "The specified queue does not exist.")
+        identity = call.identity
+        asked = (url, identity.account, identity.region)
+        queue = self._asked.get(asked)
+        if queue is None or queue.is_gone:
+            queue = self.queues.find(self.name_of(call, url=url))
+            if queue is None:
+                raise SqsError(QUEUE_DOES_NOT_EXIST, "The specified queue does not exist.")
+            if len(self._asked) >= ASKED_MAX:
+                self._asked.clear()
+            self._asked[asked] = queue
         return queue
 
     def name_of(self, call: Call, *, url: str) -> TopicName:
@@ -145,7 +155,9 @@ class SqsNode:
                 document, action=call.action, identity=identity, arn=self.arn_of_name(name)
             )
         if verdict is None:
-            verdict = self.address_of(name).account == identity.account
+            is_default = name.namespace == DEFAULT_NAMESPACE
+            owner = self.config.account if is_default else self.address_of(name).account
+            verdict = owner == identity.account
         if not verdict:
             raise self._denied(call, name)
 

@@ -36,6 +36,7 @@ DELAY_S_MAX: Final = 900
 ID_CHARS_MAX: Final = 128
 
 _ID: Final = re.compile(r"[!-~]{1,128}")  # alphanumeric characters and punctuation
+_PLAIN_MEMBERS: Final = frozenset({"QueueUrl", "Id", "MessageBody"})
 _NO_DEDUP_ID: Final = (
     "The queue should either have ContentBasedDeduplication enabled or MessageDeduplicationId "
     "provided explicitly"
@@ -77,12 +78,20 @@ class Outgoing:
     @property
     def size_bytes(self) -> int:
         """What counts towards the size of a message: body and attributes."""
-        return len(self.body) + size_bytes(self.attributes)
+        return len(self.body) + (size_bytes(self.attributes) if self.attributes else 0)
 
 
 def prepare(entry: Params, rules: QueueRules, *, sender: str, now_unix_ms: int) -> Outgoing:
     """Return the message of a SendMessage, or of an entry of its batch. Error: ``SqsError``."""
     body = _body(entry["MessageBody"])
+    if (
+        entry.keys() <= _PLAIN_MEMBERS
+        and not rules.is_fifo
+        and len(body) <= rules.message_bytes_max
+    ):
+        outgoing = Outgoing(body, None)  # what most messages are
+        outgoing.headers = plain_header_block(sender)
+        return outgoing
     group_id: str | None = entry.get("MessageGroupId")
     if group_id is not None:
         check_id("MessageGroupId", group_id)

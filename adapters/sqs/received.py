@@ -1,7 +1,7 @@
 """What a receiver is shown of a message: all of it, or the attributes that it has asked for."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from adapters.sqs.call import Params, Result
 from adapters.sqs.mapping import (
@@ -74,6 +74,16 @@ class Shown(NamedTuple):
     handle: str
 
 
+def plain_message(own_id: str, handle: str, text: str, octets: bytes) -> Result:
+    """Return a message without attributes; ``text`` is what its body's ``octets`` are."""
+    return {
+        "MessageId": own_id,
+        "ReceiptHandle": handle,
+        "MD5OfBody": md5_of_body(octets),
+        "Body": text,
+    }
+
+
 def to_message(
     shown: Shown,
     topic: Topic,
@@ -85,13 +95,8 @@ def to_message(
     """Return a message of an answer. ``arn_of``: the ARN of a queue beside this one."""
     delivery, stored, body, handle = shown
     record = delivery.record
-    message: dict[str, Any] = {
-        "MessageId": stored.message_id
-        or message_id(topic.uuid, delivery.number, record.offset),
-        "ReceiptHandle": handle,
-        "MD5OfBody": md5_of_body(body.octets),
-        "Body": body.text,
-    }
+    own_id = stored.message_id or message_id(topic.uuid, delivery.number, record.offset)
+    message = plain_message(own_id, handle, body.text, body.octets)
     if wanted is NOTHING and body.mark is None:
         return message
     group, key_mark = group_of(record.key)

@@ -7,17 +7,20 @@ from typing import TYPE_CHECKING, Any, Final
 from adapters.sqs.call import Call
 from adapters.sqs.errors import OVER_LIMIT, SqsError, to_sqs_error
 from adapters.sqs.mapping import (
+    MESSAGE_BYTES_MAX,
     Body,
+    Header,
     body_of,
     is_oversize,
     oversize_mark,
     read_headers,
 )
-from adapters.sqs.receipts import encode
 from adapters.sqs.receive_attempts import Attempt
-from adapters.sqs.received import Shown, Wanted, to_message
+from adapters.sqs.received import NOTHING, Shown, Wanted, plain_message, to_message
+from adapters.sqs.text import to_text
 from features.queue.model import Result as Settled
 from gateway.errors import GatewayError, StorageUnavailable
+from gateway.message_ids import message_ids
 from gateway.model import TopicName
 from gateway.queue_model import Delivery, DeliveryId, Outcome
 
@@ -132,31 +135,39 @@ class Receiving:
     ) -> tuple[list[dict[str, Any]], list[tuple[DeliveryId, Outcome]]]:
         """Return the messages of an answer, and what is too large to be one."""
         topic = self._queue.topic
-        secret = self._node.secret
+        receipts = self._node.messages.receipts_of(self._queue)
+        handles = receipts.encode(deliveries, received_unix_ms)
+        wants_more = self._wanted is not NOTHING
         messages: list[dict[str, Any]] = []
         oversize: list[tuple[DeliveryId, Outcome]] = []
-        for delivery in deliveries:
-            record = delivery.record
-            stored = read_headers(record.headers)
-            body = body_of(record.value)
+        headers: Sequence[Header] = ()  # of the message before: those of one sender are shared
+        stored = read_headers(headers)
+        ids_number = -1  # whose ids are ``id_at``'s
+        for delivery, handle in zip(deliveries, handles, strict=True):
+            number, _, _, record = delivery
+            offset, _, _, value, found = record
+            if found is not headers:
+                headers = found
+                stored = read_headers(found)
+            text = None if value is None or wants_more or stored.others else to_text(value)
+            if text is not None and value is not None and len(value) <= MESSAGE_BYTES_MAX:
+                if number != ids_number:
+                    ids_number, id_at = number, message_ids(topic.uuid, number).at
+                own_id = stored.message_id or id_at(offset)
+                messages.append(plain_message(own_id, handle, text, value))
+                continue  # what most messages are, and most receivers ask for
+            body = body_of(value)
+            shown = stored
             if is_oversize(record, body, stored):
                 if self._queue.settings.dead_letter_topic:
                     oversize.append((delivery.delivery_id, Outcome.REJECT))
                     continue
                 # Dropping it would lose it in silence: its place is told instead.
-                mark = oversize_mark(topic.name.name, delivery.number, record)
-                stored, body = stored._replace(others=()), Body("", b"", mark)
-            handle = encode(
-                secret,
-                topic.uuid,
-                delivery.number,
-                record.offset,
-                delivery.attempt,
-                received_unix_ms,
-            )
+                mark = oversize_mark(topic.name.name, number, record)
+                shown, body = stored._replace(others=()), Body("", b"", mark)
             messages.append(
                 to_message(
-                    Shown(delivery, stored, body, handle),
+                    Shown(delivery, shown, body, handle),
                     topic,
                     self._wanted,
                     is_fifo=self._is_fifo,

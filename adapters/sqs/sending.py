@@ -1,7 +1,8 @@
 """Messages into the log: coalesced, one at a time per deduplication id, or kept for later.
 
-Nothing here is a task or an await per message. ``OnSent`` runs once for each message, never before
-the log has it as durable as the flush policy promises.
+Nothing here is a task or an await per message. ``OnSent`` is told of each message once, of those
+that share an append together, never before the log has them as durable as the flush policy
+promises.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,7 +16,7 @@ from adapters.sqs.queue_rules import QueueRules
 from adapters.sqs.received import sequence_number
 from features.dedup_ids import DedupIds, Pending, Place
 from gateway.errors import GatewayError, StorageUnavailable
-from gateway.message_ids import message_id
+from gateway.message_ids import message_id, message_ids
 from gateway.partition import Partition
 from gateway.records import RecordRun
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from adapters.sqs.node import SqsNode
     from gateway.queues import Queue
 
-OnSent = Callable[[Outgoing, GatewayError | None], None]
+OnSent = Callable[[Sequence[Outgoing], GatewayError | None], None]
 
 
 def send(
@@ -35,13 +36,13 @@ def send(
 ) -> None:
     """Send messages in their order; those of a batch share appends where they can.
 
-    What is refused at once fails its message by ``on_sent`` too, which may so run before this
+    What is refused at once fails its messages by ``on_sent`` too, which may so run before this
     returns, as it does for repetitions of what was sent before.
     """
     if rules.is_fifo:
         _send_fifo(node, queue, rules, messages, on_sent)
     elif len(messages) == 1 and messages[0].deliver_at_unix_ms is None:
-        _send_one(node, queue, messages[0], on_sent)
+        _send_run(node, queue, messages, on_sent)
     else:
         _send_batch(node, queue, messages, on_sent)
 
@@ -49,15 +50,19 @@ def send(
 # --- standard queues
 
 
-def _send_one(node: "SqsNode", queue: "Queue", message: Outgoing, on_sent: OnSent) -> None:
-    partition = queue.partition_for(message.key)
-    run = RecordRun(message.key, (message.body,), message.headers, node.clock.unix_ms())
+def _send_run(
+    node: "SqsNode", queue: "Queue", messages: Sequence[Outgoing], on_sent: OnSent
+) -> None:
+    """Send messages that have key and headers in common."""
+    first = messages[0]
+    partition = queue.partition_for(first.key)
+    values = [message.body for message in messages]
+    run = RecordRun(first.key, values, first.headers, node.clock.unix_ms())
+    on_kept = partial(_on_kept, partition, run, messages, on_sent)
     try:
-        node.queues.coalescer.add(
-            partition, run, partial(_on_kept, partition, run, message, on_sent)
-        )
+        node.queues.coalescer.add(partition, run, on_kept)
     except GatewayError as error:
-        on_sent(message, error)
+        on_sent(messages, error)
 
 
 def _send_batch(
@@ -71,17 +76,8 @@ def _send_batch(
             _send_later(node, queue, message, now_unix_ms, on_sent)
         else:
             alike.setdefault((message.key, message.headers), []).append(message)
-    for (key, headers), group in alike.items():
-        partition = queue.partition_for(key)
-        values = [message.body for message in group]
-        run = RecordRun(key, values, headers, now_unix_ms)
-        try:
-            node.queues.coalescer.add(
-                partition, run, partial(_on_all_kept, partition, run, group, on_sent)
-            )
-        except GatewayError as error:
-            for message in group:
-                on_sent(message, error)
+    for group in alike.values():
+        _send_run(node, queue, group, on_sent)
 
 
 def _send_later(
@@ -96,37 +92,24 @@ def _send_later(
             partition.number,
             run,
             message.deliver_at_unix_ms,
-            partial(on_sent, message),
+            partial(on_sent, (message,)),
         )
     except GatewayError as error:
-        on_sent(message, error)
+        on_sent((message,), error)
 
 
 def _on_kept(
-    partition: Partition,
-    run: RecordRun,
-    message: Outgoing,
-    on_sent: OnSent,
-    error: StorageUnavailable | None,
-) -> None:
-    if error is None:
-        uuid = partition.topic.uuid
-        message.message_id = message_id(uuid, partition.number, run.base_offset)
-    on_sent(message, error)
-
-
-def _on_all_kept(
     partition: Partition,
     run: RecordRun,
     messages: Sequence[Outgoing],
     on_sent: OnSent,
     error: StorageUnavailable | None,
 ) -> None:
-    uuid, number = partition.topic.uuid, partition.number
-    for offset, message in enumerate(messages, start=run.base_offset):
-        if error is None:
-            message.message_id = message_id(uuid, number, offset)
-        on_sent(message, error)
+    if error is None:
+        id_at = message_ids(partition.topic.uuid, partition.number).at
+        for offset, message in enumerate(messages, start=run.base_offset):
+            message.message_id = id_at(offset)
+    on_sent(messages, error)
 
 
 # --- FIFO queues
@@ -177,8 +160,7 @@ def _on_ready(  # noqa: PLR0917 - what ``send`` was given, kept for later
     if error is None:
         _send_fifo(node, queue, rules, messages, on_sent)
         return
-    for message in messages:
-        on_sent(message, error)
+    on_sent(messages, error)
 
 
 def _on_placed(
@@ -192,7 +174,7 @@ def _on_placed(
     if place is not None:
         message.message_id = message_id(topic_uuid, place.number, place.offset)
         message.sequence_number = sequence_number(place.offset)
-    on_sent(message, error)
+    on_sent((message,), error)
 
 
 class _First:

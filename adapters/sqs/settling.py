@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from adapters.sqs.batches import batch_result, failed_entry
 from adapters.sqs.call import Call, Params, Result
 from adapters.sqs.errors import SqsError, to_sqs_error
-from adapters.sqs.receipts import Receipt, decode
+from adapters.sqs.receipts import Receipt
 from features.queue.model import Result as Settled
 from gateway.errors import StorageUnavailable
 
@@ -26,25 +26,31 @@ def serve_batch(
     node: "SqsNode",
     queue: "Queue",
     *,
-    check: Check,
+    check: Check | None = None,
     settle: Settle,
     refusal: Refusal,
 ) -> Result | None:
     """Settle the entries whose handles are ours and which ``check`` lets pass, in one call.
 
-    ``refusal`` says of a result what is wrong, if anything. Answers later, unless all fail.
+    ``refusal`` says of a result that is not DONE what is wrong, if anything. Answers later,
+    unless all fail.
     """
     failed: list[Result] = []
     good: list[tuple[Params, Receipt]] = []
+    decode = node.messages.receipts_of(queue).decode
     for entry in call.params["Entries"]:
         try:
-            receipt = decode(node.secret, queue.topic.uuid, entry["ReceiptHandle"])
-            check(entry, receipt)
+            receipt = decode(entry["ReceiptHandle"])
+            if check is not None:
+                check(entry, receipt)
         except SqsError as error:
             failed.append(failed_entry(entry["Id"], error))
-            continue
-        node.messages.attempts.touched(queue.topic.uuid, receipt.delivery_id)
-        good.append((entry, receipt))
+        else:
+            good.append((entry, receipt))
+    attempts = node.messages.attempts
+    if attempts:  # only FIFO queues have any
+        for _, receipt in good:
+            attempts.touched(queue.topic.uuid, receipt.delivery_id)
     if not good:
         return batch_result([], failed)
     settle(good, partial(_on_settled, call, good, failed, refusal))
@@ -64,7 +70,8 @@ def _on_settled(  # noqa: PLR0917 - what a batch is answered from
         return
     successful: list[Result] = []
     for (entry, _), result in zip(good, results, strict=True):
-        refused = refusal(result, entry["ReceiptHandle"])
+        is_done = result is Settled.DONE
+        refused = None if is_done else refusal(result, entry["ReceiptHandle"])
         if refused is None:
             successful.append({"Id": entry["Id"]})
         else:

@@ -3,7 +3,7 @@
 https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_sigv-create-signed-request.html
 
 What changes rarely is remembered: a client's credential scope, its list of signed headers, and
-the key that is derived of both (5 HMACs).
+the key that is derived of both (5 HMACs), as the state of the hash that it begins.
 """
 
 import hashlib
@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from functools import lru_cache
 from operator import itemgetter
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import quote, unquote_to_bytes
 
 from adapters.sqs.errors import (
@@ -23,6 +23,9 @@ from adapters.sqs.errors import (
     SqsError,
 )
 from adapters.sqs.wire import Request
+
+if TYPE_CHECKING:
+    from hashlib import _Hash as Hash
 
 ALGORITHM: Final = b"AWS4-HMAC-SHA256"
 SERVICE: Final = "sqs"
@@ -40,6 +43,9 @@ _SIGNATURE: Final = b"Signature="
 _PRESIGNED: Final = b"X-Amz-Signature"
 _TARGET: Final = b"x-amz-target"
 _SCOPE_PARTS: Final = 5
+_EMPTY: Final = hashlib.sha256()
+_INNER: Final = 0x36  # RFC 2104: what the key is masked with before the inner hash
+_OUTER: Final = 0x5C  # and before the outer one
 _UNRESERVED: Final = "-_.~"
 _WRONG: Final = (
     "The request signature we calculated does not match the signature you provided. Check your "
@@ -57,6 +63,7 @@ class Scope(NamedTuple):
     lines: bytes  # of the signed headers, with %b for their values
     values_of: Callable[[dict[bytes, bytes]], Any]
     signed_names: bytes
+    signs_target: bool
 
 
 class Claim(NamedTuple):
@@ -162,6 +169,7 @@ def _make_scope(credential: bytes, signed_headers: bytes) -> Scope:
         lines,
         itemgetter(*names),
         signed_headers.lower(),
+        _TARGET in names,
     )
 
 
@@ -239,20 +247,29 @@ def check_signature(request: Request, claim: Claim, secret: str) -> None:
     URL for one action could have another by it.
     """
     scope = claim.scope
-    if _TARGET in request.headers and _TARGET not in scope.signed_names.split(b";"):
+    if not scope.signs_target and _TARGET in request.headers:
         raise _mismatch("'X-Amz-Target' must be a 'SignedHeader' in the AWS Authorization.")
     to_sign = b"\n".join(
         (
             ALGORITHM,
             claim.timestamp,
             scope.credential_scope,
-            hashlib.sha256(_canonical(request, claim)).hexdigest().encode(),
+            _sha256(_canonical(request, claim)),
         )
     )
-    key = _signing_key(secret, scope.date, scope.region)
-    signature = hmac.digest(key, to_sign, "sha256").hex().encode()
-    if not hmac.compare_digest(signature, claim.signature):
+    keyed_inner, keyed_outer = _signing_hashes(secret, scope.date, scope.region)
+    inner, outer = keyed_inner.copy(), keyed_outer.copy()
+    inner.update(to_sign)
+    outer.update(inner.digest())
+    if not hmac.compare_digest(outer.hexdigest().encode(), claim.signature):
         raise _mismatch(_WRONG)
+
+
+def _sha256(octets: bytes) -> bytes:
+    """Return a hash in hexadecimal. A copy of an empty one costs a third of a new one."""
+    digest = _EMPTY.copy()
+    digest.update(octets)
+    return digest.hexdigest().encode()
 
 
 def _canonical(request: Request, claim: Claim) -> bytes:
@@ -274,7 +291,7 @@ def _canonical(request: Request, claim: Claim) -> bytes:
             query,
             lines,
             scope.signed_names,
-            hashlib.sha256(request.body).hexdigest().encode(),
+            _sha256(request.body),
         )
     )
 
@@ -310,11 +327,19 @@ def _pairs(query: bytes) -> list[tuple[bytes, bytes]]:
 
 
 @lru_cache(maxsize=KEYS_REMEMBERED)
-def _signing_key(secret: str, date: bytes, region: str) -> bytes:
+def _signing_hashes(secret: str, date: bytes, region: str) -> tuple["Hash", "Hash"]:
+    """Return the two halves of an HMAC (RFC 2104) that have taken in the signing key.
+
+    Copies of them make a signature in 0.9 us, ``hmac.digest`` with the key takes 2.6.
+    """
     key = hmac.digest(("AWS4" + secret).encode(), date, "sha256")
     for step in (region, SERVICE, TERMINATOR):
         key = hmac.digest(key, step.encode("ascii"), "sha256")
-    return key
+    block = key.ljust(_EMPTY.block_size, b"\0")
+    return (
+        hashlib.sha256(bytes(octet ^ _INNER for octet in block)),
+        hashlib.sha256(bytes(octet ^ _OUTER for octet in block)),
+    )
 
 
 def _format(unix_s: int) -> str:

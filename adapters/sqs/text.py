@@ -49,6 +49,8 @@ def to_text(octets: bytes) -> str | None:
         text = octets.decode()
     except UnicodeDecodeError:
         return None
+    if octets.isascii() and len(octets.translate(None, _CONTROLS)) == len(octets):
+        return text  # nearly all, without a call more
     return text if has_only_text(octets) else None
 
 

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Final
 from adapters.sqs.call import Call
 from adapters.sqs.errors import to_sqs_error
 from adapters.sqs.mapping import MS_PER_S
-from adapters.sqs.receipts import decode
 from adapters.sqs.visibility import change_error, check_timeout, check_total
 from features.queue.model import Result as Settled
 from gateway.auth import Operation
@@ -26,7 +25,7 @@ def handle(call: Call, node: "SqsNode") -> None:
     receipt_handle: str = params["ReceiptHandle"]
     timeout_s: int = params["VisibilityTimeout"]
     check_timeout(timeout_s)
-    receipt = decode(node.secret, queue.topic.uuid, receipt_handle)
+    receipt = node.messages.receipts_of(queue).decode(receipt_handle)
     check_total(receipt, timeout_s, node.clock.steady_unix_ms())
     node.messages.attempts.touched(queue.topic.uuid, receipt.delivery_id)
     on_done = partial(_on_done, call, receipt_handle)

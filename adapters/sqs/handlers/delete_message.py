@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Final
 from adapters.sqs.call import Call
 from adapters.sqs.errors import to_sqs_error
 from adapters.sqs.queue_rules import QueueRules
-from adapters.sqs.receipts import decode
 from adapters.sqs.visibility import delete_error
 from features.queue.model import Result as Settled
 from gateway.auth import Operation
@@ -25,7 +24,7 @@ def handle(call: Call, node: "SqsNode") -> None:
     queue = node.queue_of(call, url=params["QueueUrl"])
     node.authorize(call, queue, Operation.READ)
     receipt_handle: str = params["ReceiptHandle"]
-    receipt = decode(node.secret, queue.topic.uuid, receipt_handle)
+    receipt = node.messages.receipts_of(queue).decode(receipt_handle)
     rules = node.messages.rules_of(queue)
     if rules.is_fifo:
         node.messages.attempts.touched(queue.topic.uuid, receipt.delivery_id)

@@ -30,11 +30,6 @@ def handle(call: Call, node: "SqsNode") -> Result | None:
         call,
         node,
         queue,
-        check=_no_check,
         settle=settle,
         refusal=lambda result, handle: delete_error(result, handle, rules),
     )
-
-
-def _no_check(_entry: Params, _receipt: Receipt) -> None:
-    """A handle is all that an entry has."""

@@ -1,5 +1,6 @@
 """SendMessage: one message, answered when the log has it."""
 
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -36,8 +37,8 @@ def sender_of(call: Call) -> str:
     return "" if principal.is_anonymous else principal.name
 
 
-def _on_sent(call: Call, message: Outgoing, error: GatewayError | None) -> None:
+def _on_sent(call: Call, messages: Sequence[Outgoing], error: GatewayError | None) -> None:
     if error is None:
-        call.reply(send_result(message))
+        call.reply(send_result(messages[0]))
     else:
         call.fail(to_sqs_error(error))

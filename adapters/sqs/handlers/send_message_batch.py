@@ -1,5 +1,6 @@
 """SendMessageBatch: up to ten messages; each is answered for itself."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from adapters.sqs.batches import batch_result, check_batch_bytes, check_entries, failed_entry
@@ -28,19 +29,21 @@ def handle(call: Call, node: "SqsNode") -> Result | None:
     sending = _Sending(call)
     size_bytes = 0
     for entry in entries:
-        check_batch_fifo(entry, rules)
+        if rules.is_fifo:
+            check_batch_fifo(entry, rules)
         try:
             message = prepare(entry, rules, sender=sender, now_unix_ms=now_unix_ms)
         except SqsError as error:
             sending.failed.append(failed_entry(entry["Id"], error))
             size_bytes += _size_bytes(entry)
         else:
-            sending.ids[message] = entry["Id"]
+            sending.entries.append((entry["Id"], message))
             size_bytes += message.size_bytes
     check_batch_bytes(size_bytes)
-    if not sending.ids:
+    if not sending.entries:
         return batch_result([], sending.failed)
-    send(node, queue, rules, tuple(sending.ids), sending.on_sent)
+    sending.left = len(sending.entries)
+    send(node, queue, rules, [message for _, message in sending.entries], sending.on_sent)
     return None
 
 
@@ -49,14 +52,17 @@ class _Sending:
 
     def __init__(self, call: Call) -> None:
         self._call = call
-        self.ids: dict[Outgoing, str] = {}  # in the order of the entries
+        self.entries: list[tuple[str, Outgoing]] = []
         self.failed: list[Result] = []
-        self._errors: dict[Outgoing, GatewayError | None] = {}
+        self.left = 0  # of which it is not known yet what becomes of them
+        self._errors: dict[Outgoing, GatewayError] = {}
 
-    def on_sent(self, message: Outgoing, error: GatewayError | None) -> None:
-        """One more is kept, or will not be; after the last one the batch is answered."""
-        self._errors[message] = error
-        if len(self._errors) == len(self.ids):
+    def on_sent(self, messages: Sequence[Outgoing], error: GatewayError | None) -> None:
+        """Some are kept, or will not be; after the last ones the batch is answered."""
+        if error is not None:
+            self._errors.update(dict.fromkeys(messages, error))
+        self.left -= len(messages)
+        if not self.left:
             self._answer()
 
     def _answer(self) -> None:
@@ -67,8 +73,8 @@ class _Sending:
         """
         successful: list[Result] = []
         last_error: GatewayError | None = None
-        for message, entry_id in self.ids.items():
-            error = self._errors[message]
+        for entry_id, message in self.entries:
+            error = self._errors.get(message)
             if error is None:
                 successful.append({"Id": entry_id, **send_result(message)})
             else:

@@ -48,6 +48,7 @@ def test_ten_entries_with_legal_ids_are_taken() -> None:
         (["in:valid"], INVALID_BATCH_ENTRY_ID, "A batch entry id"),
         (["é"], INVALID_BATCH_ENTRY_ID, "A batch entry id"),
         (["a\n"], INVALID_BATCH_ENTRY_ID, "A batch entry id"),
+        (["a", "b\nc"], INVALID_BATCH_ENTRY_ID, "A batch entry id"),
     ],
 )
 def test_bad_batch_is_refused(ids: list[str], code: ErrorCode, message: str) -> None:

@@ -81,6 +81,9 @@ def test_a_wrong_type_in_a_list_is_found() -> None:
     assert refusal({"Entries": "e"}, "SendMessageBatch").message == "Expected list or null"
     assert refusal({"Entries": [1]}, "SendMessageBatch").message == "Expected map or null"
     assert refusal({"AttributeNames": [1]}, "ReceiveMessage").code is MALFORMED_INPUT
+    entries = [{"Id": "1", "MessageBody": "m"}, {"Id": "2", "MessageBody": 3}]
+    error = refusal({"Entries": entries}, "SendMessageBatch")
+    assert error.message == "NUMBER_VALUE can not be converted to a String"
 
 
 def test_an_entry_without_a_required_member_is_named() -> None:

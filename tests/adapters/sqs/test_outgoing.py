@@ -90,6 +90,18 @@ def test_body_and_attributes_up_to_the_queues_bound_are_taken() -> None:
     )
 
 
+def test_body_alone_up_to_the_queues_bound_is_taken() -> None:
+    rules = QueueRules(message_bytes_max=1_024)
+
+    assert send(rules, MessageBody="é" * 512).size_bytes == 1_024
+    check_refusal(
+        INVALID_PARAMETER_VALUE,
+        "One or more parameters are invalid. Reason: Message must be shorter than 1024 bytes.",
+        rules,
+        MessageBody="é" * 512 + "x",
+    )
+
+
 # --- delays
 
 
@@ -162,6 +174,13 @@ def test_fifo_queue_wants_a_group() -> None:
         "The request must contain the parameter MessageGroupId.",
         FIFO,
         MessageDeduplicationId="d",
+    )
+
+
+def test_fifo_queue_takes_no_body_alone() -> None:
+    rules = QueueRules(is_fifo=True, content_based_deduplication=True)
+    check_refusal(
+        MISSING_PARAMETER, "must contain the parameter MessageGroupId", rules, MessageBody="m"
     )
 
 

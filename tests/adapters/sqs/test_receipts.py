@@ -8,17 +8,27 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapters.sqs.errors import RECEIPT_HANDLE_IS_INVALID, SqsError
-from adapters.sqs.receipts import HANDLE_CHARS, Receipt, decode, encode
-from gateway.queue_model import DeliveryId
+from adapters.sqs.receipts import HANDLE_CHARS, Receipt, Receipts
+from gateway.model import Record
+from gateway.queue_model import Delivery, DeliveryId
 
 SECRET = bytes(range(32))
 TOPIC = UUID(int=0x1234_5678_9ABC_DEF0_1111_2222_3333_4444)
-HANDLE = encode(SECRET, TOPIC, 3, 70_000, 2, 1_700_000_000_123)
+RECEIPTS = Receipts(SECRET, TOPIC)
+
+
+def handle_of(number: int, offset: int, attempt: int, received_unix_ms: int) -> str:
+    record = Record(offset, 0, None, None)
+    (handle,) = RECEIPTS.encode([Delivery(number, attempt, 0, record)], received_unix_ms)
+    return handle
+
+
+HANDLE = handle_of(3, 70_000, 2, 1_700_000_000_123)
 
 
 def check_is_refused(handle: str, *, secret: bytes = SECRET, topic: UUID = TOPIC) -> None:
     with pytest.raises(SqsError) as caught:
-        decode(secret, topic, handle)
+        Receipts(secret, topic).decode(handle)
     assert caught.value.code is RECEIPT_HANDLE_IS_INVALID
     assert caught.value.message.startswith("The input receipt handle ")
 
@@ -32,10 +42,10 @@ def check_is_refused(handle: str, *, secret: bytes = SECRET, topic: UUID = TOPIC
 def test_handle_says_what_it_was_made_of(
     number: int, offset: int, attempt: int, received_unix_ms: int
 ) -> None:
-    handle = encode(SECRET, TOPIC, number, offset, attempt, received_unix_ms)
+    handle = handle_of(number, offset, attempt, received_unix_ms)
 
     assert len(handle) == HANDLE_CHARS
-    assert decode(SECRET, TOPIC, handle) == Receipt(
+    assert RECEIPTS.decode(handle) == Receipt(
         DeliveryId(number, offset, attempt), received_unix_ms
     )
 
@@ -61,5 +71,5 @@ def test_handle_of_another_node_is_refused() -> None:
 
 def test_refusal_shows_a_bounded_part() -> None:
     with pytest.raises(SqsError) as caught:
-        decode(SECRET, TOPIC, "x" * 1_000_000)
+        RECEIPTS.decode("x" * 1_000_000)
     assert len(caught.value.message) < 2_000
