@@ -8,7 +8,7 @@ says when a run learns its offset, and what all this costs.
 """
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Final
 
@@ -17,6 +17,7 @@ from gateway.errors import GatewayError, InvalidRecord, MessageTooLarge, Storage
 from gateway.model import HEADER_BYTES, TIMESTAMP_TYPE_MASK, parse_batch_header
 from gateway.partition import Partition, Write
 from gateway.records import RecordRun, encode_runs
+from gateway.single_records import SingleRecords
 from gateway.storage import OnDone
 from gateway.topics import Topic
 
@@ -25,6 +26,7 @@ BATCH_BYTES_MAX: Final = 65_536
 ROUND_BYTES_MAX: Final = 1_048_576
 
 Part = tuple[Partition, RecordRun]
+AnyRun = RecordRun | SingleRecords
 
 
 class _Batch:
@@ -34,12 +36,12 @@ class _Batch:
 
     def __init__(self, bytes_max: int) -> None:
         self.bytes_max = bytes_max
-        self.runs: list[RecordRun] = []
-        self.whole_runs: list[RecordRun] = []
+        self.runs: list[AnyRun] = []
+        self.whole_runs: list[AnyRun] = []
         self.record_count = 0
         self.size_bytes = HEADER_BYTES
 
-    def add_piece(self, piece: RecordRun, whole: RecordRun) -> None:
+    def add_piece(self, piece: AnyRun, whole: AnyRun) -> None:
         self.runs.append(piece)
         self.whole_runs.append(whole)
         self.record_count += len(piece.values)
@@ -62,10 +64,12 @@ class Coalescer:
         self._waiting: list[OnDone] = []  # of the open round, in order of ``add``
         self._is_scheduled = False
         self._rounds_in_flight = 0
+        self.before_seal: list[Callable[[], None]] = []
+        """Called when a round is about to be appended: what they add is still part of it."""
         self.rounds_appended = 0
         broker.before_delete.append(self._seal_topic)
 
-    def add(self, partition: Partition, run: RecordRun, on_done: OnDone) -> None:
+    def add(self, partition: Partition, run: AnyRun, on_done: OnDone) -> None:
         """Put one run into the open round; see ``add_many``."""
         self.check(partition, run)
         if self._open_bytes >= ROUND_BYTES_MAX:
@@ -104,11 +108,16 @@ class Coalescer:
         self._open_bytes += size_bytes
         if self._open_bytes >= ROUND_BYTES_MAX:
             self._loop.call_soon(self._seal_full)
-        elif not self._is_scheduled:
+        else:
+            self.schedule()
+
+    def schedule(self) -> None:
+        """Append when the tick ends, or when the round before is done: see ``before_seal``."""
+        if not self._is_scheduled:
             self._is_scheduled = True
             self._loop.call_soon(self._end_tick)
 
-    def check(self, partition: Partition, run: RecordRun) -> None:
+    def check(self, partition: Partition, run: AnyRun) -> None:
         """Raise what ``add`` would raise for a run."""
         assert run.values
         if partition.is_gone:
@@ -125,7 +134,7 @@ class Coalescer:
         if settings.is_queue or holders.stopped:
             holders.check_room(partition, run.size_bytes)
 
-    def _place(self, partition: Partition, run: RecordRun) -> None:
+    def _place(self, partition: Partition, run: AnyRun) -> None:
         batches = self._open.get(partition)
         if batches is None:
             bytes_max = min(BATCH_BYTES_MAX, partition.topic.settings.message_bytes_max)
@@ -158,11 +167,21 @@ class Coalescer:
 
     def _seal_topic(self, topic: Topic) -> None:
         """Append what is open for a topic while it is still there."""
+        self._fill()
         if any(partition.topic is topic for partition in self._open):
             self.seal()
 
+    def _fill(self) -> None:
+        """Let those who gather for this round put in what they have."""
+        was_scheduled, self._is_scheduled = self._is_scheduled, True
+        for fill in self.before_seal:
+            fill()
+        self._is_scheduled = was_scheduled
+
     def seal(self) -> None:
         """Append what is open now, whether or not a round is on its way."""
+        if self.before_seal:
+            self._fill()
         if not self._waiting:
             return
         parts, self._open = self._open, {}
@@ -198,11 +217,14 @@ def _refuse(waiting: list[OnDone], error: GatewayError) -> None:
         on_done(error)
 
 
-def _pieces(run: RecordRun, bytes_max: int) -> Iterator[RecordRun]:
+def _pieces(run: AnyRun, bytes_max: int) -> Iterator[AnyRun]:
     """Yield a run, or what it is cut into: each piece fits a batch, or is one record."""
     count = len(run.values)
     if count <= BATCH_RECORDS_MAX and run.size_bytes <= bytes_max:
         yield run
+        return
+    if isinstance(run, SingleRecords):
+        yield from run.pieces(records_max=BATCH_RECORDS_MAX, bytes_max=bytes_max)
         return
     for start in range(0, count, BATCH_RECORDS_MAX):
         piece = run.part(start, start + BATCH_RECORDS_MAX)

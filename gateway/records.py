@@ -32,6 +32,7 @@ from gateway.model import (
     read_varint,
 )
 from gateway.record_runs import encode_records, nullable, varint
+from gateway.single_records import SingleRecords
 
 Headers = Sequence[tuple[str, bytes | None]]
 NewRecord = tuple[int, bytes | None, bytes | None, Headers]  # timestamp, key, value, headers
@@ -136,7 +137,7 @@ def encode_headers(headers: Headers) -> bytes:
 
 
 def encode_runs(
-    runs: Sequence[RecordRun],
+    runs: Sequence[RecordRun | SingleRecords],
     *,
     base_offset: int = 0,
     leader_epoch: int = -1,
@@ -155,12 +156,16 @@ def encode_runs(
     last_timestamp = base_timestamp
     delta = 0
     for run in runs:
-        values, headers, timestamp = run.values, run.headers, run.timestamp_unix_ms
+        values, timestamp = run.values, run.timestamp_unix_ms
         if timestamp != last_timestamp:
             lead = b"\x00" + varint(timestamp - base_timestamp)
             max_timestamp = max(max_timestamp, timestamp)
             last_timestamp = timestamp
-        key = nullable(run.key)
+        if isinstance(run, SingleRecords):
+            parts += run.encoded(lead, delta)
+            delta += len(values)
+            continue
+        key, headers = nullable(run.key), run.headers
         if len(values) == 1:
             offset_delta, value = varint(delta), nullable(values[0])
             record = b"".join((lead, offset_delta, key, value, headers))

@@ -16,12 +16,11 @@ from adapters.mqtt.codec import encode_connack, encode_disconnect
 from adapters.mqtt.errors import MqttError, ReasonCode, reason_code
 from adapters.mqtt.framing import PacketReader
 from adapters.mqtt.inbound import Inbound
-from adapters.mqtt.refusals import of_connack, of_disconnect
+from adapters.mqtt.refusals import last_connack, last_disconnect
 from adapters.mqtt.session import State
 from adapters.mqtt.wire import (
     PACKET_ID_MAX,
     REMAINING_LENGTH_MAX,
-    Connack,
     Connect,
     Disconnect,
     Packet,
@@ -35,13 +34,17 @@ from gateway.listener import Listener
 
 if TYPE_CHECKING:  # the adapter makes connections; they know theirs
     from adapters.mqtt.client_session import ClientSession
+    from adapters.mqtt.lone_publishes import LonePublisher
     from adapters.mqtt.server import MqttAdapter
 
 REQUESTS_WAITING_MAX: Final = 100  # SUBSCRIBE and UNSUBSCRIBE that are being kept
 
 
-class MqttConnection(Connection):
+class MqttConnection(Connection, asyncio.Protocol):
     """See ``client_session.SessionConnection`` for what the node's core uses of it.
+
+    uvloop takes it for an ``asyncio.Protocol``, which suits small packets: the octets of a read
+    come as an object of their own, with one call.
 
     Reads are held for these reasons: ``waiting`` (for who it is, or for its session), ``wal``,
     ``unacknowledged``, ``requests``, ``writes`` (it takes nothing of what is more than
@@ -67,11 +70,13 @@ class MqttConnection(Connection):
         self.topic_alias_maximum = 0
         self.aliases: dict[bytes, int] = {}  # those we have set
         self.inbound = Inbound(self)
+        self.lone: LonePublisher | None = None
         self.session_expiry_interval: int | None = None  # of DISCONNECT
         self.with_will = False  # before CONNACK there is none
         self.silence_s_max: float | None = None
         self._handlers = handlers.TABLES[self.state]
         self._publishing = adapter.node.publishing
+        self._lone_publishes = adapter.node.lone_publishes
         self._counters = adapter.node.counters
         self._reader = PacketReader(packet_bytes_max=self.config.packet_bytes_max)
         self._queued: list[Packet] = []
@@ -83,11 +88,25 @@ class MqttConnection(Connection):
     # --- reading
 
     def received(self, size_bytes: int) -> None:
-        """See ``Connection``."""
-        self.receive(bytes(self.listener.receive_buffer[:size_bytes]))
+        """See ``Connection``: a loop that takes it for a ``BufferedProtocol``."""
+        self.octets_received(bytes(self.listener.receive_buffer[:size_bytes]))
+
+    def data_received(self, data: bytes) -> None:
+        """See asyncio, and ``Connection.buffer_updated``."""
+        self.last_received_s = self.listener.now_s
+        self.bytes_received += len(data)
+        try:
+            self.octets_received(data)
+        except Exception as error:  # noqa: BLE001 - see ``failed_by``
+            self.failed_by(error)
 
     def receive(self, data: bytes) -> None:
         """Take octets of the stream, cut anywhere; an error comes after what came before it."""
+        lone = self.lone
+        if lone is not None:
+            if lone.take(data):
+                return
+            lone.leave()
         reader = self._reader
         packets = reader.receive(data)
         self._counters.messages_received += len(packets)
@@ -103,6 +122,20 @@ class MqttConnection(Connection):
             raise reader.error
         if not self.is_writable and self.out_bytes > self.config.receiver_bytes_max:
             self.hold_reads("writes")
+        likeness = reader.likeness
+        if (
+            likeness is not None
+            and likeness.may_be_lone
+            and len(packets) == 1
+            and not (self._queued or self._is_waiting or reader.has_partial)
+        ):
+            self.lone = self._lone_publishes.publisher(self, likeness, packets[0])
+
+    octets_received = receive  # but a WebSocket has frames around them
+
+    def _leave_lone(self) -> None:
+        if self.lone is not None:
+            self.lone.leave()
 
     def released(self) -> None:
         """See ``Connection``: go on with what was read already."""
@@ -155,6 +188,7 @@ class MqttConnection(Connection):
 
     def enter(self, state: State) -> None:
         """Move on to the next state."""
+        self._leave_lone()
         self.state = state
         self._handlers = handlers.TABLES[state]
 
@@ -162,6 +196,7 @@ class MqttConnection(Connection):
 
     def wait(self) -> None:
         """Serve nothing more before ``go_on``."""
+        self._leave_lone()
         self._is_waiting = True
         self.hold_reads("waiting")
 
@@ -223,30 +258,19 @@ class MqttConnection(Connection):
     ) -> None:
         """Say why in 5.0 (DISCONNECT, or CONNACK before it), or in a 3.x CONNACK, and close."""
         if self.state is State.CONNECTED:
-            self._send_disconnect(code, message, server_reference)
+            packet = last_disconnect(code, message, server_reference)
+            self._send_last(encode_disconnect(packet, self.version, self.packet_bytes_max))
         elif self.state is not State.CLOSED:
             self._send_refusal(code, message, server_reference)
         self.enter(State.CLOSED)
         self.close()
-
-    def _send_disconnect(self, code: ReasonCode, message: str, reference: str | None) -> None:
-        packet = Disconnect(
-            reason_code=of_disconnect(code),
-            reason_string=message or None,
-            server_reference=reference,
-        )
-        self._send_last(encode_disconnect(packet, self.version, self.packet_bytes_max))
 
     def _send_refusal(self, code: ReasonCode, message: str, reference: str | None) -> None:
         if code is ReasonCode.SESSION_TAKEN_OVER:  # no CONNACK says that
             return
         if self._reader.version is None and code is not ReasonCode.UNSUPPORTED_PROTOCOL_VERSION:
             return  # who has said nothing that we understand is not answered
-        packet = Connack(
-            reason_code=of_connack(code),
-            reason_string=message or None,
-            server_reference=reference,
-        )
+        packet = last_connack(code, message, reference)
         self._send_last(encode_connack(packet, self.version, self.packet_bytes_max))
 
     def _send_last(self, octets: bytes) -> None:
@@ -305,6 +329,7 @@ class MqttConnection(Connection):
     def hurry(self) -> None:
         """See ``Connection``: what was published is acknowledged, then the client goes."""
         self.is_leaving = True
+        self._leave_lone()
         if self.inbound.is_pending or self.state is State.CLOSED:
             return
         if self.config.server_reference:
@@ -335,6 +360,7 @@ class MqttConnection(Connection):
 
     def pause_writing(self) -> None:
         """The peer reads slower than we write. Its acknowledgements are read all the same."""
+        self._leave_lone()  # where nobody looks at what waits for the peer
         self.is_writable = False
         self._taken_bytes, self._taken_s = -1, self.listener.now_s
 

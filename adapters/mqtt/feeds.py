@@ -12,6 +12,7 @@ from typing import Final, Protocol
 import structlog
 
 from adapters.mqtt.config import RouteConfig
+from adapters.mqtt.lone_publishes import LoneMessages
 from adapters.mqtt.mapping import runs_of_batch
 from adapters.mqtt.wire import PublishRun
 from gateway.broker import Broker
@@ -99,13 +100,15 @@ class Feed:
                 # first: its other batches are part of the same append.
                 runs: list[PublishRun] = []
                 new: list[PublishRun] = []
-                for offset, run in natives:
-                    assert isinstance(run, PublishRun)
-                    runs.append(run)
-                    if offset >= write.base_offset:
+                for offset, native in natives:
+                    is_new = offset >= write.base_offset
+                    for run in _runs_of(native):
                         run.base_offset = offset
-                        new.append(run)
-                        end = max(end, offset + len(run.payloads))
+                        offset += len(run.payloads)  # noqa: PLW2901 - of the next of its runs
+                        runs.append(run)
+                        if is_new:
+                            new.append(run)
+                            end = max(end, offset)
                 self._keep(write.base_offset, runs, len(write.batch))
                 self._hand_out(new)
             self.live_offset = max(self.live_offset, end)
@@ -235,6 +238,14 @@ class Feed:
         while len(recent) > RECENT_BATCHES_MAX or self._recent_bytes > RECENT_BYTES_MAX:
             oldest, _ = recent.popitem(last=False)
             self._recent_bytes -= sizes.pop(oldest)
+
+
+def _runs_of(native: object) -> Sequence[PublishRun]:
+    """Return the runs of what was appended as one, in the order of their offsets."""
+    if isinstance(native, LoneMessages):
+        return native.runs()
+    assert isinstance(native, PublishRun)
+    return (native,)
 
 
 def _has_waited(run: PublishRun) -> bool:

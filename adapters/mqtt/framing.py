@@ -54,17 +54,18 @@ class PacketReader:
     ``version`` is None until CONNECT was decoded; the first packet must be CONNECT
     (MQTT-3.1.0-1) and no other may be (MQTT-3.1.0-2). ``has_partial``: octets of a packet that
     is not there in whole are kept. ``error`` is set by the first packet at
-    fault: handle what ``receive`` returned, then raise it; nothing more is decoded.
+    fault: handle what ``receive`` returned, then raise it; nothing more is decoded. ``likeness``:
+    what packets are like that come one at a time.
     """
 
     __slots__ = (
         "_last_topic",
-        "_likeness",
         "_packet_bytes_max",
         "_partial",
         "_wanted_bytes",
         "error",
         "has_partial",
+        "likeness",
         "version",
     )
 
@@ -74,7 +75,7 @@ class PacketReader:
         self._partial = bytearray()
         self._wanted_bytes = 0  # Of ``_partial``, before it is worth looking at again.
         self._last_topic: bytes | None = None  # of a PUBLISH that came alone
-        self._likeness: Likeness | None = None
+        self.likeness: Likeness | None = None
         self.has_partial = False
         self.version: Version | None = None
         self.error: MqttError | None = None
@@ -95,8 +96,8 @@ class PacketReader:
             data = bytes(self._partial)
             self._partial.clear()
             self.has_partial = False
-        elif self._likeness is not None and len(data) <= self._packet_bytes_max:
-            run = self._likeness.decode(data)
+        elif self.likeness is not None and len(data) <= self._packet_bytes_max:
+            run = self.likeness.decode(data)
             if run is not None:
                 packets.append(run)
                 return packets
@@ -119,7 +120,7 @@ class PacketReader:
         if len(run.payloads) == 1 and len(data) - len(run.payloads[0]) <= _LIKENESS_BYTES_MAX:
             self._last_topic = topic
             if topic == last_topic:
-                self._likeness = Likeness(data, run)
+                self.likeness = Likeness(data, run)
 
     def _decode(self, data: bytes, packets: list[Packet]) -> int:
         """Append what is complete; return where the first packet begins that is not."""

@@ -59,9 +59,9 @@ class Inbound:
         "_in_turn",
         "_is_full",
         "_publishing",
-        "_unacknowledged_bytes",
         "_window",
         "connection",
+        "unacknowledged_bytes",
     )
 
     def __init__(self, connection: "MqttConnection") -> None:
@@ -73,7 +73,7 @@ class Inbound:
         self._aliases = InboundAliases(config.topic_alias_max)
         self._window = InboundWindow(Version.V5, config.session.receive_max)
         self._in_turn: deque[Published] = deque()  # of QoS 1 and 2
-        self._unacknowledged_bytes = 0
+        self.unacknowledged_bytes = 0
         self._is_full = False
 
     def begin(self, connect: Connect) -> None:
@@ -84,7 +84,17 @@ class Inbound:
     @property
     def is_pending(self) -> bool:
         """Whether anything is on its way into the log."""
-        return self._unacknowledged_bytes > 0 or bool(self._in_turn)
+        lone = self.connection.lone
+        return (
+            self.unacknowledged_bytes > 0
+            or bool(self._in_turn)
+            or (lone is not None and lone.data is not None)
+        )
+
+    @property
+    def has_exactly_once(self) -> bool:
+        """Whether QoS 2 messages are on their way: they count with all others."""
+        return self._window.has_exactly_once
 
     def take(self, run: PublishRun) -> None:
         """Publish a run, or refuse it. Errors: 0x93, 0x94."""
@@ -108,13 +118,22 @@ class Inbound:
         else:
             size_bytes = PACKET_OVERHEAD_BYTES * len(payloads) + sum(map(len, payloads))
         published = Published(self, run, size_bytes)
-        self._unacknowledged_bytes += size_bytes
-        if self._unacknowledged_bytes > self._bytes_max:
+        self.unacknowledged_bytes += size_bytes
+        if self.unacknowledged_bytes > self._bytes_max:
             self._is_full = True
             connection.hold_reads("unacknowledged")
         if qos:
             self._in_turn.append(published)
         self._publishing.publish(run, connection.session, published)
+
+    def join(self, run: PublishRun) -> Published:
+        """Put a message that is on its way alone into the line; see ``LonePublisher.leave``."""
+        self._window.open(run)
+        size_bytes = PACKET_OVERHEAD_BYTES + len(run.payloads[0])
+        published = Published(self, run, size_bytes)
+        self.unacknowledged_bytes += size_bytes
+        self._in_turn.append(published)
+        return published
 
     def release(self, run: AckRun) -> None:
         """PUBREL came for QoS 2 messages."""
@@ -130,8 +149,8 @@ class Inbound:
 
     def on_published(self, published: Published, error: GatewayError | None) -> None:
         """Acknowledge what is in turn."""
-        self._unacknowledged_bytes -= published.size_bytes
-        if self._is_full and self._unacknowledged_bytes <= self._bytes_max // 2:
+        self.unacknowledged_bytes -= published.size_bytes
+        if self._is_full and self.unacknowledged_bytes <= self._bytes_max // 2:
             self._is_full = False
             self.connection.release_reads("unacknowledged")
         if error is not None:

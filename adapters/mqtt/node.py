@@ -9,6 +9,7 @@ from adapters.mqtt.config import MqttConfig
 from adapters.mqtt.counters import Counters
 from adapters.mqtt.distributor import Distributor
 from adapters.mqtt.feed_set import FeedSet
+from adapters.mqtt.lone_publishes import LonePublishes
 from adapters.mqtt.publishing import INBOUND_TOPIC, Publishing, parse_inbound_key
 from adapters.mqtt.retained_store import RetainedStore
 from adapters.mqtt.routes import Routes
@@ -47,6 +48,7 @@ class Node:
     distributor: Distributor
     retained: RetainedStore
     publishing: Publishing
+    lone_publishes: LonePublishes
     sessions: Sessions
     services: SessionServices
     wills: Wills
@@ -110,6 +112,9 @@ async def open_node(config: MqttConfig, kernel: Kernel) -> Node:
     _restore_inbound(sessions, inbound)
     sys = SysPublisher(clock, counters, sessions, distributor, retained, config.sys_interval_s)
     services.retained_scans.sys_values = sys.match
+    access = Access(
+        config, kernel.authorizer, lambda topic, qos: routes.find(topic, qos).log_topic
+    )
     return Node(
         config=config,
         settings=kernel.settings,
@@ -119,16 +124,22 @@ async def open_node(config: MqttConfig, kernel: Kernel) -> Node:
         authenticator=kernel.authenticator,
         authorizer=kernel.authorizer,
         placement=kernel.placement,
-        access=Access(
-            config,
-            kernel.authorizer,
-            lambda topic, qos: routes.find(topic, qos).log_topic,
-        ),
+        access=access,
         routes=routes,
         feeds=feeds,
         distributor=distributor,
         retained=retained,
         publishing=publishing,
+        lone_publishes=LonePublishes(
+            clock,
+            counters,
+            coalescer,
+            topics,
+            routes,
+            feeds,
+            access,
+            lambda: publishing.is_saturated,
+        ),
         sessions=sessions,
         services=services,
         wills=wills,

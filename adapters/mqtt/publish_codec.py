@@ -24,6 +24,7 @@ from adapters.mqtt.wire import NO_PROPERTIES, Packet, PublishProperties, Publish
 PUBLISH_MIN: Final = 0x30
 PUBLISH_MAX: Final = 0x3F
 _DUP: Final = 0x08
+_QOS_1: Final = 0x32  # the first octet, neither DUP nor RETAIN
 _RETAIN: Final = 0x01
 _QOS_MAX: Final = 2
 _NOT_AS_IT_CAME: Final = 0x07  # QoS 1 and 2, and retained messages, leave in another form
@@ -50,7 +51,8 @@ class Likeness:
     """What one publisher's packets mostly have in common: all but payload and identifier.
 
     Who waits for each acknowledgement sends one packet at a time: there is no run to gain by,
-    but what was checked in one packet holds for the next with the same octets.
+    but what was checked in one packet holds for the next with the same octets. ``may_be_lone``:
+    they are QoS 1, and this is all there is to them; see ``lone_publishes``, who also ends it.
     """
 
     __slots__ = (
@@ -59,11 +61,12 @@ class Likeness:
         "_payload_offset",
         "_properties",
         "_qos",
-        "_tail",
         "_tail_offset",
-        "_topic",
-        "_topic_octets",
         "_version",
+        "may_be_lone",
+        "tail",
+        "topic",
+        "topic_octets",
     )
 
     def __init__(self, data: bytes, run: PublishRun) -> None:
@@ -73,14 +76,30 @@ class Likeness:
         _, body_at = decode_varint(data, 1) or (0, 0)
         self._first = data[0]
         self._qos = run.qos
-        self._topic = run.topic
-        self._topic_octets = data[body_at : body_at + topic_bytes]
+        self.topic = run.topic
+        self.topic_octets = data[body_at : body_at + topic_bytes]
         self._tail_offset = topic_bytes + (2 if run.qos else 0)
-        self._tail = data[body_at + self._tail_offset : payload_at]
+        self.tail = data[body_at + self._tail_offset : payload_at]
         self._payload_offset = payload_at - body_at
         self._properties = run.properties
         self._version = run.version
         self._leaves_as_it_came = run.octets is not None
+        self.may_be_lone = (
+            data[0] == _QOS_1
+            and run.properties.topic_alias is None
+            and run.properties.message_expiry_interval is None
+        )
+
+    def message(self, payload: bytes, client_id: str) -> PublishRun:
+        """Return a message like this as those get it who subscribe."""
+        return PublishRun(
+            self.topic,
+            [payload],
+            self._qos,
+            properties=self._properties,
+            version=self._version,
+            client_id=client_id,
+        )
 
     def decode(self, data: bytes) -> PublishRun | None:
         """Return the run of ``data`` when it is one packet like this, and nothing else."""
@@ -97,8 +116,8 @@ class Likeness:
         tail_at = body_at + self._tail_offset
         if (
             not payload_at <= body_at + length == size_bytes
-            or not data.startswith(self._topic_octets, body_at)
-            or not data.startswith(self._tail, tail_at)
+            or not data.startswith(self.topic_octets, body_at)
+            or not data.startswith(self.tail, tail_at)
         ):
             return None
         packet_ids: list[int] = []
@@ -109,7 +128,7 @@ class Likeness:
             packet_ids.append(packet_id)
         first = self._first
         return PublishRun(
-            self._topic,
+            self.topic,
             [data[payload_at:]],
             self._qos,
             first & _RETAIN != 0,

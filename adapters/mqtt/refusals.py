@@ -9,7 +9,7 @@ from typing import Final
 from adapters.mqtt.errors import ReasonCode as Code
 from adapters.mqtt.primitives import encode_varint
 from adapters.mqtt.properties import Property, encode_string
-from adapters.mqtt.wire import PacketType
+from adapters.mqtt.wire import Connack, Disconnect, PacketType
 
 _COMMON: Final = frozenset(
     {Code.UNSPECIFIED_ERROR, Code.IMPLEMENTATION_SPECIFIC_ERROR, Code.NOT_AUTHORIZED}
@@ -68,14 +68,22 @@ def within(codes: frozenset[Code], code: Code) -> Code:
     return Code.IMPLEMENTATION_SPECIFIC_ERROR
 
 
-def of_connack(code: Code) -> Code:
-    """Return the code for CONNACK (section 3.2.2.2)."""
-    return _NOT_IN_CONNACK.get(code, code)
+def last_connack(code: Code, message: str, reference: str | None) -> Connack:
+    """Return the CONNACK that says no (section 3.2.2.2); "" is no message."""
+    return Connack(
+        reason_code=_NOT_IN_CONNACK.get(code, code),
+        reason_string=message or None,
+        server_reference=reference,
+    )
 
 
-def of_disconnect(code: Code) -> Code:
-    """Return the code for a server's DISCONNECT (section 3.14.2.1)."""
-    return _NOT_IN_DISCONNECT.get(code, code)
+def last_disconnect(code: Code, message: str, reference: str | None) -> Disconnect:
+    """Return a server's DISCONNECT (section 3.14.2.1); "" is no message."""
+    return Disconnect(
+        reason_code=_NOT_IN_DISCONNECT.get(code, code),
+        reason_string=message or None,
+        server_reference=reference,
+    )
 
 
 def encode_refusal(kind: PacketType, packet_id: int, code: Code, reason: str) -> bytes:

@@ -104,6 +104,11 @@ class InboundWindow:
         """How many have come and are not acknowledged (QoS 2: complete)."""
         return self._qos1_count + len(self._qos2_ids)
 
+    @property
+    def has_exactly_once(self) -> bool:
+        """Whether QoS 2 messages have come that are not complete."""
+        return bool(self._qos2_ids)
+
     def open(self, run: PublishRun) -> None:
         """Count a run of QoS 1 or 2; one that is sent again counts once (MQTT-3.3.4-7).
 

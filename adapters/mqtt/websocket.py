@@ -46,10 +46,10 @@ class WebSocketConnection(MqttConnection):
             max_size=adapter.config.packet_bytes_max + FRAME_OVERHEAD_BYTES,
         )
 
-    def received(self, size_bytes: int) -> None:
-        """See ``Connection``."""
+    def octets_received(self, data: bytes) -> None:
+        """See ``MqttConnection``: frames, or what comes before them."""
         frames = self._frames
-        frames.receive_data(bytes(self.listener.receive_buffer[:size_bytes]))
+        frames.receive_data(data)
         for event in frames.events_received():
             if isinstance(event, Request):
                 self._answer_handshake(event)
@@ -89,6 +89,10 @@ class WebSocketConnection(MqttConnection):
         if octets and self.transport is not None:
             self.bytes_sent += len(octets)
             self.transport.write(octets)
+
+    def send_now(self, octets: Octets) -> None:
+        """See ``Connection``: what leaves in one write is one frame."""
+        self.send(octets)
 
     def _write(self, run: Sequence[Octets]) -> None:
         """See ``Connection``: what leaves in one write is one frame."""
