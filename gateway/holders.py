@@ -1,6 +1,6 @@
 """Who still needs what: positions that retention and compaction do not pass.
 
-A queue group, a delay or the archive holds a partition at the first offset that it has not
+A queue group or the archive holds a partition at the first offset that it has not
 settled. The registry is in memory: whoever holds keeps its own positions, and registers them at
 a start before retention and compaction begin. What holders may keep from going is bounded by
 the topic's ``hold.bytes.max``; above it producers are refused until a holder moves on.

@@ -5,6 +5,10 @@ Each record is an entry of one lane: a delta, or a snapshot, which has a header 
     record key    topic uuid (16 octets), partition number u32, group as UTF-8
     record value  the entry, in the lane's own form (``features.queue``)
 
+A snapshot that is too large for a record goes in several: pieces, which have a header that says
+which they are, then the end, whose header says how many pieces come before it. Nothing of the
+lane comes between them; where they are not all there, none of them counts.
+
 The first entry of a lane is a snapshot; deltas before one are of a queue that is gone. The
 journal keeps itself small: when its octets exceed twice the last snapshots and some room, a
 snapshot of every lane is appended, and all that came before is cut off. It may use the space
@@ -25,23 +29,26 @@ from gateway.coalescer import Coalescer, Part
 from gateway.errors import GatewayError, StorageUnavailable
 from gateway.model import DEFAULT_NAMESPACE, TopicName, parse_batch_header
 from gateway.partition import Partition
-from gateway.records import NO_HEADERS, RecordRun, encode_headers, iter_records
+from gateway.records import NO_HEADERS, Headers, RecordRun, encode_headers, iter_records
 from gateway.storage import OnDone
 from gateway.topics import TopicManager
 
 QUEUES_TOPIC: Final = "__queues"
 CHECKS_PER_ROOM: Final = 16  # looking at the size is not free
 SNAPSHOT_BYTES_PER_TICK: Final = 1_048_576  # of a rewrite, before others have their turn
-SNAPSHOT_BYTES_MAX: Final = 64 * 1024 * 1024
+PIECE_BYTES_MAX: Final = 512 * 1024  # of a snapshot: an append of it fits any segment
+RECORD_BYTES_MAX: Final = 64 * 1024 * 1024
 STOP_BYTES_MAX: Final = 1024 * 1024  # a longer journal is rewritten when the node stops
 
 _CONFIGS: Final = {
     "cleanup.policy": "delete",
     "retention.ms": "-1",
-    "max.message.bytes": str(SNAPSHOT_BYTES_MAX),
+    "max.message.bytes": str(RECORD_BYTES_MAX),
 }
 _SNAPSHOT: Final = "snapshot"
+_PIECE: Final = "snapshot-piece"
 _SNAPSHOT_HEADERS: Final = encode_headers([(_SNAPSHOT, None)])
+_NUMBER_BYTES: Final = 4
 _LOAD_BYTES: Final = 1_048_576
 
 OnEntry = Callable[[bytes, bytes, bool], None]
@@ -60,6 +67,32 @@ class Journaled(Protocol):
     def snapshot(self) -> bytes:
         """Return the lane as it is."""
         ...
+
+
+class _Assembly:
+    """Makes entries of records: those of a snapshot in pieces become one."""
+
+    def __init__(self, on_entry: OnEntry) -> None:
+        self._on_entry = on_entry
+        self._pieces: dict[bytes, list[bytes]] = {}
+
+    def add(self, lane: bytes, value: bytes, headers: Headers) -> None:
+        """Take the next record, and give out the entry that it is the end of."""
+        if not headers:
+            self._on_entry(lane, value, False)  # noqa: FBT003 - no snapshot
+            return
+        name, number = headers[0]
+        pieces = self._pieces.pop(lane, [])
+        count = int.from_bytes(number or b"", "big")
+        if name == _PIECE:
+            if count == 0:
+                self._pieces[lane] = [value]
+            elif count == len(pieces):
+                self._pieces[lane] = [*pieces, value]
+        elif count == 0:
+            self._on_entry(lane, value, True)  # noqa: FBT003
+        elif count == len(pieces):
+            self._on_entry(lane, b"".join((*pieces, value)), True)  # noqa: FBT003
 
 
 def lane_id(topic_uuid: UUID, number: int, group: str) -> bytes:
@@ -91,6 +124,7 @@ class QueueJournal:
         self._lanes: Callable[[], Iterable[Journaled]] = tuple
         self._rewrite: Iterator[Journaled] | None = None
         self._rewrite_start = 0
+        self._has_lost_piece = False
 
     @classmethod
     async def open(
@@ -120,6 +154,7 @@ class QueueJournal:
         """Read all entries, in order. Errors: ``StorageUnavailable``, ``CorruptBatch``."""
         partition = self.partition
         offset = partition.log_start_offset
+        assembly = _Assembly(on_entry)
         while offset < partition.high_watermark:
             batches = self._broker.read(partition, offset, bytes_max=_LOAD_BYTES)
             if batches is None:
@@ -127,7 +162,7 @@ class QueueJournal:
             for batch in batches:
                 for record in iter_records(batch):
                     if record.offset >= offset and record.key and record.value is not None:
-                        on_entry(record.key, record.value, bool(record.headers))
+                        assembly.add(record.key, record.value, record.headers)
                 offset = parse_batch_header(batch).last_offset + 1
             await asyncio.sleep(0)  # The loop serves others while much is loaded.
 
@@ -163,9 +198,10 @@ class QueueJournal:
 
         Who appends it calls ``note`` when that has ended.
         """
-        part = self._snapshot_part(lane) if lane.is_ahead else self.delta(lane, entry)
+        is_ahead = lane.is_ahead
         # Now, not after the append: to make room it may refuse what this lane put before.
         lane.is_ahead = False
+        part = self._snapshot_part(lane) if is_ahead else self.delta(lane, entry)
         self._unchecked_bytes += part[1].size_bytes
         return part
 
@@ -193,12 +229,28 @@ class QueueJournal:
         self._coalescer.seal()
 
     def _snapshot_part(self, lane: Journaled) -> Part:
+        """Return the end of a lane's snapshot; the pieces before it are appended at once."""
         snapshot = lane.snapshot()
-        now_unix_ms = self._clock.unix_ms()
-        return (
-            self.partition,
-            RecordRun(lane.lane_id, (snapshot,), _SNAPSHOT_HEADERS, now_unix_ms),
-        )
+        count = max(len(snapshot) - 1, 0) // PIECE_BYTES_MAX
+        for index in range(count):
+            piece = snapshot[index * PIECE_BYTES_MAX : (index + 1) * PIECE_BYTES_MAX]
+            header = (_PIECE, index.to_bytes(_NUMBER_BYTES, "big"))
+            run = RecordRun(
+                lane.lane_id, (piece,), encode_headers([header]), self._clock.unix_ms()
+            )
+            self._unchecked_bytes += run.size_bytes
+            self._coalescer.add(self.partition, run, partial(self._piece_done, lane))
+            self._coalescer.seal()
+        headers = _SNAPSHOT_HEADERS
+        if count:
+            headers = encode_headers([(_SNAPSHOT, count.to_bytes(_NUMBER_BYTES, "big"))])
+        end = snapshot[count * PIECE_BYTES_MAX :]
+        return self.partition, RecordRun(lane.lane_id, (end,), headers, self._clock.unix_ms())
+
+    def _piece_done(self, lane: Journaled, error: StorageUnavailable | None) -> None:
+        if error is not None:  # the end may be kept all the same, and will not count
+            lane.is_ahead = True
+            self._has_lost_piece = True
 
     def _done(
         self, lane: Journaled, on_done: OnDone | None, error: StorageUnavailable | None
@@ -227,6 +279,7 @@ class QueueJournal:
     def _begin_rewrite(self) -> None:
         self._coalescer.seal()
         self._live_bytes = 0
+        self._has_lost_piece = False
         self._rewrite_start = self.partition.log_end_offset
         self._rewrite = iter(list(self._lanes()))
         self._rewrite_some(None)
@@ -235,7 +288,7 @@ class QueueJournal:
         """Append some snapshots; the next follow when these are durable, so as not to flood."""
         if self._rewrite is None:
             return
-        if error is not None:
+        if error is not None or self._has_lost_piece:
             self._rewrite = None  # The node stops, or the disk is full: tried again later.
             return
         parts: list[Part] = []
@@ -243,8 +296,9 @@ class QueueJournal:
         for lane in self._rewrite:
             if lane.is_gone:
                 continue
+            before_bytes = self._unchecked_bytes
             parts.append(self._snapshot_part(lane))
-            size_bytes += parts[-1][1].size_bytes
+            size_bytes += parts[-1][1].size_bytes + self._unchecked_bytes - before_bytes
             if size_bytes >= SNAPSHOT_BYTES_PER_TICK:
                 break
         if parts:
@@ -270,12 +324,13 @@ class QueueJournal:
         if self.stored_bytes <= STOP_BYTES_MAX:
             return
         start = self.partition.log_end_offset
+        self._has_lost_piece = False
         written: asyncio.Future[StorageUnavailable | None] = asyncio.Future()
         try:
             if lanes:
                 self.put_snapshots(lanes, written.set_result)
                 self._coalescer.seal()
-            if not lanes or await written is None:
+            if not lanes or (await written is None and not self._has_lost_piece):
                 self._cut(start)
         except GatewayError:
             return  # The journal stays as it is, which only makes the start longer.

@@ -73,7 +73,7 @@ def test_the_lowest_position_counts(tmp_path: Path) -> None:
     holders.hold(1, "orders/billing", QUEUE, 20)
     holders.hold(1, "orders/mail", QUEUE, 30)
     holders.hold(1, "archive", HolderKind.ARCHIVE, 10)
-    holders.hold(2, "delays", HolderKind.ARCHIVE, 5)
+    holders.hold(2, "archive", HolderKind.ARCHIVE, 5)
 
     assert (holders.lowest(1), holders.settled(1)) == (10, 20)
     assert (holders.lowest(2), holders.settled(2)) == (5, None)

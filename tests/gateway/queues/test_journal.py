@@ -146,9 +146,10 @@ class ALane:
     lane_id = bytes(20) + b"group"
     is_ahead = False
     is_gone = False
+    text = b"all"
 
     def snapshot(self) -> bytes:
-        return b"all"
+        return self.text
 
 
 async def test_what_is_refused_to_make_room_for_the_next_entry_is_remembered(
@@ -168,6 +169,72 @@ async def test_what_is_refused_to_make_room_for_the_next_entry_is_remembered(
         assert vars(lane) == {"is_ahead": False}
         journal.note([lane], StorageFull("the disk is full"))
         assert vars(lane) == {"is_ahead": True}
+
+
+async def grouped(world: World, topic: str = "work") -> None:
+    """Send messages of long keys, so that a snapshot is long."""
+    queue = world.find(topic)
+    for number in range(30):
+        await world.send(queue, b"%d" % number, key=b"%02d" % number * 500)
+
+
+async def test_a_snapshot_that_no_record_can_hold_goes_in_pieces(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(queue_journal._CONFIGS, "max.message.bytes", "10000")
+    monkeypatch.setattr(queue_journal, "PIECE_BYTES_MAX", 5_000)
+    async with running(tmp_path) as world:
+        queue = await world.queue(order="key", lease_ms=60_000)
+        await grouped(world)
+        got = [*await take(queue, 8), *await take(queue, 8), *await take(queue, 8)]
+        assert len(got) == 24
+        journal = world.queues._kit.journal
+        [lane] = queue.lanes
+        assert len(lane.snapshot()) > 20_000
+        lane.is_ahead = True
+
+        assert await settle(queue, got[:1]) == [Result.DONE]
+        counts = queue.counts()
+        await world.restart()
+
+        queue = world.find()
+        assert journal.refusals == 0
+        assert queue.counts() == counts
+
+
+async def test_a_snapshot_of_which_a_piece_is_missing_does_not_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queue_journal, "PIECE_BYTES_MAX", 10)
+    async with running(tmp_path) as world:
+        await world.queue()  # it is its stream that is used
+        journal, lane = world.queues._kit.journal, ALane()
+        start = journal.partition.high_watermark
+
+        async def entries() -> list[tuple[bytes, bool]]:
+            found: list[tuple[bytes, bool]] = []
+            await world.turn()
+            await journal.load(
+                lambda key, entry, is_all: (
+                    found.append((entry, is_all)) if key == lane.lane_id else None
+                )
+            )
+            return found
+
+        lane.text = b"0123456789" * 3 + b"end"
+        lane.is_ahead = True
+        fill(world, reserved_too=True)
+        part = journal.part(lane, b"later")  # its pieces are refused, it is not
+        drain(world)
+        assert lane.is_ahead
+        journal._coalescer.add(*part, lambda _: None)
+        torn = await entries()
+        journal.put(lane, b"later")
+        whole = await entries()
+
+        assert journal.partition.high_watermark > start
+        assert torn == []
+        assert whole == [(lane.text, True)]
 
 
 class FullDisk:
