@@ -56,6 +56,13 @@ class DelayConfig(FrozenConfig):
         le=1_000_000_000,
         description="Messages that wait, of all topics; more are refused.",
     )
+    drafted_bytes_max: int = Field(
+        default=128 * _MIB,
+        ge=_MIB,
+        description="Octets, decompressed, of messages that are to wait and are on their way "
+        "into the log; more are refused. Above `broker.wal_queued_bytes_max` connections are "
+        "paused first.",
+    )
     due_per_tick: int = Field(
         default=10_000,
         ge=1,

@@ -5,7 +5,10 @@ which the message comes to its topic is put together without decoding any of the
 """
 
 import struct
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
+from itertools import accumulate, chain
+from operator import add
 from typing import Final
 
 from crc32c import crc32c
@@ -27,7 +30,7 @@ from gateway.model import (
     parse_batch_header,
     read_varint,
 )
-from gateway.record_runs import SMALL, nullable, varint
+from gateway.record_runs import SMALL, SMALL_MAX, nullable, varint
 from gateway.records import RECORD_OVERHEAD_BYTES
 
 Tail = tuple[int, bytes]  # timestamp, and what follows the offset delta of a record
@@ -156,17 +159,18 @@ def _value_at(data: bytes, position: int) -> tuple[bytes, int]:
 def cut(tails: Sequence[Tail], bytes_max: int) -> Iterator[Sequence[Tail]]:
     """Yield tails in pieces, each of which fits a batch or is a single record."""
     bytes_max = min(bytes_max, BATCH_BYTES_MAX) - HEADER_BYTES
-    start = size_bytes = 0
-    first_unix_ms = tails[0][0]
-    for index, (timestamp_unix_ms, tail) in enumerate(tails):
-        record_bytes = len(tail) + RECORD_OVERHEAD_BYTES
-        is_full = size_bytes + record_bytes > bytes_max or index - start >= BATCH_RECORDS_MAX
-        if is_full or abs(timestamp_unix_ms - first_unix_ms) > _SPAN_MS_MAX:
-            if index > start:
-                yield tails[start:index]
-            start, size_bytes, first_unix_ms = index, 0, timestamp_unix_ms
-        size_bytes += record_bytes
-    yield tails[start:]
+    start = 0
+    while start < len(tails):
+        piece = tails[start : start + BATCH_RECORDS_MAX]
+        sizes = accumulate([len(tail) + RECORD_OVERHEAD_BYTES for _, tail in piece])
+        end = max(bisect_right(list(sizes), bytes_max), 1)
+        first_unix_ms = piece[0][0]
+        spans_ms = [abs(timestamp_unix_ms - first_unix_ms) for timestamp_unix_ms, _ in piece]
+        if max(spans_ms) > _SPAN_MS_MAX:
+            far = next(at for at, span_ms in enumerate(spans_ms) if span_ms > _SPAN_MS_MAX)
+            end = min(end, far)
+        yield piece[:end]
+        start += end
 
 
 def encode_tails(
@@ -176,18 +180,17 @@ def encode_tails(
 
     Its max timestamp is ``max_unix_ms`` at least.
     """
-    base_unix_ms = last_unix_ms = tails[0][0]
-    max_unix_ms = max(max_unix_ms, base_unix_ms)
-    parts: list[bytes] = [bytes(HEADER_BYTES)]
-    lead = b"\x00\x00"  # attributes, of which none is defined, and the timestamp delta
-    for delta, (timestamp_unix_ms, tail) in enumerate(tails):
-        if timestamp_unix_ms != last_unix_ms:
-            lead = b"\x00" + varint(timestamp_unix_ms - base_unix_ms)
-            max_unix_ms = max(max_unix_ms, timestamp_unix_ms)
-            last_unix_ms = timestamp_unix_ms
-        offset_delta = varint(delta)
-        parts += (varint(len(lead) + len(offset_delta) + len(tail)), lead, offset_delta, tail)
-    batch = bytearray().join(parts)
+    base_unix_ms = tails[0][0]
+    timestamps_unix_ms = {timestamp_unix_ms for timestamp_unix_ms, _ in tails}
+    max_unix_ms = max(max_unix_ms, *timestamps_unix_ms)
+    # Attributes, of which none is defined, and the timestamp delta.
+    leads = {one: b"\x00" + varint(one - base_unix_ms) for one in timestamps_unix_ms}
+    fronts = [leads[one] + varint(delta) for delta, (one, _) in enumerate(tails)]
+    ends = [tail for _, tail in tails]
+    sizes = list(map(add, map(len, fronts), map(len, ends)))
+    lengths = map(SMALL.__getitem__ if max(sizes) < SMALL_MAX else varint, sizes)
+    parts = chain.from_iterable(zip(lengths, fronts, ends, strict=True))
+    batch = bytearray().join(chain((bytes(HEADER_BYTES),), parts))
     count = len(tails)
     _COVERED.pack_into(
         batch,

@@ -1,11 +1,13 @@
 """Bodies of messages that are due soon: kept from their put, or read back from ``__delays``.
 
 Within a bound in octets. What is read back is read in the order of the log, for many messages
-at once, and some seconds before it is due; what is due and has no body yet is read at once.
+at once, and some seconds before it is due; what is about to be due and has no body yet is read
+at once, beside that. Both go in small pieces, between which the loop serves others.
 """
 
 import asyncio
 from collections.abc import Callable, Sequence
+from itertools import repeat
 from typing import Final
 
 import structlog
@@ -21,14 +23,15 @@ from gateway.partition import Partition
 
 KEEP_MS: Final = 60_000  # what is due sooner keeps its body from the put
 AHEAD_MS: Final = 10_000  # what is due sooner is read back
-READ_BYTES: Final = 1 << 20
-AHEAD_BYTES_MAX: Final = 4 << 20  # in one go: what is due meanwhile must not wait for long
+READ_BYTES: Final = 1 << 17  # 1 ms of the loop for small messages
+LOOKED_AT_MAX: Final = 1_000  # numbers of a window in one go: 1 ms of the loop
 
 _BODY_OVERHEAD_BYTES: Final = 200  # of the dictionary and the objects in it, measured
 _NEAR_COUNT: Final = 8  # as many within _NEAR_OFFSETS are worth a large read
 _NEAR_OFFSETS: Final = 2_048
 
-OnFetched = Callable[[GatewayError | None], None]
+OnFetched = Callable[[Sequence[int], GatewayError | None], None]
+"""Called with the numbers that were asked for to the end and have no body, and the error."""
 
 log = structlog.get_logger()
 
@@ -46,6 +49,8 @@ class Bodies:
         self._bodies: dict[int, bytes] = {}
         self._bytes = 0
         self._task: asyncio.Task[None] | None = None
+        self._ahead: asyncio.Task[None] | None = None
+        self._asked: set[int] = set()  # of ``fetch``
         self._next_window = 0
         self.get = self._bodies.get
 
@@ -56,7 +61,7 @@ class Bodies:
 
     @property
     def is_fetching(self) -> bool:
-        """Whether a read is on its way; there is one at a time."""
+        """Whether a read of what is asked for is on its way; there is one at a time."""
         return self._task is not None
 
     def keep(self, numbers: Sequence[int], values: Sequence[bytes]) -> None:
@@ -66,11 +71,17 @@ class Bodies:
                 return
             self._set(number, value)
 
+    def pop_many(self, numbers: Sequence[int]) -> list[bytes | None]:
+        """Return bodies that are not needed here any more; None for what is not here."""
+        values = list(map(self._bodies.pop, numbers, repeat(None)))
+        sizes = [len(value) for value in values if value is not None]
+        self._bytes -= sum(sizes) + len(sizes) * _BODY_OVERHEAD_BYTES
+        return values
+
     def drop(self, number: int) -> None:
-        """The body is not needed any more."""
-        value = self._bodies.pop(number, None)
-        if value is not None:
-            self._bytes -= len(value) + _BODY_OVERHEAD_BYTES
+        """The body is not needed any more, nor what is being read of it."""
+        self._asked.discard(number)
+        self.pop_many([number])
 
     def _set(self, number: int, value: bytes) -> None:
         if number not in self._bodies:
@@ -79,36 +90,46 @@ class Bodies:
 
     def close(self) -> None:
         """Read no more."""
-        if self._task is not None:
-            self._task.cancel()
+        for task in (self._task, self._ahead):
+            if task is not None:
+                task.cancel()
 
-    def prefetch(self, now_unix_ms: int, on_fetched: OnFetched) -> None:
+    def prefetch(self, now_unix_ms: int) -> None:
         """Begin to read what is due soon and has no body, as far as there is room."""
-        if self._task is not None or self._bytes >= self._bytes_max // 2:
+        if self._ahead is not None or self._bytes >= self._bytes_max // 2:
             return
-        window = max(self._next_window, now_unix_ms // WINDOW_MS)
+        self._next_window = max(self._next_window, now_unix_ms // WINDOW_MS)
         end = (now_unix_ms + AHEAD_MS) // WINDOW_MS
-        if window >= end:
-            return
-        wanted: list[tuple[int, int]] = []
-        size_bytes = 0
-        room_bytes = self._bytes_max - self._bytes
-        while window < end and size_bytes < AHEAD_BYTES_MAX:
-            numbers = self._state.wheel.peek(window)
-            if numbers is None:
-                window += 1  # too many to look at: read bit by bit when they are due
-                continue
-            missing, missing_bytes = self._missing(numbers)
-            if size_bytes + missing_bytes > room_bytes:
-                if not wanted:
-                    window += 1  # alone it is too much: read bit by bit when it is due
-                break
-            wanted += missing
-            size_bytes += missing_bytes
-            window += 1
-        self._next_window = window
-        if wanted:
-            self.fetch(wanted, on_fetched)
+        if self._next_window < end:
+            self._ahead = asyncio.get_running_loop().create_task(self._read_ahead(end))
+            self._ahead.add_done_callback(self._read_ahead_done)
+
+    def _read_ahead_done(self, task: asyncio.Task[None]) -> None:
+        self._ahead = None
+        error = None if task.cancelled() else task.exception()
+        if isinstance(error, GatewayError):  # what is without is read when it is due
+            log.warning("delayed messages not read ahead", error=str(error))
+        elif error is not None:
+            raise error
+
+    async def _read_ahead(self, end: int) -> None:
+        """Read what is due in the windows up to ``end``. Error: ``StorageUnavailable``."""
+        while self._next_window < end and self._bytes < self._bytes_max // 2:
+            numbers = self._state.wheel.peek(self._next_window)
+            self._next_window += 1
+            wanted: list[tuple[int, int]] = []
+            size_bytes = 0
+            # What is too many to look at, or too much to keep, is read when it is due.
+            for start in range(0, len(numbers or ()), LOOKED_AT_MAX):
+                assert numbers is not None
+                missing, missing_bytes = self._missing(numbers[start : start + LOOKED_AT_MAX])
+                wanted += missing
+                size_bytes += missing_bytes
+                if size_bytes > self._bytes_max - self._bytes:
+                    break
+                await asyncio.sleep(0)
+            wanted.sort()
+            await self._fetch(wanted)
 
     def _missing(self, numbers: list[int]) -> tuple[list[tuple[int, int]], int]:
         missing = []
@@ -130,16 +151,19 @@ class Bodies:
         """
         assert self._task is None
         wanted.sort()
+        self._asked.update([number for _, number in wanted])
         self._task = asyncio.get_running_loop().create_task(self._fetch(wanted))
 
         def done(task: asyncio.Task[None]) -> None:
             self._task = None
+            missing = [number for number in self._asked if number not in self._bodies]
+            self._asked.clear()
             if task.cancelled():
                 return
             error = task.exception()
             if error is not None and not isinstance(error, GatewayError):
                 raise error
-            on_fetched(error)
+            on_fetched(missing, error)
 
         self._task.add_done_callback(done)
 
@@ -176,7 +200,9 @@ class Bodies:
             except CorruptBatch as error:
                 log.warning("delayed messages cannot be read", error=str(error))
                 continue
+            asked, find = self._asked, self._state.find
             for (_, value), (_, number) in zip(found, wanted[start:at], strict=True):
-                if is_waiting(value):
+                is_needed = number in asked or find(number) is not None
+                if is_needed and is_waiting(value):  # else it went while it was being read
                     self._set(number, value)
         return max(at, begin + 1)

@@ -1,21 +1,25 @@
 """Moves what is due: out of ``__delays`` and into its topic, in one append.
 
-A timer stands at the next due time, and at least every second, so that a step of the wall
-clock is noticed. What is due together is appended together: a batch or more for each
-partition, and one entry that takes all of them out.
+What is due soon is taken from the wheel and decoded ahead of its time, a bounded number at a
+time, so that little is left to do when it comes. A timer stands at the next due time, and at
+least every second, so that a step of the wall clock is noticed. What is due together is appended
+together: a batch or more for each partition, and one entry that takes all of them out.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
+from itertools import groupby
+from operator import itemgetter, sub
 from typing import Final
 from uuid import UUID
 
 import structlog
 
-from features.delay.entries import encode_removed, parse_waiting
+from features.delay.entries import encode_removed, parse_destination, parse_many
 from features.delay.places import Place
-from features.delay.state import DelayState
+from features.delay.staged import Item, Staged
+from features.delay.state import DelayState, Taken
 from gateway.broker import Broker
 from gateway.clock import Clock
 from gateway.delay_batches import Tail, cut, encode_tails, tail_of
@@ -26,17 +30,18 @@ from gateway.partition import Partition, Write
 from gateway.records import NO_HEADERS
 from gateway.topics import TopicManager
 
-TICK_MS: Final = 3  # at least between two looks, so that a little is moved together
+TICK_MS: Final = 2  # at least between two looks, so that a little is moved together
 RECHECK_MS: Final = 1_000
 RETRY_MS: Final = 1_000  # after the storage, or a full queue, has refused
 DEALT_MAX: Final = 2_000  # entries of the wheel in one go: 2 ms of the loop
-MOVED_BYTES_MAX: Final = 1 << 18  # in one append: 10 ms of the loop for small messages
+STAGE_AHEAD_MS: Final = 250  # what is due sooner is made ready; the wheel has dealt that out
+STAGED_MAX: Final = 500  # messages in one go, ahead of their time: 1 ms of the loop
+MOVED_BYTES_MAX: Final = 1 << 18  # in one append: 3 ms of the loop for small messages
 ROUNDS_MAX: Final = 8  # on their way into the log
 
 _REMOVED_MAX: Final = 4_096  # numbers in one entry
 
-Chunk = list[tuple[int, Place]]
-_Group = tuple[Chunk, list[Tail]]
+Moved = list[tuple[int, Place]]
 
 log = structlog.get_logger()
 
@@ -54,6 +59,7 @@ class DelayMover:
         clock: Clock,
         *,
         due_per_tick: int,
+        staged_bytes_max: int,
     ) -> None:
         self._state = state
         self._bodies = bodies
@@ -65,11 +71,13 @@ class DelayMover:
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | asyncio.Handle | None = None
         self._timer_unix_ms = 0
-        self._chunk: Chunk = []  # taken, and not appended yet
+        self._staged_bytes_max = staged_bytes_max
+        self.staged = Staged()
         self._retry_at_ms = 0  # monotonic
         self._rounds_in_flight = 0
         self._is_held = False
         self._is_behind = False  # buckets of the wheel are to be dealt out
+        self._has_more = False  # that is due
         self._is_started = False
         self._is_closed = False
         self.moved = 0
@@ -79,7 +87,7 @@ class DelayMover:
     def is_busy(self) -> bool:
         """Whether something is being found, read or moved, and no refusal is in the way."""
         is_at_it = self._bodies.is_fetching or self._rounds_in_flight > 0
-        return is_at_it or self._is_behind or bool(self._chunk and not self._retry_at_ms)
+        return is_at_it or self._is_behind or self._has_more
 
     def start(self) -> None:
         """Move what is due from now on, and what became due before."""
@@ -113,13 +121,37 @@ class DelayMover:
     def _run(self, now_unix_ms: int) -> int:
         """Do one part; return in how many ms to come again."""
         self._is_behind = self._state.wheel.advance(now_unix_ms, moves_max=DEALT_MAX)
-        wait_ms = self._move(now_unix_ms)
-        self._bodies.prefetch(now_unix_ms, self._prefetched)
-        if wait_ms is None:
-            next_unix_ms = self._state.wheel.next_unix_ms
-            wait_ms = RECHECK_MS if next_unix_ms is None else next_unix_ms - now_unix_ms
-            wait_ms = TICK_MS if self._is_behind else max(wait_ms, TICK_MS)
+        # Where something else has to happen first, that comes back here by itself.
+        wait_ms = self._hindered_ms()
+        self._has_more = False
+        if not wait_ms:
+            until_unix_ms = self._until_unix_ms(now_unix_ms)
+            self._stage(now_unix_ms, until_unix_ms)
+            is_refused = not self._move(now_unix_ms)
+            wait_ms = RETRY_MS if is_refused else self._next_ms(now_unix_ms, until_unix_ms)
+            self._has_more = not wait_ms
+        self._bodies.prefetch(now_unix_ms)
         return wait_ms
+
+    def _next_ms(self, now_unix_ms: int, until_unix_ms: int) -> int:
+        """Return in how many ms there is something to do; 0 when there is now."""
+        wheel = self._state.wheel
+        staged_unix_ms = self.staged.next_unix_ms
+        due_unix_ms = wheel.next_due_unix_ms  # of what was left in the wheel
+        if staged_unix_ms is not None and staged_unix_ms <= now_unix_ms:
+            return 0
+        if self._is_behind:
+            return TICK_MS
+        next_unix_ms = [staged_unix_ms, wheel.next_unix_ms]
+        if due_unix_ms is not None and due_unix_ms <= until_unix_ms:
+            if due_unix_ms <= now_unix_ms:
+                return 0
+            return TICK_MS  # others have their turn before more of it is made ready
+        if due_unix_ms is not None and until_unix_ms > now_unix_ms:
+            next_unix_ms.append(due_unix_ms - STAGE_AHEAD_MS)
+        soonest = min([one for one in next_unix_ms if one is not None], default=None)
+        wait_ms = RECHECK_MS if soonest is None else soonest - now_unix_ms
+        return max(wait_ms, TICK_MS)
 
     def _arm(self, wait_ms: int, now_unix_ms: int) -> None:
         if self._is_closed or not self._is_started:
@@ -137,34 +169,81 @@ class DelayMover:
         self._is_held = False
         self.run()
 
-    def _move(self, now_unix_ms: int) -> int | None:
-        """Append what is due; return in how many ms to come again, None when nothing is left.
+    def _until_unix_ms(self, now_unix_ms: int) -> int:
+        """Return until when what is due is to be taken from the wheel by now."""
+        unread_unix_ms = self.staged.unread_unix_ms
+        if unread_unix_ms is not None:  # nothing that is due then or later can go before it
+            return min(now_unix_ms, unread_unix_ms - 1)
+        if self.staged.size_bytes >= self._staged_bytes_max:
+            return now_unix_ms
+        return now_unix_ms + STAGE_AHEAD_MS
 
-        Where something else has to happen first, that comes back here by itself.
-        """
-        wait_ms = self._hindered_ms()
-        if wait_ms:
-            return wait_ms
-        if not self._chunk:
-            self._chunk, gone = self._state.take(self._due_per_tick, MOVED_BYTES_MAX)
-            for number in gone:
-                self._bodies.drop(number)
-        if not self._chunk:
-            return None
-        get = self._bodies.get
-        missing = [(place[0], number) for number, place in self._chunk if get(number) is None]
-        if missing:
-            if not self._bodies.is_fetching:  # else that may bring them; its end comes here
-                self._bodies.fetch(missing, partial(self._fetched, self._chunk))
-            return RECHECK_MS
+    def _stage(self, now_unix_ms: int, until_unix_ms: int) -> None:
+        """Take what is due until then, a bounded part of it, and see that it has its bodies."""
+        due_unix_ms = self._state.wheel.next_due_unix_ms
+        is_late = due_unix_ms is not None and due_unix_ms <= now_unix_ms
+        taken, gone = self._state.take(
+            self._due_per_tick if is_late else min(STAGED_MAX, self._due_per_tick),
+            min(MOVED_BYTES_MAX, self._staged_bytes_max),
+            until_unix_ms=until_unix_ms,
+        )
+        for number in gone:
+            self._bodies.drop(number)
+        if self.staged.unread_unix_ms is not None and not self._bodies.is_fetching:
+            self._read(self.staged.unread())
+        self._read(taken)
+        if self.staged.unread_unix_ms is not None and not self._bodies.is_fetching:
+            unread = [(place[0], number) for _, number, place in self.staged.unread()]
+            self._bodies.fetch(unread, self._fetched)
+
+    def _read(self, taken: Sequence[Taken]) -> None:
+        """Decode what was taken from the wheel, as far as there are bodies."""
+        if not taken:
+            return
+        values = self._bodies.pop_many([number for _, number, _ in taken])
+        bodies = [value for value in values if value is not None]
+        if len(bodies) < len(taken):
+            rows = list(zip(taken, values, strict=True))
+            self.staged.hold([one for one, value in rows if value is None])
+            taken = [one for one, value in rows if value is not None]
+            if not taken:
+                return
+        places: Sequence[Place]
+        dues, numbers, places = zip(*taken, strict=True)
+        own_unix_ms, *columns = parse_many(bodies)
+        items = list(zip(dues, numbers, *columns, strict=True))
+        if max(map(sub, own_unix_ms, dues)) > 0:
+            items, places = self._without_early(items, places, own_unix_ms)
+        self.staged.add(items, places)
+
+    def _without_early(
+        self, items: Sequence[Item], places: Sequence[Place], own_unix_ms: Iterable[int]
+    ) -> tuple[list[Item], Sequence[Place]]:
+        """Put back what is due later: a cancellation that was refused lost its time."""
+        rows = list(zip(items, places, own_unix_ms, strict=True))
+        for item, place, due_unix_ms in rows:
+            if due_unix_ms > item[0]:
+                self.staged.withdraw(item[1])
+                self._state.back(item[1], place, due_unix_ms)
+        kept = [(item, place) for item, place, due_unix_ms in rows if due_unix_ms <= item[0]]
+        return [item for item, _ in kept], [place for _, place in kept]
+
+    def _move(self, now_unix_ms: int) -> bool:
+        """Append what is due, a bounded part of it; False when that was refused."""
+        due = self.staged.take_due(now_unix_ms, self._due_per_tick, MOVED_BYTES_MAX)
+        if not due:
+            return True
         try:
-            self._append(now_unix_ms)
-        except GatewayError as error:
+            self._append(due, now_unix_ms)
+        except BaseException as error:
+            self.staged.put_back(due)
+            if not isinstance(error, GatewayError):
+                raise
             self.refused += 1
             log.warning("delayed messages are due and refused", error=str(error))
             self._retry_at_ms = self._clock.monotonic_ms() + RETRY_MS
-            return RETRY_MS
-        return 0  # there may be more
+            return False
+        return True
 
     def _hindered_ms(self) -> int:
         """Return for how long nothing can be moved; 0 when something can."""
@@ -176,78 +255,56 @@ class DelayMover:
             return RECHECK_MS
         return max(self._retry_at_ms - self._clock.monotonic_ms(), 0)
 
-    def _fetched(self, chunk: Chunk, error: GatewayError | None) -> None:
+    def _fetched(self, missing: Sequence[int], error: GatewayError | None) -> None:
         if error is not None:
             log.warning("delayed messages not read", error=str(error))
             self._retry_at_ms = self._clock.monotonic_ms() + RETRY_MS
-        elif chunk is self._chunk:  # else it had all it needed before the read was over
-            self._forget_unreadable()
+        else:
+            self._forget_unreadable(missing)
         self.run()
 
-    def _prefetched(self, _error: GatewayError | None) -> None:
-        """What could not be read ahead is read again when it is due."""
-        self.run()
-
-    def _forget_unreadable(self) -> None:
+    def _forget_unreadable(self, missing: Sequence[int]) -> None:
         """What was read and has no body cannot be decoded: it must not hold up the others.
 
         Its entry stays in the stream, for ``headgate log dump``, until it is cut off.
         """
-        get = self._bodies.get
-        for number, place in self._chunk:
-            if get(number) is None:
-                self._state.settled(number, place)
-        self._chunk = [one for one in self._chunk if get(one[0]) is not None]
+        for number in missing:
+            place = self.staged.withdraw(number)
+            if place is not None:
+                self._state.settled([(number, place)])
 
-    def _append(self, now_unix_ms: int) -> None:
-        """Append the chunk and what takes it out. Errors: those of ``Broker.append``."""
-        groups, moved, later = self._grouped(now_unix_ms)
+    def _append(self, due: Sequence[Item], now_unix_ms: int) -> None:
+        """Append messages and what takes them out. Errors: those of ``Broker.append``."""
+        groups: dict[bytes, list[Item]] = {}
+        for destination, some in groupby(due, itemgetter(2)):
+            groups.setdefault(destination, []).extend(some)
         writes: list[Write] = []
-        for (topic_uuid, partition_number), (members, tails) in groups.items():
+        later: list[int] = []
+        moved: list[int] = []
+        for destination, items in groups.items():
+            topic_uuid, partition_number = parse_destination(destination)
             topic = self._topics.by_uuid(UUID(bytes=topic_uuid))
+            below = self._state.purged_below(topic_uuid)
+            numbers = [item[1] for item in items]
+            tails = [(item[3], item[4]) for item in items if item[1] >= below]
             try:
-                if topic is not None:  # else it is gone, and what waited for it goes too
+                if topic is not None and tails:  # else it is gone, with all that waits for it
                     partition = self._broker.partition(topic, partition_number)
                     writes += self._writes(partition, tails, now_unix_ms)
             except PolicyViolation:  # its queue is full; the others need not wait for it
                 self.refused += 1
-                later += [(*one, now_unix_ms + RETRY_MS) for one in members]
+                later += numbers
             else:
-                moved += members
+                moved += numbers
         if moved:
-            writes += removal_writes(self._partition, [one[0] for one in moved], now_unix_ms)
-            self._broker.append(writes, partial(self._done, moved))
+            writes += removal_writes(self._partition, moved, now_unix_ms)
+            popped: Moved = []
+            self._broker.append(writes, partial(self._done, popped))
+            popped += self.staged.pop(moved)  # nobody can cancel them any more
             self._rounds_in_flight += 1
-        self._chunk = []
         self._retry_at_ms = 0
-        for number, place, due_unix_ms in later:
-            self._state.back(number, place, due_unix_ms)
-
-    def _grouped(
-        self, now_unix_ms: int
-    ) -> tuple[dict[tuple[bytes, int], _Group], Chunk, list[tuple[int, Place, int]]]:
-        """Return the chunk by topic and partition; what is gone; what waits again."""
-        groups: dict[tuple[bytes, int], _Group] = {}
-        gone: Chunk = []
-        later: list[tuple[int, Place, int]] = []
-        get, parse, is_purged = self._bodies.get, parse_waiting, self._state.is_purged
-        for one in self._chunk:
-            number, place = one
-            value = get(number)
-            assert value is not None
-            due_unix_ms, _, topic_uuid, partition, timestamp_unix_ms, tail = parse(value)
-            if is_purged(number, place):
-                gone.append(one)
-            elif due_unix_ms > now_unix_ms:
-                # A cancellation took it out, was refused, and put it back without its time.
-                later.append((number, place, due_unix_ms))
-            else:
-                group = groups.get((topic_uuid, partition))
-                if group is None:
-                    group = groups[topic_uuid, partition] = ([], [])
-                group[0].append(one)
-                group[1].append((timestamp_unix_ms, tail))
-        return groups, gone, later
+        for number, place in self.staged.pop(later):
+            self._state.back(number, place, now_unix_ms + RETRY_MS)
 
     def _writes(
         self, partition: Partition, tails: Sequence[Tail], now_unix_ms: int
@@ -279,14 +336,11 @@ class DelayMover:
         except GatewayError as error:
             log.warning("purged messages come back at the next start", error=str(error))
 
-    def _done(self, moved: Chunk, error: StorageUnavailable | None) -> None:
+    def _done(self, moved: Moved, error: StorageUnavailable | None) -> None:
         self._rounds_in_flight -= 1
         if error is not None:  # the node stops; the next start finds them waiting
             return
-        settled, drop = self._state.settled, self._bodies.drop
-        for number, place in moved:
-            settled(number, place)
-            drop(number)
+        self._state.settled(moved)
         self.moved += len(moved)
         if self._rounds_in_flight == ROUNDS_MAX - 1:
             self.wake_at(0)

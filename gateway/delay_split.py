@@ -16,7 +16,8 @@ from features.compaction.record_slices import TIMESTAMP_DELTA, RecordSlice, scan
 from gateway.batch import KEYED_BYTES_MAX, KEYED_RECORDS_MAX
 from gateway.compression import compress, decompress
 from gateway.delay_batches import pairs_of, record_places
-from gateway.delays import Delays, Draft, Message
+from gateway.delay_drafts import Draft, Message
+from gateway.delays import Delays
 from gateway.errors import CorruptBatch, GatewayError, InvalidRecord, InvalidTimestamp
 from gateway.model import (
     COMPRESSION_MASK,

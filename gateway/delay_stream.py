@@ -124,10 +124,8 @@ class DelayStream:
         if isinstance(entry, Purged):
             state.purge(*entry)
             return 0
-        for number in entry:
-            place = state.remove(number)
-            if place is not None:
-                state.settled(number, place)
+        found = [(number, state.remove(number)) for number in entry]
+        state.settled([(number, place) for number, place in found if place is not None])
         return 0
 
     async def _read(self, offset: int) -> Sequence[Octets]:

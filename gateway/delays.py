@@ -24,17 +24,19 @@ from gateway.coalescer import Coalescer, Part
 from gateway.config import DelayConfig
 from gateway.delay_batches import has_header, with_header
 from gateway.delay_bodies import KEEP_MS, Bodies
+from gateway.delay_drafts import Draft, Message
 from gateway.delay_mover import DelayMover, entry_writes, removal_writes
 from gateway.delay_stream import ENTRY_OVERHEAD_BYTES, ROOM_BYTES, DelayStream
 from gateway.errors import GatewayError, Overloaded, PolicyViolation, StorageUnavailable
 from gateway.message_ids import message_id
 from gateway.model import DELIVER_AT, MESSAGE_ID
-from gateway.partition import Partition, Write
+from gateway.partition import Partition
 from gateway.record_runs import nullable
 from gateway.records import NO_HEADERS, RecordRun
 from gateway.storage import OnDone
 from gateway.topics import Topic, TopicManager
 
+_STAGED_PART: Final = 4  # of the octets of bodies, as much again is made ready to go
 _COUNTER_BITS: Final = 40  # of a number, below the incarnation that gave it
 _DELIVER_AT: Final = nullable(DELIVER_AT.encode())
 _MESSAGE_ID: Final = nullable(MESSAGE_ID.encode())
@@ -49,59 +51,6 @@ class DelayBounds(NamedTuple):
 
 
 DEFAULT_BOUNDS: Final = DelayBounds()
-
-
-class Message(NamedTuple):
-    """A message that is to wait. ``key_value`` and ``headers`` are as a v2 batch has them."""
-
-    due_unix_ms: int
-    timestamp_unix_ms: int
-    key_value: bytes
-    headers: bytes
-
-
-class Draft:
-    """Messages that are to wait, which their maker appends beside others of its own.
-
-    Either as ``part`` of what goes through a coalescer, or as ``writes``. ``numbers`` are those
-    by which the messages can be cancelled. ``done`` is to be called once: with the outcome of
-    the append, or with the error for which there was none.
-    """
-
-    __slots__ = (
-        "_delays",
-        "_due_unix_ms",
-        "_topic_uuid",
-        "numbers",
-        "part",
-        "values",
-        "writes",
-    )
-
-    def __init__(
-        self,
-        delays: "Delays",
-        partition: Partition,
-        due_unix_ms: Sequence[int],
-        entries: Sequence[tuple[int, bytes]],
-    ) -> None:
-        self._delays = delays
-        self._topic_uuid = partition.topic.uuid.bytes
-        self._due_unix_ms = due_unix_ms
-        self.numbers = [number for number, _ in entries]
-        self.values = [value for _, value in entries]
-        self.part: Part | None = None
-        self.writes: list[Write] = []
-
-    def done(self, error: GatewayError | None) -> None:
-        """The messages are durable, or were not appended."""
-        if self.part is not None:
-            base_offset = self.part[1].base_offset
-        else:
-            base_offset = self.writes[0].base_offset
-        self._delays.on_kept(
-            self._topic_uuid, self._due_unix_ms, self.numbers, self.values, base_offset, error
-        )
 
 
 class Delays:
@@ -124,6 +73,7 @@ class Delays:
         self._loop = asyncio.get_running_loop()
         self._state = DelayState(clock.unix_ms())
         self._pending_count = 0
+        self._drafted_bytes = 0
         self._last_number = 0
         self._coalescer = Coalescer(broker)
         self.stream = DelayStream(
@@ -138,6 +88,7 @@ class Delays:
             topics,
             clock,
             due_per_tick=config.due_per_tick,
+            staged_bytes_max=bounds.bodies_bytes // _STAGED_PART,
         )
 
     @classmethod
@@ -225,13 +176,14 @@ class Delays:
     def draft_run(self, partition: Partition, run: RecordRun, deliver_at_unix_ms: int) -> Draft:
         """Return the records of a run as a part of what the caller gives to a coalescer.
 
-        They count against the bound until ``Draft.done``. Errors, with nothing changed:
+        They count against the bounds until ``Draft.done``. Errors, with nothing changed:
         ``PolicyViolation`` for a time that is further ahead than the topic's ``delay.max.ms``,
-        ``Overloaded`` above ``delay.messages_max``, and what ``Coalescer.check`` says.
+        ``Overloaded`` above ``delay.messages_max`` and ``delay.drafted_bytes_max``, and what
+        ``Coalescer.check`` says.
         """
         self._coalescer.check(partition, run)
         due_unix_ms = max(deliver_at_unix_ms, 0)
-        self._check(partition.topic, due_unix_ms, len(run.values))
+        self._check(partition.topic, due_unix_ms, len(run.values), run.size_bytes)
         key = nullable(run.key)
         headers = _with_time(run.headers, due_unix_ms)
         has_id = has_header(headers, _MESSAGE_ID)
@@ -239,28 +191,33 @@ class Delays:
         entries = [
             self._entry(*common, key + nullable(value), headers, has_id) for value in run.values
         ]
-        draft = Draft(self, partition, [due_unix_ms] * len(entries), entries)
+        draft = Draft(self._on_kept, partition, [due_unix_ms] * len(entries), entries)
         record = RecordRun(None, draft.values, NO_HEADERS, self._clock.unix_ms())
         draft.part = (self.stream.partition, record)
-        self._expect(partition.topic, len(entries))
+        self._expect(partition.topic, draft)
         return draft
 
     def draft(self, partition: Partition, messages: Sequence[Message]) -> Draft:
         """Return messages as writes, which the caller appends with others.
 
-        They count against the bound until ``Draft.done``. Errors: as ``draft_run``, but for the
+        They count against the bounds until ``Draft.done``. Errors: as ``draft_run``, but for the
         size of messages, which the caller has checked.
         """
         due_unix_ms = [message.due_unix_ms for message in messages]
-        self._check(partition.topic, max(due_unix_ms), len(messages))
+        size_bytes = sum(len(one.key_value) + len(one.headers) for one in messages)
+        self._check(partition.topic, max(due_unix_ms), len(messages), size_bytes)
         entries = [self._entry(partition, *message) for message in messages]
-        draft = Draft(self, partition, due_unix_ms, entries)
+        draft = Draft(self._on_kept, partition, due_unix_ms, entries)
         draft.writes = entry_writes(self.stream.partition, draft.values, self._clock.unix_ms())
-        self._expect(partition.topic, len(entries))
+        self._expect(partition.topic, draft)
         return draft
 
-    def _check(self, topic: Topic, due_unix_ms: int, count: int) -> None:
+    def _check(self, topic: Topic, due_unix_ms: int, count: int, size_bytes: int) -> None:
         """Raise what refuses ``count`` more messages, of which the last is due then."""
+        drafted_bytes = self._drafted_bytes
+        if drafted_bytes and drafted_bytes + size_bytes > self._config.drafted_bytes_max:
+            msg = f"{drafted_bytes} bytes of delayed messages are on their way into the log"
+            raise Overloaded(msg)
         waiting = self._state.count + self._pending_count
         if waiting + count > self._config.messages_max:
             msg = f"{waiting} messages wait, at most {self._config.messages_max} may"
@@ -300,11 +257,12 @@ class Delays:
         )
         return number, entry
 
-    def _expect(self, topic: Topic, count: int) -> None:
-        self._pending_count += count
+    def _expect(self, topic: Topic, draft: Draft) -> None:
+        self._pending_count += len(draft.numbers)
+        self._drafted_bytes += draft.size_bytes
         self._state.expect(topic.uuid.bytes)
 
-    def on_kept(  # noqa: PLR0917 - columns of a run
+    def _on_kept(  # noqa: PLR0917 - columns of a run
         self,
         topic_uuid: bytes,
         due_unix_ms: Sequence[int],
@@ -315,6 +273,7 @@ class Delays:
     ) -> None:
         """What was put lies in the stream from ``base_offset`` on, or does not; see ``Draft``."""
         self._pending_count -= len(numbers)
+        self._drafted_bytes -= sum(map(len, values))
         if error is None:
             add = self._state.add
             is_present = True
@@ -339,7 +298,7 @@ class Delays:
         Those do not come any more once ``on_done`` has run without an error. A full disk does
         not hinder it. Errors, with nothing changed: ``StorageUnavailable``.
         """
-        found = [(number, self._state.find(number)) for number in dict.fromkeys(numbers)]
+        found = [(number, self._find(number)) for number in dict.fromkeys(numbers)]
         waiting = [(number, place) for number, place in found if place is not None]
         if not waiting:
             self._loop.call_soon(on_done, None)
@@ -348,9 +307,19 @@ class Delays:
         writes = removal_writes(self.stream.partition, own, self._clock.unix_ms())
         self._broker.append(writes, partial(self._cancelled, waiting, on_done), reserved=True)
         for number in own:
-            self._state.remove(number)
+            if self._state.remove(number) is None:
+                self.mover.staged.withdraw(number)
         present = set(own)
         return [number in present for number in numbers]
+
+    def _find(self, number: int) -> Place | None:
+        """Return where a message lies that waits, None when it does not (any more)."""
+        place = self._state.find(number)
+        if place is None:
+            place = self.mover.staged.place_of(number)
+            if place is not None and self._state.is_purged(number, place):
+                return None
+        return place
 
     def _cancelled(
         self,
@@ -359,11 +328,11 @@ class Delays:
         error: StorageUnavailable | None,
     ) -> None:
         for number, place in waiting:
-            if error is None:
-                self._state.settled(number, place)
-                self.bodies.drop(number)
-            else:  # its own time stands in its entry
+            self.bodies.drop(number)
+            if error is not None:  # its own time stands in its entry
                 self._state.back(number, place, 0)
+        if error is None:
+            self._state.settled(waiting)
         on_done(error)
 
     def purge(self, topic: Topic, on_done: OnDone) -> None:

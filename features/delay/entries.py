@@ -10,7 +10,7 @@ on (the stream is kept small so); the last one counts.
 """
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from gateway.errors import CorruptBatch
@@ -20,8 +20,10 @@ REMOVED: Final = 2
 PURGED: Final = 3
 
 _WAITING: Final = struct.Struct(">BQQ16sIq")
+_DUE: Final = struct.Struct(">xQ8x20sq")  # the same, as far as it is needed at the end
 _PURGED: Final = struct.Struct(">B16sQ")
 _NUMBER_BYTES: Final = 8
+_UUID_BYTES: Final = 16
 
 
 # A message that waits: due unix ms, number, topic uuid, partition, timestamp unix ms, and its key,
@@ -60,6 +62,25 @@ def parse_waiting(value: bytes) -> Waiting:
     """Return the message that an entry holds, which ``is_waiting``."""
     _, due, number, topic_uuid, partition, timestamp = _WAITING.unpack_from(value)
     return due, number, topic_uuid, partition, timestamp, value[_WAITING.size :]
+
+
+def parse_many(
+    values: Sequence[bytes],
+) -> tuple[Iterable[int], Iterable[bytes], Iterable[int], Iterable[bytes]]:
+    """Return columns of messages that wait: due time, destination, timestamp, record.
+
+    The destination is topic uuid and partition as they stand there, the record as ``Waiting``.
+    """
+    due_unix_ms, destinations, timestamps_unix_ms = zip(
+        *map(_DUE.unpack_from, values), strict=True
+    )
+    start = _WAITING.size
+    return due_unix_ms, destinations, timestamps_unix_ms, [value[start:] for value in values]
+
+
+def parse_destination(destination: bytes) -> tuple[bytes, int]:
+    """Return the topic uuid and the partition of a destination."""
+    return destination[:_UUID_BYTES], int.from_bytes(destination[_UUID_BYTES:], "big")
 
 
 def encode_removed(numbers: Sequence[int]) -> bytes:

@@ -3,10 +3,15 @@
 32 octets for each message, in memory that holds no objects for them.
 """
 
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from itertools import groupby
 from typing import Final
 
 from features.delay.places import Place, Places
 from features.delay.wheel import TimingWheel
+
+Taken = tuple[int, int, Place]  # due time, number, place
 
 LOG_BLOCK_BITS: Final = 8  # live entries are counted for each 256 offsets of the stream
 
@@ -72,7 +77,7 @@ class DelayState:
         self.count += 1
         self.live_bytes += size_bytes
         self._places.set(number, (offset, size_bytes, topic.index))
-        self._count_block(offset, 1)
+        self._count_block(offset >> LOG_BLOCK_BITS, 1)
         self.wheel.insert(due_unix_ms, number)
         return True
 
@@ -92,8 +97,8 @@ class DelayState:
             self._topics[topic_uuid] = self._by_index[topic.index] = topic
         return topic
 
-    def _release(self, topic: _Topic) -> None:
-        topic.references -= 1
+    def _release(self, topic: _Topic, references: int = 1) -> None:
+        topic.references -= references
         if not topic.references:
             del self._topics[topic.uuid]
             del self._by_index[topic.index]
@@ -102,54 +107,90 @@ class DelayState:
         """An entry was appended again: it lies at ``offset`` now."""
         old_offset, size_bytes, topic_index = place
         self._places.set(number, (offset, size_bytes, topic_index))
-        self._count_block(offset, 1)
-        self._count_block(old_offset, -1)
+        self._count_block(offset >> LOG_BLOCK_BITS, 1)
+        self._count_block(old_offset >> LOG_BLOCK_BITS, -1)
 
     def find(self, number: int) -> Place | None:
         """Return where a message lies that waits, None when it does not (any more)."""
         place = self._places.get(number)
         return None if place is None or self.is_purged(number, place) else place
 
-    def take(self, count_max: int, bytes_max: int) -> tuple[list[tuple[int, Place]], list[int]]:
-        """Take (number, place) of what is due, in order; at least one where there is one.
+    def take(
+        self, count_max: int, bytes_max: int, *, until_unix_ms: int | None = None
+    ) -> tuple[list[Taken], list[int]]:
+        """Take what is due, or will be until ``until_unix_ms``; at least one if there is one.
 
-        What is taken still counts, until it is ``settled``; or it is put ``back``. More than
-        ``bytes_max`` octets are taken only as one message. The second list has numbers that
-        were due and do not count any more.
+        What is taken, in order, still counts, until it is ``settled``; or it is put ``back``.
+        More than ``bytes_max`` octets are taken only as one message. The second list has
+        numbers that were due and do not count any more.
         """
-        taken: list[tuple[int, Place]] = []
+        taken: list[Taken] = []
         gone: list[int] = []
         size_bytes = 0
         if self.count:
             count_max = min(count_max, bytes_max * self.count // (self.live_bytes or 1) + 1)
-        numbers = self.wheel.take_due(count_max)
-        for at, (_, number) in enumerate(numbers):
-            place = self._places.pop(number)
+        due = self.wheel.take_due(count_max, until_unix_ms=until_unix_ms)
+        places = self._places.pop_many([number for _, number in due])
+        if None not in places and self._takes_all(places, bytes_max):
+            return [
+                (one[0], one[1], place) for one, place in zip(due, places, strict=True) if place
+            ], gone
+        topic_index, purged_below = 0, 0
+        for at, (due_unix_ms, number) in enumerate(due):
+            place = places[at]
             if place is None:
                 gone.append(number)
-            elif self.is_purged(number, place):
-                self.settled(number, place)
+                continue
+            if place[2] != topic_index:
+                topic_index = place[2]
+                purged_below = self._by_index[topic_index].purged_below
+            if number < purged_below:
+                self.settled([(number, place)])
+                topic_index = 0  # that was the last of its topic, maybe
                 gone.append(number)
-            elif taken and size_bytes + place[1] > bytes_max:
-                self._places.set(number, place)
-                self.wheel.put_back(numbers[at:])
+                continue
+            size_bytes += place[1]
+            if taken and size_bytes > bytes_max:
+                self._put_back(due[at:], places[at:])
                 break
-            else:
-                taken.append((number, place))
-                size_bytes += place[1]
+            taken.append((due_unix_ms, number, place))
         return taken, gone
 
-    def settled(self, number: int, place: Place) -> None:
-        """What was taken is in its topic, or gone for good."""
-        offset, size_bytes, topic_index = place
-        topic = self._by_index[topic_index]
-        if number >= topic.purged_below:
-            topic.count -= 1
+    def _takes_all(self, places: Iterable[Place | None], bytes_max: int) -> bool:
+        """Whether nothing of it was purged or is too much: the rule, without a look at each."""
+        columns = list(zip(*filter(None, places), strict=True))
+        if not columns:
+            return False
+        _, sizes, indexes = columns
+        topics = [self._by_index[index] for index in set(indexes)]
+        return sum(sizes) <= bytes_max and not any(topic.purged_below for topic in topics)
+
+    def _put_back(self, due: list[tuple[int, int]], places: Sequence[Place | None]) -> None:
+        self.wheel.put_back(due)
+        for (_, number), place in zip(due, places, strict=True):
+            if place is not None:
+                self._places.set(number, place)
+
+    def settled(self, taken: Iterable[tuple[int, Place]]) -> None:
+        """What was taken, (number, place) each, is in its topic, or gone for good."""
+        members: dict[int, list[tuple[int, Place]]] = {}
+        for index, some in groupby(taken, _topic_index):
+            members.setdefault(index, []).extend(some)
+        for index, rows in members.items():
+            topic = self._by_index[index]
+            for block, count in Counter(
+                [place[0] >> LOG_BLOCK_BITS for _, place in rows]
+            ).items():
+                self._count_block(block, -count)
+            counted = rows
+            if topic.purged_below:
+                counted = [one for one in rows if one[0] >= topic.purged_below]
+            size_bytes = sum([place[1] for _, place in counted])
+            topic.count -= len(counted)
             topic.live_bytes -= size_bytes
-            self.count -= 1
+            self.count -= len(counted)
             self.live_bytes -= size_bytes
-        self._count_block(offset, -1)
-        self._release(topic)
+            self._release(topic, len(rows))
 
     def back(self, number: int, place: Place, due_unix_ms: int) -> None:
         """What was taken waits again, until ``due_unix_ms``."""
@@ -168,6 +209,10 @@ class DelayState:
     def is_purged(self, number: int, place: Place) -> bool:
         """Whether what was taken was purged meanwhile."""
         return number < self._by_index[place[2]].purged_below
+
+    def purged_below(self, topic_uuid: bytes) -> int:
+        """Return below which number all that a topic has waiting was purged."""
+        return self._topics[topic_uuid].purged_below
 
     def purge(self, topic_uuid: bytes, below: int) -> None:
         """Take out what a topic has waiting with a number below; at once, whatever there is.
@@ -188,7 +233,7 @@ class DelayState:
         place = self._places.get(number)
         if place is not None and place[0] == offset and self.is_purged(number, place):
             self._places.pop(number)
-            self.settled(number, place)
+            self.settled([(number, place)])
 
     @property
     def lowest_offset(self) -> int | None:
@@ -196,11 +241,14 @@ class DelayState:
         block = next(iter(self._log_blocks), None)
         return None if block is None else block << LOG_BLOCK_BITS
 
-    def _count_block(self, offset: int, change: int) -> None:
+    def _count_block(self, block: int, change: int) -> None:
         blocks = self._log_blocks
-        block = offset >> LOG_BLOCK_BITS
         count = blocks.get(block, 0) + change
         if count:
             blocks[block] = count
         else:
             del blocks[block]
+
+
+def _topic_index(one: tuple[int, Place]) -> int:
+    return one[1][2]

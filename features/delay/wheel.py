@@ -8,6 +8,9 @@ Lauck, "Hashed and Hierarchical Timing Wheels", scheme 7).
 """
 
 import heapq
+from bisect import bisect_left, bisect_right
+from itertools import groupby
+from operator import itemgetter
 from typing import Final
 
 from features.delay.crowd import NUMBER, Crowd
@@ -20,8 +23,10 @@ DUE_UNIX_MS_MAX: Final = (1 << LEVEL_COUNT * SLOT_BITS) - 1
 _OVERDUE_LEVEL: Final = 2  # where long overdue numbers go: few buckets, whatever their times
 _OVERDUE_MS: Final = 1 << SLOT_BITS * _OVERDUE_LEVEL
 NUMBER_BYTES: Final = NUMBER.size
+_TIME_BYTES: Final = 8
+_NUMBER_MAX: Final = (1 << 64) - 1
 CROWD_COUNT: Final = 4_096  # more of one millisecond are not sorted in one go: 3 ms
-PEEK_COUNT_MAX: Final = 16_384  # to look at them all is 20 ms
+PEEK_COUNT_MAX: Final = 65_536  # to unpack them all is 5 ms
 
 
 class TimingWheel:
@@ -70,14 +75,19 @@ class TimingWheel:
             moves_left -= self._deal(*opened, moves_left)
         return self._sort_crowd(moves_left)
 
-    def take_due(self, count_max: int) -> list[tuple[int, int]]:
+    def take_due(
+        self, count_max: int, *, until_unix_ms: int | None = None
+    ) -> list[tuple[int, int]]:
         """Take at most ``count_max`` (due time, number) whose time has come, in order.
 
-        What ``advance`` still has to deal out or to sort is not there yet.
+        Or what is due until ``until_unix_ms``. What ``advance`` still has to deal out or to sort is
+        not there yet: of what is ahead, a window is there for sure.
         """
         taken: list[tuple[int, int]] = []
+        if until_unix_ms is None:
+            until_unix_ms = self._now_unix_ms
         buckets, slots = self._buckets[0], self._slots[0]
-        while slots and slots[0] <= self._now_unix_ms and not self._is_blocked(slots[0]):
+        while slots and slots[0] <= until_unix_ms and not self._is_blocked(slots[0]):
             bucket = buckets[slots[0]]
             room = count_max - len(taken)
             if room <= 0:
@@ -102,10 +112,16 @@ class TimingWheel:
 
     def put_back(self, numbers: list[tuple[int, int]]) -> None:
         """Put back the last ones that were taken, before anything else is done."""
-        slots = self._slots[0]
-        first = numbers[0][0]
-        slot = min(first, slots[0]) if slots else first
         self._count += len(numbers)
+        slots = self._slots[0]
+        first = min(numbers[0][0], slots[0]) if slots else numbers[0][0]
+        at = bisect_right(numbers, (self._now_unix_ms, _NUMBER_MAX))
+        if at:  # all that is due comes first, in whatever order of slots
+            self._put_into(first, numbers[:at])
+        for due_unix_ms, some in groupby(numbers[at:], itemgetter(0)):
+            self._put_into(due_unix_ms, list(some))
+
+    def _put_into(self, slot: int, numbers: list[tuple[int, int]]) -> None:
         crowd = self._crowds.get(slot)
         if crowd is not None:
             crowd.add(bytes(_packed(numbers)))
@@ -113,7 +129,7 @@ class TimingWheel:
         bucket = self._buckets[0].get(slot)
         if bucket is None:
             bucket = self._buckets[0][slot] = bytearray()
-            heapq.heappush(slots, slot)
+            heapq.heappush(self._slots[0], slot)
         bucket += _packed(numbers)
 
     def peek(self, window: int) -> list[int] | None:
@@ -132,6 +148,11 @@ class TimingWheel:
             return None
         numbers = [number for one in found for _, number in NUMBER.iter_unpack(one)]
         return numbers + [number for crowd in crowds for number in crowd.numbers()]
+
+    @property
+    def next_due_unix_ms(self) -> int | None:
+        """When the first of what is dealt out is due."""
+        return self._slots[0][0] if self._slots[0] else None
 
     @property
     def next_unix_ms(self) -> int | None:
@@ -211,18 +232,23 @@ class TimingWheel:
         else:
             del self._buckets[level][slot]
             heapq.heappop(self._slots[level])
-        # All go down one level: few buckets at a time, whatever their times are.
+        # All go down one level: few buckets at a time, whatever their times are. Sorted, what
+        # is of one bucket lies together: 0.3 us each, against 0.6 us one by one.
         below = level - 1
-        bits = SLOT_BITS * below
         buckets, slots = self._buckets[below], self._slots[below]
-        for at in range(0, len(part), NUMBER_BYTES):
-            packed = part[at : at + NUMBER_BYTES]
-            below_slot = int.from_bytes(packed[:8], "big") >> bits
-            if below_slot in buckets:
-                buckets[below_slot] += packed
-            else:
-                buckets[below_slot] = bytearray(packed)
+        numbers = sorted(
+            [part[at : at + NUMBER_BYTES] for at in range(0, len(part), NUMBER_BYTES)]
+        )
+        at = 0
+        while at < len(numbers):
+            below_slot = int.from_bytes(numbers[at][:_TIME_BYTES], "big") >> SLOT_BITS * below
+            end_ms = (below_slot + 1) << SLOT_BITS * below
+            end = bisect_left(numbers, end_ms.to_bytes(_TIME_BYTES, "big"), lo=at)
+            if below_slot not in buckets:
+                buckets[below_slot] = bytearray()
                 heapq.heappush(slots, below_slot)
+            buckets[below_slot] += b"".join(numbers[at:end])
+            at = end
         return len(part) // NUMBER_BYTES
 
 

@@ -216,6 +216,25 @@ class WheelMachine(RuleBasedStateMachine):
         for one in found:
             self.waiting.remove(one)
 
+    @rule(ahead_ms=st.integers(0, 600), count_max=st.integers(1, 7), kept=st.integers(0, 7))
+    def take_ahead(self, ahead_ms: int, count_max: int, kept: int) -> None:
+        """What is due soon is taken in order; what is put back is not early afterwards."""
+        while self.wheel.advance(self.now_unix_ms, moves_max=100):
+            pass
+        until_unix_ms = self.highest_unix_ms + ahead_ms
+        expected = sorted(one for one in self.waiting if one[0] <= until_unix_ms)
+        there_for_sure_ms = min(until_unix_ms, self.highest_unix_ms | WINDOW_MS - 1)
+        found = self.wheel.take_due(count_max, until_unix_ms=until_unix_ms)
+        if found[kept:]:
+            self.wheel.put_back(found[kept:])
+        assert set(found) <= set(expected)
+        sure = [one for one in expected if one[0] <= there_for_sure_ms]
+        assert len(found) >= min(len(sure), count_max)
+        in_time = [one for one in found if one[1] not in self.late]
+        assert in_time == sorted(in_time)
+        for one in found[:kept]:
+            self.waiting.remove(one)
+
     @rule()
     def take_all(self) -> None:
         assert sorted(taken(self.wheel, self.now_unix_ms)) == sorted(

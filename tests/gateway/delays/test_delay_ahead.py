@@ -1,0 +1,188 @@
+"""What is due soon is made ready ahead of its time, and can still be cancelled, purged, passed."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from gateway.clock import ManualClock
+from gateway.config import DelayConfig
+from gateway.delay_mover import STAGE_AHEAD_MS
+from gateway.errors import Overloaded, StorageUnavailable
+from gateway.records import NO_HEADERS, RecordRun
+from gateway.storage import OnDone
+from tests.gateway.delays.world import World, running
+from tests.gateway.house import outcome
+
+SOON_MS = STAGE_AHEAD_MS // 2
+
+
+@pytest.fixture
+async def world(tmp_path: Path) -> AsyncIterator[World]:
+    async with running(tmp_path) as one:
+        yield one
+
+
+def advance(world: World, ms: int) -> None:
+    assert isinstance(world.clock, ManualClock)
+    world.clock.advance(ms)
+
+
+async def test_what_is_due_soon_is_ready_and_waits(world: World) -> None:
+    topic = await world.topic()
+    await world.put(topic, SOON_MS, b"1", b"2")
+
+    await world.settled()
+    ready = len(world.delays.mover.staged)
+    advance(world, SOON_MS - 1)
+    await world.settled()
+    early = world.values(topic)
+    advance(world, 1)
+    await world.settled()
+
+    assert (ready, early) == (2, [])
+    assert world.values(topic) == [b"1", b"2"]
+    assert len(world.delays.mover.staged) == world.delays.total == 0
+
+
+async def test_what_is_ready_can_be_cancelled(world: World) -> None:
+    topic = await world.topic()
+    first, _ = await world.put(topic, SOON_MS, b"1", b"2")
+    await world.settled()
+
+    found: list[bool] = []
+    error = await outcome(
+        lambda on_done: found.extend(world.delays.cancel([first, first], on_done))
+    )
+    again = world.delays.cancel([first], lambda _: None)
+    counted = world.delays.count(topic)
+    advance(world, SOON_MS)
+    await world.settled()
+    await world.restart()
+    await world.settled()
+
+    assert (error, found, again, counted) == (None, [True, True], [False], 1)
+    assert world.values(topic) == [b"2"]
+
+
+@pytest.mark.parametrize("after_ms", [SOON_MS, 10 * STAGE_AHEAD_MS])
+async def test_a_cancellation_that_was_not_kept_changes_nothing(
+    world: World, monkeypatch: pytest.MonkeyPatch, after_ms: int
+) -> None:
+    topic = await world.topic()
+    [number, _] = await world.put(topic, after_ms, b"1", b"2")
+    await world.settled()
+    refused: list[OnDone] = []
+    with monkeypatch.context() as patch:
+        patch.setattr(world.broker, "append", lambda _, done, **__: refused.append(done))
+        world.delays.cancel([number], lambda _: None)
+        refused[0](StorageUnavailable("the log cannot be written"))
+
+    advance(world, after_ms - 1)
+    await world.settled()
+    early = world.values(topic)
+    advance(world, 1)
+    await world.settled()
+
+    assert early == []
+    assert world.values(topic) == [b"1", b"2"]
+    assert world.delays.total == 0
+
+
+async def test_what_is_ready_can_be_purged(world: World) -> None:
+    topic, other = await world.topic("one"), await world.topic("other")
+    await world.put(topic, SOON_MS, b"1")
+    await world.put(other, SOON_MS, b"kept")
+    await world.settled()
+
+    assert await outcome(lambda on_done: world.delays.purge(topic, on_done)) is None
+    counted = world.delays.total
+    await world.put(topic, SOON_MS, b"2")
+    advance(world, SOON_MS)
+    await world.settled()
+
+    assert counted == 1
+    assert (world.values(topic), world.values(other)) == ([b"2"], [b"kept"])
+    assert world.delays.total == 0
+
+
+async def test_what_is_ready_goes_with_its_topic(world: World) -> None:
+    topic = await world.topic("one")
+    await world.put(topic, SOON_MS, b"1")
+    await world.settled()
+
+    await world.topics.delete(topic.name)
+    again = await world.topic("one")
+    advance(world, SOON_MS)
+    await world.settled()
+    await world.restart()
+    await world.settled()
+
+    assert world.values(again) == []
+    assert world.delays.total == 0
+
+
+async def test_what_is_put_later_and_due_before_comes_before(world: World) -> None:
+    topic = await world.topic()
+    await world.put(topic, SOON_MS, b"2")
+    await world.settled()
+    await world.put(topic, SOON_MS - 1, b"1")
+    await world.put(topic, SOON_MS, b"3")
+    await world.put(topic, SOON_MS + 1, b"4")
+
+    for _ in range(SOON_MS + 1):
+        advance(world, 1)
+        await world.settled()
+
+    assert world.values(topic) == [b"1", b"2", b"3", b"4"]
+
+
+async def test_a_clock_set_back_makes_what_is_ready_wait(world: World) -> None:
+    topic = await world.topic()
+    await world.put(topic, SOON_MS, b"1")
+    await world.settled()
+    assert isinstance(world.clock, ManualClock)
+
+    world.clock.step_unix(-3_600_000)
+    advance(world, SOON_MS)
+    await world.settled()
+    early = world.values(topic)
+    advance(world, 3_600_000)
+    await world.settled()
+
+    assert early == []
+    assert world.values(topic) == [b"1"]
+
+
+async def test_a_killed_node_has_lost_nothing_that_was_ready(world: World) -> None:
+    topic = await world.topic()
+    await world.put(topic, SOON_MS, b"1", b"2")
+    await world.settled()
+    assert len(world.delays.mover.staged) == 2
+
+    await world.restart()
+    advance(world, SOON_MS)
+    await world.settled()
+
+    assert world.values(topic) == [b"1", b"2"]
+
+
+async def test_octets_on_their_way_into_the_log_are_bounded(tmp_path: Path) -> None:
+    async with running(tmp_path) as world:
+        await world.close()
+        world.config = DelayConfig(drafted_bytes_max=1 << 20)
+        await world.open()
+        topic = await world.topic()
+        partition = world.partition(topic)
+        due_unix_ms = world.clock.unix_ms() + 1_000
+        run = RecordRun(None, [b"x" * 400_000], NO_HEADERS, world.clock.unix_ms())
+        drafts = [world.delays.draft_run(partition, run, due_unix_ms) for _ in range(2)]
+
+        with pytest.raises(Overloaded):
+            world.delays.draft_run(partition, run, due_unix_ms)
+        for draft in drafts:
+            assert draft.part is not None
+            draft.done(Overloaded("not appended"))
+
+        await world.put(topic, 1_000, b"x" * 400_000)
+        assert world.delays.total == 1
