@@ -5,11 +5,11 @@ Every call waits for the network, so it is made in a thread. A request that fail
 """
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 from urllib.parse import urlsplit
 
-from botocore.exceptions import BotoCoreError
+from botocore.exceptions import BotoCoreError, ClientError
 
 from gateway.clock import Clock
 from gateway.model import Octets
@@ -17,11 +17,11 @@ from storage_adapters.s3.bucket_bodies import (
     Body,
     Part,
     etag_of,
-    is_plain_etag,
     parse_content_range,
     read_body,
 )
-from storage_adapters.s3.bucket_client import content_md5, make_client
+from storage_adapters.s3.bucket_checksums import CRC32C, Checksums, row_of
+from storage_adapters.s3.bucket_client import make_client
 from storage_adapters.s3.bucket_errors import (
     EXPECTED,
     BodyBroken,
@@ -29,7 +29,6 @@ from storage_adapters.s3.bucket_errors import (
     BucketUnavailable,
     KeyTaken,
     ObjectMissing,
-    WrongETag,
     code_of,
 )
 from storage_adapters.s3.bucket_retries import Retrier, Statistics
@@ -76,7 +75,7 @@ class Bucket:
         )
         self._lock = threading.Lock()
         self._made_client: Any = None
-        self._etags_are_md5 = True  # until the server shows that they are not
+        self._checksums = Checksums(config.checksum)
 
     @property
     def statistics(self) -> Statistics:
@@ -195,28 +194,31 @@ class Bucket:
     # Requests.
 
     def _put(self, key: str, body: Body) -> str:
-        def send(part: Part) -> _Answer:
+        def send(part: Part, checksum: Mapping[str, str]) -> _Answer:
             return self._client().put_object(  # type: ignore[no-any-return]
                 Bucket=self._config.bucket,
                 Key=key,
                 Body=body.open(part.start, part.end),
                 ContentLength=body.size_bytes,
-                ContentMD5=content_md5(part.digest),
                 IfNoneMatch="*",
+                **checksum,
             )
 
-        return self._send("put", key, body.parts[0], send)
+        return etag_of(self._send("put", key, body, body.parts[0], send))
 
     def _put_in_parts(self, key: str, body: Body) -> str:
-        upload: str = self._ask("create", key, "create_multipart_upload", Key=key)["UploadId"]
+        kind = self._checksums.kind_of_parts
+        told = {"ChecksumAlgorithm": "CRC32C"} if kind == CRC32C else {}
+        answer = self._ask("create", key, "create_multipart_upload", Key=key, **told)
+        upload: str = answer["UploadId"]
         try:
-            return self._complete(key, upload, body)
+            return self._complete(key, upload, body, kind)
         except BaseException:
             self._abort(key, upload)
             raise
 
-    def _complete(self, key: str, upload: str, body: Body) -> str:
-        def send(part: Part) -> _Answer:
+    def _complete(self, key: str, upload: str, body: Body, kind: str) -> str:
+        def send(part: Part, checksum: Mapping[str, str]) -> _Answer:
             return self._client().upload_part(  # type: ignore[no-any-return]
                 Bucket=self._config.bucket,
                 Key=key,
@@ -224,13 +226,13 @@ class Bucket:
                 PartNumber=part.number,
                 Body=body.open(part.start, part.end),
                 ContentLength=part.end - part.start,
-                ContentMD5=content_md5(part.digest),
+                **checksum,
             )
 
-        rows = [
-            {"PartNumber": part.number, "ETag": self._send("part", key, part, send)}
-            for part in body.parts
-        ]
+        rows = []
+        for part in body.parts:
+            answer = self._send("part", key, body, part, send, kind)
+            rows.append(row_of(part, answer))
         try:
             answer = self._ask(
                 "complete",
@@ -259,17 +261,28 @@ class Bucket:
         finally:
             self._retrier.count("abort")
 
-    def _send(self, kind: str, key: str, part: Part, send: Callable[[Part], _Answer]) -> str:
-        """Send a part, or all; return its ETag, which is the digest's where it is one of MD5."""
+    def _send(  # noqa: PLR0917 - what ``put`` and ``part`` share
+        self,
+        kind: str,
+        key: str,
+        body: Body,
+        part: Part,
+        send: Callable[[Part, Mapping[str, str]], _Answer],
+        checksum_kind: str = "",
+    ) -> _Answer:
+        """Send a part, or all; return the answer, by which the server has what was sent."""
+        checksums = self._checksums
 
-        def call() -> str:
+        def call() -> _Answer:
             self._retrier.count(kind, sent=part.end - part.start)
-            answer = send(part)
-            etag = etag_of(answer)
-            expected = part.digest.hex()
-            if self._etags_are_md5 and is_plain_etag(answer) and etag != expected:
-                raise WrongETag(f"ETag {etag} came for octets whose MD5 is {expected}")
-            return etag
+            checksum = checksums.of(body, part, checksum_kind or checksums.kind)
+            try:
+                answer = send(part, {checksum.argument: checksum.text})
+            except ClientError as error:
+                checksums.note_refusal(error)
+                raise
+            checksums.check(body, part, checksum, answer)
+            return answer
 
         return self._retrier.run(f"PUT {key}", call)
 
@@ -284,7 +297,7 @@ class Bucket:
             end = min(start + _COMPARED_BYTES, body.size_bytes)
             if self.get(key, start, end) != b"".join(body.octets(start, end)):
                 return None
-        self._etags_are_md5 = False
+        self._checksums.etags_are_md5 = False
         return stat.etag
 
     def _read(self, answer: _Answer, size: int) -> bytes:

@@ -1,4 +1,4 @@
-"""Bodies on their way to and from a bucket: pieces as one file, digests, bounded reading."""
+"""Bodies on their way to and from a bucket: pieces as one file, checksums, bounded reading."""
 
 import hashlib
 import io
@@ -9,13 +9,14 @@ from itertools import accumulate
 from typing import Any, Final, NamedTuple
 
 import urllib3
+from crc32c import crc32c
 
 from gateway.clock import Clock
 from gateway.model import Octets
 from storage_adapters.s3.bucket_errors import BodyBroken, TooSlow
 
 READ_BYTES: Final = 256 * 1024  # at most, at a time
-SENT_BYTES_MIN: Final = 128 * 1024  # at a time; urllib3 asks for 16 KiB, eight calls for one
+SENT_BYTES_MIN: Final = 1024 * 1024  # at a time, within one timeout; urllib3 asks for 16 KiB
 BYTES_PER_S_MIN: Final = 64 * 1024  # a body slower than that, for long, is given up
 
 _PLAIN: Final = re.compile(r"[0-9a-f]{32}(-[0-9]{1,5})?")
@@ -23,16 +24,18 @@ _CONTENT_RANGE: Final = re.compile(r"bytes ([0-9]{1,18})-([0-9]{1,18})/([0-9]{1,
 
 
 class Part(NamedTuple):
-    """Octets ``start`` to before ``end`` of a body, with their MD5."""
+    """Octets ``start`` to before ``end`` of a body."""
 
     number: int
     start: int
     end: int
-    digest: bytes
 
 
 class Body:
-    """A body in pieces that are not joined, and its digests by part. ``part_bytes``: of a part."""
+    """A body in pieces that are not joined, cut into parts of ``part_bytes``.
+
+    Checksums are made when they are asked for, each time.
+    """
 
     def __init__(self, pieces: Sequence[Octets], part_bytes: int) -> None:
         self._pieces = [memoryview(piece).cast("B") for piece in pieces if len(piece)]
@@ -41,18 +44,32 @@ class Body:
         self.is_in_parts = self.size_bytes > part_bytes
         step = part_bytes if self.is_in_parts else max(self.size_bytes, 1)
         self.parts = [
-            self._part(number, start, min(start + step, self.size_bytes))
+            Part(number, start, min(start + step, self.size_bytes))
             for number, start in enumerate(range(0, max(self.size_bytes, 1), step), 1)
         ]
 
     @property
     def etag(self) -> str:
         """Return what S3 gives as ETag where it is made of MD5: of all, or of the parts' MD5."""
-        digests = [part.digest for part in self.parts]
+        digests = [self.md5(part) for part in self.parts]
         if not self.is_in_parts:
             return digests[0].hex()
         whole = hashlib.md5(b"".join(digests), usedforsecurity=False)
         return f"{whole.hexdigest()}-{len(digests)}"
+
+    def md5(self, part: Part) -> bytes:
+        """Return a part's MD5."""
+        digest = hashlib.md5(usedforsecurity=False)
+        for octets in self.octets(part.start, part.end):
+            digest.update(octets)
+        return digest.digest()
+
+    def crc32c(self, part: Part) -> int:
+        """Return a part's CRC-32C."""
+        crc = 0
+        for octets in self.octets(part.start, part.end):
+            crc = crc32c(octets, crc)
+        return crc
 
     def open(self, start: int, end: int) -> "Reader":
         """Return these octets as a file that is read from its beginning."""
@@ -69,17 +86,13 @@ class Body:
             start = piece_end
             index += 1
 
-    def _part(self, number: int, start: int, end: int) -> Part:
-        digest = hashlib.md5(usedforsecurity=False)
-        for octets in self.octets(start, end):
-            digest.update(octets)
-        return Part(number, start, end, digest.digest())
 
-
-class Reader(io.RawIOBase):
+class Reader:
     """A range of a body as a file: boto3 sends it in blocks, each with a timeout of its own.
 
-    One `bytes` would have to be through within a single timeout, whatever its size.
+    One `bytes` would have to be through within a single timeout, whatever its size. Blocks are
+    large, since each begins with waiting for the interpreter's lock; one that lies in one piece is
+    not copied.
     """
 
     def __init__(self, body: Body, start: int, end: int) -> None:
@@ -87,14 +100,6 @@ class Reader(io.RawIOBase):
         self._start = start
         self._at = start
         self._end = end
-
-    def readable(self) -> bool:
-        """See ``io.IOBase``."""
-        return True
-
-    def seekable(self) -> bool:
-        """See ``io.IOBase``."""
-        return True
 
     def tell(self) -> int:
         """See ``io.IOBase``."""
@@ -106,13 +111,13 @@ class Reader(io.RawIOBase):
         self._at = min(max(base[whence] + offset, self._start), self._end)
         return self.tell()
 
-    def read(self, size: int | None = -1) -> bytes:
-        """See ``io.RawIOBase``."""
+    def read(self, size: int | None = -1) -> Octets:
+        """See ``io.RawIOBase``; at least ``SENT_BYTES_MIN``, where there is so much."""
         left = self._end - self._at
         size = left if size is None or size < 0 else min(max(size, SENT_BYTES_MIN), left)
-        octets = b"".join(self._body.octets(self._at, self._at + size))
+        pieces = list(self._body.octets(self._at, self._at + size))
         self._at += size
-        return octets
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
 def is_plain_etag(answer: dict[str, Any]) -> bool:

@@ -1,6 +1,5 @@
-"""boto3's client as we want it: one try, our timeouts, a digest on what is sent, no others."""
+"""boto3's client as we want it: one try, our timeouts, no checksum but what we give it."""
 
-import base64
 import hashlib
 from typing import Any, Final
 
@@ -8,6 +7,7 @@ import boto3
 from botocore.awsrequest import AWSRequest
 from botocore.config import Config
 
+from storage_adapters.s3.bucket_checksums import content_md5
 from storage_adapters.s3.config import S3Config
 
 READERS_MAX: Final = 32  # connections beside those of uploads; above it, one is made each time
@@ -31,10 +31,10 @@ def make_client(config: S3Config) -> Any:  # noqa: ANN401 - boto3 has no types
             retries={"total_max_attempts": 1, "mode": "standard"},
             max_pool_connections=config.uploads_max + READERS_MAX,
             tcp_keepalive=True,
-            # Newer checksums are more than other servers than Amazon's know.
+            # Which checksum goes along, ``bucket_checksums`` says.
             request_checksum_calculation="when_required",
             response_checksum_validation="when_required",
-            # The MD5 that goes along is signed, and covers the body: no second digest of it.
+            # The checksum that goes along is signed, and covers the body: no SHA-256 of it.
             s3={"addressing_style": config.addressing, "payload_signing_enabled": False},
         ),
     )
@@ -42,15 +42,6 @@ def make_client(config: S3Config) -> Any:  # noqa: ANN401 - boto3 has no types
     client.meta.events.register_first("before-sign.s3.DeleteObjects", _add_content_md5)
     client.meta.events.register_first("before-sign.s3.PutObject", _send_small_at_once)
     return client
-
-
-def content_md5(digest: bytes) -> str:
-    """Return a digest as Content-MD5 has it.
-
-    >>> content_md5(hashlib.md5(b"", usedforsecurity=False).digest())
-    '1B2M2Y8AsgTpgAmY7PhCfg=='
-    """
-    return base64.b64encode(digest).decode()
 
 
 def _add_content_md5(request: AWSRequest, **_: object) -> None:

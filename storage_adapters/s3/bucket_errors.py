@@ -38,8 +38,12 @@ class BodyBroken(Exception):
     """An answer that arrived, but is not what was asked for; the text says how."""
 
 
-class WrongETag(Exception):
-    """The server's digest of what it keeps is not that of what was sent."""
+class WrongChecksum(Exception):
+    """The server's checksum of what it keeps is not that of what was sent."""
+
+
+class ChecksumUnknown(Exception):
+    """The server does not know a checksum that was sent; it gets another one from now on."""
 
 
 class TooSlow(Exception):
@@ -118,7 +122,12 @@ _REFUSALS: Final[tuple[tuple[type[Exception], str], ...]] = (
     (boto.InvalidProxiesConfigError, "the proxy is not usable; correct HTTPS_PROXY"),
     (boto.ParamValidationError, "the request is not valid; correct storage.bucket and prefix"),
 )
-_OWN: Final = {TooSlow: "timeout", BodyBroken: "broken", WrongETag: "wrong_etag"}
+_OWN: Final = {
+    TooSlow: "timeout",
+    BodyBroken: "broken",
+    WrongChecksum: "wrong_checksum",
+    ChecksumUnknown: "checksum_unknown",
+}
 _AGAIN: Final[tuple[tuple[type[Exception], str, str], ...]] = (
     (boto.ConnectTimeoutError, "timeout", "no connection within storage.connect_timeout_ms"),
     (boto.ReadTimeoutError, "timeout", "no answer within storage.request_timeout_ms"),
@@ -145,7 +154,8 @@ EXPECTED: Final = (
     OSError,
     BodyBroken,
     TooSlow,
-    WrongETag,
+    WrongChecksum,
+    ChecksumUnknown,
 )
 
 

@@ -30,8 +30,8 @@ class Statistics(NamedTuple):
     """How much was asked of the bucket since the start. Tries count, each of them.
 
     ``requests``: by kind (put, part, create, complete, abort, get, head, list, delete).
-    ``retries``: by reason (timeout, connection, broken, slow_down, server, conflict, wrong_etag,
-    credentials).
+    ``retries``: by reason (timeout, connection, broken, slow_down, server, conflict, credentials,
+    wrong_checksum, checksum_unknown).
     """
 
     requests: dict[str, int]

@@ -92,6 +92,12 @@ class S3Config(FrozenConfig):
         ge=5 * _MIB,
         description="Larger objects are put in parts of this size.",
     )
+    checksum: Literal["crc32c", "md5"] = Field(
+        default="crc32c",
+        description="What the server compares of what is put. One that does not know CRC-32C is "
+        "given MD5. Set md5 where the way there is not trusted and has no TLS: a CRC is no proof "
+        "against intent.",
+    )
     tail_cache_bytes: int = Field(
         default=64 * _MIB,
         ge=_MIB,

@@ -26,15 +26,16 @@ from tests.support.s3_proxy import (
     Hang,
     IgnoreRange,
     LoseAnswer,
+    OtherHeaders,
     S3Proxy,
     SlowBody,
-    WrongETag,
 )
 from tests.support.s3_servers import S3Server, versitygw
 from tests.support.topics import create_topic
 from tests.support.waiting import wait_until
 
 PARTITIONS = 3
+_WRONG_CHECKSUM = OtherHeaders({"etag": f'"{"0" * 32}"', "x-amz-checksum-crc32c": "AAAAAA=="})
 PROGRESS_S_MAX = 60
 REFUSE_AFTER_MS = 500
 
@@ -117,7 +118,7 @@ PUT_FAULTS: list[tuple[Fault, int]] = [
     (Hang(), 2),
     (Cut(), 5),
     (LoseAnswer(), 5),
-    (WrongETag(), 3),
+    (_WRONG_CHECKSUM, 3),
     (FlipSent(at=100), 3),
 ]
 
@@ -142,7 +143,7 @@ GET_FAULTS: list[tuple[Fault, int]] = [
     (SlowBody(bytes_per_s=200_000), 2),
     (FlipBody(at=200), 1),
     (IgnoreRange(surplus_bytes=10), 2),
-    (WrongETag(), 1),
+    (_WRONG_CHECKSUM, 1),
 ]
 
 

@@ -64,10 +64,10 @@ class SlowBody:
 
 
 @dataclass(frozen=True)
-class WrongETag:
-    """The answer has another ETag."""
+class OtherHeaders:
+    """The answer has other values in headers, by name in small letters; empty: no such header."""
 
-    etag: str = '"00000000000000000000000000000000"'
+    values: Mapping[str, str]
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ Fault = (
     | LoseAnswer
     | CutBody
     | SlowBody
-    | WrongETag
+    | OtherHeaders
     | FlipBody
     | FlipSent
     | IgnoreRange
@@ -161,6 +161,7 @@ class S3Proxy:
         self._upstream = urlsplit(upstream_url).netloc
         self.port = free_port()
         self.requests: list[tuple[str, str]] = []
+        self.headers: list[Mapping[str, str]] = []  # of each, by names in small letters
         self.connections = 0  # that clients have made so far
         self.asked_first = 0  # requests with Expect: 100-continue
         self._rules: list[Rule] = []
@@ -262,6 +263,7 @@ class S3Proxy:
         """Answer a request. False: the connection is to break."""
         with self._lock:
             self.requests.append((request.method, request.path))
+            self.headers.append(request.headers)
             self.asked_first += request.asked_first
             rule = next((rule for rule in self._rules if rule.takes(request)), None)
         fault = None if rule is None else rule.fault
@@ -329,9 +331,9 @@ def _error(answer: Answer) -> _Reply:
 def _spoiled(reply: _Reply, fault: Fault | None) -> _Reply:
     """Return the answer as a fault makes it that changes what the answer says."""
     match fault:
-        case WrongETag(etag):
-            headers = [row for row in reply.headers if row[0].lower() != "etag"]
-            return reply._replace(headers=[*headers, ("ETag", etag)])
+        case OtherHeaders(values):
+            headers = [row for row in reply.headers if row[0].lower() not in values]
+            return reply._replace(headers=headers + [row for row in values.items() if row[1]])
         case FlipBody(at):
             return reply._replace(body=_flipped(reply.body, at))
         case IgnoreRange(surplus_bytes):

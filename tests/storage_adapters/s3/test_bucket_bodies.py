@@ -5,6 +5,7 @@ import io
 
 import pytest
 import urllib3
+from crc32c import crc32c
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -71,7 +72,8 @@ def test_parts_lie_one_behind_the_other_and_make_the_etag(
 
     cuts = [whole[part.start : part.end] for part in body.parts]
     assert b"".join(cuts) == whole
-    assert [part.digest for part in body.parts] == [_md5(cut).digest() for cut in cuts]
+    assert [body.md5(part) for part in body.parts] == [_md5(cut).digest() for cut in cuts]
+    assert [body.crc32c(part) for part in body.parts] == [crc32c(cut) for cut in cuts]
     assert [part.number for part in body.parts] == list(range(1, len(cuts) + 1))
     if len(whole) <= part_bytes:
         assert body.etag == _md5(whole).hexdigest()

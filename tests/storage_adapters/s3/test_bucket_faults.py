@@ -19,7 +19,6 @@ from tests.support.s3_proxy import (
     LoseAnswer,
     S3Proxy,
     SlowBody,
-    WrongETag,
 )
 from tests.support.s3_servers import S3Server, versitygw
 
@@ -175,29 +174,6 @@ def test_a_key_taken_while_the_answer_was_lost_stays_taken(
         bucket.put(key, [_OCTETS])
 
     assert bucket.get(key, 0, len(other)) == other
-
-
-def test_a_wrong_etag_is_looked_into(bucket: Bucket, proxy: S3Proxy, key: str) -> None:
-    proxy.add(WrongETag(), method="PUT", times=1)
-
-    etag = bucket.put(key, [_OCTETS])
-
-    assert bucket.head(key) == ObjectStat(key, len(_OCTETS), etag)
-    assert bucket.statistics.retries == {"wrong_etag": 1}
-    assert bucket.statistics.requests == {"put": 2, "head": 2}
-
-
-def test_a_server_whose_etags_are_no_digests_is_believed_by_its_octets(
-    bucket: Bucket, proxy: S3Proxy, key: str
-) -> None:
-    proxy.add(WrongETag(), method="PUT")
-    proxy.add(WrongETag(), method="HEAD")
-
-    first = bucket.put(key, [_OCTETS])
-    second = bucket.put(key + "2", [_OCTETS])
-
-    assert first == second == "0" * 32
-    assert bucket.statistics.requests == {"put": 3, "head": 1, "get": 1}
 
 
 def test_lost_answers_of_parts_are_done(
