@@ -289,6 +289,7 @@ class S3Storage:
             self._rows,
             prefix=config.prefix,
             forget=self._forget,
+            tail=self._tail,
         )
         self._merger = Merger(
             config,
@@ -342,7 +343,7 @@ class S3Storage:
             stored, parts, _ = upload.new
             self._catalog.objects[stored.number] = stored
             self._rows.put(stored.number, upload.built.rows)
-            self._cache.put_tail(stored.number, upload.built.octets)
+            self._cache.put_tail(stored.number, upload.built.body)
             for partition_id, extent in parts:
                 state = self._catalog.partitions.get(partition_id)
                 if state is None:  # deleted, and forgotten while this was on its way
@@ -357,8 +358,13 @@ class S3Storage:
         self._appender.finished(group)
 
     def _is_uploading(self) -> bool:
-        """Whether appends wait for others to be put: merging gives way. In any thread."""
-        return self._uploader.waiting_count > self._config.uploads_max
+        """Whether half of the uploads, or more, are busy: merging gives way. In any thread."""
+        return 2 * self._uploader.waiting_count >= self._config.uploads_max
+
+    def _tail(self, number: int) -> Octets | None:
+        """Return an object that was written lately, if it is in memory. In any thread."""
+        run = self._cache.tail(number)
+        return None if run is None else run.view
 
     def _forget(self, number: int) -> None:
         """Let caches forget an object that is dead."""

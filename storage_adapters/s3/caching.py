@@ -93,15 +93,16 @@ class ObjectCache:
         """Octets of the files."""
         return self._disk.held_bytes
 
-    def put_tail(self, number: int, octets: bytes) -> None:
-        """Keep an object that was just written, until newer ones need its place."""
-        if number in self._tail or len(octets) > self._tail_bytes_max:
+    def put_tail(self, number: int, body: list[Octets]) -> None:
+        """Keep an object that was just written, in pieces, until newer ones need its place."""
+        run = Run(number, 0, body, is_trusted=True)
+        if number in self._tail or run.size_bytes > self._tail_bytes_max:
             return
-        self._tail[number] = Run(number, 0, octets, is_trusted=True)
-        self.tail_bytes += len(octets)
+        self._tail[number] = run
+        self.tail_bytes += run.size_bytes
         while self.tail_bytes > self._tail_bytes_max:
             _, oldest = self._tail.popitem(last=False)
-            self.tail_bytes -= len(oldest.view)
+            self.tail_bytes -= oldest.size_bytes
 
     def tail(self, number: int) -> Run | None:
         """Return an object of the tail, whole."""
@@ -196,7 +197,7 @@ class ObjectCache:
         """Forget an object that is dead."""
         run = self._tail.pop(number, None)
         if run is not None:
-            self.tail_bytes -= len(run.view)
+            self.tail_bytes -= run.size_bytes
         self._memory.drop(number)
         if not self.is_closed:
             self._writes.submit(self._disk.drop, number)

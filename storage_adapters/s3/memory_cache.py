@@ -11,20 +11,41 @@ from gateway.model import Octets
 class Run:
     """Octets ``start`` to before ``end`` of an object, as one GET or one file gave them.
 
-    ``is_trusted``: made here, so that no batch of it has to be checked.
+    ``octets`` as a list are pieces, which are joined when they are first read. ``is_trusted``: made
+    here, so that no batch of it has to be checked.
     """
 
-    __slots__ = ("_checked", "end", "number", "start", "view")
+    __slots__ = ("_checked", "_octets", "end", "number", "start")
 
     def __init__(
-        self, number: int, start: int, octets: Octets, *, is_trusted: bool = False
+        self,
+        number: int,
+        start: int,
+        octets: Octets | list[Octets],
+        *,
+        is_trusted: bool = False,
     ) -> None:
+        pieces = octets if isinstance(octets, list) else [octets]
         self.number = number
         self.start = start
-        self.view = memoryview(octets)
-        self.end = start + len(octets)
+        self._octets: memoryview | list[Octets] = pieces
+        self.end = start + sum(map(len, pieces))
         # Start, end, start, end: sorted, and no two pieces touch.
         self._checked: list[int] = [start, self.end] if is_trusted else []
+
+    @property
+    def view(self) -> memoryview:
+        """All of it, in one piece. In any thread: who comes second joins again, or finds it."""
+        octets = self._octets
+        if isinstance(octets, list):
+            octets = memoryview(octets[0] if len(octets) == 1 else b"".join(octets))
+            self._octets = octets
+        return octets
+
+    @property
+    def size_bytes(self) -> int:
+        """How many octets it has."""
+        return self.end - self.start
 
     def is_checked(self, start: int, end: int) -> bool:
         """Say whether the batches between two positions were found intact."""
@@ -52,7 +73,7 @@ class Window:
     @property
     def size_bytes(self) -> int:
         """Octets of the runs that it holds."""
-        return sum([len(run.view) for run in self._runs])
+        return sum([run.size_bytes for run in self._runs])
 
     def run(self, start: int, end: int) -> Run | None:
         """Return the run that holds all between two positions."""
@@ -126,9 +147,9 @@ class MemoryCache:
 
     def put(self, run: Run) -> None:
         """Keep what was on its way."""
-        self.release(len(run.view))
+        self.release(run.size_bytes)
         self._runs[run] = None
-        self.held_bytes += len(run.view)
+        self.held_bytes += run.size_bytes
         for block in self._blocks_of(run):
             self._blocks[run.number, block] = run
         self._shrink()
@@ -151,7 +172,7 @@ class MemoryCache:
 
     def _remove(self, run: Run) -> None:
         del self._runs[run]
-        self.held_bytes -= len(run.view)
+        self.held_bytes -= run.size_bytes
         for block in self._blocks_of(run):
             if self._blocks.get((run.number, block)) is run:
                 del self._blocks[run.number, block]

@@ -9,11 +9,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, TypeVar, TypeVarTuple
 
+from gateway.model import Octets
 from storage_adapters.formats.object_index import pack_rows
 from storage_adapters.s3.bucket import Bucket
 from storage_adapters.s3.change import BoundsRow, Change, NewObject, ObjectPart
 from storage_adapters.s3.committer import Committer
-from storage_adapters.s3.merged_object import MergedObject
+from storage_adapters.s3.merged_object import PACE_BYTES, MergedObject
 from storage_adapters.s3.queries import rows_below
 from storage_adapters.s3.rows import RowsCache
 from storage_adapters.s3.state import (
@@ -26,6 +27,7 @@ from storage_adapters.s3.state import (
 
 THREADS: Final = 3  # for inputs and outputs; the processor's part of it is one at a time
 READ_BYTES: Final = 8 * 1_048_576  # of an input in one request
+WHOLE_BYTES: Final = 2 * READ_BYTES  # so much comes in one: log objects are a little too large
 
 _T = TypeVar("_T")
 _Args = TypeVarTuple("_Args")
@@ -84,9 +86,12 @@ class Replacement:
 
 
 class Changer:
-    """Loop only; waits for the bucket in threads. ``forget`` tells caches of a death."""
+    """Loop only; waits for the bucket in threads. ``forget`` tells caches of a death.
 
-    def __init__(
+    ``tail`` gives an object that is in memory whole, because it was written last; in any thread.
+    """
+
+    def __init__(  # noqa: PLR0913  # What a change touches.
         self,
         catalog: Catalog,
         bucket: Bucket,
@@ -95,6 +100,7 @@ class Changer:
         *,
         prefix: str,
         forget: Callable[[int], None],
+        tail: Callable[[int], Octets | None] | None = None,
     ) -> None:
         self._catalog = catalog
         self._bucket = bucket
@@ -102,6 +108,7 @@ class Changer:
         self._rows = rows
         self._prefix = prefix
         self._forget = forget
+        self._tail = tail
         self._executor = ThreadPoolExecutor(THREADS, "headgate-merge")
         self._begun: set[int] = set()
 
@@ -127,15 +134,26 @@ class Changer:
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._executor, work, *args)
 
-    def read_object(self, stored: StoredObject, pace: Callable[[], None]) -> bytearray:
+    def read_object(self, stored: StoredObject, pace: Callable[[], None]) -> Octets:
         """Return a whole object. In a thread. Errors: ``StorageUnavailable``, those of ``pace``."""
+        kept = None if self._tail is None else self._tail(stored.number)
+        if kept is not None:
+            return kept
+        if stored.size_bytes <= WHOLE_BYTES:
+            return self._read_paced(stored, 0, stored.size_bytes, pace)
         octets = bytearray(stored.size_bytes)
-        key = object_key(self._prefix, stored.number, stored.epoch)
         for at in range(0, stored.size_bytes, READ_BYTES):
-            pace()
             end = min(at + READ_BYTES, stored.size_bytes)
-            octets[at:end] = self._bucket.get(key, at, end)
+            octets[at:end] = self._read_paced(stored, at, end, pace)
         return octets
+
+    def _read_paced(
+        self, stored: StoredObject, start: int, end: int, pace: Callable[[], None]
+    ) -> bytes:
+        """Read a range when its time has come: as much may be waited for as for its pieces."""
+        for _ in range(start, end, PACE_BYTES):
+            pace()
+        return self.read_range(stored, start, end)
 
     def read_range(self, stored: StoredObject, start: int, end: int) -> bytes:
         """Return a range of octets. In a thread. Errors: ``StorageUnavailable``."""

@@ -43,13 +43,10 @@ from storage_adapters.formats.segment import (
 from storage_adapters.s3.change import ObjectPart
 from storage_adapters.s3.merge_plan import PartRun
 from storage_adapters.s3.objects import Part, Place
+from storage_adapters.s3.pieces import Pieces
 from storage_adapters.s3.state import KIND_SETTLED, Extent, StoredObject
 
 PACE_BYTES: Final = 262_144
-COPIED_BYTES_MAX: Final = (
-    16_384  # a slice of its own costs about 200 octets of memory, and time
-)
-CHUNK_BYTES: Final = 262_144  # of what is copied
 
 _BASE_OFFSET: Final = struct.Struct(">q")
 _BASE_OFFSET_BYTES: Final = 8
@@ -127,9 +124,8 @@ class Builder:
             created_unix_ms=place.created_unix_ms,
             kind=KIND_SETTLED,
         )
-        self._body: list[Octets] = [header]
-        self._small: list[Octets] = []
-        self._small_bytes = 0
+        self._pieces = Pieces()
+        self._pieces.add(header)
         self._rows = array("q")
         self._parts: list[ObjectPart] = []
         self._footer_parts: list[FooterPart] = []
@@ -156,22 +152,9 @@ class Builder:
         self._size_bytes += size_bytes
         self.position += size_bytes
         if stored_offset != base_offset:
-            self._small.append(_BASE_OFFSET.pack(base_offset))
+            self._pieces.add(_BASE_OFFSET.pack(base_offset))
             octets = octets[_BASE_OFFSET_BYTES:]
-        if size_bytes > COPIED_BYTES_MAX:
-            self._join_small()
-            self._body.append(octets)
-            return
-        self._small.append(octets)
-        self._small_bytes += size_bytes
-        if self._small_bytes >= CHUNK_BYTES:
-            self._join_small()
-
-    def _join_small(self) -> None:
-        if self._small:
-            self._body.append(b"".join(self._small))
-            self._small.clear()
-            self._small_bytes = 0
+        self._pieces.add(octets)
 
     @property
     def first_offset(self) -> int | None:
@@ -226,27 +209,28 @@ class Builder:
     def finish(self) -> MergedObject:
         """Return the object with its footer."""
         place, (first_sequence, next_sequence) = self._place, self._sequences
-        self._join_small()
-        self._body += encode_footer(
+        for octets in encode_footer(
             self._footer_parts,
             number=place.number,
             entries_end=self.position,
             first_sequence=first_sequence,
             next_sequence=next_sequence,
             incarnation=place.epoch,
-        )
+        ):
+            self._pieces.add(octets)
+        body = self._pieces.finish()
         stored = StoredObject(
             place.number,
             KIND_SETTLED,
             place.epoch,
             first_sequence,
             next_sequence,
-            sum(map(len, self._body)),
+            sum(map(len, body)),
             "",
             place.created_unix_ms,
             frozenset([part.partition_id for part in self._parts]),
         )
-        return MergedObject(self._body, stored, self._parts, self._rows)
+        return MergedObject(body, stored, self._parts, self._rows)
 
 
 def build_merged_object(

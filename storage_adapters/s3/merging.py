@@ -43,7 +43,7 @@ class Merger:
     """Loop only. ``introduce`` says what a footer tells of a partition.
 
     ``lock`` is held by whoever changes merged objects: rounds, and rewriting. ``is_uploading`` is
-    also asked in threads: whether more appends wait for the bucket than are on their way to it.
+    also asked in threads: whether uploads of appends are so busy that merging is to give way.
     """
 
     def __init__(  # noqa: PLR0913  # What a round works with.

@@ -4,7 +4,7 @@ Pure: octets in, octets out; runs in a thread. docs/formats.md, section 11.
 """
 
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import groupby
 from operator import itemgetter
 from typing import Final, NamedTuple
@@ -36,6 +36,7 @@ from storage_adapters.formats.segment import (
     encode_segment_header,
 )
 from storage_adapters.s3.change import ObjectPart
+from storage_adapters.s3.pieces import Pieces
 from storage_adapters.s3.state import KIND_LOG, Extent
 
 _PARTITION: Final = itemgetter(0)
@@ -73,11 +74,24 @@ class Appends(NamedTuple):
 
 
 class LogObject(NamedTuple):
-    """A built object: its octets, what it holds of each partition, and its footer's rows."""
+    """A built object: its octets, what it holds of each partition, and its footer's rows.
 
-    octets: bytes
+    ``body`` has the appends' batches themselves where they are large.
+    """
+
+    body: list[Octets]
     parts: list[ObjectPart]
     rows: "array[int]"
+
+    @property
+    def size_bytes(self) -> int:
+        """Octets of the object."""
+        return sum(map(len, self.body))
+
+    @property
+    def octets(self) -> bytes:
+        """Return the object in one piece."""
+        return b"".join(self.body)
 
 
 _Row = tuple[int, int, int, int, int]  # partition id, base offset, timestamp, place, span
@@ -97,26 +111,29 @@ def build_log_object(place: Place, appends: Appends, parts: Mapping[int, Part]) 
         created_unix_ms=place.created_unix_ms,
         kind=KIND_LOG,
     )
-    buffers: list[Octets] = [header]
+    pieces = Pieces()
+    pieces.add(header)
     seed = decode_segment_header(header).seed
-    found = sorted(_add_entries(appends, buffers, seed=seed, epoch=place.epoch))
-    entries_end = sum(map(len, buffers))
+    found: list[_Row] = []
+    entries_end = _add_entries(appends, pieces, found, seed=seed, epoch=place.epoch)
+    found.sort()
     footer_parts, held, rows = _parts_of(found, parts, place.number)
-    buffers += encode_footer(
+    for octets in encode_footer(
         footer_parts,
         number=place.number,
         entries_end=entries_end,
         first_sequence=appends.first_sequence,
         next_sequence=appends.next_sequence,
         incarnation=place.epoch,
-    )
-    return LogObject(b"".join(buffers), held, rows)
+    ):
+        pieces.add(octets)
+    return LogObject(pieces.finish(), held, rows)
 
 
 def _add_entries(
-    appends: Appends, buffers: list[Octets], *, seed: int, epoch: int
-) -> Iterator[_Row]:
-    """Add the entries to ``buffers``, sorted by partition; yield a row for each target."""
+    appends: Appends, pieces: Pieces, rows: list[_Row], *, seed: int, epoch: int
+) -> int:
+    """Add the entries, sorted by partition, and a row for each target; return where they end."""
     entries, last, first_sequence = appends
     position = SEGMENT_HEADER_BYTES
     durable_sequence = first_sequence - 1  # what comes before is committed before
@@ -136,14 +153,15 @@ def _add_entries(
             FLAG_LAST if index in last else 0,
             seed,
         )
-        buffers.append(front)
-        buffers.append(batch)
+        pieces.add(front)
+        pieces.add(batch)
         position += len(front)
         at = position + (len(batch) << HIGH_SHIFT)
         position += len(batch)
         span = record_count + (leader_epoch << HIGH_SHIFT)
         for partition_id, base_offset in targets:
-            yield partition_id, base_offset, timestamp_unix_ms, at, span
+            rows.append((partition_id, base_offset, timestamp_unix_ms, at, span))
+    return position
 
 
 def _parts_of(

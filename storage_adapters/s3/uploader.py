@@ -6,7 +6,7 @@ be away for as long as they like: what was taken waits, in order, and is tried a
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, TypeVar, TypeVarTuple
 from uuid import UUID
@@ -15,6 +15,7 @@ import structlog
 
 from gateway.clock import Clock
 from gateway.errors import StorageUnavailable
+from gateway.model import Octets
 from gateway.storage import OnDone
 from storage_adapters.formats.object_index import pack_rows
 from storage_adapters.s3.appender import Group
@@ -128,10 +129,10 @@ class Uploader:
             built, rows = await self._in_thread(_build, place, group.appends(), parts)
             key = object_key(self._config.prefix, number, place.epoch)
             began_s = self._loop.time()
-            etag = await self._put(key, built.octets)
-        metrics = self.metrics
+            etag = await self._put(key, built.body)
+        metrics, size_bytes = self.metrics, built.size_bytes
         metrics.put_s.observe(self._loop.time() - began_s)
-        metrics.object_bytes.observe(len(built.octets))
+        metrics.object_bytes.observe(size_bytes)
         metrics.objects += 1
         stored = StoredObject(
             number,
@@ -139,18 +140,18 @@ class Uploader:
             place.epoch,
             group.first_sequence,
             group.first_sequence + len(group.entries),
-            len(built.octets),
+            size_bytes,
             etag,
             place.created_unix_ms,
             frozenset([part.partition_id for part in built.parts]),
         )
         return Uploaded(group, built, NewObject(stored, built.parts, rows))
 
-    async def _put(self, key: str, octets: bytes) -> str:
+    async def _put(self, key: str, body: Sequence[Octets]) -> str:
         """Put an object, however long the bucket is away. Errors: ``StorageUnavailable``."""
         while True:
             try:
-                return await self._in_thread(self._bucket.put, key, [octets])
+                return await self._in_thread(self._bucket.put, key, body)
             except KeyTaken:
                 raise
             except StorageUnavailable as error:

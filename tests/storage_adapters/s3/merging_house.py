@@ -51,6 +51,7 @@ class House:
         self.faults: list[BaseException] = []
         self.forgotten: list[int] = []
         self.is_uploading = False
+        self.tail: dict[int, Octets] = {}
 
     async def open(self) -> "House":
         """Take the data over, as a node that starts."""
@@ -78,6 +79,7 @@ class House:
             self.rows,
             prefix=self.config.prefix,
             forget=self.forgotten.append,
+            tail=self.tail.get,
         )
         self.merger = Merger(
             self.config,

@@ -105,7 +105,7 @@ class Shelf:
             state.extents.append(extent)
             state.end = max(state.end, extent.end)
         if in_tail:
-            self.cache.put_tail(number, built.octets)
+            self.cache.put_tail(number, built.body)
             self.rows.put(number, built.rows)
         return stored
 

@@ -149,6 +149,38 @@ async def test_a_locked_database_delays_and_loses_nothing(place: Place) -> None:
     await storage.close()
 
 
+async def test_merging_gives_way_when_half_of_the_uploads_are_busy(place: Place) -> None:
+    storage = await place.open(uploads_max=4)
+    with closing(sqlite3.connect(place.database, isolation_level=None)) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        gives_way = storage._merger.pace._is_uploading
+        first = _enqueue(storage, (1, 0))
+        await _until(lambda: storage._uploader.waiting_count == 1)
+        assert not gives_way()
+
+        second = _enqueue(storage, (1, 1))
+
+        await _until(lambda: storage._uploader.waiting_count == 2)
+        assert gives_way()
+        other.execute("ROLLBACK")
+    assert await asyncio.gather(first, second) == [None, None]
+    assert not gives_way()
+    await storage.close()
+
+
+async def test_what_was_written_last_is_merged_without_reading_it(place: Place) -> None:
+    storage = await place.open(merge_objects_min=4)
+    for offset in range(4):
+        await append(storage, make_entry((1, offset)))
+
+    storage.release_scans_before(storage.next_sequence)
+    await _until(lambda: storage._merger.rounds == 1)
+
+    assert "get" not in storage._bucket.statistics.requests
+    assert len(await read_all(storage, 1)) == 4
+    await storage.close()
+
+
 async def test_what_the_database_does_not_take_at_a_stop_is_not_acknowledged(
     place: Place,
 ) -> None:

@@ -84,7 +84,7 @@ async def test_tail_is_whole_objects_and_bounded(shelf: Shelf) -> None:
     shelf.start(tail_cache_bytes=MIB)
     for _ in range(3):
         stored = add(shelf, 400)
-        shelf.cache.put_tail(stored.number, shelf.built[stored.number].octets)
+        shelf.cache.put_tail(stored.number, shelf.built[stored.number].body)
 
     assert [shelf.cache.peek(number, 5, 9) is None for number in (1, 2, 3)] == [
         True,
@@ -100,7 +100,7 @@ async def test_tail_is_whole_objects_and_bounded(shelf: Shelf) -> None:
 async def test_object_larger_than_the_tail_is_not_kept_there(shelf: Shelf) -> None:
     shelf.start(tail_cache_bytes=MIB)
     stored = add(shelf, 1_000)
-    shelf.cache.put_tail(stored.number, shelf.built[stored.number].octets)
+    shelf.cache.put_tail(stored.number, shelf.built[stored.number].body)
     assert shelf.cache.tail_bytes == 0
 
 
@@ -136,7 +136,7 @@ async def test_failed_gets_take_no_room(shelf: Shelf) -> None:
 async def test_dropped_object_is_forgotten(shelf: Shelf) -> None:
     stored = add(shelf, 100)
     await check(shelf, stored, (0, 100))
-    shelf.cache.put_tail(stored.number, shelf.built[stored.number].octets)
+    shelf.cache.put_tail(stored.number, shelf.built[stored.number].body)
 
     shelf.cache.drop(stored.number)
 

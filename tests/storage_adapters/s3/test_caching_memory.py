@@ -43,6 +43,15 @@ def test_joined_spans_hold_all_and_lie_apart(spans: list[tuple[int, int]], gap: 
     assert {a for a, _ in joined} <= {start for start, _ in pairs}
 
 
+def test_pieces_are_one_run() -> None:
+    pieces = Run(1, 30, [b"abc", bytearray(b"de"), memoryview(b"-fg-")[1:3]])
+
+    assert (pieces.end, pieces.size_bytes) == (37, 7)
+    assert bytes(pieces.view) == b"abcdefg"
+    assert pieces.view is pieces.view
+    assert bytes(Window([pieces]).view(32, 36)) == b"cdef"
+
+
 def test_window_joins_runs() -> None:
     window = Window([run(1, 2, 2), run(1, 1)])
 

@@ -9,9 +9,10 @@ from structlog.testing import capture_logs
 
 from gateway.errors import StorageUnavailable
 from storage_adapters.s3.index import Index
+from storage_adapters.s3.merge_pace import LOOKS_MAX
 from storage_adapters.s3.merge_plan import is_shared
 from storage_adapters.s3.merged_change import Replacement
-from storage_adapters.s3.merged_object import MergedObject
+from storage_adapters.s3.merged_object import PACE_BYTES, MergedObject
 from storage_adapters.s3.state import KIND_LOG, StoredObject, object_key
 from tests.storage_adapters.s3.merging_house import House, NewHouse, fill
 from tests.support.s3_servers import S3Server
@@ -35,6 +36,23 @@ async def test_small_objects_become_few(new_house: NewHouse) -> None:
     assert (house.merger.rounds, house.merger.merged_objects) == (1, 4)
     # The inputs are there still, for those who read them.
     assert len(house.keys()) == 6
+
+
+async def test_inputs_that_are_in_memory_are_not_read_again(new_house: NewHouse) -> None:
+    house = await new_house()
+    await fill(house)
+    first, *rest = house.catalog.objects.values()
+    for stored in rest:
+        key = object_key(house.config.prefix, stored.number, stored.epoch)
+        house.tail[stored.number] = house.bucket.get(key, 0, stored.size_bytes)
+    before = house.contents()
+    received_bytes = house.bucket.statistics.received_bytes
+
+    await house.merger.run_due()
+
+    assert house.bucket.statistics.received_bytes == received_bytes + first.size_bytes
+    assert house.contents() == before
+    assert house.contents(house.restarted()) == before
 
 
 async def test_what_may_be_scanned_is_not_merged(new_house: NewHouse) -> None:
@@ -228,11 +246,10 @@ async def test_a_round_that_fails_comes_again(new_house: NewHouse) -> None:
     assert not house.committer.numbers_kept & set(failed)
 
 
-async def test_uploads_go_first_for_a_while(new_house: NewHouse) -> None:
-    house = await new_house()
-    await fill(house)
+def _count_waits(house: House) -> list[float | None]:
+    """Have uploads be busy; return what will have an item for each look, none of which waits."""
     house.is_uploading = True
-    waits = []
+    waits: list[float | None] = []
     wait = threading.Event.wait
 
     def counted(timeout: float | None = None) -> bool:
@@ -240,9 +257,29 @@ async def test_uploads_go_first_for_a_while(new_house: NewHouse) -> None:
         return wait(house.merger.pace.stop, 0)
 
     house.merger.pace.stop.wait = counted  # type: ignore[method-assign]
+    return waits
+
+
+async def test_uploads_go_first_for_a_while(new_house: NewHouse) -> None:
+    house = await new_house()
+    await fill(house)
+    waits = _count_waits(house)
+
     await house.merger.run_due()
+
     assert house.merger.rounds == 1
-    assert len(waits) >= 20
+    assert len(waits) >= LOOKS_MAX
+
+
+async def test_reading_gives_way_for_every_piece(new_house: NewHouse) -> None:
+    house = await new_house()
+    await fill(house, 4, large=3 * PACE_BYTES)
+    waits = _count_waits(house)
+
+    for stored in house.catalog.objects.values():
+        await house.changer.in_thread(house.changer.read_object, stored, house.merger.pace)
+
+    assert len(waits) == 4 * 4 * LOOKS_MAX  # a little more than three pieces each
 
 
 async def test_it_works_by_itself_and_stops_at_once(new_house: NewHouse) -> None:

@@ -4,7 +4,7 @@ from uuid import UUID
 
 import pytest
 
-from gateway.model import PartitionIdentity, TopicName
+from gateway.model import HEADER_BYTES, PartitionIdentity, TopicName
 from storage_adapters.formats.bodies import Introduction, encode_introduction
 from storage_adapters.formats.damage import Damaged
 from storage_adapters.formats.entry import check_body, decode_entry_header
@@ -46,6 +46,20 @@ def _appends() -> Appends:
 
 
 _PARTS = {9: _part(9, 90, 105), 4: _part(4, 0, 5)}
+
+
+def test_large_batches_are_not_copied() -> None:
+    large, small = make_entry((4, 1), size_bytes=20_000), make_entry((4, 0), size_bytes=10_000)
+    parts = {4: _part(4, 0, 2)}
+
+    built = build_log_object(_PLACE, Appends([small, large], frozenset({0, 1}), 50), parts)
+
+    assert [piece is large.batch for piece in built.body] == [False, True, False]
+    assert built.size_bytes == len(built.octets)
+    assert bytes(large.batch) in built.octets
+    assert [found.header for found in headers_of(built.octets, 50)] == [
+        bytes(entry.batch[:HEADER_BYTES]) for entry in (small, large)
+    ]
 
 
 def test_entries_are_sorted_by_partition_and_intact() -> None:
