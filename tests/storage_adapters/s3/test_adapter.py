@@ -163,7 +163,7 @@ async def test_merging_gives_way_when_half_of_the_uploads_are_busy(place: Place)
         await _until(lambda: storage._uploader.waiting_count == 2)
         assert gives_way()
         other.execute("ROLLBACK")
-    assert await asyncio.gather(first, second) == [None, None]
+    assert list(await asyncio.gather(first, second)) == [None, None]
     assert not gives_way()
     await storage.close()
 
