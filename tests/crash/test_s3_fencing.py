@@ -10,10 +10,12 @@ from pathlib import Path
 from unittest.mock import patch
 
 import pytest
+from sqlalchemy import create_engine, text
 
 from tests.crash.load import Load, check_dense, check_kept, check_once, read_all
-from tests.crash.s3_rig import abandon, new_database, s3_settings
+from tests.crash.s3_rig import abandon, lose_disk, new_database, s3_settings
 from tests.support.gateway import Gateway
+from tests.support.s3_proxy import Hang, S3Proxy
 from tests.support.s3_servers import S3Server, versitygw
 from tests.support.topics import create_topic
 from tests.support.waiting import wait_until
@@ -90,35 +92,60 @@ def _take_over_often(
     check_once(loads[-1], stored)
 
 
-def test_one_that_slept_while_another_took_over_acknowledges_nothing_when_it_wakes(
+def _live(metadata_url: str, epoch: int) -> set[int]:
+    """Return the numbers of an owner's objects that count."""
+    engine = create_engine(metadata_url)
+    with engine.connect() as connection:
+        query = text("SELECT number FROM s3_objects WHERE state = 1 AND epoch = :epoch")
+        found = set(connection.scalars(query, {"epoch": epoch}))
+    engine.dispose()
+    return found
+
+
+def test_what_was_on_its_way_when_another_took_over_does_not_count(
     server: S3Server, metadata_url: str, tmp_path: Path
 ) -> None:
-    settings = s3_settings(server, server.bucket, metadata_url=metadata_url)
+    """The owner sleeps with a PUT under way, and does it when it wakes; its commit is refused.
+
+    Nothing but the commit can refuse it: it has nothing to sweep.
+    """
     with ExitStack() as stack:
-        older = stack.enter_context(Gateway(tmp_path / "0/data", settings))
+        proxy = stack.enter_context(S3Proxy(server.endpoint_url))
+        settings = s3_settings(server, server.bucket, metadata_url=metadata_url)
+        own = {"storage.endpoint_url": proxy.url, "storage.sweep_interval_ms": 600_000}
+        older = stack.enter_context(Gateway(tmp_path / "0/data", {**settings, **own}))
         topic = create_topic(older.bootstrap, partitions=PARTITIONS)
         slept = Load(
             older.bootstrap, topic, partitions=PARTITIONS, idempotent=True, name="slept"
         )
         slept.start()
         _wait_for_more(slept)
-        os.kill(older.pid, signal.SIGSTOP)  # with records on their way, and unanswered
+        rule = proxy.add(Hang(), method="PUT", key=".seg")
+        wait_until(lambda: rule.hits > 0, within_s=PROGRESS_S_MAX, what="a PUT under way")
+        os.kill(older.pid, signal.SIGSTOP)
         younger = stack.enter_context(Gateway(tmp_path / "1/data", settings))
         next_one = Load(
             younger.bootstrap, topic, partitions=PARTITIONS, idempotent=True, name="next"
         )
         next_one.start()
         _wait_for_more(next_one)
+        counted = _live(metadata_url, epoch=1)
 
+        rule.off()
         os.kill(older.pid, signal.SIGCONT)
 
         program = older.program
         assert program is not None
         assert program.ended(within_s=60) != 0
+        assert [line for line in older.lines if "has taken over this data" in line]
+        assert _live(metadata_url, epoch=1) <= counted
         older.kill()  # it has ended: what is left of it goes
         abandon(slept)
         _wait_for_more(next_one)
         next_one.finish()
+        younger.kill()
+        lose_disk(younger, keeps_database=False)
+        younger.restart()  # it knows what the index says, and nothing else
         stored = read_all(younger.bootstrap, topic, PARTITIONS)
         check_dense(stored, PARTITIONS)
         check_kept(slept, stored)

@@ -15,6 +15,7 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from paho.mqtt.enums import CallbackAPIVersion
 
+from tests.gateway import postgres
 from tests.support.gateway import Gateway
 from tests.support.ports import free_port
 from tests.support.s3_servers import S3Server, moto
@@ -33,17 +34,29 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Server
         yield running
 
 
+@pytest.fixture(params=["sqlite", "postgres"])
+def metadata_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    if request.param == "sqlite":
+        yield f"sqlite:///{tmp_path}/metadata.sqlite"
+        return
+    reason = postgres.missing()
+    if reason is not None:
+        pytest.skip(reason)
+    with postgres.running_postgres() as url:
+        yield url
+
+
 class All:
     """A gateway with every protocol, and a stock client of each."""
 
-    def __init__(self, server: S3Server, folder: Path) -> None:
+    def __init__(self, server: S3Server, folder: Path, metadata_url: str) -> None:
         self.mqtt_port, self.sqs_port = free_port(), free_port()
         self.gateway = Gateway(
             folder / "data",
             {
                 **server.settings(),
                 "storage.flush_interval_ms": 20,
-                "metadata.url": f"sqlite:///{folder}/metadata.sqlite",
+                "metadata.url": metadata_url,
                 "adapters.mqtt.bind": f"127.0.0.1:{self.mqtt_port}",
                 "adapters.mqtt.websocket.enabled": "false",
                 "adapters.sqs.bind": f"127.0.0.1:{self.sqs_port}",
@@ -88,8 +101,8 @@ class All:
         return found
 
 
-def test_one_log_in_a_bucket(server: S3Server, tmp_path: Path) -> None:
-    node = All(server, tmp_path)
+def test_one_log_in_a_bucket(server: S3Server, tmp_path: Path, metadata_url: str) -> None:
+    node = All(server, tmp_path, metadata_url)
     with node.gateway as gateway:
         sqs = node.sqs()
         url = sqs.create_queue(QueueName="work")["QueueUrl"]
