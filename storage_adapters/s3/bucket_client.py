@@ -1,6 +1,7 @@
 """boto3's client as we want it: one try, our timeouts, no checksum but what we give it."""
 
 import hashlib
+from pathlib import Path
 from typing import Any, Final
 
 import boto3
@@ -8,6 +9,7 @@ from botocore.awsrequest import AWSRequest
 from botocore.config import Config
 
 from storage_adapters.s3.bucket_checksums import content_md5
+from storage_adapters.s3.bucket_errors import BucketRefused
 from storage_adapters.s3.config import S3Config
 
 READERS_MAX: Final = 32  # connections beside those of uploads; above it, one is made each time
@@ -17,14 +19,17 @@ AT_ONCE_BYTES: Final = 128 * 1024  # a larger body is sent when the server says 
 def make_client(config: S3Config) -> Any:  # noqa: ANN401 - boto3 has no types
     """Return a client whose credentials are looked up anew, by boto3's chain.
 
-    Errors: those of botocore, for a profile or a region that is not there.
+    Errors: those of botocore, for a profile or a region that is not there; ``BucketRefused``.
     """
+    if config.ca_file and not Path(config.ca_file).is_file():
+        raise BucketRefused(f"storage.ca_file: {config.ca_file} is not a file")
     session = boto3.session.Session(
         profile_name=config.profile or None, region_name=config.region or None
     )
     client = session.client(
         "s3",
         endpoint_url=config.endpoint_url or None,
+        verify=config.ca_file or None,
         config=Config(
             connect_timeout=config.connect_timeout_ms / 1_000,
             read_timeout=config.request_timeout_ms / 1_000,

@@ -137,7 +137,7 @@ _AGAIN: Final[tuple[tuple[type[Exception], str, str], ...]] = (
         "connection",
         "no connection to the proxy; look at HTTPS_PROXY",
     ),
-    (boto.SSLError, "connection", "no TLS; is its certificate trusted (AWS_CA_BUNDLE)?"),
+    (boto.SSLError, "connection", "no TLS; is its certificate one of storage.ca_file's?"),
     (boto.EndpointConnectionError, "connection", "nobody answers there"),
     (boto.HTTPClientError, "connection", "the connection broke"),
     (urllib3.exceptions.HTTPError, "broken", "the body broke off"),

@@ -22,6 +22,11 @@ class S3Config(FrozenConfig):
     endpoint_url: str = Field(
         default="", description="Of another server than Amazon's, `http://127.0.0.1:9000`."
     )
+    ca_file: str = Field(
+        default="",
+        description="Certificates (PEM) of the authorities that vouch for the server of an https "
+        "endpoint, in place of the public ones; empty: as for all tools of AWS (`AWS_CA_BUNDLE`).",
+    )
     region: str = Field(
         default="", description="The bucket's region; empty: as for all tools of AWS."
     )

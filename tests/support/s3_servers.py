@@ -26,7 +26,10 @@ _NUMBERS: Final = itertools.count(1)
 
 @dataclass(frozen=True)
 class S3Server:
-    """A server that runs, with a bucket of its own. ``env``: what a client of it is told."""
+    """A server that runs, with a bucket of its own. ``env``: what a client of it is told.
+
+    ``ca_file``: who vouches for it, empty without TLS.
+    """
 
     endpoint_url: str
     access_key: str
@@ -34,12 +37,14 @@ class S3Server:
     bucket: str
     program: Program
     env: Mapping[str, str] = field(default_factory=dict)
+    ca_file: str = ""
 
     def client(self) -> Any:
         """Return boto3's client, to look at the bucket beside what is tested."""
         return boto3.session.Session().client(
             "s3",
             endpoint_url=self.endpoint_url,
+            verify=self.ca_file or None,
             region_name=REGION,
             aws_access_key_id=self.access_key,
             aws_secret_access_key=self.secret_key,
@@ -70,20 +75,25 @@ class S3Server:
 
 
 @contextlib.contextmanager
-def versitygw(folder: Path) -> Iterator[S3Server]:
+def versitygw(
+    folder: Path, *, certificate: tuple[Path, Path] | None = None
+) -> Iterator[S3Server]:
     """Run versitygw until the block ends. Objects are files below ``folder``.
 
+    ``certificate``: the files of a certificate, an authority of its own, and of its key: with TLS.
     Errors: ``ToolMissing`` without Go.
     """
     port = free_port()
     data = folder / "versitygw"
     data.mkdir(parents=True, exist_ok=True)
+    cert, key = certificate or ("", "")
+    tls = ["--cert", cert, "--key", key] if certificate else []
     command: list[str | Path] = [
-        versitygw_program(), "--port", f"127.0.0.1:{port}", "--region", REGION, "--quiet",
+        versitygw_program(), "--port", f"127.0.0.1:{port}", "--region", REGION, "--quiet", *tls,
         "posix", "--concurrency", "256", data,
     ]  # fmt: skip
     env = {"ROOT_ACCESS_KEY_ID": _ACCESS_KEY, "ROOT_SECRET_ACCESS_KEY": _SECRET_KEY}
-    with _running(command, port, folder, env) as server:
+    with _running(command, port, folder, env, ca_file=str(cert)) as server:
         yield server
 
 
@@ -101,11 +111,17 @@ SERVERS: Final = {"versitygw": versitygw, "moto": moto}
 
 @contextlib.contextmanager
 def _running(
-    command: Sequence[str | Path], port: int, folder: Path, env: Mapping[str, str]
+    command: Sequence[str | Path],
+    port: int,
+    folder: Path,
+    env: Mapping[str, str],
+    *,
+    ca_file: str = "",
 ) -> Iterator[S3Server]:
     program = Program(command, cwd=folder, env=env)
     server = S3Server(
-        endpoint_url=f"http://127.0.0.1:{port}",
+        endpoint_url=f"{'https' if ca_file else 'http'}://127.0.0.1:{port}",
+        ca_file=ca_file,
         access_key=_ACCESS_KEY,
         secret_key=_SECRET_KEY,
         bucket=f"headgate-{next(_NUMBERS)}",
