@@ -4,6 +4,7 @@ import asyncio
 from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Final
 from uuid import UUID
@@ -30,15 +31,21 @@ from storage_adapters.s3.bucket import Bucket
 from storage_adapters.s3.caching import ObjectCache
 from storage_adapters.s3.committer import Committer
 from storage_adapters.s3.config import S3Config
+from storage_adapters.s3.index_thread import IndexThread
 from storage_adapters.s3.log_starts import LogStarts
 from storage_adapters.s3.merged_change import Changer
 from storage_adapters.s3.merging import Merger
-from storage_adapters.s3.metrics import register_bucket, register_cache
+from storage_adapters.s3.metrics import (
+    register_bucket,
+    register_cache,
+    register_commits,
+    register_merges,
+)
 from storage_adapters.s3.objects import Part, headers_of
 from storage_adapters.s3.opening import Opened, introduce, open_data
 from storage_adapters.s3.reading import Reader
 from storage_adapters.s3.rewriting import Rewriter
-from storage_adapters.s3.rows import RowsCache
+from storage_adapters.s3.rows import RowsCache, rows_max_of
 from storage_adapters.s3.sizes import offset_for_size
 from storage_adapters.s3.state import KIND_LOG, Catalog, StoredObject, object_key
 from storage_adapters.s3.sweeper import Sweeper
@@ -68,6 +75,7 @@ class S3Storage:
         self._host: StorageHost
         self._bucket: Bucket
         self._committer: Committer
+        self._look_ups: IndexThread
         self._rows: RowsCache
         self._cache: ObjectCache
         self._reader: Reader
@@ -220,15 +228,24 @@ class S3Storage:
         if not self._is_open:
             return
         self._is_open = False
+        ms_max = self._config.close_ms_max
+        cutting = asyncio.get_running_loop().call_later(ms_max / 1_000, self._cut)
         await self._sweeper.stop()
         await self._merger.stop()
         self._appender.seal()
-        await self._uploader.drain(self._config.close_ms_max)
+        await self._uploader.drain(ms_max)
         await self._starts.drain()
         await self._uploader.stop()
         self._cache.close()
+        await self._look_ups.stop()
         await self._committer.stop()
+        cutting.cancel()
         self._bucket.close()
+
+    def _cut(self) -> None:
+        """Wait no more for a database that hangs."""
+        self._look_ups.cut()
+        self._committer.cut()
 
     # What metrics ask for.
 
@@ -237,18 +254,9 @@ class S3Storage:
         self._uploader.metrics.register(metrics)
         register_bucket(metrics, self._bucket)
         register_cache(metrics, self._cache)
-        self._merger.register(metrics)
+        register_commits(metrics, self._committer)
+        register_merges(metrics, self._merger)
         self._sweeper.register(metrics)
-        metrics.counter_fn(
-            "headgate_s3_transactions_total",
-            "Transactions of the index, those of merges and log starts included.",
-            lambda: self._committer.transactions,
-        )
-        metrics.counter_fn(
-            "headgate_s3_commit_retries_total",
-            "Commits tried again because the database was away.",
-            lambda: self._committer.retries,
-        )
         metrics.gauge(
             "headgate_s3_uploads_waiting",
             "Objects of appends that are not committed yet.",
@@ -273,9 +281,11 @@ class S3Storage:
             reserve=self._reserve,
             on_fault=self._host.on_fault,
         )
+        self._look_ups = IndexThread(opened.look_ups, "headgate-look-up")
         self._rows = RowsCache(
-            lambda number: self._committer.run(lambda index: index.rows(number)),
+            lambda number: self._look_ups.run(lambda index: index.rows(number)),
             bytes_max=config.rows_cache_bytes,
+            rows_max=partial(rows_max_of, catalog),
         )
         self._cache = ObjectCache(
             self._bucket, config, data_dir=self._data_dir, prefix=config.prefix
@@ -298,6 +308,7 @@ class S3Storage:
             self._clock,
             data_uuid=self.data_uuid,
             introduce=lambda partition_id: introduce(catalog, partition_id, self._host),
+            untold=self._starts.untold,
             is_uploading=self._is_uploading,
         )
         self._rewriter = Rewriter(catalog, changer, self._merger, self._rows)
@@ -330,7 +341,7 @@ class S3Storage:
 
     def _describe(self, group: Group) -> dict[int, Part]:
         """Return what the footer of a group's object says of partitions."""
-        told, self._starts.untold = self._starts.untold, set()
+        told = self._starts.untold.take()
         ids = {target.partition_id for entry in group.entries for target in entry.targets}
         return {
             partition_id: introduce(self._catalog, partition_id, self._host)

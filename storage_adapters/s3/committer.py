@@ -7,7 +7,6 @@ of objects are reserved beside other changes, so that a PUT waits for no transac
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Final, TypeVar
 
 import structlog
@@ -21,12 +20,12 @@ from storage_adapters.s3.index import (
     OutcomeUnknown,
     PendingLost,
 )
+from storage_adapters.s3.index_thread import IndexThread
 
 PAUSE_MS_MIN: Final = 20
 PAUSE_MS_MAX: Final = 1_000
 
 _NOTHING: Final = Change()
-_STOPPED: Final = "the storage is closed"
 
 _T = TypeVar("_T")
 _log = structlog.get_logger()
@@ -48,8 +47,7 @@ class Committer:
         self.fault: StorageUnavailable | None = None
         self.transactions = 0
         self.retries = 0
-        self._index = index
-        self._executor = ThreadPoolExecutor(1, "headgate-index")
+        self._thread = IndexThread(index, "headgate-index")
         self._on_fault = on_fault
         self._turn = asyncio.Lock()
         self._numbers = deque(reserved)
@@ -57,7 +55,6 @@ class Committer:
         self._reserve = reserve
         self._takers = 0
         self._closed = asyncio.Event()
-        self._is_stopped = False
 
     @property
     def numbers_kept(self) -> frozenset[int]:
@@ -114,11 +111,8 @@ class Committer:
         Whoever finds out here that another node owns the data stops this one, too: it would go on
         to answer reads from what the other has merged and deleted.
         """
-        if self._is_stopped:
-            raise StorageUnavailable(_STOPPED)
-        loop = asyncio.get_running_loop()
         try:
-            return await loop.run_in_executor(self._executor, work, self._index)
+            return await self._thread.run(work)
         except Fenced as error:
             self.fail(error)
             raise
@@ -127,12 +121,15 @@ class Committer:
         """Begin no more tries: what waits raises."""
         self._closed.set()
 
+    def cut(self) -> None:
+        """Give up what the database is doing, too: whether that was done stays unknown."""
+        self.close()
+        self._thread.cut()
+
     async def stop(self) -> None:
         """Close the index and end its thread, after what it does now."""
         self.close()
-        await self.run(Index.close)
-        self._is_stopped = True
-        self._executor.shutdown(wait=True)
+        await self._thread.stop()
 
     async def _try(self, change: Change, *, is_first: bool) -> bool:
         """Return whether the change is done."""

@@ -86,6 +86,13 @@ class S3Config(FrozenConfig):
         le=600_000,
         description="Silence of the server within a request; then it is made again.",
     )
+    database_timeout_ms: int = Field(
+        default=15_000,
+        ge=100,
+        le=600_000,
+        description="A transaction of the index that takes longer is given up, and its connection "
+        "cut: the database hangs. It is looked up, or made again.",
+    )
     retry_ms_max: int = Field(
         default=15_000,
         ge=0,

@@ -5,7 +5,7 @@ transaction. docs/formats.md section 11 describes the tables.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 from uuid import UUID, uuid4
 
 from sqlalchemy import (
@@ -15,6 +15,7 @@ from sqlalchemy import (
     Engine,
     bindparam,
     delete,
+    event,
     select,
     update,
 )
@@ -35,6 +36,7 @@ from storage_adapters.s3.index_errors import (
     PendingLost,
 )
 from storage_adapters.s3.index_tables import IndexOf, Loaded
+from storage_adapters.s3.index_watch import Watch
 from storage_adapters.s3.tables import (
     BOUNDS,
     DEAD,
@@ -54,6 +56,8 @@ __all__ = [
     "PendingLost",
 ]
 
+MS_MAX: Final = 15_000  # of a transaction; above the waits for locks of ``gateway.sql``
+
 _T = TypeVar("_T")
 
 
@@ -68,14 +72,17 @@ class Ownership(NamedTuple):
 class Index:
     """See the module. ``url``: SQLAlchemy's, of SQLite or PostgreSQL.
 
-    Errors of every method: ``IndexUnavailable`` when the database is away (nothing is done then),
-    ``OutcomeUnknown`` when it went at COMMIT.
+    ``ms_max`` bounds a transaction, whatever the database does; connecting may take its own time
+    (``gateway.sql``) in addition. Errors of every method: ``IndexUnavailable`` when the database
+    is away or hangs (nothing is done then), ``OutcomeUnknown`` when it did so at COMMIT.
     """
 
-    def __init__(self, url: str, *, clock: Clock) -> None:
+    def __init__(self, url: str, *, clock: Clock, ms_max: int = MS_MAX) -> None:
         self._url = url
         self._clock = clock
+        self._ms_max = ms_max
         self._engine: Engine | None = None
+        self._watch = Watch()
 
     def open(self, *, create: bool = True) -> None:
         """Connect, and make the tables where there are none.
@@ -87,6 +94,8 @@ class Index:
             self._engine = make_engine(self._url, create=create)
         except OSError as error:
             raise IndexUnavailable(f"index: {error}") from error
+        self._watch.follow(self._engine)
+        event.listen(self._engine, "connect", self._bound_statements)
         try:
             _check_dialect(self._engine.dialect.name)
             if create:
@@ -101,6 +110,11 @@ class Index:
         if self._engine is not None:
             self._engine.dispose()
             self._engine = None
+            self._watch.leave()
+
+    def cut(self) -> None:
+        """Let the transaction under way fail, and every later one. In any thread."""
+        self._watch.shut()
 
     def data_uuid(self) -> UUID | None:
         """Return whose index this is, None while nobody has said so."""
@@ -135,7 +149,7 @@ class Index:
 
     def load(self) -> Loaded:
         """Return everything that is live, as of one moment. What is damaged is an error."""
-        return self._read(tables.load)
+        return self._read(lambda connection: tables.load(connection, self._watch.renew))
 
     def rows(self, number: int) -> bytes | None:
         """Return where an object's batches are (``formats.object_index.unpack_rows``).
@@ -152,7 +166,11 @@ class Index:
         ``Fenced``, ``PendingLost``, ``IndexUnavailable``, ``OutcomeUnknown``.
         """
         packed, unix_ms = work.pack(change), self._clock.unix_ms()
-        return self._write(lambda connection: work.apply(connection, epoch, packed, unix_ms))
+        return self._transaction(
+            self._opened(),
+            lambda connection: work.apply(connection, epoch, packed, unix_ms),
+            self._ms_max + packed.more_ms,
+        )
 
     def committed(self, change: Change) -> bool:
         """Say whether a change whose outcome is unknown was done. If not, it never will be.
@@ -248,7 +266,8 @@ class Index:
             )
             tables.replace_all(connection, objects, bounds, of)
 
-        self._write(replace)
+        # Objects may come from the bucket, slowly, and he who waits for them can end it.
+        self._transaction(self._opened(), replace, None)
 
     def _delete(self, statement: Delete, column: Column[Any], numbers: Sequence[int]) -> None:
         if not numbers:
@@ -265,27 +284,44 @@ class Index:
             raise IndexUnavailable("index: it is closed")
         return self._engine
 
+    def _bound_statements(self, connection: Any, _record: object) -> None:  # noqa: ANN401
+        """Have the server end what it does for us by itself: whom we cut off it does not hear."""
+        assert self._engine is not None
+        if self._engine.dialect.name == "postgresql":
+            cursor = connection.cursor()
+            # It does not count for COMMIT: a wait for a replica that ended early would be a lie.
+            cursor.execute(f"SET statement_timeout = {self._ms_max}")
+            cursor.close()
+            connection.commit()
+
     def _write(self, work_: Callable[[Connection], _T]) -> _T:
         """Do ``work_`` as one transaction."""
-        return self._transaction(self._opened(), work_)
+        return self._transaction(self._opened(), work_, self._ms_max)
 
     def _read(self, work_: Callable[[Connection], _T]) -> _T:
         """Do ``work_``, which only reads, as of one moment; it waits for no writer."""
-        return self._transaction(reading(self._opened()), work_)
+        return self._transaction(reading(self._opened()), work_, self._ms_max)
 
-    def _transaction(self, engine: Engine, work_: Callable[[Connection], _T]) -> _T:
+    def _transaction(
+        self, engine: Engine, work_: Callable[[Connection], _T], ms_max: int | None
+    ) -> _T:
         try:
-            with engine.connect() as connection:
+            with self._watch.limited(ms_max), engine.connect() as connection:
                 connection.begin()
                 result = work_(connection)
                 try:
                     connection.commit()
                 except (SQLAlchemyError, OSError) as error:
                     # Whatever it says: the server may have done it before it could not say so.
-                    raise OutcomeUnknown(f"index: at COMMIT: {one_line(error)}") from error
+                    raise OutcomeUnknown(f"index: at COMMIT: {self._text(error)}") from error
                 return result
         except (SQLAlchemyError, OSError) as error:
-            raise IndexUnavailable(f"index: {one_line(error)}") from error
+            raise IndexUnavailable(f"index: {self._text(error)}") from error
+
+    def _text(self, error: Exception) -> str:
+        if self._watch.is_over:
+            return f"no answer within {self._ms_max} ms, the connection was cut"
+        return one_line(error)
 
 
 def _check_dialect(name: str) -> None:

@@ -90,8 +90,11 @@ def set_owner_of_data(connection: Connection, of: IndexOf) -> None:
         )
 
 
-def load(connection: Connection) -> Loaded:
-    """Return everything that is live. Errors: ``StorageUnavailable`` for what is damaged."""
+def load(connection: Connection, on_progress: Callable[[], None]) -> Loaded:
+    """Return everything that is live. Errors: ``StorageUnavailable`` for what is damaged.
+
+    ``on_progress`` is called now and then while it comes.
+    """
     query = (
         select(
             OBJECTS.c.number,
@@ -109,8 +112,11 @@ def load(connection: Connection) -> Loaded:
         .execution_options(yield_per=OBJECTS_PER_FETCH)
     )
     # `rows` is a cursor of the server, closed on errors too.
+    objects: list[tuple[StoredObject, list[ObjectPart]]] = []
     with connection.execute(query) as rows, _no_garbage_collection():
-        objects = [_object((number, *fields), blob) for number, *fields, blob in rows]
+        for some in rows.partitions(OBJECTS_PER_FETCH):
+            objects += [_object((number, *fields), blob) for number, *fields, blob in some]
+            on_progress()
     bounds = connection.execute(select(BOUNDS).order_by(BOUNDS.c.partition_id))
     return Loaded(objects, [BoundsRow._make(row) for row in bounds])
 
@@ -153,6 +159,7 @@ def replace_all(
     """Put in what was found, for all that was there."""
     if connection.dialect.name == "postgresql":  # objects may come from the bucket, slowly
         connection.execute(text("SET LOCAL idle_in_transaction_session_timeout = 0"))
+        connection.execute(text("SET LOCAL statement_timeout = 0"))
     connection.execute(delete(OBJECTS))
     connection.execute(delete(BOUNDS))
     connection.execute(update(INDEX).values(**of._asdict()))

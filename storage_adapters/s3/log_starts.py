@@ -1,7 +1,10 @@
 """Log starts that move and partitions that are deleted: seen at once, kept by the next commit."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import islice
+from typing import Final
 
 import structlog
 
@@ -15,11 +18,46 @@ from storage_adapters.s3.reading import PLANS_MAX
 from storage_adapters.s3.rows import RowsCache
 from storage_adapters.s3.state import Catalog, Extent, PartitionState
 
+TOLD_MAX: Final = 256  # partitions that a footer tells of beside its own: some ms of the loop
+
 _log = structlog.get_logger()
 
 
+class Untold:
+    """Partitions of whose log start, or end, no footer in the bucket may have told yet.
+
+    The index knows it, but of an index that was lost the footers are all there is
+    (``recovery``). So a node begins with all partitions of which there is something to tell: the
+    one before may have ended in between.
+    """
+
+    def __init__(self, catalog: Catalog) -> None:
+        states = catalog.partitions.values()
+        self._ids = {one.partition_id for one in states if one.start or one.is_deleted}
+
+    def add(self, partition_id: int) -> None:
+        """Say that there is something new to tell."""
+        self._ids.add(partition_id)
+
+    def take(self) -> set[int]:
+        """Return those that the next footer is to tell of, ``TOLD_MAX`` at most."""
+        taken = set(islice(self._ids, TOLD_MAX))
+        self._ids -= taken
+        return taken
+
+    @contextmanager
+    def taken(self) -> Iterator[set[int]]:
+        """Take some; they are as before when what is done with them fails."""
+        taken = self.take()
+        try:
+            yield taken
+        except BaseException:
+            self._ids |= taken
+            raise
+
+
 class LogStarts:
-    """What waits shares one transaction. ``untold`` is what the next object's footer tells."""
+    """What waits shares one transaction. ``untold`` is what the next objects' footers tell."""
 
     def __init__(self, catalog: Catalog, rows: RowsCache, committer: Committer) -> None:
         self._catalog = catalog
@@ -27,7 +65,7 @@ class LogStarts:
         self._committer = committer
         self._waiting: dict[int, list[OnDone]] = {}
         self._task: asyncio.Task[None] | None = None
-        self.untold: set[int] = set()
+        self.untold = Untold(catalog)
 
     def truncate_before(self, partition_id: int, offset: int, on_done: OnDone) -> None:
         """See ``StorageAdapter``."""

@@ -1,5 +1,9 @@
 """Which objects are merged next, and into what. Pure: looks at the catalog, changes nothing.
 
+What looks at all extents (``log_round``, ``part_runs``, ``group_inputs``, ``half_dead``,
+``dead_own``) may run in a thread beside the loop, which goes on to add extents and to move log
+starts. Objects only go by those who hold ``Merger.lock``, as the caller does.
+
 Three kinds of merged objects come of it:
 
 - an **own** object holds one partition that had much; its sequences are (n, n), an empty range;
@@ -83,14 +87,17 @@ def log_round(
     logs = sorted(
         [
             o
-            for o in catalog.objects.values()
+            for o in list(catalog.objects.values())
             if o.kind == KIND_LOG and o.next_sequence <= released
         ],
         key=_sequences,
     )
+    bytes_max = _bytes_max(config)
     for run in _chains(logs, skip):
         if _is_due(run, config, now_unix_ms):
-            taken = run[: _fitting(_weights(catalog, run), _bytes_max(config))]
+            # What is made of them is never less: those behind need not be weighed.
+            taken = run[: _fitting([o.size_bytes for o in run], bytes_max)]
+            taken = taken[: _fitting(_weights(catalog, taken), bytes_max)]
             if taken[-1].next_sequence > taken[0].first_sequence:
                 return taken
     return []
@@ -140,10 +147,7 @@ def own_round(
 
 
 def half_dead(catalog: Catalog, skip: Collection[int] = ()) -> list[StoredObject]:
-    """Return shared objects of which more than half is dead, and a partition altogether.
-
-    This and ``dead_own`` look at every extent: they may run in a thread beside the loop.
-    """
+    """Return shared objects of which more than half is dead, and a partition altogether."""
     alive_bytes, alive_parts = _alive(catalog)
     return [
         o
@@ -174,12 +178,19 @@ def part_runs(catalog: Catalog, inputs: Iterable[StoredObject]) -> list[PartRun]
     inputs = list(inputs)
     numbers = frozenset([o.number for o in inputs])
     runs: list[PartRun] = []
-    for partition_id in sorted(frozenset().union(*[o.partition_ids for o in inputs])):
+    for partition_id in sorted(_ids(inputs)):
         state = catalog.partitions.get(partition_id)
         if state is not None and not state.is_deleted:
-            alive = [e for e in state.extents if e.number in numbers and e.end > state.start]
-            runs += [PartRun(partition_id, run) for run in _contiguous(alive)]
+            alive = _alive_runs(state, numbers)
+            runs += [PartRun(partition_id, tuple(run)) for run in alive]
     return runs
+
+
+def group_inputs(
+    catalog: Catalog, inputs: Iterable[StoredObject], own_bytes_min: int
+) -> Grouping:
+    """Return what counts in ``inputs``, by the new objects that it goes into."""
+    return group_runs(part_runs(catalog, inputs), own_bytes_min)
 
 
 def group_runs(
@@ -196,14 +207,15 @@ def group_runs(
         is_further = bool(grouping.shared) and (
             grouping.shared[-1].partition_id == run.partition_id
         )
-        if is_further or run.size_bytes >= own_bytes_min:
+        run_bytes = run.size_bytes
+        if is_further or run_bytes >= own_bytes_min:
             grouping.own.append([run])
             continue
-        size_bytes += run.size_bytes
+        size_bytes += run_bytes
         if size_bytes > bytes_max and grouping.shared:
             grouping.own.append(grouping.shared[:])
             grouping.shared.clear()
-            size_bytes = run.size_bytes
+            size_bytes = run_bytes
         grouping.shared.append(run)
     return grouping
 
@@ -218,6 +230,17 @@ def _alive(catalog: Catalog) -> tuple[Counter[int], Counter[int]]:
                 alive_bytes[extent.number] += extent.size_bytes
                 alive_parts[extent.number] += 1
     return alive_bytes, alive_parts
+
+
+def _ids(objects: Iterable[StoredObject]) -> set[int]:
+    """Return the partitions of which they hold something.
+
+    One object after the other: a single call for all would let no other thread run.
+    """
+    found: set[int] = set()
+    for stored in objects:
+        found |= stored.partition_ids
+    return found
 
 
 def _sequences(stored: StoredObject) -> tuple[int, int, int]:
@@ -292,12 +315,14 @@ def _weights(catalog: Catalog, logs: Sequence[StoredObject]) -> list[int]:
 
     A batch that was appended to several partitions is written for each.
     """
-    made: Counter[int] = Counter(dict.fromkeys([o.number for o in logs], 0))
-    for partition_id in frozenset().union(*[o.partition_ids for o in logs]):
-        for extent in reversed(catalog.partition(partition_id).extents):
-            if extent.number in made:
-                made[extent.number] += extent.size_bytes
-            elif catalog.objects[extent.number].kind != KIND_LOG:
+    made = dict.fromkeys([o.number for o in logs], 0)
+    for partition_id in _ids(logs):
+        state = catalog.partitions.get(partition_id)
+        for extent in () if state is None else reversed(state.extents):
+            number = extent.number
+            if number in made:
+                made[number] += extent.size_bytes
+            elif catalog.objects[number].kind != KIND_LOG:
                 break  # what is merged comes before what is not
     return [max(o.size_bytes, made[o.number]) for o in logs]
 
@@ -317,12 +342,20 @@ def _growing_run(chain: Sequence[StoredObject], config: S3Config) -> list[Stored
     return []
 
 
-def _contiguous(extents: Iterable[Extent]) -> Iterator[tuple[Extent, ...]]:
+def _alive_runs(state: PartitionState, numbers: Collection[int]) -> Iterator[list[Extent]]:
+    """Yield the extents in some objects that count, apart where others lie between.
+
+    In one pass: to get at an extent takes longer than to look at it.
+    """
     run: list[Extent] = []
-    for extent in extents:
-        if run and extent.first != run[-1].end:
-            yield tuple(run)
-            run = []
-        run.append(extent)
+    start, run_end = state.start, -1
+    for extent in state.extents:
+        end = extent.end
+        if end > start and extent.number in numbers:
+            if run and extent.first != run_end:
+                yield run
+                run = []
+            run.append(extent)
+            run_end = end
     if run:
-        yield tuple(run)
+        yield run

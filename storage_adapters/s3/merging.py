@@ -16,9 +16,10 @@ from uuid import UUID
 import structlog
 
 from gateway.clock import Clock
-from gateway.metrics import Metrics
+from gateway.errors import StorageUnavailable
 from storage_adapters.s3 import merge_plan as plan
 from storage_adapters.s3.config import S3Config
+from storage_adapters.s3.log_starts import Untold
 from storage_adapters.s3.merge_pace import LOOKS_MAX, Pace, Stopped, all_of
 from storage_adapters.s3.merge_plan import PartRun
 from storage_adapters.s3.merged_change import Changer, Replacement
@@ -40,7 +41,7 @@ _log = structlog.get_logger()
 
 
 class Merger:
-    """Loop only. ``introduce`` says what a footer tells of a partition.
+    """Loop only. ``introduce`` says what a footer tells of a partition, ``untold`` of which.
 
     ``lock`` is held by whoever changes merged objects: rounds, and rewriting. ``is_uploading`` is
     also asked in threads: whether uploads of appends are so busy that merging is to give way.
@@ -55,6 +56,7 @@ class Merger:
         *,
         data_uuid: UUID,
         introduce: Callable[[int], Part],
+        untold: Untold,
         is_uploading: Callable[[], bool],
     ) -> None:
         self._config = config
@@ -63,6 +65,7 @@ class Merger:
         self._clock = clock
         self._data_uuid = data_uuid
         self.introduce = introduce
+        self._untold = untold
         self._released = 0
         self._to_look: set[int] = set(catalog.partitions)
         self._wake = asyncio.Event()
@@ -84,32 +87,6 @@ class Merger:
     def damaged_count(self) -> int:
         """Objects that were found damaged, and are left as they are."""
         return len(self.damaged)
-
-    def register(self, metrics: Metrics) -> None:
-        """Let a node's metrics show what is merged."""
-        metrics.counter_fn(
-            "headgate_s3_merges_total", "Rounds of merging.", lambda: self.rounds
-        )
-        metrics.counter_fn(
-            "headgate_s3_merged_objects_total",
-            "Objects that were merged into others.",
-            lambda: self.merged_objects,
-        )
-        metrics.counter_fn(
-            "headgate_s3_merged_bytes_total",
-            "Octets of objects that were merged into others.",
-            lambda: self.merged_bytes,
-        )
-        metrics.counter_fn(
-            "headgate_s3_merge_failures_total",
-            "Rounds of merging that failed and come again.",
-            lambda: self.failures,
-        )
-        metrics.gauge(
-            "headgate_s3_damaged_objects",
-            "Objects that are damaged, which are left as they are.",
-            lambda: self.damaged_count,
-        )
 
     # What it is told.
 
@@ -148,7 +125,10 @@ class Merger:
         while True:
             await self._wake.wait()
             self._wake.clear()
-            await self.run_due()
+            try:
+                await self.run_due()
+            except Exception as error:  # noqa: BLE001  # Ours; what is merged would pile up.
+                self._note_failure(error)
 
     # What it does.
 
@@ -162,8 +142,9 @@ class Merger:
         self._call_again()
 
     async def tidy(self) -> None:
-        """Copy shared objects that are half dead; note, and let go of, own ones that are dead."""
-        await self._try(self._note_dead)
+        """Copy shared objects that are half dead; note log starts, and let go of dead own ones."""
+        while await self._try(self._note):
+            pass
         found = await self._changer.in_thread(plan.half_dead, self._catalog, self.damaged)
         for stored in found:
             await self._try(partial(self._copy, stored.number))
@@ -192,7 +173,13 @@ class Merger:
         self.failures += 1
         self._paused_until_ms = self._clock.monotonic_ms() + self._pause_ms
         if not self.is_halted:
-            _log.warning("no merge", error=str(error), again_ms=self._pause_ms)
+            known = isinstance(error, StorageUnavailable)
+            _log.warning(
+                "no merge",
+                error=str(error),
+                again_ms=self._pause_ms,
+                exc_info=None if known else error,
+            )
             self._call_in(self._pause_ms)
         self._pause_ms = min(2 * self._pause_ms, PAUSE_MS_MAX)
 
@@ -233,13 +220,15 @@ class Merger:
 
     async def _merge_log(self) -> bool:
         """Do one round over log objects; False when none is due."""
-        inputs = plan.log_round(
+        planned = partial(
+            plan.log_round,
             self._catalog,
             self._config,
             released=self._released,
             now_unix_ms=self._clock.unix_ms(),
-            skip=self.damaged,
+            skip=frozenset(self.damaged),
         )
+        inputs = await self._changer.in_thread(planned)
         if not inputs:
             return False
         waiting = sum(o.kind == KIND_LOG for o in self._catalog.objects.values())
@@ -286,26 +275,30 @@ class Merger:
         await self._merge([stored])
         return True
 
-    async def _note_dead(self) -> bool:
-        """Put a note of what own objects that nobody needs alone may say in their place."""
+    async def _note(self) -> bool:
+        """Put a note of log starts that moved, and in the place of own objects that are dead.
+
+        Of those it says what they alone may say.
+        """
         dead = await self._changer.in_thread(plan.dead_own, self._catalog)
-        if not dead:
-            return False
-        ids = sorted(frozenset().union(*[o.partition_ids for o in dead]))
-        told = {partition_id: self.introduce(partition_id) for partition_id in ids}
-        place = await self.place()
-        upto = max(
-            o.next_sequence for o in self._catalog.objects.values() if o.kind != KIND_LOG
-        )
-        made = await self._changer.in_thread(self._build, place, [], {}, told, (upto, upto))
-        await self._replace(dead, [made])
+        with self._untold.taken() as untold:
+            ids = sorted(untold.union(*[o.partition_ids for o in dead]))
+            if not ids:
+                return False
+            told = {partition_id: self.introduce(partition_id) for partition_id in ids}
+            place = await self.place()
+            objects = self._catalog.objects.values()
+            upto = max([o.next_sequence for o in objects if o.kind != KIND_LOG], default=0)
+            made = await self._changer.in_thread(self._build, place, [], {}, told, (upto, upto))
+            await self._replace(dead, [made])
         return True
 
     async def _merge(self, inputs: Sequence[StoredObject]) -> None:
         """Make own objects and a shared one of log objects, or of shared ones."""
         sources = await self._read(inputs)
-        grouping = plan.group_runs(
-            plan.part_runs(self._catalog, inputs), self._config.partition_object_bytes_min
+        own_bytes_min = self._config.partition_object_bytes_min
+        grouping = await self._changer.in_thread(
+            plan.group_inputs, self._catalog, inputs, own_bytes_min
         )
         sequences = inputs[0].first_sequence, inputs[-1].next_sequence
         noted = await self._changer.in_thread(_ids_in, list(sources.values()))

@@ -6,6 +6,8 @@ from typing import Final
 from gateway.metrics import Histogram, Metrics, Sample
 from storage_adapters.s3.bucket import Bucket
 from storage_adapters.s3.caching import ObjectCache
+from storage_adapters.s3.committer import Committer
+from storage_adapters.s3.merging import Merger
 
 PUT_S_BOUNDS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0)
 COMMIT_S_BOUNDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0, 60.0)
@@ -88,6 +90,45 @@ def register_cache(metrics: Metrics, cache: ObjectCache) -> None:
             (("memory",), cache.memory_bytes),
             (("disk",), cache.disk_bytes),
         ],
+    )
+
+
+def register_commits(metrics: Metrics, committer: Committer) -> None:
+    """Let a node's metrics show what the database does."""
+    metrics.counter_fn(
+        "headgate_s3_transactions_total",
+        "Transactions of the index, those of merges and log starts included.",
+        lambda: committer.transactions,
+    )
+    metrics.counter_fn(
+        "headgate_s3_commit_retries_total",
+        "Commits tried again because the database was away.",
+        lambda: committer.retries,
+    )
+
+
+def register_merges(metrics: Metrics, merger: Merger) -> None:
+    """Let a node's metrics show what is merged."""
+    metrics.counter_fn("headgate_s3_merges_total", "Rounds of merging.", lambda: merger.rounds)
+    metrics.counter_fn(
+        "headgate_s3_merged_objects_total",
+        "Objects that were merged into others.",
+        lambda: merger.merged_objects,
+    )
+    metrics.counter_fn(
+        "headgate_s3_merged_bytes_total",
+        "Octets of objects that were merged into others.",
+        lambda: merger.merged_bytes,
+    )
+    metrics.counter_fn(
+        "headgate_s3_merge_failures_total",
+        "Rounds of merging that failed and come again.",
+        lambda: merger.failures,
+    )
+    metrics.gauge(
+        "headgate_s3_damaged_objects",
+        "Objects that are damaged, which are left as they are.",
+        lambda: merger.damaged_count,
     )
 
 

@@ -20,9 +20,10 @@ MARKER_BYTES_MAX: Final = 4_096
 
 
 class Opened(NamedTuple):
-    """What a node begins with."""
+    """What a node begins with. ``look_ups``: the same index over a connection of its own."""
 
     database: Index
+    look_ups: Index
     ownership: Ownership
     catalog: Catalog
     data_uuid: UUID
@@ -34,17 +35,22 @@ def open_data(
 ) -> Opened:
     """Find or begin the data, and become its owner. Errors: ``StorageUnavailable``."""
     bucket.check()
-    index = Index(host.metadata_url, clock=clock)
+    index, look_ups = [
+        Index(host.metadata_url, clock=clock, ms_max=config.database_timeout_ms)
+        for _ in range(2)
+    ]
     index.open()
     try:
+        look_ups.open(create=False)
         data_uuid, is_new = _data_uuid(config, bucket, index)
         ownership = index.take_over(host.node_id, reserve=reserve)
         loaded = index.load()
     except BaseException:
+        look_ups.close()
         index.close()
         raise
     is_empty = is_new or not (loaded.objects or loaded.bounds)
-    return Opened(index, ownership, catalog_of(loaded), data_uuid, is_empty)
+    return Opened(index, look_ups, ownership, catalog_of(loaded), data_uuid, is_empty)
 
 
 def _data_uuid(config: S3Config, bucket: Bucket, index: Index) -> tuple[UUID, bool]:

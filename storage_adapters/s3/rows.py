@@ -4,13 +4,19 @@ import asyncio
 from array import array
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Final
 
 from gateway.errors import StorageUnavailable
-from storage_adapters.formats.footer import Rows
-from storage_adapters.formats.object_index import unpack_rows
+from storage_adapters.formats.entry import TARGET_BYTES
+from storage_adapters.formats.footer import ROW_BYTES, Rows
+from storage_adapters.formats.object_index import ROWS_MAX, unpack_rows
+from storage_adapters.s3.state import Catalog
 
 ENTRY_BYTES: Final = 256  # what an object costs here beside its rows
+# Octets of an object for each of its rows: the row itself, in the footer, and of an entry at least
+# the target (a batch for several targets is there once); merged objects have a batch for each.
+OBJECT_BYTES_PER_ROW_MIN: Final = ROW_BYTES + TARGET_BYTES
 
 
 class RowsGone(StorageUnavailable):
@@ -20,14 +26,20 @@ class RowsGone(StorageUnavailable):
 class RowsCache:
     """Loop only. ``load`` returns the packed rows of an object, None when the index has none.
 
+    ``rows_max`` says how many there can be: damaged ones must not ask for more memory.
     ``bytes_max`` bounds what is kept; the object that was asked for last is kept even above it.
     ``hits`` and ``misses`` count objects.
     """
 
     def __init__(
-        self, load: Callable[[int], Awaitable[bytes | None]], *, bytes_max: int
+        self,
+        load: Callable[[int], Awaitable[bytes | None]],
+        *,
+        bytes_max: int,
+        rows_max: Callable[[int], int] = lambda _number: ROWS_MAX,
     ) -> None:
         self._load = load
+        self._rows_max = rows_max
         self._bytes_max = bytes_max
         self._kept: OrderedDict[int, array[int]] = OrderedDict()
         self._loading: dict[int, asyncio.Task[Rows]] = {}
@@ -76,10 +88,12 @@ class RowsCache:
             self.held_bytes -= _size_of(rows)
 
     async def _get(self, number: int) -> Rows:
+        rows_max = self._rows_max(number)
         packed = await self._load(number)
         if packed is None:
             raise RowsGone(f"the index has no object {number} any more")
-        rows = await asyncio.get_running_loop().run_in_executor(None, unpack_rows, packed)
+        unpack = partial(unpack_rows, packed, rows_max=rows_max)
+        rows = await asyncio.get_running_loop().run_in_executor(None, unpack)
         self.put(number, rows)
         return rows
 
@@ -87,6 +101,14 @@ class RowsCache:
         del self._loading[number]
         if not task.cancelled():
             task.exception()  # seen, even when all who asked were cancelled
+
+
+def rows_max_of(catalog: Catalog, number: int) -> int:
+    """Return how many rows a live object can have. Errors: ``RowsGone``."""
+    stored = catalog.objects.get(number)
+    if stored is None:
+        raise RowsGone(f"object {number} is not live any more")
+    return stored.size_bytes // OBJECT_BYTES_PER_ROW_MIN
 
 
 def _size_of(rows: "array[int]") -> int:

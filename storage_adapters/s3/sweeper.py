@@ -34,6 +34,7 @@ from storage_adapters.s3.state import Catalog, object_key
 
 DEAD_MAX: Final = 100_000  # deleted in one sweep; more wait for the next
 KEYS_PER_CALL: Final = 1_000
+PAUSE_MS_MAX: Final = 600_000  # between sweeps that fail one after the other
 PENDING_MS_MIN: Final = 60_000  # a number whose reservation is being answered is not kept yet
 FORGET_MS_MIN: Final = 3_600_000  # of a deleted partition's bounds
 
@@ -73,7 +74,7 @@ class Sweeper:
         )
         metrics.counter_fn(
             "headgate_s3_sweep_failures_total",
-            "Sweeps that ended early, bucket or database being away.",
+            "Sweeps that ended early, bucket or database being away, or by a mistake of ours.",
             lambda: self.failures,
         )
 
@@ -89,11 +90,15 @@ class Sweeper:
                 await self._task
 
     async def _run(self) -> None:
+        interval_ms = self._config.sweep_interval_ms
+        pause_ms = interval_ms
         while True:
-            await asyncio.sleep(self._config.sweep_interval_ms / 1_000)
-            await self.run_due()
+            await asyncio.sleep(pause_ms / 1_000)
+            is_done = await self.run_due()
+            growing_ms = min(2 * pause_ms, max(PAUSE_MS_MAX, interval_ms))
+            pause_ms = interval_ms if is_done else growing_ms
 
-    async def run_due(self) -> None:
+    async def run_due(self) -> bool:
         """Do all that is due. What fails is counted, and due again at the next sweep."""
         try:
             await self._sweep_pending()
@@ -103,6 +108,12 @@ class Sweeper:
         except StorageUnavailable as error:
             self.failures += 1
             _log.warning("a sweep ended early", error=str(error))
+        except Exception as error:  # noqa: BLE001 - ours; without sweeps the bucket only grows
+            self.failures += 1
+            _log.error("a sweep failed", error=repr(error), exc_info=error)
+        else:
+            return True
+        return False
 
     async def _sweep_pending(self) -> None:
         age_ms = max(self._config.delete_after_ms, PENDING_MS_MIN)

@@ -11,8 +11,6 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Final, TypeVar, TypeVarTuple
 from uuid import UUID
 
-import structlog
-
 from gateway.clock import Clock
 from gateway.errors import StorageUnavailable
 from gateway.model import Octets
@@ -25,6 +23,7 @@ from storage_adapters.s3.committer import Committer
 from storage_adapters.s3.config import S3Config
 from storage_adapters.s3.metrics import S3Metrics
 from storage_adapters.s3.objects import Appends, LogObject, Part, Place, build_log_object
+from storage_adapters.s3.outage import Outage
 from storage_adapters.s3.state import KIND_LOG, StoredObject, object_key
 
 OBJECTS_PER_COMMIT_MAX: Final = 16
@@ -33,7 +32,6 @@ _PAUSE_S: Final = 0.5  # between rounds of tries of the bucket, each of which pa
 
 _T = TypeVar("_T")
 _Args = TypeVarTuple("_Args")
-_log = structlog.get_logger()
 
 
 class Uploaded:
@@ -78,6 +76,7 @@ class Uploader:
         self._moved_ms = 0
         self._answers: deque[tuple[OnDone, StorageUnavailable | None]] = deque()
         self._is_closed = False
+        self._outage = Outage("the bucket", clock)
         self.metrics = S3Metrics()
 
     def add(self, group: Group) -> None:
@@ -126,7 +125,10 @@ class Uploader:
         async with self._room:
             number = await self._committer.take_number()
             place = Place(self._data_uuid, number, self._committer.epoch, self._clock.unix_ms())
+            next_sequence = group.first_sequence + len(group.entries)
             built, rows = await self._in_thread(_build, place, group.appends(), parts)
+            # The object has them: what waits for bucket and database is in memory once.
+            group.entries.clear()
             key = object_key(self._config.prefix, number, place.epoch)
             began_s = self._loop.time()
             etag = await self._put(key, built.body)
@@ -139,7 +141,7 @@ class Uploader:
             KIND_LOG,
             place.epoch,
             group.first_sequence,
-            group.first_sequence + len(group.entries),
+            next_sequence,
             size_bytes,
             etag,
             place.created_unix_ms,
@@ -151,14 +153,17 @@ class Uploader:
         """Put an object, however long the bucket is away. Errors: ``StorageUnavailable``."""
         while True:
             try:
-                return await self._in_thread(self._bucket.put, key, body)
+                etag = await self._in_thread(self._bucket.put, key, body)
             except KeyTaken:
                 raise
             except StorageUnavailable as error:
                 if self._is_closed or self._committer.fault is not None:
                     raise
-                _log.warning("the bucket is away", error=str(error))
+                self._outage.note(key, error)
                 await asyncio.sleep(_PAUSE_S)
+            else:
+                self._outage.over(key)
+                return etag
 
     async def _in_thread(self, work: Callable[[*_Args], _T], *args: *_Args) -> _T:
         return await self._loop.run_in_executor(self._executor, work, *args)

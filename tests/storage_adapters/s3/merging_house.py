@@ -14,6 +14,7 @@ from storage_adapters.s3.change import BoundsRow, Change, NewObject
 from storage_adapters.s3.committer import Committer
 from storage_adapters.s3.config import S3Config
 from storage_adapters.s3.index import Index
+from storage_adapters.s3.log_starts import Untold
 from storage_adapters.s3.merged_change import Changer
 from storage_adapters.s3.merging import Merger
 from storage_adapters.s3.objects import Appends, Part, Place, build_log_object
@@ -81,6 +82,7 @@ class House:
             forget=self.forgotten.append,
             tail=self.tail.get,
         )
+        self.untold = Untold(self.catalog)
         self.merger = Merger(
             self.config,
             self.catalog,
@@ -88,6 +90,7 @@ class House:
             self.clock,
             data_uuid=DATA_UUID,
             introduce=self.introduce,
+            untold=self.untold,
             is_uploading=lambda: self.is_uploading,
         )
         self.rewriter = Rewriter(self.catalog, self.changer, self.merger, self.rows)

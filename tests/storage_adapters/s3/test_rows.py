@@ -8,7 +8,11 @@ import pytest
 from gateway.errors import StorageUnavailable
 from storage_adapters.formats.damage import Damaged
 from storage_adapters.formats.object_index import pack_rows
-from storage_adapters.s3.rows import ENTRY_BYTES, RowsCache, RowsGone
+from storage_adapters.s3.objects import Appends, Part, Place, build_log_object
+from storage_adapters.s3.rows import ENTRY_BYTES, RowsCache, RowsGone, rows_max_of
+from storage_adapters.s3.state import Catalog
+from tests.contracts.storage import make_entry
+from tests.storage_adapters.s3.merge_house import DATA_UUID, make_stored
 
 ROW_BYTES = 32
 
@@ -126,3 +130,29 @@ async def test_rows_that_are_put_again_count_once() -> None:
     cache.put(1, rows_of(1, 5))
     cache.put(1, rows_of(1))
     assert cache.held_bytes == ENTRY_BYTES + ROW_BYTES
+
+
+async def test_damaged_rows_get_no_more_memory_than_the_object_can_have_rows() -> None:
+    async def load(_number: int) -> bytes:
+        return pack_rows(rows_of(3, count=11))
+
+    enough = RowsCache(load, bytes_max=10_000, rows_max=lambda _: 11)
+    assert len(await enough.get(3)) == 11 * 4
+
+    with pytest.raises(Damaged):
+        await RowsCache(load, bytes_max=10_000, rows_max=lambda _: 10).get(3)
+
+
+def test_no_object_has_more_rows_than_its_octets_allow() -> None:
+    """The smallest batch for as many partitions as there may be is the worst of all."""
+    entry = make_entry([(partition_id, 0) for partition_id in range(10_000)])
+    parts = dict.fromkeys(range(10_000), Part(0, 1, is_deleted=False, introduction=None))
+    built = build_log_object(
+        Place(DATA_UUID, 1, 1, 1), Appends([entry], frozenset([0]), 1), parts
+    )
+    catalog = Catalog()
+    catalog.objects[1] = make_stored(1, (1, 2))._replace(size_bytes=len(built.octets))
+
+    assert len(built.rows) // 4 <= rows_max_of(catalog, 1) < 3 * len(built.rows) // 4
+    with pytest.raises(RowsGone):
+        rows_max_of(catalog, 2)

@@ -1,6 +1,9 @@
 """What nothing needs is deleted, late enough, and from a crash at any step on."""
 
+import asyncio
+
 import pytest
+from structlog.testing import capture_logs
 
 from gateway.errors import StorageUnavailable
 from storage_adapters.s3.merge_plan import is_shared
@@ -162,3 +165,25 @@ async def test_bounds_stay_while_an_object_has_what_they_hide(new_house: NewHous
     await _sweep(house, HOUR_MS)
     await _sweep(house, 5 * HOUR_MS)
     assert house.restarted().partition(3).is_deleted
+
+
+async def test_a_mistake_of_ours_is_told_of_and_sweeping_goes_on(new_house: NewHouse) -> None:
+    house = await new_house(sweep_interval_ms=10)
+    sweeps = 0
+    gone_on = asyncio.Event()
+
+    async def tidy() -> None:
+        nonlocal sweeps
+        sweeps += 1
+        if sweeps == 1:
+            raise ValueError("a mistake of ours")
+        gone_on.set()
+
+    house.merger.tidy = tidy  # type: ignore[method-assign]
+    with capture_logs() as lines:
+        house.sweeper.start()
+        await asyncio.wait_for(gone_on.wait(), 20)
+
+    assert house.sweeper.failures == 1
+    (told,) = [line for line in lines if line["event"] == "a sweep failed"]
+    assert isinstance(told["exc_info"], ValueError)

@@ -2,12 +2,14 @@
 
 import asyncio
 import threading
+import weakref
 from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
 from uuid import UUID, uuid4
 
 import pytest
+from structlog.testing import capture_logs
 
 from gateway.clock import ManualClock
 from gateway.errors import StorageUnavailable
@@ -235,3 +237,42 @@ def _group_of(house: House, *numbers: int) -> Group:
     group = Group(0)
     group.callbacks += [partial(house._note, number) for number in numbers]
     return group
+
+
+async def test_a_bucket_that_refuses_is_told_of_once_and_when_it_is_back(
+    house: House, proxy: S3Proxy
+) -> None:
+    rule = proxy.add(Answer(403, "AccessDenied"), method="PUT", key=house.config.prefix)
+    with capture_logs() as lines:
+        house.append_group(1)
+        house.append_group(2)
+        await until(lambda: rule.hits >= 6)
+        rule.off()
+        await house.answered(2)
+
+    said = [line["event"] for line in lines if "the bucket" in line["event"]]
+    assert said == ["the bucket is away", "the bucket is back"]
+
+
+async def test_what_waits_for_the_database_is_in_memory_once(house: House) -> None:
+    entry = make_entry((1, 0), size_bytes=10_000)
+    batch = Batch(entry.batch)
+    is_held = weakref.ref(batch)
+    entry = entry._replace(batch=batch)
+    del batch
+    await house.committer._turn.acquire()  # as while the database is away
+
+    house.appender.append([entry], partial(house._note, 1), reserved=False)
+    house.appender.seal()
+    del entry
+    await until(lambda: house.uploader.metrics.objects == 1)
+
+    assert is_held() is None
+    house.committer._turn.release()
+    assert await house.answered(1) == [1]
+
+
+class Batch(bytearray):
+    """Octets of which one can see whether anybody has them."""
+
+    __slots__ = ("__weakref__",)

@@ -1,4 +1,4 @@
-"""A TCP proxy in front of PostgreSQL that cuts a connection at its next COMMIT."""
+"""A TCP proxy in front of PostgreSQL that cuts a connection at its next COMMIT, or falls silent."""
 
 import socket
 import threading
@@ -17,14 +17,21 @@ class Cut(Enum):
     BEFORE = auto()  # the server never gets it
     AFTER = auto()  # the server does it, the client never hears of it
     HELD = auto()  # the client's connection goes; the server gets it on ``release``
+    SILENT_BEFORE = auto()  # nobody hears anything from then on, and nobody is told why
+    SILENT_AFTER = auto()  # the same, but the server does it
 
 
 class CuttingProxy:
-    """Passes octets on until it is told to ``cut``."""
+    """Passes octets on until it is told to ``cut``.
+
+    While ``is_passing`` is not set it takes all octets and hands on none; nothing is closed.
+    """
 
     def __init__(self, target: tuple[str, int]) -> None:
         self.cut: Cut | None = None
         self.release = threading.Event()
+        self.is_passing = threading.Event()
+        self.is_passing.set()
         self._target = target
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
@@ -35,6 +42,7 @@ class CuttingProxy:
     def close(self) -> None:
         """End all connections and threads."""
         self.release.set()
+        self.is_passing.set()
         _shut(self._listener)
         self._listener.close()
         for one in self._sockets:
@@ -67,6 +75,7 @@ class CuttingProxy:
                     self.cut = None
                     _shut(client)
                     self.release.wait()
+                self._pause_at(Cut.SILENT_BEFORE, chunk)
                 server.sendall(chunk)
         _shut(client)
         _shut(server, socket.SHUT_WR)
@@ -76,10 +85,17 @@ class CuttingProxy:
             if _COMMIT in chunk and self.cut is Cut.AFTER:
                 self.cut = None
                 break
+            self._pause_at(Cut.SILENT_AFTER, chunk)
             with suppress(OSError):  # who is cut off does not hear the rest
                 client.sendall(chunk)
         _shut(client)
         _shut(server)
+
+    def _pause_at(self, cut: Cut, chunk: bytes) -> None:
+        if _COMMIT in chunk and self.cut is cut:
+            self.cut = None
+            self.is_passing.clear()
+        self.is_passing.wait()
 
 
 @contextmanager

@@ -1,0 +1,39 @@
+"""An index and the one thread that asks it, one question at a time."""
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final, TypeVar
+
+from gateway.errors import StorageUnavailable
+from storage_adapters.s3.index import Index
+
+_STOPPED: Final = "the storage is closed"
+
+_T = TypeVar("_T")
+
+
+class IndexThread:
+    """Loop only. ``name``: the thread's. What it does is bounded as the index says."""
+
+    def __init__(self, index: Index, name: str) -> None:
+        self._index = index
+        self._executor = ThreadPoolExecutor(1, name)
+        self._is_stopped = False
+
+    async def run(self, work: Callable[[Index], _T]) -> _T:
+        """Return what ``work`` returns, once. Errors: its own, ``StorageUnavailable``."""
+        if self._is_stopped:
+            raise StorageUnavailable(_STOPPED)
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._executor, work, self._index)
+
+    def cut(self) -> None:
+        """Let what it does now fail, and all that comes behind it."""
+        self._index.cut()
+
+    async def stop(self) -> None:
+        """Close the index and end the thread, after what it does now."""
+        await self.run(Index.close)
+        self._is_stopped = True
+        self._executor.shutdown(wait=True)

@@ -1,0 +1,128 @@
+"""An end to the wait for a database that says nothing: its connection is cut by another thread.
+
+A driver waits for an answer without end, and TCP only finds out that the other machine is gone:
+a server that is stopped, or whose disk hangs, acknowledges octets all the same. What was cut fails
+as if the server had closed the connection.
+"""
+
+import os
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, Final
+
+from sqlalchemy import Engine, event
+
+from storage_adapters.s3.index_errors import IndexUnavailable
+
+_MS_PER_S: Final = 1_000
+
+
+class Watch:
+    """Of an engine with one connection, which one thread uses at a time."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._way: _Way | None = None  # to the connection that there is
+        self._timer: threading.Timer | None = None
+        self._ms_max = 0
+        self._is_shut = False
+        self.is_over = False
+
+    def follow(self, engine: Engine) -> None:
+        """Know an engine's connections, from their first statement on."""
+        event.listen(engine, "connect", self._connected, insert=True)
+        event.listen(engine, "close", self._closed)
+
+    @contextmanager
+    def limited(self, ms_max: int | None) -> Iterator[None]:
+        """Cut the connection when what is done within takes longer; None: it may take for ever.
+
+        ``is_over`` says that it was cut, until the next one begins. Errors: ``IndexUnavailable``
+        after ``shut``.
+        """
+        with self._lock:
+            if self._is_shut:
+                raise IndexUnavailable("index: it is being closed")
+            self.is_over = False
+        self._start(ms_max or 0)
+        try:
+            yield
+        finally:
+            self._start(0)
+
+    def renew(self) -> None:
+        """Say that it goes on: the time begins anew."""
+        self._start(self._ms_max)
+
+    def shut(self) -> None:
+        """Cut what is under way, and let nothing begin any more. In any thread."""
+        with self._lock:
+            self._is_shut = True
+            self._cut()
+
+    def leave(self) -> None:
+        """Let go of the connection: the engine has none any more, or could not set it up."""
+        with self._lock:
+            if self._way is not None:
+                self._way.close()
+                self._way = None
+
+    def _start(self, ms_max: int) -> None:
+        """Begin to count, or end it with 0."""
+        with self._lock:
+            if self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
+            self._ms_max = ms_max
+            if ms_max:
+                self._timer = threading.Timer(ms_max / _MS_PER_S, self._expire)
+                self._timer.daemon = True
+                self._timer.start()
+
+    def _expire(self) -> None:
+        with self._lock:
+            if self._timer is threading.current_thread():  # or it ended at this moment
+                self.is_over = True
+                self._cut()
+
+    def _cut(self) -> None:
+        if self._way is not None:
+            self._way.cut()
+
+    def _connected(self, connection: Any, _record: object) -> None:  # noqa: ANN401 - DBAPI's
+        self.leave()
+        way = _Way(connection)
+        with self._lock:
+            self._way = way
+            if self.is_over or self._is_shut:  # to connect took so long
+                way.cut()
+
+    def _closed(self, _connection: object, _record: object) -> None:
+        self.leave()
+
+
+class _Way:
+    """From any thread into a connection that another one waits for."""
+
+    def __init__(self, connection: Any) -> None:  # noqa: ANN401 - DBAPI's, untyped
+        self._interrupt = getattr(connection, "interrupt", None)
+        self._socket: socket.socket | None = None
+        fileno = getattr(connection, "fileno", None)
+        if fileno is not None:
+            # A descriptor of our own: the driver's may be closed, and another file's, at any time.
+            self._socket = socket.socket(fileno=os.dup(fileno()))
+
+    def cut(self) -> None:
+        """End the statement under way."""
+        if self._interrupt is not None:  # SQLite, which waits for nobody but its disk
+            self._interrupt()
+        if self._socket is not None:
+            with suppress(OSError):  # it has gone already
+                self._socket.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        """Let go of it."""
+        if self._socket is not None:
+            self._socket.close()

@@ -1,0 +1,94 @@
+"""The task that merges: what it does not hold up, and that it never ends by itself."""
+
+import asyncio
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from storage_adapters.s3 import merge_plan
+from tests.storage_adapters.s3.merging_house import NewHouse, fill, new_house, server
+
+__all__ = ["new_house", "server"]  # fixtures
+
+
+@pytest.mark.parametrize("name", ["log_round", "group_inputs"])
+async def test_the_loop_goes_on_while_a_round_is_planned(
+    new_house: NewHouse, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    house = await new_house()
+    await fill(house)
+    before = house.contents()
+    loop, may_go_on = asyncio.get_running_loop(), threading.Event()
+    plan: Callable[..., Any] = getattr(merge_plan, name)
+
+    def slow_plan(*args: Any, **options: Any) -> Any:
+        loop.call_soon_threadsafe(may_go_on.set)  # what the loop is to do meanwhile
+        assert may_go_on.wait(20)
+        return plan(*args, **options)
+
+    monkeypatch.setattr(merge_plan, name, slow_plan)
+
+    await house.merger.run_due()
+
+    assert (house.merger.rounds, house.merger.failures) == (1, 0)
+    assert house.contents() == before
+
+
+async def test_a_round_is_planned_while_partitions_come_and_go(
+    new_house: NewHouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    house = await new_house()
+    await fill(house)
+    plan, loop = merge_plan.group_inputs, asyncio.get_running_loop()
+
+    def plan_late(*args: Any) -> Any:
+        planned = plan(*args)
+        moving = asyncio.run_coroutine_threadsafe(change(), loop)
+        moving.result(20)
+        return planned
+
+    async def change() -> None:
+        await house.truncate(1, 2)
+        await house.delete(3)
+
+    monkeypatch.setattr(merge_plan, "group_inputs", plan_late)
+    house.merger.start()
+
+    house.merger.wake()
+    async with asyncio.timeout(20):
+        while not house.merger.rounds:  # noqa: ASYNC110 - there is no event of it
+            await asyncio.sleep(0)
+
+    assert house.merger.failures == 0
+    assert house.contents(house.restarted()) == house.contents()
+    assert len(house.contents()[1]) == 2
+
+
+async def test_a_mistake_of_ours_is_told_of_and_merging_goes_on(new_house: NewHouse) -> None:
+    house = await new_house()
+    call_again = house.merger._call_again
+
+    def mistake() -> None:
+        house.merger._call_again = call_again  # type: ignore[method-assign]
+        raise ValueError("a mistake of ours")
+
+    house.merger._call_again = mistake  # type: ignore[method-assign]
+    with capture_logs() as lines:
+        house.merger.start()
+        house.merger.wake()
+        async with asyncio.timeout(20):
+            while not house.merger.failures:  # noqa: ASYNC110 - there is no event of it
+                await asyncio.sleep(0)
+    (told,) = [line for line in lines if line["event"] == "no merge"]
+    assert isinstance(told["exc_info"], ValueError)
+
+    await fill(house)
+    house.clock.advance(1_000)
+    house.merger.wake()
+
+    async with asyncio.timeout(20):
+        while not house.merger.rounds:  # noqa: ASYNC110 - there is no event of it
+            await asyncio.sleep(0)
