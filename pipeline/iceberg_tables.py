@@ -10,7 +10,8 @@ from urllib.parse import urlsplit
 
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import NoSuchTableError
-from pyiceberg.expressions import AlwaysTrue, In
+from pyiceberg.expressions import AlwaysTrue, In, Reference
+from pyiceberg.expressions.literals import literal
 from pyiceberg.table import Table
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
@@ -57,7 +58,8 @@ def read_iceberg(url: str, job_id: str, catalog: str, topics: Collection[str]) -
 
 def _files(url: str, table: Table, topics: Collection[str]) -> list[TableFile]:
     base = f"{table.location().rstrip('/')}/"
-    chosen = In("topic", literals=set(topics)) if topics else AlwaysTrue()
+    names = {literal(one) for one in topics}
+    chosen = In(term=Reference("topic"), literals=names) if names else AlwaysTrue()
     found = []
     for task in table.scan(row_filter=chosen).plan_files():
         path = task.file.file_path
