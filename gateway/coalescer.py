@@ -251,8 +251,14 @@ def _to_write(partition: Partition, batch: _Batch) -> Write:
     octets = encode_runs(batch.runs, attributes=attributes)
     # Our own batch needs none of the checks that a client's does.
     write = Write(partition, octets, parse_batch_header(octets))
-    write.runs = batch.runs
+    write.runs = _record_runs(batch.runs)
     return write
+
+
+def _record_runs(runs: list[AnyRun]) -> list[RecordRun] | None:
+    """Return the runs, None where one is of many publishers: its records have keys of their own."""
+    found = [run for run in runs if isinstance(run, RecordRun)]
+    return found if len(found) == len(runs) else None
 
 
 def _locate(write: Write, batch: _Batch) -> None:

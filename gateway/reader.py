@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from gateway.errors import CorruptBatch, OffsetOutOfRange
 from gateway.model import Octets, parse_batch_header
 from gateway.partition import Partition
-from gateway.records import first_record_at
+from gateway.record_times import first_record_at
 from gateway.storage import StorageAdapter
 
 _MAX_INT64 = (1 << 63) - 1

@@ -42,7 +42,7 @@ RECORDS_MAX: Final = 1_000_000
 RECORD_OVERHEAD_BYTES: Final = 32  # lengths, deltas and attributes of a record at most
 NO_HEADERS: Final = b"\x00"
 
-_DELETE_HORIZON_MASK: Final = 0x40  # base timestamp is a deadline of compaction (KIP-534)
+DELETE_HORIZON_MASK: Final = 0x40  # base timestamp is a deadline of compaction (KIP-534)
 _NO_EPOCH: Final = -1
 _NO_SEQUENCE: Final = -1
 
@@ -248,7 +248,7 @@ def iter_records(
 ) -> Iterator[Record]:
     """Yield the records of one v2 batch one by one; else as ``decode_batch``."""
     header = parse_batch_header(batch)
-    data = _records_of(batch, header, bytes_max=bytes_max, records_max=records_max)
+    data = records_octets(batch, header, bytes_max=bytes_max, records_max=records_max)
     append_time = (
         header.max_timestamp_unix_ms if header.attributes & TIMESTAMP_TYPE_MASK else None
     )
@@ -266,22 +266,23 @@ def iter_records(
                 headers = decode_headers(data, position, end)
                 block = data[position:end]
         except (IndexError, UnicodeDecodeError) as error:
-            raise _garbled(header, str(error)) from None
+            raise garbled(header, str(error)) from None
         position = end
         if not lowest_delta <= delta <= last_offset_delta:
-            raise _garbled(header, f"offset delta {delta}")
+            raise garbled(header, f"offset delta {delta}")
         lowest_delta = delta + 1
         timestamp = base_timestamp + timestamp_delta if append_time is None else append_time
         yield new_record((base_offset + delta, timestamp, key, value, headers))
     if position != len(data):
-        raise _garbled(header, f"{len(data) - position} bytes after the last record")
+        raise garbled(header, f"{len(data) - position} bytes after the last record")
 
 
-def _garbled(header: BatchHeader, what: str) -> CorruptBatch:
+def garbled(header: BatchHeader, what: str) -> CorruptBatch:
+    """Return the error that says what is wrong with the records of a batch."""
     return CorruptBatch(f"records of the batch at offset {header.base_offset}: {what}")
 
 
-def _records_of(
+def records_octets(
     batch: Octets, header: BatchHeader, *, bytes_max: int, records_max: int
 ) -> bytes:
     """Return what follows the header, decompressed; the record count fits it."""
@@ -289,7 +290,7 @@ def _records_of(
     data = decompress(header.attributes & COMPRESSION_MASK, data, bytes_max=bytes_max)
     count_max = min(records_max, len(data) // _EMPTY_RECORD_BYTES)
     if not 0 <= header.record_count <= count_max:
-        raise _garbled(header, f"{header.record_count} records in {len(data)} bytes")
+        raise garbled(header, f"{header.record_count} records in {len(data)} bytes")
     return data
 
 
@@ -371,34 +372,3 @@ def decode_headers(
     if position != end:
         raise IndexError(f"headers from {start} on end at {position}, not at {end}")
     return tuple(headers)
-
-
-def first_record_at(batch: Octets, timestamp_unix_ms: int) -> tuple[int, int] | None:
-    """Return (offset, timestamp) of the first record at or after a time, or None.
-
-    The header alone answers when the batch is too old, when its first record is young enough,
-    and under LogAppendTime; else only lengths and deltas are read, no keys and values. Errors:
-    ``CorruptBatch``.
-    """
-    header = parse_batch_header(batch)
-    if header.max_timestamp_unix_ms < timestamp_unix_ms:
-        return None
-    if header.attributes & TIMESTAMP_TYPE_MASK:
-        return header.base_offset, header.max_timestamp_unix_ms
-    is_first_known = not header.attributes & _DELETE_HORIZON_MASK
-    if is_first_known and header.base_timestamp_unix_ms >= timestamp_unix_ms:
-        return header.base_offset, header.base_timestamp_unix_ms
-    data = _records_of(batch, header, bytes_max=DECOMPRESSED_BYTES_MAX, records_max=RECORDS_MAX)
-    position = 0
-    try:
-        for _ in range(header.record_count):
-            length, position = read_varint(data, position)
-            end = position + length
-            timestamp_delta, position = read_varint(data, position + 1)
-            timestamp = header.base_timestamp_unix_ms + timestamp_delta
-            if timestamp >= timestamp_unix_ms:
-                return header.base_offset + read_varint(data, position)[0], timestamp
-            position = max(position, end)  # A negative length must not lead back.
-    except IndexError as error:
-        raise _garbled(header, str(error)) from None
-    return None

@@ -343,10 +343,7 @@ class S3Storage:
         """Return what the footer of a group's object says of partitions."""
         told = self._starts.untold.take()
         ids = {target.partition_id for entry in group.entries for target in entry.targets}
-        return {
-            partition_id: introduce(self._catalog, partition_id, self._host)
-            for partition_id in ids | told
-        }
+        return {one: introduce(self._catalog, one, self._host) for one in ids | told}
 
     def _publish(self, uploads: list[Uploaded]) -> None:
         """Let readers see what is committed."""

@@ -24,7 +24,8 @@ from gateway.errors import (
     TopicNotFound,
 )
 from gateway.partition import Partition
-from gateway.records import NO_HEADERS, RecordRun
+from gateway.records import NO_HEADERS, RecordRun, decode_batch
+from gateway.single_records import RecordFrame, SingleRecords
 from gateway.storage import OnDone
 from gateway.writer import Write
 from tests.gateway.house import House, running
@@ -224,6 +225,24 @@ async def test_writes_carry_the_runs_that_they_were_made_of(house: House) -> Non
     await publisher.all_done()
 
     assert [write.runs for write in seen.writes] == [[first, second]]
+
+
+async def test_a_write_whose_records_have_keys_of_their_own_carries_no_runs(
+    house: House,
+) -> None:
+    partition = await house.partition("t")
+    seen = Seen(partition)
+    publisher = Publisher(Coalescer(house.broker))
+    frames = [RecordFrame(b"a", NO_HEADERS, 1), RecordFrame(b"b", NO_HEADERS, 1)]
+
+    publisher.add(partition, b"1")
+    of_two = SingleRecords(frames, [b"2", b"3"], 1_700_000_000_000)
+    publisher.coalescer.add(partition, of_two, publisher._expected())
+    await publisher.all_done()
+
+    (write,) = seen.writes
+    assert write.runs is None
+    assert [record.key for record in decode_batch(write.batch)] == [b"key", b"a", b"b"]
 
 
 async def test_parts_of_one_add_are_in_one_round_or_refused_together(house: House) -> None:

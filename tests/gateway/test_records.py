@@ -23,6 +23,7 @@ from gateway.model import (
     read_varint,
     stamp,
 )
+from gateway.record_times import first_record_at
 from gateway.records import (
     NO_HEADERS,
     NewRecord,
@@ -32,7 +33,6 @@ from gateway.records import (
     encode_batch,
     encode_headers,
     encode_runs,
-    first_record_at,
     iter_records,
 )
 

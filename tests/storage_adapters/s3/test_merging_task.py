@@ -9,9 +9,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from storage_adapters.s3 import merge_plan
-from tests.storage_adapters.s3.merging_house import NewHouse, fill, new_house, server
-
-__all__ = ["new_house", "server"]  # fixtures
+from tests.storage_adapters.s3.merging_house import NewHouse, fill
 
 
 @pytest.mark.parametrize("name", ["log_round", "group_inputs"])
