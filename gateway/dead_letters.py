@@ -1,7 +1,7 @@
 """Dead letters: messages that nobody gets any more move to a topic that somebody looks at.
 
-A message moves with its original key, value, headers and timestamp, and with headers that say
-why and whence. The move and the message's end in its queue are one append: after a crash it is
+A message moves with its original key, value, headers and (mostly) timestamp, and with headers that
+say why and whence. The move and the message's end in its queue are one append: after a crash it is
 in one of the two, never in both or in none. What cannot be moved (a full disk, a topic that is
 not there) stays in its queue and is tried again. Without a dead-letter topic it is dropped.
 """
@@ -16,7 +16,7 @@ import structlog
 
 from features.dead_letter import Origin, dead_letter_headers
 from features.queue.journal import encode_done
-from features.queue.model import Dead, Effects
+from features.queue.model import Dead, Effects, Order
 from gateway.coalescer import ROUND_BYTES_MAX, Part
 from gateway.errors import GatewayError, StorageUnavailable, TopicNotFound
 from gateway.message_ids import message_id
@@ -34,8 +34,11 @@ RETRY_MS: Final = 5_000
 _log = structlog.get_logger()
 
 
-def dead_letter(lane: QueueLane, dead: Dead, body: Body) -> RecordRun | None:
+def dead_letter(lane: QueueLane, dead: Dead, body: Body, now_unix_ms: int) -> RecordRun | None:
     """Return the record that a message becomes, or None when it has moved too often.
+
+    It keeps its time, but for one of a queue in order of its keys: that is sent anew, so its
+    retention begins with the move (Amazon SQS, "dead-letter queues and message retention").
 
     One that cannot be read becomes a record without key and value that says where it lies.
     """
@@ -58,7 +61,9 @@ def dead_letter(lane: QueueLane, dead: Dead, body: Body) -> RecordRun | None:
     )
     if headers is None:
         return None
-    return RecordRun(body.key, (body.value,), encode_headers(headers), body.timestamp_unix_ms)
+    is_ordered = lane.lane.policy.order is Order.KEY
+    sent_unix_ms = now_unix_ms if is_ordered else body.timestamp_unix_ms
+    return RecordRun(body.key, (body.value,), encode_headers(headers), sent_unix_ms)
 
 
 class _Told:
@@ -172,7 +177,7 @@ class DeadLetters:
             bodies = await self._kit.bodies.read(source, (dead.offset,))
         if bodies[0] is Unreadable.GONE:
             return None
-        run = dead_letter(lane, dead, bodies[0])
+        run = dead_letter(lane, dead, bodies[0], self._kit.clock.unix_ms())
         if run is None:
             return None
         target = self._kit.broker.partition(topic, self._number(run.key, topic))

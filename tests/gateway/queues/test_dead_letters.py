@@ -55,6 +55,21 @@ async def test_a_message_that_came_too_often_is_a_dead_letter(tmp_path: Path) ->
     assert said["message-id"] == message_id(queue.topic.uuid, 0, 0).encode()
 
 
+@pytest.mark.parametrize(("order", "later_ms"), [("none", 0), ("key", 60_000)])
+async def test_in_order_of_keys_it_is_sent_anew(
+    tmp_path: Path, order: str, later_ms: int
+) -> None:
+    async with running(tmp_path) as world:
+        queue, dead = await with_dead(world, order=order)
+        await world.send(queue, b"bad", key=b"k")
+        sent_unix_ms = world.clock.unix_ms()
+        world.advance(60_000)
+        await settle(queue, await take(queue), Outcome.REJECT)
+        await world.until(lambda: is_fed(dead))
+        (letter,) = await take(dead)
+    assert letter.record.timestamp_unix_ms == sent_unix_ms + later_ms
+
+
 async def test_a_rejected_message_has_moved_when_that_is_told(tmp_path: Path) -> None:
     async with running(tmp_path) as world:
         queue, dead = await with_dead(world)
