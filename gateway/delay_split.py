@@ -72,6 +72,10 @@ def split(write: Write, delays: Delays, now_unix_ms: int) -> Split | None:
     if header.record_count > KEYED_RECORDS_MAX:
         raise InvalidRecord(f"at most {KEYED_RECORDS_MAX} records of a batch may wait")
     append_time = header.attributes & TIMESTAMP_TYPE_MASK
+    if (
+        append_time
+    ):  # which was a moment ago: what is due since then would come with a time before
+        now_unix_ms = header.max_timestamp_unix_ms
     kept: list[RecordSlice] = []
     messages: list[Message] = []
     for record in scan_records(data, header):

@@ -144,7 +144,11 @@ class Staged:
     def _first_late(self, limit: tuple[int, int], count_max: int) -> list[Item]:
         late: list[Item] = []
         while self._late and self._late[0] < limit and len(late) < count_max:
-            late.append(heapq.heappop(self._late))
+            item = heapq.heappop(self._late)
+            if item[1] in self._withdrawn:  # else one that counts would stay behind it
+                self._withdrawn.remove(item[1])
+            else:
+                late.append(item)
         return late
 
     def put_back(self, items: list[Item]) -> None:

@@ -81,6 +81,15 @@ def test_what_is_withdrawn_and_comes_back_goes_once() -> None:
     assert numbers(staged.take_due(*EVERYTHING)) == [1, 2]
 
 
+def test_what_was_withdrawn_of_the_late_does_not_count() -> None:
+    staged = Staged()
+    add(staged, item(120, 1))
+    add(staged, item(100, 2), item(110, 3))
+    staged.withdraw(2)
+
+    assert numbers(staged.take_due(200, 1, 1_000)) == [3]
+
+
 @given(st.data())
 @settings(max_examples=150, deadline=None)
 def test_all_of_it_goes_once_and_in_order(data: st.DataObject) -> None:  # noqa: PLR0915 - a model

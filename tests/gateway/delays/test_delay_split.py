@@ -199,6 +199,27 @@ async def test_log_append_time_is_that_of_the_due_append(world: World) -> None:
     assert parse_batch_header(stored[0]).attributes & 0x08
 
 
+async def test_what_is_due_since_its_batch_was_stamped_has_no_time_before_its_own(
+    world: World,
+) -> None:
+    topic = await world.topic(message_timestamp_type="LogAppendTime")
+    due_unix_ms = world.clock.unix_ms() + 2
+    write = world.broker.prepare(
+        world.partition(topic), encode_batch([record(world, b"x", after_ms=2)])
+    )
+    assert isinstance(write, Write)
+    assert isinstance(world.clock, ManualClock)
+    world.clock.advance(3)
+
+    found = split(write, world.delays, world.clock.unix_ms())
+    assert found is not None
+    found.done(await outcome(lambda on_done: world.broker.append(found.writes, on_done)))
+    await world.settled()
+
+    [moved] = world.records(topic)
+    assert moved.timestamp_unix_ms >= due_unix_ms
+
+
 async def test_a_refused_append_leaves_nothing_behind(world: World) -> None:
     topic = await world.topic()
     batch = encode_batch([record(world, b"x", after_ms=LATER_MS)])
