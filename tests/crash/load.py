@@ -180,10 +180,7 @@ def read_all(bootstrap: str, topic: str, partitions: int) -> dict[Place, bytes]:
             "log_level": 1,
         }
     )
-    ends = {
-        n: consumer.get_watermark_offsets(TopicPartition(topic, n), timeout=30)
-        for n in range(partitions)
-    }
+    ends = {n: _bounds(consumer, TopicPartition(topic, n)) for n in range(partitions)}
     consumer.assign([TopicPartition(topic, n, OFFSET_BEGINNING) for n in range(partitions)])
     left = sum(high - low for low, high in ends.values())
     found: dict[Place, bytes] = {}
@@ -197,6 +194,22 @@ def read_all(bootstrap: str, topic: str, partitions: int) -> dict[Place, bytes]:
         left -= len(messages)
     consumer.close()
     return found
+
+
+def _bounds(consumer: Consumer, place: TopicPartition) -> tuple[int, int]:
+    """Return first and next offset of a partition.
+
+    librdkafka lets go of the address it began with once it knows the broker there; what was asked
+    by that moment fails in the client itself.
+    """
+    while True:
+        try:
+            found: tuple[int, int] = consumer.get_watermark_offsets(place, timeout=30)
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError._DESTROY_BROKER:
+                raise
+        else:
+            return found
 
 
 def check_commits(

@@ -356,7 +356,7 @@ def test_any_header_is_a_claim_or_refused(text: bytes) -> None:
 
 
 def test_what_is_remembered_is_bounded() -> None:
-    for name in ("_known_scope", "_signing_key", "parse_timestamp"):
+    for name in ("_known_scope", "_signing_hashes", "parse_timestamp"):
         assert getattr(signature, name).cache_info().maxsize is not None
 
 
