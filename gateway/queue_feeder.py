@@ -113,7 +113,7 @@ class Feeder:
                 runs += [Run(*one) for one in keys_of_runs(write.runs, write.base_offset)]
             else:
                 self._note(runs, write.batch, write.header, write.base_offset)
-            if type(write.batch) is bytearray:  # a view may be of a buffer that is used again
+            if type(write.batch) is bytearray:  # a view would keep all of its request
                 self._bodies.keep(partition, write)
         return self._feed(runs)
 

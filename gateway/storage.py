@@ -24,8 +24,9 @@ class Entry(NamedTuple):
     """One encoded v2 batch, stored once, for one or more partitions.
 
     ``batch`` carries the base offset of the first target and the leader epoch already (the broker
-    stamps them); for the other targets the base offset is filled in on read. The storage may keep a
-    reference to ``batch`` until ``on_done``; the caller must not change it before.
+    stamps them); for the other targets the base offset is filled in on read. From ``enqueue`` on
+    nobody changes ``batch``: the storage may keep a reference to it as long as it wants to, beyond
+    ``on_done`` too (S3's cache of what was written last does).
     """
 
     targets: tuple[Target, ...]
