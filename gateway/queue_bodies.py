@@ -143,7 +143,6 @@ class Bodies:
         self._shelves: dict[int, list[int]] = {}  # the base offsets kept of a partition, sorted
         self._batches: OrderedDict[tuple[int, int], _Batch] = OrderedDict()  # the idlest first
         self.kept_bytes = 0
-        self.batches_decoded = 0
 
     def find(self, partition: Partition, offsets: list[int]) -> list[Body] | None:
         """Return the messages at some offsets, or None when the disk must be waited for."""
@@ -196,7 +195,6 @@ class Bodies:
         batch = _Batch(bytes(octets), header, header.base_offset)
         if batch.records is None:
             batch.decode()
-            self.batches_decoded += 1
         self._put(partition.partition_id, batch)
         assert batch.records is not None
         return batch.records
@@ -226,7 +224,6 @@ class Bodies:
         if batch.records is None:
             size_bytes = batch.size_bytes
             batch.decode()
-            self.batches_decoded += 1
             self.kept_bytes += batch.size_bytes - size_bytes
             self._shrink()
         return batch
@@ -259,7 +256,6 @@ class Bodies:
                 wanted = batch
                 if batch.records is None:
                     batch.decode()
-                    self.batches_decoded += 1
             self._put(partition.partition_id, batch)
         return Unreadable.GONE if wanted is None else wanted
 
