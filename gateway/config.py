@@ -114,6 +114,13 @@ class MetadataConfig(FrozenConfig):
         description="`sqlite` (a file in data_dir) or an SQLAlchemy URL, "
         "`postgresql+psycopg://...`.",
     )
+    timeout_ms: int = Field(
+        default=15_000,
+        ge=100,
+        le=600_000,
+        description="A statement that takes longer is given up, and its connection cut: the "
+        "database hangs. What waited for it fails, and may be tried again.",
+    )
 
 
 class BrokerConfig(FrozenConfig):

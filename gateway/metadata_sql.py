@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Concatenate, Final, ParamSpec, TypeVar
 from uuid import UUID, uuid4
 
-from sqlalchemy import Connection, Engine
+from sqlalchemy import Connection, Engine, event
 from sqlalchemy.exc import SQLAlchemyError
 
 from gateway import metadata_queue_rows as queue_rows
@@ -26,7 +26,9 @@ from gateway.metadata import AccessKey, Address, DeletedRange, PartitionRange, T
 from gateway.metadata_versions import bring_up
 from gateway.queue_model import QueueRow
 from gateway.scram import ScramCredential
+from gateway.sql_watch import Watch
 
+MS_MAX: Final = 15_000  # of a statement
 CALLS_MAX: Final = 10_000  # waiting for the worker thread; more are refused
 DATA_UUID: Final = "data_uuid"
 CLUSTER_ID: Final = "cluster_id"
@@ -39,12 +41,16 @@ _P = ParamSpec("_P")
 class SqlMetadata:
     """A ``MetadataStore`` in a database.
 
-    ``url`` is an SQLAlchemy URL, or ``sqlite`` for a file in ``data_dir``.
-    Errors of the driver come out as ``StorageUnavailable`` with the driver's own words.
+    ``url`` is an SQLAlchemy URL, or ``sqlite`` for a file in ``data_dir``. ``ms_max`` bounds a
+    statement, whatever the database does; connecting may take its own time (``gateway.sql``)
+    in addition. Errors of the driver come out as ``StorageUnavailable`` with the driver's own
+    words; whether what was cut at its end is done, who tries again will see.
     """
 
-    def __init__(self, url: str, *, data_dir: Path) -> None:
+    def __init__(self, url: str, *, data_dir: Path, ms_max: int = MS_MAX) -> None:
         self._url = sql.engine_url(url, data_dir)
+        self._ms_max = ms_max
+        self._watch = Watch()
         self._engine: Engine | None = None
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="metadata")
         self._calls = 0
@@ -195,7 +201,7 @@ class SqlMetadata:
 
         def transaction() -> _T:
             assert self._engine is not None, "open comes first"
-            with self._engine.begin() as connection:
+            with self._watch.limited(self._ms_max), self._engine.begin() as connection:
                 return work(connection, *args, **kwargs)
 
         return await self._in_thread(transaction)
@@ -211,13 +217,21 @@ class SqlMetadata:
         try:
             return await asyncio.get_running_loop().run_in_executor(self._thread, work)
         except (SQLAlchemyError, OSError) as error:
-            msg = f"metadata store: {error}"
-            raise StorageUnavailable(msg) from error
+            raise StorageUnavailable(f"metadata store: {self._text(error)}") from error
         finally:
             self._calls -= 1
 
+    def _text(self, error: Exception) -> str:
+        if self._watch.is_over:
+            return f"no answer within {self._ms_max} ms, the connection was cut"
+        return str(error)
+
     def _open(self) -> None:
         self._engine = sql.make_engine(self._url)
+        self._watch.follow(self._engine)
+        # A hundred thousand topics take their time: it is each statement that must be answered.
+        event.listen(self._engine, "before_cursor_execute", lambda *_: self._watch.renew())
+        sql.bound_statements(self._engine, self._ms_max)
         try:
             with self._engine.begin() as connection:
                 bring_up(connection)
@@ -229,6 +243,7 @@ class SqlMetadata:
         if self._engine is not None:
             self._engine.dispose()
             self._engine = None
+            self._watch.leave()
 
 
 def _new_cluster_id() -> str:

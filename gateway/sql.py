@@ -70,6 +70,23 @@ def reading(engine: Engine) -> Engine:
     return engine.execution_options(isolation_level="REPEATABLE READ")
 
 
+def bound_statements(engine: Engine, ms_max: int) -> None:
+    """Have PostgreSQL end a statement by itself: whom we have cut off it does not hear.
+
+    It does not count for COMMIT: a wait for a replica that ended early would be a lie.
+    """
+    if engine.dialect.name != "postgresql":
+        return
+
+    def set_up(connection: Any, _record: object) -> None:  # noqa: ANN401 - DBAPI's, untyped
+        cursor = connection.cursor()
+        cursor.execute(f"SET statement_timeout = {ms_max}")
+        cursor.close()
+        connection.commit()
+
+    event.listen(engine, "connect", set_up)
+
+
 def one_line(error: BaseException) -> str:
     """Return what a driver says, without the statement and its values."""
     cause = error.orig if isinstance(error, DBAPIError) and error.orig else error

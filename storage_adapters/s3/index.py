@@ -15,7 +15,6 @@ from sqlalchemy import (
     Engine,
     bindparam,
     delete,
-    event,
     select,
     update,
 )
@@ -23,7 +22,8 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from gateway.clock import Clock
 from gateway.errors import StorageUnavailable
-from gateway.sql import make_engine, one_line, reading
+from gateway.sql import bound_statements, make_engine, one_line, reading
+from gateway.sql_watch import Closing, Watch
 from storage_adapters.s3 import index_leases as leases
 from storage_adapters.s3 import index_sweeping as sweeping
 from storage_adapters.s3 import index_tables as tables
@@ -36,7 +36,6 @@ from storage_adapters.s3.index_errors import (
     PendingLost,
 )
 from storage_adapters.s3.index_tables import IndexOf, Loaded
-from storage_adapters.s3.index_watch import Watch
 from storage_adapters.s3.tables import (
     BOUNDS,
     DEAD,
@@ -95,7 +94,7 @@ class Index:
         except OSError as error:
             raise IndexUnavailable(f"index: {error}") from error
         self._watch.follow(self._engine)
-        event.listen(self._engine, "connect", self._bound_statements)
+        bound_statements(self._engine, self._ms_max)
         try:
             _check_dialect(self._engine.dialect.name)
             if create:
@@ -284,16 +283,6 @@ class Index:
             raise IndexUnavailable("index: it is closed")
         return self._engine
 
-    def _bound_statements(self, connection: Any, _record: object) -> None:  # noqa: ANN401
-        """Have the server end what it does for us by itself: whom we cut off it does not hear."""
-        assert self._engine is not None
-        if self._engine.dialect.name == "postgresql":
-            cursor = connection.cursor()
-            # It does not count for COMMIT: a wait for a replica that ended early would be a lie.
-            cursor.execute(f"SET statement_timeout = {self._ms_max}")
-            cursor.close()
-            connection.commit()
-
     def _write(self, work_: Callable[[Connection], _T]) -> _T:
         """Do ``work_`` as one transaction."""
         return self._transaction(self._opened(), work_, self._ms_max)
@@ -315,7 +304,7 @@ class Index:
                     # Whatever it says: the server may have done it before it could not say so.
                     raise OutcomeUnknown(f"index: at COMMIT: {self._text(error)}") from error
                 return result
-        except (SQLAlchemyError, OSError) as error:
+        except (SQLAlchemyError, OSError, Closing) as error:
             raise IndexUnavailable(f"index: {self._text(error)}") from error
 
     def _text(self, error: Exception) -> str:

@@ -39,6 +39,9 @@ OBJECT_BYTES_MAX: Final = (
     HEADER_BYTES * ROWS_MAX
 )  # so no object has more rows than may be packed
 OBJECTS_MAX: Final = 4_096  # of a round, however small they are
+EXTENTS_MAX: Final = (
+    65_536  # of a round: they are replaced in one step, which the loop waits for
+)
 
 
 class PartRun(NamedTuple):
@@ -98,6 +101,8 @@ def log_round(
             # What is made of them is never less: those behind need not be weighed.
             taken = run[: _fitting([o.size_bytes for o in run], bytes_max)]
             taken = taken[: _fitting(_weights(catalog, taken), bytes_max)]
+            held = [len(o.partition_ids) for o in taken]
+            taken = taken[: max(_fitting(held, EXTENTS_MAX), 2)]
             if taken[-1].next_sequence > taken[0].first_sequence:
                 return taken
     return []
@@ -300,12 +305,12 @@ def _bytes_max(config: S3Config) -> int:
     return min(config.merge_bytes_max, OBJECT_BYTES_MAX)
 
 
-def _fitting(sizes: Sequence[int], bytes_max: int) -> int:
-    """Return how many from the front have no more octets than that together, at least one."""
+def _fitting(sizes: Sequence[int], most: int) -> int:
+    """Return how many from the front are no more than that together, at least one."""
     total = sizes[0]
-    for count, size_bytes in enumerate(sizes[1:OBJECTS_MAX], 1):
-        total += size_bytes
-        if total > bytes_max:
+    for count, size in enumerate(sizes[1:OBJECTS_MAX], 1):
+        total += size
+        if total > most:
             return count
     return min(len(sizes), OBJECTS_MAX)
 

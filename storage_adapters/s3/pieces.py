@@ -1,5 +1,6 @@
 """The body of an object in the making: large pieces as they came, small ones joined."""
 
+from collections import Counter
 from typing import Final
 
 from gateway.model import Octets
@@ -8,6 +9,7 @@ COPIED_BYTES_MAX: Final = (
     16_384  # a slice of its own costs about 200 octets of memory, and time
 )
 CHUNK_BYTES: Final = 262_144  # of what is copied
+HELD_TIMES_MAX: Final = 2  # so much memory a view may hold for each octet that it shows
 
 
 class Pieces:
@@ -32,10 +34,25 @@ class Pieces:
     def finish(self) -> list[Octets]:
         """Return all of it; nothing is added any more."""
         self._join_small()
-        return self._body
+        return _without_ballast(self._body)
 
     def _join_small(self) -> None:
         if self._small:
             self._body.append(b"".join(self._small))
             self._small.clear()
             self._small_bytes = 0
+
+
+def _without_ballast(body: list[Octets]) -> list[Octets]:
+    """Copy the views of requests of which so little is kept that they would be held for it."""
+    shown = Counter[int]()
+    for piece in body:
+        if isinstance(piece, memoryview):
+            shown[id(piece.obj)] += len(piece)
+    return [
+        bytes(piece)
+        if isinstance(piece, memoryview)
+        and memoryview(piece.obj).nbytes > HELD_TIMES_MAX * shown[id(piece.obj)]
+        else piece
+        for piece in body
+    ]

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from storage_adapters.s3.merge_plan import (
+    EXTENTS_MAX,
     GROWTH,
     PartRun,
     dead_own,
@@ -72,6 +73,13 @@ def test_a_round_is_bounded() -> None:
     assert _numbers(_round(logs, released=ALL, now_unix_ms=0)) == [1, 2]
     huge = _logs(2, size_bytes=3_000_000)
     assert _numbers(_round(huge, released=ALL, now_unix_ms=0)) == [1]
+
+
+def test_a_round_replaces_a_bounded_number_of_extents() -> None:
+    ids = frozenset(range(EXTENTS_MAX // 4))
+    assert _numbers(_round(_logs(9, partition_ids=ids))) == [1, 2, 3, 4]
+    many = frozenset(range(EXTENTS_MAX))
+    assert _numbers(_round(_logs(9, partition_ids=many))) == [1, 2]  # one alone gains nothing
 
 
 def test_a_round_never_goes_over_a_gap_or_a_damaged_object() -> None:

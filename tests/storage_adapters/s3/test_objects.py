@@ -4,7 +4,7 @@ from uuid import UUID
 
 import pytest
 
-from gateway.model import HEADER_BYTES, PartitionIdentity, TopicName
+from gateway.model import HEADER_BYTES, Octets, PartitionIdentity, TopicName
 from storage_adapters.formats.bodies import Introduction, encode_introduction
 from storage_adapters.formats.damage import Damaged
 from storage_adapters.formats.entry import check_body, decode_entry_header
@@ -60,6 +60,25 @@ def test_large_batches_are_not_copied() -> None:
     assert [found.header for found in headers_of(built.octets, 50)] == [
         bytes(entry.batch[:HEADER_BYTES]) for entry in (small, large)
     ]
+
+
+def test_little_of_a_request_does_not_hold_all_of_it() -> None:
+    octets = bytes(make_entry((4, 0), size_bytes=20_000).batch)
+    parts = {4: _part(4, 0, 2)}
+
+    def built_of(request: bytes, places: list[int]) -> list[Octets]:
+        entries = [
+            make_entry((4, offset))._replace(batch=memoryview(request)[at : at + len(octets)])
+            for offset, at in enumerate(places)
+        ]
+        return build_log_object(_PLACE, Appends(entries, frozenset({0}), 50), parts).body
+
+    mostly = built_of(octets + octets + b"\0" * 40_000, [0, 20_000])
+    hardly = built_of(octets + octets + b"\0" * 60_000, [20_000])
+
+    assert [type(piece) for piece in mostly if len(piece) == len(octets)] == [memoryview] * 2
+    assert [type(piece) for piece in hardly if len(piece) == len(octets)] == [bytes]
+    assert octets in b"".join(hardly)
 
 
 def test_entries_are_sorted_by_partition_and_intact() -> None:

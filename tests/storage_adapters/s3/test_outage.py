@@ -53,3 +53,4 @@ def test_the_next_outage_is_told_of_at_once() -> None:
             outage.over("one")
 
     assert [line["event"].rpartition(" ")[2] for line in lines] == ["away", "back"] * 2
+    assert [lines[n]["said_again_ms"] for n in (0, 2)] == [SAID_MS_MIN] * 2

@@ -14,9 +14,13 @@ from typing import Any, Final
 
 from sqlalchemy import Engine, event
 
-from storage_adapters.s3.index_errors import IndexUnavailable
+from gateway.errors import StorageUnavailable
 
 _MS_PER_S: Final = 1_000
+
+
+class Closing(StorageUnavailable):
+    """The database is being closed: nothing begins any more."""
 
 
 class Watch:
@@ -39,12 +43,12 @@ class Watch:
     def limited(self, ms_max: int | None) -> Iterator[None]:
         """Cut the connection when what is done within takes longer; None: it may take for ever.
 
-        ``is_over`` says that it was cut, until the next one begins. Errors: ``IndexUnavailable``
-        after ``shut``.
+        ``is_over`` says that it was cut, until the next one begins. Errors: ``Closing`` after
+        ``shut``.
         """
         with self._lock:
             if self._is_shut:
-                raise IndexUnavailable("index: it is being closed")
+                raise Closing("the database is being closed")
             self.is_over = False
         self._start(ms_max or 0)
         try:
