@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 from uuid import UUID
 
@@ -26,7 +27,7 @@ from storage_adapters.s3.index import Index
 from storage_adapters.s3.merged_change import Changer, Replacement
 from storage_adapters.s3.objects import Part, Place
 from storage_adapters.s3.opening import catalog_of, read_marker
-from storage_adapters.s3.rows import RowsCache
+from storage_adapters.s3.rows import RowsCache, rows_max_of
 from storage_adapters.s3.state import Catalog
 
 if TYPE_CHECKING:  # a dry run needs no Spark
@@ -101,7 +102,9 @@ class Compaction:
             on_fault=lambda _: None,  # a commit raises it, too
         )
         rows = RowsCache(
-            lambda number: committer.run(lambda of: of.rows(number)), bytes_max=_ROWS_BYTES_MAX
+            lambda number: committer.run(lambda of: of.rows(number)),
+            bytes_max=_ROWS_BYTES_MAX,
+            rows_max=partial(rows_max_of, catalog),
         )
         changer = Changer(
             catalog,
