@@ -129,12 +129,14 @@ class BrokerConfig(FrozenConfig):
     wal_queued_bytes_max: int = Field(
         default=64 * _MIB,
         ge=_MIB,
-        description="Appended octets that are not yet kept; above it, producers are paused.",
+        description="Appended octets that are not yet kept; above it, producers are paused. "
+        "With storage in S3 201326592.",
     )
     wal_queued_bytes_low: int = Field(
         default=32 * _MIB,
         ge=0,
-        description="Paused producers go on when it is below this again.",
+        description="Paused producers go on when it is below this again. With storage in S3 "
+        "134217728.",
     )
     fetch_bytes_budget: int = Field(
         default=64 * _MIB,

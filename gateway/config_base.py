@@ -1,5 +1,6 @@
 """What every section of the config is made of: strict, frozen tables; those of listeners."""
 
+from collections.abc import Mapping
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated, ClassVar, NamedTuple, Self
@@ -18,6 +19,13 @@ class FrozenConfig(BaseModel):
     """A section of the config: cannot be changed once made, refuses keys it does not know."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
+
+    defaults_elsewhere: ClassVar[Mapping[str, Mapping[str, int]]] = {}
+    """Of a storage's config: what suits it better in other tables than their own defaults do.
+
+    By a table's path, ``broker`` or ``adapters.kafka``. Where one of a table's keys is set, none
+    of them is taken from here: they go together.
+    """
 
 
 class Address(NamedTuple):

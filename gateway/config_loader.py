@@ -43,6 +43,7 @@ def load_settings(
     merged: Table = {}
     for source in sources:
         _merge(merged, source)
+    _lay_below(merged)
     return Checker(sources).check(merged)
 
 
@@ -85,6 +86,32 @@ def _parse_assignment(key: str, value: str, *, origin: str) -> Table:
                 continue
     msg = f"{origin}: {key.strip()!r} is not a dotted key"
     raise InvalidSettings(msg)
+
+
+def _lay_below(merged: Table) -> None:
+    """Take from the storage's config what nobody has set in other tables that there are."""
+    storage = merged.get("storage", {})
+    name = storage.get("adapter") if isinstance(storage, dict) else None
+    if name is None:
+        return
+    try:
+        suited = registry.config_class(registry.storage_class(str(name))).defaults_elsewhere
+    except (registry.UnknownPlugin, registry.BrokenPlugin):
+        return  # the check finds words for it
+    for path, values in suited.items():
+        section = _table_at(merged, path)
+        if section is not None and not section.keys() & values.keys():
+            section.update(values)
+
+
+def _table_at(merged: Table, path: str) -> Table | None:
+    """Return a table; one that is missing is made, but for an adapter's, which would start it."""
+    parent, _, name = path.rpartition(".")
+    above = merged.get(parent) if parent else merged
+    if not isinstance(above, dict):
+        return None
+    found = above.get(name) if parent else above.setdefault(name, {})
+    return found if isinstance(found, dict) else None
 
 
 def _merge(into: Table, source: Source) -> None:

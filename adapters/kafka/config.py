@@ -38,7 +38,8 @@ class KafkaConfig(ListenerConfig):
     unacknowledged_bytes_max: int = Field(
         default=32 * _MIB,
         ge=_MIB,
-        description="Produced octets of one connection that are not kept yet; more are not read.",
+        description="Produced octets of one connection that are not kept yet; more are not read. "
+        "With storage in S3 134217728.",
     )
     fetch_bytes_max: int = Field(
         default=55 * _MIB,

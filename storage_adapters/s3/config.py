@@ -1,6 +1,7 @@
 """Settings of the storage in S3, ``[storage]`` with ``adapter = "s3"``."""
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import ClassVar, Literal
 
 from pydantic import Field, model_validator
 
@@ -12,6 +13,12 @@ _MIB = 1024 * _KIB
 
 class S3Config(FrozenConfig):
     """Where the bucket is, when an object is closed, what is cached, how long is waited."""
+
+    # An acknowledgement takes a flush interval and a PUT: more is on its way than on a disk.
+    defaults_elsewhere: ClassVar[Mapping[str, Mapping[str, int]]] = {
+        "broker": {"wal_queued_bytes_max": 192 * _MIB, "wal_queued_bytes_low": 128 * _MIB},
+        "adapters.kafka": {"unacknowledged_bytes_max": 128 * _MIB},
+    }
 
     bucket: str = Field(
         min_length=3, max_length=255, description="The bucket; it must be there."

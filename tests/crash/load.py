@@ -73,7 +73,7 @@ class Load:
         self._thread.join()
         left = self._producer.flush(_FLUSH_S_MAX)
         assert left == 0, f"{self.name}: {left} records unacknowledged after {_FLUSH_S_MAX} s"
-        assert self.failures == []
+        assert not self.failures, f"{len(self.failures)} failed: {self.failures[0]}"
 
     def _run(self) -> None:
         chooser = random.Random(self.name)
@@ -130,7 +130,7 @@ class GroupReader:
         self._stop.set()
         self._thread.join()
         self._consumer.close()
-        assert self.failures == []
+        assert not self.failures, self.failures[:3]
 
     def _run(self) -> None:
         expected: dict[int, int] = {}

@@ -1,5 +1,6 @@
 """Settings: sources and their order, messages about what is wrong, exposure."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar, get_args
 
@@ -7,7 +8,14 @@ import pytest
 
 from gateway import registry
 from gateway.auth import Operation
-from gateway.config import AuthOperation, FrozenConfig, ListenerConfig, Settings, parse_address
+from gateway.config import (
+    AuthOperation,
+    BrokerConfig,
+    FrozenConfig,
+    ListenerConfig,
+    Settings,
+    parse_address,
+)
 from gateway.config_advice import check_exposure, warnings
 from gateway.config_checker import InvalidSettings
 from gateway.config_loader import load_settings
@@ -49,6 +57,17 @@ class Drawer:
     Config = DrawerConfig
 
 
+class FarAwayConfig(FrozenConfig):
+    defaults_elsewhere: ClassVar[Mapping[str, Mapping[str, int]]] = {
+        "broker": {"wal_queued_bytes_max": 192_000_000, "wal_queued_bytes_low": 128_000_000},
+        "adapters.tiny": {"line_bytes_max": 8_192},
+    }
+
+
+class FarAway:
+    Config = FarAwayConfig
+
+
 @pytest.fixture(autouse=True)
 def _registered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
@@ -57,7 +76,11 @@ def _registered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         registry,
         "STORAGE_ADAPTERS",
-        {"segment_log": f"{__name__}:Drawer", "memory": f"{__name__}:Drawer"},
+        {
+            "segment_log": f"{__name__}:Drawer",
+            "memory": f"{__name__}:Drawer",
+            "far_away": f"{__name__}:FarAway",
+        },
     )
 
 
@@ -314,6 +337,33 @@ def test_marks_and_ranges_must_not_cross() -> None:
     assert "groups: session_timeout_ms_min is above" in message_for(
         None, "groups.session_timeout_ms_min=2000000"
     )
+
+
+def test_a_storage_brings_defaults_for_other_tables() -> None:
+    settings = load_settings(assignments=["storage.adapter=far_away"])
+
+    assert settings.broker.wal_queued_bytes_max == 192_000_000
+    assert settings.broker.wal_queued_bytes_low == 128_000_000
+    assert settings.adapters["tiny"] == TinyConfig(line_bytes_max=8_192)
+
+
+def test_what_is_set_counts_and_what_goes_with_it_is_as_ever() -> None:
+    settings = load_settings(
+        assignments=["storage.adapter=far_away", "broker.wal_queued_bytes_max=40000000"]
+    )
+    own = BrokerConfig(wal_queued_bytes_max=40_000_000)
+    assert settings.broker == own
+    assert settings.adapters["tiny"] == TinyConfig(line_bytes_max=8_192)
+
+
+def test_a_storages_defaults_start_no_adapter_and_hide_no_fault(tmp_path: Path) -> None:
+    file = write(tmp_path, '[storage]\nadapter = "far_away"\n[adapters.open]\n')
+    assert list(load_settings(file=file).adapters) == ["open"]
+    file = write(tmp_path, 'broker = 3\n[storage]\nadapter = "far_away"\n')
+    assert "broker" in message_for(file)
+    file = write(tmp_path, 'adapters = 3\n[storage]\nadapter = "far_away"\n')
+    assert "adapters: is not a table of tables" in message_for(file)
+    assert "no storage adapter 'far' is installed" in message_for(None, "storage.adapter=far")
 
 
 def test_surprises_are_warned_of() -> None:
