@@ -78,10 +78,13 @@ def split(write: Write, delays: Delays, now_unix_ms: int) -> Split | None:
         now_unix_ms = header.max_timestamp_unix_ms
     kept: list[RecordSlice] = []
     messages: list[Message] = []
+    known = b""
+    due_unix_ms = 0
     for record in scan_records(data, header):
         key_at, headers_at = record_places(data, record)
         headers = data[headers_at : record[2]]
-        due_unix_ms = _due_unix_ms(headers)
+        if headers != known:  # of what is due together they are mostly the same
+            known, due_unix_ms = headers, _due_unix_ms(headers)
         if due_unix_ms <= now_unix_ms:
             kept.append(record)
             continue
