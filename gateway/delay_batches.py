@@ -54,10 +54,12 @@ def tail_of(key: bytes | None, value: bytes | None, headers: bytes) -> bytes:
 
 def has_header(headers: bytes, stored_name: bytes) -> bool:
     """Whether an encoded block of headers has one of that name; it comes with its length."""
-    # The usual answer comes without decoding anything.
-    return stored_name in headers and any(
-        nullable(name) == stored_name for name, _ in pairs_of(headers)
-    )
+    # The usual answers come without decoding anything: none has it, or the first.
+    if stored_name not in headers:
+        return False
+    if headers[0] < _COUNT_OF_ONE_OCTET_END and headers.startswith(stored_name, 1):
+        return True
+    return any(nullable(name) == stored_name for name, _ in pairs_of(headers))
 
 
 def find_header(headers: bytes, name: bytes) -> bytes | None:

@@ -4,8 +4,8 @@ Messages in a row that are due in the same millisecond become a run: one entry, 
 batch in which they will come, ready but for what is only known then.
 """
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from itertools import groupby
 from operator import itemgetter
 from typing import Final, NamedTuple
 
@@ -84,29 +84,43 @@ class Draft:
 def rows_of(
     partition: Partition, messages: Sequence[Message], last_number: int
 ) -> Iterator[Row]:
-    """Yield the rows of messages, in order; their numbers are above ``last_number``."""
-    for due_unix_ms, some in groupby(messages, itemgetter(0)):
-        group = list(some)
-        for start in range(0, len(group), BLOCK_COUNT):
-            piece = group[start : start + BLOCK_COUNT]
-            first = last_number + 1
-            if len(piece) >= RUN_COUNT_MIN:
-                first = start_of_run(last_number, len(piece))
-            tails = _tails(partition, piece, first)
+    """Yield the rows of messages by their times; their numbers are above ``last_number``.
+
+    Messages that are due together keep their order.
+    """
+    messages = sorted(messages, key=itemgetter(0))
+    start = 0  # of what is due alone
+    for at, end in _groups([message[0] for message in messages]):
+        if end - at < RUN_COUNT_MIN:
+            continue
+        yield from _singles(partition, messages[start:at], last_number + 1)
+        last_number += at - start
+        for piece_at in range(at, end, BLOCK_COUNT):
+            piece = messages[piece_at : min(piece_at + BLOCK_COUNT, end)]
+            first = start_of_run(last_number, len(piece))
+            yield from _runs(partition, piece, first)
             last_number = first + len(piece) - 1
-            if len(piece) >= RUN_COUNT_MIN:
-                yield from _runs(partition, due_unix_ms, first, tails)
-            else:
-                yield from _singles(partition, due_unix_ms, first, tails)
+        start = end
+    yield from _singles(partition, messages[start:], last_number + 1)
 
 
-def _runs(
-    partition: Partition, due_unix_ms: int, first: int, tails: Sequence[Tail]
-) -> Iterator[Row]:
+def _groups(times: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Yield (start, end) of what is the same in a sorted row."""
+    start = 0
+    while start < len(times):
+        end = bisect_right(times, times[start], lo=start + 1)
+        yield start, end
+        start = end
+
+
+def _runs(partition: Partition, messages: Sequence[Message], first: int) -> Iterator[Row]:
+    """Yield the rows of messages that are due together."""
     topic = partition.topic
+    due_unix_ms = messages[0].due_unix_ms
+    tails = _tails(partition, messages, first)
     for piece in cut(tails, topic.settings.message_bytes_max):
         if len(piece) < RUN_COUNT_MIN:
-            yield from _singles(partition, due_unix_ms, first, piece)
+            yield from _rows(partition, [due_unix_ms] * len(piece), piece, first)
         else:
             entry = encode_waiting(
                 due_unix_ms,
@@ -121,12 +135,23 @@ def _runs(
         first += len(piece)
 
 
-def _singles(
-    partition: Partition, due_unix_ms: int, first: int, tails: Sequence[Tail]
+def _singles(partition: Partition, messages: Sequence[Message], first: int) -> Iterator[Row]:
+    times = [message[0] for message in messages]
+    return _rows(partition, times, _tails(partition, messages, first), first)
+
+
+def _rows(
+    partition: Partition, times: Sequence[int], tails: Sequence[Tail], first: int
 ) -> Iterator[Row]:
-    place = (partition.topic.uuid.bytes, partition.number)
-    for number, tail in enumerate(tails, first):
-        yield due_unix_ms, number, 0, encode_waiting(due_unix_ms, number, *place, *tail)
+    """Yield rows of one message each."""
+    topic_uuid, partition_number = partition.topic.uuid.bytes, partition.number
+    for number, due_unix_ms, (timestamp_unix_ms, tail) in zip(
+        range(first, first + len(times)), times, tails, strict=True
+    ):
+        entry = encode_waiting(
+            due_unix_ms, number, topic_uuid, partition_number, timestamp_unix_ms, tail
+        )
+        yield due_unix_ms, number, 0, entry
 
 
 def _tails(partition: Partition, messages: Sequence[Message], first: int) -> list[Tail]:

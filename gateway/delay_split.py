@@ -27,11 +27,14 @@ from gateway.model import (
     BatchHeader,
 )
 from gateway.partition import Write
-from gateway.record_runs import nullable
+from gateway.record_runs import nullable, varint
 
 _NAME: Final = DELIVER_AT.encode()
 _STORED_NAME: Final = nullable(_NAME)
 _DIGITS_MAX: Final = 15  # the year 33658
+_USUAL_DIGITS: Final = 13
+_USUAL: Final = varint(1) + _STORED_NAME + varint(_USUAL_DIGITS)
+_USUAL_BYTES: Final = len(_USUAL)
 _INT64_END: Final = 1 << 63
 _CODEC: Final = Codec(partial(decompress, bytes_max=KEYED_BYTES_MAX), compress)
 
@@ -105,6 +108,12 @@ def split(write: Write, delays: Delays, now_unix_ms: int) -> Split | None:
 
 def _due_unix_ms(headers: bytes) -> int:
     """Return when a record is due, 0 when it does not say. Error: ``InvalidRecord``."""
+    if headers.startswith(
+        _USUAL
+    ):  # the only header, with what unix milliseconds are until 2286
+        value = headers[_USUAL_BYTES:]
+        if len(value) == _USUAL_DIGITS and value.isdigit():
+            return int(value)
     if _STORED_NAME not in headers:
         return 0
     try:

@@ -348,3 +348,21 @@ async def test_runs_that_do_not_fit_in_memory_are_read_back(tmp_path: Path) -> N
 
         assert world.values(topic) == [b"100"] * 20 + [b"500"] * 20 + [b"900"] * 20
         assert world.delays.bodies.size_bytes == 0
+
+
+async def test_what_is_due_together_of_a_mixed_batch_is_one_run(world: World) -> None:
+    """Whatever lies between: of each time in the order of the batch."""
+    topic = await world.topic()
+    afters_ms = [LATER_MS + 1_000 * (at % 3) for at in range(3 * RUN_COUNT_MIN)] + [
+        LATER_MS + 7
+    ]
+    batch = [record(world, b"%d" % at, after_ms=ms) for at, ms in enumerate(afters_ms)]
+
+    await produce(world, topic, encode_batch(batch))
+    stored = sorted(value[0] for value in entries(world))
+    advance(world, 2 * LATER_MS)
+    await world.settled()
+
+    by_time = sorted(range(len(afters_ms)), key=afters_ms.__getitem__)
+    assert stored == [1, RUN, RUN, RUN]
+    assert world.values(topic) == [b"%d" % at for at in by_time]
