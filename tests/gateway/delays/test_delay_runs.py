@@ -7,9 +7,11 @@ import pytest
 
 from features.delay.entries import RUN, is_waiting
 from features.delay.runs import RUN_COUNT_MIN
+from features.delay.state import DelayState
 from gateway.clock import ManualClock
 from gateway.delay_batches import values_of
 from gateway.delay_mover import STAGE_AHEAD_MS
+from gateway.delay_stream import DelayStream
 from gateway.delays import DelayBounds
 from gateway.errors import StorageUnavailable
 from gateway.model import parse_batch_header
@@ -240,12 +242,14 @@ async def test_a_cancellation_that_was_not_kept_loses_nothing_of_its_run(
     if fails == "after":
         refused[0](error)
     await world.settled()
+    came = world.values(topic)
+    left = (world.delays.total, bool(world.delays._state.runs))
     await world.restart()
     await world.settled()
 
-    assert sorted(filter(None, world.values(topic))) == sorted(VALUES)
-    assert world.delays.total == 0
-    assert not world.delays._state.runs
+    assert sorted(filter(None, came)) == sorted(VALUES)
+    assert left == (0, False)
+    assert world.values(topic) == came
 
 
 async def test_a_cancellation_that_ends_after_the_others_have_gone_leaves_nothing(
@@ -366,3 +370,33 @@ async def test_what_is_due_together_of_a_mixed_batch_is_one_run(world: World) ->
     by_time = sorted(range(len(afters_ms)), key=afters_ms.__getitem__)
     assert stored == [1, RUN, RUN, RUN]
     assert world.values(topic) == [b"%d" % at for at in by_time]
+
+
+async def test_the_highest_number_is_that_of_a_runs_last_message(world: World) -> None:
+    topic = await world.topic()
+    numbers = await world.put(topic, LATER_MS, *VALUES)
+    state = DelayState(world.clock.unix_ms())
+    stream = DelayStream(world.stream, world.broker, world.clock, state)
+
+    assert await stream.load(world.topics) == numbers[-1]
+    assert state.count == len(VALUES)
+
+
+async def test_a_timestamp_after_the_due_time_is_within_what_its_batch_says(
+    world: World,
+) -> None:
+    topic = await world.topic()
+    ahead_unix_ms = world.clock.unix_ms() + 10 * LATER_MS
+    records = [
+        (ahead_unix_ms - at, *record(world, value, after_ms=LATER_MS)[1:])
+        for at, value in enumerate(VALUES)
+    ]
+
+    await produce(world, topic, encode_batch(records))
+    advance(world, LATER_MS)
+    await world.settled()
+
+    stored = world.broker.read(world.partition(topic), 0, bytes_max=1)
+    assert stored is not None
+    assert parse_batch_header(stored[0]).max_timestamp_unix_ms == ahead_unix_ms
+    assert world.records(topic)[1].timestamp_unix_ms == ahead_unix_ms - 1
