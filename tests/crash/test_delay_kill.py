@@ -144,7 +144,9 @@ def _read(gateway: Gateway, topic: str, count: int) -> list[Message]:
                     assert error.code() == KafkaError._PARTITION_EOF, error
 
     read_until(lambda: len(found) >= count)
-    until_s = time.monotonic() + (DELAY_MS_MAX + TOGETHER_MS) / 1_000  # whatever waits is due then
+    until_s = (
+        time.monotonic() + (DELAY_MS_MAX + TOGETHER_MS) / 1_000
+    )  # whatever waits is due then
     read_until(lambda: time.monotonic() > until_s)
     consumer.close()
     return found
