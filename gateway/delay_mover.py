@@ -35,13 +35,15 @@ DEALT_MAX: Final = 2_000  # entries of the wheel in one go: 2 ms of the loop
 STAGE_AHEAD_MS: Final = 250  # what is due sooner is made ready; the wheel has dealt that out
 STAGED_MAX: Final = 500  # messages in one go, ahead of their time: 1 ms of the loop
 MOVED_BYTES_MAX: Final = 1 << 18  # in one append: 3 ms of the loop for small messages
-ROUNDS_MAX: Final = 8  # on their way into the log
+ROUNDS_MAX: Final = 64  # on their way into the log: what a sync may take, in ticks
+IN_FLIGHT_BYTES_MAX: Final = 8 * MOVED_BYTES_MAX  # of them: others share the log's queue
 
 
 class Moved(NamedTuple):
-    """What one append moves: messages in all, whole rows, and parts of runs with their sizes."""
+    """What one append moves: in all, as whole rows, and as parts of runs with their sizes."""
 
     message_count: int
+    size_bytes: int
     rows: list[tuple[int, Place]]
     parts: list[tuple[Run, int, Place]]
 
@@ -78,6 +80,7 @@ class DelayMover:
         self.staged = Staged()
         self._retry_at_ms = 0  # monotonic
         self._rounds_in_flight = 0
+        self._in_flight_bytes = 0
         self._is_held = False
         self._is_behind = False  # buckets of the wheel are to be dealt out
         self._has_more = False  # that is due
@@ -248,9 +251,16 @@ class DelayMover:
             return False
         return True
 
+    @property
+    def _is_full(self) -> bool:
+        """Whether enough is on its way into the log."""
+        return (
+            self._rounds_in_flight >= ROUNDS_MAX or self._in_flight_bytes >= IN_FLIGHT_BYTES_MAX
+        )
+
     def _hindered_ms(self) -> int:
         """Return for how long nothing can be moved; 0 when something can."""
-        if self._is_held or self._rounds_in_flight >= ROUNDS_MAX:
+        if self._is_held or self._is_full:
             return RECHECK_MS
         if self._broker.writer.is_saturated:
             self._is_held = True
@@ -282,10 +292,11 @@ class DelayMover:
         found.add(due)
         self.refused += found.refused
         writes = found.writes(self._partition)
-        moved = Moved(found.count, [], [])
+        moved = Moved(found.count, sum([len(write.batch) for write in writes]), [], [])
         if writes:
             self._broker.append(writes, partial(self._done, moved))
             self._rounds_in_flight += 1
+            self._in_flight_bytes += moved.size_bytes
         moved.rows.extend(self.staged.pop(found.rows))  # nobody can cancel them any more
         for run, numbers in found.parts:
             [(_, place)] = self.staged.pop([run.first])
@@ -314,7 +325,9 @@ class DelayMover:
             self._state.settled([(run.first, place)])
 
     def _done(self, moved: Moved, error: StorageUnavailable | None) -> None:
+        was_full = self._is_full
         self._rounds_in_flight -= 1
+        self._in_flight_bytes -= moved.size_bytes
         if error is not None:  # the node stops; the next start finds them waiting
             return
         self._state.settled(moved.rows)
@@ -323,7 +336,7 @@ class DelayMover:
             if not run.left:
                 self.end_run(run)
         self.moved += moved.message_count
-        if self._rounds_in_flight == ROUNDS_MAX - 1:
+        if was_full and not self._is_full:
             self.wake_at(0)
 
 
