@@ -14,14 +14,16 @@ from typing import Final
 from crc32c import crc32c
 
 from features.compaction.rebuilding import NO_TIMESTAMP
-from features.compaction.record_slices import RecordSlice
+from features.compaction.record_slices import TIMESTAMP_DELTA, RecordSlice, scan_records
 from gateway.coalescer import BATCH_BYTES_MAX, BATCH_RECORDS_MAX
 from gateway.errors import CorruptBatch
 from gateway.model import (
     ATTRIBUTES_AT,
+    CRC_AT,
     HEADER_BYTES,
     LENGTH_OVERHEAD_BYTES,
     MAGIC,
+    MAX_TIMESTAMP_AT,
     NO_PRODUCER,
     TWO_OCTETS,
     ZIGZAG,
@@ -37,6 +39,9 @@ Tail = tuple[int, bytes]  # timestamp, and what follows the offset delta of a re
 
 _PREFIX: Final = struct.Struct(">qiibI")  # outside of the CRC: up to the CRC itself
 _COVERED: Final = struct.Struct(">hiqqqhii")  # the rest of the header, which the CRC covers
+_ATTRIBUTES: Final = struct.Struct(">h")
+_MAX_TIMESTAMP: Final = struct.Struct(">q")
+_CRC: Final = struct.Struct(">I")
 _NO_EPOCH: Final = -1
 _SPAN_MS_MAX: Final = 1 << 62  # between timestamps of a batch: their deltas have 64 bits
 _COUNT_OF_ONE_OCTET_END: Final = 0x80
@@ -49,10 +54,12 @@ def tail_of(key: bytes | None, value: bytes | None, headers: bytes) -> bytes:
 
 def has_header(headers: bytes, stored_name: bytes) -> bool:
     """Whether an encoded block of headers has one of that name; it comes with its length."""
-    # The usual answer comes without decoding anything.
-    return stored_name in headers and any(
-        nullable(name) == stored_name for name, _ in pairs_of(headers)
-    )
+    # The usual answers come without decoding anything: none has it, or the first.
+    if stored_name not in headers:
+        return False
+    if headers[0] < _COUNT_OF_ONE_OCTET_END and headers.startswith(stored_name, 1):
+        return True
+    return any(nullable(name) == stored_name for name, _ in pairs_of(headers))
 
 
 def find_header(headers: bytes, name: bytes) -> bytes | None:
@@ -207,3 +214,30 @@ def encode_tails(
     crc = crc32c(memoryview(batch)[ATTRIBUTES_AT:])
     _PREFIX.pack_into(batch, 0, 0, len(batch) - LENGTH_OVERHEAD_BYTES, _NO_EPOCH, MAGIC, crc)
     return batch
+
+
+def ready(octets: bytes, max_unix_ms: int, *, attributes: int = 0) -> bytearray:
+    """Return a copy of a batch of ``encode_tails`` with another max timestamp, its CRC set."""
+    batch = bytearray(octets)
+    _ATTRIBUTES.pack_into(batch, ATTRIBUTES_AT, attributes)
+    _MAX_TIMESTAMP.pack_into(batch, MAX_TIMESTAMP_AT, max_unix_ms)
+    _CRC.pack_into(batch, CRC_AT, crc32c(memoryview(batch)[ATTRIBUTES_AT:]))
+    return batch
+
+
+def tails_of(octets: bytes, indexes: Sequence[int]) -> list[Tail]:
+    """Return the records of a batch of ``encode_tails`` that have these indexes.
+
+    Error: ``CorruptBatch``.
+    """
+    header = parse_batch_header(octets)
+    data = octets[HEADER_BYTES:]
+    records = scan_records(data, header)
+    base_unix_ms = header.base_timestamp_unix_ms
+    return [
+        (
+            base_unix_ms + record[TIMESTAMP_DELTA],
+            data[record_places(data, record)[0] : record[2]],
+        )
+        for record in [records[index] for index in indexes]
+    ]

@@ -3,31 +3,29 @@
 What is due soon is taken from the wheel and decoded ahead of its time, a bounded number at a
 time, so that little is left to do when it comes. A timer stands at the next due time, and at
 least every second, so that a step of the wall clock is noticed. What is due together is appended
-together: a batch or more for each partition, and one entry that takes all of them out.
+together (``Round``): a batch or more for each partition, and one entry that takes all of them out.
 """
 
 import asyncio
 from collections.abc import Iterable, Sequence
 from functools import partial
-from itertools import groupby
-from operator import itemgetter, sub
-from typing import Final
-from uuid import UUID
+from operator import sub
+from typing import Final, NamedTuple
 
 import structlog
 
-from features.delay.entries import encode_removed, parse_destination, parse_many
+from features.delay.entries import parse_many
 from features.delay.places import Place
+from features.delay.runs import Run
 from features.delay.staged import Item, Staged
 from features.delay.state import DelayState, Taken
 from gateway.broker import Broker
 from gateway.clock import Clock
-from gateway.delay_batches import Tail, cut, encode_tails, tail_of
 from gateway.delay_bodies import Bodies
-from gateway.errors import GatewayError, PolicyViolation, StorageUnavailable
-from gateway.model import TIMESTAMP_TYPE_MASK, parse_batch_header
-from gateway.partition import Partition, Write
-from gateway.records import NO_HEADERS
+from gateway.delay_drafts import Row
+from gateway.delay_round import Round, removal_writes
+from gateway.errors import GatewayError, StorageUnavailable
+from gateway.partition import Partition
 from gateway.topics import TopicManager
 
 TICK_MS: Final = 2  # at least between two looks, so that a little is moved together
@@ -37,11 +35,18 @@ DEALT_MAX: Final = 2_000  # entries of the wheel in one go: 2 ms of the loop
 STAGE_AHEAD_MS: Final = 250  # what is due sooner is made ready; the wheel has dealt that out
 STAGED_MAX: Final = 500  # messages in one go, ahead of their time: 1 ms of the loop
 MOVED_BYTES_MAX: Final = 1 << 18  # in one append: 3 ms of the loop for small messages
-ROUNDS_MAX: Final = 8  # on their way into the log
+ROUNDS_MAX: Final = 64  # on their way into the log: what a sync may take, in ticks
+IN_FLIGHT_BYTES_MAX: Final = 8 * MOVED_BYTES_MAX  # of them: others share the log's queue
 
-_REMOVED_MAX: Final = 4_096  # numbers in one entry
 
-Moved = list[tuple[int, Place]]
+class Moved(NamedTuple):
+    """What one append moves: in all, as whole rows, and as parts of runs with their sizes."""
+
+    message_count: int
+    size_bytes: int
+    rows: list[tuple[int, Place]]
+    parts: list[tuple[Run, int, Place]]
+
 
 log = structlog.get_logger()
 
@@ -75,6 +80,7 @@ class DelayMover:
         self.staged = Staged()
         self._retry_at_ms = 0  # monotonic
         self._rounds_in_flight = 0
+        self._in_flight_bytes = 0
         self._is_held = False
         self._is_behind = False  # buckets of the wheel are to be dealt out
         self._has_more = False  # that is due
@@ -245,9 +251,16 @@ class DelayMover:
             return False
         return True
 
+    @property
+    def _is_full(self) -> bool:
+        """Whether enough is on its way into the log."""
+        return (
+            self._rounds_in_flight >= ROUNDS_MAX or self._in_flight_bytes >= IN_FLIGHT_BYTES_MAX
+        )
+
     def _hindered_ms(self) -> int:
         """Return for how long nothing can be moved; 0 when something can."""
-        if self._is_held or self._rounds_in_flight >= ROUNDS_MAX:
+        if self._is_held or self._is_full:
             return RECHECK_MS
         if self._broker.writer.is_saturated:
             self._is_held = True
@@ -275,98 +288,56 @@ class DelayMover:
 
     def _append(self, due: Sequence[Item], now_unix_ms: int) -> None:
         """Append messages and what takes them out. Errors: those of ``Broker.append``."""
-        groups: dict[bytes, list[Item]] = {}
-        for destination, some in groupby(due, itemgetter(2)):
-            groups.setdefault(destination, []).extend(some)
-        writes: list[Write] = []
-        later: list[int] = []
-        moved: list[int] = []
-        for destination, items in groups.items():
-            topic_uuid, partition_number = parse_destination(destination)
-            topic = self._topics.by_uuid(UUID(bytes=topic_uuid))
-            below = self._state.purged_below(topic_uuid)
-            numbers = [item[1] for item in items]
-            tails = [(item[3], item[4]) for item in items if item[1] >= below]
-            try:
-                if topic is not None and tails:  # else it is gone, with all that waits for it
-                    partition = self._broker.partition(topic, partition_number)
-                    writes += self._writes(partition, tails, now_unix_ms)
-            except PolicyViolation:  # its queue is full; the others need not wait for it
-                self.refused += 1
-                later += numbers
-            else:
-                moved += numbers
-        if moved:
-            writes += removal_writes(self._partition, moved, now_unix_ms)
-            popped: Moved = []
-            self._broker.append(writes, partial(self._done, popped))
-            popped += self.staged.pop(moved)  # nobody can cancel them any more
+        found = Round(self._state, self._broker, self._topics, now_unix_ms)
+        found.add(due)
+        self.refused += found.refused
+        writes = found.writes(self._partition)
+        moved = Moved(found.count, sum([len(write.batch) for write in writes]), [], [])
+        if writes:
+            self._broker.append(writes, partial(self._done, moved))
             self._rounds_in_flight += 1
+            self._in_flight_bytes += moved.size_bytes
+        moved.rows.extend(self.staged.pop(found.rows))  # nobody can cancel them any more
+        for run, numbers in found.parts:
+            [(_, place)] = self.staged.pop([run.first])
+            run.place = place
+            run.gone.update(numbers)
+            moved.parts.append((run, len(numbers), place))
         self._retry_at_ms = 0
-        for number, place in self.staged.pop(later):
+        for number, place in self.staged.pop(found.later):
             self._state.back(number, place, now_unix_ms + RETRY_MS)
 
-    def _writes(
-        self, partition: Partition, tails: Sequence[Tail], now_unix_ms: int
-    ) -> list[Write]:
-        """Return what appends messages to their partition. Error: ``PolicyViolation``."""
-        settings = partition.topic.settings
-        holders = self._broker.holders
-        if settings.is_queue or holders.stopped:
-            holders.check_room(partition, sum(len(tail) for _, tail in tails))
-        attributes = 0
-        if settings.log_append_time:
-            attributes = TIMESTAMP_TYPE_MASK
-            tails = [(now_unix_ms, tail) for _, tail in tails]
-        writes = []
-        for piece in cut(tails, settings.message_bytes_max):
-            # Retention counts from now, not from when the message was put: a message may wait
-            # for longer than its topic keeps any. It stands in the batch, because the log's
-            # copies of closed segments know nothing else.
-            octets = encode_tails(piece, attributes=attributes, max_unix_ms=now_unix_ms)
-            header = parse_batch_header(octets)._replace(max_timestamp_unix_ms=now_unix_ms)
-            writes.append(Write(partition, octets, header))
-        return writes
-
-    def take_out(self, numbers: Sequence[int]) -> None:
+    def take_out(self, rows: Sequence[Row]) -> None:
         """What was purged on its way lies behind the purge: a start would find it waiting."""
-        writes = removal_writes(self._partition, numbers, self._clock.unix_ms())
+        alone = [number for _, number, run_count, _ in rows if not run_count]
+        runs = [number for _, number, run_count, _ in rows if run_count]
+        writes = removal_writes(self._partition, alone, self._clock.unix_ms(), runs)
         try:
             self._broker.append(writes, _ignore, reserved=True)
         except GatewayError as error:
             log.warning("purged messages come back at the next start", error=str(error))
 
+    def end_run(self, run: Run) -> None:
+        """None of its messages counts any more: they went, or were cancelled."""
+        place = run.place or self._state.remove(run.first) or self.staged.withdraw(run.first)
+        self._bodies.drop(run.first)
+        if place is not None:  # else it was purged, and goes with that
+            self._state.settled([(run.first, place)])
+
     def _done(self, moved: Moved, error: StorageUnavailable | None) -> None:
+        was_full = self._is_full
         self._rounds_in_flight -= 1
+        self._in_flight_bytes -= moved.size_bytes
         if error is not None:  # the node stops; the next start finds them waiting
             return
-        self._state.settled(moved)
-        self.moved += len(moved)
-        if self._rounds_in_flight == ROUNDS_MAX - 1:
+        self._state.settled(moved.rows)
+        for run, count, place in moved.parts:
+            self._state.settle_part(run, count, place)
+            if not run.left:
+                self.end_run(run)
+        self.moved += moved.message_count
+        if was_full and not self._is_full:
             self.wake_at(0)
-
-
-def removal_writes(
-    partition: Partition, numbers: Sequence[int], now_unix_ms: int
-) -> list[Write]:
-    """Return the writes into ``__delays`` that take messages out."""
-    values = [
-        encode_removed(numbers[start : start + _REMOVED_MAX])
-        for start in range(0, len(numbers), _REMOVED_MAX)
-    ]
-    return entry_writes(partition, values, now_unix_ms)
-
-
-def entry_writes(
-    partition: Partition, values: Sequence[bytes], now_unix_ms: int
-) -> list[Write]:
-    """Return the writes that append entries to ``__delays``, in order."""
-    tails = [(now_unix_ms, tail_of(None, value, NO_HEADERS)) for value in values]
-    writes = []
-    for piece in cut(tails, partition.topic.settings.message_bytes_max):
-        octets = encode_tails(piece)
-        writes.append(Write(partition, octets, parse_batch_header(octets)))
-    return writes
 
 
 def _ignore(_error: StorageUnavailable | None) -> None:

@@ -27,11 +27,14 @@ from gateway.model import (
     BatchHeader,
 )
 from gateway.partition import Write
-from gateway.record_runs import nullable
+from gateway.record_runs import nullable, varint
 
 _NAME: Final = DELIVER_AT.encode()
 _STORED_NAME: Final = nullable(_NAME)
 _DIGITS_MAX: Final = 15  # the year 33658
+_USUAL_DIGITS: Final = 13
+_USUAL: Final = varint(1) + _STORED_NAME + varint(_USUAL_DIGITS)
+_USUAL_BYTES: Final = len(_USUAL)
 _INT64_END: Final = 1 << 63
 _CODEC: Final = Codec(partial(decompress, bytes_max=KEYED_BYTES_MAX), compress)
 
@@ -78,10 +81,13 @@ def split(write: Write, delays: Delays, now_unix_ms: int) -> Split | None:
         now_unix_ms = header.max_timestamp_unix_ms
     kept: list[RecordSlice] = []
     messages: list[Message] = []
+    known = b""
+    due_unix_ms = 0
     for record in scan_records(data, header):
         key_at, headers_at = record_places(data, record)
         headers = data[headers_at : record[2]]
-        due_unix_ms = _due_unix_ms(headers)
+        if headers != known:  # of what is due together they are mostly the same
+            known, due_unix_ms = headers, _due_unix_ms(headers)
         if due_unix_ms <= now_unix_ms:
             kept.append(record)
             continue
@@ -102,6 +108,12 @@ def split(write: Write, delays: Delays, now_unix_ms: int) -> Split | None:
 
 def _due_unix_ms(headers: bytes) -> int:
     """Return when a record is due, 0 when it does not say. Error: ``InvalidRecord``."""
+    if headers.startswith(
+        _USUAL
+    ):  # the only header, with what unix milliseconds are until 2286
+        value = headers[_USUAL_BYTES:]
+        if len(value) == _USUAL_DIGITS and value.isdigit():
+            return int(value)
     if _STORED_NAME not in headers:
         return 0
     try:

@@ -12,13 +12,21 @@ from uuid import UUID
 
 import structlog
 
-from features.delay.entries import Purged, decode_other, is_waiting, parse_waiting
+from features.delay.entries import (
+    Ended,
+    Purged,
+    count_of,
+    decode_other,
+    encode_removed,
+    is_waiting,
+    parse_waiting,
+)
 from features.delay.places import Place
 from features.delay.state import DelayState
 from gateway.broker import Broker
 from gateway.clock import Clock
 from gateway.delay_batches import values_of
-from gateway.delay_mover import entry_writes
+from gateway.delay_round import entry_writes
 from gateway.errors import GatewayError, StorageUnavailable
 from gateway.model import DEFAULT_NAMESPACE, Octets, TopicName, parse_batch_header
 from gateway.partition import Partition
@@ -118,15 +126,36 @@ class DelayStream:
                 is_present = present[uuid] = topics.by_uuid(UUID(bytes=uuid)) is not None
             if is_present:
                 size_bytes = len(value) + ENTRY_OVERHEAD_BYTES
-                state.add(due_unix_ms, waiting_number, uuid, offset, size_bytes)
-            return waiting_number
+                run_count = count_of(value)
+                state.add(due_unix_ms, waiting_number, uuid, offset, size_bytes, run_count)
+            return waiting_number + max(count_of(value) - 1, 0)
         entry = decode_other(value)
         if isinstance(entry, Purged):
             state.purge(*entry)
-            return 0
-        found = [(number, state.remove(number)) for number in entry]
-        state.settled([(number, place) for number, place in found if place is not None])
+        elif isinstance(entry, Ended):
+            self._remove(entry.firsts)
+        else:
+            self._remove([number for number in entry if not self._remove_of_run(number)])
         return 0
+
+    def _remove(self, numbers: Sequence[int]) -> None:
+        state = self._state
+        found = [(number, state.remove(number)) for number in numbers]
+        state.settled([(number, place) for number, place in found if place is not None])
+
+    def _remove_of_run(self, number: int) -> bool:
+        """Remove a message of a run; False when it is of none. The last one takes it along."""
+        state = self._state
+        run = state.runs.of(number) if state.runs else None
+        if run is None:
+            return False
+        place = state.find(run.first)
+        if place is not None and number not in run.gone:
+            run.gone.add(number)
+            state.settle_part(run, 1, place)
+            if not run.left:
+                self._remove([run.first])
+        return True
 
     async def _read(self, offset: int) -> Sequence[Octets]:
         batches = self._broker.read(self.partition, offset, bytes_max=_READ_BYTES)
@@ -210,10 +239,16 @@ class DelayStream:
                 live.append((number, place, value))
         return live
 
+    def _gone_of(self, live: list[tuple[int, Place, bytes]]) -> list[bytes]:
+        """Return the entries that take out again what is gone of runs that wait."""
+        runs = self._state.runs
+        found = [runs.get(number) for number, _, _ in live] if runs else []
+        return [encode_removed(sorted(run.gone)) for run in found if run and run.gone]
+
     async def _append(self, live: list[tuple[int, Place, bytes]]) -> None:
         """Append entries again and say so. Error: ``StorageUnavailable``."""
         done: asyncio.Future[None] = self._loop.create_future()
-        values = [value for _, _, value in live]
+        values = [value for _, _, value in live] + self._gone_of(live)
         writes = entry_writes(self.partition, values, self._clock.unix_ms())
 
         def on_done(error: StorageUnavailable | None) -> None:

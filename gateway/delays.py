@@ -14,22 +14,21 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
-from features.delay.entries import encode_purged, encode_waiting
+from features.delay.entries import encode_purged
 from features.delay.places import Place
+from features.delay.runs import Run
 from features.delay.state import DelayState
 from features.delay.wheel import DUE_UNIX_MS_MAX
 from gateway.broker import Broker
 from gateway.clock import Clock
 from gateway.coalescer import Coalescer, Part
 from gateway.config import DelayConfig
-from gateway.delay_batches import has_header, with_header
 from gateway.delay_bodies import KEEP_MS, Bodies
-from gateway.delay_drafts import Draft, Message
-from gateway.delay_mover import DelayMover, entry_writes, removal_writes
+from gateway.delay_drafts import Draft, Message, Row, rows_of
+from gateway.delay_mover import DelayMover
+from gateway.delay_round import entry_writes, removal_writes
 from gateway.delay_stream import ENTRY_OVERHEAD_BYTES, ROOM_BYTES, DelayStream
 from gateway.errors import GatewayError, Overloaded, PolicyViolation, StorageUnavailable
-from gateway.message_ids import message_id
-from gateway.model import DELIVER_AT, MESSAGE_ID
 from gateway.partition import Partition
 from gateway.record_runs import nullable
 from gateway.records import NO_HEADERS, RecordRun
@@ -38,9 +37,10 @@ from gateway.topics import Topic, TopicManager
 
 _STAGED_PART: Final = 4  # of the octets of bodies, as much again is made ready to go
 _COUNTER_BITS: Final = 40  # of a number, below the incarnation that gave it
-_DELIVER_AT: Final = nullable(DELIVER_AT.encode())
-_MESSAGE_ID: Final = nullable(MESSAGE_ID.encode())
 _EVERYTHING: Final = (1 << 64) - 1
+
+
+Waits = tuple[int, Place, Run | None]  # number, place of its row, the run it is of
 
 
 class DelayBounds(NamedTuple):
@@ -184,17 +184,16 @@ class Delays:
         self._coalescer.check(partition, run)
         due_unix_ms = max(deliver_at_unix_ms, 0)
         self._check(partition.topic, due_unix_ms, len(run.values), run.size_bytes)
-        key = nullable(run.key)
-        headers = _with_time(run.headers, due_unix_ms)
-        has_id = has_header(headers, _MESSAGE_ID)
-        common = (partition, due_unix_ms, run.timestamp_unix_ms)
-        entries = [
-            self._entry(*common, key + nullable(value), headers, has_id) for value in run.values
-        ]
-        draft = Draft(self._on_kept, partition, [due_unix_ms] * len(entries), entries)
+        key, timestamp_unix_ms, headers = nullable(run.key), run.timestamp_unix_ms, run.headers
+        draft = self._draft(
+            partition,
+            [
+                Message(due_unix_ms, timestamp_unix_ms, key + nullable(value), headers)
+                for value in run.values
+            ],
+        )
         record = RecordRun(None, draft.values, NO_HEADERS, self._clock.unix_ms())
         draft.part = (self.stream.partition, record)
-        self._expect(partition.topic, draft)
         return draft
 
     def draft(self, partition: Partition, messages: Sequence[Message]) -> Draft:
@@ -203,13 +202,22 @@ class Delays:
         They count against the bounds until ``Draft.done``. Errors: as ``draft_run``, but for the
         size of messages, which the caller has checked.
         """
-        due_unix_ms = [message.due_unix_ms for message in messages]
-        size_bytes = sum(len(one.key_value) + len(one.headers) for one in messages)
-        self._check(partition.topic, max(due_unix_ms), len(messages), size_bytes)
-        entries = [self._entry(partition, *message) for message in messages]
-        draft = Draft(self._on_kept, partition, due_unix_ms, entries)
+        due_unix_ms = max([message[0] for message in messages])
+        size_bytes = sum([len(one[2]) + len(one[3]) for one in messages])
+        self._check(partition.topic, due_unix_ms, len(messages), size_bytes)
+        draft = self._draft(partition, messages)
         draft.writes = entry_writes(self.stream.partition, draft.values, self._clock.unix_ms())
-        self._expect(partition.topic, draft)
+        return draft
+
+    def _draft(self, partition: Partition, messages: Sequence[Message]) -> Draft:
+        """Give messages their numbers; from here on they are expected."""
+        rows = list(rows_of(partition, messages, self._last_number))
+        _, number, run_count, _ = rows[-1]
+        self._last_number = number + max(run_count - 1, 0)
+        draft = Draft(self._on_kept, partition, rows)
+        self._pending_count += draft.count
+        self._drafted_bytes += draft.size_bytes
+        self._state.expect(partition.topic.uuid.bytes)
         return draft
 
     def _check(self, topic: Topic, due_unix_ms: int, count: int, size_bytes: int) -> None:
@@ -228,65 +236,27 @@ class Delays:
             msg = f"due in {ahead_ms} ms, the topic's delay.max.ms is {ahead_ms_max}"
             raise PolicyViolation(msg)
 
-    def _entry(  # noqa: PLR0917 - the fields of a message; per message
-        self,
-        partition: Partition,
-        due_unix_ms: int,
-        timestamp_unix_ms: int,
-        key_value: bytes,
-        headers: bytes,
-        has_id: bool | None = None,  # noqa: FBT001 - None: not known
-    ) -> tuple[int, bytes]:
-        """Return the number and the entry of one message."""
-        self._last_number = number = self._last_number + 1
-        topic_uuid = partition.topic.uuid
-        if has_id is None:
-            headers = _with_time(headers, due_unix_ms)
-            has_id = has_header(headers, _MESSAGE_ID)
-        if not has_id:
-            # No offset of a partition is as high as a number.
-            own_id = message_id(topic_uuid, partition.number, number)
-            headers = with_header(headers, _MESSAGE_ID + nullable(own_id.encode()))
-        entry = encode_waiting(
-            due_unix_ms,
-            number,
-            topic_uuid.bytes,
-            partition.number,
-            timestamp_unix_ms,
-            key_value + headers,
-        )
-        return number, entry
-
-    def _expect(self, topic: Topic, draft: Draft) -> None:
-        self._pending_count += len(draft.numbers)
-        self._drafted_bytes += draft.size_bytes
-        self._state.expect(topic.uuid.bytes)
-
-    def _on_kept(  # noqa: PLR0917 - columns of a run
+    def _on_kept(
         self,
         topic_uuid: bytes,
-        due_unix_ms: Sequence[int],
-        numbers: Sequence[int],
-        values: Sequence[bytes],
+        rows: Sequence[Row],
         base_offset: int,
         error: GatewayError | None,
     ) -> None:
         """What was put lies in the stream from ``base_offset`` on, or does not; see ``Draft``."""
-        self._pending_count -= len(numbers)
-        self._drafted_bytes -= sum(map(len, values))
+        self._pending_count -= sum([run_count or 1 for _, _, run_count, _ in rows])
+        self._drafted_bytes -= sum([len(value) for *_, value in rows])
         if error is None:
             add = self._state.add
             is_present = True
-            for at, number in enumerate(numbers):
-                size_bytes = len(values[at]) + ENTRY_OVERHEAD_BYTES
-                is_present = add(
-                    due_unix_ms[at], number, topic_uuid, base_offset + at, size_bytes
-                )
-            earliest_unix_ms = min(due_unix_ms)
-            if not is_present:  # none of them is: their numbers lie side by side
-                self.mover.take_out(numbers)
+            for offset, (due_unix_ms, number, run_count, value) in enumerate(rows, base_offset):
+                size_bytes = len(value) + ENTRY_OVERHEAD_BYTES
+                is_present = add(due_unix_ms, number, topic_uuid, offset, size_bytes, run_count)
+            earliest_unix_ms = min(rows)[0]
+            if not is_present:  # none of them is: a purge is of all numbers below one
+                self.mover.take_out(rows)
             elif earliest_unix_ms < self._clock.unix_ms() + KEEP_MS:
-                self.bodies.keep(numbers, values)
+                self.bodies.keep([row[1] for row in rows], [row[3] for row in rows])
             self.mover.wake_at(earliest_unix_ms)
         self._state.expected(topic_uuid)
 
@@ -298,42 +268,63 @@ class Delays:
         Those do not come any more once ``on_done`` has run without an error. A full disk does
         not hinder it. Errors, with nothing changed: ``StorageUnavailable``.
         """
-        found = [(number, self._find(number)) for number in dict.fromkeys(numbers)]
-        waiting = [(number, place) for number, place in found if place is not None]
+        found = [self._find(number) for number in dict.fromkeys(numbers)]
+        waiting = [one for one in found if one is not None]
         if not waiting:
             self._loop.call_soon(on_done, None)
             return [False] * len(numbers)
-        own = [number for number, _ in waiting]
+        own = [number for number, _, _ in waiting]
         writes = removal_writes(self.stream.partition, own, self._clock.unix_ms())
         self._broker.append(writes, partial(self._cancelled, waiting, on_done), reserved=True)
-        for number in own:
-            if self._state.remove(number) is None:
+        for number, _, run in waiting:
+            if run is not None:
+                run.gone.add(number)  # the others of it wait on
+            elif self._state.remove(number) is None:
                 self.mover.staged.withdraw(number)
         present = set(own)
         return [number in present for number in numbers]
 
-    def _find(self, number: int) -> Place | None:
-        """Return where a message lies that waits, None when it does not (any more)."""
-        place = self._state.find(number)
+    def _find(self, number: int) -> Waits | None:
+        """Return what is known of a message that waits, None when it does not (any more)."""
+        run = self._state.runs.of(number)
+        row = number if run is None else run.first
+        if run is not None and number in run.gone:
+            return None
+        place = self._state.find(row)
         if place is None:
-            place = self.mover.staged.place_of(number)
-            if place is not None and self._state.is_purged(number, place):
+            place = self.mover.staged.place_of(row)
+            if place is None or self._state.is_purged(row, place):
                 return None
-        return place
+        return number, place, run
 
     def _cancelled(
-        self,
-        waiting: Sequence[tuple[int, Place]],
-        on_done: OnDone,
-        error: StorageUnavailable | None,
+        self, waiting: Sequence[Waits], on_done: OnDone, error: StorageUnavailable | None
     ) -> None:
-        for number, place in waiting:
+        alone = [(number, place) for number, place, run in waiting if run is None]
+        for number, place in alone:
             self.bodies.drop(number)
             if error is not None:  # its own time stands in its entry
                 self._state.back(number, place, 0)
         if error is None:
-            self._state.settled(waiting)
+            self._state.settled(alone)
+        for number, place, run in waiting:
+            # A run that was purged meanwhile went as a whole.
+            if run is not None and self._state.runs.get(run.first) is run:
+                self._cancelled_of_run(run, number, place, error)
         on_done(error)
+
+    def _cancelled_of_run(
+        self, run: Run, number: int, place: Place, error: StorageUnavailable | None
+    ) -> None:
+        if error is None:
+            self._state.settle_part(run, 1, place)
+            if not run.left:
+                self.mover.end_run(run)
+            return
+        run.gone.discard(number)
+        if run.place is not None:  # the others have gone without it
+            self._state.back(run.first, run.place, 0)
+            run.place = None
 
     def purge(self, topic: Topic, on_done: OnDone) -> None:
         """Take out all messages of a topic that wait.
@@ -356,10 +347,3 @@ class Delays:
         Nothing is written: a start drops what waits for a topic that it does not know.
         """
         self._state.purge(topic.uuid.bytes, _EVERYTHING)
-
-
-def _with_time(headers: bytes, due_unix_ms: int) -> bytes:
-    """Return headers that say when the message is due, as it came or as it is."""
-    if has_header(headers, _DELIVER_AT):
-        return headers
-    return with_header(headers, _DELIVER_AT + nullable(b"%d" % due_unix_ms))

@@ -18,6 +18,7 @@ _PRODUCE: Final = 0
 _VERSION: Final = 7
 _TIMEOUT_MS: Final = 30_000
 _HEADER: Final = "deliver-at"
+_CONNECT_BEFORE_S: Final = 0.5
 
 
 def frame(topic: str, dues_unix_ms: list[int], correlation: int) -> bytes:
@@ -67,12 +68,14 @@ def main() -> None:
         (dues[-1] / 1_000, frame(given.topic, dues, number))
         for number, dues in enumerate(slices.values())
     ]
+    sys.stdout.write("ready\n")
+    sys.stdout.flush()
+    # Not earlier: a server does not keep a connection that says nothing.
+    time.sleep(max(frames[0][0] - time.time() - _CONNECT_BEFORE_S, 0))
     connection = socket.create_connection(("127.0.0.1", given.port))
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     reader = threading.Thread(target=_drain, args=(connection, len(frames)))
     reader.start()
-    sys.stdout.write("ready\n")
-    sys.stdout.flush()
     for due_s, octets in frames:
         wait_s = due_s - time.time()
         if wait_s > 0:

@@ -115,6 +115,10 @@ class Places:
         while at < count:
             first = numbers[at]
             end = at + 1
+            if end < count and numbers[end] != first + 1:
+                found.append(self.pop(first))
+                at = end
+                continue
             stop = min(count, at + BLOCK_COUNT - (first & 0xFF))
             while end < stop and numbers[end] == first + end - at:
                 end += 1

@@ -1,6 +1,7 @@
 """What waits, of all topics: when it is due, where it lies, how many there are of each topic.
 
-32 octets for each message, in memory that holds no objects for them.
+32 octets for each message, in memory that holds no objects for them. A run of messages
+(``runs``) is one row here, named by its first number; all but counts goes by rows.
 """
 
 from collections import Counter
@@ -9,22 +10,32 @@ from itertools import groupby
 from typing import Final
 
 from features.delay.places import Place, Places
+from features.delay.runs import Run, Runs
 from features.delay.wheel import TimingWheel
 
 Taken = tuple[int, int, Place]  # due time, number, place
 
-LOG_BLOCK_BITS: Final = 8  # live entries are counted for each 256 offsets of the stream
+LOG_BLOCK_BITS: Final = 4  # live entries are counted for each 16 offsets of the stream
 
 
 class _Topic:
     """Counts of one topic. ``references``: places that name it, also of what was purged."""
 
-    __slots__ = ("count", "index", "live_bytes", "purged_below", "references", "uuid")
+    __slots__ = (
+        "count",
+        "index",
+        "live_bytes",
+        "purged_below",
+        "references",
+        "row_count",
+        "uuid",
+    )
 
     def __init__(self, uuid: bytes, index: int) -> None:
         self.uuid = uuid
         self.index = index
         self.count = 0
+        self.row_count = 0
         self.live_bytes = 0
         self.purged_below = 0
         self.references = 0
@@ -37,6 +48,8 @@ class DelayState:
         self.wheel = TimingWheel(now_unix_ms)
         self.count = 0
         self.live_bytes = 0
+        self.runs = Runs()
+        self._row_count = 0
         self._places = Places()
         self._topics: dict[bytes, _Topic] = {}
         self._by_index: dict[int, _Topic] = {}
@@ -57,12 +70,19 @@ class DelayState:
         """How many messages wait, of each topic that has any."""
         return {one.uuid: one.count for one in self._topics.values() if one.count}
 
-    def add(
-        self, due_unix_ms: int, number: int, topic_uuid: bytes, offset: int, size_bytes: int
+    def add(  # noqa: PLR0917 - columns of a row
+        self,
+        due_unix_ms: int,
+        number: int,
+        topic_uuid: bytes,
+        offset: int,
+        size_bytes: int,
+        run_count: int = 0,
     ) -> bool:
         """Add a message that lies at ``offset``; False when its topic was purged meanwhile.
 
-        A number that is there already lies at ``offset`` from now on.
+        Or a run of ``run_count`` messages. A number that is there already lies at ``offset``
+        from now on.
         """
         old = self._places.get(number)
         if old is not None:
@@ -71,10 +91,15 @@ class DelayState:
         topic = self._topic(topic_uuid)
         if number < topic.purged_below:
             return False
-        topic.count += 1
+        if run_count:
+            self.runs.add(number, run_count)
+        count = run_count or 1
+        topic.count += count
+        topic.row_count += 1
         topic.live_bytes += size_bytes
         topic.references += 1
-        self.count += 1
+        self.count += count
+        self._row_count += 1
         self.live_bytes += size_bytes
         self._places.set(number, (offset, size_bytes, topic.index))
         self._count_block(offset >> LOG_BLOCK_BITS, 1)
@@ -128,7 +153,8 @@ class DelayState:
         gone: list[int] = []
         size_bytes = 0
         if self.count:
-            count_max = min(count_max, bytes_max * self.count // (self.live_bytes or 1) + 1)
+            rows = self._row_count
+            count_max = min(count_max, bytes_max * rows // (self.live_bytes or 1) + 1)
         due = self.wheel.take_due(count_max, until_unix_ms=until_unix_ms)
         places = self._places.pop_many([number for _, number in due])
         if None not in places and self._takes_all(places, bytes_max):
@@ -186,11 +212,32 @@ class DelayState:
             if topic.purged_below:
                 counted = [one for one in rows if one[0] >= topic.purged_below]
             size_bytes = sum([place[1] for _, place in counted])
-            topic.count -= len(counted)
+            count = len(counted)
+            if self.runs:
+                count += self._more_in_runs(rows, topic.purged_below)
+            topic.count -= count
+            topic.row_count -= len(counted)
             topic.live_bytes -= size_bytes
-            self.count -= len(counted)
+            self.count -= count
+            self._row_count -= len(counted)
             self.live_bytes -= size_bytes
             self._release(topic, len(rows))
+
+    def _more_in_runs(self, rows: Iterable[tuple[int, Place]], purged_below: int) -> int:
+        """Forget the runs among rows; return by how many messages they are more than rows."""
+        found = [self.runs.pop(number) for number, _ in rows]
+        return sum([run.left - 1 for run in found if run and run.first >= purged_below])
+
+    def settle_part(self, run: Run, count: int, place: Place) -> None:
+        """That many messages of a run do not count any more; the run itself still does.
+
+        ``settled`` is to follow when none is left.
+        """
+        run.left -= count
+        topic = self._by_index[place[2]]
+        if run.first >= topic.purged_below:
+            topic.count -= count
+            self.count -= count
 
     def back(self, number: int, place: Place, due_unix_ms: int) -> None:
         """What was taken waits again, until ``due_unix_ms``."""
@@ -224,8 +271,9 @@ class DelayState:
         if topic is None:
             return
         self.count -= topic.count
+        self._row_count -= topic.row_count
         self.live_bytes -= topic.live_bytes
-        topic.count = topic.live_bytes = 0
+        topic.count = topic.row_count = topic.live_bytes = 0
         topic.purged_below = below
 
     def drop_purged(self, number: int, offset: int) -> None:

@@ -29,6 +29,7 @@ from tests.support.topics import create_topic
 PARTITIONS: Final = 2
 ACKS_BETWEEN_KILLS_MAX: Final = 800
 DELAY_MS_MAX: Final = 3_000
+TOGETHER_MS: Final = 500
 PROGRESS_S_MAX: Final = 60
 OUTSTANDING_MAX: Final = 1_000
 CONFIGS: Final = {"delay.enable": "true", "message.timestamp.type": "LogAppendTime"}
@@ -69,6 +70,8 @@ class DelayedLoad:
             headers: list[tuple[str, bytes]] = []
             if chooser.random() < 0.9:  # most of them wait
                 due_unix_ms = int(time.time() * 1_000) + chooser.randrange(DELAY_MS_MAX)
+                if chooser.random() < 0.5:  # due together with others: they wait as one
+                    due_unix_ms += -due_unix_ms % TOGETHER_MS
                 headers.append(("deliver-at", str(due_unix_ms).encode()))
             self._producer.produce(
                 self._topic,
@@ -141,7 +144,9 @@ def _read(gateway: Gateway, topic: str, count: int) -> list[Message]:
                     assert error.code() == KafkaError._PARTITION_EOF, error
 
     read_until(lambda: len(found) >= count)
-    until_s = time.monotonic() + DELAY_MS_MAX / 1_000  # whatever waits is due then
+    until_s = (
+        time.monotonic() + (DELAY_MS_MAX + TOGETHER_MS) / 1_000
+    )  # whatever waits is due then
     read_until(lambda: time.monotonic() > until_s)
     consumer.close()
     return found

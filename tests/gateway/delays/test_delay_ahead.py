@@ -1,14 +1,16 @@
 """What is due soon is made ready ahead of its time, and can still be cancelled, purged, passed."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from gateway.clock import ManualClock
 from gateway.config import DelayConfig
-from gateway.delay_mover import STAGE_AHEAD_MS
+from gateway.delay_mover import IN_FLIGHT_BYTES_MAX, MOVED_BYTES_MAX, STAGE_AHEAD_MS
 from gateway.errors import Overloaded, StorageUnavailable
+from gateway.partition import Write
 from gateway.records import NO_HEADERS, RecordRun
 from gateway.storage import OnDone
 from tests.gateway.delays.world import World, running
@@ -186,3 +188,44 @@ async def test_octets_on_their_way_into_the_log_are_bounded(tmp_path: Path) -> N
 
         await world.put(topic, 1_000, b"x" * 400_000)
         assert world.delays.total == 1
+
+
+async def test_a_slow_sync_holds_up_no_append_until_much_is_on_its_way(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is due is appended in time; the sync that takes long brings all of it together."""
+    topic = await world.topic()
+    small, large = 30, 2 * IN_FLIGHT_BYTES_MAX // MOVED_BYTES_MAX
+    for at in range(small):
+        await world.put(topic, SOON_MS + at, b"%d" % at)
+    for at in range(large):
+        await world.put(topic, 2 * SOON_MS + at, bytes(MOVED_BYTES_MAX))
+    held: list[Callable[[], None]] = []
+    append = world.broker.append
+
+    def slow(writes: Sequence[Write], on_done: OnDone, **options: bool) -> None:
+        append(writes, lambda error: held.append(partial(on_done, error)), **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(world.broker, "append", slow)
+        advance(world, SOON_MS)
+        for _ in range(small):
+            world.delays.mover.run()
+            advance(world, 1)
+        appended = world.partition(topic).log_end_offset
+        advance(world, 2 * SOON_MS)
+        for _ in range(2 * large):
+            world.delays.mover.run()
+        bounded = world.partition(topic).log_end_offset - appended
+        await outcome(world.broker.after_pending)
+    waits_until_unix_ms = world.delays.mover._timer_unix_ms
+    for done in held:
+        done()
+    goes_on_unix_ms = world.delays.mover._timer_unix_ms
+    await world.settled()
+
+    assert appended == small
+    assert goes_on_unix_ms <= world.clock.unix_ms() < waits_until_unix_ms
+    assert 0 < bounded <= IN_FLIGHT_BYTES_MAX // MOVED_BYTES_MAX
+    assert world.partition(topic).high_watermark == small + large
+    assert world.delays.total == 0
