@@ -28,6 +28,27 @@ CLOSE_S_MAX: Final = 10.0  # what a peer gets to take its last answers
 class Connection(asyncio.BufferedProtocol):
     """One accepted connection. Subclasses speak a protocol; all calls are on the loop."""
 
+    __slots__ = (
+        "_closing_s",
+        "_holds",
+        "_out",
+        "_said",
+        "_taken_bytes",
+        "_taken_s",
+        "bytes_received",
+        "bytes_sent",
+        "connected_s",
+        "frame_started_s",
+        "has_greeted",
+        "is_closing",
+        "is_writable",
+        "last_received_s",
+        "listener",
+        "out_bytes",
+        "peer_host",
+        "transport",
+    )
+
     def __init__(self, listener: "Listener") -> None:
         self.listener = listener
         self.transport: asyncio.Transport | None = None
