@@ -102,12 +102,13 @@ class SingleRecords:
                 record = b"".join((lead, varint(number), frame.middle, value, frame.headers))
                 parts += (varint(len(record)), record)
             return parts
-        deltas = SMALL[first_delta:end_delta]
         one_octet = max(0, min(len(values), _ONE_OCTET_END - first_delta))
-        for delta, frame, value in zip(deltas, frames[:one_octet], values, strict=False):
-            parts += (frame.front, delta, frame.middle, value, frame.headers)
-        for delta, frame, value in zip(
-            deltas[one_octet:], frames[one_octet:], values[one_octet:], strict=True
-        ):
-            parts += (frame.front_2, delta, frame.middle, value, frame.headers)
+        fronts = [frame.front for frame in frames[:one_octet]]
+        fronts += [frame.front_2 for frame in frames[one_octet:]]
+        parts = [b""] * (5 * len(values))
+        parts[0::5] = fronts
+        parts[1::5] = SMALL[first_delta:end_delta]
+        parts[2::5] = [frame.middle for frame in frames]
+        parts[3::5] = values
+        parts[4::5] = [frame.headers for frame in frames]
         return parts

@@ -33,11 +33,35 @@ if TYPE_CHECKING:  # connections know their publisher, feeds what it hands to th
     from adapters.mqtt.feed_set import FeedSet
     from adapters.mqtt.inbound import Published
 
-LONE_BYTES_MAX: Final = 4_096  # a larger packet: other costs matter more
+LONE_BYTES_MAX: Final = 4_096  # below ``unacknowledged_bytes_max``; beyond, other costs matter
 _QOS_1: Final = b"\x32"  # the first octet: neither DUP nor RETAIN
 _PUBACK: Final = b"\x40\x02"
-_NO_PACKET_ID: Final = b"\0\0"
 _TWO_OCTETS: Final = 128  # Remaining Lengths from here on take two octets
+
+
+class _Lane:
+    """Where lone publishers of one partition gather, as long as what was looked up holds.
+
+    ``waiting``: those whose packet is not in a round yet, in the order in which packets came.
+    """
+
+    __slots__ = ("_gathering", "is_over", "partition", "waiting")
+
+    def __init__(self, gathering: "LonePublishes", partition: Partition) -> None:
+        self.partition = partition
+        self.waiting: list[LonePublisher] = []
+        self.is_over = False
+        self._gathering = gathering
+
+    def begin(self) -> bool:
+        """The first of a round comes; False when it is to go the other way."""
+        return not self.is_over and self._gathering.begin(self)
+
+    def take_waiting(self) -> "list[LonePublisher]":
+        """Return those who wait, who do not any more."""
+        some = self.waiting[:]
+        self.waiting.clear()  # not another one: publishers know it
+        return some
 
 
 class LonePublisher:
@@ -49,23 +73,24 @@ class LonePublisher:
 
     __slots__ = (
         "_bytes_max",
-        "_epoch",
         "_gathering",
-        "_id_at",
         "_inbound",
         "_key",
+        "_lane",
+        "_low_at",
         "_prefix",
         "_size_bytes",
         "_tail",
-        "_tail_at",
+        "_waiting",
         "connection",
         "data",
         "frame",
         "headers",
+        "id_at",
         "likeness",
-        "partition",
         "payload_at",
         "published",
+        "tail_at",
     )
 
     def __init__(
@@ -73,55 +98,60 @@ class LonePublisher:
         gathering: "LonePublishes",
         connection: "MqttConnection",
         likeness: Likeness,
-        partition: Partition,
+        lane: _Lane,
         record: tuple[bytes, bytes],
     ) -> None:
         """``record``: key and encoded headers."""
         self.connection = connection
         self.likeness = likeness
-        self.partition = partition
         self.published: Published | None = None  # in the line of ``inbound``, once it has left
         self.data: bytes | None = None  # the packet that is on its way
         self.frame: RecordFrame
-        self.payload_at = 0
+        self.payload_at = self.id_at = self.tail_at = self._low_at = 0
         self._key, self.headers = record
         self._gathering = gathering
-        self._epoch = gathering.epoch
+        self._lane = lane
+        self._waiting = lane.waiting
         self._inbound = connection.inbound
         self._tail = likeness.tail
         self._prefix = b""
-        self._id_at = self._tail_at = 0
         self._size_bytes = -1
-        config = connection.config
-        self._bytes_max = min(
-            LONE_BYTES_MAX, config.packet_bytes_max, config.unacknowledged_bytes_max
-        )
+        self._bytes_max = min(LONE_BYTES_MAX, connection.config.packet_bytes_max)
 
     def take(self, data: bytes) -> bool:
         """Take what one read brought, or return False with nothing done."""
+        if (
+            len(data) == self._size_bytes
+            and self.data is None
+            and data.startswith(self._prefix)
+            and (not self._tail or data.startswith(self._tail, self.tail_at))
+            and (data[self._low_at] or data[self.id_at])  # 0 is no identifier
+        ):
+            waiting = self._waiting
+            if waiting or self._lane.begin():
+                self.data = data
+                waiting.append(self)
+                return True
+            return False
+        return self._take_other(data)
+
+    def _take_other(self, data: bytes) -> bool:
+        """Take a packet that differs from the last one in size at most."""
         if self.data is not None:
             if data[:1] == _QOS_1:
                 self.likeness.may_be_lone = False  # it does not wait
             return False
-        if len(data) != self._size_bytes and not self._resize(len(data)):
+        if len(data) == self._size_bytes or not self._resize(len(data)):
             return False
-        gathering = self._gathering
-        if (
-            not data.startswith(self._prefix)
-            or (self._tail and not data.startswith(self._tail, self._tail_at))
-            or self._epoch is not gathering.epoch
-            or self._inbound.unacknowledged_bytes
-            or data[self._id_at : self._tail_at] == _NO_PACKET_ID
-            or (not gathering.waiting and not gathering.begin())
-        ):
-            return False
-        self.data = data
-        gathering.waiting.append(self)
-        return True
+        return self.take(data)
 
     def _resize(self, size_bytes: int) -> bool:
-        """Be ready for packets of another size; False when they are none for this way."""
-        if size_bytes > self._bytes_max:
+        """Be ready for packets of another size; False when they are none for this way.
+
+        Nor is the first one while what came before it, another way, is not acknowledged. Nothing
+        comes that way later, but for who has left.
+        """
+        if size_bytes > self._bytes_max or self._inbound.unacknowledged_bytes:
             return False
         length = size_bytes - 2
         head = _QOS_1 + bytes((length & 0x7F,))
@@ -134,15 +164,10 @@ class LonePublisher:
         if not is_minimal or payload_at > size_bytes:
             return False
         self._prefix, self._size_bytes = prefix, size_bytes
-        self._id_at, self._tail_at, self.payload_at = len(prefix), len(prefix) + 2, payload_at
+        self.id_at, self._low_at, self.tail_at = (len(prefix) + one for one in range(3))
+        self.payload_at = payload_at
         self.frame = RecordFrame(self._key, self.headers, size_bytes - payload_at)
         return True
-
-    def answer(self) -> tuple["MqttConnection", bytes]:
-        """Be ready for the next packet; return what acknowledges this one, and where."""
-        data, self.data = self.data, None
-        assert data is not None
-        return self.connection, _PUBACK + data[self._id_at : self._tail_at]
 
     def run(self) -> PublishRun:
         """Return the packet as ``inbound`` knows it."""
@@ -192,11 +217,7 @@ class LoneMessages:
 
 
 class LonePublishes:
-    """Gathers what lone publishers bring until the coalescer appends.
-
-    ``epoch`` changes with everything that was looked up for publishers. ``waiting``: those whose
-    packet is not in a round yet.
-    """
+    """Gathers what lone publishers bring until the coalescer appends."""
 
     def __init__(  # noqa: PLR0913, PLR0917 - its surroundings, made once
         self,
@@ -209,8 +230,6 @@ class LonePublishes:
         access: Access,
         is_saturated: Callable[[], bool],
     ) -> None:
-        self.epoch = object()
-        self.waiting: list[LonePublisher] = []
         self._clock = clock
         self._counters = counters
         self._coalescer = coalescer
@@ -220,6 +239,8 @@ class LonePublishes:
         self._authorizer = access.authorizer
         self._is_saturated = is_saturated
         self._authorizer_revision = self._topics_revision = -1
+        self._lanes: dict[Partition, _Lane] = {}
+        self._begun: list[_Lane] = []  # those of the open round
         coalescer.before_seal.append(self.fill)
 
     def publisher(
@@ -247,9 +268,12 @@ class LonePublishes:
             partition = self._feeds.target(routed)
         except GatewayError:
             return None
+        lane = self._lanes.get(partition)
+        if lane is None:
+            lane = self._lanes[partition] = _Lane(self, partition)
         run = likeness.message(b"", connection.client_id)
         record = (routed.key, header_block(run, routed, connection.client_id))
-        return LonePublisher(self, connection, likeness, partition, record)
+        return LonePublisher(self, connection, likeness, lane, record)
 
     def _is_current(self) -> bool:
         """Say whether all that was looked up still holds."""
@@ -262,43 +286,45 @@ class LonePublishes:
         """Have everything looked up again."""
         self._authorizer_revision = self._authorizer.revision
         self._topics_revision = self._topics.revision
-        self.epoch = object()
+        for lane in self._lanes.values():
+            lane.is_over = True
+        self._lanes = {}
 
-    def begin(self) -> bool:
+    def begin(self, lane: _Lane) -> bool:
         """The first of a round comes; False while the log has more than it can write."""
         if self._is_saturated():
             return False
+        self._begun.append(lane)
         self._coalescer.schedule()
         return True
 
     def fill(self) -> None:
         """Put all that waits into the open round."""
-        waiting = self.waiting
-        if not waiting:
+        if not self._begun:
             return
-        self.waiting = []
-        counters = self._counters
-        counters.messages_received += len(waiting)
+        begun, self._begun = self._begun, []
         if not self._is_current():
             self._renew()
-            for publisher in waiting:
-                publisher.give_up()
-            return
-        counters.publish_received += len(waiting)
-        now_unix_ms = self._clock.unix_ms()
-        by_partition: dict[Partition, list[LonePublisher]] = {}
-        for publisher in waiting:
-            some = by_partition.get(publisher.partition)
-            if some is None:
-                by_partition[publisher.partition] = [publisher]
+        for lane in begun:
+            some = lane.take_waiting()
+            self._counters.messages_received += len(some)
+            if lane.is_over:
+                for publisher in some:
+                    publisher.give_up()
             else:
-                some.append(publisher)
-        for partition, some in by_partition.items():
-            largest_bytes = max([publisher.frame.size_bytes for publisher in some])
-            bytes_max = min(BATCH_BYTES_MAX, partition.topic.settings.message_bytes_max)
-            count = min(BATCH_RECORDS_MAX, (bytes_max - HEADER_BYTES) // largest_bytes) or 1
-            for start in range(0, len(some), count):
-                self._add(partition, some[start : start + count], now_unix_ms)
+                self._counters.publish_received += len(some)
+                self._put(lane.partition, some)
+
+    def _put(self, partition: Partition, some: list[LonePublisher]) -> None:
+        now_unix_ms = self._clock.unix_ms()
+        largest_bytes = max([publisher.frame.size_bytes for publisher in some])
+        bytes_max = min(BATCH_BYTES_MAX, partition.topic.settings.message_bytes_max)
+        count = min(BATCH_RECORDS_MAX, (bytes_max - HEADER_BYTES) // largest_bytes) or 1
+        if len(some) <= count:
+            self._add(partition, some, now_unix_ms)
+            return
+        for start in range(0, len(some), count):
+            self._add(partition, some[start : start + count], now_unix_ms)
 
     def _add(
         self, partition: Partition, some: Sequence[LonePublisher], now_unix_ms: int
@@ -321,8 +347,14 @@ class LonePublishes:
                 publisher.refuse(error)
             return
         alone = [publisher for publisher in some if publisher.published is None]
+        answers = [
+            (one.connection, _PUBACK + one.data[one.id_at : one.tail_at])  # type: ignore[index]  # waits
+            for one in alone
+        ]
+        for publisher in alone:  # ready for the next packet before anybody is answered
+            publisher.data = None
         self._counters.messages_sent += len(alone)
-        send_each([publisher.answer() for publisher in alone])
+        send_each(answers)
         if len(alone) < len(some):
             for publisher in some:
                 if publisher.published is not None:
