@@ -15,6 +15,7 @@ from gateway.storage import OnDone
 from storage_adapters.segment_log.files import Files, write_all
 from storage_adapters.segment_log.index import LivePart
 from storage_adapters.segment_log.segments import Segment
+from storage_adapters.segment_log.zeros import ZerosAhead
 
 SYNC_BYTES_MAX: Final = 16_777_216
 _NOTHING: Final = -1
@@ -79,6 +80,7 @@ class WalThread:
         self._tell = tell
         self._on_synced = on_synced
         self._synced = _NOTHING
+        self._zeros = ZerosAhead()
         self._jobs: SimpleQueue[Job | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="headgate-wal", daemon=True)
         self._thread.start()
@@ -99,7 +101,7 @@ class WalThread:
         goes_on = True
         while goes_on:
             jobs, goes_on = self._take()
-            work = _Work(self._files)
+            work = _Work(self._files, self._zeros)
             error: BaseException | None = None
             try:
                 work.do(jobs)
@@ -139,9 +141,11 @@ class WalThread:
 class _Work:
     """Writes what lies together in one call, and syncs a segment before it goes to the next."""
 
-    def __init__(self, files: Files) -> None:
+    def __init__(self, files: Files, zeros: ZerosAhead) -> None:
         self._files = files
+        self._zeros = zeros
         self.sync_s: list[float] = []
+        self._segment: Segment | None = None
         self._fd = _NOTHING
         self._position = 0
         self._buffers: list[Octets] = []
@@ -155,7 +159,7 @@ class _Work:
                     chunk.segment.ready.result()
                 if fd != self._fd:
                     self._flush()
-                    self._fd = fd
+                    self._fd, self._segment = fd, chunk.segment
                 if not self._buffers:
                     self._position = chunk.position
                 self._buffers += chunk.buffers
@@ -164,6 +168,8 @@ class _Work:
 
     def _flush(self) -> None:
         if self._buffers:
+            if self._unsynced:
+                self._add_zeros()
             write_all(self._files, self._fd, self._buffers, self._position)
             self._buffers = []
         if self._unsynced:
@@ -171,3 +177,10 @@ class _Work:
             self._files.sync(self._fd)
             self.sync_s.append(perf_counter() - started)
             self._unsynced = False
+
+    def _add_zeros(self) -> None:
+        assert self._segment is not None
+        size_bytes = sum(map(len, self._buffers))
+        zeros = self._zeros.behind(self._segment, self._position, size_bytes)
+        if zeros:
+            self._buffers.append(zeros)
