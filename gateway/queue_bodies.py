@@ -22,6 +22,7 @@ from gateway.model import (
     parse_batch_header,
 )
 from gateway.partition import Partition, Write
+from gateway.queue_rows import SHOWN_BATCH_BYTES_MAX, Columns, Show, Shown
 from gateway.records import RecordRun, decode_batch
 from gateway.run_records import records_of_runs
 
@@ -55,6 +56,7 @@ class _Batch:
         "octets",
         "records",
         "runs",
+        "shown",
         "size_bytes",
         "stamp_unix_ms",
     )
@@ -69,6 +71,7 @@ class _Batch:
         self.records: Sequence[Record] | None = () if header.is_control else None
         self.size_bytes = len(octets) + _BATCH_BYTES
         self.stamp_unix_ms: int | None = None
+        self.shown: Shown | None = None
 
     def keep_runs(self, runs: Sequence[RecordRun], header: BatchHeader) -> None:
         """Keep what the batch was made of in place of its octets."""
@@ -166,6 +169,41 @@ class Bodies:
             found += batch.find(offsets, index)
             index = len(found)
         return found
+
+    def find_shown(
+        self, partition: Partition, row: range, show: Show, oldest_unix_ms: int
+    ) -> Columns | None:
+        """Return how messages in a row are shown; None when ``find`` is to say what they are.
+
+        So it is where one of them is not in memory, not plain, or older than ``oldest_unix_ms``.
+        """
+        offset, end = row.start, row.stop
+        if offset < partition.log_start_offset:
+            return None
+        columns: Columns = ()
+        while offset < end:
+            batch = self._at(partition, offset)
+            if batch is None or not batch.is_dense:
+                return None
+            shown = batch.shown
+            if shown is None:
+                if batch.size_bytes > SHOWN_BATCH_BYTES_MAX:
+                    return None
+                assert batch.records is not None
+                shown = batch.shown = Shown(partition, batch.records, show)
+                batch.size_bytes += shown.size_bytes
+                self.kept_bytes += shown.size_bytes
+                self._shrink()
+            if not shown.columns or shown.oldest_unix_ms < oldest_unix_ms:
+                return None
+            first = offset - batch.base_offset
+            offset = min(end, batch.last_offset + 1)
+            last = offset - batch.base_offset
+            found = [column[first:last] for column in shown.columns]
+            if columns:
+                found = [[*one, *more] for one, more in zip(columns, found, strict=True)]
+            columns = found
+        return columns
 
     async def read(self, partition: Partition, offsets: Sequence[int]) -> list[Body]:
         """Return what ``find`` does, waiting for the disk. Errors: ``StorageUnavailable``."""

@@ -13,6 +13,7 @@ from gateway.queue_bodies import Unreadable
 from gateway.queue_lanes import Kit, QueueLane
 from gateway.queue_model import DeliveryId, Outcome, QueueRow
 from gateway.queue_receivers import OnDeliveries, Receiver, Receivers, Waits
+from gateway.queue_rows import Row, Show
 from gateway.queue_settling import OnSettled, Settler
 from gateway.slots import partition_for_key
 from gateway.storage import OnDone
@@ -135,6 +136,18 @@ class Queue:
         receiver = Receiver(self._receivers, messages_max, bytes_max, lease_ms, holder, on_done)
         return self._receivers.receive(receiver, min(wait_ms, self._kit.config.wait_ms_max))
 
+    def receive_row(
+        self, count: int, *, bytes_max: int, show: Show, lease_ms: int | None = None
+    ) -> Row | None:
+        """Hand out so many messages in a row, in the common case; see ``gateway.queue_rows``.
+
+        None, with nothing changed, in all others: ``receive`` then hands out what there is.
+        """
+        lease_ms = self.settings.lease_ms if lease_ms is None else lease_ms
+        return self._receivers.receive_row(
+            count, bytes_max=bytes_max, lease_ms=lease_ms, show=show
+        )
+
     @property
     def waiting_count(self) -> int:
         """Receivers that wait."""
@@ -163,6 +176,15 @@ class Queue:
         letters failed stays, and is tried again. ``on_done`` never runs before this returns.
         """
         self._settler.settle(items, on_done, delay_ms=delay_ms, reason=reason)
+
+    def ack_row(self, number: int, offsets: range, attempt: int, on_done: OnDone) -> bool:
+        """Acknowledge what ``receive_row`` has handed out, when all of it is still in flight.
+
+        False, with nothing changed, when it is not: ``settle`` says of each what it is now.
+        ``on_done`` runs once it is durable, or with an error when nothing of it counts; never
+        before this returns.
+        """
+        return self._settler.ack_row(number, offsets, attempt, on_done)
 
     def extend(self, items: Sequence[tuple[DeliveryId, int]], on_done: OnSettled) -> None:
         """Let leases end that many milliseconds from now; 0 releases. As ``settle`` else."""

@@ -1,6 +1,7 @@
 """What is remembered of lanes across restarts: the internal topic ``__queues``, or another one.
 
-Each record is an entry of one lane: a delta, or a snapshot, which has a header that says so.
+Each record is an entry of one lane: what happened to it in a turn of the loop
+(``gateway.queue_entries``), or a snapshot, which has a header that says so.
 
     record key    topic uuid (16 octets), partition number u32, group as UTF-8
     record value  the entry, in the lane's own form (``features.queue``)
@@ -18,9 +19,9 @@ After an entry was refused, memory is ahead of the journal: the lane's next entr
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import Final, Protocol
+from typing import Final
 from uuid import UUID
 
 from gateway.broker import Broker
@@ -29,7 +30,16 @@ from gateway.coalescer import Coalescer, Part
 from gateway.errors import GatewayError, StorageUnavailable
 from gateway.model import DEFAULT_NAMESPACE, TopicName, parse_batch_header
 from gateway.partition import Partition
-from gateway.records import NO_HEADERS, Headers, RecordRun, encode_headers, iter_records
+from gateway.queue_entries import (
+    LARGE_BYTES,
+    PIECE,
+    SNAPSHOT,
+    Assembly,
+    Gathering,
+    Journaled,
+    OnEntry,
+)
+from gateway.records import NO_HEADERS, RecordRun, encode_headers, iter_records
 from gateway.storage import OnDone
 from gateway.topics import TopicManager
 
@@ -45,54 +55,9 @@ _CONFIGS: Final = {
     "retention.ms": "-1",
     "max.message.bytes": str(RECORD_BYTES_MAX),
 }
-_SNAPSHOT: Final = "snapshot"
-_PIECE: Final = "snapshot-piece"
-_SNAPSHOT_HEADERS: Final = encode_headers([(_SNAPSHOT, None)])
+_SNAPSHOT_HEADERS: Final = encode_headers([(SNAPSHOT, None)])
 _NUMBER_BYTES: Final = 4
 _LOAD_BYTES: Final = 1_048_576
-
-OnEntry = Callable[[bytes, bytes, bool], None]
-"""Called with lane id, entry, and whether it is a snapshot."""
-
-
-class Journaled(Protocol):
-    """A lane, as far as its entries go."""
-
-    lane_id: bytes
-    is_ahead: bool
-    """An entry was refused: only a snapshot says what the lane is now."""
-    is_gone: bool
-    """Its queue was deleted: another may bear its id by now."""
-
-    def snapshot(self) -> bytes:
-        """Return the lane as it is."""
-        ...
-
-
-class _Assembly:
-    """Makes entries of records: those of a snapshot in pieces become one."""
-
-    def __init__(self, on_entry: OnEntry) -> None:
-        self._on_entry = on_entry
-        self._pieces: dict[bytes, list[bytes]] = {}
-
-    def add(self, lane: bytes, value: bytes, headers: Headers) -> None:
-        """Take the next record, and give out the entry that it is the end of."""
-        if not headers:
-            self._on_entry(lane, value, False)  # noqa: FBT003 - no snapshot
-            return
-        name, number = headers[0]
-        pieces = self._pieces.pop(lane, [])
-        count = int.from_bytes(number or b"", "big")
-        if name == _PIECE:
-            if count == 0:
-                self._pieces[lane] = [value]
-            elif count == len(pieces):
-                self._pieces[lane] = [*pieces, value]
-        elif count == 0:
-            self._on_entry(lane, value, True)  # noqa: FBT003
-        elif count == len(pieces):
-            self._on_entry(lane, b"".join((*pieces, value)), True)  # noqa: FBT003
 
 
 def lane_id(topic_uuid: UUID, number: int, group: str) -> bytes:
@@ -118,6 +83,9 @@ class QueueJournal:
         self._broker = broker
         self._clock = clock
         self._coalescer = coalescer or Coalescer(broker, reserved=True)
+        # Where others share the rounds, entries keep their place among what those put.
+        self._gathers = coalescer is None
+        self._gathering = Gathering(self._coalescer, self._append)
         self._room_bytes = room_bytes
         self._live_bytes = 0  # of the last snapshots
         self._unchecked_bytes = 0
@@ -154,7 +122,7 @@ class QueueJournal:
         """Read all entries, in order. Errors: ``StorageUnavailable``, ``CorruptBatch``."""
         partition = self.partition
         offset = partition.log_start_offset
-        assembly = _Assembly(on_entry)
+        assembly = Assembly(on_entry)
         while offset < partition.high_watermark:
             batches = self._broker.read(partition, offset, bytes_max=_LOAD_BYTES)
             if batches is None:
@@ -184,7 +152,48 @@ class QueueJournal:
             if on_done is not None:
                 asyncio.get_running_loop().call_soon(on_done, None)
             return
-        on_kept = partial(self._done, lane, on_done)
+        if not self._gathers or len(entry) > LARGE_BYTES:
+            self._gathering.append()  # which came before it
+            self._append(lane, entry, () if on_done is None else (on_done,))
+            return
+        gathered = self._gathering.of(lane)
+        gathered.add(entry)
+        if on_done is not None:
+            gathered.waiting.append(on_done)
+        self._gathering.append_soon()
+
+    def put_taken(
+        self,
+        lane: Journaled,
+        row: range,
+        *,
+        due_unix_ms: int,
+        now_unix_ms: int,
+        next_offset: int,
+    ) -> None:
+        """As ``put``, for a row that was handed out until a time; nobody waits for it.
+
+        It goes with the next entry, or ``TAKES_WAIT_S`` later: an append of its own would have to
+        be synced before what is done in the next moment.
+        """
+        if not lane.is_gone:
+            self._gathering.of(lane).take(
+                row, due_unix_ms=due_unix_ms, now_unix_ms=now_unix_ms, next_offset=next_offset
+            )
+            self._gathering.append_later()
+
+    def put_done(self, lane: Journaled, offsets: Sequence[int], on_done: OnDone) -> None:
+        """As ``put``, for messages that are done."""
+        if lane.is_gone:
+            asyncio.get_running_loop().call_soon(on_done, None)
+            return
+        gathered = self._gathering.of(lane)
+        gathered.done(offsets)
+        gathered.waiting.append(on_done)
+        self._gathering.append_soon()
+
+    def _append(self, lane: Journaled, entry: bytes, waiting: Sequence[OnDone]) -> None:
+        on_kept = partial(self._done, lane, waiting)
         partition, run = self.part(lane, entry)
         try:
             self._coalescer.add(partition, run, on_kept)
@@ -216,6 +225,7 @@ class QueueJournal:
 
     def put_snapshots(self, lanes: Iterable[Journaled], on_done: OnDone) -> None:
         """Append a snapshot of each lane, all or none; for queues that are made."""
+        self._gathering.append()
         parts = [self._snapshot_part(lane) for lane in lanes]
         self._coalescer.add_many(parts, on_done)
 
@@ -226,6 +236,7 @@ class QueueJournal:
 
     def seal(self) -> None:
         """Append what was put now, and not at the end of the tick."""
+        self._gathering.append()
         self._coalescer.seal()
 
     def _snapshot_part(self, lane: Journaled) -> Part:
@@ -234,7 +245,7 @@ class QueueJournal:
         count = max(len(snapshot) - 1, 0) // PIECE_BYTES_MAX
         for index in range(count):
             piece = snapshot[index * PIECE_BYTES_MAX : (index + 1) * PIECE_BYTES_MAX]
-            header = (_PIECE, index.to_bytes(_NUMBER_BYTES, "big"))
+            header = (PIECE, index.to_bytes(_NUMBER_BYTES, "big"))
             run = RecordRun(
                 lane.lane_id, (piece,), encode_headers([header]), self._clock.unix_ms()
             )
@@ -243,7 +254,7 @@ class QueueJournal:
             self._coalescer.seal()
         headers = _SNAPSHOT_HEADERS
         if count:
-            headers = encode_headers([(_SNAPSHOT, count.to_bytes(_NUMBER_BYTES, "big"))])
+            headers = encode_headers([(SNAPSHOT, count.to_bytes(_NUMBER_BYTES, "big"))])
         end = snapshot[count * PIECE_BYTES_MAX :]
         return self.partition, RecordRun(lane.lane_id, (end,), headers, self._clock.unix_ms())
 
@@ -253,11 +264,12 @@ class QueueJournal:
             self._has_lost_piece = True
 
     def _done(
-        self, lane: Journaled, on_done: OnDone | None, error: StorageUnavailable | None
+        self, lane: Journaled, waiting: Sequence[OnDone], error: StorageUnavailable | None
     ) -> None:
         if error is not None:
-            lane.is_ahead = True  # before the caller hears: it may put more
-        if on_done is not None:
+            lane.is_ahead = True  # before the callers hear: they may put more
+            waiting = waiting[::-1]
+        for on_done in waiting:
             on_done(error)
         self.note((), error)
 
@@ -277,7 +289,7 @@ class QueueJournal:
             self._begin_rewrite()
 
     def _begin_rewrite(self) -> None:
-        self._coalescer.seal()
+        self.seal()
         self._live_bytes = 0
         self._has_lost_piece = False
         self._rewrite_start = self.partition.log_end_offset
@@ -291,6 +303,7 @@ class QueueJournal:
         if error is not None or self._has_lost_piece:
             self._rewrite = None  # The node stops, or the disk is full: tried again later.
             return
+        self._gathering.append()
         parts: list[Part] = []
         size_bytes = 0
         for lane in self._rewrite:
@@ -319,7 +332,8 @@ class QueueJournal:
     async def close(self) -> None:
         """Hand over what waits, and leave a short journal, so that the next start is fast."""
         self._rewrite = None
-        self._coalescer.seal()
+        self._gathering.close()
+        self.seal()
         lanes = list(self._lanes())
         if self.stored_bytes <= STOP_BYTES_MAX:
             return

@@ -231,6 +231,37 @@ class QueueLane:
             self._loop.call_soon(on_done, None)
         self.done(effects)
 
+    def take_row(self, count: int, lease_ms: int) -> None:
+        """Hand out the row that ``Lane.fresh_row`` tells of."""
+        kit, lane = self._kit, self.lane
+        now = kit.clock.steady_unix_ms()
+        row = lane.take_row(count, lease_ms=lease_ms, now=now)
+        kit.journal.put_taken(
+            self,
+            row,
+            due_unix_ms=now + lease_ms,
+            now_unix_ms=now,
+            next_offset=lane.next_offset,
+        )
+        if self.is_open:
+            kit.arm(self)
+            kit.touched.add(self)
+        self.feed_more()
+
+    def ack_row(self, row: range, attempt: int, on_done: OnDone) -> bool:
+        """Settle a row that has come back whole; False, with nothing changed, when it has not.
+
+        ``on_done`` as in ``done_then``.
+        """
+        kit = self._kit
+        effects = self.lane.ack_row(row, attempt, now=kit.clock.steady_unix_ms())
+        if effects is None:
+            return False
+        kit.counters.settled += len(row)
+        kit.journal.put_done(self, row, on_done)
+        self.done(effects)
+        return True
+
     def tick(self) -> None:
         """Leases have ended, or delays: see ``Deadlines``."""
         now = self._kit.clock.steady_unix_ms()

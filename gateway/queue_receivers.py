@@ -8,7 +8,7 @@ has taken it; others go on.
 import asyncio
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from itertools import count
+from itertools import chain, count
 from typing import Final
 
 import structlog
@@ -21,6 +21,7 @@ from gateway.queue_bodies import Body
 from gateway.queue_deliveries import Part, Sifter
 from gateway.queue_lanes import Kit, QueueLane
 from gateway.queue_model import Delivery, QueueSettings
+from gateway.queue_rows import Row, Show
 
 TRIES_MAX: Final = 16  # to find something that has not expired, before others have their turn
 SERVED_PER_TURN: Final = 64
@@ -170,6 +171,32 @@ class Receivers:
         receiver.is_waiting = True
         self._waiting[receiver] = None
         return receiver
+
+    def receive_row(
+        self, count: int, *, bytes_max: int, lease_ms: int, show: Show
+    ) -> Row | None:
+        """Hand out so many messages in a row; None, with nothing changed, when it is not so simple.
+
+        ``receive`` then hands out what there is. What is shown has at most ``bytes_max``.
+        """
+        if self._waiting or not self._active:
+            return None
+        self._tick_due()
+        lane = next(iter(self._active))
+        row = lane.lane.fresh_row(count)
+        if row is None or self._room(count) < count:
+            return None
+        kit = self._kit
+        retention_ms = self.settings.retention_ms
+        oldest_unix_ms = kit.clock.unix_ms() - retention_ms if retention_ms >= 0 else -1
+        shown = kit.bodies.find_shown(lane.partition, row, show, oldest_unix_ms)
+        if shown is None or sum(map(len, chain.from_iterable(shown))) > bytes_max:
+            return None
+        lane.take_row(count, lease_ms)
+        kit.counters.delivered += count
+        if len(self._active) > 1:
+            self._active.move_to_end(lane)
+        return Row(lane.number, row, shown)
 
     def leave(self, receiver: Receiver) -> None:
         """It has gone."""

@@ -7,6 +7,7 @@ from features.queue.model import Effects, Result
 from gateway.errors import StorageUnavailable
 from gateway.queue_lanes import Kit, QueueLane
 from gateway.queue_model import DeliveryId, Outcome
+from gateway.storage import OnDone
 
 OnSettled = Callable[[list[Result], StorageUnavailable | None], None]
 Ids = list[tuple[int, int]]  # offset, attempt
@@ -69,6 +70,28 @@ class _Acked:
         self._batch.arrived(error)
 
 
+class _AckedRow:
+    """As ``_Acked``, of messages in a row, for which one call waits and nobody else."""
+
+    __slots__ = ("_ack_number", "_attempt", "_lane", "_offsets", "_on_done")
+
+    def __init__(self, lane: QueueLane, offsets: range, attempt: int, on_done: OnDone) -> None:
+        self._lane = lane
+        self._offsets = offsets
+        self._attempt = attempt
+        self._on_done = on_done
+        self._ack_number = lane.lane.ack_number + 1
+
+    def arrived(self, error: StorageUnavailable | None) -> None:
+        lane = self._lane
+        if error is None:
+            lane.lane.kept(self._ack_number)
+        else:
+            lane.lane.put_back([(offset, self._attempt) for offset in self._offsets])
+            lane.done(Effects(wake=True))
+        self._on_done(error)
+
+
 class _Group:
     """What of a batch goes to one lane in one call."""
 
@@ -122,6 +145,17 @@ class Settler:
                 self._reject(lane, group, batch, reason)
         self._on_freed()
         batch.end_call(self._kit.loop)
+
+    def ack_row(self, number: int, offsets: range, attempt: int, on_done: OnDone) -> bool:
+        """See ``Queue.ack_row``."""
+        lane = self.lanes.get(number)
+        if lane is None:
+            return False
+        acked = _AckedRow(lane, offsets, attempt, on_done)
+        if not lane.ack_row(offsets, attempt, acked.arrived):
+            return False
+        self._on_freed()
+        return True
 
     def extend(self, items: Sequence[tuple[DeliveryId, int]], on_done: OnSettled) -> None:
         """See ``Queue.extend``."""

@@ -26,6 +26,13 @@ class Identity(NamedTuple):
 class Answer(Protocol):
     """How a call is answered: the connection that it came by."""
 
+    is_json: bool
+    """The JSON protocol is spoken."""
+
+    def send_json(self, body: bytes) -> None:
+        """Send the body of a result as it is, where JSON is spoken."""
+        ...
+
     def __call__(self, call: "Call", result: Result | None, error: SqsError | None) -> None:
         """Send a result or an error, in the order in which requests came."""
         ...
@@ -73,6 +80,18 @@ class Call:
         self.is_answered = True
         self.on_gone = None
         self._answer(self, result, None)
+
+    @property
+    def is_json(self) -> bool:
+        """Whether ``reply_json`` may be used."""
+        return self._answer.is_json
+
+    def reply_json(self, body: bytes) -> None:
+        """Answer with a result that is encoded already."""
+        assert not self.is_answered
+        self.is_answered = True
+        self.on_gone = None
+        self._answer.send_json(body)
 
     def fail(self, error: SqsError) -> None:
         """Answer with an error."""

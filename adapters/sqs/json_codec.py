@@ -4,6 +4,7 @@ https://smithy.io/2.0/aws/protocols/aws-json-1_0-protocol.html
 """
 
 from collections.abc import Mapping
+from itertools import chain
 from typing import Any, Final
 
 import orjson
@@ -34,6 +35,7 @@ _PLAIN_ENTRIES: Final[Mapping[str, frozenset[str]]] = {
     and all(shape.member.members[name].type is str for name in shape.member.required)
 }
 _ALL_TEXTS: Final = frozenset({str})
+_ALL_DICTS: Final = frozenset({dict})
 
 
 def decode_json(operation: Operation, body: bytes) -> Params:
@@ -91,19 +93,29 @@ def _check_inside(shape: Shape, value: Any) -> None:  # noqa: ANN401 - as JSON g
 def _check_structures(query_name: str, member: Structure, items: list[Any]) -> None:
     """Check the entries of a batch: the one kind of list that is long and comes often."""
     names = _PLAIN_ENTRIES.get(query_name)
+    if names is not None and _are_plain(items, names):
+        return  # what most batches are
     for number, item in enumerate(items, 1):
-        if (
-            type(item) is dict
-            and item.keys() == names
-            and _ALL_TEXTS.issuperset(map(type, item.values()))
-        ):
-            continue  # what most entries are: nothing but what they have to have
         if type(item) is not dict:
             raise _mismatch(member, item)
         _checked(item, member)
         for name in member.required:
             if name not in item:
                 raise missing_parameter(f"{query_name}.{number}.{name}")
+
+
+def _are_plain(items: list[Any], names: frozenset[str]) -> bool:
+    """Say whether all entries are alike, and have nothing but what they have to have: texts."""
+    if set(map(type, items)) != _ALL_DICTS:
+        return False
+    shapes = set(map(tuple, items))
+    values = chain.from_iterable(map(dict.values, items))
+    return (
+        len(shapes) == 1
+        and names.issuperset(shapes.pop())
+        and set(map(type, values)) == _ALL_TEXTS
+        and len(items[0]) == len(names)
+    )
 
 
 def _check_member(shape: Shape, value: Any) -> None:  # noqa: ANN401

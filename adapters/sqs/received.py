@@ -78,9 +78,9 @@ def plain_message(own_id: str, handle: str, text: str, octets: bytes) -> Result:
     """Return a message without attributes; ``text`` is what its body's ``octets`` are."""
     return {
         "MessageId": own_id,
-        "ReceiptHandle": handle,
         "MD5OfBody": md5_of_body(octets),
         "Body": text,
+        "ReceiptHandle": handle,
     }
 
 

@@ -136,7 +136,10 @@ class Receiving:
         """Return the messages of an answer, and what is too large to be one."""
         topic = self._queue.topic
         receipts = self._node.messages.receipts_of(self._queue)
-        handles = receipts.encode(deliveries, received_unix_ms)
+        # One that is repeated has the same handles, also when some of it went meanwhile.
+        handles = receipts.encode(
+            deliveries, received_unix_ms, in_rows=self._attempt_id is None
+        )
         wants_more = self._wanted is not NOTHING
         messages: list[dict[str, Any]] = []
         oversize: list[tuple[DeliveryId, Outcome]] = []

@@ -63,7 +63,13 @@ class Reply:
             body = xml_codec.encode_result(self.operation, result, self.request_id)
             self.finish(200, xml_codec.CONTENT_TYPE, body)
             return
-        body = json_codec.encode_result(result)
+        self._answer_json(json_codec.encode_result(result))
+
+    def send_json(self, body: bytes) -> None:
+        """See ``Answer``."""
+        self.connection.guard(self._answer_json, body)
+
+    def _answer_json(self, body: bytes) -> None:
         self.octets = (
             f"{_OK_JSON}{self.request_id}\r\nDate: {self.connection.http_date()}\r\n"
             f"{_CLOSE if self.is_last else ''}Content-Length: {len(body)}\r\n\r\n"

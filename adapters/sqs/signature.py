@@ -3,7 +3,9 @@
 https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_sigv-create-signed-request.html
 
 What changes rarely is remembered: a client's credential scope, its list of signed headers, and
-the key that is derived of both (5 HMACs), as the state of the hash that it begins.
+the key that is derived of both (5 HMACs), as the state of the hash that it begins. So is what the
+requests of a client for one action share that are of the same second: of the four hashes
+of each only what is its own is left to be taken in.
 """
 
 import hashlib
@@ -38,6 +40,8 @@ TIMESTAMP_CHARS_MAX: Final = 64
 SCOPES_REMEMBERED: Final = 4_096
 SCOPE_REMEMBERED_BYTES_MAX: Final = 2_048  # of a header; SDKs send 300
 KEYS_REMEMBERED: Final = 4_096
+BEGINNINGS_REMEMBERED: Final = 1_024  # of requests, by client, action and second
+HEADERS_REMEMBERED_BYTES_MAX: Final = 1_024  # of the signed ones; SDKs send 150
 
 _SIGNATURE: Final = b"Signature="
 _PRESIGNED: Final = b"X-Amz-Signature"
@@ -249,17 +253,13 @@ def check_signature(request: Request, claim: Claim, secret: str) -> None:
     scope = claim.scope
     if not scope.signs_target and _TARGET in request.headers:
         raise _mismatch("'X-Amz-Target' must be a 'SignedHeader' in the AWS Authorization.")
-    to_sign = b"\n".join(
-        (
-            ALGORITHM,
-            claim.timestamp,
-            scope.credential_scope,
-            _sha256(_canonical(request, claim)),
-        )
+    canonical = _begun_canonical(request, claim)
+    canonical.update(_sha256(request.body))
+    inner, outer = _begun_signature(
+        secret, scope.date, scope.region, scope.credential_scope, claim.timestamp
     )
-    keyed_inner, keyed_outer = _signing_hashes(secret, scope.date, scope.region)
-    inner, outer = keyed_inner.copy(), keyed_outer.copy()
-    inner.update(to_sign)
+    inner, outer = inner.copy(), outer.copy()
+    inner.update(canonical.hexdigest().encode())
     outer.update(inner.digest())
     if not hmac.compare_digest(outer.hexdigest().encode(), claim.signature):
         raise _mismatch(_WRONG)
@@ -272,27 +272,50 @@ def _sha256(octets: bytes) -> bytes:
     return digest.hexdigest().encode()
 
 
-def _canonical(request: Request, claim: Claim) -> bytes:
+def _begun_canonical(request: Request, claim: Claim) -> "Hash":
+    """Return the hash of a canonical request that has taken in all but the hash of the body."""
     scope, headers = claim.scope, request.headers
-    query = _canonical_query(request.query) if request.query else b""
-    path = b"/" if request.path == b"/" else _canonical_path(request.path)
     try:
         lines = scope.lines % scope.values_of(headers)
     except KeyError:
         raise _mismatch(_WRONG) from None  # what is not there was not signed
-    if b"  " in lines or b" \n" in lines or b"\t" in lines:
-        # White space in a row counts as one space, at the end as none.
-        names = scope.signed_names.split(b";")
-        lines = b"".join([b"%b:%b\n" % (n, b" ".join(headers[n].split())) for n in names])
-    return b"\n".join(
-        (
-            request.method,
-            path,
-            query,
-            lines,
-            scope.signed_names,
-            _sha256(request.body),
-        )
+    if (
+        request.path == b"/"
+        and not request.query
+        and len(lines) <= HEADERS_REMEMBERED_BYTES_MAX
+    ):
+        return _known_beginning(request.method, lines, scope.signed_names).copy()
+    query = _canonical_query(request.query) if request.query else b""
+    path = _canonical_path(request.path)
+    lines = _trimmed(lines, scope.signed_names)
+    return _beginning(request.method, path, query, lines, scope.signed_names)
+
+
+@lru_cache(maxsize=BEGINNINGS_REMEMBERED)
+def _known_beginning(method: bytes, lines: bytes, signed_names: bytes) -> "Hash":
+    """Return the hash of what all requests of a client to "/" share that are of the same second."""
+    return _beginning(method, b"/", b"", _trimmed(lines, signed_names), signed_names)
+
+
+def _beginning(
+    method: bytes, path: bytes, query: bytes, lines: bytes, signed_names: bytes
+) -> "Hash":
+    digest = _EMPTY.copy()
+    digest.update(b"\n".join((method, path, query, lines, signed_names, b"")))
+    return digest
+
+
+def _trimmed(lines: bytes, signed_names: bytes) -> bytes:
+    """Return the lines of headers with white space in a row as one space, and none at the end."""
+    if b"  " not in lines and b" \n" not in lines and b"\t" not in lines:
+        return lines
+    names = signed_names.split(b";")
+    values = lines[:-1].split(b"\n")  # names have none, and values neither
+    return b"".join(
+        [
+            b"%b:%b\n" % (name, b" ".join(line[len(name) + 1 :].split()))
+            for name, line in zip(names, values, strict=True)
+        ]
     )
 
 
@@ -324,6 +347,17 @@ def _pairs(query: bytes) -> list[tuple[bytes, bytes]]:
         if part:
             pairs.append((unquote_to_bytes(name), unquote_to_bytes(value)))
     return pairs
+
+
+@lru_cache(maxsize=BEGINNINGS_REMEMBERED)
+def _begun_signature(
+    secret: str, date: bytes, region: str, credential_scope: bytes, timestamp: bytes
+) -> tuple["Hash", "Hash"]:
+    """Return the halves of a signature's HMAC; the inner one has taken in all but the request."""
+    inner, outer = _signing_hashes(secret, date, region)
+    inner = inner.copy()
+    inner.update(b"\n".join((ALGORITHM, timestamp, credential_scope, b"")))
+    return inner, outer
 
 
 @lru_cache(maxsize=KEYS_REMEMBERED)

@@ -19,8 +19,8 @@ class _Settled(NamedTuple):
     """Of one call; None stands for a message that we had not handed out."""
 
     number: int
-    offsets: list[int]
-    states: list[Flight | Back | None]
+    offsets: Sequence[int]
+    states: Sequence[Flight | Back | None]
 
 
 class Acking:
@@ -67,12 +67,16 @@ class Acking:
         if landing is not None:
             messages.land(landing, landing_count, now_unix_ms)
         if offsets:
-            self.number += 1
-            self._settled.append(_Settled(self.number, offsets, states))
-            self._settled_count += len(offsets)
-            while self._settled_count > _SETTLED_KEPT and len(self._settled) > 1:
-                self._settled_count -= len(self._settled.popleft().offsets)
+            self.note(offsets, states)
         return results, offsets
+
+    def note(self, offsets: Sequence[int], states: Sequence[Flight | Back | None]) -> None:
+        """Messages are done by one more call; what they were is known for a while."""
+        self.number += 1
+        self._settled.append(_Settled(self.number, offsets, states))
+        self._settled_count += len(offsets)
+        while self._settled_count > _SETTLED_KEPT and len(self._settled) > 1:
+            self._settled_count -= len(self._settled.popleft().offsets)
 
     def _ack_rare(self, offset: int, attempt: int, now_unix_ms: int) -> Result:
         """Settle what is not in flight by that id.

@@ -38,8 +38,9 @@ from features.queue.replay import (
     take_snapshot,
 )
 from features.queue.returning import Returning
+from features.queue.rows import ack_row, fresh_stretch, take_row
 from features.queue.states import NO_TIME, Back, Dying, Flight, Stretch
-from features.queue.taking import OPEN_PER_IN_FLIGHT, Taking
+from features.queue.taking import Taking
 
 
 class Lane:
@@ -157,6 +158,25 @@ class Lane:
             lines.offer(line)
         return taking.taken, Effects(taking.journal_entry(), taking.dead)
 
+    def fresh_row(self, count: int) -> range | None:
+        """Return what ``take`` would hand out, when that is a row; see ``features.queue.rows``."""
+        stretch = fresh_stretch(self._open, self._policy, count)
+        return None if stretch is None else range(stretch.first, stretch.first + count)
+
+    def take_row(self, count: int, *, lease_ms: int, now: int) -> range:
+        """Hand out the row of ``fresh_row``; it is held by nobody, but until a time."""
+        self._now_unix_ms = now
+        stretch = fresh_stretch(self._open, self._policy, count)
+        assert stretch is not None
+        return take_row(self._open, self._ahead, stretch, count, lease_ms=lease_ms, now=now)
+
+    def ack_row(self, row: range, attempt: int, *, now: int) -> Effects | None:
+        """Settle a row that is still as it was handed out; None when it is not: see ``ack``."""
+        self._now_unix_ms = now = max(now, self._now_unix_ms)
+        may_wake = self._open.may_wake(self._policy.in_flight_max)
+        is_done = ack_row(self._acking, row, attempt, now)
+        return Effects(wake=may_wake) if is_done else None
+
     def ack(self, ids: Ids, *, now: int = 0) -> tuple[list[Result], Effects]:
         """Messages are done. ``now`` is for who counts the time that tenants spend.
 
@@ -164,21 +184,11 @@ class Lane:
         keep their order, because others of its key may have been handed out since.
         """
         self._now_unix_ms = now = max(now, self._now_unix_ms)
-        may_wake = self._may_wake()
+        may_wake = self._open.may_wake(self._policy.in_flight_max)
         results, offsets = self._acking.ack(ids, now)
         if not offsets:
             return results, Effects()
         return results, Effects(journal.encode_done(offsets), wake=may_wake)
-
-    def _may_wake(self) -> bool:
-        """Whether the end of a flight lets others go: of its key, or because all was full."""
-        messages = self._open
-        in_flight_max = self._policy.in_flight_max
-        return (
-            messages.lines.is_ordered
-            or messages.in_flight_count >= in_flight_max
-            or len(messages.items) >= in_flight_max * OPEN_PER_IN_FLIGHT
-        )
 
     def release(
         self, ids: Ids, *, delay_ms: int, now: int, counts_attempt: bool = True
@@ -236,20 +246,8 @@ class Lane:
             results.append(result)
             if flight is not None:
                 wanted[offset] = (flight, span_ms)  # the last one counts
-        groups: dict[int, dict[Flight, list[int]]] = {}
-        for offset, (flight, span_ms) in wanted.items():
-            groups.setdefault(span_ms, {}).setdefault(flight, []).append(offset)
         returning = self._returning()
-        for span_ms, by_flight in groups.items():
-            if span_ms <= 0:
-                returning.give_back(by_flight, AT_ONCE)
-                continue
-            due_unix_ms = now + span_ms
-            extended: list[int] = []
-            for flight, offsets in by_flight.items():
-                self._open.extend(flight, offsets, due_unix_ms)
-                extended += offsets
-            returning.add_journal(journal.encode_extend(extended, due_unix_ms))
+        returning.extend(wanted)
         return results, returning.effects
 
     def moved(self, offsets: Sequence[int]) -> bytes:

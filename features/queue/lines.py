@@ -64,6 +64,12 @@ class Lines:
         """Whether messages of that key go one after the other."""
         return self.is_ordered and key is not None
 
+    @property
+    def only_keyless(self) -> Line | None:
+        """What has no key, when nothing else waits."""
+        lines = self._lines
+        return lines.get(None) if len(lines) == 1 else None
+
     def add_back(self, back: Back) -> None:
         """A message was given back. A delayed one is added at once if it keeps others waiting."""
         line = self._line_of(back.key)

@@ -15,6 +15,9 @@ from features.queue.model import AT_ONCE, BY_TIME, Order
 from features.queue.states import NO_TIME, Back, Dying, Flight, Open, Stretch
 from features.queue.timers import Timers
 
+OPEN_PER_IN_FLIGHT: Final = 2
+"""Fresh messages go out while fewer are open than so many times those that may be in flight."""
+
 _DONE_MIN: Final = 1_024  # offsets of done messages below it are left where they are
 
 
@@ -63,6 +66,14 @@ class OpenMessages:
             heappop(below)
         lowest = min(above[0], next_offset) if above else next_offset
         return min(below[0], lowest) if below else lowest
+
+    def may_wake(self, in_flight_max: int) -> bool:
+        """Whether the end of a flight lets others go: of its key, or because all was full."""
+        return (
+            self.lines.is_ordered
+            or self.in_flight_count >= in_flight_max
+            or len(self.items) >= in_flight_max * OPEN_PER_IN_FLIGHT
+        )
 
     def note_opened(self, offsets: Sequence[int]) -> None:
         """Messages become open that were not; ``offsets`` ascend."""

@@ -1,5 +1,7 @@
 """One call by which messages leave their flights undone: to wait for another turn, or to die."""
 
+from collections.abc import Mapping
+
 from features.queue import journal
 from features.queue.model import AT_ONCE, ATTEMPTS, Dead, Effects
 from features.queue.open_messages import OpenMessages
@@ -55,6 +57,22 @@ class Returning:
             self._open.give_back(back, due_unix_ms)
         self.effects.wake = True
         return True
+
+    def extend(self, wanted: Mapping[int, tuple[Flight, int]]) -> None:
+        """Set the leases of messages, each to end so many milliseconds from now."""
+        groups: dict[int, ByFlight] = {}
+        for offset, (flight, span_ms) in wanted.items():
+            groups.setdefault(span_ms, {}).setdefault(flight, []).append(offset)
+        for span_ms, by_flight in groups.items():
+            if span_ms <= 0:
+                self.give_back(by_flight, AT_ONCE)
+                continue
+            due_unix_ms = self._now_unix_ms + span_ms
+            extended: list[int] = []
+            for flight, offsets in by_flight.items():
+                self._open.extend(flight, offsets, due_unix_ms)
+                extended += offsets
+            self.add_journal(journal.encode_extend(extended, due_unix_ms))
 
     def kill(self, flight: Flight, offsets: list[int], attempts: int, reason: str) -> None:
         """Messages are to be moved away; their key may go on."""

@@ -4,17 +4,14 @@ from collections.abc import Callable
 from functools import partial
 from heapq import heappop
 from itertools import repeat
-from typing import Final, cast
+from typing import cast
 
 from features.queue import journal
 from features.queue.ahead import Ahead
 from features.queue.lines import Line
 from features.queue.model import ATTEMPTS, BY_TIME, Dead, Policy, Taken
-from features.queue.open_messages import OpenMessages
+from features.queue.open_messages import OPEN_PER_IN_FLIGHT, OpenMessages
 from features.queue.states import NO_TIME, Back, Flight
-
-OPEN_PER_IN_FLIGHT: Final = 2
-"""Fresh messages go out while fewer are open than so many times those that may be in flight."""
 
 # Without a frame of Python for each: 0.06 us a message where its class costs 0.3.
 _new_taken = cast("Callable[[tuple[int, int, int]], Taken]", partial(tuple.__new__, Taken))

@@ -2,7 +2,7 @@
 
 from uuid import UUID
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gateway.message_ids import message_id, message_ids
@@ -24,3 +24,13 @@ def test_partitions_and_topics_have_others() -> None:
     places = [(TOPIC, 0), (TOPIC, 1), (UUID(int=7), 0)]
     halves = {message_id(topic, number, 5)[:18] for topic, number in places}
     assert len(halves) == len(places)
+
+
+@given(st.integers(0, (1 << 63) - 300), st.integers(1, 256))
+@example((1 << 48) - 2, 4)
+@example((7 << 48) - 1, 2)
+def test_ids_of_a_row_are_those_of_its_messages(first: int, count: int) -> None:
+    ids = message_ids(UUID(int=7), 3)
+    assert ids.row(first, count) == [
+        ids.at(offset).encode() for offset in range(first, first + count)
+    ]

@@ -1,17 +1,23 @@
 """DeleteMessageBatch: up to ten messages; each is answered for itself."""
 
+from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from adapters.sqs.batches import check_entries
 from adapters.sqs.call import Call, Params, Result
+from adapters.sqs.errors import to_sqs_error
+from adapters.sqs.plain_rows import all_deleted_body
 from adapters.sqs.receipts import Receipt
 from adapters.sqs.settling import OnSettled, serve_batch
 from adapters.sqs.visibility import delete_error
 from gateway.auth import Operation
+from gateway.errors import StorageUnavailable
 from gateway.queue_model import Outcome
 
 if TYPE_CHECKING:
     from adapters.sqs.node import SqsNode
+    from gateway.queues import Queue
 
 ACTION: Final = "DeleteMessageBatch"
 
@@ -20,8 +26,12 @@ def handle(call: Call, node: "SqsNode") -> Result | None:
     """Settle the messages; it answers later."""
     queue = node.queue_of(call, url=call.params["QueueUrl"])
     node.authorize(call, queue, Operation.READ)
-    check_entries(call.params["Entries"], "DeleteMessageBatchRequestEntry")
+    entries: list[Params] = call.params["Entries"]
+    check_entries(entries, "DeleteMessageBatchRequestEntry")
     rules = node.messages.rules_of(queue)
+    # A FIFO queue may be asked for the same messages again, which ends with this.
+    if call.is_json and not rules.is_fifo and _delete_row(call, node, queue, entries):
+        return None
 
     def settle(good: list[tuple[Params, Receipt]], on_done: OnSettled) -> None:
         queue.settle([(receipt.delivery_id, Outcome.ACK) for _, receipt in good], on_done)
@@ -33,3 +43,21 @@ def handle(call: Call, node: "SqsNode") -> Result | None:
         settle=settle,
         refusal=lambda result, handle: delete_error(result, handle, rules),
     )
+
+
+def _delete_row(call: Call, node: "SqsNode", queue: "Queue", entries: Sequence[Params]) -> bool:
+    """Delete what one receive has got, if it is that and comes back whole; False if it is not."""
+    receipts = node.messages.receipts_of(queue)
+    row = receipts.decode_row([entry["ReceiptHandle"] for entry in entries])
+    return row is not None and queue.ack_row(
+        row.number, row.offsets, row.attempt, partial(_on_deleted, call, entries)
+    )
+
+
+def _on_deleted(
+    call: Call, entries: Sequence[Params], error: StorageUnavailable | None
+) -> None:
+    if error is None:
+        call.reply_json(all_deleted_body([entry["Id"] for entry in entries]))
+    else:
+        call.fail(to_sqs_error(error))

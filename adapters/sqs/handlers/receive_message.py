@@ -6,15 +6,18 @@ from adapters.sqs.call import Call, Params
 from adapters.sqs.errors import INVALID_PARAMETER_VALUE, SqsError
 from adapters.sqs.mapping import MS_PER_S
 from adapters.sqs.outgoing import check_id
+from adapters.sqs.plain_rows import messages_body, show_plain
 from adapters.sqs.queue_rules import QueueRules
-from adapters.sqs.received import parse_wanted
-from adapters.sqs.receiving import Receiving
+from adapters.sqs.received import NOTHING, parse_wanted
+from adapters.sqs.receiving import RECEIVE_BYTES_MAX, Receiving
 from adapters.sqs.text import quote
 from adapters.sqs.visibility import check_timeout
 from gateway.auth import Operation
+from gateway.queue_rows import FIRST_ATTEMPT
 
 if TYPE_CHECKING:
     from adapters.sqs.node import SqsNode
+    from gateway.queues import Queue
 
 ACTION: Final = "ReceiveMessage"
 MESSAGES_MAX: Final = 10
@@ -31,14 +34,23 @@ def handle(call: Call, node: "SqsNode") -> None:
     lease_s = params.get("VisibilityTimeout")
     if lease_s is not None:
         check_timeout(lease_s)
+    lease_ms = None if lease_s is None else lease_s * MS_PER_S
+    wanted, count, wait_ms = parse_wanted(params), _count(params), _wait_ms(params, rules)
+    if (
+        wanted is NOTHING
+        and attempt_id is None
+        and call.is_json
+        and _answer_row(call, node, queue, count, lease_ms)
+    ):
+        return
     receiving = Receiving(
         call,
         node,
         queue,
-        wanted=parse_wanted(params),
-        count=_count(params),
-        lease_ms=None if lease_s is None else lease_s * MS_PER_S,
-        wait_ms=_wait_ms(params, rules),
+        wanted=wanted,
+        count=count,
+        lease_ms=lease_ms,
+        wait_ms=wait_ms,
         is_fifo=rules.is_fifo,
         attempt_id=attempt_id,
     )
@@ -49,6 +61,22 @@ def handle(call: Call, node: "SqsNode") -> None:
             node.messages.run(call, receiving.repeat(attempt))
             return
     receiving.start()
+
+
+def _answer_row(
+    call: Call, node: "SqsNode", queue: "Queue", count: int, lease_ms: int | None
+) -> bool:
+    """Answer with plain messages in a row, which most are; False when it is to be looked closer."""
+    row = queue.receive_row(
+        count, bytes_max=RECEIVE_BYTES_MAX, show=show_plain, lease_ms=lease_ms
+    )
+    if row is None:
+        return False
+    handles = node.messages.receipts_of(queue).encode_row(
+        row.number, row.offsets.start, count, FIRST_ATTEMPT, node.clock.steady_unix_ms()
+    )
+    call.reply_json(messages_body(row.shown, handles))
+    return True
 
 
 def _count(params: Params) -> int:

@@ -8,6 +8,7 @@ from adapters.sqs.call import Call, Params, Result
 from adapters.sqs.errors import SqsError, to_sqs_error
 from adapters.sqs.handlers.send_message import sender_of
 from adapters.sqs.outgoing import Outgoing, check_batch_fifo, prepare, send_result
+from adapters.sqs.plain_sends import send_plain
 from adapters.sqs.sending import send
 from gateway.auth import Operation
 from gateway.errors import GatewayError
@@ -26,6 +27,8 @@ def handle(call: Call, node: "SqsNode") -> Result | None:
     entries: list[Params] = call.params["Entries"]
     check_entries(entries, "SendMessageBatchRequestEntry")
     sender, now_unix_ms = sender_of(call), node.clock.unix_ms()
+    if send_plain(call, node, queue, rules, entries, sender=sender):
+        return None
     sending = _Sending(call)
     size_bytes = 0
     for entry in entries:

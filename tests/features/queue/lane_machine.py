@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from features.fairness import Fairness
+from features.queue import journal
 from features.queue.lane import Lane
 from features.queue.model import AT_ONCE, BY_TIME, Effects, Order, Policy, Result, Run
 from tests.features.queue.lane_model import (
@@ -39,6 +40,7 @@ class LaneMachine(RuleBasedStateMachine):
         self.model = LaneModel(order, in_flight_max)
         self.now = 1_000
         self.ids: list[tuple[int, int]] = []  # all that were ever handed out
+        self.rows: list[range] = []  # that were handed out as one
         self.moving: set[int] = set()  # dead, and nobody has said what came of the move
         self.journal: list[tuple[bytes, bool]] = []
         self.append([*runs, (b"a", 3, 0), (b"b", 2, 0), (None, 2, 0)], hole=False)
@@ -120,6 +122,52 @@ class LaneMachine(RuleBasedStateMachine):
             may_be_lost=True,
         )
         self.ids += [(message.offset, message.attempt) for message in taken]
+
+    @rule(count=st.integers(1, 4), lease_ms=st.sampled_from([1, 100, 500]))
+    def take_row(self, count: int, lease_ms: int) -> None:
+        row = self.lane.fresh_row(count)
+        if row is None:
+            return
+        expected, dead = self.model.take(
+            count,
+            holder=BY_TIME,
+            lease_ms=lease_ms,
+            now=self.now,
+            quiet_only=False,
+            fairness=self.fairness,
+        )
+        assert expected == [(offset, 1, self.now) for offset in row]
+        assert not dead
+        assert self.lane.take_row(count, lease_ms=lease_ms, now=self.now) == row
+        group = journal.encode_group(1, self.now, None, row)
+        entry = journal.encode_take(
+            is_held=False,
+            due_unix_ms=self.now + lease_ms,
+            next_offset=self.lane.next_offset,
+            groups=[group],
+        )
+        messages = [self.model.messages[offset] for offset in row]
+        self.keep(Effects(entry), messages, may_be_lost=True)
+        self.ids += [(offset, 1) for offset in row]
+        self.rows.append(row)
+
+    @precondition(lambda self: self.rows)
+    @rule(place=st.integers(0, 1_000), is_refused=st.booleans())
+    def ack_row(self, place: int, *, is_refused: bool) -> None:
+        row = self.rows[place % len(self.rows)]
+        ids = [(offset, 1) for offset in row]
+        before = deepcopy(self.model.messages)
+        effects = self.lane.ack_row(row, 1, now=self.now)
+        if effects is None:
+            return
+        expected, done = self.model.ack(ids)
+        assert expected == [Result.DONE] * len(row)
+        if not is_refused:
+            self.keep(Effects(journal.encode_done(row)), done)
+            return
+        for message in done:
+            self.model.messages[message.offset].__dict__.update(before[message.offset].__dict__)
+        self.lane.put_back(ids)
 
     @precondition(lambda self: self.ids)
     @rule(places=PLACES, is_refused=st.booleans())

@@ -7,6 +7,7 @@ import pytest
 from features.queue.model import Result
 from gateway import queue_journal
 from gateway.errors import StorageFull
+from gateway.queue_entries import LARGE_BYTES
 from gateway.queue_model import Outcome
 from gateway.storage import Entry, OnDone
 from tests.gateway.queues.world import (
@@ -160,7 +161,7 @@ async def test_what_is_refused_to_make_room_for_the_next_entry_is_remembered(
         fill(world, reserved_too=True)
         refused: list[object] = []
         journal.put(lane, bytes(MIB), refused.append)
-        journal.put(lane, b"next")
+        journal.put(lane, bytes(LARGE_BYTES + 1))
         assert len(refused) == 1, "there is no room for two in one append"
         assert lane.is_ahead
         drain(world)

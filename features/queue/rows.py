@@ -1,0 +1,72 @@
+"""The common case: messages in a row are handed out together, come back together, and are done.
+
+A row has no key and was never handed out; nothing waits to go before it, neither messages that
+were given back nor any with a key. It is what ``Lane.take`` would hand out, at a fraction of
+the price: nothing is noted of each message but in whose flight it is.
+"""
+
+from heapq import heappop
+
+from features.queue.acking import Acking
+from features.queue.ahead import Ahead
+from features.queue.model import BY_TIME, Policy
+from features.queue.open_messages import OPEN_PER_IN_FLIGHT, OpenMessages
+from features.queue.states import NO_TIME, Flight, Stretch
+
+
+def fresh_stretch(messages: OpenMessages, policy: Policy, count: int) -> Stretch | None:
+    """Return what begins with the next ``count`` messages, when they are a row."""
+    line = messages.lines.only_keyless
+    if line is None or line.back:
+        return None
+    in_flight_max = policy.in_flight_max
+    if (
+        messages.in_flight_count + count > in_flight_max
+        or len(messages.items) + count > in_flight_max * OPEN_PER_IN_FLIGHT
+    ):
+        return None
+    stretches = line.stretches
+    while stretches:
+        stretch = stretches[0][1]
+        if stretch.first + count <= stretch.last + 1:
+            return stretch if stretch.due_unix_ms == NO_TIME else None
+        if stretch.first <= stretch.last:
+            return None  # the rest of one, and some of the next
+        heappop(stretches)
+    return None
+
+
+def take_row(
+    messages: OpenMessages,
+    ahead: Ahead,
+    stretch: Stretch,
+    count: int,
+    *,
+    lease_ms: int,
+    now: int,
+) -> range:
+    """Hand out the first messages of what ``fresh_stretch`` has returned."""
+    row = ahead.use(stretch, count)
+    messages.note_opened(row)
+    flight = Flight(row, None, 1, now)
+    messages.launch(flight, holder=BY_TIME, due_unix_ms=now + lease_ms, now_unix_ms=now)
+    return row
+
+
+def ack_row(acking: Acking, row: range, attempt: int, now_unix_ms: int) -> bool:
+    """Settle a row that has come back whole; False, with nothing changed, when it has not."""
+    messages = acking.messages
+    items = messages.items
+    flight = items.get(row[0])
+    if (
+        type(flight) is not Flight
+        or flight.attempt != attempt
+        or flight.offsets != row
+        or flight.left != len(row)
+    ):
+        return False
+    for offset in row:
+        del items[offset]
+    messages.land(flight, len(row), now_unix_ms)
+    acking.note(row, [flight] * len(row))
+    return True

@@ -1,0 +1,130 @@
+"""Ten plain messages at a time: answered, and in the log, as messages one by one are."""
+
+from typing import Any
+
+import pytest
+
+from gateway.errors import StorageFull
+from gateway.queue_instance import Queue
+from tests.adapters.sqs.handlers.messages import let_pass, receive
+from tests.adapters.sqs.handlers.serving import Live
+
+TEXTS = ["plain", '"', "\\", '","', "é", "\U0001f600", "\t\r\n", "x" * 300, "{}", "\x7f"]
+BY_KEY = {"MessageId", "ReceiptHandle"}
+
+
+class Seen:
+    """What rows were handed out and acknowledged."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.rows = 0
+        self.acked = 0
+        receive_row, ack_row = Queue.receive_row, Queue.ack_row
+
+        def receiving(queue: Queue, *args: Any, **how: Any) -> Any:
+            row = receive_row(queue, *args, **how)
+            self.rows += row is not None
+            return row
+
+        def acking(queue: Queue, *args: Any) -> bool:
+            is_acked = ack_row(queue, *args)
+            self.acked += is_acked
+            return is_acked
+
+        patch.setattr(Queue, "receive_row", receiving)
+        patch.setattr(Queue, "ack_row", acking)
+
+
+@pytest.fixture
+def seen(monkeypatch: pytest.MonkeyPatch) -> Seen:
+    return Seen(monkeypatch)
+
+
+async def send_all(live: Live, url: str) -> list[dict[str, Any]]:
+    entries = [{"Id": str(n), "MessageBody": text} for n, text in enumerate(TEXTS)]
+    answer = await live.call("send_message_batch", QueueUrl=url, Entries=entries)
+    assert answer["Failed"] == []
+    return list(answer["Successful"])
+
+
+async def delete_all(live: Live, url: str, messages: list[dict[str, Any]]) -> Any:
+    entries = [
+        {"Id": f"e-{n}", "ReceiptHandle": message["ReceiptHandle"]}
+        for n, message in enumerate(messages)
+    ]
+    return await live.call("delete_message_batch", QueueUrl=url, Entries=entries)
+
+
+def without(messages: list[dict[str, Any]], names: set[str]) -> list[dict[str, Any]]:
+    return [{name: one[name] for name in one if name not in names} for one in messages]
+
+
+async def test_rows_are_received_and_deleted_as_other_messages_are(
+    live: Live, seen: Seen
+) -> None:
+    plain, looked_at = await live.queue("plain"), await live.queue("looked-at")
+    sent = await send_all(live, plain)
+    await send_all(live, looked_at)
+
+    row = await receive(live, plain)
+    # Attributes that none has: the same messages, each looked at.
+    one_by_one = await receive(live, looked_at, MessageAttributeNames=["none"])
+
+    assert seen.rows == 1
+    assert [message["Body"] for message in row] == TEXTS
+    assert [message["MessageId"] for message in row] == [one["MessageId"] for one in sent]
+    assert [one["MD5OfBody"] for one in row] == [one["MD5OfMessageBody"] for one in sent]
+    assert without(row, BY_KEY) == without(one_by_one, BY_KEY)
+    deleted = await delete_all(live, plain, row)
+    assert deleted == {"Successful": [{"Id": f"e-{n}"} for n in range(10)], "Failed": []}
+    assert await delete_all(live, looked_at, one_by_one) == deleted
+    assert seen.acked == 2
+    await let_pass(live, 60)
+    assert await receive(live, plain) == await receive(live, looked_at) == []
+
+
+async def test_a_row_may_come_back_in_part_and_in_any_order(live: Live, seen: Seen) -> None:
+    url = await live.queue()
+    await send_all(live, url)
+    row = await receive(live, url)
+    assert seen.rows == 1
+
+    for some in (row[5:][::-1], row[:2], row[2:5]):
+        assert len((await delete_all(live, url, some))["Successful"]) == len(some)
+
+    assert seen.acked == 0
+    assert sum(live.kept().counts()) == 0
+
+
+async def test_a_row_that_was_deleted_is_deleted_again_with_success(live: Live) -> None:
+    url = await live.queue()
+    await send_all(live, url)
+    row = await receive(live, url)
+    answer = await delete_all(live, url, row)
+
+    assert await delete_all(live, url, row) == answer
+
+
+async def test_a_delete_of_a_row_that_is_not_kept_is_refused(
+    live: Live, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = await live.queue()
+    await send_all(live, url)
+    row = await receive(live, url)
+
+    def full(*_args: Any, **_how: Any) -> None:
+        raise StorageFull("the disk is full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(live.storage, "enqueue", full)
+        entries = [
+            {"Id": str(n), "ReceiptHandle": message["ReceiptHandle"]}
+            for n, message in enumerate(row)
+        ]
+        refused = await live.refused("delete_message_batch", QueueUrl=url, Entries=entries)
+        some = entries[:1]
+        one = await live.refused("delete_message_batch", QueueUrl=url, Entries=some)
+
+    assert (refused.code, refused.message) == (one.code, one.message)
+    await let_pass(live, 31)
+    assert [message["Body"] for message in await receive(live, url)] == TEXTS

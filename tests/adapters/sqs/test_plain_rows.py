@@ -1,0 +1,91 @@
+"""Plain messages in octets: the same answers as those that are put together message by message."""
+
+from types import SimpleNamespace
+from typing import cast
+from uuid import UUID
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from adapters.sqs.batches import batch_result
+from adapters.sqs.json_codec import encode_result
+from adapters.sqs.mapping import MESSAGE_BYTES_MAX, body_of, read_headers
+from adapters.sqs.plain_rows import all_deleted_body, messages_body, show_plain
+from adapters.sqs.received import NOTHING, Shown, to_message
+from adapters.sqs.text import to_text
+from gateway.model import Record
+from gateway.partition import Partition
+from gateway.queue_model import Delivery
+
+HEADERS = st.sampled_from(
+    [
+        (),
+        (),
+        (("sqs.sender", b"alice"),),
+        (("sqs.trace", b"Root=1"),),
+        (("color", b"red"),),
+        (("message-id", b"an-id"),),
+        (("dlq.attempts", b"3"),),
+    ]
+)
+VALUES = st.one_of(
+    st.text(max_size=20).map(lambda text: text.encode(errors="replace")),
+    st.sampled_from([b"", b'","', b'\\","', b"\\", b'"', b"\xc3", b"\xa9", b"\x00", None]),
+    st.sampled_from(["\ufffe", "\uffff", "é", "\U0001f600", "\x7f", "\t\r\n"]).map(str.encode),
+    st.binary(max_size=8),
+)
+FIRSTS = st.sampled_from([0, 1, 255, (1 << 48) - 3, 1 << 48, (1 << 62) + 5])
+PARTITION = cast(
+    "Partition", SimpleNamespace(topic=SimpleNamespace(uuid=UUID(int=7)), number=3)
+)
+
+
+def one_by_one(records: list[Record], handles: list[str]) -> bytes:
+    """Return what is answered where no message is like another."""
+    messages = []
+    for record, handle in zip(records, handles, strict=True):
+        shown = Shown(
+            Delivery(PARTITION.number, 1, 0, record),
+            read_headers(record.headers),
+            body_of(record.value),
+            handle,
+        )
+        messages.append(to_message(shown, PARTITION.topic, NOTHING, is_fifo=False, arn_of=str))
+    return encode_result({"Messages": messages})
+
+
+@given(first=FIRSTS, kinds=st.lists(st.tuples(VALUES, HEADERS), min_size=1, max_size=12))
+def test_rows_are_answered_as_messages_one_by_one_are(
+    first: int, kinds: list[tuple[bytes | None, tuple[tuple[str, bytes], ...]]]
+) -> None:
+    records = [
+        Record(offset, 5, None, value, headers)
+        for offset, (value, headers) in enumerate(kinds, start=first)
+    ]
+    handles = [f"handle/{offset}+=" for offset in range(len(records))]
+    shown = show_plain(PARTITION, records)
+    is_plain = all(
+        value is not None
+        and to_text(value) is not None
+        and not read_headers(headers).others
+        and read_headers(headers).message_id is None
+        for value, headers in kinds
+    )
+    assert (shown is not None) == is_plain
+    if shown is not None:
+        body = messages_body(shown, [handle.encode() for handle in handles])
+        assert body == one_by_one(records, handles)
+
+
+def test_what_is_larger_than_a_message_is_not_plain() -> None:
+    def shown(size_bytes: int) -> object:
+        return show_plain(PARTITION, [Record(0, 5, None, b"x" * size_bytes, ())])
+
+    assert shown(MESSAGE_BYTES_MAX) is not None
+    assert shown(MESSAGE_BYTES_MAX + 1) is None
+
+
+@given(st.lists(st.from_regex(r"[A-Za-z0-9_-]{1,80}", fullmatch=True), min_size=1, max_size=10))
+def test_deletes_are_answered_as_any_batch_is(entry_ids: list[str]) -> None:
+    successful = [{"Id": entry_id} for entry_id in entry_ids]
+    assert all_deleted_body(entry_ids) == encode_result(batch_result(successful, []))

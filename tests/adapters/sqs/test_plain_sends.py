@@ -1,0 +1,47 @@
+"""Plain batches: answered as those that are put together message by message."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from adapters.sqs.batches import batch_result
+from adapters.sqs.json_codec import encode_result
+from adapters.sqs.md5 import md5_of_body, md5s_of_bodies
+from adapters.sqs.plain_sends import _values, all_sent_body
+from adapters.sqs.text import to_octets
+
+ENTRIES = st.lists(
+    st.tuples(
+        st.from_regex(r"[A-Za-z0-9_-]{1,80}", fullmatch=True), st.uuids().map(str), st.binary()
+    ),
+    min_size=1,
+    max_size=10,
+)
+
+
+@given(ENTRIES)
+def test_sends_are_answered_as_any_batch_is(entries: list[tuple[str, str, bytes]]) -> None:
+    body = all_sent_body(
+        [entry_id for entry_id, _, _ in entries],
+        [message_id.encode() for _, message_id, _ in entries],
+        md5s_of_bodies([octets for _, _, octets in entries]),
+    )
+    successful = [
+        {"Id": entry_id, "MessageId": message_id, "MD5OfMessageBody": md5_of_body(octets)}
+        for entry_id, message_id, octets in entries
+    ]
+    assert body == encode_result(batch_result(successful, []))
+
+
+@given(
+    st.lists(
+        st.one_of(
+            st.text(max_size=5), st.sampled_from(["", "\ud800", "\x00", "\ufffe", "é", "\r"])
+        ),
+        min_size=1,
+        max_size=10,
+    )
+)
+def test_bodies_that_cannot_be_sent_are_not_plain(bodies: list[str]) -> None:
+    octets = [to_octets(body) for body in bodies]
+    can_be_sent = all(octets) and max(len(one or b"") for one in octets) <= 6
+    assert _values(bodies, 6) == (octets if can_be_sent else None)

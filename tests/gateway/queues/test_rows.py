@@ -1,0 +1,148 @@
+"""Rows of a queue: handed out from memory, settled as one, and what they are after a restart."""
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+
+from features.queue.model import Result
+from gateway.errors import StorageUnavailable
+from gateway.model import EXPIRES_AT, Record
+from gateway.partition import Partition
+from gateway.queue_instance import Queue
+from gateway.queue_rows import Columns, Row
+from tests.gateway.queues.test_journal import drain, fill
+from tests.gateway.queues.world import is_fed, running, settle, take, take_now, values
+
+
+def show(_partition: Partition, records: Sequence[Record]) -> Columns:
+    return [
+        [record.value or b"" for record in records],
+        [b"%d" % record.offset for record in records],
+    ]
+
+
+def take_row(queue: Queue, count: int = 10, **how: int) -> Row | None:
+    return queue.receive_row(count, **{"bytes_max": 1_000, **how}, show=show)
+
+
+def taken(queue: Queue, count: int = 10) -> Row:
+    row = take_row(queue, count)
+    assert row is not None
+    return row
+
+
+async def ack(queue: Queue, row: Row) -> StorageUnavailable | None:
+    done: asyncio.Future[StorageUnavailable | None] = asyncio.Future()
+    assert queue.ack_row(row.number, row.offsets, 1, done.set_result)
+    assert not done.done()
+    return await asyncio.wait_for(done, 10)
+
+
+async def test_a_row_is_shown_settled_and_gone(tmp_path: Path) -> None:
+    async with running(tmp_path) as world:
+        queue = await world.queue(order="fair")
+        await world.send(queue, *[b"m%d" % n for n in range(25)])
+        first, second = taken(queue), taken(queue)
+        assert first.shown == [[b"m%d" % n for n in range(10)], [b"%d" % n for n in range(10)]]
+        assert second.offsets == range(10, 20)
+        assert queue.counts() == (5, 20, 0)
+        assert world.queues.counters.delivered == 20
+        assert await ack(queue, first) is None
+        assert world.queues.counters.settled == 10
+        assert values(await take(queue)) == [b"m%d" % n for n in range(20, 25)]
+        await world.restart()
+        queue = world.find()
+        await world.until(lambda: is_fed(queue))
+        assert queue.counts() == (0, 15, 0)
+        world.advance(30_001)
+        again = await take(queue, 20)
+        assert [one.record.offset for one in again] == list(range(10, 25))
+        assert {one.attempt for one in again} == {2}
+
+
+async def test_a_take_is_written_down_though_nothing_follows(tmp_path: Path) -> None:
+    async with running(tmp_path) as world:
+        queue = await world.queue(order="fair")
+        await world.send(queue, *[b"%d" % n for n in range(10)])
+        partition = world.queues._kit.journal.partition
+        before = partition.high_watermark
+        taken(queue)
+        await world.until(lambda: partition.high_watermark > before)
+
+
+async def test_an_acknowledgement_of_a_row_that_is_not_kept_is_undone(tmp_path: Path) -> None:
+    async with running(tmp_path) as world:
+        queue = await world.queue(order="fair", lease_ms=1_000)
+        await world.send(queue, *[b"%d" % n for n in range(20)])
+        row = taken(queue)
+        fill(world, reserved_too=True)
+        assert isinstance(await ack(queue, row), StorageUnavailable)
+        assert queue.counts() == (10, 10, 0)
+        drain(world)
+        world.advance(1_001)
+        again = await take(queue)
+        assert [one.record.offset for one in again] == list(row.offsets)
+        assert await settle(queue, again) == [Result.DONE] * 10
+        await world.restart()
+        queue = world.find()
+        await world.until(lambda: is_fed(queue))
+        assert queue.counts() == (10, 0, 0)
+
+
+async def test_a_row_of_many_batches_is_whole(tmp_path: Path) -> None:
+    async with running(tmp_path) as world:
+        queue = await world.queue(order="fair")
+        for number in range(4):
+            await world.send(queue, *[b"%d-%d" % (number, n) for n in range(3)])
+        row = taken(queue)
+        expected = [b"%d-%d" % (number, n) for number in range(4) for n in range(3)]
+        assert row.shown[0] == expected[:10]
+
+
+async def test_partitions_have_rows_of_their_own(tmp_path: Path) -> None:
+    async with running(tmp_path) as world:
+        queue = await world.queue(partitions=2, order="fair")
+        await world.send(queue, *[b"%d" % n for n in range(40)])
+        rows = [taken(queue) for _ in range(4)]
+        assert [row.number for row in rows] in ([0, 1, 0, 1], [1, 0, 1, 0])
+        assert sorted(body for row in rows for body in row.shown[0]) == sorted(
+            b"%d" % n for n in range(40)
+        )
+        for row in rows:
+            assert await ack(queue, row) is None
+        assert queue.counts() == (0, 0, 0)
+
+
+async def test_what_is_not_plain_is_no_row_and_stays_there(tmp_path: Path) -> None:
+    async with running(tmp_path) as world:
+        queue = await world.queue(order="fair", retention_ms=60_000)
+        expires = [(EXPIRES_AT, b"%d" % (world.clock.unix_ms() + 1_000))]
+        await world.send(queue, *[b"%d" % n for n in range(10)], headers=expires)
+        assert take_row(queue) is None
+        assert len(await take(queue)) == 10
+        await world.send(queue, *[b"%d" % n for n in range(10)])
+        assert take_row(queue, bytes_max=19) is None
+        assert queue.counts() == (10, 10, 0)
+
+
+async def test_what_is_too_old_is_no_row(tmp_path: Path) -> None:
+    async with running(tmp_path) as world:
+        queue = await world.queue(order="fair", retention_ms=60_000)
+        await world.send(queue, *[b"%d" % n for n in range(20)])
+        world.clock.advance(60_000)
+        assert taken(queue).offsets == range(10)
+        world.clock.advance(1)
+        assert take_row(queue) is None
+        assert take_now(queue) == []
+
+
+async def test_a_row_that_was_received_again_is_not_settled_as_one(tmp_path: Path) -> None:
+    async with running(tmp_path) as world:
+        queue = await world.queue(order="fair", lease_ms=1_000)
+        await world.send(queue, *[b"%d" % n for n in range(10)])
+        row = taken(queue)
+        world.advance(1_001)
+        await take(queue)
+        assert not queue.ack_row(row.number, row.offsets, 1, lambda _: None)
+        assert not queue.ack_row(7, row.offsets, 1, lambda _: None)
+        assert queue.counts() == (0, 10, 0)
