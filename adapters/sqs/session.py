@@ -8,7 +8,6 @@ from typing import Final
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 
-from adapters.sqs.plain_requests import PLAIN_BYTES_MAX, parse_plain
 from adapters.sqs.wire import Request
 
 HEADERS_MAX: Final = 200
@@ -54,11 +53,6 @@ class HttpSession:
         """Take octets and return the requests that are complete with them."""
         if self.error is not None:
             return []
-        if not self.is_midway and len(data) <= PLAIN_BYTES_MAX:
-            plain = parse_plain(bytes(data), header_bytes_max=self._header_bytes_max)
-            if plain is not None and len(plain.body) <= self._request_bytes_max:
-                self._raw_bytes = 0
-                return [plain]
         self._fed_bytes = len(data)
         self._raw_bytes += self._fed_bytes
         try:
