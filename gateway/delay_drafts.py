@@ -158,11 +158,11 @@ def _tails(partition: Partition, messages: Sequence[Message], first: int) -> lis
     """Return the records of messages, with the headers that say when they are due and their id."""
     ids = message_ids(partition.topic.uuid, partition.number)
     tails = []
-    known = front = b""
-    has_id = False
+    known: tuple[bytes, int] | None = None
+    front, has_id = b"", False
     for number, (due_unix_ms, timestamp, key_value, headers) in enumerate(messages, first):
-        if headers != known:  # a producer's messages mostly have the same
-            known = headers
+        if known != (headers, due_unix_ms):  # a producer's messages mostly have the same
+            known = headers, due_unix_ms
             front, has_id = _front(headers, due_unix_ms)
         if has_id:
             tails.append((timestamp, key_value + front))

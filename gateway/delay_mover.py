@@ -301,7 +301,7 @@ class DelayMover:
         for run, numbers in found.parts:
             [(_, place)] = self.staged.pop([run.first])
             run.place = place
-            run.gone.update(numbers)
+            run.gone |= frozenset(numbers)
             moved.parts.append((run, len(numbers), place))
         self._retry_at_ms = 0
         for number, place in self.staged.pop(found.later):

@@ -151,7 +151,7 @@ class DelayStream:
             return False
         place = state.find(run.first)
         if place is not None and number not in run.gone:
-            run.gone.add(number)
+            run.gone |= {number}
             state.settle_part(run, 1, place)
             if not run.left:
                 self._remove([run.first])

@@ -278,7 +278,7 @@ class Delays:
         self._broker.append(writes, partial(self._cancelled, waiting, on_done), reserved=True)
         for number, _, run in waiting:
             if run is not None:
-                run.gone.add(number)  # the others of it wait on
+                run.gone |= {number}  # the others of it wait on
             elif self._state.remove(number) is None:
                 self.mover.staged.withdraw(number)
         present = set(own)
@@ -321,7 +321,7 @@ class Delays:
             if not run.left:
                 self.mover.end_run(run)
             return
-        run.gone.discard(number)
+        run.gone -= {number}
         if run.place is not None:  # the others have gone without it
             self._state.back(run.first, run.place, 0)
             run.place = None

@@ -126,9 +126,10 @@ class Gathering:
     def of(self, lane: Journaled) -> Gathered:
         """Return what takes the next change of a lane."""
         gathered = self._gathered.get(lane)
-        if gathered is None or gathered.size_bytes >= GATHERED_BYTES_MAX:
-            if gathered is not None:
-                self.append()
+        if gathered is not None and gathered.size_bytes >= GATHERED_BYTES_MAX:
+            self.append()
+            gathered = self._gathered.get(lane)  # who was refused meanwhile may have put more
+        if gathered is None:
             gathered = self._gathered[lane] = Gathered()
         return gathered
 
@@ -143,15 +144,21 @@ class Gathering:
             self._timer = self._loop.call_later(TAKES_WAIT_S, self._on_timer)
 
     def append(self) -> None:
-        """Put what there is into the open round now."""
+        """Put what there is into the open round now.
+
+        One lane at a time: who is refused meanwhile may put more, behind what the lane has here.
+        """
         self._is_due = False
-        gathered, self._gathered = self._gathered, {}
-        for lane, one in gathered.items():
+        gathered = self._gathered
+        while gathered:
+            lane = next(iter(gathered))
+            one = gathered.pop(lane)
             if not lane.is_gone:
                 self._append(lane, one.entry(), one.waiting)
                 continue
             for on_done in one.waiting:
                 self._loop.call_soon(on_done, None)
+        self._is_due = False
 
     def close(self) -> None:
         """Wait for nothing any more."""

@@ -152,15 +152,17 @@ class QueueJournal:
             if on_done is not None:
                 asyncio.get_running_loop().call_soon(on_done, None)
             return
-        if not self._gathers or len(entry) > LARGE_BYTES:
-            self._gathering.append()  # which came before it
+        if not self._gathers:
             self._append(lane, entry, () if on_done is None else (on_done,))
             return
         gathered = self._gathering.of(lane)
         gathered.add(entry)
         if on_done is not None:
             gathered.waiting.append(on_done)
-        self._gathering.append_soon()
+        if len(entry) > LARGE_BYTES:
+            self._gathering.append()
+        else:
+            self._gathering.append_soon()
 
     def put_taken(
         self,
@@ -195,6 +197,12 @@ class QueueJournal:
     def _append(self, lane: Journaled, entry: bytes, waiting: Sequence[OnDone]) -> None:
         on_kept = partial(self._done, lane, waiting)
         partition, run = self.part(lane, entry)
+        if lane.is_ahead:  # a piece of its snapshot was refused: the end would not count
+            refusal = StorageUnavailable(
+                "a piece of a snapshot of a queue's journal was refused"
+            )
+            asyncio.get_running_loop().call_soon(on_kept, refusal)
+            return
         try:
             self._coalescer.add(partition, run, on_kept)
         except GatewayError as error:  # who hands out messages goes on: they come again
@@ -271,6 +279,10 @@ class QueueJournal:
             waiting = waiting[::-1]
         for on_done in waiting:
             on_done(error)
+        if error is not None:
+            lane.is_ahead = (
+                True  # again: one may have had a snapshot written, before the others
+            )
         self.note((), error)
 
     # --- keeping small

@@ -19,7 +19,8 @@ from gateway.partition import Partition
 from gateway.queue_rows import Columns
 
 _ESCAPED: Final = bytes([*range(0x20), 0x22, 0x5C])  # in JSON, or no text of SQS
-_BETWEEN: Final = b'","'  # two texts; within one, a quotation mark comes behind a backslash
+_BETWEEN: Final = b'",\n  "'  # two texts; within one, the end of a line is escaped
+_AROUND: Final = slice(len(b'[\n  "'), -len(b'"\n]'))  # all of them
 _FIRST: Final = b'{"Messages":[{"MessageId":"'
 _LAST: Final = b'"}]}'
 # Of a message but the first; what is empty here is its own: id, digest, body, receipt handle.
@@ -64,7 +65,7 @@ def _in_json(values: list[bytes]) -> list[bytes] | None:
     texts = [to_text(value) for value in values]
     if None in texts:
         return None
-    return orjson.dumps(texts)[2:-2].split(_BETWEEN)
+    return orjson.dumps(texts, option=orjson.OPT_INDENT_2)[_AROUND].split(_BETWEEN)
 
 
 def messages_body(shown: Columns, handles: Sequence[bytes]) -> bytes:

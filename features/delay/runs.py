@@ -13,6 +13,7 @@ RUN_COUNT_MIN: Final = (
     8  # fewer are cheaper by themselves: a batch of few costs its readers more
 )
 
+_NOBODY: Final[frozenset[int]] = frozenset()  # nearly no run has anything cancelled
 _BLOCK_BITS: Final = BLOCK_COUNT.bit_length() - 1
 
 
@@ -27,7 +28,7 @@ class Run:
     def __init__(self, first: int, count: int) -> None:
         self.first = first
         self.count = self.left = count
-        self.gone: set[int] = set()
+        self.gone: frozenset[int] = _NOBODY
         self.place: Place | None = None
 
     def present(self) -> list[int]:

@@ -1,7 +1,7 @@
 """What waits, of all topics: when it is due, where it lies, how many there are of each topic.
 
 32 octets for each message, in memory that holds no objects for them. A run of messages
-(``runs``) is one row here, named by its first number; all but counts goes by rows.
+(``runs``) is one row here, and an object, named by its first number; all but counts goes by rows.
 """
 
 from collections import Counter

@@ -1,5 +1,6 @@
 """Plain messages in octets: the same answers as those that are put together message by message."""
 
+import json
 from types import SimpleNamespace
 from typing import cast
 from uuid import UUID
@@ -30,7 +31,22 @@ HEADERS = st.sampled_from(
 )
 VALUES = st.one_of(
     st.text(max_size=20).map(lambda text: text.encode(errors="replace")),
-    st.sampled_from([b"", b'","', b'\\","', b"\\", b'"', b"\xc3", b"\xa9", b"\x00", None]),
+    st.sampled_from(
+        [
+            b"",
+            b'","',
+            b'a",',
+            b',"a',
+            b'",\n  "',
+            b'\\","',
+            b"\\",
+            b'"',
+            b"\xc3",
+            b"\xa9",
+            b"\x00",
+            None,
+        ]
+    ),
     st.sampled_from(["\ufffe", "\uffff", "é", "\U0001f600", "\x7f", "\t\r\n"]).map(str.encode),
     st.binary(max_size=8),
 )
@@ -52,6 +68,15 @@ def one_by_one(records: list[Record], handles: list[str]) -> bytes:
         )
         messages.append(to_message(shown, PARTITION.topic, NOTHING, is_fifo=False, arn_of=str))
     return encode_result({"Messages": messages})
+
+
+def test_a_body_that_ends_as_one_of_a_list_does_is_shown_as_it_is() -> None:
+    bodies = ['"a","b",', ':"x"},{"MessageId":"y","Body":"', '",\n  "', "\\"]
+    records = [Record(at, 5, None, body.encode(), ()) for at, body in enumerate(bodies)]
+    shown = show_plain(PARTITION, records)
+    assert shown is not None
+    answer = json.loads(messages_body(shown, [b"h"] * len(bodies)))
+    assert [message["Body"] for message in answer["Messages"]] == bodies
 
 
 @given(first=FIRSTS, kinds=st.lists(st.tuples(VALUES, HEADERS), min_size=1, max_size=12))

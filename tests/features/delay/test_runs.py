@@ -1,11 +1,13 @@
 """Runs are found by any of their messages, and never have two blocks of numbers."""
 
+import tracemalloc
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from features.delay.places import BLOCK_COUNT
-from features.delay.runs import Runs, start_of_run
+from features.delay.runs import RUN_COUNT_MIN, Runs, start_of_run
 from features.delay.state import DelayState
 
 NOW_UNIX_MS = 1_700_000_000_000
@@ -82,3 +84,18 @@ def test_a_purged_run_counts_for_nothing_whenever_its_parts_end(is_purged_first:
     assert (taken, gone) == ([], [2])
     assert state.count == 1
     assert not state.runs
+
+
+def test_small_runs_cost_no_more_than_messages_that_wait_alone() -> None:
+    count = 50_000
+    state = DelayState(0)
+    state.loaded()
+    last = 1 << 40
+    tracemalloc.start()
+    for at in range(count // RUN_COUNT_MIN):
+        first = start_of_run(last, RUN_COUNT_MIN)
+        last = first + RUN_COUNT_MIN - 1
+        state.add(10**12 + at, first, bytes(16), at, 1_000, RUN_COUNT_MIN)
+    each_bytes = tracemalloc.get_traced_memory()[0] / state.count
+    tracemalloc.stop()
+    assert each_bytes < 42
