@@ -28,8 +28,8 @@ _ID_BYTES: Final = 36
 # is a run, else 0, and the entry.
 Row = tuple[int, int, int, bytes]
 
-OnKept = Callable[[bytes, Sequence[Row], int, GatewayError | None], None]
-"""Called with topic uuid, rows, the base offset of their entries, and the error."""
+OnKept = Callable[["Draft", int, GatewayError | None], None]
+"""Called with the draft, the base offset of its entries, and the error."""
 
 
 class Message(NamedTuple):
@@ -48,11 +48,11 @@ class Draft:
     once: with the outcome of the append, or with the error for which there was none.
     """
 
-    __slots__ = ("_on_kept", "_topic_uuid", "count", "part", "rows", "size_bytes", "writes")
+    __slots__ = ("_on_kept", "count", "part", "rows", "size_bytes", "topic_uuid", "writes")
 
     def __init__(self, on_kept: OnKept, partition: Partition, rows: Sequence[Row]) -> None:
         self._on_kept = on_kept
-        self._topic_uuid = partition.topic.uuid.bytes
+        self.topic_uuid = partition.topic.uuid.bytes
         self.rows = rows
         self.count = sum([run_count or 1 for _, _, run_count, _ in rows])
         self.size_bytes = sum([len(value) for *_, value in rows])
@@ -78,7 +78,7 @@ class Draft:
             base_offset = self.part[1].base_offset
         else:
             base_offset = self.writes[0].base_offset
-        self._on_kept(self._topic_uuid, self.rows, base_offset, error)
+        self._on_kept(self, base_offset, error)
 
 
 def rows_of(

@@ -10,7 +10,7 @@ from operator import itemgetter
 from typing import Final
 from uuid import UUID
 
-from features.delay.entries import ENDED, encode_removed, parse_destination
+from features.delay.entries import ENDED, REMOVED, encode_removed, parse_destination
 from features.delay.runs import Run
 from features.delay.staged import Item
 from features.delay.state import DelayState
@@ -133,8 +133,7 @@ class Round:
             batch = ready(octets, now_unix_ms, attributes=TIMESTAMP_TYPE_MASK)
         else:
             batch = ready(octets, max(now_unix_ms, max_unix_ms))
-        header = parse_batch_header(batch)._replace(max_timestamp_unix_ms=now_unix_ms)
-        return Write(partition, batch, header)
+        return self._write(partition, batch)
 
     def _encode(self, partition: Partition, tails: Sequence[Tail]) -> list[Write]:
         """Return the writes of messages that are put together now."""
@@ -144,12 +143,16 @@ class Round:
         if settings.log_append_time:
             attributes = TIMESTAMP_TYPE_MASK
             tails = [(now_unix_ms, tail) for _, tail in tails]
-        writes = []
-        for piece in cut(tails, settings.message_bytes_max):
-            octets = encode_tails(piece, attributes=attributes, max_unix_ms=now_unix_ms)
-            header = parse_batch_header(octets)._replace(max_timestamp_unix_ms=now_unix_ms)
-            writes.append(Write(partition, octets, header))
-        return writes
+        return [
+            self._write(
+                partition, encode_tails(piece, attributes=attributes, max_unix_ms=now_unix_ms)
+            )
+            for piece in cut(tails, settings.message_bytes_max)
+        ]
+
+    def _write(self, partition: Partition, batch: bytearray) -> Write:
+        header = parse_batch_header(batch)
+        return Write(partition, batch, header._replace(max_timestamp_unix_ms=self._now_unix_ms))
 
     def writes(self, stream: Partition) -> list[Write]:
         """Return all writes; none when nothing goes."""
@@ -162,12 +165,9 @@ def removal_writes(
 ) -> list[Write]:
     """Return the writes into ``__delays`` that take messages out, and whole runs."""
     values = [
-        encode_removed(numbers[start : start + _REMOVED_MAX])
-        for start in range(0, len(numbers), _REMOVED_MAX)
-    ]
-    values += [
-        encode_removed(runs[start : start + _REMOVED_MAX], kind=ENDED)
-        for start in range(0, len(runs), _REMOVED_MAX)
+        encode_removed(some[start : start + _REMOVED_MAX], kind=kind)
+        for some, kind in ((numbers, REMOVED), (runs, ENDED))
+        for start in range(0, len(some), _REMOVED_MAX)
     ]
     return entry_writes(partition, values, now_unix_ms)
 

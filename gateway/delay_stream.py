@@ -121,14 +121,14 @@ class DelayStream:
         state = self._state
         if is_waiting(value):
             due_unix_ms, waiting_number, uuid, *_ = parse_waiting(value)
+            run_count = count_of(value)
             is_present = present.get(uuid)
             if is_present is None:
                 is_present = present[uuid] = topics.by_uuid(UUID(bytes=uuid)) is not None
             if is_present:
                 size_bytes = len(value) + ENTRY_OVERHEAD_BYTES
-                run_count = count_of(value)
                 state.add(due_unix_ms, waiting_number, uuid, offset, size_bytes, run_count)
-            return waiting_number + max(count_of(value) - 1, 0)
+            return waiting_number + max(run_count - 1, 0)
         entry = decode_other(value)
         if isinstance(entry, Purged):
             state.purge(*entry)

@@ -24,7 +24,7 @@ from gateway.clock import Clock
 from gateway.coalescer import Coalescer, Part
 from gateway.config import DelayConfig
 from gateway.delay_bodies import KEEP_MS, Bodies
-from gateway.delay_drafts import Draft, Message, Row, rows_of
+from gateway.delay_drafts import Draft, Message, rows_of
 from gateway.delay_mover import DelayMover
 from gateway.delay_round import entry_writes, removal_writes
 from gateway.delay_stream import ENTRY_OVERHEAD_BYTES, ROOM_BYTES, DelayStream
@@ -217,7 +217,7 @@ class Delays:
         draft = Draft(self._on_kept, partition, rows)
         self._pending_count += draft.count
         self._drafted_bytes += draft.size_bytes
-        self._state.expect(partition.topic.uuid.bytes)
+        self._state.expect(draft.topic_uuid)
         return draft
 
     def _check(self, topic: Topic, due_unix_ms: int, count: int, size_bytes: int) -> None:
@@ -236,16 +236,11 @@ class Delays:
             msg = f"due in {ahead_ms} ms, the topic's delay.max.ms is {ahead_ms_max}"
             raise PolicyViolation(msg)
 
-    def _on_kept(
-        self,
-        topic_uuid: bytes,
-        rows: Sequence[Row],
-        base_offset: int,
-        error: GatewayError | None,
-    ) -> None:
+    def _on_kept(self, draft: Draft, base_offset: int, error: GatewayError | None) -> None:
         """What was put lies in the stream from ``base_offset`` on, or does not; see ``Draft``."""
-        self._pending_count -= sum([run_count or 1 for _, _, run_count, _ in rows])
-        self._drafted_bytes -= sum([len(value) for *_, value in rows])
+        rows, topic_uuid = draft.rows, draft.topic_uuid
+        self._pending_count -= draft.count
+        self._drafted_bytes -= draft.size_bytes
         if error is None:
             add = self._state.add
             is_present = True

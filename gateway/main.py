@@ -146,11 +146,7 @@ class _Node:
     async def _start_kernel(self, stack: AsyncExitStack) -> Kernel:
         settings = self._settings
         clock = SystemClock()
-        metadata = SqlMetadata(
-            settings.metadata.url,
-            data_dir=settings.node.data_dir,
-            ms_max=settings.metadata.timeout_ms,
-        )
+        metadata = SqlMetadata.of(settings)
         await metadata.open()
         stack.push_async_callback(metadata.close)
         users, rules, access_keys = await self._start_auth(metadata, stack)

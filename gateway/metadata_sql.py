@@ -10,7 +10,7 @@ import base64
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Concatenate, Final, ParamSpec, TypeVar
+from typing import Concatenate, Final, ParamSpec, Self, TypeVar
 from uuid import UUID, uuid4
 
 from sqlalchemy import Connection, Engine, event
@@ -21,6 +21,7 @@ from gateway import metadata_topic_rows as topic_rows
 from gateway import metadata_user_rows as user_rows
 from gateway import sql
 from gateway.auth import Rule
+from gateway.config import Settings
 from gateway.errors import Overloaded, StorageUnavailable
 from gateway.metadata import AccessKey, Address, DeletedRange, PartitionRange, TopicRow
 from gateway.metadata_versions import bring_up
@@ -55,6 +56,12 @@ class SqlMetadata:
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="metadata")
         self._calls = 0
         self._is_closed = False
+
+    @classmethod
+    def of(cls, settings: Settings) -> Self:
+        """Return the store that a node's settings name; it is not open yet."""
+        config = settings.metadata
+        return cls(config.url, data_dir=settings.node.data_dir, ms_max=config.timeout_ms)
 
     async def open(self) -> None:
         """See ``MetadataStore``. A schema newer than this version's is refused."""

@@ -23,7 +23,7 @@ SNAPSHOT: Final = "snapshot"  # headers of its records
 PIECE: Final = "snapshot-piece"
 GATHERED_BYTES_MAX: Final = 65_536  # of one entry
 TAKES_WAIT_S: Final = 0.005
-LARGE_BYTES: Final = 4_096  # a change that is an entry of its own
+LARGE_BYTES: Final = 4_096  # a change that waits for no others
 _DONE_BYTES: Final = 12  # of each message at most, and the rest of a change
 _TAKE_BYTES: Final = 60
 

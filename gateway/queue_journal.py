@@ -280,9 +280,8 @@ class QueueJournal:
         for on_done in waiting:
             on_done(error)
         if error is not None:
-            lane.is_ahead = (
-                True  # again: one may have had a snapshot written, before the others
-            )
+            # Again: one of them may have had a snapshot written, before the others.
+            lane.is_ahead = True
         self.note((), error)
 
     # --- keeping small

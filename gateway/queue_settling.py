@@ -51,13 +51,13 @@ class _Batch:
 class _Acked:
     """Messages of one lane that are done, as soon as the journal has it."""
 
-    __slots__ = ("_ack_number", "_acked", "_batch", "_lane")
+    __slots__ = ("_ack_number", "_acked", "_lane", "_on_done")
 
-    def __init__(self, lane: QueueLane, acked: Ids, batch: _Batch) -> None:
+    def __init__(self, lane: QueueLane, acked: Ids, ack_number: int, on_done: OnDone) -> None:
         self._lane = lane
         self._acked = acked
-        self._batch = batch
-        self._ack_number = lane.lane.ack_number
+        self._ack_number = ack_number
+        self._on_done = on_done
 
     def arrived(self, error: StorageUnavailable | None) -> None:
         """What is not kept as acknowledged is in flight again, as it was."""
@@ -67,28 +67,6 @@ class _Acked:
         else:
             lane.lane.put_back(self._acked)
             lane.done(Effects(wake=True))  # its floor is lower, and some may wait to go again
-        self._batch.arrived(error)
-
-
-class _AckedRow:
-    """As ``_Acked``, of messages in a row, for which one call waits and nobody else."""
-
-    __slots__ = ("_ack_number", "_attempt", "_lane", "_offsets", "_on_done")
-
-    def __init__(self, lane: QueueLane, offsets: range, attempt: int, on_done: OnDone) -> None:
-        self._lane = lane
-        self._offsets = offsets
-        self._attempt = attempt
-        self._on_done = on_done
-        self._ack_number = lane.lane.ack_number + 1
-
-    def arrived(self, error: StorageUnavailable | None) -> None:
-        lane = self._lane
-        if error is None:
-            lane.lane.kept(self._ack_number)
-        else:
-            lane.lane.put_back([(offset, self._attempt) for offset in self._offsets])
-            lane.done(Effects(wake=True))
         self._on_done(error)
 
 
@@ -151,7 +129,8 @@ class Settler:
         lane = self.lanes.get(number)
         if lane is None:
             return False
-        acked = _AckedRow(lane, offsets, attempt, on_done)
+        ids = [(offset, attempt) for offset in offsets]
+        acked = _Acked(lane, ids, lane.lane.ack_number + 1, on_done)  # the one that follows
         if not lane.ack_row(offsets, attempt, acked.arrived):
             return False
         self._on_freed()
@@ -187,7 +166,8 @@ class Settler:
             found = zip(group.ids, results, strict=True)
             acked = [one for one, result in found if result is Result.DONE]
         self._kit.counters.settled += len(acked)
-        lane.done_then(effects, _Acked(lane, acked, batch).arrived)
+        done = _Acked(lane, acked, lane.lane.ack_number, batch.arrived)
+        lane.done_then(effects, done.arrived)
 
     def _reject(self, lane: QueueLane, group: _Group, batch: _Batch, reason: str) -> None:
         """A rejected message is settled once it has moved."""

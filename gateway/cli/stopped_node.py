@@ -16,11 +16,7 @@ async def stopped_metadata(settings: Settings) -> "AsyncIterator[SqlMetadata]":
     from gateway.metadata_sql import SqlMetadata
 
     settings.node.data_dir.mkdir(parents=True, exist_ok=True)
-    metadata = SqlMetadata(
-        settings.metadata.url,
-        data_dir=settings.node.data_dir,
-        ms_max=settings.metadata.timeout_ms,
-    )
+    metadata = SqlMetadata.of(settings)
     await metadata.open()
     try:
         yield metadata

@@ -36,7 +36,7 @@ _Args = TypeVarTuple("_Args")
 class Replacement:
     """New objects, live objects that go (``gone``), and those that lose partitions (``lost``)."""
 
-    __slots__ = ("_lost", "_new", "_old", "_rows", "gone", "lost", "made")
+    __slots__ = ("_new", "_rows", "gone", "lost", "made")
 
     def __init__(
         self,
@@ -48,11 +48,6 @@ class Replacement:
         self.gone = frozenset(gone)
         self.lost = lost or {}
         self._rows = {one.stored.number: one.rows for one in made}
-        self._old = self.gone | self._rows.keys()
-        self._lost: dict[int, set[int]] = {}  # by partition: which objects lose it
-        for number, ids in self.lost.items():
-            for partition_id in ids:
-                self._lost.setdefault(partition_id, set()).add(number)
         self._new: dict[int, list[Extent]] = {}
         for one in made:
             for partition_id, extent in one.parts:
@@ -67,10 +62,16 @@ class Replacement:
         """Return a partition's extents that count, the new ones in the place of the old."""
         if state.is_deleted:
             return []
-        lost = self._lost.get(state.partition_id)
-        old = self._old | lost if lost else self._old
-        kept = [extent for extent in state.extents if extent.number not in old]
-        new = self._new.get(state.partition_id, ())
+        partition_id = state.partition_id
+        loses = {number for number, ids in self.lost.items() if partition_id in ids}
+        kept = [
+            extent
+            for extent in state.extents
+            if extent.number not in self.gone
+            and extent.number not in loses
+            and extent.number not in self._rows
+        ]
+        new = self._new.get(partition_id, ())
         return sorted([extent for extent in [*kept, *new] if extent.end > state.start])
 
     def below_bytes(self, state: PartitionState, extents: Sequence[Extent]) -> int:

@@ -1,6 +1,6 @@
 """What is due soon is made ready ahead of its time, and can still be cancelled, purged, passed."""
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -19,27 +19,16 @@ from tests.gateway.house import outcome
 SOON_MS = STAGE_AHEAD_MS // 2
 
 
-@pytest.fixture
-async def world(tmp_path: Path) -> AsyncIterator[World]:
-    async with running(tmp_path) as one:
-        yield one
-
-
-def advance(world: World, ms: int) -> None:
-    assert isinstance(world.clock, ManualClock)
-    world.clock.advance(ms)
-
-
 async def test_what_is_due_soon_is_ready_and_waits(world: World) -> None:
     topic = await world.topic()
     await world.put(topic, SOON_MS, b"1", b"2")
 
     await world.settled()
     ready = len(world.delays.mover.staged)
-    advance(world, SOON_MS - 1)
+    world.advance(SOON_MS - 1)
     await world.settled()
     early = world.values(topic)
-    advance(world, 1)
+    world.advance(1)
     await world.settled()
 
     assert (ready, early) == (2, [])
@@ -58,7 +47,7 @@ async def test_what_is_ready_can_be_cancelled(world: World) -> None:
     )
     again = world.delays.cancel([first], lambda _: None)
     counted = world.delays.count(topic)
-    advance(world, SOON_MS)
+    world.advance(SOON_MS)
     await world.settled()
     await world.restart()
     await world.settled()
@@ -80,10 +69,10 @@ async def test_a_cancellation_that_was_not_kept_changes_nothing(
         world.delays.cancel([number], lambda _: None)
         refused[0](StorageUnavailable("the log cannot be written"))
 
-    advance(world, after_ms - 1)
+    world.advance(after_ms - 1)
     await world.settled()
     early = world.values(topic)
-    advance(world, 1)
+    world.advance(1)
     await world.settled()
 
     assert early == []
@@ -100,7 +89,7 @@ async def test_what_is_ready_can_be_purged(world: World) -> None:
     assert await outcome(lambda on_done: world.delays.purge(topic, on_done)) is None
     counted = world.delays.total
     await world.put(topic, SOON_MS, b"2")
-    advance(world, SOON_MS)
+    world.advance(SOON_MS)
     await world.settled()
 
     assert counted == 1
@@ -115,7 +104,7 @@ async def test_what_is_ready_goes_with_its_topic(world: World) -> None:
 
     await world.topics.delete(topic.name)
     again = await world.topic("one")
-    advance(world, SOON_MS)
+    world.advance(SOON_MS)
     await world.settled()
     await world.restart()
     await world.settled()
@@ -133,7 +122,7 @@ async def test_what_is_put_later_and_due_before_comes_before(world: World) -> No
     await world.put(topic, SOON_MS + 1, b"4")
 
     for _ in range(SOON_MS + 1):
-        advance(world, 1)
+        world.advance(1)
         await world.settled()
 
     assert world.values(topic) == [b"1", b"2", b"3", b"4"]
@@ -146,10 +135,10 @@ async def test_a_clock_set_back_makes_what_is_ready_wait(world: World) -> None:
     assert isinstance(world.clock, ManualClock)
 
     world.clock.step_unix(-3_600_000)
-    advance(world, SOON_MS)
+    world.advance(SOON_MS)
     await world.settled()
     early = world.values(topic)
-    advance(world, 3_600_000)
+    world.advance(3_600_000)
     await world.settled()
 
     assert early == []
@@ -163,7 +152,7 @@ async def test_a_killed_node_has_lost_nothing_that_was_ready(world: World) -> No
     assert len(world.delays.mover.staged) == 2
 
     await world.restart()
-    advance(world, SOON_MS)
+    world.advance(SOON_MS)
     await world.settled()
 
     assert world.values(topic) == [b"1", b"2"]
@@ -208,12 +197,12 @@ async def test_a_slow_sync_holds_up_no_append_until_much_is_on_its_way(
 
     with monkeypatch.context() as patch:
         patch.setattr(world.broker, "append", slow)
-        advance(world, SOON_MS)
+        world.advance(SOON_MS)
         for _ in range(small):
             world.delays.mover.run()
-            advance(world, 1)
+            world.advance(1)
         appended = world.partition(topic).log_end_offset
-        advance(world, 2 * SOON_MS)
+        world.advance(2 * SOON_MS)
         for _ in range(2 * large):
             world.delays.mover.run()
         bounded = world.partition(topic).log_end_offset - appended

@@ -1,27 +1,11 @@
 """What is purged on its way stays away, and nothing ends the timer of what waits."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from pathlib import Path
 
-import pytest
-
-from gateway.clock import ManualClock
 from gateway.coalescer import Coalescer
 from gateway.records import NO_HEADERS, RecordRun
-from tests.gateway.delays.world import World, running
+from tests.gateway.delays.world import World
 from tests.gateway.house import outcome
-
-
-@pytest.fixture
-async def world(tmp_path: Path) -> AsyncIterator[World]:
-    async with running(tmp_path) as one:
-        yield one
-
-
-def advance(world: World, ms: int) -> None:
-    assert isinstance(world.clock, ManualClock)
-    world.clock.advance(ms)
 
 
 async def test_purge_of_what_is_on_its_way_holds_after_a_restart(world: World) -> None:
@@ -37,7 +21,7 @@ async def test_purge_of_what_is_on_its_way_holds_after_a_restart(world: World) -
     before = (world.delays.total, world.delays.bodies.size_bytes)
 
     await world.restart()
-    advance(world, 1_000)
+    world.advance(1_000)
     await world.settled()
 
     assert before == (0, 0)
@@ -51,7 +35,7 @@ def ignored(_error: object) -> None:
 async def test_a_bug_while_something_is_moved_does_not_end_the_timer(world: World) -> None:
     topic = await world.topic()
     await world.put(topic, 100, b"v")
-    advance(world, 100)
+    world.advance(100)
     loop = asyncio.get_running_loop()
     failed = asyncio.Event()
     loop.set_exception_handler(lambda *_: failed.set())

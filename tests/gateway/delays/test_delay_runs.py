@@ -1,6 +1,5 @@
 """Messages that are put together and due together are one in the log; each is still one message."""
 
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -8,7 +7,6 @@ import pytest
 from features.delay.entries import RUN, is_waiting
 from features.delay.runs import RUN_COUNT_MIN
 from features.delay.state import DelayState
-from gateway.clock import ManualClock
 from gateway.delay_batches import values_of
 from gateway.delay_mover import STAGE_AHEAD_MS
 from gateway.delay_stream import DelayStream
@@ -25,17 +23,6 @@ from tests.gateway.house import outcome
 SOON_MS = STAGE_AHEAD_MS // 2
 LATER_MS = 5_000
 VALUES = [b"%d" % number for number in range(RUN_COUNT_MIN + 3)]
-
-
-@pytest.fixture
-async def world(tmp_path: Path) -> AsyncIterator[World]:
-    async with running(tmp_path) as one:
-        yield one
-
-
-def advance(world: World, ms: int) -> None:
-    assert isinstance(world.clock, ManualClock)
-    world.clock.advance(ms)
 
 
 def entries(world: World) -> list[bytes]:
@@ -68,7 +55,7 @@ async def test_a_run_is_one_entry_and_one_batch(world: World) -> None:
 
     stored = [value[0] for value in entries(world)]
     counted = world.delays.total
-    advance(world, LATER_MS)
+    world.advance(LATER_MS)
     await world.settled()
 
     assert stored == [RUN] + [1] * (RUN_COUNT_MIN - 1)
@@ -90,7 +77,7 @@ async def test_each_record_of_a_producers_batch_is_as_it_came(world: World) -> N
 
     await produce(world, topic, encode_batch(records))
     await world.restart()
-    advance(world, LATER_MS)
+    world.advance(LATER_MS)
     await world.settled()
 
     moved = world.records(topic)
@@ -110,7 +97,7 @@ async def test_each_record_of_a_producers_batch_is_as_it_came(world: World) -> N
 async def test_append_time_is_that_of_the_due_append(world: World) -> None:
     topic = await world.topic(message_timestamp_type="LogAppendTime")
     await world.put(topic, LATER_MS, *VALUES)
-    advance(world, LATER_MS)
+    world.advance(LATER_MS)
     await world.settled()
 
     assert {one.timestamp_unix_ms for one in world.records(topic)} == {world.clock.unix_ms()}
@@ -126,7 +113,7 @@ async def test_more_than_a_batch_may_hold_become_several_runs(world: World) -> N
 
     assert numbers == sorted(set(numbers))
     assert len(numbers) == 620
-    advance(world, LATER_MS)
+    world.advance(LATER_MS)
     await world.settled()
 
     assert world.values(topic) == small + large
@@ -140,7 +127,7 @@ async def test_runs_and_others_come_in_the_order_of_their_times_and_puts(world: 
     await world.put(topic, LATER_MS, b"2")
     await world.put(topic, LATER_MS - 1, *VALUES)
 
-    advance(world, LATER_MS)
+    world.advance(LATER_MS)
     await world.settled()
 
     assert world.values(topic) == [*VALUES, b"1", *VALUES, b"2"]
@@ -157,7 +144,7 @@ async def test_a_message_of_a_run_is_cancelled_alone(world: World, after_ms: int
     counted = world.delays.count(topic)
     await world.restart()
     found += await cancelled(world, numbers[0], numbers[-1])
-    advance(world, after_ms)
+    world.advance(after_ms)
     await world.settled()
     await world.restart()
     await world.settled()
@@ -182,7 +169,7 @@ async def test_a_run_of_which_all_is_cancelled_leaves_nothing(
     if restarts:
         await world.restart()
     left = (world.delays.total, len(world.delays.mover.staged), bool(world.delays._state.runs))
-    advance(world, after_ms)
+    world.advance(after_ms)
     await world.settled()
     world.delays.stream.keep_small()
 
@@ -200,7 +187,7 @@ async def test_what_is_cancelled_of_a_run_stays_away_when_the_stream_is_written_
         await cancelled(world, numbers[2])
         for _ in range(60):
             await world.put(topic, 1, *[bytes(100)] * 20)
-            advance(world, 1)
+            world.advance(1)
             await world.settled()
         first_offset = world.stream.log_start_offset
         world.delays.stream.keep_small()
@@ -211,7 +198,7 @@ async def test_what_is_cancelled_of_a_run_stays_away_when_the_stream_is_written_
 
         await world.restart()
         counted = world.delays.total
-        advance(world, 100 * LATER_MS)
+        world.advance(100 * LATER_MS)
         await world.settled()
 
         assert counted == len(VALUES) - 1
@@ -233,7 +220,7 @@ async def test_a_cancellation_that_was_not_kept_loses_nothing_of_its_run(
 
     if fails == "before":
         refused[0](error)
-    advance(world, LATER_MS)
+    world.advance(LATER_MS)
     world.delays.mover.run()
     if fails == "between":
         refused[0](error)
@@ -251,19 +238,25 @@ async def test_a_cancellation_that_was_not_kept_loses_nothing_of_its_run(
     assert world.values(topic) == came
 
 
+def begin_to_cancel(world: World, monkeypatch: pytest.MonkeyPatch, number: int) -> OnDone:
+    """Cancel a message, and return what says that the log has it."""
+    held: list[OnDone] = []
+    with monkeypatch.context() as patch:
+        patch.setattr(world.broker, "append", lambda _, done, **__: held.append(done))
+        world.delays.cancel([number], lambda _: None)
+    return held[0]
+
+
 async def test_a_cancellation_that_ends_after_the_others_have_gone_leaves_nothing(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     topic = await world.topic()
     numbers = await world.put(topic, LATER_MS, *VALUES)
-    held: list[OnDone] = []
-    with monkeypatch.context() as patch:
-        patch.setattr(world.broker, "append", lambda _, done, **__: held.append(done))
-        world.delays.cancel([numbers[3]], lambda _: None)
-    advance(world, LATER_MS)
+    kept = begin_to_cancel(world, monkeypatch, numbers[3])
+    world.advance(LATER_MS)
     await world.settled()
     counted = world.delays.total
-    held[0](None)
+    kept(None)
 
     assert counted == 1
     assert world.values(topic) == VALUES[:3] + VALUES[4:]
@@ -276,14 +269,11 @@ async def test_a_purge_while_a_cancellation_is_on_its_way_counts_once(
 ) -> None:
     topic = await world.topic()
     numbers = await world.put(topic, LATER_MS, *VALUES)
-    held: list[OnDone] = []
-    with monkeypatch.context() as patch:
-        patch.setattr(world.broker, "append", lambda _, done, **__: held.append(done))
-        world.delays.cancel([numbers[3]], lambda _: None)
+    kept = begin_to_cancel(world, monkeypatch, numbers[3])
     assert await outcome(lambda on_done: world.delays.purge(topic, on_done)) is None
-    advance(world, LATER_MS)
+    world.advance(LATER_MS)
     await world.settled()
-    held[0](None)
+    kept(None)
     world.delays.stream.keep_small()
 
     assert world.values(topic) == []
@@ -303,7 +293,7 @@ async def test_a_purge_of_a_run_on_its_way_holds_after_a_restart(world: World) -
     before = (world.delays.total, world.delays.bodies.size_bytes)
 
     await world.restart()
-    advance(world, 1_000)
+    world.advance(1_000)
     await world.settled()
 
     assert before == (0, 0)
@@ -316,7 +306,7 @@ async def test_a_run_that_is_too_large_for_its_topic_by_now_is_cut(world: World)
     await world.put(topic, LATER_MS, *values)
     await world.topics.alter_configs(topic.name, {"max.message.bytes": "600"})
 
-    advance(world, LATER_MS)
+    world.advance(LATER_MS)
     await world.settled()
 
     assert world.values(topic) == values
@@ -327,12 +317,12 @@ async def test_a_full_disk_puts_off_a_run_as_it_is(world: World) -> None:
     topic = await world.topic()
     numbers = await world.put(topic, LATER_MS, *VALUES)
     world.disk_is_full = True
-    advance(world, LATER_MS)
+    world.advance(LATER_MS)
     await world.settled()
 
     assert await cancelled(world, numbers[1]) == [True]
     world.disk_is_full = False
-    advance(world, 1_000)
+    world.advance(1_000)
     await world.settled()
 
     assert world.values(topic) == [VALUES[0], *VALUES[2:]]
@@ -345,7 +335,7 @@ async def test_runs_that_do_not_fit_in_memory_are_read_back(tmp_path: Path) -> N
         for after_ms in (900, 100, 500):
             await world.put(topic, after_ms, *[b"%d" % after_ms] * 20)
 
-        advance(world, 1_000)
+        world.advance(1_000)
         await world.settled()
 
         assert world.values(topic) == [b"100"] * 20 + [b"500"] * 20 + [b"900"] * 20
@@ -362,7 +352,7 @@ async def test_what_is_due_together_of_a_mixed_batch_is_one_run(world: World) ->
 
     await produce(world, topic, encode_batch(batch))
     stored = sorted(value[0] for value in entries(world))
-    advance(world, 2 * LATER_MS)
+    world.advance(2 * LATER_MS)
     await world.settled()
 
     by_time = sorted(range(len(afters_ms)), key=afters_ms.__getitem__)
@@ -391,7 +381,7 @@ async def test_a_timestamp_after_the_due_time_is_within_what_its_batch_says(
     ]
 
     await produce(world, topic, encode_batch(records))
-    advance(world, LATER_MS)
+    world.advance(LATER_MS)
     await world.settled()
 
     stored = world.broker.read(world.partition(topic), 0, bytes_max=1)

@@ -1,8 +1,7 @@
 """A Kafka producer's batch: what is due is appended at once, what is not waits."""
 
 import struct
-from collections.abc import AsyncIterator, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 
 import pytest
 
@@ -23,17 +22,11 @@ from gateway.records import Headers, NewRecord, encode_batch
 from gateway.streams import InternalStream
 from gateway.topics import Topic
 from gateway.writer import Duplicate
-from tests.gateway.delays.world import World, running
+from tests.gateway.delays.world import World
 from tests.gateway.house import outcome
 from tests.support.batches import patched
 
 LATER_MS = 60_000
-
-
-@pytest.fixture
-async def world(tmp_path: Path) -> AsyncIterator[World]:
-    async with running(tmp_path) as one:
-        yield one
 
 
 def record(

@@ -1,7 +1,6 @@
 """Messages wait until they are due and come once, in order, through restarts and clock steps."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -18,25 +17,14 @@ from tests.gateway.house import outcome
 YEAR_MS = 365 * 86_400_000
 
 
-@pytest.fixture
-async def world(tmp_path: Path) -> AsyncIterator[World]:
-    async with running(tmp_path) as one:
-        yield one
-
-
-def advance(world: World, ms: int) -> None:
-    assert isinstance(world.clock, ManualClock)
-    world.clock.advance(ms)
-
-
 async def test_message_comes_at_its_time_and_not_before(world: World) -> None:
     topic = await world.topic()
     await world.put(topic, 5_000, b"later")
 
-    advance(world, 4_999)
+    world.advance(4_999)
     await world.settled()
     early = world.values(topic)
-    advance(world, 1)
+    world.advance(1)
     await world.settled()
 
     assert early == []
@@ -50,7 +38,7 @@ async def test_what_a_message_is_stays(world: World) -> None:
     await world.put(topic, 1_000, b"v", key=b"k", headers=[("a", b"1"), ("a", None)])
     await world.put(topic, 2_000, None, key=None, headers=[("message-id", b"own")])
 
-    advance(world, 2_000)
+    world.advance(2_000)
     await world.settled()
 
     first, second = world.records(topic)
@@ -72,7 +60,7 @@ async def test_each_message_of_a_run_has_an_id_of_its_own(world: World) -> None:
     topic = await world.topic()
     numbers = await world.put(topic, 1_000, b"1", b"2", b"3")
 
-    advance(world, 1_000)
+    world.advance(1_000)
     await world.settled()
 
     ids = {dict(record.headers)["message-id"] for record in world.records(topic)}
@@ -86,7 +74,7 @@ async def test_the_order_is_that_of_times_and_then_of_puts(world: World) -> None
     await world.put(topic, 2_000, b"b")
     await world.put(topic, 3_000, b"c3")
 
-    advance(world, 10_000)
+    world.advance(10_000)
     await world.settled()
 
     assert world.values(topic) == [b"a", b"b", b"c1", b"c2", b"c3"]
@@ -99,11 +87,11 @@ async def test_it_waits_through_restarts(world: World, after_ms: int) -> None:
     before_ms = after_ms // 2
 
     await world.restart()
-    advance(world, before_ms)
+    world.advance(before_ms)
     await world.settled()
     await world.restart()
     early = world.values(topic) if after_ms else []
-    advance(world, after_ms - before_ms)
+    world.advance(after_ms - before_ms)
     await world.settled()
     await world.restart()
     await world.settled()
@@ -119,7 +107,7 @@ async def test_what_became_due_while_the_node_was_away_comes_in_order(world: Wor
         await world.put(topic, after_ms, b"%d" % after_ms)
 
     await world.close()
-    advance(world, YEAR_MS)
+    world.advance(YEAR_MS)
     await world.open()
     await world.settled()
 
@@ -141,17 +129,17 @@ async def test_clock_set_forward_brings_what_is_due_then(world: World) -> None:
 async def test_clock_set_back_brings_nothing_twice_and_nothing_early(world: World) -> None:
     topic = await world.topic()
     await world.put(topic, 1_000, b"1")
-    advance(world, 1_000)
+    world.advance(1_000)
     await world.settled()
     assert isinstance(world.clock, ManualClock)
 
     world.clock.step_unix(-3_600_000)
     await world.put(topic, 1_000, b"2")
     await world.restart()
-    advance(world, 999)
+    world.advance(999)
     await world.settled()
     early = world.values(topic)
-    advance(world, 1)
+    world.advance(1)
     await world.settled()
 
     assert early == [b"1"]
@@ -165,7 +153,7 @@ async def test_counts_are_by_topic(world: World) -> None:
     await world.put(other, 1_000, b"4")
     before = [world.delays.count(one), world.delays.count(other), world.delays.total]
 
-    advance(world, 1_000)
+    world.advance(1_000)
     await world.settled()
 
     assert before == [3, 1, 4]
@@ -183,7 +171,7 @@ async def test_cancelled_message_never_comes(world: World) -> None:
     again = world.delays.cancel([first], lambda _: None)
     counted = world.delays.count(topic)
     await world.restart()
-    advance(world, 1_000)
+    world.advance(1_000)
     await world.settled()
 
     assert (error, found, again, counted) == (None, [True, False], [False], 1)
@@ -200,7 +188,7 @@ async def test_purge_takes_out_what_waits_and_not_what_comes_then(world: World) 
     purged = world.delays.count(topic)
     await world.put(topic, 1_000, b"3")
     await world.restart()
-    advance(world, 1_000)
+    world.advance(1_000)
     await world.settled()
 
     assert purged == 0
@@ -230,7 +218,7 @@ async def test_deleted_topic_takes_what_waits_with_it(world: World) -> None:
     counted = world.delays.total
     again = await world.topic("one")
     await world.restart()
-    advance(world, 1_000)
+    world.advance(1_000)
     await world.settled()
 
     assert counted == 1
@@ -245,11 +233,11 @@ async def test_full_disk_refuses_a_put_and_puts_off_what_is_due(tmp_path: Path) 
 
         with pytest.raises(StorageUnavailable) as refused:
             await world.put(topic, 1_000, b"2")
-        advance(world, 1_000)
+        world.advance(1_000)
         await world.settled()
         moved = world.values(topic)
         world.disk_is_full = False
-        advance(world, 1_000)
+        world.advance(1_000)
         await world.settled()
 
         assert refused.value.retriable
@@ -281,7 +269,7 @@ async def test_stream_is_cut_off_and_written_anew(tmp_path: Path) -> None:
         await world.put(topic, YEAR_MS, b"far")
         for _ in range(40):
             await world.put(topic, 1_000, *[b"x" * 100] * 50)
-            advance(world, 1_000)
+            world.advance(1_000)
             await world.settled()
         before_bytes = world.delays.stream.size_bytes
 
@@ -293,7 +281,7 @@ async def test_stream_is_cut_off_and_written_anew(tmp_path: Path) -> None:
         assert world.delays.stream.size_bytes < before_bytes // 4
         assert world.delays.total == 1
         await world.restart()
-        advance(world, YEAR_MS)
+        world.advance(YEAR_MS)
         await world.settled()
         assert world.values(topic)[-1] == b"far"
         assert world.values(topic).count(b"far") == 1
@@ -302,7 +290,7 @@ async def test_stream_is_cut_off_and_written_anew(tmp_path: Path) -> None:
 async def test_nothing_waits_and_nothing_is_kept(world: World) -> None:
     topic = await world.topic()
     await world.put(topic, 1_000, b"1", b"2")
-    advance(world, 1_000)
+    world.advance(1_000)
     await world.settled()
 
     world.delays.stream.keep_small()
@@ -317,7 +305,7 @@ async def test_bodies_that_do_not_fit_in_memory_are_read_back(tmp_path: Path) ->
         for after_ms in (900, 100, 500, 700, 300):
             await world.put(topic, after_ms, *[b"%d" % after_ms] * 20)
 
-        advance(world, 1_000)
+        world.advance(1_000)
         await world.settled()
 
         assert world.values(topic) == [
@@ -329,7 +317,7 @@ async def test_bodies_that_do_not_fit_in_memory_are_read_back(tmp_path: Path) ->
 async def test_retention_counts_from_when_a_message_came(world: World) -> None:
     topic = await world.topic(retention_ms="60000")
     await world.put(topic, 3_600_000, b"v")
-    advance(world, 3_600_000)
+    world.advance(3_600_000)
     await world.settled()
     now_unix_ms = world.clock.unix_ms()
 
@@ -353,11 +341,11 @@ async def test_full_queue_puts_off_its_own_messages_only(world: World) -> None:
     await world.topics.alter_configs(full.name, {"hold.bytes.max": "0"})
     await world.broker_append(full, b"there")
 
-    advance(world, 1_000)
+    world.advance(1_000)
     await world.settled()
     between = (world.values(full), world.values(other))
     await world.topics.alter_configs(full.name, {"hold.bytes.max": "-1"})
-    advance(world, 1_000)
+    world.advance(1_000)
     await world.settled()
 
     assert between == ([b"there"], [b"o"])

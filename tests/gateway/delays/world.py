@@ -130,6 +130,11 @@ class World(NoDatabase):
         write = Write(self.partition(topic), batch, parse_batch_header(batch))
         assert await outcome(lambda on_done: self.broker.append([write], on_done)) is None
 
+    def advance(self, ms: int) -> None:
+        """Let time go by."""
+        assert isinstance(self.clock, ManualClock)
+        self.clock.advance(ms)
+
     async def settled(self) -> None:
         """Move all that is due now."""
         delays = self.delays
