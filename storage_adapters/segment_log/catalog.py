@@ -29,9 +29,13 @@ class Extent(NamedTuple):
 
 
 class Window(NamedTuple):
-    """Positions [start, end) of a settled segment that a reader has had fetched."""
+    """Positions [start, end) of a settled segment that a reader has had fetched.
+
+    What it had fetched before, from ``first`` on, was given back.
+    """
 
     segment: Segment
+    first: int
     start: int
     end: int
 

@@ -6,12 +6,17 @@ at the tail of the log stay. Pages that were there before it came are left alone
 """
 
 import asyncio
+import mmap
 import os
 from concurrent.futures import Executor
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from storage_adapters.segment_log.catalog import PartitionState, Window
 from storage_adapters.segment_log.segments import Handles, Segment
+
+# The kernel keeps pages in folios, up to so large, and drops none of which only a part is named:
+# what ended within one is named again, so that the last naming has it whole.
+_FOLIO_BYTES_MAX: Final = 2 << 20
 
 
 class Span(NamedTuple):
@@ -40,7 +45,10 @@ class PageCache:
                 self._drop(window, window.end)
             state.window = None
             if is_cold and self._ahead_bytes:
-                state.window = self._fetch(span, Window(span.segment, span.start, span.end))
+                first = span.start & -mmap.PAGESIZE  # of a page, too, all or nothing is dropped
+                state.window = self._fetch(
+                    span, Window(span.segment, first, span.start, span.end)
+                )
             return
         if window.end - span.end < self._ahead_bytes // 2:
             window = self._fetch(span, window)
@@ -57,7 +65,8 @@ class PageCache:
 
     def _drop(self, window: Window, upto: int) -> None:
         if upto > window.start and not window.segment.is_gone:
-            self._advise(window.segment, window.start, upto, os.POSIX_FADV_DONTNEED)
+            start = max(window.first, window.start - _FOLIO_BYTES_MAX)
+            self._advise(window.segment, start, upto, os.POSIX_FADV_DONTNEED)
 
     def _advise(self, segment: Segment, start: int, end: int, advice: int) -> None:
         """Advise in a thread, since fetching may wait until the disk takes it."""
