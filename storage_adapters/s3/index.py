@@ -23,6 +23,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from gateway.clock import Clock
 from gateway.errors import StorageUnavailable
 from gateway.sql import bound_statements, make_engine, one_line, reading
+from gateway.sql_checkpoints import Checkpoints
 from gateway.sql_watch import Closing, Watch
 from storage_adapters.s3 import index_leases as leases
 from storage_adapters.s3 import index_sweeping as sweeping
@@ -81,18 +82,22 @@ class Index:
         self._clock = clock
         self._ms_max = ms_max
         self._engine: Engine | None = None
+        self._checkpoints: Checkpoints | None = None
         self._watch = Watch()
 
-    def open(self, *, create: bool = True) -> None:
+    def open(self, *, create: bool = True, commits_often: bool = False) -> None:
         """Connect, and make the tables where there are none.
 
         Readers outside open without ``create``: then nothing is made, and an index that is not
-        there is an error. Errors: ``StorageUnavailable``, also for an index of a later format.
+        there is an error. Who ``commits_often`` has ``Checkpoints`` beside. Errors:
+        ``StorageUnavailable``, also for an index of a later format.
         """
         try:
             self._engine = make_engine(self._url, create=create)
         except OSError as error:
             raise IndexUnavailable(f"index: {error}") from error
+        if commits_often:
+            self._checkpoints = Checkpoints.beside(self._engine)
         self._watch.follow(self._engine)
         bound_statements(self._engine, self._ms_max)
         try:
@@ -106,6 +111,9 @@ class Index:
 
     def close(self) -> None:
         """Let go of the connection. A second time does nothing."""
+        if self._checkpoints is not None:
+            self._checkpoints.close()
+            self._checkpoints = None
         if self._engine is not None:
             self._engine.dispose()
             self._engine = None
@@ -303,6 +311,8 @@ class Index:
                 except (SQLAlchemyError, OSError) as error:
                     # Whatever it says: the server may have done it before it could not say so.
                     raise OutcomeUnknown(f"index: at COMMIT: {self._text(error)}") from error
+                if self._checkpoints is not None:
+                    self._checkpoints.note()
                 return result
         except (SQLAlchemyError, OSError, Closing) as error:
             raise IndexUnavailable(f"index: {self._text(error)}") from error

@@ -39,7 +39,7 @@ def open_data(
         Index(host.metadata_url, clock=clock, ms_max=config.database_timeout_ms)
         for _ in range(2)
     ]
-    index.open()
+    index.open(commits_often=True)
     try:
         look_ups.open(create=False)
         data_uuid, is_new = _data_uuid(config, bucket, index)

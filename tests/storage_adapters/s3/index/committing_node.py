@@ -1,11 +1,12 @@
 """A node that commits one object after the other and says so, until it is killed.
 
 Run with the index's URL. The log start of partition 1 counts the objects, so that half a commit
-would show.
+would show. SQLite's journal is copied all the time.
 """
 
 import sys
 
+from gateway import sql_checkpoints
 from gateway.clock import SystemClock
 from storage_adapters.s3.index import Index
 from tests.storage_adapters.s3.index.house import added, bounds
@@ -13,7 +14,8 @@ from tests.storage_adapters.s3.index.house import added, bounds
 
 def main(url: str) -> None:
     index = Index(url, clock=SystemClock())
-    index.open()
+    sql_checkpoints.PAUSE_S = 0.001  # type: ignore[misc]
+    index.open(commits_often=True)
     owned = index.take_over(1, reserve=1)
     count = len(index.load().objects)
     [number] = owned.reserved

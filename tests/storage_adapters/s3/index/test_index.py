@@ -1,11 +1,13 @@
 """A commit of the index is all there or not at all, and only its owner's."""
 
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 from sqlalchemy import event
 
 from gateway.clock import ManualClock
+from gateway.sql import FILE_NAME, engine_url
 from storage_adapters.s3.change import Change
 from storage_adapters.s3.index import Fenced, Index, PendingLost
 from tests.storage_adapters.s3.index.house import (
@@ -16,6 +18,7 @@ from tests.storage_adapters.s3.index.house import (
     new_object,
     part,
 )
+from tests.support.waiting import wait_until
 
 # --- Commits
 
@@ -265,3 +268,18 @@ def test_doing_a_change_again_changes_nothing(index: Index, clock: ManualClock) 
 
     assert index.load() == before
     assert index.dead(before_unix_ms=clock.unix_ms(), limit=9) == [(1, 1), (2, 1)]
+
+
+# --- Beside commits
+
+
+def test_the_journal_of_a_nodes_index_is_copied_beside_its_commits(
+    tmp_path: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateway.sql_checkpoints.PAUSE_S", 0.01)
+    index = Index(engine_url("sqlite", tmp_path), clock=clock)
+    index.open(commits_often=True)
+    index.take_over(1, reserve=1)  # far from a journal that SQLite would copy by itself
+    file = tmp_path / FILE_NAME
+    wait_until(lambda: file.stat().st_size > 4_096, within_s=30, what="the tables in the file")
+    index.close()
