@@ -26,12 +26,10 @@ from gateway.model import (
 )
 from gateway.records import DECOMPRESSED_BYTES_MAX, check_crc
 from pipeline.rows import HEADERS
-
-Ints = npt.NDArray[np.int64]
-Bytes = npt.NDArray[np.uint8]
+from pipeline.varints import Bytes, Ints, varint_ends, varints
 
 _PADDING: Final = bytes(16)  # a varint that goes on past the end is read, and then refused
-_VARINT_BITS: Final = 64
+_NONE: Final = np.empty(0, np.int64)
 _RECORD_BYTES_MIN: Final = 7
 _ALIKE_MIN: Final = 8  # records of one length in a row, before more are looked for
 COLUMNS: Final = (
@@ -90,67 +88,63 @@ def decode_columns(
     What is left out is null, and its octets are not gathered.
     Errors: ``CorruptBatch``, naming the base offset of the batch.
     """
-    begins, owners = _find_records(batches)
+    begins, counts = _find_records(batches)
     octets = b"".join([*(batch.records for batch in batches), _PADDING])
     data = np.frombuffer(octets, np.uint8)
-    lengths, at = _varints(data, begins)
-    ends = at + lengths
+    ends = np.append(begins[1:], len(data) - len(_PADDING))[: len(begins)]
     # The octet between is that of the attributes, of which none is defined.
-    timestamp_deltas, at = _varints(data, at + 1)
-    offset_deltas, at = _varints(data, at)
-    key_sizes, key_at = _varints(data, at)
-    value_sizes, value_at = _varints(data, _behind(key_at, key_sizes, data))
-    header_counts, header_at = _varints(data, _behind(value_at, value_sizes, data))
-    _refuse(batches, owners, (header_at > ends) | (header_counts < 0))
-    headers = [batch.header for batch in batches]
-    timestamps = _per_batch([_base_timestamp(one) for one in headers], owners)
-    is_stamped = _per_batch([int(_is_stamped(one)) for one in headers], owners) != 0
-    timestamps += np.where(is_stamped, 0, timestamp_deltas)
+    timestamp_deltas, at = varints(data, varint_ends(data, begins) + 1)
+    offset_deltas, at = varints(data, at)
+    key_sizes, key_at = varints(data, at)
+    value_sizes, value_at = varints(data, _behind(key_at, key_sizes, data))
+    header_counts, header_at = varints(data, _behind(value_at, value_sizes, data))
+    is_negative = (data.take(begins) & 1) != 0  # its length, which the walk takes as it comes
+    _refuse(batches, counts, is_negative | (header_at > ends) | (header_counts < 0))
     buffer = pa.py_buffer(octets)
     nulls = pa.nulls(len(begins), pa.binary())
     return Columns(
-        _per_batch([batch.base_offset for batch in batches], owners) + offset_deltas,
-        timestamps,
+        np.repeat([batch.base_offset for batch in batches], counts) + offset_deltas,
+        _timestamps([batch.header for batch in batches], counts, timestamp_deltas),
         _gathered(buffer, key_at, key_sizes) if with_keys else nulls,
         _gathered(buffer, value_at, value_sizes) if with_values else nulls,
-        _headers(batches, owners, data, buffer, header_at, header_counts, ends)
+        _headers(batches, counts, data, buffer, header_at, header_counts, ends)
         if with_headers
         else pa.nulls(len(begins), HEADERS),
     )
 
 
-def _base_timestamp(header: BatchHeader) -> int:
-    return (
-        header.max_timestamp_unix_ms if _is_stamped(header) else header.base_timestamp_unix_ms
-    )
+def _timestamps(headers: Sequence[BatchHeader], counts: Sequence[int], deltas: Ints) -> Ints:
+    is_stamped = [bool(one.attributes & TIMESTAMP_TYPE_MASK) for one in headers]
+    times = [
+        one.max_timestamp_unix_ms if is_one else one.base_timestamp_unix_ms
+        for one, is_one in zip(headers, is_stamped, strict=True)
+    ]
+    if any(is_stamped):
+        deltas = np.where(np.repeat(is_stamped, counts), 0, deltas)
+    return np.repeat(times, counts) + deltas
 
 
-def _is_stamped(header: BatchHeader) -> bool:
-    return bool(header.attributes & TIMESTAMP_TYPE_MASK)
-
-
-def _per_batch(numbers: Sequence[int], owners: Ints) -> Ints:
-    return np.array(numbers, np.int64)[owners]
-
-
-def _find_records(batches: Sequence[StoredBatch]) -> tuple[Ints, Ints]:
-    """Return where each record begins in the joined octets, and the batch that it is of."""
-    found, base = [], 0
+def _find_records(batches: Sequence[StoredBatch]) -> tuple[Ints, list[int]]:
+    """Return where each record begins in the joined octets, and how many each batch has."""
+    found: list[Ints] = []
+    base = 0
     for batch in batches:
-        found.append(np.array(_walk(batch), np.int64) + base)
+        found += [piece + base for piece in _walk(batch)]
         base += len(batch.records)
-    counts = [len(one) for one in found]
-    return np.concatenate(found), np.repeat(np.arange(len(batches)), counts)
+    counts = [batch.header.record_count for batch in batches]
+    return np.concatenate([*found, _NONE]), counts
 
 
-def _walk(batch: StoredBatch) -> list[int]:
-    """Return where each record of a batch begins. Errors: ``CorruptBatch``."""
-    data, count = batch.records, batch.header.record_count
+def _walk(batch: StoredBatch) -> list[Ints]:
+    """Return where each record of a batch begins, in pieces. Errors: ``CorruptBatch``."""
+    data, left = batch.records, batch.header.record_count
+    pieces: list[Ints] = []
     begins: list[int] = []
     position = last_step = alike = 0
     try:
-        while len(begins) < count:
+        while left:
             begins.append(position)
+            left -= 1
             first, second = data[position], data[position + 1]
             if first < TWO_OCTETS:
                 step = 1 + (first >> 1)
@@ -165,15 +159,18 @@ def _walk(batch: StoredBatch) -> list[int]:
             alike = alike + 1 if step == last_step else 0
             last_step = step
             if alike == _ALIKE_MIN:
-                more = _stretch(data, position, step, count - len(begins))
-                begins += range(position, position + more * step, step)
+                more = _stretch(data, position, step, left)
+                pieces.append(np.array(begins, np.int64))
+                pieces.append(np.arange(position, position + more * step, step, dtype=np.int64))
+                begins = []
+                left -= more
                 position += more * step
                 alike = 0
     except IndexError:
         position = -1
     if position != len(data):
         raise CorruptBatch(_at(batch, "its records do not fill it"))
-    return begins
+    return [*pieces, np.array(begins, np.int64)]
 
 
 def _stretch(data: bytes, position: int, step: int, count_max: int) -> int:
@@ -185,9 +182,10 @@ def _stretch(data: bytes, position: int, step: int, count_max: int) -> int:
     if not count:
         return 0
     before = data[position - step : position - step + 2]
-    width = 1 if before[0] < TWO_OCTETS else 2
     table = np.frombuffer(data, np.uint8, count * step, position).reshape(count, step)
-    is_alike = (table[:, :width] == np.frombuffer(before[:width], np.uint8)).all(axis=1)
+    is_alike = table[:, 0] == before[0]
+    if before[0] >= TWO_OCTETS:
+        is_alike &= table[:, 1] == before[1]
     return count if is_alike.all() else int(np.argmin(is_alike))
 
 
@@ -195,27 +193,11 @@ def _at(batch: StoredBatch, what: str) -> str:
     return f"the batch at offset {batch.base_offset}: {what}"
 
 
-def _varints(data: Bytes, at: Ints) -> tuple[Ints, Ints]:
-    """Return the zigzag varints that begin at ``at``, and where each ends."""
-    last = len(data) - 1
-    octets = data[np.minimum(at, last)].astype(np.int64)
-    values = octets & 0x7F
-    at = at + 1
-    goes_on = np.flatnonzero(octets >= TWO_OCTETS)
-    shift = 7
-    while len(goes_on) and shift < _VARINT_BITS:
-        octets = data[np.minimum(at[goes_on], last)].astype(np.int64)
-        values[goes_on] |= (octets & 0x7F) << shift
-        at[goes_on] += 1
-        goes_on = goes_on[octets >= TWO_OCTETS]
-        shift += 7
-    unsigned = values.view(np.uint64)
-    return (unsigned >> np.uint64(1)).view(np.int64) ^ -(values & 1), at
-
-
 def _behind(at: Ints, sizes: Ints, data: Bytes) -> Ints:
     """Return where pieces end. One that claims more than there is ends behind all of it."""
-    return at + np.clip(sizes, 0, len(data))
+    if len(sizes) and (sizes.min() < 0 or sizes.max() > len(data)):
+        sizes = np.clip(sizes, 0, len(data))
+    return at + sizes
 
 
 def _gathered(buffer: pa.Buffer, at: Ints, sizes: Ints) -> pa.BinaryArray:
@@ -223,6 +205,9 @@ def _gathered(buffer: pa.Buffer, at: Ints, sizes: Ints) -> pa.BinaryArray:
 
     They are the odd ones of [gap][piece][gap][piece]..., which Arrow takes apart by itself.
     """
+    is_null = sizes < 0
+    if is_null.all():
+        return pa.nulls(len(at), pa.binary())
     bounds = np.empty(2 * len(at) + 1, np.int32)
     bounds[0] = 0
     bounds[1::2] = at
@@ -231,12 +216,12 @@ def _gathered(buffer: pa.Buffer, at: Ints, sizes: Ints) -> pa.BinaryArray:
         pa.binary(), 2 * len(at), [None, pa.py_buffer(bounds), buffer]
     )
     odd = np.arange(1, 2 * len(at), 2, dtype=np.int64)
-    return pieces.take(pa.array(odd, mask=sizes < 0))
+    return pieces.take(pa.array(odd, mask=is_null if is_null.any() else None))
 
 
 def _headers(  # noqa: PLR0913, PLR0917 - what a record's fields have led to
     batches: Sequence[StoredBatch],
-    owners: Ints,
+    counts_of_batches: Sequence[int],
     data: Bytes,
     buffer: pa.Buffer,
     at: Ints,
@@ -246,7 +231,7 @@ def _headers(  # noqa: PLR0913, PLR0917 - what a record's fields have led to
     """Return the headers of each record: the n-th of all records at once."""
     bounds = np.zeros(len(counts) + 1, np.int64)
     np.cumsum(counts, out=bounds[1:])
-    _refuse(batches, owners, counts > ends - at + 1)
+    _refuse(batches, counts_of_batches, counts > ends - at + 1)
     total = int(bounds[-1])
     key_at, key_sizes = np.zeros(total, np.int64), np.zeros(total, np.int64)
     value_at, value_sizes = np.zeros(total, np.int64), np.zeros(total, np.int64)
@@ -255,14 +240,14 @@ def _headers(  # noqa: PLR0913, PLR0917 - what a record's fields have led to
     number = 0
     while len(having):
         place = bounds[having] + number
-        sizes, where = _varints(data, at[having])
+        sizes, where = varints(data, at[having])
         key_sizes[place], key_at[place] = sizes, where
-        sizes, where = _varints(data, _behind(where, sizes, data))
+        sizes, where = varints(data, _behind(where, sizes, data))
         value_sizes[place], value_at[place] = sizes, where
         at[having] = _behind(where, sizes, data)
         number += 1
         having = having[counts[having] > number]
-    _refuse(batches, owners, at > ends)
+    _refuse(batches, counts_of_batches, at > ends)
     keys = _gathered(buffer, key_at, np.maximum(key_sizes, 0))
     try:
         names = keys.cast(pa.string())
@@ -274,10 +259,11 @@ def _headers(  # noqa: PLR0913, PLR0917 - what a record's fields have led to
 
 
 def _refuse(
-    batches: Sequence[StoredBatch], owners: Ints, is_wrong: npt.NDArray[np.bool_]
+    batches: Sequence[StoredBatch], counts: Sequence[int], is_wrong: npt.NDArray[np.bool_]
 ) -> None:
     if is_wrong.any():
-        batch = batches[int(owners[np.argmax(is_wrong)])]
+        firsts = np.cumsum(counts)
+        batch = batches[int(np.searchsorted(firsts, np.argmax(is_wrong), side="right"))]
         raise CorruptBatch(_at(batch, "a record does not hold its fields"))
 
 

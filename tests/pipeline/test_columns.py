@@ -11,7 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.errors import CorruptBatch
-from gateway.model import ATTRIBUTES_AT, CRC_AT, TIMESTAMP_TYPE_MASK, Octets
+from gateway.model import (
+    ATTRIBUTES_AT,
+    CRC_AT,
+    HEADER_BYTES,
+    TIMESTAMP_TYPE_MASK,
+    Octets,
+)
 from gateway.records import encode_batch, iter_records
 from pipeline.columns import Columns, decode_columns, named_header, protocols, read_batch
 
@@ -109,6 +115,26 @@ def test_octets_that_lie_are_refused_or_decoded_but_never_crash(at: int, octet: 
     except CorruptBatch:
         return
     assert len(columns.offsets) == 2
+
+
+@pytest.mark.parametrize("count", [1, 20])
+def test_a_negative_length_is_refused_though_the_next_record_is_where_it_should_be(
+    count: int,
+) -> None:
+    batch = encode_batch([(0, None, b"value", ())] * count)
+    batch[HEADER_BYTES] |= 1  # zigzag: the sign
+
+    with pytest.raises(CorruptBatch, match="at offset 0"):
+        _decoded([_with_crc(batch)], [0])
+
+
+def test_the_batch_that_does_not_hold_its_fields_is_named() -> None:
+    batches = [encode_batch([(0, None, b"value", ())] * 20) for _ in range(3)]
+    batches[1][-1] = 2  # a header that is not there
+    _with_crc(batches[1])
+
+    with pytest.raises(CorruptBatch, match="at offset 20"):
+        _decoded(list(batches), [0, 20, 40])
 
 
 def test_a_named_header_is_the_first_of_its_name_as_text() -> None:
