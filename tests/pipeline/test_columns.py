@@ -117,6 +117,13 @@ def test_octets_that_lie_are_refused_or_decoded_but_never_crash(at: int, octet: 
     assert len(columns.offsets) == 2
 
 
+def test_lengths_that_differ_in_their_second_octet_only_are_no_stretch() -> None:
+    values = [b"v" * 100] * 20 + [b"v" * 164] * 20 + [b"v" * 100]
+    batch = encode_batch([(0, None, value, ()) for value in values])
+
+    assert _decoded([batch], [0]).values.to_pylist() == values
+
+
 @pytest.mark.parametrize("count", [1, 20])
 def test_a_negative_length_is_refused_though_the_next_record_is_where_it_should_be(
     count: int,
@@ -128,9 +135,11 @@ def test_a_negative_length_is_refused_though_the_next_record_is_where_it_should_
         _decoded([_with_crc(batch)], [0])
 
 
-def test_the_batch_that_does_not_hold_its_fields_is_named() -> None:
+@pytest.mark.parametrize("place", [0, 19])
+def test_the_batch_that_does_not_hold_its_fields_is_named(place: int) -> None:
     batches = [encode_batch([(0, None, b"value", ())] * 20) for _ in range(3)]
-    batches[1][-1] = 2  # a header that is not there
+    record_bytes = (len(batches[1]) - HEADER_BYTES) // 20
+    batches[1][HEADER_BYTES + (place + 1) * record_bytes - 1] = 2  # a header that is not there
     _with_crc(batches[1])
 
     with pytest.raises(CorruptBatch, match="at offset 20"):
