@@ -59,7 +59,7 @@ class Message:
     def crashed(self) -> None:
         """What was on its way is not there; of a purge it may have been done in part."""
         self.is_kept = bool(self.is_kept)
-        begun = [one for one in self.endings if one.is_purge and one.is_kept is None]
+        begun = [one for one in self.endings if one.is_purge and not one.is_kept]
         self.is_either |= self.is_kept and bool(begun)
         self.is_leaving = False
         self.endings = [one for one in self.endings if one.is_kept]

@@ -18,9 +18,9 @@ from gateway.storage import Entry, OnDone, StorageAdapter
 from storage_adapters.memory import MemoryStorage
 from tests.gateway.delays.world import World
 
-BOUNDS = DelayBounds(room_bytes=500, bodies_bytes=3_000)  # reading back, writing anew
+BOUNDS = DelayBounds(room_bytes=500, bodies_bytes=8_000)  # reading back, writing anew
 DUE_PER_TICK = 10
-QUEUED_BYTES_MAX = 8_000
+QUEUED_BYTES_MAX = 20_000
 
 
 class ClockLoop(asyncio.SelectorEventLoop):

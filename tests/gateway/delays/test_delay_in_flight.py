@@ -27,7 +27,8 @@ from tests.gateway.delays.flight_model import Ending, Message, both
 from tests.gateway.delays.slow_world import ClockLoop, SlowWorld
 
 AFTERS_MS = (0, 1, 40, 251, 300, 5_000, 70_000)
-STEPS_MS = (1, 49, 250, 300, 1_000, 5_000, 70_000)
+TO_NEXT = 0
+STEPS_MS = (TO_NEXT, TO_NEXT, 1, 250, 1_000, 70_000)
 COUNTS = (1, 1, 3, 8, 25)
 TOPICS = ("one", "two")
 TROUBLES = ("is_full", "is_away", "is_cold", "is_backed_up")
@@ -57,6 +58,11 @@ class DelaysInFlight(RuleBasedStateMachine):
         self.loop = loop
         self.loop.set_exception_handler(lambda _, found: self.failures.append(found))
         self.runner.run(self._begin())
+        for topic in range(len(TOPICS)):
+            for after_ms in AFTERS_MS[-3:]:
+                self.put(topic, after_ms, count=10, way="put")
+        self.answer(0)
+        self.answer(1)
 
     async def _begin(self) -> None:
         self.metadata = SqlMetadata("sqlite", data_dir=Path(self.folder.name))
@@ -139,9 +145,12 @@ class DelaysInFlight(RuleBasedStateMachine):
             one.number = number
             self.messages[one.value] = one
 
-    @rule(places=st.lists(st.integers(0, 30) | st.integers(0, 1_000), min_size=1, max_size=12))
-    def cancel(self, places: list[int]) -> None:
-        messages = list(self.messages.values())
+    @rule(
+        places=st.lists(st.integers(0, 1_000), min_size=1, max_size=12),
+        is_waiting=st.booleans(),
+    )
+    def cancel(self, places: list[int], *, is_waiting: bool) -> None:
+        messages = [one for one in self.messages.values() if one.counts or not is_waiting]
         if not messages:
             return
         some = list({messages[-1 - place % len(messages)] for place in places})
@@ -190,17 +199,22 @@ class DelaysInFlight(RuleBasedStateMachine):
     @rule(
         ms=st.sampled_from(STEPS_MS),
         is_set=st.booleans(),
-        what=st.none() | st.sampled_from(TROUBLES),
+        what=st.sampled_from([None, *TROUBLES]),
+        turns=st.sampled_from([1, 2, 10]),
     )
-    def advance(self, ms: int, what: str | None, *, is_set: bool) -> None:
+    def advance(self, ms: int, turns: int, what: str | None, *, is_set: bool) -> None:
         """Time passes, or somebody sets the wall clock; amid a trouble, maybe."""
         if what is not None:
             self.trouble(what)
+        if ms == TO_NEXT:
+            dues = [one.due_unix_ms for one in self.messages.values() if one.counts]
+            ms = max(min(dues, default=0) - self.clock.unix_ms(), 2 * TICK_MS)
         if is_set:
             self.clock.step_unix(ms)
         else:
             self.clock.advance(ms)
-        self.loop.turn()
+        for _ in range(turns):
+            self.loop.turn()
         if what is not None:
             self.trouble(what)
 
