@@ -174,14 +174,21 @@ class Coalescer:
     def _fill(self) -> None:
         """Let those who gather for this round put in what they have."""
         was_scheduled, self._is_scheduled = self._is_scheduled, True
-        for fill in self.before_seal:
-            fill()
-        self._is_scheduled = was_scheduled
+        try:
+            for fill in self.before_seal:
+                fill()
+        finally:
+            self._is_scheduled = was_scheduled
 
     def seal(self) -> None:
         """Append what is open now, whether or not a round is on its way."""
-        if self.before_seal:
-            self._fill()
+        try:
+            if self.before_seal:
+                self._fill()
+        finally:  # a bug of one who gathers must not keep back what all others have put
+            self._append_open()
+
+    def _append_open(self) -> None:
         if not self._waiting:
             return
         parts, self._open = self._open, {}
@@ -204,10 +211,12 @@ class Coalescer:
 
     def _done(self, waiting: list[OnDone], error: StorageUnavailable | None) -> None:
         self._rounds_in_flight -= 1
-        for on_done in waiting:
-            on_done(error)
-        if not self._rounds_in_flight and not self._is_scheduled:
-            self.seal()  # What came while this round was being synced.
+        try:
+            for on_done in waiting:
+                on_done(error)
+        finally:  # nor may a bug of one who waited
+            if not self._rounds_in_flight and not self._is_scheduled:
+                self.seal()  # What came while this round was being synced.
 
 
 def _refuse(waiting: list[OnDone], error: GatewayError) -> None:

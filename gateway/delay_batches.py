@@ -16,7 +16,7 @@ from crc32c import crc32c
 from features.compaction.rebuilding import NO_TIMESTAMP
 from features.compaction.record_slices import TIMESTAMP_DELTA, RecordSlice, scan_records
 from gateway.coalescer import BATCH_BYTES_MAX, BATCH_RECORDS_MAX
-from gateway.errors import CorruptBatch
+from gateway.errors import CorruptBatch, UnsupportedFormat
 from gateway.model import (
     ATTRIBUTES_AT,
     CRC_AT,
@@ -223,6 +223,19 @@ def ready(octets: bytes, max_unix_ms: int, *, attributes: int = 0) -> bytearray:
     _MAX_TIMESTAMP.pack_into(batch, MAX_TIMESTAMP_AT, max_unix_ms)
     _CRC.pack_into(batch, CRC_AT, crc32c(memoryview(batch)[ATTRIBUTES_AT:]))
     return batch
+
+
+def is_whole(octets: Octets, record_count: int) -> bool:
+    """Whether octets are a batch of ``encode_tails``, with so many records, as it was made."""
+    try:
+        header = parse_batch_header(octets)
+    except (CorruptBatch, UnsupportedFormat):
+        return False
+    is_as_made = header.crc == crc32c(memoryview(octets)[ATTRIBUTES_AT:])
+    return is_as_made and (header.size_bytes, header.record_count) == (
+        len(octets),
+        record_count,
+    )
 
 
 def tails_of(octets: bytes, indexes: Sequence[int]) -> list[Tail]:

@@ -303,6 +303,9 @@ class DelayMover:
             run.place = place
             run.gone |= frozenset(numbers)
             moved.parts.append((run, len(numbers), place))
+        if found.damaged:  # as ``_forget_unreadable``
+            log.warning("delayed messages are damaged", count=len(found.damaged))
+            self._state.settled(self.staged.pop(found.damaged))
         self._retry_at_ms = 0
         for number, place in self.staged.pop(found.later):
             self._state.back(number, place, now_unix_ms + RETRY_MS)

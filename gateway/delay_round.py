@@ -15,8 +15,8 @@ from features.delay.runs import Run
 from features.delay.staged import Item
 from features.delay.state import DelayState
 from gateway.broker import Broker
-from gateway.delay_batches import Tail, cut, encode_tails, ready, tail_of, tails_of
-from gateway.errors import PolicyViolation
+from gateway.delay_batches import Tail, cut, encode_tails, is_whole, ready, tail_of, tails_of
+from gateway.errors import PolicyViolation, TopicNotFound
 from gateway.model import TIMESTAMP_TYPE_MASK, parse_batch_header
 from gateway.partition import Partition, Write
 from gateway.records import NO_HEADERS
@@ -28,8 +28,8 @@ _REMOVED_MAX: Final = 4_096  # numbers in one entry
 class Round:
     """One append in the making. All numbers are of rows but those of ``parts``.
 
-    ``parts``: runs of which some messages go; ``later``: what a full queue refuses; ``count``: how
-    many messages go.
+    ``parts``: runs of which some messages go; ``later``: what a full queue refuses; ``damaged``:
+    what can go nowhere; ``count``: how many messages go.
     """
 
     def __init__(
@@ -44,6 +44,7 @@ class Round:
         self._runs: list[int] = []
         self.parts: list[tuple[Run, list[int]]] = []
         self.later: list[int] = []
+        self.damaged: list[int] = []
         self.refused = 0
         self.count = 0
 
@@ -59,13 +60,17 @@ class Round:
             groups.setdefault(destination, []).extend(some)
         for destination, items in groups.items():
             runs = self._runs_of(items)
+            whole = self._whole(items, runs) if runs else items
+            numbers = [item[1] for item in whole]
             try:
-                self._add_batches(destination, items, runs)
+                self._add_batches(destination, whole, runs)
             except PolicyViolation:  # its queue is full; the others need not wait for it
-                self.later += [item[1] for item in items]
+                self.later += numbers
                 self.refused += 1
+            except TopicNotFound:  # of a partition that never was: its entry is damaged
+                self.damaged += numbers
             else:
-                self._take_out([item[1] for item in items], runs)
+                self._take_out(numbers, runs)
 
     def _runs_of(self, items: Sequence[Item]) -> dict[int, Run]:
         """Return those of them that are runs, by number."""
@@ -74,6 +79,17 @@ class Round:
             return {}
         found = [(item[1], runs.get(item[1])) for item in items]
         return {number: run for number, run in found if run is not None}
+
+    def _whole(self, items: Sequence[Item], runs: dict[int, Run]) -> list[Item]:
+        """Return what is as it was put: what is sent on gets a checksum of its own here."""
+        whole = []
+        for item in items:
+            run = runs.get(item[1])
+            if run is None or is_whole(item[4], run.count):
+                whole.append(item)
+            else:
+                self.damaged.append(item[1])
+        return whole
 
     def _take_out(self, numbers: Sequence[int], runs: dict[int, Run]) -> None:
         if not runs:
@@ -95,13 +111,18 @@ class Round:
     def _add_batches(
         self, destination: bytes, items: Sequence[Item], runs: dict[int, Run]
     ) -> None:
-        """Add what appends messages to their partition. Error: ``PolicyViolation``."""
+        """Add what appends messages to their partition.
+
+        Errors: ``PolicyViolation``, ``TopicNotFound``.
+        """
         topic_uuid, partition_number = parse_destination(destination)
         topic = self._topics.by_uuid(UUID(bytes=topic_uuid))
+        if topic is None or not items:  # it is gone, with all that waits for it
+            return
         below = self._state.purged_below(topic_uuid)
         if below:
             items = [item for item in items if item[1] >= below]
-        if topic is None or not items:  # it is gone, with all that waits for it
+        if not items:
             return
         partition = self._broker.partition(topic, partition_number)
         settings = topic.settings

@@ -98,7 +98,13 @@ class SessionServices:
         found = [(journal, *journal.prepare()) for journal in journals]
         records = [(one.session.client_id, seq, value) for one, seq, value, _ in found]
         lanes, parts = self.lanes.take_pending()
-        self.store.journal(records, partial(self._on_journaled, found, lanes), parts)
+        on_done = partial(self._on_journaled, found, lanes)
+        if any(lane.is_ahead for lane in lanes):
+            # A piece of a lane's snapshot was refused: its end would be kept, and not count.
+            refusal = StorageUnavailable("a piece of a snapshot of a shared subscription")
+            asyncio.get_running_loop().call_soon(on_done, refusal)
+        else:
+            self.store.journal(records, on_done, parts)
         for journal, _, _, leaving in found:
             if not leaving.is_waiting:
                 journal.leave(leaving)

@@ -246,7 +246,11 @@ class ShareLanes:
         return bool(self._pending)
 
     def take_pending(self) -> tuple[list[ShareLane], list[Part]]:
-        """Return what is to be appended; ``written`` is called when that has ended."""
+        """Return what is to be appended; ``written`` is called when that has ended.
+
+        A lane that ``is_ahead`` now had a piece of its snapshot refused: nothing of it may be
+        appended.
+        """
         pending, self._pending = self._pending, {}
         part = self.journal.part
         return list(pending), [part(lane, bytes(entry)) for lane, entry in pending.items()]

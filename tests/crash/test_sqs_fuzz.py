@@ -5,22 +5,22 @@ Beside them: silence, half requests, heads and bodies that never end, many silen
 
 import random
 import re
-import resource
 import select
 import socket
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
 import pytest
 
-from tests.support.proc import cpu_s, resident_bytes
+from tests.crash import silence
+from tests.crash.silence import check_log, check_silence
+from tests.support.proc import resident_bytes
 from tests.support.sqs_gateway import SqsGateway
 from tests.support.sqs_mutations import QUEUES, thrown_at_once
 from tests.support.sqs_raw import Gone, JsonClient, Refused, exchange
-from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.crash
 
@@ -30,12 +30,9 @@ REQUESTS_PER_CONNECTION = 8  # most faults end the connection
 CONNECTIONS_PER_CHECK = 20
 ANSWER_S_MAX = 0.5
 GROWTH_BYTES_MAX = 256 << 20
-SILENT = 10_000
-SILENT_BYTES_MAX = 32 << 10  # for each
 HANDSHAKE_S_MAX = 1
 FRAME_S_MAX = 2
 POURED_S_MAX = FRAME_S_MAX + 10
-UNHANDLED = ("Traceback", "unhandled", "never retrieved", "closed by a bug")
 STATUS = re.compile(rb"HTTP/1\.1 (\d{3}) ")
 
 
@@ -113,11 +110,6 @@ def throw_many(gateway: SqsGateway, *, count: int) -> None:
     growth_bytes = resident_bytes(pid) - before_bytes
     assert growth_bytes < GROWTH_BYTES_MAX, f"seed {seed}: grew by {growth_bytes} bytes"
     check_log(gateway, f"seed {seed}")
-
-
-def check_log(gateway: SqsGateway, what: str) -> None:
-    bad = [line for line in gateway.lines if any(word in line for word in UNHANDLED)]
-    assert bad == [], what
 
 
 def test_faulty_requests_harm_nobody_else(gateway: SqsGateway) -> None:
@@ -210,25 +202,6 @@ def _pour(port: int, start: bytes, piece: bytes) -> bytes:
 @pytest.mark.soak
 @pytest.mark.timeout(600)
 def test_ten_thousand_silent_connections_harm_nobody(tmp_path: Path) -> None:
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 3 * SILENT), hard))
-    settings = {"adapters.sqs.handshake_s_max": 300, "log.level": "warning"}
-    with SqsGateway(tmp_path / "data", settings) as gateway, ExitStack() as stack:
-        healthy = stack.enter_context(Healthy(gateway))
-        healthy.check()
-        before_bytes = resident_bytes(gateway.pid)
-        for _ in range(SILENT):
-            stack.enter_context(socket.create_connection(("127.0.0.1", gateway.sqs_port), 10))
-        healthy.check()
-        wait_until(
-            lambda: gateway.metric("headgate_connections") >= SILENT,
-            within_s=60,
-            what="all are there",
-        )
-        grown_bytes = resident_bytes(gateway.pid) - before_bytes
-        used_s = cpu_s(gateway.pid)
-        for _ in range(100):
-            healthy.check()
-        assert cpu_s(gateway.pid) - used_s < 5
-        assert grown_bytes < SILENT * SILENT_BYTES_MAX
-        check_log(gateway, "silence")
+    settings = {"adapters.sqs.handshake_s_max": silence.HANDSHAKE_S_MAX, "log.level": "warning"}
+    with SqsGateway(tmp_path / "data", settings) as gateway, Healthy(gateway) as healthy:
+        check_silence(gateway, gateway.sqs_port, healthy.check)

@@ -424,7 +424,7 @@ class LaneMachine(RuleBasedStateMachine):
         if not hasattr(self, "lane"):
             return
         self.change_policy(0)
-        for _ in range(100):
+        for _ in range(100 + len(self.model.messages)):  # in each round one goes at least
             self.feed(1_000)
             self.tick(100_000, 50)
             if self.moving:
@@ -439,6 +439,8 @@ class LaneMachine(RuleBasedStateMachine):
             results, _ = self.lane.ack(ids)
             self.model.ack(ids)
             assert set(results) <= {Result.DONE}
+            if not self.model.of_state(AHEAD, FLIGHT, BACK, DYING):
+                break
         assert not self.model.of_state(AHEAD, FLIGHT, BACK, DYING)
         assert self.lane.floor == self.lane.next_offset == self.lane.fed_end
         assert self.lane.open_count == 0

@@ -1,11 +1,17 @@
-"""What is purged on its way stays away, and nothing ends the timer of what waits."""
+"""What is purged on its way stays away; no fault ends the timer, or holds up what waits."""
 
 import asyncio
 
+import pytest
+
+from features.delay.runs import RUN_COUNT_MIN
 from gateway.coalescer import Coalescer
+from gateway.delay_bodies import KEEP_MS
 from gateway.records import NO_HEADERS, RecordRun
 from tests.gateway.delays.world import World
 from tests.gateway.house import outcome
+
+READ_BACK_MS = 2 * KEEP_MS
 
 
 async def test_purge_of_what_is_on_its_way_holds_after_a_restart(world: World) -> None:
@@ -50,3 +56,55 @@ async def test_a_bug_while_something_is_moved_does_not_end_the_timer(world: Worl
     await asyncio.wait_for(came.wait(), 10)
 
     assert world.values(topic) == [b"v"]
+
+
+def damage(world: World, octets: bytes, index: int = 0) -> None:
+    """Change an octet of what lies in the log's files, as a bad disk does."""
+    files = [path for path in world.folder.rglob("*") if path.is_file()]
+    found = [(path, at) for path in files if (at := path.read_bytes().find(octets)) >= 0]
+    assert found
+    for path, at in found:
+        with path.open("r+b") as file:
+            file.seek(at + index)
+            file.write(bytes([octets[index] ^ 0x40]))
+
+
+@pytest.mark.parametrize("cancels", [True, False])
+async def test_a_damaged_run_does_not_hold_up_the_others(
+    world: World, *, cancels: bool
+) -> None:
+    """Nor is it sent on with a checksum that says that it is whole."""
+    topic = await world.topic()
+    values = [b"%d of a run" % number for number in range(RUN_COUNT_MIN)]
+    numbers = await world.put(topic, READ_BACK_MS, *values)
+    await world.put(topic, READ_BACK_MS, b"alone")
+    await world.put(topic, READ_BACK_MS, *[b"of another"] * RUN_COUNT_MIN)
+    if cancels:
+        assert await outcome(lambda done: world.delays.cancel([numbers[3]], done)) is None
+    damage(world, values[0])
+
+    world.advance(READ_BACK_MS)
+    await world.settled()
+    world.delays.stream.keep_small()
+
+    assert world.values(topic) == [b"alone", *[b"of another"] * RUN_COUNT_MIN]
+    assert world.delays.mover.refused == 0
+    assert (world.delays.total, bool(world.delays._state.runs)) == (0, False)
+    assert world.delays.stream.size_bytes == 0
+
+
+@pytest.mark.parametrize("index", [8, 27], ids=["topic", "partition"])
+async def test_a_message_of_no_known_destination_does_not_hold_up_the_others(
+    world: World, index: int
+) -> None:
+    topic = await world.topic()
+    [number] = await world.put(topic, READ_BACK_MS, b"astray")
+    await world.put(topic, READ_BACK_MS, b"alone")
+    damage(world, number.to_bytes(8, "big") + topic.uuid.bytes + bytes(4), index)
+
+    world.advance(READ_BACK_MS)
+    await world.settled()
+
+    assert world.values(topic) == [b"alone"]
+    assert world.delays.mover.refused == 0
+    assert world.delays.total == 0

@@ -54,22 +54,26 @@ class World(NoDatabase):
         self.clock = clock
         self.config = DelayConfig()
         self.bounds = DEFAULT_BOUNDS
+        self.broker_config = BrokerConfig()
         self.log = SegmentLogConfig(flush="never")
         self.disk_is_full = False
 
     async def open(self) -> None:
         self.topics = TopicManager(self.metadata, defaults=TopicDefaults(), clock=self.clock)
         await self.topics.load()
-        self.storage = FullableLog(self, self.log, data_dir=self.folder, clock=self.clock)
+        self.storage = self.new_storage()
         await self.storage.open(self)
         placement = SingleNode(
             self.storage.incarnation, node_id=1, cluster_id="cluster-of-one-node-22"
         )
-        self.broker = Broker(self.storage, placement, self.clock, BrokerConfig())
+        self.broker = Broker(self.storage, placement, self.clock, self.broker_config)
         self.topics.on_deleted.append(lambda topic: self.broker.delete_topic(topic, _ignore))
         self.delays = await Delays.open(
             self.broker, self.topics, self.clock, self.config, bounds=self.bounds
         )
+
+    def new_storage(self) -> StorageAdapter:
+        return FullableLog(self, self.log, data_dir=self.folder, clock=self.clock)
 
     async def close(self) -> None:
         self.delays.close()

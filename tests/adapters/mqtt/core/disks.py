@@ -2,11 +2,13 @@
 
 import asyncio
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pytest
 
+from gateway.errors import StorageFull
 from gateway.model import Octets
+from gateway.storage import Entry, OnDone
 from tests.adapters.mqtt.core.rig import Rig
 
 RARELY = {"session": {"checkpoint_ms": 3_600_000}}  # a test says when
@@ -22,6 +24,25 @@ def full_disk(one: Rig) -> Iterator[None]:
         yield
     finally:
         storage._config = roomy
+
+
+@contextlib.contextmanager
+def no_room_for(one: Rig, octets: bytes) -> Iterator[list[bytes]]:
+    """Refuse appends that have these octets; yield what was refused."""
+    storage = one.live.storage
+    enqueue = storage.enqueue
+    refused: list[bytes] = []
+
+    def picky(entries: Sequence[Entry], on_done: OnDone, *, reserved: bool = False) -> None:
+        found = [bytes(entry.batch) for entry in entries if octets in bytes(entry.batch)]
+        refused.extend(found)
+        if found:
+            raise StorageFull("no room for that")
+        enqueue(entries, on_done, reserved=reserved)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(storage, "enqueue", picky)
+        yield refused
 
 
 class SlowReads:

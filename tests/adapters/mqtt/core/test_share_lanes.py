@@ -7,7 +7,8 @@ import pytest
 
 from adapters.mqtt.share_groups import ShareGroup
 from adapters.mqtt.share_lanes import ShareLane
-from tests.adapters.mqtt.core.disks import RARELY, full_disk
+from gateway import queue_journal
+from tests.adapters.mqtt.core.disks import RARELY, full_disk, no_room_for
 from tests.adapters.mqtt.core.rig import Client, Rig, numbered, payloads, rig, until
 from tests.support import mqtt_wire as wire
 from tests.support.mqtt_wire import Kind, Prop
@@ -208,6 +209,40 @@ async def test_what_the_disk_refuses_is_in_the_next_snapshot(tmp_path: Path) -> 
         back = await member(one, "kept")
         assert payloads(await back.messages(3)) == numbered(3, start=1)
         await back.silent()
+
+
+async def test_a_snapshot_of_which_a_piece_is_refused_goes_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its end alone would be kept, and would not count."""
+    monkeypatch.setattr(queue_journal, "PIECE_BYTES_MAX", 10)
+    async with rig(tmp_path, mqtt=RARELY) as one:
+        kept = await member(one, "kept")
+        await kept.drop()
+        await one.gone("kept")
+        gone = await member(one, "gone", kept=False)
+        await publish(one, numbered(4))
+        had = await gone.messages(4)
+        first, second = await one.client("first", kept=True), await one.client("2", kept=True)
+        await first.subscribe(("first", 1))
+        await second.subscribe(("second", 1))
+        publisher = await one.client("q")
+        with full_disk(one):
+            await gone.acknowledge(had[0])
+            await gone.silent()
+            await until(lambda: lane_of(one).is_ahead)
+        with no_room_for(one, b"snapshot-piece") as refused:
+            await publisher.publish("first", [b"1"])
+            await until(lambda: bool(refused))
+        await publisher.publish("second", [b"2"])
+        assert payloads(await second.take(1)) == [b"2"]
+        await until(lambda: not lane_of(one).is_ahead)
+        await one.restart(crash=True)
+        back = await member(one, "kept")
+        assert payloads(await back.messages(3)) == numbered(3, start=1)
+        await back.silent()
+        again = await one.client("first", kept=True)
+        assert payloads(await again.take(1)) == [b"1"], "what left with it was refused too"
 
 
 async def test_a_group_that_becomes_kept_has_what_its_members_hold_written_down(

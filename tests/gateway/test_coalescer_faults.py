@@ -1,0 +1,65 @@
+"""A bug of one who shares a coalescer costs the others nothing."""
+
+import asyncio
+from functools import partial
+from pathlib import Path
+
+from gateway.coalescer import Coalescer
+from gateway.errors import StorageUnavailable
+from gateway.records import NO_HEADERS, RecordRun
+from tests.gateway.house import outcome, running
+
+WITHIN_S = 10
+
+
+class OwnBugError(Exception):
+    """What our own code gets wrong."""
+
+
+def run_of(value: bytes) -> RecordRun:
+    return RecordRun(None, [value], NO_HEADERS, 0)
+
+
+async def test_who_fails_to_fill_a_round_keeps_nobody_back(tmp_path: Path) -> None:
+    """Neither what has been put into that round, nor what comes later."""
+    async with running(tmp_path) as house:
+        partition = await house.partition("t")
+        failed: list[dict[str, object]] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, found: failed.append(found))
+        coalescer = Coalescer(house.broker)
+
+        def fill() -> None:
+            if not failed:
+                raise OwnBugError
+
+        coalescer.before_seal.append(fill)
+        for value in (b"1", b"2"):
+            async with asyncio.timeout(WITHIN_S):
+                error = await outcome(partial(coalescer.add, partition, run_of(value)))
+            assert error is None
+        assert [type(one["exception"]) for one in failed] == [OwnBugError]
+        assert house.values(partition) == [b"1", b"2"]
+
+
+async def test_who_fails_to_hear_of_a_round_does_not_keep_back_the_next(
+    tmp_path: Path,
+) -> None:
+    async with running(tmp_path) as house:
+        partition = await house.partition("t")
+        failed: list[dict[str, object]] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, found: failed.append(found))
+        coalescer = Coalescer(house.broker)
+        done: asyncio.Future[StorageUnavailable | None] = asyncio.Future()
+
+        def on_first(_error: StorageUnavailable | None) -> None:
+            raise OwnBugError
+
+        coalescer.add(partition, run_of(b"1"), on_first)
+        coalescer.seal()
+        coalescer.add(partition, run_of(b"2"), done.set_result)
+        async with asyncio.timeout(WITHIN_S):
+            error = await done
+
+        assert error is None
+        assert len(failed) == 1
+        assert house.values(partition) == [b"1", b"2"]
