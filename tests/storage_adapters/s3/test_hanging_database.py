@@ -19,7 +19,7 @@ from tests.storage_adapters.s3.node_kit import Place, place, server
 
 __all__ = ["place", "server"]  # fixtures
 
-WITHIN_S = 20
+WITHIN_S = 60
 
 
 @pytest.fixture
@@ -62,7 +62,7 @@ async def test_a_commit_that_was_done_unheard_is_acknowledged(
     try:
         assert await asyncio.wait_for(done, WITHIN_S) is None
         assert (storage.bounds(1), len(storage._catalog.objects)) == (Bounds(0, 1), 1)
-        assert [line["event"] for line in lines] == ["the database went while it committed"]
+        assert {line["event"] for line in lines} == {"the database went while it committed"}
     finally:
         await storage.close()
 
