@@ -23,7 +23,7 @@ MECHANISMS = ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
 USER, PASSWORD = "alice", "wonderland"
 VALUE = b"let in"
 
-pytestmark = pytest.mark.interop
+pytestmark = [pytest.mark.interop, pytest.mark.xdist_group("kafka-security")]
 
 
 class Secured(NamedTuple):

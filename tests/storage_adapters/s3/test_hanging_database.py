@@ -15,9 +15,9 @@ from storage_adapters.s3.index import Index
 from tests.contracts.storage import append, make_batch, make_entry
 from tests.gateway import postgres
 from tests.storage_adapters.s3.index.cutting_proxy import Cut, CuttingProxy, proxied
-from tests.storage_adapters.s3.node_kit import Place, place, server
+from tests.storage_adapters.s3.node_kit import Place, place
 
-__all__ = ["place", "server"]  # fixtures
+__all__ = ["place"]  # a fixture
 
 WITHIN_S = 60
 
