@@ -17,6 +17,9 @@ run: .venv/run  ## install into .venv and start with embedded defaults
 # Debian keeps PostgreSQL's programs and mosquitto off the PATH.
 test test-s3 soak: export PATH := $(PATH):$(lastword $(wildcard /usr/lib/postgresql/*/bin)):/usr/sbin
 
+# Hundreds of processes are started: none compiles again what another has compiled.
+test test-s3 soak: export PYTHONDONTWRITEBYTECODE :=
+
 # Both workers must see the same order of tests.
 test: export PYTHONHASHSEED := 0
 test: .venv/dev  ## everything but the soak tests

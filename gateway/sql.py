@@ -16,6 +16,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 from gateway.errors import StorageUnavailable
 
 FILE_NAME: Final = "metadata.sqlite"
+SYNCHRONOUS: Final = "FULL"  # SQLite returns from a commit when the disk has it
 BUSY_TIMEOUT_MS: Final = 5_000  # how long SQLite waits for another process, a backup say
 CONNECT_TIMEOUT_S: Final = 10
 LOCK_TIMEOUT_MS: Final = 5_000  # how long PostgreSQL waits for another session's lock
@@ -144,7 +145,7 @@ def _set_up_sqlite(connection: Any, _record: object) -> None:  # noqa: ANN401 - 
     for pragma in (
         f"busy_timeout = {BUSY_TIMEOUT_MS}",  # first: the next one may meet a lock already
         "journal_mode = WAL",
-        "synchronous = FULL",
+        f"synchronous = {SYNCHRONOUS}",
         "foreign_keys = ON",
     ):
         cursor.execute(f"PRAGMA {pragma}")

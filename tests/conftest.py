@@ -9,6 +9,7 @@ import pytest
 import uvloop
 from hypothesis import settings
 
+from gateway import sql
 from tests.gateway import postgres
 from tests.support.toolchain import PACKAGES
 
@@ -19,6 +20,11 @@ _TOOLS = {
     "node": ("node", "npm"),
     "mosquitto": ("mosquitto", "mosquitto_pub"),
 }
+
+# To wait for the disk at every commit is half the time of tests that make a database of their own,
+# and nobody takes the power from this process.
+_SYNCED = sql.SYNCHRONOUS
+pytest.MonkeyPatch().setattr(sql, "SYNCHRONOUS", "OFF")
 
 settings.register_profile("default", max_examples=100, deadline=None)
 settings.register_profile("soak", max_examples=20_000, deadline=None)
@@ -53,6 +59,12 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         for tool in tools:
             if shutil.which(tool) is None:
                 pytest.skip(f"{tool} is missing: install {PACKAGES.get(tool, tool)}")
+
+
+@pytest.fixture
+def synced_sqlite(monkeypatch: pytest.MonkeyPatch) -> None:
+    """SQLite as it is outside of tests: in this process too, it waits for the disk."""
+    monkeypatch.setattr(sql, "SYNCHRONOUS", _SYNCED)
 
 
 @pytest.fixture(scope="session")

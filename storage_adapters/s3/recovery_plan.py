@@ -141,8 +141,11 @@ def _chain(
 ) -> tuple[list[StoredObject], list[StoredObject], int]:
     """Return the log objects that were committed, those behind a gap, and the next sequence."""
     covering = [one for one in shared if one.first_sequence < one.next_sequence]
-    rest = [one for one in logs if not any(_overlap(one, cover) for cover in covering)]
-    ordered = sorted([*_not_stale(rest), *covering], key=attrgetter("first_sequence"))
+    # Those that were merged still tell what was stale beside them.
+    rest = [
+        one for one in _not_stale(logs) if not any(_overlap(one, cover) for cover in covering)
+    ]
+    ordered = sorted([*rest, *covering], key=attrgetter("first_sequence"))
     last_cover = max([cover.next_sequence for cover in covering], default=0)
     chain: list[StoredObject] = []
     end = FIRST_SEQUENCE

@@ -442,7 +442,7 @@ class CompactingStorageContract(StorageContract):
             while storage.settled_offset(1) < count:  # noqa: ASYNC110  # Settling has no event.
                 await asyncio.sleep(0)
 
-        await asyncio.wait_for(reach(), 20)
+        await asyncio.wait_for(reach(), 60)
 
     async def test_released_headers_may_go_and_nothing_else_does(
         self, storage: CompactingStorage

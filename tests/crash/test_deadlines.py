@@ -11,7 +11,7 @@ from tests.support.kafka_wire import API_VERSIONS, METADATA, Connection, request
 
 pytestmark = pytest.mark.crash
 
-CLOSED_S_MAX = 15
+CLOSED_S_MAX = 30
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +46,7 @@ def test_half_a_frame_is_closed_while_others_are_served(gateway: Gateway) -> Non
 
 
 def test_a_frame_that_drips_is_closed(gateway: Gateway) -> None:
-    frame = request(METADATA, 1, 1, b"\xff\xff\xff\xff")
+    frame = request(METADATA, 1, 1, bytes(1_000))[: 4 * CLOSED_S_MAX]
     with socket.create_connection(("127.0.0.1", gateway.kafka_port)) as drip:
         drip.settimeout(0.25)  # an octet every quarter of a second
         for octet in frame:

@@ -201,7 +201,7 @@ def test_who_says_nothing_half_or_wrong_at_first_is_closed(gateway: MqttGateway)
         healthy.check()
         for name, client in clients.items():
             with client:
-                came = client.until_closed(within_s=HANDSHAKE_S_MAX + 5)
+                came = client.until_closed(within_s=HANDSHAKE_S_MAX + 30)
                 assert all(packet.kind is Kind.CONNACK for packet in came), name
                 assert all(packet.code for packet in came), name
             healthy.check()
@@ -212,7 +212,7 @@ def test_half_a_packet_of_a_connected_client_has_its_time(gateway: MqttGateway) 
     with healthy.client, gateway.client() as slow:
         slow.connect("slow")
         slow.send(wire.publish("t", b"x" * 100, qos=1)[:-50])
-        came = slow.until_closed(within_s=FRAME_S_MAX + 8)
+        came = slow.until_closed(within_s=FRAME_S_MAX + 30)
         assert [packet.kind for packet in came] in ([], [Kind.DISCONNECT])
         healthy.check()
 

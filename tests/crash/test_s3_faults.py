@@ -177,11 +177,7 @@ def test_while_the_bucket_is_away_nothing_is_acknowledged_and_new_records_are_re
     topic, load = loaded
     world.bucket.go_away()
 
-    _refused_in_time(world.gateway, topic)
-    count = len(load.acknowledged)
-    _refused_in_time(world.gateway, topic)
-
-    assert len(load.acknowledged) == count
+    _nothing_is_acknowledged(world.gateway, topic, load)
     world.bucket.come_back()
 
 
@@ -191,11 +187,7 @@ def test_while_the_database_is_away_nothing_is_acknowledged_and_new_records_are_
     topic, load = loaded
     world.database.go_away()
 
-    _refused_in_time(world.gateway, topic)
-    count = len(load.acknowledged)
-    _refused_in_time(world.gateway, topic)
-
-    assert len(load.acknowledged) == count
+    _nothing_is_acknowledged(world.gateway, topic, load)
     world.database.come_back()
 
 
@@ -217,6 +209,18 @@ def test_connections_to_the_database_that_break_at_any_moment_lose_nothing(
         goal = len(load.acknowledged) + 7
         wait_until(partial(_has, load, goal), within_s=PROGRESS_S_MAX, what="acknowledgements")
         world.database.break_all()
+
+
+def _nothing_is_acknowledged(gateway: Gateway, topic: str, load: Load) -> None:
+    """New records are refused, and once what was on its way is told of nothing more is."""
+    _refused_in_time(gateway, topic)
+
+    def stands() -> bool:
+        count = len(load.acknowledged)
+        _refused_in_time(gateway, topic)
+        return len(load.acknowledged) == count
+
+    wait_until(stands, within_s=PROGRESS_S_MAX, what="no more acknowledgements")
 
 
 def _refused_in_time(gateway: Gateway, topic: str) -> None:

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.crash
 
 LEASE_S = 6
 LONG_POLL_S = 20
-SEEN_S_MAX = 15
+SEEN_S_MAX = 30
 CONNECTIONS = "headgate_connections"
 STATES = ("", "NotVisible", "Delayed")
 
@@ -98,16 +98,16 @@ def test_waiting_receivers_are_served_in_their_order(
 
 def test_a_stop_does_not_wait_for_long_polls(gateway: SqsGateway, client: JsonClient) -> None:
     url = client.made("q")
+    began_s = time.monotonic()
     waiting = long_poll(gateway.sqs_port, url)
     counts(client, url)
     client.close()
-    began_s = time.monotonic()
     gateway.stop()
     took_s = time.monotonic() - began_s
 
     with waiting:
         came = waiting.recv(1 << 16)
-    assert took_s < LONG_POLL_S / 2
+    assert took_s < LONG_POLL_S
     assert came == b"" or came.startswith((b"HTTP/1.1 200 ", b"HTTP/1.1 503 ")), came
     gateway.start()
 

@@ -11,7 +11,7 @@ from gateway.queue_model import Delivery, DeliveryId, Outcome
 from gateway.queues import Queue
 from gateway.records import NO_HEADERS, RecordRun
 
-DEADLINE_S: Final = 20
+DEADLINE_S: Final = 60
 
 
 def found(kernel: Kernel, name: str) -> Queue:

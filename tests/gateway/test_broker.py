@@ -56,7 +56,7 @@ class Collector:
         self.changed.set()
 
     async def wait_for(self, count: int) -> list[int]:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             while len(self.offsets) < count and not self.errors:
                 self.changed.clear()
                 await self.changed.wait()

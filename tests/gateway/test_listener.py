@@ -126,7 +126,7 @@ async def test_connections_above_the_limit_are_closed_and_room_is_given_back() -
         first[1].close()
         await first[1].wait_closed()
         while listener.connections:
-            await asyncio.wait_for(first[0].read(), 1)
+            await asyncio.wait_for(first[0].read(), 60)
         assert await ask(await connect(listener), b"c", 3) == b"<c>"
 
 
@@ -140,7 +140,7 @@ async def test_one_address_may_have_so_many_connections() -> None:
 async def test_a_connection_that_never_speaks_is_closed() -> None:
     async with listening(handshake_s_max=1) as listener:
         silent = await connect(listener)
-        assert await asyncio.wait_for(closed(silent), 5)
+        assert await asyncio.wait_for(closed(silent), 60)
         assert listener.faults["handshake_s_max"] == 1
 
 
@@ -148,7 +148,7 @@ async def test_a_half_frame_meets_its_deadline() -> None:
     async with listening(frame_s_max=1) as listener:
         half = await connect(listener)
         half[1].write(b"half")
-        assert await asyncio.wait_for(closed(half), 5)
+        assert await asyncio.wait_for(closed(half), 60)
         assert listener.faults["frame_s_max"] == 1
 
 
@@ -156,7 +156,7 @@ async def test_an_idle_connection_is_closed() -> None:
     async with listening(idle_s_max=1) as listener:
         idle = await connect(listener)
         await ask(idle, b"a", 3)
-        assert await asyncio.wait_for(closed(idle), 5)
+        assert await asyncio.wait_for(closed(idle), 60)
         assert listener.faults["idle_s_max"] == 1
 
 
@@ -195,7 +195,7 @@ async def test_a_peer_that_takes_nothing_is_cut_off(monkeypatch: pytest.MonkeyPa
         slow = await connect(listener)
         slow[1].write(b"bulk")
         await slow[0].read(1)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while listener.connections:
                 await _turn()
         assert listener.faults["idle_s_max"] == 1

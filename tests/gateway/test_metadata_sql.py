@@ -266,6 +266,7 @@ def test_a_current_schema_is_opened_without_alembic(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
 
 
+@pytest.mark.usefixtures("synced_sqlite")
 async def test_sqlite_syncs_every_commit_and_hides_its_file(
     sqlite_store: SqlMetadata, tmp_path: Path
 ) -> None:

@@ -50,6 +50,7 @@ def test_values_are_not_in_errors(url: str, tmp_path: Path) -> None:
     assert "\n" not in sql.one_line(caught.value)
 
 
+@pytest.mark.usefixtures("synced_sqlite")
 def test_sqlite_syncs_at_every_commit(tmp_path: Path) -> None:
     url = sql.engine_url("sqlite", tmp_path)
 

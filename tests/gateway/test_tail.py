@@ -239,7 +239,7 @@ def test_any_interleaving_hands_out_each_batch_once_and_in_order(
             watcher.has_room = True
             tail.resume()
             coalescer.seal()
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(60):
                 while watcher.next_offset < partition.log_end_offset:
                     await turns(1)
             everything = house.broker.read(partition, 0, bytes_max=1 << 30) or ()

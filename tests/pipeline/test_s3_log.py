@@ -22,7 +22,10 @@ from tests.pipeline.producing import produce
 from tests.pipeline.s3_house import House, house, move_objects
 from tests.support.s3_servers import S3Server
 from tests.support.topics import create_topic
+from tests.support.waiting import wait_until
 
+VALUE_BYTES = 90_000
+APPENDED = "headgate_appended_records_total"
 _TIME_IN_ROW = 8  # of the footer: nothing else would tell that it is another
 
 
@@ -30,6 +33,14 @@ _TIME_IN_ROW = 8  # of the footer: nothing else would tell that it is another
 def shared(s3: S3Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
     with house(s3, tmp_path_factory.mktemp("house")) as running:
         yield running
+
+
+def one_object(count: int) -> dict[str, object]:
+    """Return settings by which so many values of ``VALUE_BYTES`` close one object.
+
+    Each is a batch of its own: all but the last, with what is around them, are less.
+    """
+    return {"flush_interval_ms": 60_000, "object_bytes": count * VALUE_BYTES}
 
 
 def _splits(options: Options) -> list[Split]:
@@ -106,11 +117,15 @@ def test_an_object_that_is_opened_for_each_partition_is_fetched_twice(shared: Ho
 
 
 def test_of_a_large_object_only_what_is_wanted_is_fetched(s3: S3Server, tmp_path: Path) -> None:
-    with house(s3, tmp_path, flush_interval_ms=3_000, object_bytes=64 << 20) as own:
+    with house(s3, tmp_path, **one_object(200)) as own:
         wide, narrow = create_topic(own.bootstrap), create_topic(own.bootstrap)
-        with ThreadPoolExecutor(2) as threads:  # at once, so that one object has both
+        before = own.gateway.metric(APPENDED)
+        with ThreadPoolExecutor(2) as threads:  # one object has both
             few = threads.submit(produce, own.bootstrap, narrow, range(10))
-            produce(own.bootstrap, wide, range(300), value_bytes=90_000)
+            wait_until(
+                lambda: own.gateway.metric(APPENDED) >= before + 10, within_s=60, what="few"
+            )
+            produce(own.bootstrap, wide, range(200), value_bytes=VALUE_BYTES)
             few.result()
         options = own.options(topics=narrow)
         (extent,) = [piece.extent for piece in _splits(options)[0].pieces]
@@ -123,10 +138,10 @@ def test_of_a_large_object_only_what_is_wanted_is_fetched(s3: S3Server, tmp_path
         assert [number for _, _, number in rows] == list(range(10))
         assert bucket.statistics.received_bytes - before < 400_000
         whole = own.options(topics=wide)
-        assert [n for _, _, n in _rows(_splits(whole), whole)] == list(range(300))
-        parts = own.options(topics=wide, splitBytes="2000000")
+        assert [n for _, _, n in _rows(_splits(whole), whole)] == list(range(200))
+        parts = own.options(topics=wide, splitBytes="1000000")
         assert len(_splits(parts)) > 10
-        assert [n for _, _, n in _rows(_splits(parts), parts)] == list(range(300))
+        assert [n for _, _, n in _rows(_splits(parts), parts)] == list(range(200))
 
 
 def test_offsets_are_found_where_merging_has_put_them(s3: S3Server, tmp_path: Path) -> None:
@@ -148,9 +163,9 @@ def test_rows_that_were_read_before_their_object_went_come_once(
     s3: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(s3_object, "GET_BYTES_MAX", 1 << 20)  # so that many are left to do
-    with house(s3, tmp_path, flush_interval_ms=3_000, object_bytes=64 << 20) as own:
+    with house(s3, tmp_path, **one_object(200)) as own:
         topic = create_topic(own.bootstrap)
-        produce(own.bootstrap, topic, range(200), value_bytes=90_000)
+        produce(own.bootstrap, topic, range(200), value_bytes=VALUE_BYTES)
         options = own.options(topics=topic)
         (split,) = _splits(options)
         assert split.pieces[0].extent.file_bytes > 12 << 20

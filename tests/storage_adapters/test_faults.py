@@ -68,7 +68,7 @@ async def test_failed_background_sync_stops_the_log(tmp_path: Path) -> None:
 
     files.fails = True
     await append(log, make_entry((1, 0)))  # Acknowledged when written: that is the policy.
-    await asyncio.wait_for(faulted.wait(), 20)
+    await asyncio.wait_for(faulted.wait(), 60)
 
     with pytest.raises(StorageUnavailable):
         log.enqueue([make_entry((1, 1))], lambda _: None)

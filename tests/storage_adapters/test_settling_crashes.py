@@ -16,6 +16,8 @@ from tests.contracts.storage import append, make_entry, read_all
 from tests.storage_adapters.crash_runner import EXIT_AT_FAILPOINT, SCENARIOS, keep_odd
 from tests.storage_adapters.settling import idle, opened, settle
 
+pytestmark = pytest.mark.xdist_group("settling-crashes")  # what they look at is made once
+
 # Where nothing new is written, nothing is begun.
 NOT_PASSED = {("remove", "settle.begun"), ("compact-shared", "settle.unlinked")}
 

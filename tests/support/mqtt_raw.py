@@ -13,7 +13,7 @@ from typing import Final, Self
 from tests.support import mqtt_wire as wire
 from tests.support.mqtt_wire import V5, Kind, Properties, Received, WillMessage
 
-ANSWER_S_MAX: Final = 5.0
+ANSWER_S_MAX: Final = 30.0
 
 
 class RawClient:

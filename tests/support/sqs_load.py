@@ -13,8 +13,9 @@ from typing import Any, Final
 from tests.support.sqs_raw import Gone, JsonClient, Refused, Result
 
 VISIBILITY_S: Final = 8
-# A delete that is answered later than this may have met a lease that had ended.
-PROMISE_S_MAX: Final = 5.0
+# A delete that is answered later than this after its receive was asked for may have met a lease
+# that had ended: it began at some time after that.
+PROMISE_S_MAX: Final = VISIBILITY_S - 1.0
 BATCH: Final = 10
 _PAUSE_S: Final = 0.02
 _BUSY: Final = frozenset({"ServiceUnavailable", "RequestThrottled"})
@@ -187,20 +188,20 @@ class Receiver(Worker):
     def turn(self) -> None:
         """Receive and settle."""
         gone_before = self.ledger.deleted_now()
+        asked_s = time.monotonic()
         found = self.attempt(
             "ReceiveMessage",
             MaxNumberOfMessages=BATCH,
             WaitTimeSeconds=1,
             AttributeNames=["All"],
         )
-        came_s = time.monotonic()
         messages = list((found or {}).get("Messages", []))
         self.check(messages)
         for message in messages:
             self.ledger.took(message, gone_before)
         kept = [message for message in messages if self.keeps(message["Body"])]
         self.give_back(kept)
-        self.delete([message for message in messages if message not in kept], came_s)
+        self.delete([message for message in messages if message not in kept], asked_s)
 
     def check(self, messages: list[Result]) -> None:
         """Look at what came before it is noted."""
@@ -214,7 +215,7 @@ class Receiver(Worker):
             ]
             self.attempt("ChangeMessageVisibilityBatch", Entries=entries)
 
-    def delete(self, messages: list[Result], came_s: float) -> None:
+    def delete(self, messages: list[Result], asked_s: float) -> None:
         """Delete messages and note what was promised."""
         if not messages:
             return
@@ -225,7 +226,7 @@ class Receiver(Worker):
         with self.ledger.lock:
             self.ledger.tried.update(message["Body"] for message in messages)
         found = self.attempt("DeleteMessageBatch", Entries=entries)
-        if found is None or time.monotonic() - came_s > PROMISE_S_MAX:
+        if found is None or time.monotonic() - asked_s > PROMISE_S_MAX:
             return
         with self.ledger.lock:
             for done in found.get("Successful", []):

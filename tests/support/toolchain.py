@@ -79,7 +79,8 @@ def node_program(folder: Path, *, name: str) -> Path:
     def command(made: Path) -> Sequence[str]:
         for source in sources:
             shutil.copy(source, made)
-        return ["npm", "ci", "--prefix", str(made), "--no-audit", "--no-fund", "--silent"]
+        prefix = str(made.resolve())  # npm takes what lies behind a link for another project
+        return ["npm", "ci", "--prefix", prefix, "--no-audit", "--no-fund", "--silent"]
 
     return built(name, sources, command) / "interop.mjs"
 

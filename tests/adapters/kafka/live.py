@@ -25,7 +25,7 @@ from tests.support.kafka_wire import (
 from tests.support.live_kernel import close_all, running_kernel
 
 MIB = 1024 * 1024
-DEADLINE_S = 10.0
+DEADLINE_S = 60.0
 
 
 class Live:

@@ -18,7 +18,7 @@ from tests.support.held_storage import HeldStorage
 from tests.support.live_kernel import close_all, running_kernel
 from tests.support.mqtt_wire import V5, Kind, Received
 
-DEADLINE_S = 10.0
+DEADLINE_S = 60.0
 PASSWORD = "password"
 
 

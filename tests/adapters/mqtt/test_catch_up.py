@@ -25,7 +25,7 @@ from gateway.records import NO_HEADERS, RecordRun, encode_runs
 
 PARTITION = 7
 ROUTE = RouteConfig(filter="#", topic="t")
-DEADLINE_S = 20.0
+DEADLINE_S = 60.0
 
 
 class LogFeed:

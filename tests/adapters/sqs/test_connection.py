@@ -14,7 +14,7 @@ from adapters.sqs.handlers import HANDLERS
 from tests.adapters.sqs.handlers.serving import Live, running
 
 JSON = "application/x-amz-json-1.0"
-WITHIN_S = 20
+WITHIN_S = 60
 _PAUSE = threading.Event()  # never set
 
 

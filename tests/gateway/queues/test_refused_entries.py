@@ -20,7 +20,7 @@ from tests.gateway.house import House, outcome, running
 
 FAIR = Policy(Order.FAIR)
 PIECE_BYTES = 1 << 19
-WITHIN_S = 10
+WITHIN_S = 60
 
 
 class FullNow(MemoryStorage):

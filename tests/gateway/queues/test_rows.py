@@ -35,7 +35,7 @@ async def ack(queue: Queue, row: Row) -> StorageUnavailable | None:
     done: asyncio.Future[StorageUnavailable | None] = asyncio.Future()
     assert queue.ack_row(row.number, row.offsets, 1, done.set_result)
     assert not done.done()
-    return await asyncio.wait_for(done, 10)
+    return await asyncio.wait_for(done, 60)
 
 
 async def test_a_row_is_shown_settled_and_gone(tmp_path: Path) -> None:

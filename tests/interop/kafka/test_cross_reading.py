@@ -9,7 +9,13 @@ from tests.interop.kafka.conftest import ALL_CLIENTS
 from tests.interop.kafka.programs.protocol import Message
 from tests.support.topics import create_topic
 
-pytestmark = [pytest.mark.interop, pytest.mark.java, pytest.mark.go, pytest.mark.kcat]
+pytestmark = [
+    pytest.mark.interop,
+    pytest.mark.java,
+    pytest.mark.go,
+    pytest.mark.kcat,
+    pytest.mark.xdist_group("cross-reading"),
+]
 
 COMPRESSIONS = ["none", "gzip", "snappy", "lz4", "zstd"]
 EACH = 20

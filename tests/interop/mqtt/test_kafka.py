@@ -21,7 +21,7 @@ pytestmark = [
 ]
 
 LOG = "mqtt"
-ANSWER_S_MAX = 10.0
+ANSWER_S_MAX = 30.0
 
 
 class Reader:

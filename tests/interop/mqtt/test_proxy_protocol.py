@@ -22,7 +22,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
 
-SEEN_S_MAX = 10
+SEEN_S_MAX = 30
 
 
 @pytest.fixture(scope="module")

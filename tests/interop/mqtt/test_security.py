@@ -38,7 +38,7 @@ MACHINE = "machine-7"  # no user: its certificate says who it is
 DENIED = "Not authorized"
 BAD_PASSWORD = "Bad user name or password"
 DONE_S_MAX = 60
-SEEN_S_MAX = 10
+SEEN_S_MAX = 30
 RULES = """[
     {effect = "deny", user = "bob", filter = "all/#"},
     {effect = "allow", filter = "all/#"},

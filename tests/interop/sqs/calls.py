@@ -10,7 +10,7 @@ from tests.interop.sqs.programs.link import Api, Params, Refused, Result
 
 Step = Callable[[Api, str], Any]
 
-COME_S_MAX: Final = 15.0
+COME_S_MAX: Final = 60.0
 
 
 def made(api: Api, name: str, **attributes: str) -> str:

@@ -28,8 +28,8 @@ from tests.interop.sqs.calls import (
 from tests.interop.sqs.programs.link import Api, Params, Result
 
 LONG_POLL_S: Final = 20
-AT_ONCE_S_MAX: Final = 0.25
-MOVED_S_MAX: Final = 20.0
+AT_ONCE_S_MAX: Final = 5.0  # a busy machine is slow, but not as slow as who waits in full
+MOVED_S_MAX: Final = 60.0
 MIB: Final = 1 << 20
 LARGE: Final = "".join(chr(0x20 + n % 0x5F) for n in range(MIB))
 TRACE: Final = "Root=1-5759e988-bd862e3fe1be46a994272793;Parent=53995c3f42cd8ad8;Sampled=1"
@@ -72,7 +72,7 @@ def long_polling(api: Api, stem: str) -> list[bool]:
     began_s = time.monotonic()
     empty = look(api, url, WaitTimeSeconds=1)
     waited_s = time.monotonic() - began_s
-    return [min(latencies_s) < AT_ONCE_S_MAX, empty == [], 0.9 < waited_s < 5]
+    return [min(latencies_s) < AT_ONCE_S_MAX, empty == [], 0.9 < waited_s < LONG_POLL_S]
 
 
 def visibility(api: Api, stem: str) -> list[Any]:
@@ -101,7 +101,7 @@ def lease_end(api: Api, stem: str) -> list[Any]:
     send(api, url, "one")
     began_s = time.monotonic()
     take(api, url)
-    [again] = take(api, url, WaitTimeSeconds=10)
+    [again] = take(api, url, WaitTimeSeconds=10, VisibilityTimeout=3)
     waited_s = time.monotonic() - began_s
     api.call(
         "ChangeMessageVisibility",
@@ -109,20 +109,19 @@ def lease_end(api: Api, stem: str) -> list[Any]:
         ReceiptHandle=again["ReceiptHandle"],
         VisibilityTimeout=60,
     )
-    return [waited_s > 0.9, look(api, url, WaitTimeSeconds=2)]
+    return [waited_s > 0.9, look(api, url, WaitTimeSeconds=4)]
 
 
 def delay(api: Api, stem: str) -> list[Any]:
     """Later by the message's word, or by the queue's; 0 overrules the queue."""
     url = made(api, stem)
-    slow = made(api, f"{stem}-slow", DelaySeconds="1")
-    send(api, url, "later", DelaySeconds=1)
+    slow = made(api, f"{stem}-slow", DelaySeconds="3")
+    send(api, url, "later", DelaySeconds=3)
     seen: list[Any] = [look(api, url), counts(api, url)]
-    seen.append(bodies(take(api, url)))
     send(api, slow, "by the queue")
     seen.append(look(api, slow))
     send(api, slow, "at once", DelaySeconds=0)
-    return [*seen, bodies(take(api, slow, 2))]
+    return [*seen, bodies(take(api, slow, 2)), bodies(take(api, url))]
 
 
 def dead_letters(api: Api, stem: str) -> list[Any]:

@@ -42,7 +42,7 @@ EXPECTED: Final[dict[str, Any]] = {
     "long polling": [True, True, True],
     "visibility": [[], [0, 1, 0], [1, 2], True, [0, 0, 0]],
     "lease end": [True, []],
-    "delay": [[], [0, 0, 1], ["later"], [], ["at once", "by the queue"]],
+    "delay": [[], [0, 0, 1], [], ["at once", "by the queue"], ["later"]],
     "dead letters": ["dies", True, True, True, True, [0, 0, 0]],
     "redrive": [True, "COMPLETED", 3, True, ["0", "1", "2"], ["1"], [0, 0, 0]],
     "batches": [

@@ -1,7 +1,8 @@
-"""A real S3 server per module, in memory unless the module says otherwise, and what opens it."""
+"""A real S3 server, in memory unless a module says otherwise, and what opens it."""
 
 import os
 from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
 from pathlib import Path
 from unittest.mock import patch
 from uuid import uuid4
@@ -16,11 +17,18 @@ from tests.support.s3_proxy import S3Proxy
 from tests.support.s3_servers import S3Server, moto
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
-    """A server whose credentials this process has meanwhile."""
-    with moto(tmp_path_factory.mktemp("s3")) as running, patch.dict(os.environ, running.env):
+@pytest.fixture(scope="session")
+def server_of_all(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    """One server: to start one takes longer than most tests."""
+    with moto(tmp_path_factory.mktemp("s3")) as running:
         yield running
+
+
+@pytest.fixture(scope="module")
+def server(server_of_all: S3Server) -> Iterator[S3Server]:
+    """It with a bucket for each module, and its credentials in this process meanwhile."""
+    with patch.dict(os.environ, server_of_all.env):
+        yield replace(server_of_all, bucket=server_of_all.new_bucket())
 
 
 @pytest.fixture

@@ -1,6 +1,5 @@
 """Nodes of the whole adapter on a prefix of a real bucket, with any database."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from uuid import uuid4
 
@@ -10,7 +9,7 @@ from gateway.clock import Clock, SystemClock
 from storage_adapters.s3.adapter import S3Storage
 from storage_adapters.s3.config import S3Config
 from tests.contracts.storage import Host
-from tests.support.s3_servers import S3Server, moto
+from tests.support.s3_servers import S3Server
 
 
 class Place:
@@ -39,12 +38,6 @@ class Place:
         storage = S3Storage(config, data_dir=self._folder, clock=clock or SystemClock())
         await storage.open(Host(metadata_url or self.url))
         return storage
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
-    with moto(tmp_path_factory.mktemp("moto")) as running:
-        yield running
 
 
 @pytest.fixture

@@ -286,7 +286,7 @@ async def test_a_start_that_passes_what_is_on_its_way_counts_it_as_gone(
 
 
 async def test_a_partition_that_was_forgotten_does_not_come_back(place: Place) -> None:
-    storage = await place.open(flush_interval_ms=200)
+    storage = await place.open(flush_interval_ms=1_000)
     waiting = _enqueue(storage, (1, 0))
     await delete(storage, 1)
     # What the sweeper does some hours after: the bucket was away for so long.
@@ -307,4 +307,4 @@ async def _until(is_so: Callable[[], bool]) -> None:
         while not is_so():  # noqa: ASYNC110 - there is no event of it
             await asyncio.sleep(0)
 
-    await asyncio.wait_for(reach(), 20)
+    await asyncio.wait_for(reach(), 60)

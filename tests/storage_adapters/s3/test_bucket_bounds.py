@@ -10,6 +10,7 @@ from unittest.mock import patch
 import pytest
 
 from gateway.clock import ManualClock
+from storage_adapters.s3 import bucket_retries
 from storage_adapters.s3.bucket import Bucket, BucketRefused, BucketUnavailable
 from storage_adapters.s3.bucket_client import AT_ONCE_BYTES
 from storage_adapters.s3.bucket_errors import TooSlow
@@ -81,16 +82,34 @@ def test_everything_away_for_a_while_is_waited_for(
     assert set(bucket.statistics.retries) == {"connection"}
 
 
-def test_stopping_ends_the_pauses_at_once(opened: Opened, proxy: S3Proxy) -> None:
-    bucket = opened(retry_ms_max=600_000)
+class Watched(threading.Event):
+    """An event that tells when somebody waits for it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_waited_for = threading.Event()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        self.is_waited_for.set()
+        return super().wait(timeout)
+
+
+def test_stopping_ends_the_pauses_at_once(
+    opened: Opened, proxy: S3Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for bound in ("PAUSE_MS_MIN", "PAUSE_MS_MAX"):  # longer than anybody waits here
+        monkeypatch.setattr(bucket_retries, bound, 1_500 * WITHIN_S)
+    bucket = opened(retry_ms_max=2_000 * WITHIN_S)
+    stopped = Watched()
+    monkeypatch.setattr(bucket._retrier, "_stopped", stopped)
     proxy.go_away()
     with ThreadPoolExecutor(1) as threads:
         put = threads.submit(bucket.put, "key", [_OCTETS])
-        wait_for_tries(bucket, put.done, 6)  # pauses of seconds by now
+        assert stopped.is_waited_for.wait(WITHIN_S)
 
         bucket.stop()
 
-        assert isinstance(put.exception(0.5), BucketUnavailable)
+        assert isinstance(put.exception(WITHIN_S), BucketUnavailable)
     tries = bucket.statistics.requests["put"]
     with pytest.raises(BucketUnavailable):
         bucket.put("key", [_OCTETS])

@@ -84,7 +84,7 @@ def test_silence_ends_and_the_request_is_made_again(
     opened: Opened, proxy: S3Proxy, key: str
 ) -> None:
     # Silence for longer than all tries may take: there is a second one all the same.
-    bucket = opened(request_timeout_ms=600, retry_ms_max=500)
+    bucket = opened(request_timeout_ms=2_000, retry_ms_max=1_900)
     proxy.add(Hang(), method="PUT", times=1)
     proxy.add(Hang(), method="GET", times=1)
 
@@ -105,7 +105,7 @@ def test_a_body_that_breaks_off_is_got_again(bucket: Bucket, proxy: S3Proxy, key
 
 
 def test_a_body_that_drips_is_got_again(opened: Opened, proxy: S3Proxy, key: str) -> None:
-    bucket = opened(request_timeout_ms=500)
+    bucket = opened(request_timeout_ms=2_000)
     bucket.put(key, [_OCTETS])
     proxy.add(SlowBody(bytes_per_s=100), method="GET", times=1)  # ten seconds for all of it
 

@@ -15,11 +15,11 @@ from storage_adapters.s3.index import Index
 from tests.contracts.storage import append, make_batch, make_entry
 from tests.gateway import postgres
 from tests.storage_adapters.s3.index.cutting_proxy import Cut, CuttingProxy, proxied
-from tests.storage_adapters.s3.node_kit import Place, place, server
+from tests.storage_adapters.s3.node_kit import Place, place
 
-__all__ = ["place", "server"]  # fixtures
+__all__ = ["place"]  # a fixture
 
-WITHIN_S = 20
+WITHIN_S = 60
 
 
 @pytest.fixture
@@ -62,7 +62,7 @@ async def test_a_commit_that_was_done_unheard_is_acknowledged(
     try:
         assert await asyncio.wait_for(done, WITHIN_S) is None
         assert (storage.bounds(1), len(storage._catalog.objects)) == (Bounds(0, 1), 1)
-        assert [line["event"] for line in lines] == ["the database went while it committed"]
+        assert {line["event"] for line in lines} == {"the database went while it committed"}
     finally:
         await storage.close()
 

@@ -109,7 +109,7 @@ async def test_rows_that_cannot_be_had_hold_no_truncation_up(house: House) -> No
 
     answers = [house.truncate(1, 15), house.delete(2)]
 
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         assert await asyncio.gather(*answers) == [None, None]
         assert await house.truncate(3, 20) is None
     assert house.bounds() == [
@@ -157,7 +157,7 @@ async def test_a_refusal_is_for_those_whose_change_it_was(house: House) -> None:
 async def test_a_mistake_of_ours_leaves_nobody_without_an_answer(house: House) -> None:
     house.rows._load = None  # type: ignore[assignment]
 
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         assert isinstance(await house.truncate(1, 15), StorageUnavailable)
         assert await house.truncate(2, 20) is None
     await house.committer.stop()
@@ -175,6 +175,6 @@ async def test_what_lies_below_is_never_more_than_what_there_is(house: House) ->
 
 
 async def _until(is_so: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not is_so():  # noqa: ASYNC110 - there is no event of it
             await asyncio.sleep(0)

@@ -291,8 +291,8 @@ async def test_it_works_by_itself_and_stops_at_once(new_house: NewHouse) -> None
         while not house.merger.rounds:  # noqa: ASYNC110  # Merging has no event.
             await asyncio.sleep(0)
 
-    await asyncio.wait_for(merged(), 20)
+    await asyncio.wait_for(merged(), 60)
     house.is_uploading = True
     await fill(house)
-    await asyncio.wait_for(house.merger.stop(), 5)
+    await asyncio.wait_for(house.merger.stop(), 60)
     assert house.contents(house.restarted()) == house.contents()

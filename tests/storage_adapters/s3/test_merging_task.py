@@ -45,7 +45,7 @@ async def test_a_round_is_planned_while_partitions_come_and_go(
     def plan_late(*args: Any) -> Any:
         planned = plan(*args)
         moving = asyncio.run_coroutine_threadsafe(change(), loop)
-        moving.result(20)
+        moving.result(60)
         return planned
 
     async def change() -> None:
@@ -56,7 +56,7 @@ async def test_a_round_is_planned_while_partitions_come_and_go(
     house.merger.start()
 
     house.merger.wake()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not house.merger.rounds:  # noqa: ASYNC110 - there is no event of it
             await asyncio.sleep(0)
 
@@ -77,7 +77,7 @@ async def test_a_mistake_of_ours_is_told_of_and_merging_goes_on(new_house: NewHo
     with capture_logs() as lines:
         house.merger.start()
         house.merger.wake()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while not house.merger.failures:  # noqa: ASYNC110 - there is no event of it
                 await asyncio.sleep(0)
     (told,) = [line for line in lines if line["event"] == "no merge"]
@@ -87,6 +87,6 @@ async def test_a_mistake_of_ours_is_told_of_and_merging_goes_on(new_house: NewHo
     house.clock.advance(1_000)
     house.merger.wake()
 
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not house.merger.rounds:  # noqa: ASYNC110 - there is no event of it
             await asyncio.sleep(0)

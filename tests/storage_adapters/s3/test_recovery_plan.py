@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from itertools import pairwise
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from storage_adapters.formats.footer import LOW_32, ROW_STRIDE
@@ -118,6 +118,24 @@ def test_stale_objects_stay_so_when_their_betters_are_merged() -> None:
     assert numbers(decision.unused) == [2]
 
 
+def test_a_stale_object_behind_the_merged_ones_does_not_go_on_from_them() -> None:
+    world = World()
+    world.log([make_entry((1, 0))])
+    world.next_sequence = 3
+    world.log([make_entry((1, 2))])  # Never committed: what was before it was not put.
+    del world.catalog.objects[2]
+    world.catalog.partition(1).extents.pop()
+    world.epoch, world.next_sequence = 2, 2
+    world.log([make_entry((1, 1))])
+    world.merge(list(world.catalog.objects.values()))  # Up to where the stale one begins.
+
+    decision, _ = recover(world)
+
+    assert live_of(decision) == [4]
+    assert numbers(decision.unused) == [1, 2, 3]
+    assert decision.next_sequence == 3
+
+
 def test_merged_objects_win_over_what_they_were_made_of() -> None:
     world = World()
     inputs = [
@@ -168,6 +186,7 @@ class History:
         self.world = World()
         self.untold: set[int] = set()
         self.dead: set[int] = set()
+        self.never_committed: set[int] = set()
 
     # Each takes a number to decide by.
 
@@ -201,6 +220,7 @@ class History:
             if entries:
                 stored = world.log(entries)
                 del world.catalog.objects[stored.number]
+                self.never_committed.add(stored.number)
                 if (choice >> (4 + step)) & 1:
                     del world.octets[stored.number]
         for i, (end, extents) in before.items():
@@ -318,7 +338,14 @@ class History:
             self.dead.add(stored.number)
 
     def sweep(self, choice: int) -> None:
-        """Delete dead objects from the highest number down, and stop somewhere."""
+        """Delete dead objects from the highest number down, and stop somewhere.
+
+        Log objects that were never committed have gone by then: they were dead from the start of
+        the next node on, and what was appended after it has died, by being merged, later.
+        """
+        for number in self.never_committed:
+            self.world.octets.pop(number, None)
+        self.never_committed.clear()
         dead = sorted(self.dead, reverse=True)
         for number in dead[: choice % (len(dead) + 1)]:
             self.world.octets.pop(number, None)
@@ -342,6 +369,7 @@ _OPS: list[Callable[[History, int], None]] = [
 
 
 @settings(max_examples=400, deadline=None)
+@example([(History.crash, 212), (History.append, 0), (History.append, 601), (History.merge, 3)])
 @given(st.lists(st.tuples(st.sampled_from(_OPS), st.integers(0, 1 << 12)), max_size=40))
 def test_whatever_happened_what_was_acknowledged_is_found(
     history: list[tuple[Callable[[History, int], None], int]],

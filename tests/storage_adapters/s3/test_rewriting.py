@@ -117,7 +117,7 @@ async def test_a_partition_deleted_meanwhile_does_not_come_back(new_house: NewHo
     loop = asyncio.get_running_loop()
 
     def keep(batch: Octets) -> Octets | None:
-        asyncio.run_coroutine_threadsafe(house.delete(1), loop).result(20)
+        asyncio.run_coroutine_threadsafe(house.delete(1), loop).result(60)
         return None if parse_batch_header(batch).base_offset else batch
 
     await house.rewriter.rewrite(1, ALL, keep)

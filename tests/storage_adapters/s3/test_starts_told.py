@@ -16,9 +16,9 @@ from storage_adapters.s3.opening import catalog_of
 from storage_adapters.s3.recovery import restore_index, survey_bucket
 from storage_adapters.s3.state import Catalog
 from tests.contracts.storage import append, delete, make_entry, truncate
-from tests.storage_adapters.s3.node_kit import Place, place, server
+from tests.storage_adapters.s3.node_kit import Place, place
 
-__all__ = ["place", "server"]  # fixtures
+__all__ = ["place"]  # a fixture
 
 
 def _recovered(place: Place) -> Catalog:

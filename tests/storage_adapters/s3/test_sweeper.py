@@ -182,7 +182,7 @@ async def test_a_mistake_of_ours_is_told_of_and_sweeping_goes_on(new_house: NewH
     house.merger.tidy = tidy  # type: ignore[method-assign]
     with capture_logs() as lines:
         house.sweeper.start()
-        await asyncio.wait_for(gone_on.wait(), 20)
+        await asyncio.wait_for(gone_on.wait(), 60)
 
     assert house.sweeper.failures == 1
     (told,) = [line for line in lines if line["event"] == "a sweep failed"]

@@ -17,6 +17,8 @@ from tests.support.mqtt_raw import RawClient
 from tests.support.mqtt_target import OWN, STRICT, Target, gateway_target
 from tests.support.mqtt_wire import V3_1_1, V5, Kind, Prop
 
+pytestmark = pytest.mark.xdist_group("mqtt-authentication")
+
 USER, PASSWORD = "alice", "wonderland"
 METHOD = "SCRAM-SHA-256"
 CONTINUE, AGAIN = 0x18, 0x19

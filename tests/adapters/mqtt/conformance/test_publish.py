@@ -203,14 +203,14 @@ def test_the_expiry_counts_down_while_a_message_waits(rig: Rig) -> None:
     rig.client().publish(rig.topic(), b"end", qos=1)
     [alive] = again.messages_until(b"end")
     assert alive.payload == b"alive"
-    assert 90 <= alive.number(Prop.MESSAGE_EXPIRY, 0) <= 98
+    assert 40 <= alive.number(Prop.MESSAGE_EXPIRY, 0) <= 98
 
 
 def test_a_message_that_need_not_wait_keeps_its_expiry(rig: Rig) -> None:
     """5.0: 3.3.2-6."""
     subscriber = rig.subscriber()
-    rig.client().publish(rig.topic(), b"x", qos=1, found=[(Prop.MESSAGE_EXPIRY, 100)])
-    assert subscriber.messages(1)[0].number(Prop.MESSAGE_EXPIRY, 0) in {99, 100}
+    rig.client().publish(rig.topic(), b"x", qos=1, found=[(Prop.MESSAGE_EXPIRY, 1_000)])
+    assert 970 <= subscriber.messages(1)[0].number(Prop.MESSAGE_EXPIRY, 0) <= 1_000
 
 
 def test_a_topic_alias_stands_for_its_topic(rig: Rig) -> None:

@@ -346,12 +346,12 @@ def test_expiry_does_not_touch_what_was_sent(rig: Rig) -> None:
     """5.0: 4.3.3-7, 4.3.3-13."""
     first = rig.resumed("s")
     first.subscribe((rig.topic(), 2))
-    rig.client().publish(rig.topic(), b"x", qos=2, found=[(Prop.MESSAGE_EXPIRY, 1)])
+    rig.client().publish(rig.topic(), b"x", qos=2, found=[(Prop.MESSAGE_EXPIRY, 3)])
     [message] = first.messages(1, accept=False)
     watcher = rig.subscriber("w")
-    will = wire.WillMessage(rig.topic("w"), b"", properties=[(Prop.WILL_DELAY, 2)])
+    will = wire.WillMessage(rig.topic("w"), b"", properties=[(Prop.WILL_DELAY, 4)])
     rig.client(found=[(Prop.SESSION_EXPIRY, 60)], will=will).drop()
-    watcher.messages(1)  # two seconds later
+    watcher.messages(1)  # four seconds later
 
     first.send(wire.ack(Kind.PUBREC, message.packet_id))
     assert first.receive(Kind.PUBREL).packet_id == message.packet_id

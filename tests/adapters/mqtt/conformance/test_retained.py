@@ -136,7 +136,7 @@ def test_a_retained_message_expires(rig: Rig) -> None:
 
     [message] = rig.retained(rig.topic("#"))
     assert message.payload == b"long"
-    assert 90 <= message.number(Prop.MESSAGE_EXPIRY, 0) <= 98
+    assert 40 <= message.number(Prop.MESSAGE_EXPIRY, 0) <= 98
 
 
 @BOTH

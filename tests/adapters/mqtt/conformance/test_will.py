@@ -139,10 +139,11 @@ def test_a_clean_start_ends_the_session_and_its_waiting_will_is_published(rig: R
 def test_a_client_that_returns_in_time_cancels_its_will(rig: Rig) -> None:
     """5.0: 3.1.3-9."""
     watcher = rig.subscriber()
-    will = WillMessage(rig.topic(), b"gone", properties=[(Prop.WILL_DELAY, 1)])
+    delay = [(Prop.WILL_DELAY, 4)]  # time enough to return, also on a busy machine
+    will = WillMessage(rig.topic(), b"gone", properties=delay)
     rig.client("c", clean=False, found=LONG, will=will).drop()
     rig.client("c", clean=False, found=LONG)
-    later = WillMessage(rig.topic(), b"later", properties=[(Prop.WILL_DELAY, 2)])
+    later = WillMessage(rig.topic(), b"later", properties=delay)
     rig.client("later", found=LONG, will=later).drop()
 
     assert watcher.receive(Kind.PUBLISH).payload == b"later"

@@ -22,7 +22,7 @@ from tests.support import mqtt_wire as wire
 from tests.support.batches import patched
 from tests.support.mqtt_wire import V5, Kind, Prop, Received
 
-DEADLINE_S = 10.0
+DEADLINE_S = 60.0
 KEPT = ((Prop.SESSION_EXPIRY, 3600),)
 
 

@@ -140,7 +140,7 @@ class World:
         await self.one.delivered()
         session = self.one.session("s")
         assert session is not None
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while session.outbox.count or session.behind or session.is_redelivering:
                 await self.read("all")
         for kind, payloads in self.published.items():

@@ -172,7 +172,7 @@ class World:
             await self.see_all("all")
             await self.connect(member, 100)
         await self.one.delivered()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while sum([await self.read(at, "all") for at in range(3)]) or self.is_busy():
                 pass
         assert self.acknowledged >= self.published[1]

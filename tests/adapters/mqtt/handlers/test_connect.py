@@ -148,7 +148,7 @@ async def test_a_certificates_common_name_is_the_user(tmp_path: Path) -> None:
         [connection] = live.adapter.listeners[1].connections
         assert connection.describe()["user"] == "localhost"
         client.writer.close()
-        await asyncio.wait_for(client.reader.read(), 5)
+        await asyncio.wait_for(client.reader.read(), 60)
 
 
 @pytest.mark.parametrize(

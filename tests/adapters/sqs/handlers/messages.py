@@ -10,7 +10,7 @@ from gateway.records import NO_HEADERS, RecordRun, encode_headers, iter_records
 from tests.adapters.sqs.handlers.serving import Live
 
 HOUR_S = 3_600
-WITHIN_S = 10.0
+WITHIN_S = 60.0
 
 
 def fields(value: str, data_type: str = "String") -> dict[str, Any]:

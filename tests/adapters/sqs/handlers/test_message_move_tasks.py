@@ -10,7 +10,7 @@ import pytest
 from tests.adapters.sqs.handlers.messages import append
 from tests.adapters.sqs.handlers.serving import Live
 
-WAIT_S = 10.0
+WAIT_S = 60.0
 
 
 async def with_dead_letters(live: Live, count: int, *, name: str = "orders") -> tuple[str, str]:

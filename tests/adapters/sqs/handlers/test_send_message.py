@@ -168,7 +168,7 @@ async def test_answer_waits_for_the_disk(live: Live) -> None:
     url = await live.queue()
     live.storage.held = True
     sending = asyncio.create_task(send(live, url))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not live.storage.queued_bytes:
             await asyncio.to_thread(int)
 

@@ -111,7 +111,7 @@ async def test_repetition_of_what_is_not_kept_yet_waits_for_it(live: Live) -> No
     ids = {"MessageGroupId": "g", "MessageDeduplicationId": "d"}
     live.storage.held = True
     sends = [asyncio.create_task(send(live, url, "one", **ids)) for _ in range(3)]
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while live.adapter.dispatcher.requests["SendMessage"] < 4:
             await asyncio.to_thread(int)
 

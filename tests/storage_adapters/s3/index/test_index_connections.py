@@ -24,7 +24,7 @@ from tests.storage_adapters.s3.index.house import OpenIndex, added, bounds, live
 from tests.support.waiting import wait_until
 
 BLOCKED_S = 0.2  # somebody who waits for a lock has not come back after this
-WITHIN_S = 20
+WITHIN_S = 60
 
 # --- PostgreSQL
 

@@ -10,7 +10,7 @@ from tests.storage_adapters.s3.index import committing_node
 from tests.storage_adapters.s3.index.house import OpenIndex
 
 KILLS = 4
-WITHIN_S = 30
+WITHIN_S = 60
 
 
 @pytest.mark.crash
