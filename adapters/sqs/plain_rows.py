@@ -16,7 +16,7 @@ from adapters.sqs.text import to_text
 from gateway.message_ids import message_ids
 from gateway.model import Record
 from gateway.partition import Partition
-from gateway.queue_rows import Columns
+from gateway.queue_rows import Columns, ShownRun
 
 _ESCAPED: Final = bytes([*range(0x20), 0x22, 0x5C])  # in JSON, or no text of SQS
 _BETWEEN: Final = b'",\n  "'  # two texts; within one, the end of a line is escaped
@@ -29,6 +29,7 @@ _PARTS: Final = [
     *(b'","ReceiptHandle":"', b""),
 ]
 _STEP: Final = len(_PARTS)
+_SHOWN_BYTES: Final = 36 + 32 + 2 * 33  # an id and a digest; the text is in the run
 
 
 def show_plain(partition: Partition, records: Sequence[Record]) -> Columns | None:
@@ -57,10 +58,21 @@ def show_plain(partition: Partition, records: Sequence[Record]) -> Columns | Non
     )
 
 
+def is_own_json(octets: bytes) -> bool:
+    """Say whether octets are text of SQS that stands in JSON as it is."""
+    return octets.isascii() and len(octets.translate(None, _ESCAPED)) == len(octets)
+
+
+def shown_run(
+    ids: Sequence[bytes], digests: Sequence[bytes], texts: Sequence[bytes]
+) -> ShownRun:
+    """Return what ``show_plain`` would say of messages that were just sent."""
+    return ShownRun(show_plain, (ids, digests, texts), _SHOWN_BYTES * len(ids))
+
+
 def _in_json(values: list[bytes]) -> list[bytes] | None:
     """Return what JSON has between quotation marks, None where one of them is no text of SQS."""
-    joined = b"".join(values)
-    if joined.isascii() and len(joined.translate(None, _ESCAPED)) == len(joined):
+    if is_own_json(b"".join(values)):
         return values
     texts = [to_text(value) for value in values]
     if None in texts:
