@@ -9,6 +9,7 @@ from bisect import bisect_right, insort
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from enum import Enum
+from itertools import chain
 from typing import Final
 
 from gateway.broker import Broker
@@ -197,12 +198,20 @@ class Bodies:
         return found
 
     def find_shown(
-        self, partition: Partition, row: range, show: Show, oldest_unix_ms: int
+        self,
+        partition: Partition,
+        row: range,
+        show: Show,
+        oldest_unix_ms: int,
+        *,
+        bytes_max: int,
     ) -> Columns | None:
         """Return how messages in a row are shown; None when ``find`` is to say what they are.
 
-        So it is where one of them is not in memory, not plain, or older than ``oldest_unix_ms``.
+        So it is where one of them is not in memory, not plain, or older than ``oldest_unix_ms``,
+        or all are more than ``bytes_max``.
         """
+        room_bytes = bytes_max
         offset, end = row.start, row.stop
         if offset < partition.log_start_offset:
             return None
@@ -221,6 +230,7 @@ class Bodies:
                 self._shrink()
             if not shown.columns or shown.oldest_unix_ms < oldest_unix_ms:
                 return None
+            room_bytes -= batch.size_bytes  # what is shown is part of it
             first = offset - batch.base_offset
             offset = min(end, batch.last_offset + 1)
             last = offset - batch.base_offset
@@ -228,6 +238,8 @@ class Bodies:
             if columns:
                 found = [[*one, *more] for one, more in zip(columns, found, strict=True)]
             columns = found
+        if room_bytes < 0 and sum(map(len, chain.from_iterable(columns))) > bytes_max:
+            return None
         return columns
 
     async def read(self, partition: Partition, offsets: Sequence[int]) -> list[Body]:

@@ -8,7 +8,7 @@ has taken it; others go on.
 import asyncio
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from itertools import chain, count
+from itertools import count
 from typing import Final
 
 import structlog
@@ -189,8 +189,10 @@ class Receivers:
         kit = self._kit
         retention_ms = self.settings.retention_ms
         oldest_unix_ms = kit.clock.unix_ms() - retention_ms if retention_ms >= 0 else -1
-        shown = kit.bodies.find_shown(lane.partition, row, show, oldest_unix_ms)
-        if shown is None or sum(map(len, chain.from_iterable(shown))) > bytes_max:
+        shown = kit.bodies.find_shown(
+            lane.partition, row, show, oldest_unix_ms, bytes_max=bytes_max
+        )
+        if shown is None:
             return None
         lane.take_row(count, lease_ms)
         kit.counters.delivered += count
