@@ -119,8 +119,8 @@ class _Batch:
     def show(self, partition: Partition, show: Show) -> Shown:
         """Have, and return, what the messages look like; most need no records for that."""
         shown = None
-        if self.runs is not None:
-            shown = shown_runs(self.runs, show, append_time_unix_ms=self.stamp_unix_ms)
+        if self.runs is not None and self.stamp_unix_ms is None:  # else times are other ones
+            shown = shown_runs(self.runs, show)
         if shown is None:
             self.decode()
             assert self.records is not None

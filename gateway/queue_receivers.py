@@ -173,11 +173,12 @@ class Receivers:
         return receiver
 
     def receive_row(
-        self, count: int, *, bytes_max: int, lease_ms: int, show: Show
+        self, count: int, *, bytes_max: int, lease_ms: int, show: Show, column: int | None
     ) -> Row | None:
         """Hand out so many messages in a row; None, with nothing changed, when it is not so simple.
 
-        ``receive`` then hands out what there is. What is shown has at most ``bytes_max``.
+        ``receive`` then hands out what there is. What is shown has at most ``bytes_max``, and in
+        that ``column`` nothing that is empty.
         """
         if self._waiting or not self._active:
             return None
@@ -192,13 +193,13 @@ class Receivers:
         shown = kit.bodies.find_shown(
             lane.partition, row, show, oldest_unix_ms, bytes_max=bytes_max
         )
-        if shown is None:
+        if shown is None or (column is not None and not all(shown[column])):
             return None
-        lane.take_row(count, lease_ms)
+        taken_unix_ms = lane.take_row(count, lease_ms)
         kit.counters.delivered += count
         if len(self._active) > 1:
             self._active.move_to_end(lane)
-        return Row(lane.number, row, shown)
+        return Row(lane.number, row, shown, taken_unix_ms)
 
     def leave(self, receiver: Receiver) -> None:
         """It has gone."""

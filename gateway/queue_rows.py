@@ -34,6 +34,7 @@ class Row(NamedTuple):
     number: int  # of the partition
     offsets: range
     shown: Columns
+    taken_unix_ms: int
 
 
 class ShownRun(NamedTuple):
@@ -69,9 +70,7 @@ def shown_records(partition: Partition, records: Sequence[Record], show: Show) -
     return Shown(columns, oldest_unix_ms, size_bytes)
 
 
-def shown_runs(
-    runs: Sequence[RecordRun], show: Show, *, append_time_unix_ms: int | None
-) -> Shown | None:
+def shown_runs(runs: Sequence[RecordRun], show: Show) -> Shown | None:
     """Return what a batch made of ``runs`` looks like, None where that is not known of all."""
     found: list[Columns] = []
     for run in runs:
@@ -79,9 +78,7 @@ def shown_runs(
         if type(shown) is not ShownRun or shown.show is not show:
             return None
         found.append(shown.columns)
-    oldest_unix_ms = append_time_unix_ms
-    if oldest_unix_ms is None:
-        oldest_unix_ms = min(run.timestamp_unix_ms for run in runs)
+    oldest_unix_ms = min(run.timestamp_unix_ms for run in runs)
     columns = [list(chain.from_iterable(column)) for column in zip(*found, strict=True)]
     return Shown(columns, oldest_unix_ms, _REFERENCE_BYTES * sum(map(len, columns)))
 

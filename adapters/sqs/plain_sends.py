@@ -13,7 +13,7 @@ from adapters.sqs.call import Call, Params
 from adapters.sqs.errors import to_sqs_error
 from adapters.sqs.mapping import plain_header_block
 from adapters.sqs.md5 import md5s_of_bodies
-from adapters.sqs.plain_rows import is_own_json, shown_run
+from adapters.sqs.plain_rows import about, is_own_json, shown_run
 from adapters.sqs.queue_rules import QueueRules
 from adapters.sqs.text import has_only_text
 from gateway.errors import GatewayError, StorageUnavailable
@@ -49,7 +49,7 @@ def send_plain(
     values, is_json = found
     partition = queue.partition_for(None)
     run = RecordRun(None, values, plain_header_block(sender), node.clock.unix_ms())
-    on_kept = partial(_on_kept, call, partition, run, entries, is_json=is_json)
+    on_kept = partial(_on_kept, call, partition, run, entries, sender if is_json else None)
     try:
         node.queues.coalescer.add(partition, run, on_kept)
     except GatewayError:
@@ -74,14 +74,13 @@ def _values(bodies: list[str], message_bytes_max: int) -> tuple[list[bytes], boo
     return (values, is_json) if is_json or has_only_text(joined) else None
 
 
-def _on_kept(
+def _on_kept(  # noqa: PLR0917 - what a batch is answered from
     call: Call,
     partition: Partition,
     run: RecordRun,
     entries: Sequence[Params],
+    sender: str | None,
     error: StorageUnavailable | None,
-    *,
-    is_json: bool,
 ) -> None:
     if error is not None:
         call.fail(to_sqs_error(error))
@@ -89,8 +88,8 @@ def _on_kept(
     values: Any = run.values
     ids = message_ids(partition.topic.uuid, partition.number).row(run.base_offset, len(values))
     digests = md5s_of_bodies(values)
-    if is_json:  # who receives them in a moment is shown the same
-        run.shown = shown_run(ids, digests, values)
+    if sender is not None:  # who receives them in a moment is shown the same
+        run.shown = shown_run(ids, digests, values, about(sender, run.timestamp_unix_ms))
     if call.is_json:
         call.reply_json(all_sent_body([entry["Id"] for entry in entries], ids, digests))
         return

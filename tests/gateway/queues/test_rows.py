@@ -124,6 +124,27 @@ async def test_what_is_too_old_is_no_row_whatever_its_sender_has_said(tmp_path: 
         assert take_row(queue, 5) is None
 
 
+async def test_what_the_log_stamps_is_not_as_its_sender_has_said(tmp_path: Path) -> None:
+    async with running(tmp_path) as world:
+        await world.topic("work", message_timestamp_type="LogAppendTime")
+        queue = await world.queue(order="fair")
+        await _send_shown(world, queue, [show, show])
+        assert taken(queue).shown[0] == [b"m%d" % n for n in range(10)]
+
+
+async def test_a_column_that_is_wanted_is_wanted_of_all(tmp_path: Path) -> None:
+    async with running(tmp_path) as world:
+        queue = await world.queue(order="fair")
+        await world.send(queue, *[b"m%d" % n for n in range(19)], b"")
+        before = world.clock.unix_ms()
+        row = take_row(queue, column=0)
+        assert row is not None
+        assert row.taken_unix_ms == before
+        assert take_row(queue, column=0) is None
+        assert queue.counts() == (10, 10, 0)
+        assert taken(queue).offsets == range(10, 20)
+
+
 def _show_nothing(_partition: Partition, _records: Sequence[Record]) -> None:
     return None
 
