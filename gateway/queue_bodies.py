@@ -9,6 +9,7 @@ from bisect import bisect_right, insort
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from enum import Enum
+from itertools import chain
 from typing import Final
 
 from gateway.broker import Broker
@@ -22,7 +23,15 @@ from gateway.model import (
     parse_batch_header,
 )
 from gateway.partition import Partition, Write
-from gateway.queue_rows import SHOWN_BATCH_BYTES_MAX, Columns, Show, Shown
+from gateway.queue_rows import (
+    SHOWN_BATCH_BYTES_MAX,
+    Columns,
+    Show,
+    Shown,
+    ShownRun,
+    shown_records,
+    shown_runs,
+)
 from gateway.records import RecordRun, decode_batch
 from gateway.run_records import records_of_runs
 
@@ -78,11 +87,16 @@ class _Batch:
         self.octets = None
         self.runs = runs
         self.size_bytes += _RUN_BYTES * len(runs)
+        for run in runs:
+            if type(run.shown) is ShownRun:
+                self.size_bytes += run.shown.size_bytes
         if header.attributes & TIMESTAMP_TYPE_MASK:
             self.stamp_unix_ms = header.max_timestamp_unix_ms
 
     def decode(self) -> None:
         """Have records; none of a batch that is corrupt, whose octets stay as the sign of it."""
+        if self.records is not None:
+            return
         runs = self.runs
         if runs is not None:
             records = records_of_runs(
@@ -101,6 +115,19 @@ class _Batch:
         self.size_bytes += _RECORD_BYTES * len(records)
         self.records = records
         self.octets = self.runs = None
+
+    def show(self, partition: Partition, show: Show) -> Shown:
+        """Have, and return, what the messages look like; most need no records for that."""
+        shown = None
+        if self.runs is not None and self.stamp_unix_ms is None:  # else times are other ones
+            shown = shown_runs(self.runs, show)
+        if shown is None:
+            self.decode()
+            assert self.records is not None
+            shown = shown_records(partition, self.records, show)
+        self.shown = shown
+        self.size_bytes += shown.size_bytes
+        return shown
 
     def find(self, offsets: list[int], index: int) -> Sequence[Body]:
         """Return the records of ``offsets[index:]`` up to the first that is another batch's.
@@ -171,31 +198,39 @@ class Bodies:
         return found
 
     def find_shown(
-        self, partition: Partition, row: range, show: Show, oldest_unix_ms: int
+        self,
+        partition: Partition,
+        row: range,
+        show: Show,
+        oldest_unix_ms: int,
+        *,
+        bytes_max: int,
     ) -> Columns | None:
         """Return how messages in a row are shown; None when ``find`` is to say what they are.
 
-        So it is where one of them is not in memory, not plain, or older than ``oldest_unix_ms``.
+        So it is where one of them is not in memory, not plain, or older than ``oldest_unix_ms``,
+        or all are more than ``bytes_max``.
         """
+        room_bytes = bytes_max
         offset, end = row.start, row.stop
         if offset < partition.log_start_offset:
             return None
         columns: Columns = ()
         while offset < end:
-            batch = self._at(partition, offset)
+            batch = self._kept(partition, offset)
             if batch is None or not batch.is_dense:
                 return None
             shown = batch.shown
             if shown is None:
                 if batch.size_bytes > SHOWN_BATCH_BYTES_MAX:
                     return None
-                assert batch.records is not None
-                shown = batch.shown = Shown(partition, batch.records, show)
-                batch.size_bytes += shown.size_bytes
-                self.kept_bytes += shown.size_bytes
+                size_bytes = batch.size_bytes
+                shown = batch.show(partition, show)
+                self.kept_bytes += batch.size_bytes - size_bytes
                 self._shrink()
             if not shown.columns or shown.oldest_unix_ms < oldest_unix_ms:
                 return None
+            room_bytes -= batch.size_bytes  # what is shown is part of it
             first = offset - batch.base_offset
             offset = min(end, batch.last_offset + 1)
             last = offset - batch.base_offset
@@ -203,6 +238,8 @@ class Bodies:
             if columns:
                 found = [[*one, *more] for one, more in zip(columns, found, strict=True)]
             columns = found
+        if room_bytes < 0 and sum(map(len, chain.from_iterable(columns))) > bytes_max:
+            return None
         return columns
 
     async def read(self, partition: Partition, offsets: Sequence[int]) -> list[Body]:
@@ -248,6 +285,16 @@ class Bodies:
 
     def _at(self, partition: Partition, offset: int) -> _Batch | None:
         """Return the batch of an offset, decoded, when it is kept."""
+        batch = self._kept(partition, offset)
+        if batch is not None and batch.records is None:
+            size_bytes = batch.size_bytes
+            batch.decode()
+            self.kept_bytes += batch.size_bytes - size_bytes
+            self._shrink()
+        return batch
+
+    def _kept(self, partition: Partition, offset: int) -> _Batch | None:
+        """Return the batch of an offset when it is kept."""
         shelf = self._shelves.get(partition.partition_id)
         if not shelf:
             return None
@@ -259,11 +306,6 @@ class Bodies:
         if offset > batch.last_offset:
             return None
         self._batches.move_to_end(place)  # so that it is the last to go
-        if batch.records is None:
-            size_bytes = batch.size_bytes
-            batch.decode()
-            self.kept_bytes += batch.size_bytes - size_bytes
-            self._shrink()
         return batch
 
     def _load(self, partition: Partition, offset: int) -> _Batch | Unreadable | None:

@@ -137,15 +137,22 @@ class Queue:
         return self._receivers.receive(receiver, min(wait_ms, self._kit.config.wait_ms_max))
 
     def receive_row(
-        self, count: int, *, bytes_max: int, show: Show, lease_ms: int | None = None
+        self,
+        count: int,
+        *,
+        bytes_max: int,
+        show: Show,
+        lease_ms: int | None = None,
+        column: int | None = None,
     ) -> Row | None:
         """Hand out so many messages in a row, in the common case; see ``gateway.queue_rows``.
 
+        With a ``column`` of what is shown it is not the common case where that is empty.
         None, with nothing changed, in all others: ``receive`` then hands out what there is.
         """
         lease_ms = self.settings.lease_ms if lease_ms is None else lease_ms
         return self._receivers.receive_row(
-            count, bytes_max=bytes_max, lease_ms=lease_ms, show=show
+            count, bytes_max=bytes_max, lease_ms=lease_ms, show=show, column=column
         )
 
     @property

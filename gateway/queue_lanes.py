@@ -231,8 +231,8 @@ class QueueLane:
             self._loop.call_soon(on_done, None)
         self.done(effects)
 
-    def take_row(self, count: int, lease_ms: int) -> None:
-        """Hand out the row that ``Lane.fresh_row`` tells of."""
+    def take_row(self, count: int, lease_ms: int) -> int:
+        """Hand out the row that ``Lane.fresh_row`` tells of; return when that was."""
         kit, lane = self._kit, self.lane
         now = kit.clock.steady_unix_ms()
         row = lane.take_row(count, lease_ms=lease_ms, now=now)
@@ -247,6 +247,7 @@ class QueueLane:
             kit.arm(self)
             kit.touched.add(self)
         self.feed_more()
+        return now
 
     def ack_row(self, row: range, attempt: int, on_done: OnDone) -> bool:
         """Settle a row that has come back whole; False, with nothing changed, when it has not.

@@ -8,7 +8,7 @@ has taken it; others go on.
 import asyncio
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from itertools import chain, count
+from itertools import count
 from typing import Final
 
 import structlog
@@ -173,11 +173,12 @@ class Receivers:
         return receiver
 
     def receive_row(
-        self, count: int, *, bytes_max: int, lease_ms: int, show: Show
+        self, count: int, *, bytes_max: int, lease_ms: int, show: Show, column: int | None
     ) -> Row | None:
         """Hand out so many messages in a row; None, with nothing changed, when it is not so simple.
 
-        ``receive`` then hands out what there is. What is shown has at most ``bytes_max``.
+        ``receive`` then hands out what there is. What is shown has at most ``bytes_max``, and in
+        that ``column`` nothing that is empty.
         """
         if self._waiting or not self._active:
             return None
@@ -189,14 +190,16 @@ class Receivers:
         kit = self._kit
         retention_ms = self.settings.retention_ms
         oldest_unix_ms = kit.clock.unix_ms() - retention_ms if retention_ms >= 0 else -1
-        shown = kit.bodies.find_shown(lane.partition, row, show, oldest_unix_ms)
-        if shown is None or sum(map(len, chain.from_iterable(shown))) > bytes_max:
+        shown = kit.bodies.find_shown(
+            lane.partition, row, show, oldest_unix_ms, bytes_max=bytes_max
+        )
+        if shown is None or (column is not None and not all(shown[column])):
             return None
-        lane.take_row(count, lease_ms)
+        taken_unix_ms = lane.take_row(count, lease_ms)
         kit.counters.delivered += count
         if len(self._active) > 1:
             self._active.move_to_end(lane)
-        return Row(lane.number, row, shown)
+        return Row(lane.number, row, shown, taken_unix_ms)
 
     def leave(self, receiver: Receiver) -> None:
         """It has gone."""

@@ -1,19 +1,23 @@
 """The common case of a receive: messages in a row that are in memory, as their protocol shows them.
 
 A protocol makes of the records of a batch what it shows of each, once; then a receive of ten is a
-slice of that. Where a batch or a message is not of the plain kind there is no row, and the receive
-goes the way of all others (``gateway.queue_receivers``), which gives the same messages.
+slice of that. One that has put messages in itself may say so then, and no record is made of them.
+Where a batch or a message is not of the plain kind there is no row, and the receive goes the way
+of all others (``gateway.queue_receivers``), which gives the same messages.
 """
 
 from collections.abc import Callable, Sequence
+from itertools import chain
 from typing import Final, NamedTuple
 
 from gateway.model import EXPIRES_AT, Record
 from gateway.partition import Partition
+from gateway.records import RecordRun
 
 FIRST_ATTEMPT: Final = 1  # of all messages of a row
 SHOWN_BATCH_BYTES_MAX: Final = 524_288  # a larger batch costs too much memory twice
 SHOWN_BYTES: Final = 33  # what a piece of ``shown`` takes beside its octets
+_REFERENCE_BYTES: Final = 8
 
 Columns = Sequence[Sequence[bytes]]
 Show = Callable[[Partition, Sequence[Record]], Columns | None]
@@ -30,6 +34,18 @@ class Row(NamedTuple):
     number: int  # of the partition
     offsets: range
     shown: Columns
+    taken_unix_ms: int
+
+
+class ShownRun(NamedTuple):
+    """What ``show`` would make of a run, by who has put it into the log and knows it already.
+
+    It is the run's ``shown``. None of its messages expires.
+    """
+
+    show: Show
+    columns: Columns
+    size_bytes: int
 
 
 class Shown:
@@ -37,15 +53,34 @@ class Shown:
 
     __slots__ = ("columns", "oldest_unix_ms", "size_bytes")
 
-    def __init__(self, partition: Partition, records: Sequence[Record], show: Show) -> None:
-        self.columns: Columns = ()
-        self.oldest_unix_ms = 0
-        if records and not _may_expire(records):
-            self.columns = show(partition, records) or ()
-            self.oldest_unix_ms = min(record[1] for record in records)
-        self.size_bytes = sum(
-            sum(map(len, column)) + SHOWN_BYTES * len(column) for column in self.columns
-        )
+    def __init__(self, columns: Columns, oldest_unix_ms: int, size_bytes: int) -> None:
+        self.columns = columns
+        self.oldest_unix_ms = oldest_unix_ms
+        self.size_bytes = size_bytes
+
+
+def shown_records(partition: Partition, records: Sequence[Record], show: Show) -> Shown:
+    """Return what the records of a batch look like."""
+    columns: Columns = ()
+    oldest_unix_ms = 0
+    if records and not _may_expire(records):
+        columns = show(partition, records) or ()
+        oldest_unix_ms = min(record[1] for record in records)
+    size_bytes = sum(sum(map(len, column)) + SHOWN_BYTES * len(column) for column in columns)
+    return Shown(columns, oldest_unix_ms, size_bytes)
+
+
+def shown_runs(runs: Sequence[RecordRun], show: Show) -> Shown | None:
+    """Return what a batch made of ``runs`` looks like, None where that is not known of all."""
+    found: list[Columns] = []
+    for run in runs:
+        shown = run.shown
+        if type(shown) is not ShownRun or shown.show is not show:
+            return None
+        found.append(shown.columns)
+    oldest_unix_ms = min(run.timestamp_unix_ms for run in runs)
+    columns = [list(chain.from_iterable(column)) for column in zip(*found, strict=True)]
+    return Shown(columns, oldest_unix_ms, _REFERENCE_BYTES * sum(map(len, columns)))
 
 
 def _may_expire(records: Sequence[Record]) -> bool:

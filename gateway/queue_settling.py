@@ -1,7 +1,8 @@
 """Settling and extending: batches of delivery ids, each by itself, answered when all are kept."""
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import repeat
 
 from features.queue.model import Effects, Result
 from gateway.errors import StorageUnavailable
@@ -53,7 +54,13 @@ class _Acked:
 
     __slots__ = ("_ack_number", "_acked", "_lane", "_on_done")
 
-    def __init__(self, lane: QueueLane, acked: Ids, ack_number: int, on_done: OnDone) -> None:
+    def __init__(
+        self,
+        lane: QueueLane,
+        acked: Iterable[tuple[int, int]],
+        ack_number: int,
+        on_done: OnDone,
+    ) -> None:
         self._lane = lane
         self._acked = acked
         self._ack_number = ack_number
@@ -65,7 +72,7 @@ class _Acked:
         if error is None:
             lane.lane.kept(self._ack_number)
         else:
-            lane.lane.put_back(self._acked)
+            lane.lane.put_back(list(self._acked))
             lane.done(Effects(wake=True))  # its floor is lower, and some may wait to go again
         self._on_done(error)
 
@@ -129,7 +136,7 @@ class Settler:
         lane = self.lanes.get(number)
         if lane is None:
             return False
-        ids = [(offset, attempt) for offset in offsets]
+        ids = zip(offsets, repeat(attempt))  # to be looked at if it is not kept
         acked = _Acked(lane, ids, lane.lane.ack_number + 1, on_done)  # the one that follows
         if not lane.ack_row(offsets, attempt, acked.arrived):
             return False

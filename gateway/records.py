@@ -65,6 +65,7 @@ class RecordRun:
     which live readers of that protocol get beside the batch. ``size_bytes`` is at least what the
     records take in a batch. ``base_offset`` is that of the first record, the others follow
     without a gap; it is -1 until the coalescer has appended the run. A run is appended once.
+    ``shown`` is for queues, see ``gateway.queue_rows.ShownRun``; it may be set later.
     """
 
     __slots__ = (
@@ -72,6 +73,7 @@ class RecordRun:
         "headers",
         "key",
         "native",
+        "shown",
         "size_bytes",
         "timestamp_unix_ms",
         "value_bytes",
@@ -91,6 +93,7 @@ class RecordRun:
         self.headers = headers
         self.timestamp_unix_ms = timestamp_unix_ms
         self.native = native
+        self.shown: object | None = None
         self.base_offset = -1
         count = len(values)
         if count == 1 and (value := values[0]) is not None:

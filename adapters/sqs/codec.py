@@ -5,6 +5,7 @@ Both give the same parameters; a queue that the path names need not be named aga
 """
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Final
 
 from adapters.sqs.call import Params
@@ -29,6 +30,9 @@ Fields = dict[str, str]
 TARGETS: Final[Mapping[bytes, Operation]] = {
     f"AmazonSQS.{name}".encode(): operation for name, operation in OPERATIONS.items()
 }
+BODIES_REMEMBERED: Final = 1_024  # of receives
+REMEMBERED_BYTES_MAX: Final = 1_024
+_RECEIVE: Final = OPERATIONS["ReceiveMessage"]
 _QUEUE_URL: Final = "QueueUrl"
 _SHOWN_CHARS: Final = 100
 
@@ -71,16 +75,27 @@ def _find_fields(request: Request) -> Fields:
 
 
 def decode_params(operation: Operation, request: Request, fields: Fields | None) -> Params:
-    """Return the parameters, those that are required among them. Errors: ``SqsError``."""
-    if fields is None:
-        params = decode_json(operation, request.body)
-    else:
+    """Return the parameters, those that are required among them; they are not to be changed.
+
+    Errors: ``SqsError``.
+    """
+    if fields is not None:
         params = decode_query(operation, fields)
+    elif operation is _RECEIVE and len(request.body) <= REMEMBERED_BYTES_MAX:
+        params = _receive_params(request.body)
+    else:
+        params = decode_json(operation, request.body)
     for name in operation.input.required:
         if name not in params:
             if name != _QUEUE_URL or request.path == b"/":
                 raise missing_parameter(name)
             path = request.path.decode("latin-1")
             parse_queue_url(path)
-            params[_QUEUE_URL] = path
+            params = params | {_QUEUE_URL: path}
     return params
+
+
+@lru_cache(maxsize=BODIES_REMEMBERED)
+def _receive_params(body: bytes) -> Params:
+    """Return what a receiver asks for, which is mostly what it has asked for before."""
+    return decode_json(_RECEIVE, body)

@@ -15,6 +15,7 @@ from gateway.listener import Listener
 if TYPE_CHECKING:  # the adapter makes connections; they know theirs
     from adapters.sqs.server import SqsAdapter
 
+AT_ONCE_BYTES_MAX: Final = 65_536
 _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 # What may go on while the log is behind. The Query protocol says late what it wants.
 _NOT_APPENDING: Final = TARGETS.keys() - {
@@ -195,6 +196,15 @@ class SqsConnection(Connection):
     def on_reply(self, size_bytes: int) -> None:
         """An answer is complete: send what is in turn, then serve what waited for it."""
         replies = self._replies
+        if len(replies) == 1 and not self._requests and size_bytes <= AT_ONCE_BYTES_MAX:
+            reply = replies.popleft()  # most clients have one request under way
+            assert reply.octets is not None
+            self.send_now(reply.octets)
+            if reply.is_last or self._is_leaving:
+                self._end()
+            elif not self._is_serving:
+                self._serve_queued()
+            return
         self._ready_bytes += size_bytes
         is_last = False
         while replies and (octets := replies[0].octets) is not None:

@@ -21,6 +21,7 @@ from adapters.sqs.errors import (
     SqsError,
 )
 from adapters.sqs.signature import Claim, check_signature, check_time, find_claim
+from adapters.sqs.signers import Signers
 from adapters.sqs.wire import Request
 from gateway.access_keys import AccessKeys
 from gateway.auth import ANONYMOUS, Principal
@@ -41,19 +42,24 @@ class Identifier:
         self._clock = clock
         self._regions = frozenset({config.region, *config.regions})
         self._accounts = frozenset({config.account, *config.accounts})
+        self._signers = Signers(skew_s_max=config.clock_skew_s_max)
 
     def identify(self, request: Request, peer_host: str) -> Identity:
         """Return who has sent a request. Errors: ``SqsError``."""
+        keys, now_unix_ms = self._keys, self._clock.unix_ms()
+        identity = self._signers.find(request, peer_host, now_unix_ms, keys.revision)
+        if identity is not None:
+            return identity
         claim = find_claim(request)
         if claim is None:
             return self._anonymous(request, peer_host, None)
         scope = claim.scope
-        key = self._keys.find(scope.key_id)
+        key = keys.find(scope.key_id)
         if key is None:
             return self._anonymous(request, peer_host, claim)
         if claim.session_token:  # nobody here gives out temporary keys
             raise _invalid_token()
-        check_time(claim, self._clock.unix_ms(), skew_s_max=self._config.clock_skew_s_max)
+        check_time(claim, now_unix_ms, skew_s_max=self._config.clock_skew_s_max)
         check_signature(request, claim, key.secret)
         if scope.region not in self._regions:
             raise SqsError(
@@ -61,7 +67,9 @@ class Identifier:
                 f"Credential should be scoped to a valid region, not '{scope.region[:100]}'.",
             )
         account = key.account or self._config.account
-        return _identity(key.user, peer_host, account, scope.region, scope.key_id)
+        identity = _identity(key.user, peer_host, account, scope.region, scope.key_id)
+        self._signers.remember(request, peer_host, claim, key.secret, identity, keys.revision)
+        return identity
 
     def _anonymous(self, request: Request, peer_host: str, claim: Claim | None) -> Identity:
         if not self._may_be_anonymous(peer_host):

@@ -6,17 +6,19 @@ once for all receives.
 """
 
 from collections.abc import Sequence
+from operator import add
 from typing import Final
 
 import orjson
 
-from adapters.sqs.mapping import MESSAGE_BYTES_MAX, Header, read_headers
+from adapters.sqs.mapping import MESSAGE_BYTES_MAX, Header, StoredHeaders, read_headers
 from adapters.sqs.md5 import md5s_of_bodies
 from adapters.sqs.text import to_text
+from gateway.auth import ANONYMOUS
 from gateway.message_ids import message_ids
 from gateway.model import Record
 from gateway.partition import Partition
-from gateway.queue_rows import Columns
+from gateway.queue_rows import Columns, ShownRun
 
 _ESCAPED: Final = bytes([*range(0x20), 0x22, 0x5C])  # in JSON, or no text of SQS
 _BETWEEN: Final = b'",\n  "'  # two texts; within one, the end of a line is escaped
@@ -29,24 +31,41 @@ _PARTS: Final = [
     *(b'","ReceiptHandle":"', b""),
 ]
 _STEP: Final = len(_PARTS)
+_SHOWN_BYTES: Final = 36 + 32 + 2 * 33  # an id and a digest; the text is in the run
+ABOUT: Final = 3  # the last column: empty where not all is said by it
+_SENT: Final = b',"SentTimestamp":'  # a text of JSON has no quotation mark without a backslash
+_ABOUT_NAMES: Final = frozenset(
+    {
+        "SenderId",
+        "SentTimestamp",
+        "ApproximateReceiveCount",
+        "ApproximateFirstReceiveTimestamp",
+    }
+)
 
 
 def show_plain(partition: Partition, records: Sequence[Record]) -> Columns | None:
     """Return ids, digests and bodies of records, as JSON has them; None when one is not plain.
 
     Plain is a text, not above what a message may have, without attributes or an id of its own.
+    The last column (``ABOUT``) is of those who ask for attributes of the system.
     """
-    headers: Sequence[Header] = ()
+    headers: Sequence[Header] | None = None
+    stored = StoredHeaders()
+    sent_unix_ms, of_sender = -1, b""
     values: list[bytes] = []
-    for _, _, _, value, found in records:
-        if found is not headers:  # those of one sender are shared
-            headers = found
+    abouts: list[bytes] = []
+    for _, timestamp, key, value, found in records:
+        if found is not headers or timestamp != sent_unix_ms:  # those of one send are shared
+            headers, sent_unix_ms = found, timestamp
             stored = read_headers(found)
             if stored.others or stored.message_id is not None:
                 return None
+            of_sender = _about_stored(stored, timestamp)
         if value is None or len(value) > MESSAGE_BYTES_MAX:
             return None
         values.append(value)
+        abouts.append(b"" if key else of_sender)
     texts = _in_json(values)
     if texts is None:
         return None
@@ -54,13 +73,64 @@ def show_plain(partition: Partition, records: Sequence[Record]) -> Columns | Non
         message_ids(partition.topic.uuid, partition.number).row(records[0][0], len(records)),
         md5s_of_bodies(values),
         texts,
+        abouts,
     )
+
+
+def _about_stored(stored: StoredHeaders, sent_unix_ms: int) -> bytes:
+    """Return ``about`` of a message, nothing where there is more to be said of it."""
+    if stored.dead_letter or stored.trace is not None or stored.dedup_id is not None:
+        return b""
+    return about(stored.sender or "", sent_unix_ms)
+
+
+def about(sender: str, sent_unix_ms: int) -> bytes:
+    """Return what the attributes of a message begin with, as JSON has it; "" is nobody known."""
+    return b'"SenderId":%b%b"%d"' % (orjson.dumps(sender or ANONYMOUS), _SENT, sent_unix_ms)
+
+
+def attributes_of(
+    abouts: Sequence[bytes], wanted: frozenset[str] | None, taken_unix_ms: int
+) -> list[bytes] | None:
+    """Return what stands behind the receipt handles of messages that are taken the first time.
+
+    ``wanted`` as in ``received.Wanted.system``. None when nothing that they have is.
+    """
+    names = _ABOUT_NAMES if wanted is None else _ABOUT_NAMES & wanted
+    if not names:
+        return None
+    rest: list[bytes] = []
+    if "ApproximateReceiveCount" in names:
+        rest.append(b'"ApproximateReceiveCount":"1"')
+    if "ApproximateFirstReceiveTimestamp" in names:
+        rest.append(b'"ApproximateFirstReceiveTimestamp":"%d"' % taken_unix_ms)
+    made: dict[bytes, bytes] = {}  # mostly one, as many as there were sends
+    for one in abouts:
+        if one not in made:
+            sender, _, sent = one.partition(_SENT)
+            parts = [sender] if "SenderId" in names else []
+            if "SentTimestamp" in names:
+                parts.append(_SENT[1:] + sent)
+            made[one] = b'","Attributes":{%b}' % b",".join(parts + rest)
+    return [made[one] for one in abouts]
+
+
+def is_own_json(octets: bytes) -> bool:
+    """Say whether octets are text of SQS that stands in JSON as it is."""
+    return octets.isascii() and len(octets.translate(None, _ESCAPED)) == len(octets)
+
+
+def shown_run(
+    ids: Sequence[bytes], digests: Sequence[bytes], texts: Sequence[bytes], about_all: bytes
+) -> ShownRun:
+    """Return what ``show_plain`` would say of messages that were just sent."""
+    abouts = [about_all] * len(ids)
+    return ShownRun(show_plain, (ids, digests, texts, abouts), _SHOWN_BYTES * len(ids))
 
 
 def _in_json(values: list[bytes]) -> list[bytes] | None:
     """Return what JSON has between quotation marks, None where one of them is no text of SQS."""
-    joined = b"".join(values)
-    if joined.isascii() and len(joined.translate(None, _ESCAPED)) == len(joined):
+    if is_own_json(b"".join(values)):
         return values
     texts = [to_text(value) for value in values]
     if None in texts:
@@ -68,13 +138,20 @@ def _in_json(values: list[bytes]) -> list[bytes] | None:
     return orjson.dumps(texts, option=orjson.OPT_INDENT_2)[_AROUND].split(_BETWEEN)
 
 
-def messages_body(shown: Columns, handles: Sequence[bytes]) -> bytes:
-    """Return the body of an answer to ReceiveMessage."""
+def messages_body(
+    shown: Columns, handles: Sequence[bytes], attributes: Sequence[bytes] | None = None
+) -> bytes:
+    """Return the body of an answer to ReceiveMessage; ``attributes``: see ``attributes_of``."""
     parts = _PARTS * len(handles)
-    parts[1::_STEP], parts[3::_STEP], parts[5::_STEP] = shown
+    parts[1::_STEP], parts[3::_STEP], parts[5::_STEP], _ = shown
+    last = _LAST
+    if attributes is not None:  # they bring the quotation mark behind the handle
+        handles = list(map(add, handles, attributes))
+        parts[0::_STEP] = [_PARTS[0][1:]] * len(handles)
+        last = _LAST[1:]
     parts[7::_STEP] = handles
     parts[0] = _FIRST
-    parts.append(_LAST)
+    parts.append(last)
     return b"".join(parts)
 
 

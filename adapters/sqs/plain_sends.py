@@ -13,6 +13,7 @@ from adapters.sqs.call import Call, Params
 from adapters.sqs.errors import to_sqs_error
 from adapters.sqs.mapping import plain_header_block
 from adapters.sqs.md5 import md5s_of_bodies
+from adapters.sqs.plain_rows import about, is_own_json, shown_run
 from adapters.sqs.queue_rules import QueueRules
 from adapters.sqs.text import has_only_text
 from gateway.errors import GatewayError, StorageUnavailable
@@ -42,12 +43,13 @@ def send_plain(
     """
     if rules.is_fifo or set(map(len, entries)) != {_MEMBERS_COUNT}:
         return False
-    values = _values([entry["MessageBody"] for entry in entries], rules.message_bytes_max)
-    if values is None:
+    found = _values([entry["MessageBody"] for entry in entries], rules.message_bytes_max)
+    if found is None:
         return False
+    values, is_json = found
     partition = queue.partition_for(None)
     run = RecordRun(None, values, plain_header_block(sender), node.clock.unix_ms())
-    on_kept = partial(_on_kept, call, partition, run, entries)
+    on_kept = partial(_on_kept, call, partition, run, entries, sender if is_json else None)
     try:
         node.queues.coalescer.add(partition, run, on_kept)
     except GatewayError:
@@ -55,8 +57,11 @@ def send_plain(
     return True
 
 
-def _values(bodies: list[str], message_bytes_max: int) -> list[bytes] | None:
-    """Return the octets of bodies, None when one cannot be sent, or all of them together."""
+def _values(bodies: list[str], message_bytes_max: int) -> tuple[list[bytes], bool] | None:
+    """Return the octets of bodies, and whether they stand in JSON as they are.
+
+    None when one of them cannot be sent, or all of them together.
+    """
     try:
         values = [body.encode() for body in bodies]
     except UnicodeEncodeError:  # half of a surrogate pair
@@ -64,14 +69,17 @@ def _values(bodies: list[str], message_bytes_max: int) -> list[bytes] | None:
     sizes = list(map(len, values))
     if min(sizes) == 0 or max(sizes) > message_bytes_max or sum(sizes) > BATCH_BYTES_MAX:
         return None
-    return values if has_only_text(b"\n".join(values)) else None
+    joined = b"".join(values)
+    is_json = is_own_json(joined)
+    return (values, is_json) if is_json or has_only_text(joined) else None
 
 
-def _on_kept(
+def _on_kept(  # noqa: PLR0917 - what a batch is answered from
     call: Call,
     partition: Partition,
     run: RecordRun,
     entries: Sequence[Params],
+    sender: str | None,
     error: StorageUnavailable | None,
 ) -> None:
     if error is not None:
@@ -80,6 +88,8 @@ def _on_kept(
     values: Any = run.values
     ids = message_ids(partition.topic.uuid, partition.number).row(run.base_offset, len(values))
     digests = md5s_of_bodies(values)
+    if sender is not None:  # who receives them in a moment is shown the same
+        run.shown = shown_run(ids, digests, values, about(sender, run.timestamp_unix_ms))
     if call.is_json:
         call.reply_json(all_sent_body([entry["Id"] for entry in entries], ids, digests))
         return

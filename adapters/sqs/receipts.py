@@ -115,15 +115,15 @@ class Receipts:
         if count > ROW_MAX or set(map(len, handles)) != {HANDLE_CHARS}:
             return None
         head = handles[0][:_SHARED_CHARS]
-        own = [handle[_SHARED_CHARS:] for handle in handles]
-        if head + head.join(own) != "".join(handles):
+        before, *own = "".join(handles).split(head)
+        if before or len(own) != count:
             return None
         try:
             shared = _from_base64(head, strict_mode=True)
-            octets = _from_base64("".join(own), strict_mode=True)
+            found = "".join(own).encode("ascii")
         except ValueError:  # not base64, or not even ASCII
             return None
-        if not compare_digest(octets, self._own(shared, count)):
+        if not compare_digest(found, _to_base64(self._own(shared, count), newline=False)):
             return None
         prefix, number, first, attempt, high, low = _SHARED.unpack(shared)
         if prefix != self._prefix:

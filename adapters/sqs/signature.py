@@ -253,30 +253,32 @@ def check_signature(request: Request, claim: Claim, secret: str) -> None:
     scope = claim.scope
     if not scope.signs_target and _TARGET in request.headers:
         raise _mismatch("'X-Amz-Target' must be a 'SignedHeader' in the AWS Authorization.")
-    canonical = _begun_canonical(request, claim)
-    canonical.update(_sha256(request.body))
-    inner, outer = _begun_signature(
+    begun = begun_signature(
         secret, scope.date, scope.region, scope.credential_scope, claim.timestamp
     )
-    inner, outer = inner.copy(), outer.copy()
-    inner.update(canonical.hexdigest().encode())
-    outer.update(inner.digest())
-    if not hmac.compare_digest(outer.hexdigest().encode(), claim.signature):
+    if not is_right(request, scope, begun, claim.signature):
         raise _mismatch(_WRONG)
 
 
-def _sha256(octets: bytes) -> bytes:
-    """Return a hash in hexadecimal. A copy of an empty one costs a third of a new one."""
-    digest = _EMPTY.copy()
-    digest.update(octets)
-    return digest.hexdigest().encode()
+def is_right(
+    request: Request, scope: Scope, begun: tuple["Hash", "Hash"], signature: bytes
+) -> bool:
+    """Say whether a signature is of the key that was begun with. Errors: ``SqsError``."""
+    canonical = _begun_canonical(request, scope)
+    body = _EMPTY.copy()  # a copy of an empty hash costs a third of a new one
+    body.update(request.body)
+    canonical.update(body.hexdigest().encode())
+    inner, outer = begun
+    inner, outer = inner.copy(), outer.copy()
+    inner.update(canonical.hexdigest().encode())
+    outer.update(inner.digest())
+    return hmac.compare_digest(outer.hexdigest().encode(), signature)
 
 
-def _begun_canonical(request: Request, claim: Claim) -> "Hash":
+def _begun_canonical(request: Request, scope: Scope) -> "Hash":
     """Return the hash of a canonical request that has taken in all but the hash of the body."""
-    scope, headers = claim.scope, request.headers
     try:
-        lines = scope.lines % scope.values_of(headers)
+        lines = scope.lines % scope.values_of(request.headers)
     except KeyError:
         raise _mismatch(_WRONG) from None  # what is not there was not signed
     if (
@@ -350,7 +352,7 @@ def _pairs(query: bytes) -> list[tuple[bytes, bytes]]:
 
 
 @lru_cache(maxsize=BEGINNINGS_REMEMBERED)
-def _begun_signature(
+def begun_signature(
     secret: str, date: bytes, region: str, credential_scope: bytes, timestamp: bytes
 ) -> tuple["Hash", "Hash"]:
     """Return the halves of a signature's HMAC; the inner one has taken in all but the request."""

@@ -92,6 +92,11 @@ class Lane:
         return self._ahead.wants_more(self._policy.lookahead)
 
     @property
+    def has_room(self) -> bool:
+        """Whether it may be fed on, though it may know enough: for what costs nothing to tell."""
+        return self._ahead.stretch_count < self._policy.lookahead
+
+    @property
     def floor(self) -> int:
         """The lowest offset that is still needed. O(1), amortised."""
         return self._open.floor(self._ahead.next_offset)
@@ -275,10 +280,7 @@ class Lane:
         self._acking.forget(ack_number)
 
     def put_back(self, ids: Ids) -> None:
-        """Undo ``ack``: its journal entry was not kept. The leases go on as they were.
-
-        Of calls that are too long ago the keys are not known any more.
-        """
+        """Undo ``ack``, whose entry was not kept: leases go on. Keys of long ago are not known."""
         self._acking.put_back(ids, self._now_unix_ms)
 
     def end_holder(self, holder: int, now: int, *, counts_attempt: bool = True) -> Effects:

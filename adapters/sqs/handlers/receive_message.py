@@ -6,9 +6,9 @@ from adapters.sqs.call import Call, Params
 from adapters.sqs.errors import INVALID_PARAMETER_VALUE, SqsError
 from adapters.sqs.mapping import MS_PER_S
 from adapters.sqs.outgoing import check_id
-from adapters.sqs.plain_rows import messages_body, show_plain
+from adapters.sqs.plain_rows import ABOUT, attributes_of, messages_body, show_plain
 from adapters.sqs.queue_rules import QueueRules
-from adapters.sqs.received import NOTHING, parse_wanted
+from adapters.sqs.received import NOTHING, Wanted, parse_wanted
 from adapters.sqs.receiving import RECEIVE_BYTES_MAX, Receiving
 from adapters.sqs.text import quote
 from adapters.sqs.visibility import check_timeout
@@ -37,10 +37,10 @@ def handle(call: Call, node: "SqsNode") -> None:
     lease_ms = None if lease_s is None else lease_s * MS_PER_S
     wanted, count, wait_ms = parse_wanted(params), _count(params), _wait_ms(params, rules)
     if (
-        wanted is NOTHING
-        and attempt_id is None
+        attempt_id is None
         and call.is_json
-        and _answer_row(call, node, queue, count, lease_ms)
+        and (wanted is NOTHING or not rules.is_fifo)
+        and _answer_row(call, node, queue, count, lease_ms, wanted)
     ):
         return
     receiving = Receiving(
@@ -63,19 +63,32 @@ def handle(call: Call, node: "SqsNode") -> None:
     receiving.start()
 
 
-def _answer_row(
-    call: Call, node: "SqsNode", queue: "Queue", count: int, lease_ms: int | None
+def _answer_row(  # noqa: PLR0917 - what is asked for; called in one place
+    call: Call,
+    node: "SqsNode",
+    queue: "Queue",
+    count: int,
+    lease_ms: int | None,
+    wanted: Wanted,
 ) -> bool:
     """Answer with plain messages in a row, which most are; False when it is to be looked closer."""
+    with_attributes = wanted is not NOTHING
     row = queue.receive_row(
-        count, bytes_max=RECEIVE_BYTES_MAX, show=show_plain, lease_ms=lease_ms
+        count,
+        bytes_max=RECEIVE_BYTES_MAX,
+        show=show_plain,
+        lease_ms=lease_ms,
+        column=ABOUT if with_attributes else None,
     )
     if row is None:
         return False
+    attributes = None
+    if with_attributes:
+        attributes = attributes_of(row.shown[ABOUT], wanted.system, row.taken_unix_ms)
     handles = node.messages.receipts_of(queue).encode_row(
         row.number, row.offsets.start, count, FIRST_ATTEMPT, node.clock.steady_unix_ms()
     )
-    call.reply_json(messages_body(row.shown, handles))
+    call.reply_json(messages_body(row.shown, handles, attributes))
     return True
 
 

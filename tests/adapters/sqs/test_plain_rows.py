@@ -5,14 +5,21 @@ from types import SimpleNamespace
 from typing import cast
 from uuid import UUID
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from adapters.sqs.batches import batch_result
 from adapters.sqs.json_codec import encode_result
 from adapters.sqs.mapping import MESSAGE_BYTES_MAX, body_of, read_headers
-from adapters.sqs.plain_rows import all_deleted_body, messages_body, show_plain
-from adapters.sqs.received import NOTHING, Shown, to_message
+from adapters.sqs.plain_rows import (
+    ABOUT,
+    about,
+    all_deleted_body,
+    attributes_of,
+    messages_body,
+    show_plain,
+)
+from adapters.sqs.received import NOTHING, Shown, Wanted, to_message
 from adapters.sqs.text import to_text
 from gateway.model import Record
 from gateway.partition import Partition
@@ -23,7 +30,9 @@ HEADERS = st.sampled_from(
         (),
         (),
         (("sqs.sender", b"alice"),),
+        (("sqs.sender", b"bob"),),
         (("sqs.trace", b"Root=1"),),
+        (("dedup-id", b"d"),),
         (("color", b"red"),),
         (("message-id", b"an-id"),),
         (("dlq.attempts", b"3"),),
@@ -50,23 +59,39 @@ VALUES = st.one_of(
     st.sampled_from(["\ufffe", "\uffff", "é", "\U0001f600", "\x7f", "\t\r\n"]).map(str.encode),
     st.binary(max_size=8),
 )
+TAKEN_MS = 1_700_000_000_123
+NAMES = [
+    *(
+        "SenderId",
+        "SentTimestamp",
+        "ApproximateReceiveCount",
+        "AWSTraceHeader",
+        "MessageGroupId",
+    ),
+    *(
+        "ApproximateFirstReceiveTimestamp",
+        "SequenceNumber",
+        "DeadLetterQueueSourceArn",
+        "Other",
+    ),
+]
 FIRSTS = st.sampled_from([0, 1, 255, (1 << 48) - 3, 1 << 48, (1 << 62) + 5])
 PARTITION = cast(
     "Partition", SimpleNamespace(topic=SimpleNamespace(uuid=UUID(int=7)), number=3)
 )
 
 
-def one_by_one(records: list[Record], handles: list[str]) -> bytes:
+def one_by_one(records: list[Record], handles: list[str], wanted: Wanted = NOTHING) -> bytes:
     """Return what is answered where no message is like another."""
     messages = []
     for record, handle in zip(records, handles, strict=True):
         shown = Shown(
-            Delivery(PARTITION.number, 1, 0, record),
+            Delivery(PARTITION.number, 1, TAKEN_MS, record),
             read_headers(record.headers),
             body_of(record.value),
             handle,
         )
-        messages.append(to_message(shown, PARTITION.topic, NOTHING, is_fifo=False, arn_of=str))
+        messages.append(to_message(shown, PARTITION.topic, wanted, is_fifo=False, arn_of=str))
     return encode_result({"Messages": messages})
 
 
@@ -100,6 +125,52 @@ def test_rows_are_answered_as_messages_one_by_one_are(
     if shown is not None:
         body = messages_body(shown, [handle.encode() for handle in handles])
         assert body == one_by_one(records, handles)
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from([4, 5]), st.sampled_from([None, None, b"", b"k"]), HEADERS),
+        min_size=1,
+        max_size=6,
+    ),
+    st.none() | st.frozensets(st.sampled_from(NAMES)),
+)
+@example([(4, None, ()), (5, None, ())], None)  # one sender, at two times
+def test_attributes_are_those_of_messages_one_by_one(
+    kinds: list[tuple[int, bytes | None, tuple[tuple[str, bytes], ...]]],
+    system: frozenset[str] | None,
+) -> None:
+    records = [
+        Record(offset, timestamp, key, b"body", headers)
+        for offset, (timestamp, key, headers) in enumerate(kinds)
+    ]
+    handles = [f"handle/{offset}+=" for offset in range(len(records))]
+    shown = show_plain(PARTITION, records)
+    if shown is None:
+        return
+    stored = [read_headers(record.headers) for record in records]
+    more_to_say = [
+        bool(record.key or one.trace or one.dedup_id or one.dead_letter)
+        for record, one in zip(records, stored, strict=True)
+    ]
+    assert [not one for one in shown[ABOUT]] == more_to_say
+    if not any(more_to_say):
+        attributes = attributes_of(shown[ABOUT], system, TAKEN_MS)
+        body = messages_body(shown, [handle.encode() for handle in handles], attributes)
+        wanted = Wanted(system, True, frozenset({"dlq.attempts"}), ("dlq",))  # noqa: FBT003
+        assert body == one_by_one(records, handles, wanted)
+
+
+def test_a_sender_may_be_called_anything() -> None:
+    sender = 'a","SentTimestamp":"\\'
+    record = Record(0, 5, None, b"body", (("sqs.sender", sender.encode()),))
+    shown = show_plain(PARTITION, [record])
+    assert shown is not None
+    assert shown[ABOUT] == [about(sender, 5)]
+    for names in ({"SenderId"}, {"SentTimestamp"}, {"SenderId", "SentTimestamp"}):
+        attributes = attributes_of(shown[ABOUT], frozenset(names), TAKEN_MS)
+        wanted = Wanted(frozenset(names), False, frozenset(), ())  # noqa: FBT003
+        assert messages_body(shown, [b"h"], attributes) == one_by_one([record], ["h"], wanted)
 
 
 def test_what_is_larger_than_a_message_is_not_plain() -> None:

@@ -44,4 +44,10 @@ def test_sends_are_answered_as_any_batch_is(entries: list[tuple[str, str, bytes]
 def test_bodies_that_cannot_be_sent_are_not_plain(bodies: list[str]) -> None:
     octets = [to_octets(body) for body in bodies]
     can_be_sent = all(octets) and max(len(one or b"") for one in octets) <= 6
-    assert _values(bodies, 6) == (octets if can_be_sent else None)
+    found = _values(bodies, 6)
+    assert (found and found[0]) == (octets if can_be_sent else None)
+
+
+def test_what_stands_in_json_as_it_is_is_known_from_the_send() -> None:
+    found = [_values(["plain", body], 9) for body in ("text", 'a"b', "a\\b", "a\tb", "é")]
+    assert [one and one[1] for one in found] == [True, False, False, False, False]

@@ -9,9 +9,10 @@ from gateway.errors import StorageUnavailable
 from gateway.model import EXPIRES_AT, Record
 from gateway.partition import Partition
 from gateway.queue_instance import Queue
-from gateway.queue_rows import Columns, Row
+from gateway.queue_rows import Columns, Row, Show, ShownRun
+from gateway.records import NO_HEADERS, RecordRun
 from tests.gateway.queues.test_journal import drain, fill
-from tests.gateway.queues.world import is_fed, running, settle, take, take_now, values
+from tests.gateway.queues.world import World, is_fed, running, settle, take, take_now, values
 
 
 def show(_partition: Partition, records: Sequence[Record]) -> Columns:
@@ -97,6 +98,105 @@ async def test_a_row_of_many_batches_is_whole(tmp_path: Path) -> None:
         row = taken(queue)
         expected = [b"%d-%d" % (number, n) for number in range(4) for n in range(3)]
         assert row.shown[0] == expected[:10]
+
+
+async def test_what_the_sender_has_said_of_its_messages_is_shown(tmp_path: Path) -> None:
+    """It is kept in place of what ``show`` would say; of other runs of the batch that is asked."""
+    async with running(tmp_path) as world:
+        queue = await world.queue(order="fair", retention_ms=60_000)
+        cases: list[list[Show | None]] = [[show, show], [show, None], [show, _show_nothing]]
+        for shows in cases:
+            await _send_shown(world, queue, shows)
+        for first, said in ((0, b"said"), (10, b"m"), (20, b"m")):
+            assert taken(queue).shown == [
+                [said if said != b"m" else b"m%d" % n for n in range(first, first + 10)],
+                [b"%d" % n for n in range(first, first + 10)],
+            ]
+
+
+async def test_what_is_too_old_is_no_row_whatever_its_sender_has_said(tmp_path: Path) -> None:
+    async with running(tmp_path) as world:
+        queue = await world.queue(order="fair", retention_ms=60_000)
+        await _send_shown(world, queue, [show, show])
+        world.clock.advance(60_000)
+        assert taken(queue, 5).offsets == range(5)
+        world.clock.advance(1)
+        assert take_row(queue, 5) is None
+
+
+async def test_what_the_log_stamps_is_not_as_its_sender_has_said(tmp_path: Path) -> None:
+    async with running(tmp_path) as world:
+        await world.topic("work", message_timestamp_type="LogAppendTime")
+        queue = await world.queue(order="fair")
+        await _send_shown(world, queue, [show, show])
+        assert taken(queue).shown[0] == [b"m%d" % n for n in range(10)]
+
+
+async def test_a_column_that_is_wanted_is_wanted_of_all(tmp_path: Path) -> None:
+    async with running(tmp_path) as world:
+        queue = await world.queue(order="fair")
+        await world.send(queue, *[b"m%d" % n for n in range(19)], b"")
+        before = world.clock.unix_ms()
+        row = take_row(queue, column=0)
+        assert row is not None
+        assert row.taken_unix_ms == before
+        assert take_row(queue, column=0) is None
+        assert queue.counts() == (10, 10, 0)
+        assert taken(queue).offsets == range(10, 20)
+
+
+def _show_nothing(_partition: Partition, _records: Sequence[Record]) -> None:
+    return None
+
+
+async def _send_shown(world: World, queue: Queue, shows: list[Show | None]) -> None:
+    """Send two runs of five messages; what is said of them is not what they are."""
+    partition = queue.partition_for(None)
+    runs: list[RecordRun] = []
+    for one in shows:
+        first = partition.log_end_offset + 5 * len(runs)
+        values = [b"m%d" % n for n in range(first, first + 5)]
+        runs.append(RecordRun(None, values, NO_HEADERS, world.clock.unix_ms()))
+        if one is not None:
+            offsets = [b"%d" % n for n in range(first, first + 5)]
+            runs[-1].shown = ShownRun(one, ([b"said"] * 5, offsets), 100)
+    world.queues.coalescer.add_many([(partition, run) for run in runs], lambda _: None)
+    end = partition.log_end_offset + 10
+    await world.until(lambda: queue.lanes[0].lane.fed_end == end)
+
+
+async def test_what_is_known_of_messages_counts_as_kept(tmp_path: Path) -> None:
+    async with running(tmp_path) as world:
+        queue = await world.queue(order="fair")
+        bodies = world.queues._kit.bodies
+        await _send_shown(world, queue, [None, None])
+        before = bodies.kept_bytes
+        await _send_shown(world, queue, [show, show])
+        assert bodies.kept_bytes >= 2 * before + 200
+        taken(queue)
+        kept = bodies.kept_bytes
+        taken(queue)  # of the batch whose sender has said it: no record is made
+        assert bodies.kept_bytes == kept + 2 * 10 * 8
+        bodies.forget([queue.lanes[0].partition.partition_id])
+        assert bodies.kept_bytes == 0
+
+
+async def test_what_comes_live_is_known_however_much_waits(tmp_path: Path) -> None:
+    """It tells its keys itself; to read it later would cost decoding it."""
+    async with running(tmp_path) as world:
+        queue = await world.queue(order="fair")
+        lane = queue.lanes[0]
+        runs = [
+            RecordRun(None, [b"m"] * 1_000, NO_HEADERS, world.clock.unix_ms())
+            for _ in range(12)
+        ]
+        for run in runs:
+            world.queues.coalescer.add(lane.partition, run, lambda _: None)
+        await world.until(lambda: lane.partition.high_watermark == 12_000)
+        await world.until(lambda: lane.lane.fed_end == 12_000)
+        assert not lane.lane.wants_more
+        await world.send(queue, b"last")
+        await world.until(lambda: lane.lane.fed_end == 12_001)
 
 
 async def test_partitions_have_rows_of_their_own(tmp_path: Path) -> None:
