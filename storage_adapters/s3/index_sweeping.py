@@ -1,9 +1,9 @@
 """Objects that nothing needs any more: which they are, and when they may go."""
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, ScalarSelect, and_, func, or_, select
 
 from storage_adapters.s3 import index_work as work
-from storage_adapters.s3.tables import DEAD, LEASES, OBJECTS, PENDING
+from storage_adapters.s3.tables import DEAD, LEASES, OBJECTS, OWNERS, PENDING, SLOT
 
 
 def sweep_pending(
@@ -28,7 +28,11 @@ def sweep_pending(
 def dead(
     connection: Connection, *, before_unix_ms: int, now_unix_ms: int, limit: int
 ) -> list[tuple[int, int]]:
-    """Return (number, epoch) of what died before a time and is not kept by a lease."""
+    """Return (number, epoch) of what died before a time and is not kept by a lease.
+
+    What was live waits until all with lower numbers that never were has gone: that an object of a
+    replaced node is stale is told, to who has nothing but the bucket, by those put after it.
+    """
     kept_after = (
         select(func.min(LEASES.c.deaths))
         .where(LEASES.c.expires_unix_ms > now_unix_ms)
@@ -40,8 +44,21 @@ def dead(
             OBJECTS.c.state == DEAD,
             OBJECTS.c.changed_unix_ms < before_unix_ms,
             OBJECTS.c.death <= func.coalesce(kept_after, OBJECTS.c.death),
+            or_(
+                OBJECTS.c.death == 0,
+                OBJECTS.c.number < func.coalesce(_first_never_live(), OBJECTS.c.number + 1),
+            ),
         )
         .order_by(OBJECTS.c.number)
         .limit(limit)
     )
     return [(number, epoch) for number, epoch in connection.execute(query)]
+
+
+def _first_never_live() -> ScalarSelect[int]:
+    """The lowest number of an object that was never live, and can never be; or null."""
+    rows = OBJECTS.alias()
+    epoch = select(OWNERS.c.epoch).where(OWNERS.c.slot == SLOT).scalar_subquery()
+    is_replaced = and_(rows.c.state == PENDING, rows.c.epoch < epoch)
+    is_dead = and_(rows.c.state == DEAD, rows.c.death == 0)
+    return select(func.min(rows.c.number)).where(or_(is_replaced, is_dead)).scalar_subquery()

@@ -12,7 +12,9 @@ A crash at any step is safe, because the index only ever says less than the buck
 - bounds of a deleted partition go when no live object that could bring it back has been there for
   twice that time: by then the dead ones are deleted, too, and no index made of the bucket has it.
 
-Keys are deleted from the highest number down: of a round that was never committed the shared
+Keys of objects that were live stay until all with lower numbers that never were have gone: who has
+nothing but the bucket tells by them what a replaced node has put in vain (``recovery``). Within
+that, keys are deleted from the highest number down: of a round that was never committed the shared
 object goes before those that it stands for (``recovery``).
 """
 

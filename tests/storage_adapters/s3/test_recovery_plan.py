@@ -340,16 +340,15 @@ class History:
     def sweep(self, choice: int) -> None:
         """Delete dead objects from the highest number down, and stop somewhere.
 
-        Log objects that were never committed have gone by then: they were dead from the start of
-        the next node on, and what was appended after it has died, by being merged, later.
+        What was live waits for what never was and has a lower number.
         """
-        for number in self.never_committed:
-            self.world.octets.pop(number, None)
-        self.never_committed.clear()
-        dead = sorted(self.dead, reverse=True)
+        first = min(self.never_committed, default=self.world.next_number)
+        allowed = {number for number in self.dead if number < first} | self.never_committed
+        dead = sorted(allowed, reverse=True)
         for number in dead[: choice % (len(dead) + 1)]:
             self.world.octets.pop(number, None)
             self.dead.discard(number)
+            self.never_committed.discard(number)
 
 
 _OPS: list[Callable[[History, int], None]] = [
@@ -370,6 +369,15 @@ _OPS: list[Callable[[History, int], None]] = [
 
 @settings(max_examples=400, deadline=None)
 @example([(History.crash, 212), (History.append, 0), (History.append, 601), (History.merge, 3)])
+@example(
+    [
+        (History.crash, 212),
+        (History.append, 0),
+        (History.append, 601),
+        (History.merge, 3),
+        (History.sweep, 2),
+    ]
+)
 @given(st.lists(st.tuples(st.sampled_from(_OPS), st.integers(0, 1 << 12)), max_size=40))
 def test_whatever_happened_what_was_acknowledged_is_found(
     history: list[tuple[Callable[[History, int], None], int]],

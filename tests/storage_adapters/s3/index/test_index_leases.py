@@ -157,6 +157,22 @@ def test_the_dead_stay_for_a_while(index: Index, owned: Ownership, clock: Manual
     assert index.dead(before_unix_ms=died_ms + 1, limit=9) == [(1, owned.epoch)]
 
 
+def test_what_was_live_waits_for_what_a_replaced_node_never_committed(
+    index: Index, owned: Ownership, clock: ManualClock
+) -> None:
+    later = index.take_over(2, reserve=2)
+    kill(index, later, 4)
+    assert deletable(index, clock) == []  # 1 to 3 may be in the bucket, and stale by 4 alone
+
+    index.sweep_pending(
+        later.epoch, before_unix_ms=clock.unix_ms() + 1, keep=frozenset(later.reserved)
+    )
+    assert deletable(index, clock) == owned.reserved == [1, 2, 3]
+
+    index.forget([1, 2, 3])
+    assert deletable(index, clock) == [4]
+
+
 def test_the_dead_come_a_few_at_a_time(
     index: Index, owned: Ownership, clock: ManualClock
 ) -> None:

@@ -147,10 +147,14 @@ class IndexModel(RuleBasedStateMachine):
     @rule(age_ms=st.integers(0, 30), limit=st.integers(1, 4))
     def delete(self, age_ms: int, limit: int) -> None:
         before_ms = self.clock.unix_ms() - age_ms
+        epoch = self.owners[-1].epoch
+        replaced = [number for number, (one, _) in self.pending.items() if one < epoch]
+        first = min([*self.never_live, *replaced], default=1 << 62)
         due = [
             number
             for number, at_ms in sorted(self.died_ms.items())
             if at_ms < before_ms and not self.is_leased(number)
+            if number in self.never_live or number < first
         ]
 
         dead = [number for number, _ in self.index.dead(before_unix_ms=before_ms, limit=limit)]
