@@ -229,8 +229,10 @@ async def test_small_files_are_merged(tmp_path: Path) -> None:
         assert len(await read_all(log, partition_id)) == 600
     # A round that began late may still be at it: no file stays that does not count.
     await until(
-        lambda: {number for number, _ in list_segments(tmp_path, SETTLED_DIRECTORY)}
-        == set(log._catalog.settled.segments)
+        lambda: (
+            {number for number, _ in list_segments(tmp_path, SETTLED_DIRECTORY)}
+            == set(log._catalog.settled.segments)
+        )
     )
     await log.close()
 
