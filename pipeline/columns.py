@@ -26,7 +26,7 @@ from gateway.model import (
 )
 from gateway.records import DECOMPRESSED_BYTES_MAX, check_crc
 from pipeline.rows import HEADERS
-from pipeline.varints import Bytes, Ints, varint_ends, varints
+from pipeline.varints import Bytes, Ints, varints
 
 _PADDING: Final = bytes(16)  # a varint that goes on past the end is read, and then refused
 _NONE: Final = np.empty(0, np.int64)
@@ -91,15 +91,15 @@ def decode_columns(
     begins, counts = _find_records(batches)
     octets = b"".join([*(batch.records for batch in batches), _PADDING])
     data = np.frombuffer(octets, np.uint8)
-    ends = np.append(begins[1:], len(data) - len(_PADDING))[: len(begins)]
+    lengths, at = varints(data, begins)
+    ends = at + lengths
     # The octet between is that of the attributes, of which none is defined.
-    timestamp_deltas, at = varints(data, varint_ends(data, begins) + 1)
+    timestamp_deltas, at = varints(data, at + 1)
     offset_deltas, at = varints(data, at)
     key_sizes, key_at = varints(data, at)
     value_sizes, value_at = varints(data, _behind(key_at, key_sizes, data))
     header_counts, header_at = varints(data, _behind(value_at, value_sizes, data))
-    is_negative = (data.take(begins) & 1) != 0  # its length, which the walk takes as it comes
-    _refuse(batches, counts, is_negative | (header_at > ends) | (header_counts < 0))
+    _refuse(batches, counts, (header_at > ends) | (header_counts < 0))
     buffer = pa.py_buffer(octets)
     nulls = pa.nulls(len(begins), pa.binary())
     return Columns(

@@ -36,18 +36,6 @@ def varints(data: Bytes, at: Ints) -> tuple[Ints, Ints]:
     return values, ends
 
 
-def varint_ends(data: Bytes, at: Ints) -> Ints:
-    """Return where the varints that begin at ``at`` end."""
-    ends = at + 1
-    goes_on = data.take(at, mode="clip") >= TWO_OCTETS
-    while goes_on.any():
-        before = data.take(ends, mode="clip")
-        ends += goes_on
-        goes_on &= before >= TWO_OCTETS
-        goes_on &= ends < len(data)
-    return ends
-
-
 def _long(data: Bytes, at: Ints) -> tuple[Ints, Ints]:
     """The same for varints of any length, up to ten octets."""
     octets = data.take(at, mode="clip").astype(np.int64)

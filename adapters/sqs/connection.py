@@ -196,19 +196,12 @@ class SqsConnection(Connection):
     def on_reply(self, size_bytes: int) -> None:
         """An answer is complete: send what is in turn, then serve what waited for it."""
         replies = self._replies
-        if len(replies) == 1 and not self._requests and size_bytes <= AT_ONCE_BYTES_MAX:
-            reply = replies.popleft()  # most clients have one request under way
-            assert reply.octets is not None
-            self.send_now(reply.octets)
-            if reply.is_last or self._is_leaving:
-                self._end()
-            elif not self._is_serving:
-                self._serve_queued()
-            return
+        is_alone = len(replies) == 1 and not self._requests  # as most clients have it
+        send = self.send_now if is_alone and size_bytes <= AT_ONCE_BYTES_MAX else self.send
         self._ready_bytes += size_bytes
         is_last = False
         while replies and (octets := replies[0].octets) is not None:
-            self.send(octets)
+            send(octets)
             self._ready_bytes -= len(octets)
             is_last = replies.popleft().is_last
         if is_last or (self._is_leaving and not replies):

@@ -5,10 +5,16 @@ next request of the same client, second and address has one thing to show: that 
 with the same. What is odd about it, if anything, is said by the long way (``Identifier``).
 """
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from adapters.sqs.call import Identity
-from adapters.sqs.signature import SIGNATURE_CHARS, Claim, begun_signature, is_right
+from adapters.sqs.signature import (
+    SIGNATURE_CHARS,
+    Claim,
+    begun_signature,
+    check_time,
+    is_right,
+)
 from adapters.sqs.wire import Request
 
 if TYPE_CHECKING:
@@ -25,19 +31,12 @@ _TOKEN: Final = b"x-amz-security-token"
 _Key = tuple[bytes, bytes, str]  # the Authorization header up to its signature, date, address
 
 
-class _Signer:
+class _Signer(NamedTuple):
     """A client in one second."""
 
-    __slots__ = ("begun", "claim", "first_ms", "identity", "last_ms")
-
-    def __init__(
-        self, claim: Claim, begun: tuple["Hash", "Hash"], identity: Identity, skew_s_max: int
-    ) -> None:
-        self.claim = claim
-        self.begun = begun
-        self.identity = identity
-        self.first_ms = (claim.signed_unix_s - skew_s_max) * 1_000
-        self.last_ms = (claim.signed_unix_s + skew_s_max + 1) * 1_000 - 1
+    claim: Claim
+    begun: tuple["Hash", "Hash"]
+    identity: Identity
 
 
 class Signers:
@@ -53,7 +52,7 @@ class Signers:
     ) -> Identity | None:
         """Return who has signed a request, None when that is for the long way to say.
 
-        Errors: ``SqsError``, as ``check_signature``.
+        Errors: ``SqsError``, as ``check_time`` and ``check_signature``.
         """
         headers = request.headers
         authorization = headers.get(_AUTHORIZATION)
@@ -64,11 +63,11 @@ class Signers:
         if (
             signer is None
             or revision != self._revision
-            or not signer.first_ms <= now_unix_ms <= signer.last_ms
             or _TOKEN in headers
             or not (signer.claim.scope.signs_target or _TARGET not in headers)
         ):
             return None
+        check_time(signer.claim, now_unix_ms, skew_s_max=self._skew_s_max)
         signature = authorization[-SIGNATURE_CHARS:]
         is_his = is_right(request, signer.claim.scope, signer.begun, signature)
         return signer.identity if is_his else None
@@ -100,4 +99,4 @@ class Signers:
             secret, scope.date, scope.region, scope.credential_scope, claim.timestamp
         )
         key = (head, claim.timestamp, peer_host)
-        self._signers[key] = _Signer(claim, begun, identity, self._skew_s_max)
+        self._signers[key] = _Signer(claim, begun, identity)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.model import encode_varint, read_varint
-from pipeline.varints import varint_ends, varints
+from pipeline.varints import varints
 
 _LIMIT = 2**63
 _NUMBERS = st.one_of(
@@ -26,7 +26,7 @@ def test_all_are_what_each_is(numbers: list[int]) -> None:
     found, found_ends = varints(data, at)
 
     assert found.tolist() == numbers
-    assert found_ends.tolist() == varint_ends(data, at).tolist() == ends.tolist()
+    assert found_ends.tolist() == ends.tolist()
 
 
 @given(st.binary(min_size=1, max_size=40))

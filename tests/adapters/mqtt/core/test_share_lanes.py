@@ -24,6 +24,14 @@ async def member(one: Rig, name: str, *, kept: bool = True, window: int = 100) -
     return client
 
 
+async def only_member(one: Rig, *, window: int = 100) -> Client:
+    """Return "gone", whose session ends with it; "kept", of such a window, is away."""
+    kept = await member(one, "kept", window=window)
+    await kept.drop()
+    await one.gone("kept")
+    return await member(one, "gone", kept=False)
+
+
 async def publish(one: Rig, messages: list[bytes], *, qos: int = 1) -> None:
     publisher = await one.client("p")
     await publisher.publish("t", messages, qos=qos)
@@ -54,10 +62,7 @@ async def test_what_nobody_holds_after_a_restart_goes_to_others(
 ) -> None:
     mqtt = {"shared_strategy": strategy, **RARELY}
     async with rig(tmp_path, mqtt=mqtt) as one:
-        kept = await member(one, "kept")
-        await kept.drop()
-        await one.gone("kept")
-        gone = await member(one, "gone", kept=False)
+        gone = await only_member(one)
         await publish(one, numbered(6))
         had = await gone.messages(6)
         for found in had[:2]:
@@ -122,10 +127,7 @@ async def test_qos_2_of_a_session_that_ended_goes_to_nobody(
     tmp_path: Path, *, crash: bool
 ) -> None:  # MQTT-4.8.2-5
     async with rig(tmp_path, mqtt=RARELY) as one:
-        kept = await member(one, "kept")
-        await kept.drop()
-        await one.gone("kept")
-        gone = await member(one, "gone", kept=False)
+        gone = await only_member(one)
         await publish(one, numbered(3), qos=2)
         await gone.messages(3)
         await one.restart(crash=crash)
@@ -136,10 +138,7 @@ async def test_qos_2_of_a_session_that_ended_goes_to_nobody(
 
 async def test_what_was_given_back_goes_before_what_is_new(tmp_path: Path) -> None:
     async with rig(tmp_path) as one:
-        kept = await member(one, "kept", window=2)
-        await kept.drop()
-        await one.gone("kept")
-        gone = await member(one, "gone", kept=False)
+        gone = await only_member(one, window=2)
         await publish(one, numbered(3))
         await gone.messages(3)
         await gone.leave()
@@ -154,10 +153,7 @@ async def test_what_expired_or_was_cut_off_while_it_was_given_back_is_done(
     tmp_path: Path,
 ) -> None:
     async with rig(tmp_path) as one:
-        kept = await member(one, "kept")
-        await kept.drop()
-        await one.gone("kept")
-        gone = await member(one, "gone", kept=False)
+        gone = await only_member(one)
         await publish(one, [b"cut off"])
         publisher = await one.client("q")
         await publisher.publish("t", [b"expires"], found=[(Prop.MESSAGE_EXPIRY, 1)])
@@ -190,10 +186,7 @@ async def test_what_is_too_large_for_a_member_is_done(tmp_path: Path) -> None:
 
 async def test_what_the_disk_refuses_is_in_the_next_snapshot(tmp_path: Path) -> None:
     async with rig(tmp_path, mqtt=RARELY) as one:
-        kept = await member(one, "kept")
-        await kept.drop()
-        await one.gone("kept")
-        gone = await member(one, "gone", kept=False)
+        gone = await only_member(one)
         await publish(one, numbered(4))
         had = await gone.messages(4)
         other, publisher = await one.client("other", kept=True), await one.client("q")
@@ -217,10 +210,7 @@ async def test_a_snapshot_of_which_a_piece_is_refused_goes_again(
     """Its end alone would be kept, and would not count."""
     monkeypatch.setattr(queue_journal, "PIECE_BYTES_MAX", 10)
     async with rig(tmp_path, mqtt=RARELY) as one:
-        kept = await member(one, "kept")
-        await kept.drop()
-        await one.gone("kept")
-        gone = await member(one, "gone", kept=False)
+        gone = await only_member(one)
         await publish(one, numbered(4))
         had = await gone.messages(4)
         first, second = await one.client("first", kept=True), await one.client("2", kept=True)
@@ -278,10 +268,7 @@ async def test_the_lanes_of_a_group_that_is_over_do_not_come_back(tmp_path: Path
 
 async def test_lanes_of_topics_that_are_gone_are_dropped(tmp_path: Path) -> None:
     async with rig(tmp_path, mqtt=RARELY) as one:
-        kept = await member(one, "kept")
-        await kept.drop()
-        await one.gone("kept")
-        gone = await member(one, "gone", kept=False)
+        gone = await only_member(one)
         await publish(one, numbered(2))
         await gone.messages(2)
         topics, old = one.kernel.topics, one.partition().topic
