@@ -59,6 +59,11 @@ class Feeder:
         self._with_keys = settings.order is not Order.NONE
         self._delay_ms = settings.delay_ms
 
+    def feed_held(self) -> None:
+        """Feed what became readable in this turn of the loop, not only in the next one."""
+        if self._tail is not None:
+            self._tail.push_held()
+
     def resume(self) -> None:
         """The lane wants more again."""
         if self.is_paused and self._tail is not None:

@@ -268,6 +268,16 @@ class QueueLane:
         now = self._kit.clock.steady_unix_ms()
         self.done(self.lane.tick(now, messages_max=TICK_MESSAGES_MAX))
 
+    def come_up_to_now(self, now: int) -> None:
+        """Know of all that was acknowledged to its sender, and end what is over at ``now``.
+
+        A lease of 0 ms is over at once, and timers are a little late.
+        """
+        self._feeder.feed_held()
+        due_unix_ms = self.lane.next_due_unix_ms
+        if due_unix_ms is not None and due_unix_ms <= now:
+            self.tick()
+
     def feed_more(self) -> None:
         """Something was taken: the lane may want to know of more."""
         if self._feeder.is_paused and self.lane.wants_more:

@@ -180,9 +180,11 @@ class Receivers:
         ``receive`` then hands out what there is. What is shown has at most ``bytes_max``, and in
         that ``column`` nothing that is empty.
         """
-        if self._waiting or not self._active:
+        if self._waiting:
             return None
-        self._tick_due()
+        self._come_up_to_now()
+        if not self._active:
+            return None
         lane = next(iter(self._active))
         row = lane.lane.fresh_row(count)
         if row is None or self._room(count) < count:
@@ -289,7 +291,7 @@ class Receivers:
 
     def _take(self, receiver: Receiver) -> list[Part]:
         """Take messages of the lanes in turn, of quiet tenants first."""
-        self._tick_due()
+        self._come_up_to_now()
         wanted = self._room(receiver.messages_max)
         self._met_dead = False
         parts: list[Part] = []
@@ -298,13 +300,10 @@ class Receivers:
         self._take_some(receiver, wanted, parts, quiet_only=False)
         return parts
 
-    def _tick_due(self) -> None:
-        """End what is over: a lease of 0 ms is so at once, and timers are a little late."""
+    def _come_up_to_now(self) -> None:
         now = self._kit.clock.steady_unix_ms()
         for lane in self.lanes:
-            due_unix_ms = lane.lane.next_due_unix_ms
-            if due_unix_ms is not None and due_unix_ms <= now:
-                lane.tick()
+            lane.come_up_to_now(now)
 
     def _take_some(
         self, receiver: Receiver, wanted: int, parts: list[Part], *, quiet_only: bool

@@ -149,6 +149,11 @@ class Tail:
         if not self._held:  # else what is held goes first, and the push reads on
             self._loop.call_soon(self._pump)
 
+    def push_held(self) -> None:
+        """Push now what the loop's next turn would, for one who must see all that is readable."""
+        if self._held:
+            self._push_held()
+
     def resume(self) -> None:
         """The receiver has room again."""
         if self._paused:

@@ -4,7 +4,9 @@ import asyncio
 from pathlib import Path
 
 from features.queue.model import Result
+from gateway.errors import StorageUnavailable
 from gateway.queue_model import Delivery, Outcome
+from gateway.records import RecordRun, encode_headers
 from tests.gateway.queues.world import is_fed, running, settle, take, take_now, values
 
 
@@ -16,6 +18,23 @@ async def test_what_was_sent_is_received_once(tmp_path: Path) -> None:
         second = await take(queue, 2)
         third = await take(queue, 2)
     assert (values(first), values(second), third) == ([b"a", b"b"], [b"c"], [])
+
+
+async def test_what_is_acknowledged_to_its_sender_is_received_at_once(tmp_path: Path) -> None:
+    """Who sends, waits for the answer and receives sees it: the loop may not have turned."""
+    async with running(tmp_path) as world:
+        queue = await world.queue()
+        got: list[list[Delivery]] = []
+
+        def receive(error: StorageUnavailable | None) -> None:
+            assert error is None
+            queue.receive(10, bytes_max=1 << 20, wait_ms=0, on_done=got.append)
+
+        for value in (b"first", b"second"):
+            run = RecordRun(None, (value,), encode_headers(()), world.clock.unix_ms())
+            world.queues.coalescer.add(queue.partition_for(None), run, receive)
+            await world.until(lambda: len(got) == 1)
+            assert values(got.pop()) == [value]
 
 
 async def test_a_queue_begins_with_what_comes_after_it_was_made(tmp_path: Path) -> None:
