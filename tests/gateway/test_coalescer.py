@@ -29,6 +29,7 @@ from gateway.single_records import RecordFrame, SingleRecords
 from gateway.storage import OnDone
 from gateway.writer import Write
 from tests.gateway.house import House, running
+from tests.support.examples import examples
 
 
 @pytest.fixture
@@ -353,7 +354,7 @@ async def test_what_holders_keep_is_bounded_for_runs_too(house: House) -> None:
     sizes=st.lists(st.lists(st.none() | st.integers(0, 400), min_size=1, max_size=12)),
     bytes_max=st.integers(600, 3_000),
 )
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 def test_any_runs_come_out_as_they_went_in(
     tmp_path_factory: pytest.TempPathFactory, sizes: list[list[int | None]], bytes_max: int
 ) -> None:

@@ -13,6 +13,7 @@ from gateway.holders import HolderKind
 from gateway.partition import Partition
 from tests.gateway.compaction_house import Cleaned
 from tests.gateway.house import outcome, running
+from tests.support.examples import examples
 
 
 class Stored(NamedTuple):
@@ -97,7 +98,7 @@ steps = st.lists(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(steps)
 def test_the_latest_of_each_key_survives_whatever_happens(
     taken: list[tuple[str, Any]],

@@ -24,6 +24,7 @@ from tests.gateway.group_world import (
     GroupWorld,
     subscription,
 )
+from tests.support.examples import examples
 
 PROTOCOLS = st.sampled_from(
     [
@@ -224,4 +225,6 @@ class GroupMachine(RuleBasedStateMachine):
 
 
 TestGroupMachine = GroupMachine.TestCase
-TestGroupMachine.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestGroupMachine.settings = settings(
+    max_examples=examples(60), stateful_step_count=40, deadline=None
+)

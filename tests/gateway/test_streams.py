@@ -15,6 +15,7 @@ from gateway.partition import Partition
 from gateway.records import NO_HEADERS, RecordRun
 from gateway.streams import VALUE_BYTES_MAX, InternalStream, Item
 from tests.gateway.house import House, outcome, running
+from tests.support.examples import examples
 
 
 @pytest.fixture
@@ -216,7 +217,7 @@ async def test_what_is_put_during_a_rewrite_wins(house: House) -> None:
     ),
     room_bytes=st.integers(1, 400),
 )
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 def test_a_restart_finds_what_was_put(
     tmp_path_factory: pytest.TempPathFactory, puts: list[list[Item]], room_bytes: int
 ) -> None:

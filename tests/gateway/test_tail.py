@@ -16,6 +16,7 @@ from gateway.waiting import TAIL_LIVE_BYTES_MAX, Tail
 from gateway.writer import Write
 from tests.gateway.house import House, running
 from tests.support.batches import sample_batch
+from tests.support.examples import examples
 
 
 class Watcher:
@@ -211,7 +212,7 @@ STEPS = st.lists(
 
 
 @given(steps=STEPS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_any_interleaving_hands_out_each_batch_once_and_in_order(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, int]]
 ) -> None:

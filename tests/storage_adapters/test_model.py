@@ -26,6 +26,7 @@ from tests.contracts.storage import (
 )
 from tests.storage_adapters.settling import settle
 from tests.storage_adapters.test_segment_log import new_log
+from tests.support.examples import examples
 
 PARTITIONS = 4
 
@@ -212,7 +213,7 @@ async def run(steps: list[tuple[str, ...]], flush: str, own_bytes: int, root: Pa
     await pair.log.close()
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(60), suppress_health_check=[HealthCheck.too_slow])
 @given(
     steps=STEPS,
     flush=st.sampled_from(["group", "never", "interval"]),

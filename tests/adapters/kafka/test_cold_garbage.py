@@ -11,6 +11,7 @@ from adapters.kafka.cold_reader import ELEMENTS_MAX
 from adapters.kafka.handlers import APIS
 from gateway.errors import PeerError
 from tests.adapters.kafka import second_codec
+from tests.support.examples import examples
 
 SERVED = [(key, version) for key in (3, *_MESSAGES) for version in APIS[key].versions]
 BODIES = {
@@ -48,7 +49,7 @@ def test_every_octet_may_be_anything(api_key: int, version: int) -> None:
             decodes_or_refuses(api_key, version, mutated)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(data=st.data())
 def test_random_edits_decode_or_are_refused(data: st.DataObject) -> None:
     api_key, version = data.draw(st.sampled_from(SERVED))
@@ -61,7 +62,7 @@ def test_random_edits_decode_or_are_refused(data: st.DataObject) -> None:
     decodes_or_refuses(api_key, version, bytes(body))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(pair=st.sampled_from(SERVED), body=st.binary(max_size=200))
 def test_random_octets_decode_or_are_refused(pair: tuple[int, int], body: bytes) -> None:
     decodes_or_refuses(*pair, body)

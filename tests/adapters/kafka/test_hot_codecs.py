@@ -26,6 +26,7 @@ from adapters.kafka.produce_codec import (
     encode_produce_response,
 )
 from gateway.errors import PeerError
+from tests.support.examples import examples
 
 TOPIC_ID = UUID("6f1c9b1e-0f6e-4b0c-9a8f-0123456789ab")
 PRODUCE_VERSIONS = list(APIS[0].versions)
@@ -220,7 +221,7 @@ REQUESTS = [(decode_produce_request, v, produce_request(v)) for v in PRODUCE_VER
 ]
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.sampled_from(REQUESTS), st.data())
 def test_garbled_requests_are_the_peers_fault(
     request: tuple[Any, int, bytes], data: st.DataObject

@@ -22,6 +22,7 @@ from adapters.mqtt.trie import Match, SubscriptionTrie
 from adapters.mqtt.wire import PublishRun
 from gateway.model import Octets
 from gateway.records import NO_HEADERS, RecordRun, encode_runs
+from tests.support.examples import examples
 
 PARTITION = 7
 ROUTE = RouteConfig(filter="#", topic="t")
@@ -179,7 +180,7 @@ def wanted_of(case: Case, follower: Follower, offset: int) -> list[tuple[int, by
     ]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(
     stretches=st.lists(
         st.tuples(st.sampled_from(TOPICS), st.integers(1, 12)), min_size=1, max_size=12

@@ -27,6 +27,7 @@ from gateway.model import (
     stamp,
 )
 from gateway.records import RecordRun, decode_batch, encode_batch, encode_runs
+from tests.support.examples import examples
 
 NOW_UNIX_MS = 1_700_000_000_123
 ROUTES = Routes(
@@ -98,7 +99,7 @@ def messages(found: list[PublishRun]) -> list[tuple[object, ...]]:
     ]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(
     published=runs([b"a", b"a/b"]) | runs([b"k/", b"k/x", "k/é".encode()]),
     base_offset=st.integers(0, 2**40),
@@ -243,7 +244,7 @@ def got(found: list[PublishRun]) -> list[tuple[bytes, int, bytes]]:
     ]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(stretches=STRETCHES)
 def test_long_stretches_are_read_as_record_by_record(
     stretches: list[tuple[bytes, int | None, tuple[tuple[str, bytes], ...], int]],
@@ -279,7 +280,7 @@ def test_offset_deltas_grow_to_three_octets() -> None:
     assert run.payloads == [b"%05d" % n for n in range(8_300)]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(data=st.data(), count=st.sampled_from([3, 40]))
 def test_a_batch_that_lies_is_skipped_and_counted(data: st.DataObject, count: int) -> None:
     batch = encode_batch([(0, b"a", b"v%02d" % n, (("h", b"x"),)) for n in range(count)])
@@ -352,7 +353,7 @@ ROWS = st.lists(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(
     rows=ROWS,
     wanted=st.frozensets(st.sampled_from([b"a", b"b", b"a/b", "é".encode(), LONG, b""])),
@@ -403,7 +404,7 @@ def test_what_is_passed_over_is_not_decoded() -> None:
     assert not skipped
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(data=st.data())
 def test_lies_about_lengths_end_the_reading_of_wanted_records(data: st.DataObject) -> None:
     batch = encode_batch([(0, b"ab"[n % 2 :][:1], b"v%02d" % n, ()) for n in range(20)])

@@ -24,6 +24,7 @@ from gateway.model import TopicName
 from gateway.records import NO_HEADERS, RecordRun
 from gateway.streams import VALUE_BYTES_MAX
 from tests.gateway.house import House, outcome, running
+from tests.support.examples import examples
 
 CONFIG = MqttConfig()
 
@@ -347,7 +348,7 @@ async def test_its_stream_is_internal(house: House) -> None:
         max_size=20,
     )
 )
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 def test_readers_see_what_was_kept_last_and_has_not_expired(
     tmp_path_factory: pytest.TempPathFactory,
     puts: list[tuple[str, list[bytes], int | None, int]],

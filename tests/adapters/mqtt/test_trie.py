@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from adapters.mqtt.filters import matches
 from adapters.mqtt.subscription import Subscription
 from adapters.mqtt.trie import CACHED_TOPIC_BYTES_MAX, CACHED_TOPIC_COST, SubscriptionTrie
+from tests.support.examples import examples
 
 LEVELS = st.sampled_from(["", "a", "b", "$SYS", "é"])
 TOPICS = st.lists(LEVELS, min_size=1, max_size=4).map("/".join).filter(bool)
@@ -25,7 +26,7 @@ def subscribers(trie: SubscriptionTrie[int], topic: str) -> list[int]:
     return sorted(match.subscriber for match in trie.match(topic.encode()).matches)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(changes=CHANGES, cached_max=st.sampled_from([0, 40, 100_000]))
 def test_the_trie_finds_what_the_plain_rule_finds(
     changes: list[tuple[str, str, int, str]], cached_max: int
@@ -53,7 +54,7 @@ def test_the_trie_finds_what_the_plain_rule_finds(
         assert len(trie) == len(plain)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(filters=st.sets(FILTERS, max_size=20))
 def test_nothing_is_left_of_what_was_removed(filters: set[str]) -> None:
     trie: SubscriptionTrie[int] = SubscriptionTrie()

@@ -11,6 +11,7 @@ from adapters.mqtt.filters import matches
 from adapters.mqtt.share_groups import ShareGroup
 from adapters.mqtt.subscription import Subscription
 from adapters.mqtt.wanted import KNOWN_TOPIC_BYTES_MAX, Wanted
+from tests.support.examples import examples
 
 LEVELS = st.sampled_from(["a", "b", "", "é"])
 TOPICS = st.lists(LEVELS, min_size=1, max_size=4).map("/".join).filter(bool)
@@ -40,7 +41,7 @@ def wants(wanted: Wanted, topic: str) -> bool:
     return ask is None or ask(topic.encode())
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(sets=st.lists(st.lists(FILTERS, max_size=4), max_size=4), topics=st.lists(TOPICS))
 def test_what_matches_a_filter_is_wanted_and_nothing_else(
     sets: list[list[str]], topics: list[str]

@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 
 from features.delay.places import Place
 from features.delay.staged import Item, Staged
+from tests.support.examples import examples
 
 EVERYTHING = (1 << 62, 1 << 30, 1 << 30)
 
@@ -91,7 +92,7 @@ def test_what_was_withdrawn_of_the_late_does_not_count() -> None:
 
 
 @given(st.data())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_all_of_it_goes_once_and_in_order(data: st.DataObject) -> None:  # noqa: PLR0915 - a model
     staged = Staged()
     here: dict[int, int] = {}

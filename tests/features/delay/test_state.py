@@ -9,6 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from features.delay.places import Place, Places
 from features.delay.state import LOG_BLOCK_BITS, DelayState
+from tests.support.examples import examples
 
 NOW_UNIX_MS = 1_700_000_000_000
 TOPICS = [b"a" * 16, b"b" * 16, b"c" * 16]
@@ -204,7 +205,7 @@ class StateMachine(RuleBasedStateMachine):
 
 
 TestState = StateMachine.TestCase
-TestState.settings = settings(max_examples=25, stateful_step_count=20, deadline=None)
+TestState.settings = settings(max_examples=examples(25), stateful_step_count=20, deadline=None)
 
 
 def test_a_block_of_the_log_may_go_when_nothing_of_it_waits() -> None:

@@ -12,6 +12,7 @@ from features.delay.wheel import (
     WINDOW_MS,
     TimingWheel,
 )
+from tests.support.examples import examples
 
 NOW_UNIX_MS = 1_700_000_000_000
 SPANS_MS = (1, 255, 256, 257, 65_535, 65_536, 65_537, 16_777_217, 4_294_967_297)
@@ -143,7 +144,7 @@ def test_a_window_shows_what_is_due_in_it() -> None:
 
 
 @given(st.lists(spans_ms, max_size=50), st.integers(1, 20))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_next_time_is_never_too_late(afters_ms: list[int], moves_max: int) -> None:
     """Who only ever wakes at the time that is named misses nothing."""
     wheel = TimingWheel(NOW_UNIX_MS)
@@ -248,4 +249,4 @@ class WheelMachine(RuleBasedStateMachine):
 
 
 TestWheel = WheelMachine.TestCase
-TestWheel.settings = settings(max_examples=150, stateful_step_count=30, deadline=None)
+TestWheel.settings = settings(max_examples=examples(150), stateful_step_count=30, deadline=None)

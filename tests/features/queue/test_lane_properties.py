@@ -8,11 +8,12 @@ from hypothesis import settings
 
 from features.queue.model import BY_TIME, Order
 from tests.features.queue.lane_machine import LaneMachine
+from tests.support.examples import examples
 
 STEPS = 250
 
 TestLane = LaneMachine.TestCase
-TestLane.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
+TestLane.settings = settings(max_examples=examples(100), stateful_step_count=40, deadline=None)
 
 
 class Walk:

@@ -14,6 +14,7 @@ from gateway.delays import DelayBounds
 from gateway.topics import Topic
 from tests.gateway.delays.world import World, running
 from tests.gateway.house import outcome
+from tests.support.examples import examples
 
 AFTERS_MS = (0, 1, 40, 300, 5_000, 70_000, 3_600_000, 40 * 86_400_000)
 STEPS_MS = (1, 7, 300, 5_000, 70_000, 3_600_000, 20 * 86_400_000)
@@ -117,7 +118,9 @@ async def run(folder: Path, seed: int, steps: int) -> None:
 
 
 @given(seed=st.integers(0, 1 << 32))
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(
+    max_examples=examples(15), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 def test_each_message_comes_once_whatever_happens(seed: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         asyncio.run(run(Path(folder), seed, steps=40))
@@ -125,7 +128,9 @@ def test_each_message_comes_once_whatever_happens(seed: int) -> None:
 
 @pytest.mark.soak
 @given(seed=st.integers(0, 1 << 32))
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(
+    max_examples=examples(300), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 def test_each_message_comes_once_whatever_happens_for_long(seed: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         asyncio.run(run(Path(folder), seed, steps=100))

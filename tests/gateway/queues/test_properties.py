@@ -14,6 +14,7 @@ from gateway.queue_model import Delivery, Outcome
 from gateway.queues import Queue
 from tests.gateway.house import outcome
 from tests.gateway.queues.world import World, extend, is_fed, settle, take
+from tests.support.examples import examples
 
 LEASE_MS = 10_000
 KEYS = (b"a", b"b", b"c")
@@ -214,7 +215,7 @@ class KeyedMachine(QueueMachine):
 
 
 MACHINE = settings(
-    max_examples=15,
+    max_examples=examples(15),
     stateful_step_count=25,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],

@@ -13,6 +13,7 @@ from storage_adapters.s3.merged_object import DamagedObject, open_source
 from storage_adapters.s3.state import KIND_SETTLED, Extent
 from tests.contracts.storage import make_batch, make_entry
 from tests.storage_adapters.s3.merge_house import World, footer_of
+from tests.support.examples import examples
 
 
 def _batches(world: World, partition_id: int) -> list[bytes]:
@@ -183,7 +184,7 @@ _APPENDS = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(_APPENDS, st.lists(st.integers(2, 5), max_size=6), st.integers(50, 600))
 def test_merging_again_and_again_loses_nothing(
     objects: list[list[tuple[set[int], int]]], counts: list[int], own_bytes_min: int

@@ -18,6 +18,7 @@ from storage_adapters.s3.recovery_plan import Decision, Facts, Missing, decide
 from storage_adapters.s3.state import KIND_LOG, Extent, StoredObject
 from tests.contracts.storage import make_entry
 from tests.storage_adapters.s3.merge_house import DATA_UUID, World, footer_of
+from tests.support.examples import examples
 
 PARTITIONS = range(1, 5)
 
@@ -367,7 +368,7 @@ _OPS: list[Callable[[History, int], None]] = [
 ]
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @example([(History.crash, 212), (History.append, 0), (History.append, 601), (History.merge, 3)])
 @example(
     [

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from tests.adapters.mqtt.core.rig import Client, Rig, rig, until
 from tests.support import mqtt_wire as wire
+from tests.support.examples import examples
 from tests.support.mqtt_wire import Kind, Prop, Received
 
 TOPICS = ("t/0", "t/1")
@@ -173,7 +174,10 @@ async def all_are_settled(one: Rig) -> bool:
 
 
 @settings(
-    max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow], database=None
+    max_examples=examples(20),
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    database=None,
 )
 @given(st.lists(STEPS, max_size=25))
 def test_qos_1_at_least_once_and_qos_2_exactly_once(

@@ -8,6 +8,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from adapters.mqtt.errors import MqttError, ReasonCode
 from adapters.mqtt.outbox import Inflight, Outbox, packet_id_of
 from adapters.mqtt.wire import PACKET_ID_MAX
+from tests.support.examples import examples
 
 SENT, RECEIVED = "sent", "received"
 
@@ -128,7 +129,7 @@ class OutboxMachine(RuleBasedStateMachine):
 
 
 TestOutbox = OutboxMachine.TestCase
-TestOutbox.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestOutbox.settings = settings(max_examples=examples(60), stateful_step_count=40, deadline=None)
 
 
 def test_identifiers_are_1_to_65535_in_turn() -> None:  # MQTT-2.2.1-3

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from tests.adapters.mqtt.core.rig import Client, Rig, rig, until
 from tests.support import mqtt_wire as wire
+from tests.support.examples import examples
 from tests.support.mqtt_wire import Kind, Prop, Received
 
 SHARED = "$share/g/t/+"
@@ -202,7 +203,10 @@ async def run(strategy: str, steps: list[tuple[object, ...]], folder: Path) -> N
 
 
 @settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow], database=None
+    max_examples=examples(40),
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    database=None,
 )
 @example("round_robin", [("publish", 2, 9), ("restart", True)])
 @example("round_robin", [("publish", 1, 9), ("restart", True), ("connect", 1, 5)])

@@ -12,6 +12,7 @@ from gateway.sql import engine_url
 from storage_adapters.s3.change import BoundsRow, Change, ObjectPart
 from storage_adapters.s3.index import Fenced, Index, Ownership, PendingLost
 from tests.storage_adapters.s3.index.house import bounds, new_object, part
+from tests.support.examples import examples
 
 TTL_MS = 50
 PARTITIONS = st.sets(st.integers(1, 4), min_size=1)
@@ -178,4 +179,6 @@ class IndexModel(RuleBasedStateMachine):
 
 
 TestIndexModel = IndexModel.TestCase
-TestIndexModel.settings = settings(max_examples=15, stateful_step_count=25, deadline=None)
+TestIndexModel.settings = settings(
+    max_examples=examples(15), stateful_step_count=25, deadline=None
+)

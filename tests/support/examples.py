@@ -1,0 +1,12 @@
+"""How often a property is tried: a few times with every change, many times in a soak."""
+
+from typing import Final
+
+from hypothesis import settings
+
+_IN_A_SOAK: Final = 30
+
+
+def examples(count: int) -> int:
+    """Return ``max_examples`` for a property that needs another count than the profile's."""
+    return count * _IN_A_SOAK if settings.get_current_profile_name() == "soak" else count
