@@ -24,6 +24,7 @@ from gateway import (
     admin_keys,
     admin_node,
     admin_queues,
+    admin_rules,
     admin_topics,
     admin_users,
     errors,
@@ -79,6 +80,7 @@ def build_app(state: AdminState, token: str) -> Starlette:
         *admin_dlq.routes(state),
         *admin_users.routes(state),
         *admin_keys.routes(state),
+        *admin_rules.routes(state),
     ]
     return Starlette(
         routes=[

@@ -2,9 +2,11 @@
 
 Standard library only. Rules speak of users, operations and resources, never of a protocol's own
 commands; each adapter maps its commands to operations, and its resource names to the gateway's
-(a topic outside of the default namespace is named ``namespace/name``).
+(a topic outside of the default namespace is named ``namespace/name``). What MQTT clients call
+topics is a resource of its own: many of those names are one topic of the log.
 """
 
+from collections.abc import Awaitable, Callable, Sequence
 from enum import Enum
 from typing import Final, NamedTuple, Protocol
 
@@ -15,6 +17,7 @@ ANONYMOUS: Final = "ANONYMOUS"
 EVERYBODY: Final = "*"  # as a rule's principal, host or protocol
 CLUSTER: Final = "kafka-cluster"  # the one name that a resource of type CLUSTER has
 NAME_CHARS_MAX: Final = 255
+RULE_BYTES_MAX: Final = 2_048  # of all names in a rule: PostgreSQL indexes no row above 2,704
 
 
 class Principal(NamedTuple):
@@ -53,21 +56,23 @@ class ResourceType(Enum):
     GROUP = "group"
     CLUSTER = "cluster"
     TRANSACTIONAL_ID = "transactional_id"
+    MQTT_TOPIC = "mqtt_topic"  # READ is to subscribe, WRITE to publish
 
 
 class PatternKind(Enum):
-    """How a rule's pattern selects names. More kinds (with placeholders) may join these."""
+    """How a rule's pattern selects names."""
 
     LITERAL = "literal"
     PREFIX = "prefix"
     ANY = "any"
+    FILTER = "filter"  # MQTT's topic filter, in which %c and %u are the client's own names
 
 
 class Rule(NamedTuple):
     """May, or may not, ``principal`` do ``operation`` to what the pattern selects.
 
-    ``principal``, ``protocol`` and ``host`` are exact or ``*``. A rule that denies wins over
-    every rule that allows.
+    ``principal``, ``protocol``, ``host`` and ``client`` are exact or ``*``. A rule that denies
+    wins over every rule that allows.
     """
 
     principal: str
@@ -78,6 +83,7 @@ class Rule(NamedTuple):
     allow: bool = True
     protocol: str = EVERYBODY
     host: str = EVERYBODY
+    client: str = EVERYBODY  # the identifier that an MQTT client says it has
 
 
 def check_rule(rule: Rule) -> Rule:
@@ -88,11 +94,43 @@ def check_rule(rule: Rule) -> Rule:
     if rule.pattern_kind is not PatternKind.ANY and not rule.pattern:
         msg = f"a {rule.pattern_kind.value} rule needs a name"
         raise InvalidRequest(msg)
-    for text in (rule.principal, rule.protocol, rule.host, rule.pattern or EVERYBODY):
+    names = (rule.principal, rule.protocol, rule.host, rule.pattern or EVERYBODY, rule.client)
+    for text in names:
         if not 1 <= len(text) <= NAME_CHARS_MAX or "\0" in text:
             msg = f"{text[:80]!r} is not 1 to {NAME_CHARS_MAX} characters, none of them NUL"
             raise InvalidRequest(msg)
+    if sum(len(text.encode("utf-8", "surrogatepass")) for text in names) > RULE_BYTES_MAX:
+        msg = f"the names of a rule have more than {RULE_BYTES_MAX} octets in all"
+        raise InvalidRequest(msg)
+    _check_filter_rule(rule)
     return rule
+
+
+def _check_filter_rule(rule: Rule) -> None:
+    is_filter = rule.pattern_kind is PatternKind.FILTER
+    if is_filter is not (rule.resource_type is ResourceType.MQTT_TOPIC):
+        msg = "a filter is for MQTT topics, and they take no other pattern"
+    elif not is_filter:
+        if rule.client == EVERYBODY:
+            return
+        msg = "a rule for one client identifier is for MQTT topics"
+    elif rule.operation not in {Operation.READ, Operation.WRITE, Operation.ALL}:
+        msg = f"{rule.operation.value}: MQTT clients subscribe (read) and publish (write)"
+    elif rule.protocol != EVERYBODY:
+        msg = "a rule for MQTT topics is for no other protocol, and names none"
+    elif not _is_filter(rule.pattern):
+        msg = f"{rule.pattern[:80]!r}: '+' stands for a whole level, '#' for all that are left"
+    else:
+        return
+    raise InvalidRequest(msg)
+
+
+def _is_filter(text: str) -> bool:
+    *levels, last = text.split("/")
+    return not any(
+        "#" in level or ("+" in level and level != "+")
+        for level in (*levels, "" if last == "#" else last)
+    )
 
 
 class Authenticator(Protocol):
@@ -133,4 +171,21 @@ class Authorizer(Protocol):
         self, principal: Principal, operation: Operation, resource_type: ResourceType, name: str
     ) -> bool:
         """Say whether ``principal`` may do that to the resource of that name."""
+        ...
+
+    @property
+    def filter_rules(self) -> Sequence[Rule]:
+        """The rules for MQTT topics. They open and close nothing else.
+
+        Without any, what the adapter's own settings say holds.
+        """
+        ...
+
+    @property
+    def after_change(self) -> list[Callable[[], Awaitable[None]]]:
+        """What to wait for after each change of rules, before whoever made it is answered."""
+        ...
+
+    def is_super_user(self, principal: Principal) -> bool:
+        """Say whether somebody may do everything, whatever rules say."""
         ...

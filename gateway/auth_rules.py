@@ -2,10 +2,11 @@
 
 A rule that denies wins over every rule that allows; what no rule allows is denied; without any
 rule everything is allowed to whoever was let in. Super users may do everything, whatever rules
-say.
+say. Rules for MQTT topics are kept here and decided by the adapter, which knows filters; they are
+no rules for anything else.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 from gateway.auth import (
@@ -48,6 +49,8 @@ class RuleBook:
     ) -> None:
         """Errors: ``InvalidRequest`` for a static rule that makes no sense."""
         self.revision = 0
+        self.filter_rules: Sequence[Rule] = ()
+        self.after_change: list[Callable[[], Awaitable[None]]] = []
         self._metadata = metadata
         self._authenticator = authenticator
         self._static = [parse_rule(rule) for rule in static_rules]
@@ -94,29 +97,43 @@ class RuleBook:
         if answer is None:
             if len(self._answers) >= ANSWERS_MAX:
                 self._answers.clear()
-            answer = principal.name in self._super_users or decide(
+            answer = self.is_super_user(principal) or decide(
                 self._by_type, principal, operation, resource_type, name
             )
             self._answers[question] = answer
         return answer
+
+    def is_super_user(self, principal: Principal) -> bool:
+        """See ``Authorizer``."""
+        return principal.name in self._super_users
 
     async def _add(self, rules: Sequence[Rule]) -> None:
         if len(self._stored) + len(rules) > RULES_MAX:
             msg = f"there would be more than {RULES_MAX} rules"
             raise Overloaded(msg)
         await self._metadata.add_rules(rules)
-        self._adopt([*dict.fromkeys([*self._stored, *rules])])
+        await self._change([*dict.fromkeys([*self._stored, *rules])])
 
     async def _delete(self, rules: Sequence[Rule]) -> None:
         await self._metadata.delete_rules(rules)
         gone = set(rules)
-        self._adopt([rule for rule in self._stored if rule not in gone])
+        await self._change([rule for rule in self._stored if rule not in gone])
+
+    async def _change(self, stored: list[Rule]) -> None:
+        self._adopt(stored)
+        for settle in self.after_change:
+            await settle()
 
     def _adopt(self, stored: list[Rule]) -> None:
         self._stored = stored
         self._by_type = {}
+        filter_rules = []
         for rule in [*self._static, *stored]:
-            self._by_type.setdefault(rule.resource_type, []).append(rule)
+            if rule.resource_type is ResourceType.MQTT_TOPIC:
+                filter_rules.append(rule)
+            else:
+                self._by_type.setdefault(rule.resource_type, []).append(rule)
+        self.filter_rules = filter_rules
         self._answers.clear()
         self.revision += 1
 
@@ -164,7 +181,7 @@ def selects(rule: Rule, name: str) -> bool:
         return rule.pattern == name
     if rule.pattern_kind is PatternKind.PREFIX:
         return name.startswith(rule.pattern)
-    return True
+    return rule.pattern_kind is PatternKind.ANY
 
 
 def parse_rule(config: AuthRule) -> Rule:

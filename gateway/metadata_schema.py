@@ -23,9 +23,10 @@ from sqlalchemy import (
     Uuid,
 )
 
-SCHEMA_VERSION: Final = "0002"
+SCHEMA_VERSION: Final = "0003"
 OLDER_VERSIONS: Final[tuple[str, ...]] = (
     "0001",
+    "0002",
 )  # those that the migrations can bring up to date
 
 TABLES: Final = MetaData(
@@ -160,6 +161,7 @@ ACL_RULES: Final = Table(
     Column("pattern_kind", String(32), nullable=False),
     Column("pattern", String(255), nullable=False),
     Column("allow", Boolean, nullable=False),
+    Column("client", String(255), nullable=False),
     UniqueConstraint(
         "principal",
         "host",
@@ -169,6 +171,7 @@ ACL_RULES: Final = Table(
         "pattern_kind",
         "pattern",
         "allow",
+        "client",
     ),
 )
 

@@ -114,6 +114,7 @@ def load_rules(connection: Connection) -> list[Rule]:
             allow=row.allow,
             protocol=row.protocol,
             host=row.host,
+            client=row.client,
         )
         for row in connection.execute(select(ACL_RULES).order_by(ACL_RULES.c.id))
     ]

@@ -9,6 +9,7 @@
     (nothing)                          protocol * when made here; * and kafka are shown
 
 A rule made from here holds for every protocol, because the topic is the same for all of them.
+Rules for MQTT topics are none of Kafka's resources: they are not shown, and no filter means them.
 Filters match as ``ResourcePatternFilter`` and ``AccessControlEntryFilter`` of the Java client
 do.
 """
@@ -108,7 +109,10 @@ def to_filter(asked: Any) -> BindingFilter:  # noqa: ANN401 - a generated class
 def bindings(book: RuleBook) -> Iterator[tuple[Rule, Binding]]:
     """Yield the rules that hold for Kafka, those of the config file first, as ACLs."""
     for rule in (*book.static_rules(), *book.stored_rules()):
-        if rule.protocol in {EVERYBODY, _PROTOCOL}:
+        if (
+            rule.protocol in {EVERYBODY, _PROTOCOL}
+            and rule.resource_type in RESOURCE_TYPE_CODES
+        ):
             yield rule, to_binding(rule)
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, Literal, Protocol
 from adapters.mqtt.at_most_once import fitting_parts, form_for
 from adapters.mqtt.codec import encode_acks
 from adapters.mqtt.outbox import RETAINED, Outbox, packet_id_of
+from adapters.mqtt.reading_rights import NOTHING
 from adapters.mqtt.session_journal import SessionJournal
 from adapters.mqtt.subscription import Subscription
 from adapters.mqtt.wire import (
@@ -27,6 +28,7 @@ from gateway.errors import GatewayError, StorageUnavailable
 from gateway.model import Octets
 
 if TYPE_CHECKING:  # the session's surroundings know sessions
+    from adapters.mqtt.access import ClientAccess
     from adapters.mqtt.distributor import SubscriberMatch
     from adapters.mqtt.feeds import Feed
     from adapters.mqtt.session_services import SessionServices
@@ -38,6 +40,8 @@ NOT_FOUND: Final = 0x92
 class SessionConnection(Protocol):
     """What a session needs of its connection."""
 
+    access: "ClientAccess | None"
+    peer_host: str
     version: Version
     receive_maximum: int
     packet_bytes_max: int
@@ -75,8 +79,10 @@ class ClientSession:
         "deadline_ms",
         "disconnected_unix_ms",
         "expiry_s",
+        "forbidden",
         "groups",
         "holder",
+        "host",
         "inbound",
         "is_attached",
         "is_redelivering",
@@ -98,11 +104,13 @@ class ClientSession:
         self.services = services
         self.connection: SessionConnection | None = None
         self.username: str | None = None
+        self.host = ""  # it was connected from last, for rules; nobody writes it down
         self.expiry_s = 0
         self.disconnected_unix_ms = 0  # 0 while it is connected
         self.deadline_ms = 0  # monotonic
         self.will: Will | None = None
         self.subscriptions: dict[str, Subscription] = {}  # by the filter as the client wrote it
+        self.forbidden = NOTHING  # those out of force, see ``reading_rights``
         self.groups: dict[str, ShareGroup] = {}
         self.holder = services.lanes.new_holder()  # of messages of shared subscriptions
         self.outbox = Outbox()
@@ -325,6 +333,12 @@ class ClientSession:
                 self.retained_scans.append((subscription, b""))
         if self.retained_scans:
             self.services.retained_scans.send(self)
+
+    def forget_retained(self, subscription: Subscription) -> None:
+        """Send a subscription nothing of the retained messages that it still waits for."""
+        self.retained_scans = deque(
+            scan for scan in self.retained_scans if scan[0] is not subscription
+        )
 
     def unsubscribe(
         self, filters: Sequence[str], on_done: Callable[[StorageUnavailable | None], None]

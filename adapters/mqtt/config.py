@@ -94,7 +94,7 @@ class MqttTlsConfig(ListenerConfig):
 
 
 class MqttRule(FrozenConfig):
-    """One access rule; the first that matches decides, and without any match ``acl_default``."""
+    """One access rule; the first that matches decides, but for stored rules that deny."""
 
     effect: Literal["allow", "deny"] = Field(description="What follows from a match.")
     action: Literal["publish", "subscribe", "all"] = Field(
@@ -186,9 +186,12 @@ class MqttConfig(ListenerConfig):
     server_reference: str = Field(
         default="", description="Where a draining node sends its 5.0 clients (host:port)."
     )
-    acl: tuple[MqttRule, ...] = Field(default=(), description="Access rules, first match wins.")
+    acl: tuple[MqttRule, ...] = Field(
+        default=(), description="Access rules, first match wins; see `headgate rules`."
+    )
     acl_default: Literal["allow", "deny"] = Field(
-        default="allow", description="What holds when no rule of `acl` matches."
+        default="allow",
+        description="What holds when neither a rule of `acl` nor a stored one matches.",
     )
 
     @model_validator(mode="after")

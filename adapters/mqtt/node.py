@@ -4,13 +4,14 @@ import asyncio
 from dataclasses import dataclass
 from functools import partial
 
-from adapters.mqtt.access import Access
+from adapters.mqtt.access import Access, principal_of
 from adapters.mqtt.config import MqttConfig
 from adapters.mqtt.counters import Counters
 from adapters.mqtt.distributor import Distributor
 from adapters.mqtt.feed_set import FeedSet
 from adapters.mqtt.lone_publishes import LonePublishes
 from adapters.mqtt.publishing import INBOUND_TOPIC, Publishing, parse_inbound_key
+from adapters.mqtt.reading_rights import ReadingRights
 from adapters.mqtt.retained_store import RetainedStore
 from adapters.mqtt.routes import Routes
 from adapters.mqtt.session_services import SessionServices
@@ -53,9 +54,11 @@ class Node:
     services: SessionServices
     wills: Wills
     sys: SysPublisher
+    rights: ReadingRights
 
     def stop(self) -> None:
         """Write down where sessions stand; the log is still open."""
+        self.authorizer.after_change.remove(self.rights.rules_changed)
         self.sys.stop()
         self.wills.close()
         self.sessions.stop()
@@ -99,10 +102,17 @@ async def open_node(config: MqttConfig, kernel: Kernel) -> Node:
     services = SessionServices(
         config, clock, counters, distributor, feeds, store, retained, shares
     )
+    access = Access(
+        config, kernel.authorizer, lambda topic, qos: routes.find(topic, qos).log_topic
+    )
     found: list[Sessions] = []
 
     def publish_will(client_id: str, will: Will) -> None:
-        publishing.publish_will(client_id, will, found[0].find(client_id))
+        session = found[0].find(client_id)
+        username = None if session is None else session.username
+        host = "" if session is None else session.host
+        rights = access.of_client(client_id, username, principal_of(username, host))
+        publishing.publish_will(client_id, will, session, rights)
 
     wills = Wills(clock, publish_will)
     sessions = Sessions(services, wills)
@@ -112,9 +122,8 @@ async def open_node(config: MqttConfig, kernel: Kernel) -> Node:
     _restore_inbound(sessions, inbound)
     sys = SysPublisher(clock, counters, sessions, distributor, retained, config.sys_interval_s)
     services.retained_scans.sys_values = sys.match
-    access = Access(
-        config, kernel.authorizer, lambda topic, qos: routes.find(topic, qos).log_topic
-    )
+    rights = ReadingRights(services, sessions)
+    kernel.authorizer.after_change.append(rights.rules_changed)
     return Node(
         config=config,
         settings=kernel.settings,
@@ -144,6 +153,7 @@ async def open_node(config: MqttConfig, kernel: Kernel) -> Node:
         services=services,
         wills=wills,
         sys=sys,
+        rights=rights,
     )
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
+from adapters.mqtt.access import ClientAccess
 from adapters.mqtt.counters import Counters
 from adapters.mqtt.delayed import DELAYED_PREFIX, parse_delayed
 from adapters.mqtt.distributor import Distributor
@@ -98,8 +99,17 @@ class Publishing:
         except GatewayError as error:
             on_done(error)
 
-    def publish_will(self, client_id: str, will: Will, session: "ClientSession | None") -> None:
-        """Publish a will; what becomes of it nobody waits for."""
+    def publish_will(
+        self,
+        client_id: str,
+        will: Will,
+        session: "ClientSession | None",
+        access: ClientAccess,
+    ) -> None:
+        """Publish a will; what becomes of it nobody waits for.
+
+        The rules of this moment hold: what its client may not publish any more, nobody gets.
+        """
         run = PublishRun(
             will.topic.encode(),
             [will.payload],
@@ -108,16 +118,25 @@ class Publishing:
             properties=will.properties,
             client_id=client_id,
         )
-        self._counters.wills_published += 1
 
         def done(error: GatewayError | None) -> None:
             if error is not None:
                 log.warning("will not published", client=client_id[:80], error=str(error))
-            elif session is not None and session.will is will:
+            if (
+                (error is None or error is refusal)
+                and session is not None
+                and session.will is will
+            ):
                 session.will = None
                 if session.is_kept:
                     session.services.store.put_state(session)
 
+        refusal = access.publish_refusal(run.topic, run.qos)
+        if refusal is not None:
+            self._counters.publish_refused += 1
+            done(refusal)
+            return
+        self._counters.wills_published += 1
         try:
             self._append(run, client_id, done)
         except GatewayError as error:

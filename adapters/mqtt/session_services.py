@@ -5,7 +5,6 @@ feeds and the store. Everything is on the event loop.
 """
 
 import asyncio
-from collections import deque
 from collections.abc import Coroutine, Mapping, Sequence
 from functools import partial
 
@@ -16,6 +15,7 @@ from adapters.mqtt.config import MqttConfig
 from adapters.mqtt.counters import Counters
 from adapters.mqtt.distributor import Distributor, Subscriber
 from adapters.mqtt.feed_set import FeedSet
+from adapters.mqtt.reading_rights import forbidden_to, put_in_force
 from adapters.mqtt.redelivery import redeliver
 from adapters.mqtt.retained_scans import RetainedScans
 from adapters.mqtt.retained_store import RetainedStore
@@ -135,14 +135,12 @@ class SessionServices:
         if session.reads_log:
             session.behind = self._positions_to_read(session, session.positions)
         session.positions = {}
-        trie = self.distributor.trie
-        for subscription in session.subscriptions.values():
-            if subscription.group is None:
-                trie.add(subscription, session)
         # Nothing new before what is old, not from groups either.
         session.is_redelivering = session.outbox.count > 0
-        for group in session.groups.values():
-            self._join(group, session)
+        session.forbidden = forbidden_to(session)
+        for name in tuple(session.subscriptions):
+            if name not in session.forbidden:
+                put_in_force(self, session, name)
         if session.is_redelivering:
             self._start(redeliver(session, connection))
         else:
@@ -163,7 +161,7 @@ class SessionServices:
         self._leave_catch_ups(session, session.behind)
         session.behind = {}
         for group in tuple(session.groups.values()):
-            self._part(group, session)
+            self.part(group, session)
 
     def positions_of(self, session: ClientSession) -> dict[int, int]:
         """Return where a session stands, by partition id; empty when it reads no log."""
@@ -255,6 +253,8 @@ class SessionServices:
     def _add(self, session: ClientSession, name: str, subscription: Subscription) -> None:
         self.subscription_count += name not in session.subscriptions
         session.subscriptions[name] = subscription
+        if name in session.forbidden:  # SUBSCRIBE has asked the rules
+            session.forbidden -= {name}
         if subscription.group is None:
             if session.is_attached:
                 self.distributor.trie.add(subscription, session)
@@ -265,7 +265,7 @@ class SessionServices:
         group.look_again()
         session.groups[name] = group
         if session.is_attached:
-            self._join(group, session)
+            self.join(group, session)
         if is_first and session.is_kept:  # SUBACK promises what comes from here on
             self.lanes.keep(group)
             self.store.put_group(group, self.positions_of_group(group))
@@ -273,9 +273,9 @@ class SessionServices:
     def _drop(self, session: ClientSession, name: str) -> None:
         subscription = session.subscriptions.pop(name)
         self.subscription_count -= 1
-        session.retained_scans = deque(
-            scan for scan in session.retained_scans if scan[0] is not subscription
-        )
+        if name in session.forbidden:
+            session.forbidden -= {name}
+        session.forget_retained(subscription)
         if subscription.group is None:
             self.distributor.trie.remove(subscription.topic_filter, session)
         else:
@@ -313,7 +313,7 @@ class SessionServices:
         group.look_again()
         session.groups[group.written] = group
 
-    def _join(self, group: ShareGroup, session: ClientSession) -> None:
+    def join(self, group: ShareGroup, session: ClientSession) -> None:
         """A member is there: it takes part; the first one goes on where the group stood."""
         if session not in group.online:
             group.online.append(session)
@@ -330,7 +330,7 @@ class SessionServices:
             self.dirty_groups.add(group)
         group.go_on()
 
-    def _part(self, group: ShareGroup, session: ClientSession) -> None:
+    def part(self, group: ShareGroup, session: ClientSession) -> None:
         """A member is away: others go on; without any, the group waits where it stands."""
         if session not in group.online:
             return
@@ -347,7 +347,7 @@ class SessionServices:
 
     def _quit(self, group: ShareGroup, session: ClientSession) -> None:
         """A member has unsubscribed, or its session is over."""
-        self._part(group, session)
+        self.part(group, session)
         group.members.pop(session, None)
         group.look_again()
         if not group.members:

@@ -164,7 +164,7 @@ class Sessions:
         session.expiry_s = connect.session_expiry_interval
         session.disconnected_unix_ms = 0
         session.deadline_ms = 0
-        session.connection = connection
+        session.connection, session.host = connection, connection.peer_host
         self.connected += 1
         self.connected_max = max(self.connected_max, self.connected)
         if session.is_kept or was_kept:

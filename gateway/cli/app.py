@@ -23,6 +23,7 @@ from gateway.cli.output import fail
 from gateway.cli.pipeline import pipeline_app
 from gateway.cli.queues import queues_app
 from gateway.cli.recover import recover_metadata
+from gateway.cli.rules import rules_app
 from gateway.cli.topics import topics_app
 from gateway.cli.user_keys import keys_app
 from gateway.cli.users import users_app
@@ -62,6 +63,7 @@ app.add_typer(dlq_app, name="dlq")
 app.add_typer(clients_app, name="clients")
 users_app.add_typer(keys_app, name="keys")
 app.add_typer(users_app, name="users")
+app.add_typer(rules_app, name="rules")
 app.add_typer(log_app, name="log")
 app.add_typer(pipeline_app, name="pipeline")
 app.command("backup")(backup)

@@ -90,6 +90,49 @@ def test_a_password_comes_from_standard_input(
     assert run("users", "rm", "alice", "--yes").status == 1
 
 
+def test_the_life_of_a_rule(run: Run) -> None:
+    for_mqtt = ("deny", "publish", "mqtt_topic", "a/%c/#", "--client", "dev1", "--user", "ada")
+    for_topics = ("allow", "read", "topic", "or", "--prefix", "--host", "10.0.0.1")
+    for_any = ("allow", "all", "topic", "--user", "ada", "--protocol", "sqs")
+    rules = (for_mqtt, for_topics, for_any)
+    assert [run("rules", "add", *rule).status for rule in (*rules, for_mqtt)] == [0, 0, 0, 0]
+    listed = run("rules", "ls", "--json").json
+    assert [tuple(rule.values()) for rule in listed] == [
+        ("deny", "publish", "mqtt_topic", "filter", "a/%c/#", "ada", "dev1", "*", "*", "store"),
+        ("allow", "read", "topic", "prefix", "or", "*", "*", "*", "10.0.0.1", "store"),
+        ("allow", "all", "topic", "any", "", "ada", "*", "sqs", "*", "store"),
+    ]
+    assert run("rules", "ls").out.splitlines()[1].split()[:5] == [
+        "deny", "publish", "mqtt_topic", "filter", "a/%c/#",
+    ]  # fmt: skip
+    assert run("rules", "rm", *for_mqtt[:-2], "--yes").err == (
+        "headgate: RuleNotFound: no such rule\n"
+    )
+    assert [run("rules", "rm", *rule, "--yes").status for rule in rules] == [0, 0, 0]
+    assert run("rules", "ls", "--json").json == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "hint"),
+    [
+        (("allow", "publish", "topic", "t"), 1, "publish is what MQTT clients do"),
+        (("allow", "describe", "mqtt_topic", "#"), 1, "subscribe (read)"),
+        (("allow", "publish", "mqtt_topic", "a#"), 1, "whole level"),
+        (("allow", "publish", "mqtt_topic"), 1, "needs a name"),
+        (("allow", "read", "topic", "t", "--client", "dev1"), 1, "for MQTT topics"),
+        (("allow", "reed", "topic", "t"), 2, ""),
+        (("perhaps", "read", "topic", "t"), 2, ""),
+    ],
+)
+def test_a_rule_without_sense_is_refused(
+    run: Run, arguments: tuple[str, ...], status: int, hint: str
+) -> None:
+    refused = run("rules", "add", *arguments)
+    assert refused.status == status
+    assert hint in refused.err
+    assert run("rules", "ls", "--json").json == []
+
+
 def test_an_access_key_shows_its_secret_once(run: Run) -> None:
     made = run("users", "keys", "add", "carol", "--account", "111122223333", "--json").json
     assert run("users", "keys", "add", "dave").status == 0

@@ -381,6 +381,7 @@ def fits_by_definition(
         PatternKind.ANY: True,
         PatternKind.LITERAL: name == one.pattern,
         PatternKind.PREFIX: name[: len(one.pattern)] == one.pattern,
+        PatternKind.FILTER: False,
     }[one.pattern_kind]
     return (
         pattern

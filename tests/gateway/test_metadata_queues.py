@@ -11,7 +11,7 @@ from features.queue.model import Order
 from gateway.errors import StorageUnavailable, TopicNotFound
 from gateway.metadata import AccessKey, TopicRow
 from gateway.metadata_recovery import QueuePlace, parse_lane_id, restore_queues
-from gateway.metadata_schema import TOPICS
+from gateway.metadata_schema import SCHEMA_VERSION, TOPICS
 from gateway.metadata_sql import SqlMetadata
 from gateway.migrations.upgrade import upgrade
 from gateway.model import TopicName
@@ -184,7 +184,9 @@ async def test_a_store_of_the_first_schema_is_brought_up_with_what_it_holds(
     await store.close()
     engine = create_engine(real_url)
     with engine.connect() as connection:
-        assert connection.scalar(text("SELECT version_num FROM alembic_version")) == "0002"
+        assert (
+            connection.scalar(text("SELECT version_num FROM alembic_version")) == SCHEMA_VERSION
+        )
     engine.dispose()
 
 

@@ -56,7 +56,10 @@ async def test_what_was_stored_is_there_after_a_restart(
     rule = Rule(
         "alice", Operation.READ, ResourceType.TOPIC, PatternKind.PREFIX, "a", allow=False
     )
-    await metadata.add_rules([rule, rule])
+    for_mqtt = Rule(
+        "*", Operation.ALL, ResourceType.MQTT_TOPIC, PatternKind.FILTER, "a/%c/#", client="dev1"
+    )
+    await metadata.add_rules([rule, rule, for_mqtt, for_mqtt, for_mqtt._replace(client="*")])
     address = Address("default", "rocketmq", "%RETRY%g", created.uuid, "g")
     await metadata.put_address(address)
 
@@ -66,7 +69,7 @@ async def test_what_was_stored_is_there_after_a_restart(
     assert created.configs == {"retention.ms": "5"}
     assert created.ranges == (PartitionRange(0, 1, 3),)
     assert await again.users() == {"alice": [CREDENTIAL]}
-    assert await again.rules() == [rule]
+    assert await again.rules() == [rule, for_mqtt, for_mqtt._replace(client="*")]
     assert await again.addresses() == [address]
     await again.close()
 

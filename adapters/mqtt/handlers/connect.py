@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from adapters.mqtt.access import principal_of
 from adapters.mqtt.authentication import (
     ScramExchange,
     authenticate_password,
@@ -22,7 +23,6 @@ from adapters.mqtt.keep_alive import agree
 from adapters.mqtt.session import State
 from adapters.mqtt.welcome import Agreed, connack
 from adapters.mqtt.wire import PACKET_ID_MAX, Connect, Version, Will
-from gateway.auth import ANONYMOUS, Principal
 from gateway.errors import GatewayError
 
 if TYPE_CHECKING:  # connections know handlers
@@ -93,7 +93,7 @@ def admit(
     assert asked is not None
     node, config = connection.node, connection.config
     client_id = asked.client_id or f"auto-{secrets.token_hex(ASSIGNED_ID_BYTES)}"
-    principal = Principal(username or ANONYMOUS, "mqtt", connection.peer_host)
+    principal = principal_of(username, connection.peer_host)
     connection.client_id, connection.principal = client_id, principal
     connection.access = node.access.of_client(client_id, username, principal)
     _check_owner(connection, username)

@@ -1,16 +1,26 @@
 """Rules: first match, placeholders, and subscriptions that must not reach around a denial."""
 
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapters.mqtt.access import Access, ClientAccess, covers, log_topics, overlaps
+from adapters.mqtt.access import Access, ClientAccess, log_topics
 from adapters.mqtt.config import MqttConfig
 from adapters.mqtt.errors import ReasonCode
 from adapters.mqtt.filters import matches
-from gateway.auth import ANONYMOUS, Operation, Principal, ResourceType
+from adapters.mqtt.rule_filters import covers, overlaps
+from gateway.auth import (
+    ANONYMOUS,
+    Operation,
+    PatternKind,
+    Principal,
+    ResourceType,
+    Rule,
+    check_rule,
+)
 
 LEVELS = st.sampled_from(["a", "b", "", "$c", "+"])
 FILTERS = (
@@ -30,6 +40,9 @@ class Rules:
 
     def __init__(self, *denied: tuple[Operation, str]) -> None:
         self.revision = 1
+        self.filter_rules: list[Rule] = []
+        self.after_change: list[Callable[[], Awaitable[None]]] = []
+        self.super_users: set[str] = set()
         self.denied = set(denied)
         self.asked = 0
 
@@ -40,6 +53,13 @@ class Rules:
         assert principal.protocol == "mqtt"
         assert resource_type is ResourceType.TOPIC
         return (operation, name) not in self.denied
+
+    def is_super_user(self, principal: Principal) -> bool:
+        return principal.name in self.super_users
+
+    def store(self, *rules: Rule) -> None:
+        self.filter_rules = [check_rule(rule) for rule in rules]
+        self.revision += 1
 
 
 def client(
@@ -209,3 +229,134 @@ def test_a_subscription_needs_every_topic_of_the_log_that_it_may_read() -> None:
     rules = Rules((Operation.READ, "sensors0"))
     access = client(default="allow", authorizer=rules, routes=routes)
     assert [access.may_subscribe(text) for text in ("s/x", "b/x", "#")] == [False, True, False]
+
+
+# --- rules that the gateway keeps
+
+
+def stored(topic_filter: str, operation: Operation = Operation.ALL, **more: Any) -> Rule:
+    principal = more.pop("principal", "*")
+    kind, pattern = ResourceType.MQTT_TOPIC, PatternKind.FILTER
+    return Rule(principal, operation, kind, pattern, topic_filter, **more)
+
+
+def keeping(*rules: Rule) -> Rules:
+    authorizer = Rules()
+    authorizer.store(*rules)
+    return authorizer
+
+
+def test_stored_rules_are_for_an_operation_a_user_a_client_and_a_host() -> None:
+    authorizer = keeping(
+        stored("p", Operation.WRITE),
+        stored("s", Operation.READ),
+        stored("u", principal="ada"),
+        stored("v", principal="bob"),
+        stored("c", client="dev1"),
+        stored("d", client="dev2"),
+        stored("b", principal="ada", client="dev1"),
+        stored("n", principal="bob", client="dev1"),
+        stored("h", host="127.0.0.1"),
+        stored("i", host="10.0.0.1"),
+    )
+    access = client(authorizer=authorizer)
+    assert [topic for topic in "psuvcdbnhi" if may_publish(access, topic)] == list("pucbh")
+    assert [topic for topic in "ps" if access.may_subscribe(topic)] == ["s"]
+
+
+def test_a_stored_denial_wins_whatever_else_allows() -> None:
+    authorizer = keeping(stored("a/b", allow=False), stored("a/#"))
+    access = client(allow("#"), default="allow", authorizer=authorizer)
+    assert [may_publish(access, topic) for topic in ("a/b", "a/c")] == [False, True]
+    assert [access.may_subscribe(text) for text in ("a/b", "a/+", "#", "a/c")] == [
+        False, False, False, True,
+    ]  # fmt: skip
+
+
+def test_the_config_decides_before_a_stored_allowance_and_that_before_the_default() -> None:
+    authorizer = keeping(stored("a/#"))
+    access = client(deny("a/b"), authorizer=authorizer)
+    assert [may_publish(access, topic) for topic in ("a/b", "a/c", "b")] == [False, True, False]
+    assert [access.may_subscribe(text) for text in ("a/#", "a/c", "#")] == [False, True, False]
+
+
+def test_placeholders_of_stored_rules_are_the_clients_own_names() -> None:
+    access = client(authorizer=keeping(stored("of/%u/%c/#"), stored("box-%c")))
+    assert may_publish(access, "of/ada/dev1/x")
+    assert access.may_subscribe("of/ada/dev1/#")
+    assert may_publish(access, "box-dev1")
+    assert not may_publish(access, "of/ada/dev2/x")
+    assert not access.may_subscribe("of/ada/+/#")
+
+
+@pytest.mark.parametrize("client_id", ["+", "#", "a/b", "$SYS", "", "%u+"])
+def test_a_client_identifier_neither_widens_nor_narrows_a_stored_rule(client_id: str) -> None:
+    authorizer = keeping(stored("x/%c/#"), stored("y/%c/#", allow=False))
+    access = client(allow("y/#"), client_id=client_id, authorizer=authorizer)
+    for text in ("x/+/y", "x/dev2/y", "#", "x/a/b/c"):
+        assert not access.may_subscribe(text), text
+    assert not may_publish(access, "x/a/b")
+    assert not may_publish(access, "y/anybody/x")
+
+
+def test_who_was_not_asked_is_anonymous_to_stored_rules() -> None:
+    authorizer = keeping(
+        stored("%u/x"), stored("a", principal="ada"), stored("b", principal="ANONYMOUS")
+    )
+    access = client(username=None, authorizer=authorizer)
+    assert [may_publish(access, topic) for topic in ("/x", "a", "b")] == [False, False, True]
+
+
+def test_super_users_may_do_what_every_rule_denies() -> None:
+    authorizer = keeping(stored("#", allow=False))
+    authorizer.super_users = {"ada"}
+    access = client(deny("#"), authorizer=authorizer)
+    assert may_publish(access, "a")
+    assert access.may_subscribe("#")
+    other = client(deny("#"), authorizer=authorizer, username="bob")
+    assert not may_publish(other, "a")
+
+
+def test_a_stored_rule_holds_from_its_revision_on() -> None:
+    authorizer = keeping()
+    access = client(default="allow", authorizer=authorizer)
+    other = client(default="allow", authorizer=authorizer, client_id="dev2")
+    seen = [(may_publish(access, "a"), access.may_subscribe("a"), may_publish(other, "a"))]
+    for rules in ((stored("a", client="dev1", allow=False),), ()):
+        authorizer.store(*rules)
+        seen.append(
+            (may_publish(access, "a"), access.may_subscribe("a"), may_publish(other, "a"))
+        )
+    assert seen == [(True, True, True), (False, False, True), (True, True, True)]
+
+
+def test_the_answer_about_a_topic_is_looked_up_once() -> None:
+    authorizer = keeping(stored("a"))
+    access = client(authorizer=authorizer)
+    assert may_publish(access, "a")
+    authorizer.filter_rules = []  # of which nobody is told: no revision
+    assert may_publish(access, "a")
+
+
+def test_rules_that_mean_the_same_for_all_are_kept_once() -> None:
+    authorizer = keeping(stored("a/#"), stored("b/#"))
+    access = Access(MqttConfig(), authorizer, lambda _topic, _qos: "mqtt")
+    clients = [
+        access.stored.of_client(name, None, Principal(ANONYMOUS, "mqtt", "")) for name in "ab"
+    ]
+    assert clients[0][0] is clients[1][0]
+
+
+@given(
+    st.lists(st.tuples(FILTERS, st.booleans()), max_size=4),
+    FILTERS,
+    TOPICS,
+)
+def test_nobody_may_subscribe_to_what_stored_rules_deny_to_his_publishing(
+    rules: list[tuple[str, bool]], wanted: str, topic: str
+) -> None:
+    authorizer = keeping(*(stored(text, allow=allows) for text, allows in rules))
+    access = client(authorizer=authorizer)
+    is_open = not topic.startswith("$")  # nobody publishes there
+    if is_open and access.may_subscribe(wanted) and matches(wanted, topic):
+        assert may_publish(access, topic)

@@ -1,6 +1,8 @@
 """A gateway whose listeners are secured, as the tests of security want it."""
 
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,7 +10,7 @@ from typing import Any
 
 from tests.interop.mqtt.programs.secure_paho import SecurePaho
 from tests.support.certificates import make_certificate
-from tests.support.gateway import Gateway
+from tests.support.gateway import ROOT, Gateway
 from tests.support.mqtt_target import Target, gateway_target, port_of
 
 
@@ -42,6 +44,20 @@ class Secured:
             "clients", "ls", "--json", f"--set=node.data_dir={self.gateway.data_dir}"
         )
         return {row["client_id"]: row for row in json.loads("\n".join(lines))}
+
+
+def add_user(data_dir: Path, name: str, password: str) -> None:
+    """Add a user before the first start."""
+    subprocess.run(
+        [
+            *(sys.executable, "-m", "gateway", "users", "add", name, "--password-stdin"),
+            *("--offline", "--set", f"node.data_dir={data_dir}"),
+        ],
+        cwd=ROOT,
+        input=f"{password}\n".encode(),
+        check=True,
+        timeout=60,
+    )
 
 
 def tls(listener: str, authority: tuple[Path, Path]) -> dict[str, object]:

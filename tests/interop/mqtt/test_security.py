@@ -3,8 +3,6 @@
 import contextlib
 import json
 import ssl
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,11 +13,10 @@ from paho.mqtt.client import WebsocketConnectionError
 from tests.interop.mqtt.programs.link import V3_1_1, V5
 from tests.interop.mqtt.programs.secure_paho import CLOSED, SecurePaho
 from tests.interop.mqtt.scenario import expected
-from tests.interop.mqtt.secured import Secured, running
+from tests.interop.mqtt.secured import Secured, add_user, running
 from tests.support import mqtt_wire as wire
 from tests.support.certificates import make_certificate
 from tests.support.client_certificates import make_client_certificate
-from tests.support.gateway import ROOT
 from tests.support.mqtt_raw import RawClient
 from tests.support.mqtt_target import OWN
 from tests.support.mqtt_toolchain import node_program
@@ -47,19 +44,6 @@ RULES = """[
     {effect = "allow", filter = "users/%u/#"},
     {effect = "allow", filter = "clients/%c/#"},
 ]"""
-
-
-def add_user(data_dir: Path, name: str, password: str) -> None:
-    subprocess.run(
-        [
-            *(sys.executable, "-m", "gateway", "users", "add", name, "--password-stdin"),
-            *("--offline", "--set", f"node.data_dir={data_dir}"),
-        ],
-        cwd=ROOT,
-        input=f"{password}\n".encode(),
-        check=True,
-        timeout=60,
-    )
 
 
 @pytest.fixture(scope="module")

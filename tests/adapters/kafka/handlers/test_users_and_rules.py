@@ -197,6 +197,23 @@ async def test_rules_of_other_protocols_are_neither_shown_nor_deleted(rig: Rig) 
     assert list(rig.rules.stored_rules()) == [other]
 
 
+async def test_rules_for_mqtt_topics_are_no_acls(rig: Rig) -> None:
+    """Kafka has no word for them: nothing shows, makes or removes them, whatever it asks for."""
+    mqtt = Rule("ada", Operation.ALL, ResourceType.MQTT_TOPIC, PatternKind.FILTER, "a/%c/#")
+    denial = mqtt._replace(principal="*", pattern="#", client="dev1", allow=False)
+    await rig.rules.add_rules([mqtt, denial])
+
+    assert await describe(rig) == set()
+    assert await describe(rig, resource_name_filter="#", pattern_type_filter=MATCH) == set()
+    answer = await rig.ask("delete_acls", 3, filters=[Filter(**meaning())])
+    assert [list(result.matching_acls) for result in answer.filter_results] == [[]]
+    assert list(rig.rules.stored_rules()) == [mqtt, denial]
+    unknown = await rig.ask("describe_acls", 3, **meaning(resource_type_filter=8))
+    assert unknown.error_code.value == ErrorCode.INVALID_REQUEST
+    assert await create(rig, acl(resource_type=8)) == [ErrorCode.INVALID_REQUEST]
+    assert rig.login("ada").allows(Operation.READ, ResourceType.TOPIC, "orders")
+
+
 async def test_a_filter_with_unknown_numbers_is_refused(rig: Rig) -> None:
     answer = await rig.ask("describe_acls", 3, **meaning(operation=99))
 

@@ -67,11 +67,11 @@ class SecurePaho:
         self.client.disconnect()
         self.client.loop_stop()
 
-    def open(self) -> str:
+    def open(self, **options: Any) -> str:
         """Connect; ``CLOSED`` when the server ends the connection without an answer."""
-        self.client.connect("127.0.0.1", self.port)
+        self.client.connect("127.0.0.1", self.port, **options)
         self.client.loop_start()
-        return self._answer()
+        return self.answer()
 
     def publish(self, topic: str, payload: bytes) -> str:
         """Publish at QoS 1."""
@@ -90,7 +90,8 @@ class SecurePaho:
 
     def _asked(self, ask: Callable[[], object]) -> str:
         ask()
-        return self._answer()
+        return self.answer()
 
-    def _answer(self) -> str:
+    def answer(self) -> str:
+        """Return what the server says next."""
         return self._answers.get(timeout=ANSWER_S_MAX)

@@ -1,0 +1,96 @@
+"""Filters of rules: what they cover, what they have in common, and whom their placeholders mean.
+
+A filter is a sequence of levels here. ``%c`` is the client identifier, ``%u`` the user name.
+"""
+
+import re
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+_PLACEHOLDER: Final = re.compile("%[cu]")
+_WIDENING: Final = re.compile(r"[+#/\0]|^\$|^$")
+
+
+class Compiled(NamedTuple):
+    """A rule as it is for one client; ``levels`` are those of its filter."""
+
+    allows: bool
+    publishes: bool
+    subscribes: bool
+    levels: tuple[str, ...]
+
+
+def covers(rule: Sequence[str], wanted: Sequence[str]) -> bool:
+    """Say whether all that ``wanted`` (a filter or a name) matches is matched by ``rule`` too.
+
+    ``a/#`` covers ``a``; a wildcard in front covers no ``$`` (section 4.7.2).
+
+    >>> covers(["a", "+"], ["a", "b"]), covers(["a", "+"], ["a", "#"])
+    (True, False)
+    """
+    if wanted[0].startswith("$") and rule[0] in {"+", "#"}:
+        return False
+    for index, level in enumerate(rule):
+        if level == "#":
+            return True
+        if index >= len(wanted) or wanted[index] == "#":
+            return False
+        if level not in ("+", wanted[index]):
+            return False
+    return len(rule) == len(wanted)
+
+
+def overlaps(one: Sequence[str], other: Sequence[str]) -> bool:
+    """Say whether there may be a topic that both filters match.
+
+    >>> overlaps(["a", "+"], ["+", "b"]), overlaps(["a"], ["b", "#"])
+    (True, False)
+    """
+    for here, there in ((one, other), (other, one)):
+        if here[0] in {"+", "#"} and there[0].startswith("$"):
+            return False
+    for here_level, there_level in zip(one, other, strict=False):
+        if "#" in (here_level, there_level):
+            return True
+        if "+" not in (here_level, there_level) and here_level != there_level:
+            return False
+    longer, shorter = (one, other) if len(one) > len(other) else (other, one)
+    return len(longer) == len(shorter) or longer[len(shorter)] == "#"
+
+
+def applies(rule: Compiled, wanted: Sequence[str], *, to_subscribe: bool) -> bool:
+    """Say whether a rule is about a topic name to publish to, or a filter to subscribe to.
+
+    Of a filter an ``allow`` must cover all, and a ``deny`` only a part. A name is covered or it
+    has nothing in common with the rule, so for that both come to the same.
+    """
+    if not to_subscribe:
+        return rule.publishes and covers(rule.levels, wanted)
+    return rule.subscribes and (covers if rule.allows else overlaps)(rule.levels, wanted)
+
+
+def has_placeholder(topic_filter: str) -> bool:
+    """Say whether a filter means something else for each client."""
+    return _PLACEHOLDER.search(topic_filter) is not None
+
+
+def levels_for(
+    topic_filter: str, client_id: str, username: str | None, *, allows: bool
+) -> tuple[str, ...] | None:
+    """Put the client's own names into a rule's filter; None when it cannot be meant.
+
+    A name with a wildcard, a ``/`` or a ``$`` in front would change what the filter matches, and
+    nobody may choose that by his client identifier: such an ``allow`` matches nothing, and such
+    a ``deny`` takes any name in that level's place.
+    """
+    names = {"%c": client_id, "%u": username or ""}
+    levels = []
+    for level in topic_filter.split("/"):
+        used = [names[found] for found in _PLACEHOLDER.findall(level)]
+        if not any(_WIDENING.search(name) for name in used):
+            levels.append(_PLACEHOLDER.sub(lambda found: names[found[0]], level))
+        elif allows:
+            return None
+        else:
+            levels.append("+")
+    return tuple(levels)

@@ -1,0 +1,137 @@
+"""``headgate rules``: who may do what. They hold, for who is connected too, when a command ends."""
+
+from enum import StrEnum
+from typing import Annotated, Final
+
+import typer
+
+from gateway.auth import EVERYBODY, Operation, PatternKind, ResourceType
+from gateway.cli import options
+from gateway.cli.admin_client import AdminClient
+from gateway.cli.node_commands import confirm, of_node
+from gateway.cli.output import print_rows, say
+
+rules_app = typer.Typer(no_args_is_help=True, help="Rules of a running node: who may do what.")
+
+_OPERATIONS: Final = ("publish", "subscribe", *(one.value for one in Operation))
+
+
+class Effect(StrEnum):
+    """What follows from a match."""
+
+    ALLOW = "allow"
+    DENY = "deny"
+
+
+def _operation(text: str) -> str:
+    if text not in _OPERATIONS:
+        msg = f"{text!r} is none of {', '.join(_OPERATIONS)}"
+        raise typer.BadParameter(msg)
+    return text
+
+
+Does = Annotated[Effect, typer.Argument(help="What follows from a match; deny wins.")]
+What = Annotated[
+    str,
+    typer.Argument(
+        parser=_operation,
+        metavar="OPERATION",
+        help="publish, subscribe or all for mqtt_topic; read, write, ... or all for others.",
+    ),
+]
+Resource = Annotated[ResourceType, typer.Argument(help="What it is done to.")]
+Name = Annotated[
+    str,
+    typer.Argument(
+        help="Its name; a filter for mqtt_topic, with %c and %u for the client's own names. "
+        "Without a name, any of the others is meant."
+    ),
+]
+User = Annotated[str, typer.Option(help="For this user only; ANONYMOUS: who gave no name.")]
+ClientId = Annotated[
+    str, typer.Option("--client", help="For this MQTT client identifier only.")
+]
+Protocol = Annotated[str, typer.Option(help="For clients of this adapter only.")]
+Host = Annotated[str, typer.Option(help="For clients from this address only.")]
+Prefix = Annotated[bool, typer.Option("--prefix", help="For all whose names begin so.")]
+
+
+@rules_app.command()
+@of_node
+def add(  # noqa: PLR0913 - one argument per option
+    client: AdminClient,
+    effect: Does,
+    operation: What,
+    resource: Resource,
+    name: Name = "",
+    *,
+    user: User = EVERYBODY,
+    client_id: ClientId = EVERYBODY,
+    protocol: Protocol = EVERYBODY,
+    host: Host = EVERYBODY,
+    is_prefix: Prefix = False,
+) -> None:
+    """Add a rule. From the first on, but for mqtt_topic, what no rule allows is denied."""
+    rule = _rule(effect, operation, resource, name, user, client_id, is_prefix=is_prefix)
+    client.send("POST", "rules", body={**rule, "protocol": protocol, "host": host})
+    say("the rule holds")
+
+
+@rules_app.command("ls")
+@of_node
+def list_rules(client: AdminClient, *, as_json: options.AsJson = False) -> None:
+    """List rules: of the store, and those of the config file that stand beside them."""
+    found = client.get("rules")["rules"]
+    columns = ["effect", "operation", "resource", "pattern", "name"]
+    columns += ["principal", "client", "protocol", "host", "source"]
+    print_rows(found, columns, as_json=as_json)
+
+
+@rules_app.command("rm")
+@of_node
+def remove(  # noqa: PLR0913 - one argument per option
+    client: AdminClient,
+    effect: Does,
+    operation: What,
+    resource: Resource,
+    name: Name = "",
+    *,
+    user: User = EVERYBODY,
+    client_id: ClientId = EVERYBODY,
+    protocol: Protocol = EVERYBODY,
+    host: Host = EVERYBODY,
+    is_prefix: Prefix = False,
+    yes: options.Yes = False,
+) -> None:
+    """Remove the rule that says just this."""
+    rule = _rule(effect, operation, resource, name, user, client_id, is_prefix=is_prefix)
+    confirm(f"Remove the rule {effect.value} {operation} {resource.value} {name}?", yes=yes)
+    client.send("DELETE", "rules", query={**rule, "protocol": protocol, "host": host})
+    say("removed")
+
+
+def _rule(  # noqa: PLR0913, PLR0917 - all that commands ask for
+    effect: Effect,
+    operation: str,
+    resource: ResourceType,
+    name: str,
+    user: str,
+    client_id: str,
+    *,
+    is_prefix: bool,
+) -> dict[str, str]:
+    if is_prefix:
+        pattern = PatternKind.PREFIX
+    elif resource is ResourceType.MQTT_TOPIC:
+        pattern = PatternKind.FILTER
+    else:
+        pattern = PatternKind.LITERAL if name else PatternKind.ANY
+    return {
+        "effect": effect.value,
+        "operation": operation,
+        "resource": resource.value,
+        "pattern": pattern.value,
+        "name": name,
+        "principal": user,
+        "client": client_id,
+    }
