@@ -13,9 +13,10 @@ from gateway.errors import PeerError
 _V2_SIGNATURE: Final = b"\r\n\r\n\x00\r\nQUIT\n"
 _V2_HEAD_BYTES: Final = 16
 _V1_BYTES_MAX: Final = 107
-_V2_BYTES_MAX: Final = 1024
-_V2_IPV4_BYTES: Final = 12
-_V2_IPV6_BYTES: Final = 36
+_V2_BYTES_MAX: Final = 4096  # a certificate may be among what follows the addresses
+_V2_LOCAL, _V2_PROXY = 0, 1
+_V2_IPV4, _V2_IPV6 = 1, 2
+_V2_ADDRESSES_BYTES: Final = {_V2_IPV4: 12, _V2_IPV6: 36}
 _V1_FIELDS: Final = 6
 
 
@@ -68,10 +69,14 @@ class ProxyHeader:
         if len(body) < length:
             self.wants = length - len(body)
             return
-        is_local = version_command & 0x0F == 0
-        if is_local:
+        command = version_command & 0x0F
+        if command == _V2_LOCAL:
             return
-        if family >> 4 == 1 and length >= _V2_IPV4_BYTES:
+        addresses_bytes = _V2_ADDRESSES_BYTES.get(family >> 4, 0)
+        if command != _V2_PROXY or length < addresses_bytes:
+            msg = "a PROXY protocol v2 header has an unknown command, or addresses cut short"
+            raise PeerError(msg)
+        if family >> 4 == _V2_IPV4:
             self.host = str(IPv4Address(body[:4]))
-        elif family >> 4 == 2 and length >= _V2_IPV6_BYTES:  # noqa: PLR2004 - AF_INET6
+        elif family >> 4 == _V2_IPV6:
             self.host = str(IPv6Address(body[:16]))

@@ -142,6 +142,11 @@ class TopicManager:
         """Say what a partition is, or was until a moment ago. Errors: ``TopicNotFound``."""
         return self._index.identify(partition_id)
 
+    @property
+    def default_settings(self) -> TopicSettings:
+        """What holds for a topic whose creator says nothing."""
+        return self._default_settings
+
     def describe_configs(self, topic: Topic) -> list[ConfigEntry]:
         """Return all configs there are, by name, with their values for ``topic``."""
         return describe(self._default_configs, topic.configs)

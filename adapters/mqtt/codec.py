@@ -12,7 +12,7 @@ from struct import Struct, pack
 from typing import Final
 
 from adapters.mqtt import properties as p
-from adapters.mqtt.connect_codec import decode_connect
+from adapters.mqtt.connect_codec import decode_connect, version_to_refuse
 from adapters.mqtt.errors import ReasonCode, return_code
 from adapters.mqtt.primitives import (
     VARINT_MAX,
@@ -61,6 +61,7 @@ __all__ = [
     "encode_disconnect",
     "encode_suback",
     "encode_unsuback",
+    "version_to_refuse",
 ]
 
 PINGRESP: Final = b"\xd0\x00"

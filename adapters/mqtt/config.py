@@ -1,5 +1,6 @@
 """Settings of the MQTT listeners: ``[adapters.mqtt]``."""
 
+from collections.abc import Iterator
 from typing import ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
@@ -9,6 +10,9 @@ from gateway.config import BindAddress, FrozenConfig, ListenerConfig, Settings
 
 _MIB = 1024 * 1024
 _RETENTION_MS_DEFAULT = "604800000"  # Kafka's: seven days
+_MESSAGE_BYTES_DEFAULT = "1048588"  # Kafka's too
+# A record may have its topic twice (as key and header), and frames of its own.
+_RECORD_EXTRA_BYTES = 131_072
 
 
 class RouteConfig(FrozenConfig):
@@ -199,19 +203,43 @@ class MqttConfig(ListenerConfig):
         check_routes((*self.routes, self.default_route))
         return self
 
+    @model_validator(mode="after")
+    def _check_receivers(self) -> Self:
+        if self.receiver_bytes_hard_max < self.receiver_bytes_max:
+            msg = (
+                f"receiver_bytes_hard_max: {self.receiver_bytes_hard_max} is below "
+                f"receiver_bytes_max, {self.receiver_bytes_max}"
+            )
+            raise ValueError(msg)
+        return self
+
+    @property
+    def message_bytes(self) -> int:
+        """What the record of the largest packet takes at most, in octets."""
+        return self.packet_bytes_max + _RECORD_EXTRA_BYTES
+
     def warnings(self, settings: Settings) -> list[str]:
-        """Return what is legal but may surprise: sessions that outlive what they wait for."""
-        defaults = settings.topic_defaults.configs
-        configs = {topic.name: topic.configs for topic in settings.topics}
-        found = []
+        """Return what is legal but may surprise, about the topics that routes lead to."""
+        found: list[str] = []
         for route in (*self.routes, self.default_route):
-            own = configs.get(route.topic, {})
-            text = own.get("retention.ms", defaults.get("retention.ms", _RETENTION_MS_DEFAULT))
-            retention_s = int(text) // 1_000
-            if 0 <= retention_s < self.session.expiry_s_max:
-                found.append(
-                    f"session.expiry_s_max: a session may be away for "
-                    f"{self.session.expiry_s_max} s, but topic {route.topic} keeps messages "
-                    f"for {retention_s} s (retention.ms)"
-                )
+            found += self._warnings_of(route.topic, settings)
         return found
+
+    def _warnings_of(self, topic: str, settings: Settings) -> Iterator[str]:
+        defaults = settings.topic_defaults.configs
+        declared = {one.name: one.configs for one in settings.topics}.get(topic)
+        configs = {**defaults, **(declared or {})}
+        retention_s = int(configs.get("retention.ms", _RETENTION_MS_DEFAULT)) // 1_000
+        if 0 <= retention_s < self.session.expiry_s_max:
+            yield (
+                f"session.expiry_s_max: a session may be away for "
+                f"{self.session.expiry_s_max} s, but topic {topic} keeps messages "
+                f"for {retention_s} s (retention.ms)"
+            )
+        message_bytes = int(configs.get("max.message.bytes", _MESSAGE_BYTES_DEFAULT))
+        if declared is not None and message_bytes < self.message_bytes:  # else made to fit
+            yield (
+                f"packet_bytes_max: a packet may have {self.packet_bytes_max} octets, but topic "
+                f"{topic} takes {message_bytes} (max.message.bytes; {self.message_bytes} would "
+                "take all): larger ones are refused"
+            )

@@ -30,6 +30,7 @@ _VERSIONS: Final = {
     (b"MQTT", 4): Version.V3_1_1,
     (b"MQTT", 5): Version.V5,
 }
+_V5_HEAD: Final = b"\x00\x04MQTT\x05"
 _RESERVED: Final = 0x01
 _CLEAN_START: Final = 0x02
 _WILL: Final = 0x04
@@ -84,6 +85,14 @@ def decode_connect(body: bytes) -> Connect:
         will=will,
         credentials=(username, password),
     )
+
+
+def version_to_refuse(body: bytes) -> Version | None:
+    """Return the version of a CONNECT with an error, if its CONNACK can say so (MQTT-3.1.4-1).
+
+    3.x is closed without a word (3.1.1: MQTT-3.1.4-1).
+    """
+    return Version.V5 if body.startswith(_V5_HEAD) else None
 
 
 def _check_flags(flags: int, version: Version) -> None:

@@ -21,6 +21,6 @@ def parse_delayed(topic: bytes) -> tuple[int, bytes]:
     """
     seconds, _, rest = topic[len(DELAYED_PREFIX) :].partition(b"/")
     if not seconds.isdigit() or len(seconds) > _DIGITS_MAX or not rest:
-        msg = f"topic name {topic[:80].decode()!r} is not $delayed/<seconds>/<topic>"
+        msg = f"topic name {topic.decode()[:80]!r} is not $delayed/<seconds>/<topic>"
         raise MqttError(ReasonCode.TOPIC_NAME_INVALID, msg)
     return int(seconds) * _MS_PER_S, rest

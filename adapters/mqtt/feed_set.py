@@ -32,13 +32,17 @@ class FeedSet:
         routes: Routes,
         live: Live,
         matcher: Matcher,
+        *,
+        message_bytes: int,
     ) -> None:
+        """``message_bytes``: what a topic made here takes in one message at least."""
         self.skipped: Counter[str] = Counter()  # records that are no MQTT messages, by why
         self.on_new_foreign: Callable[[PublishRun], None] | None = None
         self._broker = broker
         self._topics = topics
         self._live = live
         self._matcher = matcher
+        self._message_bytes = message_bytes
         self._all_routes = routes
         self._routes = dict(routes.log_topics())
         self._by_partition: dict[int, Feed] = {}
@@ -101,10 +105,25 @@ class FeedSet:
         topic = self._topics.find(topic_name)
         if topic is None:
             try:
-                topic = await self._topics.create(topic_name, partitions=route.partitions)
+                topic = await self._topics.create(
+                    topic_name, partitions=route.partitions, configs=self._configs()
+                )
             except TopicExists:
                 topic = self._topics.get(topic_name)
+        if topic.settings.message_bytes_max < self._message_bytes:
+            log.warning(
+                "larger packets are refused: their topic takes less than packet_bytes_max",
+                topic=name,
+                message_bytes_max=topic.settings.message_bytes_max,
+                wanted=self._message_bytes,
+            )
         self._follow(topic)
+
+    def _configs(self) -> dict[str, str]:
+        """Whatever may be published is kept: a 3.x client could not be told that it was not."""
+        if self._topics.default_settings.message_bytes_max >= self._message_bytes:
+            return {}
+        return {"max.message.bytes": str(self._message_bytes)}
 
     def _follow(self, topic: Topic) -> None:
         route = self._routes[topic.name.name]

@@ -13,6 +13,7 @@ from adapters.mqtt.codec import (
     decode_disconnect,
     decode_subscribe,
     decode_unsubscribe,
+    version_to_refuse,
 )
 from adapters.mqtt.errors import MqttError, ReasonCode
 from adapters.mqtt.primitives import (
@@ -51,11 +52,11 @@ _STRETCH_GROWTH: Final = 4
 class PacketReader:
     """Packets out of a client's octets.
 
-    ``version`` is None until CONNECT was decoded; the first packet must be CONNECT
-    (MQTT-3.1.0-1) and no other may be (MQTT-3.1.0-2). ``has_partial``: octets of a packet that
-    is not there in whole are kept. ``error`` is set by the first packet at
-    fault: handle what ``receive`` returned, then raise it; nothing more is decoded. ``likeness``:
-    what packets are like that come one at a time.
+    ``version`` is None until CONNECT was decoded (who says 5.0 is told what is wrong with it);
+    the first packet must be CONNECT (MQTT-3.1.0-1) and no other may be (MQTT-3.1.0-2).
+    ``has_partial``: octets of a packet that is not there in whole are kept. ``error`` is set by
+    the first packet at fault: handle what ``receive`` returned, then raise it; nothing more is
+    decoded. ``likeness``: what packets are like that come one at a time.
     """
 
     __slots__ = (
@@ -180,7 +181,11 @@ class PacketReader:
         body = data[body_at:end]
         version = self.version
         if version is None:
-            connect = decode_connect(body)
+            try:
+                connect = decode_connect(body)
+            except MqttError:
+                self.version = version_to_refuse(body)
+                raise
             self.version = connect.version
             packets.append(connect)
         else:

@@ -18,7 +18,7 @@ from adapters.mqtt.wire import (
     PublishRun,
     Version,
 )
-from gateway.errors import GatewayError
+from gateway.errors import GatewayError, MessageTooLarge
 
 if TYPE_CHECKING:  # connections make theirs
     from adapters.mqtt.connection import MqttConnection
@@ -166,16 +166,17 @@ class Inbound:
     def _note_refusal(self, published: Published, error: GatewayError) -> None:
         """Say no where the protocol can, close where a yes would be a lie.
 
-        A 3.x acknowledgement has no codes. What no repetition would help is acknowledged and
-        dropped, as Mosquitto does (MQTT 3.1.1: MQTT-3.3.5-2); what may succeed later is not: the
-        client sends it again on its next connection.
+        A 3.x acknowledgement has no codes. What the client may not do is acknowledged and
+        dropped, as Mosquitto does (MQTT 3.1.1: MQTT-3.3.5-2). What may succeed later is not: the
+        client sends it again on its next connection; nor is what is too large for its topic.
         """
         connection = self.connection
         self._counters.publish_refused += len(published.run.payloads)
         published.code = within(ACK_CODES, reason_code(error))
         published.reason = str(error)
         connection.note(type(error).__name__, published.reason)
-        if published.run.qos and connection.version is not Version.V5 and error.retriable:
+        is_lie = error.retriable or isinstance(error, MessageTooLarge)
+        if published.run.qos and connection.version is not Version.V5 and is_lie:
             connection.close()
 
     def _acknowledge(self, published: Published) -> None:

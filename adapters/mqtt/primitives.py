@@ -12,7 +12,7 @@ from gateway.model import encode_uvarint
 
 VARINT_MAX: Final = 268_435_455
 VARINT_BYTES_MAX: Final = 4
-_TEXT_BYTES_MAX: Final = 65_535
+TEXT_BYTES_MAX: Final = 65_535
 
 
 def malformed(message: str) -> MqttError:
@@ -106,7 +106,7 @@ def text_of(octets: bytes) -> str:
 
 def encode_binary(octets: bytes) -> bytes:
     """Return Binary Data of at most 65,535 octets."""
-    assert len(octets) <= _TEXT_BYTES_MAX, len(octets)
+    assert len(octets) <= TEXT_BYTES_MAX, len(octets)
     return len(octets).to_bytes(2) + octets
 
 

@@ -1,9 +1,10 @@
 """Redelivery: what was on its way when a client went is sent again, in order, with DUP.
 
 The messages are read from where they lie (the log, or the retained messages), and have the same
-packet identifiers as before (MQTT 5.0 section 4.4). What has expired or was cut off meanwhile
-counts as acknowledged. The window is the new connection's: no more than its Receive Maximum
-are on their way at a time (section 4.9), and no more octets than it keeps up with.
+packet identifiers as before (MQTT 5.0 section 4.4). What was cut off meanwhile counts as
+acknowledged, and so does what has expired, but not at QoS 2 (MQTT-4.3.3-7). The window is the
+new connection's: no more than its Receive Maximum are on their way at a time (section 4.9), and
+no more octets than it keeps up with.
 """
 
 import asyncio
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from adapters.mqtt.at_most_once import fitting_parts
+from adapters.mqtt.at_most_once import EXACTLY_ONCE, fitting_parts
 from adapters.mqtt.codec import encode_acks
 from adapters.mqtt.outbox import RETAINED, Unsettled, packet_id_of
 from adapters.mqtt.publish_forms import form_of
@@ -119,7 +120,7 @@ class _Redelivery:
         expiry_s = None
         if run.expires_at_unix_ms:
             expiry_s = remaining_s(run.expires_at_unix_ms, services.clock.unix_ms())
-            if not expiry_s:
+            if not expiry_s and inflight.qos < EXACTLY_ONCE:
                 services.counters.expired += stop - start
                 self._outbox.drop(first_seq + start, stop - start)
                 return

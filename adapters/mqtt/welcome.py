@@ -4,6 +4,7 @@ import re
 from typing import Final, NamedTuple
 
 from adapters.mqtt.config import MqttConfig
+from adapters.mqtt.primitives import TEXT_BYTES_MAX
 from adapters.mqtt.wire import Connack, Connect, Version
 
 _NO_LEVEL: Final = re.compile(r"[+#\0]")
@@ -47,10 +48,14 @@ def connack(asked: Connect, agreed: Agreed, config: MqttConfig, *, is_present: b
 
 
 def _response_information(asked: Connect, client_id: str) -> str | None:
-    """Return where a client may have its answers sent (section 3.2.2.3.15), if it asked."""
+    """Return where a client may have its answers sent (section 3.2.2.3.15), if it asked.
+
+    None for an identifier that is no level of a topic name, or too long to be one.
+    """
     if not asked.request_response_information or _NO_LEVEL.search(client_id):
         return None
-    return f"responses/{client_id}"
+    topic = f"responses/{client_id}"
+    return topic if len(topic.encode()) <= TEXT_BYTES_MAX else None
 
 
 class ConnectRate:

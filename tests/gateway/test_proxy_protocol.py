@@ -32,6 +32,11 @@ def parse(octets: bytes) -> tuple[str | None, bytes]:
         (V2_IPV4, "10.1.2.3"),
         (V2_IPV6, "::1"),
         (V2_LOCAL, None),
+        (V2 + b"\x21\x00\x00\x00", None),  # AF_UNSPEC
+        (
+            V2 + b"\x21\x11\x10\x00" + V2_IPV4[16:] + bytes(4_084),
+            "10.1.2.3",
+        ),  # with a certificate
     ],
 )
 def test_headers_are_read_to_their_end_and_no_further(octets: bytes, host: str | None) -> None:
@@ -46,6 +51,9 @@ def test_headers_are_read_to_their_end_and_no_further(octets: bytes, host: str |
         b"PROXY " + b"x" * 200,
         V2 + b"\x31\x11\x00\x0c" + bytes(12),
         V2 + b"\x21\x11\xff\xff" + bytes(12),
+        V2 + b"\x22\x11\x00\x0c" + bytes(12),  # neither LOCAL nor PROXY
+        V2 + b"\x21\x11\x00\x04" + bytes(4),  # addresses that are not all there
+        V2 + b"\x21\x21\x00\x0c" + bytes(12),
     ],
 )
 def test_anything_else_is_the_peers_fault(octets: bytes) -> None:

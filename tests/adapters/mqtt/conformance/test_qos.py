@@ -353,8 +353,17 @@ def test_expiry_does_not_touch_what_was_sent(rig: Rig) -> None:
     rig.client(found=[(Prop.SESSION_EXPIRY, 60)], will=will).drop()
     watcher.messages(1)  # four seconds later
 
-    first.send(wire.ack(Kind.PUBREC, message.packet_id))
-    assert first.receive(Kind.PUBREL).packet_id == message.packet_id
+    first.drop()
+    again = rig.resumed("s")  # nor does a new connection
+    [repeated] = again.messages(1, accept=False)
+    assert (repeated.packet_id, repeated.payload, repeated.dup) == (
+        message.packet_id,
+        b"x",
+        True,
+    )
+    assert repeated.value(Prop.MESSAGE_EXPIRY) == 0
+    again.send(wire.ack(Kind.PUBREC, message.packet_id))
+    assert again.receive(Kind.PUBREL).packet_id == message.packet_id
 
 
 @BOTH

@@ -82,6 +82,39 @@ async def test_response_information_comes_when_it_is_asked_for(tmp_path: Path) -
         assert silent.value(Prop.RESPONSE_INFO) is None
 
 
+@pytest.mark.parametrize(("octets", "is_told"), [(65_525, True), (65_526, False)])
+async def test_an_identifier_too_long_for_a_topic_has_no_response_information(
+    tmp_path: Path, octets: int, *, is_told: bool
+) -> None:
+    async with running(tmp_path) as live:
+        name = "x" * octets
+        answer = await (await live.client()).connect(
+            name, found=[(Prop.REQUEST_RESPONSE_INFO, 1)]
+        )
+        assert answer.code == 0
+        assert answer.value(Prop.RESPONSE_INFO) == (f"responses/{name}" if is_told else None)
+
+
+@pytest.mark.parametrize(
+    ("options", "code"),
+    [
+        ({"found": [(Prop.RECEIVE_MAXIMUM, 0)]}, 0x82),
+        ({"found": [(Prop.RECEIVE_MAXIMUM, 1), (Prop.RECEIVE_MAXIMUM, 1)]}, 0x82),
+        ({"will": WillMessage("a/+", b"")}, 0x90),
+        ({"will": WillMessage("", b"")}, 0x90),
+        ({"will": WillMessage("a", b"", qos=3)}, 0x81),
+    ],
+)
+async def test_a_connect_at_fault_is_told_so_by_5_0(
+    tmp_path: Path, options: dict[str, Any], code: int
+) -> None:
+    """5.0: MQTT-3.1.4-1 (a server MAY say why); 3.1.1: MQTT-3.1.4-1 (it says nothing)."""
+    async with running(tmp_path) as live:
+        assert await refused(live, V5, **options) == [(Kind.CONNACK, code)]
+        if "will" in options:
+            assert await refused(live, V3_1_1, **options) == []
+
+
 async def test_a_connack_that_the_client_cannot_take_is_not_sent(tmp_path: Path) -> None:
     """MQTT-3.1.2-24."""
     async with running(tmp_path) as live:

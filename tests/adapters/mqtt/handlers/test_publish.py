@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from gateway.config import AuthRule
+from gateway.model import DEFAULT_NAMESPACE, TopicName
 from tests.adapters.mqtt.live import DEADLINE_S, PASSWORD, running
 from tests.support import mqtt_wire as wire
 from tests.support.mqtt_wire import V3_1_1, V5, Kind, Prop
@@ -200,3 +201,47 @@ async def test_a_full_log_holds_publishers_and_loses_nothing(tmp_path: Path) -> 
         live.storage.release()
         got = [(await client.receive(Kind.PUBACK)).packet_id for _ in range(20)]
         assert got == list(range(1, 21))
+
+
+@pytest.mark.parametrize("qos", [1, 2])
+async def test_the_largest_packet_is_kept(tmp_path: Path, qos: int) -> None:
+    """Its record is larger than itself, and in a topic made for it there is room."""
+    async with running(tmp_path, mqtt={"packet_bytes_max": 2 << 20}) as live:
+        client = await live.connected(version=V3_1_1)
+        topic = "t" * 60_000
+        beside = len(wire.publish(topic, b"x" * (1 << 20), qos=qos, packet_id=1)) - (1 << 20)
+        payload = b"x" * ((2 << 20) - beside)
+        client.send(wire.publish(topic, payload, qos=qos, packet_id=1))
+        assert (await client.next()).kind is (Kind.PUBACK if qos == 1 else Kind.PUBREC)  # type: ignore[union-attr]
+        found = live.kernel.topics.get(TopicName(DEFAULT_NAMESPACE, "mqtt"))
+        assert live.kernel.broker.partition(found, 0).high_watermark == 1
+
+
+@pytest.mark.parametrize("retain", [False, True])
+@pytest.mark.parametrize("qos", [1, 2])
+async def test_what_its_topic_does_not_take_is_not_acknowledged(
+    tmp_path: Path, qos: int, *, retain: bool
+) -> None:
+    """A 3.x acknowledgement cannot say no; 5.0 hears it."""
+    async with running(tmp_path) as live:
+        name = TopicName(DEFAULT_NAMESPACE, "mqtt")
+        await live.kernel.topics.alter_configs(name, {"max.message.bytes": "1000"})
+        packet: dict[str, Any] = {"qos": qos, "packet_id": 7, "retain": retain}
+        old = await live.connected("old", version=V3_1_1)
+        old.send(wire.publish("a", b"x" * 1_000, **packet))
+        assert await old.ended_with() == []
+        new = await live.connected("new")
+        new.send(wire.publish("a", b"x" * 1_000, version=V5, **packet))
+        refusal = await new.receive(Kind.PUBACK if qos == 1 else Kind.PUBREC)
+        assert (refusal.packet_id, refusal.code) == (7, 0x97)
+
+
+@pytest.mark.parametrize("cut", range(3))
+async def test_a_delayed_topic_at_fault_is_refused_whatever_its_letters(
+    tmp_path: Path, cut: int
+) -> None:
+    async with running(tmp_path) as live:
+        client = await live.connected()
+        topic = "$delayed/x" + "a" * cut + "/" + "\u20ac" * 40
+        client.send(wire.publish(topic, b"", qos=1, packet_id=1, version=V5))
+        assert (await client.receive(Kind.PUBACK)).code == 0x90

@@ -1,0 +1,35 @@
+"""What a config of the MQTT endpoint may say, and what ``check-config`` warns of."""
+
+import pytest
+from pydantic import ValidationError
+
+from adapters.mqtt.config import MqttConfig
+from gateway.config import Settings, TopicConfig
+
+
+def said(config: MqttConfig, **configs: str) -> str:
+    topics = (TopicConfig(name="mqtt", configs=configs),) if configs else ()
+    return "\n".join(config.warnings(Settings(topics=topics)))
+
+
+def test_a_receiver_is_cut_off_above_where_it_is_slow() -> None:
+    config = {"receiver_bytes_max": 200_000, "receiver_bytes_hard_max": 200_000}
+    MqttConfig.model_validate(config)
+    with pytest.raises(ValidationError, match="receiver_bytes_hard_max: 199999 is below"):
+        MqttConfig.model_validate({**config, "receiver_bytes_hard_max": 199_999})
+
+
+def test_sessions_that_outlive_what_they_wait_for_are_warned_of() -> None:
+    assert "session.expiry_s_max" not in said(MqttConfig())
+    assert "topic mqtt keeps messages for 60 s" in said(
+        MqttConfig(), **{"retention.ms": "60000"}
+    )
+    assert "session.expiry_s_max" not in said(MqttConfig(), **{"retention.ms": "-1"})
+
+
+def test_packets_that_a_declared_topic_does_not_take_are_warned_of() -> None:
+    large = MqttConfig(packet_bytes_max=2 << 20)
+    assert "packet_bytes_max" not in said(large)  # the topic is made to fit
+    assert "topic mqtt takes 1048588" in said(large, **{"retention.ms": "-1"})
+    fitting = {"max.message.bytes": str(large.message_bytes)}
+    assert "packet_bytes_max" not in said(large, **fitting)
