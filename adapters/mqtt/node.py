@@ -71,7 +71,7 @@ async def open_node(config: MqttConfig, kernel: Kernel) -> Node:
     counters = Counters()
     routes = Routes(config)
     distributor = Distributor(clock, counters, receiver_bytes_max=config.receiver_bytes_max)
-    feeds = FeedSet(broker, topics, routes, distributor, distributor)
+    feeds = FeedSet(broker, topics, routes, distributor, distributor, clock)
     await feeds.start()
     coalescer = Coalescer(broker)
     retained = await RetainedStore.open(broker, topics, clock, coalescer, config)
