@@ -1,7 +1,8 @@
 """When a message is too old to be delivered: deadlines in unix milliseconds, 0 for never.
 
 MQTT counts in whole seconds that are left (MQTT 5.0 section 3.3.2.3.3), stored messages keep
-the deadline, which neither a restart nor a wait changes.
+the deadline, which neither a restart nor a wait changes. Which clock both times are of is for
+the caller to say: ``Clock.steady_deadline`` of a stored deadline, and steady time.
 """
 
 from typing import Final

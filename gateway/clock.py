@@ -1,7 +1,11 @@
 """Time as a port: durations are monotonic, stored deadlines are unix milliseconds."""
 
 import time
-from typing import Protocol
+from bisect import bisect_right
+from typing import Final, Protocol
+
+STEP_MS_MIN: Final = 500  # less is no step: deadlines of peers are in whole seconds
+STEPS_MAX: Final = 1_000  # remembered; of older ones the last counts
 
 
 class Clock(Protocol):
@@ -23,21 +27,85 @@ class Clock(Protocol):
         """
         ...
 
+    def deadline_unix_ms(self, span_ms: int) -> int:
+        """Return a deadline to store, for others to read too: ``span_ms`` after ``unix_ms``.
+
+        Where a step backwards holds ``unix_ms`` level, it goes on as if nobody had stepped.
+        """
+        ...
+
+    def steady_deadline(self, deadline_unix_ms: int, stamped_unix_ms: int) -> int:
+        """Return when a stored deadline is reached by ``steady_unix_ms``, whatever was stepped.
+
+        ``stamped_unix_ms`` is what ``unix_ms`` said when the deadline was made. What was made
+        before the process began, or by who goes by a clock of his own, has seen no steps but
+        those before that time.
+        """
+        ...
+
+    def unix_ms_ago(self, span_ms: int) -> int:
+        """Return what ``unix_ms`` said when ``span_ms`` less had passed, steps left aside."""
+        ...
+
+
+class _Steps:
+    """How far steady time is ahead of unix time, and where in unix time that has changed."""
+
+    def __init__(self) -> None:
+        self.highest_unix_ms = 0
+        self.ahead_ms = 0
+        self._begins: list[int] = []  # unix times from which on the next of ``_aheads`` holds
+        self._ends: list[int] = []  # the highest unix time before each
+        self._aheads = [0]
+
+    def note(self, unix_ms: int, ahead_ms: int) -> None:
+        """Unix time is higher than ever; a step was made if it is not where it would be."""
+        if not -STEP_MS_MIN < ahead_ms - self.ahead_ms < STEP_MS_MIN:
+            # Held level after a step backwards, it has said nothing else before it ran again.
+            is_backwards = ahead_ms > self.ahead_ms
+            self._begins.append(self.highest_unix_ms + 1 if is_backwards else unix_ms)
+            self.ahead_ms = ahead_ms
+            self._ends.append(self.highest_unix_ms)
+            self._aheads.append(ahead_ms)
+            if len(self._begins) > STEPS_MAX:
+                del self._begins[0], self._ends[0], self._aheads[0]
+        self.highest_unix_ms = unix_ms
+
+    def ahead_at(self, unix_ms: int) -> int:
+        """Return how far steady time was ahead of a unix time."""
+        return self._aheads[bisect_right(self._begins, unix_ms)]
+
+    def unix_ms_at(self, steady_ms: int) -> int:
+        """Return what unix time was at a steady time; held level, as high as it had come."""
+        at = len(self._begins)
+        while at and steady_ms - self._aheads[at] < self._begins[at - 1]:
+            at -= 1
+        unix_ms = steady_ms - self._aheads[at]
+        if at == len(self._ends):
+            return min(unix_ms, self.highest_unix_ms)
+        is_before_backwards = self._aheads[at] < self._aheads[at + 1]
+        return min(unix_ms, self._ends[at]) if is_before_backwards else unix_ms
+
+    def running_unix_ms(self, unix_ms: int, steady_ms: int) -> int:
+        """Return unix time as it would be now had no step backwards held it level."""
+        running_ms = steady_ms - self.ahead_ms
+        return running_ms if running_ms - unix_ms >= STEP_MS_MIN else unix_ms
+
 
 class SystemClock:
     """The machine's clocks, with steps backwards held level."""
 
     def __init__(self) -> None:
-        self._highest_unix_ms = 0
+        self._steps = _Steps()
         self._start_ns = time.time_ns() - time.monotonic_ns()
 
     def unix_ms(self) -> int:
         """See ``Clock``. After a step backwards it stands still until the clock has caught up."""
         now = time.time_ns() // 1_000_000
-        if now < self._highest_unix_ms:
-            return self._highest_unix_ms
-        self._highest_unix_ms = now
-        return now
+        steps = self._steps
+        if now > steps.highest_unix_ms:
+            steps.note(now, self.steady_unix_ms() - now)
+        return steps.highest_unix_ms
 
     def monotonic_ms(self) -> int:
         """See ``Clock``."""
@@ -47,6 +115,21 @@ class SystemClock:
         """See ``Clock``."""
         return (self._start_ns + time.monotonic_ns()) // 1_000_000
 
+    def deadline_unix_ms(self, span_ms: int) -> int:
+        """See ``Clock``."""
+        now = self.unix_ms()
+        return self._steps.running_unix_ms(now, self.steady_unix_ms()) + span_ms
+
+    def steady_deadline(self, deadline_unix_ms: int, stamped_unix_ms: int) -> int:
+        """See ``Clock``."""
+        self.unix_ms()  # it may have been stepped since somebody asked last
+        return deadline_unix_ms + self._steps.ahead_at(stamped_unix_ms)
+
+    def unix_ms_ago(self, span_ms: int) -> int:
+        """See ``Clock``."""
+        self.unix_ms()
+        return self._steps.unix_ms_at(self.steady_unix_ms() - span_ms)
+
 
 class ManualClock:
     """A clock that a test moves by hand. Both times move together unless stepped apart."""
@@ -55,10 +138,13 @@ class ManualClock:
         self._unix_ms = unix_ms
         self._start_unix_ms = unix_ms
         self._monotonic_ms = 0
+        self._steps = _Steps()
 
     def unix_ms(self) -> int:
-        """See ``Clock``."""
-        return self._unix_ms
+        """See ``Clock``. After a step backwards it stands still, as the machine's does."""
+        if self._unix_ms > self._steps.highest_unix_ms:
+            self._steps.note(self._unix_ms, self.steady_unix_ms() - self._unix_ms)
+        return self._steps.highest_unix_ms
 
     def monotonic_ms(self) -> int:
         """See ``Clock``."""
@@ -67,6 +153,26 @@ class ManualClock:
     def steady_unix_ms(self) -> int:
         """See ``Clock``."""
         return self._start_unix_ms + self._monotonic_ms
+
+    def deadline_unix_ms(self, span_ms: int) -> int:
+        """See ``Clock``."""
+        now = self.unix_ms()
+        return self._steps.running_unix_ms(now, self.steady_unix_ms()) + span_ms
+
+    def steady_deadline(self, deadline_unix_ms: int, stamped_unix_ms: int) -> int:
+        """See ``Clock``."""
+        self.unix_ms()
+        return deadline_unix_ms + self._steps.ahead_at(stamped_unix_ms)
+
+    def unix_ms_ago(self, span_ms: int) -> int:
+        """See ``Clock``."""
+        self.unix_ms()
+        return self._steps.unix_ms_at(self.steady_unix_ms() - span_ms)
+
+    def begin_anew(self) -> None:
+        """Do as the clock of a new process: it knows of no steps."""
+        self._start_unix_ms = self._unix_ms - self._monotonic_ms
+        self._steps = _Steps()
 
     def advance(self, ms: int) -> None:
         """Let ``ms`` milliseconds pass."""

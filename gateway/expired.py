@@ -14,6 +14,7 @@ from features.compaction.rebuilding import rebuild, without_records
 from features.compaction.record_slices import RecordSlice, scan_records
 from features.expiry import NEVER, is_expired
 from gateway.batch import KEYED_BYTES_MAX
+from gateway.clock import Clock
 from gateway.compression import compress, decompress
 from gateway.delay_batches import find_header, record_places
 from gateway.errors import CorruptBatch
@@ -32,27 +33,30 @@ _STORED_NAME: Final = nullable(_NAME)
 _CODEC: Final = Codec(partial(decompress, bytes_max=KEYED_BYTES_MAX), compress)
 
 
-def without_expired(batches: Sequence[Octets], now_unix_ms: int) -> list[Octets]:
+def without_expired(batches: Sequence[Octets], clock: Clock) -> list[Octets]:
     """Return the batches without what has expired; one that cannot be decoded stays as it is.
 
-    So does one whose timestamps are so far apart that it cannot be written again.
+    So does one whose timestamps are so far apart that it cannot be written again. Who stamps a
+    record with a time of his own has seen the steps of our clock that came before that time.
     """
     found: list[Octets] = []
     for batch in batches:
         try:
-            found.append(_without_expired(batch, now_unix_ms))
+            found.append(_without_expired(batch, clock))
         except (CorruptBatch, IndexError, OverflowError, struct.error):
             found.append(batch)
     return found
 
 
-def _without_expired(batch: Octets, now_unix_ms: int) -> Octets:
+def _without_expired(batch: Octets, clock: Clock) -> Octets:
     header = parse_batch_header(batch)
     data = bytes(memoryview(batch)[HEADER_BYTES : header.size_bytes])
     data = decompress(header.attributes & COMPRESSION_MASK, data, bytes_max=KEYED_BYTES_MAX)
     if _STORED_NAME not in data:
         return batch
     records = scan_records(data, header)
+    ahead_ms = clock.steady_deadline(0, header.max_timestamp_unix_ms)
+    now_unix_ms = clock.steady_unix_ms() - ahead_ms
     kept = [one for one in records if not is_expired(_deadline(data, one), now_unix_ms)]
     if len(kept) == len(records):
         return batch

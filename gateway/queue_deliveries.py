@@ -5,6 +5,7 @@ from functools import partial
 from typing import Final, NamedTuple, cast
 
 from features.queue.model import Taken
+from gateway.clock import Clock
 from gateway.model import EXPIRES_AT, Record, unix_ms_in
 from gateway.queue_bodies import Body, Unreadable
 from gateway.queue_lanes import Kit, QueueLane
@@ -55,10 +56,9 @@ class Sifter:
         """
         deliveries: list[Delivery] = []
         headers: Headers = ()  # of the message before: those of one sender are shared
-        header_bytes, is_expired = 0, False
-        now_unix_ms = self._kit.clock.unix_ms()
-        retention_ms = settings.retention_ms
-        oldest_unix_ms = now_unix_ms - retention_ms if retention_ms >= 0 else -1
+        header_bytes, deadline_unix_ms = 0, None
+        clock, retention_ms = self._kit.clock, settings.retention_ms
+        oldest_unix_ms = clock.unix_ms_ago(retention_ms) if retention_ms >= 0 else -1
         left_bytes = bytes_max
         for (lane, taken), found in zip(parts, bodies, strict=True):
             number = lane.number
@@ -72,9 +72,13 @@ class Sifter:
                 _, _, _, value, found_headers = body
                 if found_headers is not headers:
                     headers = found_headers
-                    header_bytes, is_expired = _look_at(headers, now_unix_ms)
+                    header_bytes, deadline_unix_ms = _look_at(headers)
                 size_bytes = header_bytes if value is None else header_bytes + len(value)
-                if is_expired:
+                if (
+                    deadline_unix_ms is not None
+                    and clock.steady_deadline(deadline_unix_ms, body.timestamp_unix_ms)
+                    <= clock.steady_unix_ms()
+                ):
                     rest = rest or _Rest([], [], [], [])
                     rest.expired.append((offset, attempt))
                 elif size_bytes > left_bytes and deliveries:
@@ -115,24 +119,24 @@ class Sifter:
         lane.done(effects)
 
 
-def expires_unix_ms(body: Body) -> int | None:
-    """Return when a message expires, None when it does not say: the last that says it counts."""
-    found: int | None = None
-    if not isinstance(body, Unreadable):
-        for name, value in body.headers:
-            if name == EXPIRES_AT and (said := unix_ms_in(value)) is not None:
-                found = said
-    return found
+def expires_unix_ms(body: Body, clock: Clock) -> int | None:
+    """Return when a message expires by steady time, None when it does not say."""
+    if isinstance(body, Unreadable):
+        return None
+    _, deadline_unix_ms = _look_at(body.headers)
+    if deadline_unix_ms is None:
+        return None
+    return clock.steady_deadline(deadline_unix_ms, body.timestamp_unix_ms)
 
 
-def _look_at(headers: Headers, now_unix_ms: int) -> tuple[int, bool]:
-    """Return the octets of a message's headers, and whether they say that it has expired."""
+def _look_at(headers: Headers) -> tuple[int, int | None]:
+    """Return the octets of a message's headers, and when they say at last that it expires."""
     size_bytes = 0
-    is_expired = False
+    deadline_unix_ms = None
     for name, value in headers:
         if value is None:
             continue
         size_bytes += len(name) + len(value)
         if name == EXPIRES_AT and (said := unix_ms_in(value)) is not None:
-            is_expired = said <= now_unix_ms
-    return size_bytes, is_expired
+            deadline_unix_ms = said
+    return size_bytes, deadline_unix_ms

@@ -191,7 +191,7 @@ class Receivers:
             return None
         kit = self._kit
         retention_ms = self.settings.retention_ms
-        oldest_unix_ms = kit.clock.unix_ms() - retention_ms if retention_ms >= 0 else -1
+        oldest_unix_ms = kit.clock.unix_ms_ago(retention_ms) if retention_ms >= 0 else -1
         shown = kit.bodies.find_shown(
             lane.partition, row, show, oldest_unix_ms, bytes_max=bytes_max
         )

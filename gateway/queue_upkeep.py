@@ -84,18 +84,19 @@ class Upkeep:
 
     async def _expire(self, lane: QueueLane, retention_ms: int) -> None:
         partition = lane.partition
-        now_unix_ms = self._kit.clock.unix_ms()
-        end = partition.high_watermark
-        if partition.is_gone or lane.lane.floor >= end or now_unix_ms < lane.retained_unix_ms:
+        clock, end = self._kit.clock, partition.high_watermark
+        now = clock.steady_unix_ms()
+        if partition.is_gone or lane.lane.floor >= end or now < lane.retained_unix_ms:
             return
-        found = await self._kit.broker.offset_for_time(partition, now_unix_ms - retention_ms)
+        oldest_unix_ms = clock.unix_ms_ago(retention_ms)
+        found = await self._kit.broker.offset_for_time(partition, oldest_unix_ms)
         if not lane.is_open or partition.is_gone:
             return
         offset = end if found is None else found[0]
         lane.done(lane.lane.expire_before(offset))
         lane.feed_more()
         if found is not None and lane.lane.floor >= offset:  # else one that is out comes back
-            lane.retained_unix_ms = found[1] + retention_ms
+            lane.retained_unix_ms = clock.steady_deadline(found[1] + retention_ms, found[1])
 
     async def _expire_heads(self, lane: QueueLane, settings: QueueSettings) -> None:
         for _ in range(HEADS_MAX):
@@ -107,16 +108,17 @@ class Upkeep:
         """Have messages of the front that have expired move; says whether there may be more."""
         partition = lane.partition
         start = lane.lane.next_offset
-        now_unix_ms = self._kit.clock.unix_ms()
+        clock = self._kit.clock
+        now = clock.steady_unix_ms()
         if partition.is_gone or start >= partition.high_watermark:
             return False
-        if start == lane.fresh_offset and now_unix_ms < lane.fresh_unix_ms:
+        if start == lane.fresh_offset and now < lane.fresh_unix_ms:
             return False  # it is still as it was: most lanes cost nothing
         size = min(HEAD_MESSAGES, partition.high_watermark - start)
         ready = [at for at, state in lane.lane.browse(start, size) if state == "ready"]
         bodies = await self._kit.bodies.read(partition, ready)
-        times = [expires_unix_ms(body) for body in bodies]
-        fresh = (at for at, time in enumerate(times) if time is None or time > now_unix_ms)
+        times = [expires_unix_ms(body, clock) for body in bodies]
+        fresh = (at for at, time in enumerate(times) if time is None or time > now)
         count = next(fresh, len(bodies))
         if not count and ready[:1] == [start]:
             lane.fresh_offset = start

@@ -74,7 +74,7 @@ def send_part(
         part = run.part(run.payloads[start:stop], qos=0)
     expiry_s = None
     if run.expires_at_unix_ms:
-        expiry_s = remaining_s(run.expires_at_unix_ms, session.services.clock.unix_ms())
+        expiry_s = remaining_s(run.expires_at_unix_ms, session.services.clock.steady_unix_ms())
     _send_once(session, part, retain=retain, identifiers=identifiers, expiry_s=expiry_s)
 
 

@@ -171,7 +171,7 @@ class ClientSession:
             return stop - start
         expiry_s = None
         if run.expires_at_unix_ms:
-            expiry_s = remaining_s(run.expires_at_unix_ms, self.services.clock.unix_ms())
+            expiry_s = remaining_s(run.expires_at_unix_ms, self.services.clock.steady_unix_ms())
             if not expiry_s:
                 self.services.counters.expired += stop - start
                 return stop - start

@@ -80,7 +80,7 @@ class Distributor:
             return
         expiry_s = None
         if run.expires_at_unix_ms:
-            expiry_s = remaining_s(run.expires_at_unix_ms, self._clock.unix_ms())
+            expiry_s = remaining_s(run.expires_at_unix_ms, self._clock.steady_unix_ms())
             if expiry_s == EXPIRED:
                 self._counters.expired += len(run.payloads)
                 return

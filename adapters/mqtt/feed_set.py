@@ -13,6 +13,7 @@ from adapters.mqtt.pacing import Pace
 from adapters.mqtt.routes import RoutedTopic, Routes
 from adapters.mqtt.wire import PublishRun
 from gateway.broker import Broker
+from gateway.clock import Clock
 from gateway.errors import GatewayError, TopicExists, TopicNotFound
 from gateway.model import DEFAULT_NAMESPACE, TopicName
 from gateway.partition import Partition
@@ -25,13 +26,14 @@ log = structlog.get_logger()
 class FeedSet:
     """Makes the topics of the routes when they are missing, and follows their partitions."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917 - its surroundings, made once
         self,
         broker: Broker,
         topics: TopicManager,
         routes: Routes,
         live: Live,
         matcher: Matcher,
+        clock: Clock,
         *,
         message_bytes: int,
     ) -> None:
@@ -43,6 +45,7 @@ class FeedSet:
         self._live = live
         self._matcher = matcher
         self._message_bytes = message_bytes
+        self._clock = clock
         self._all_routes = routes
         self._routes = dict(routes.log_topics())
         self._by_partition: dict[int, Feed] = {}
@@ -131,7 +134,7 @@ class FeedSet:
             if partition_id in self._by_partition:
                 continue
             partition = self._broker.partition(topic, number)
-            feed = Feed(self._broker, partition, route, self._live, self.skipped)
+            feed = Feed(self._broker, partition, route, self._live, self.skipped, self._clock)
             feed.on_new_foreign = self._on_foreign
             self._by_partition[partition_id] = feed
             self._catch_ups[partition_id] = CatchUp(feed, self._matcher, self._pace)

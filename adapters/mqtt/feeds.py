@@ -16,6 +16,7 @@ from adapters.mqtt.lone_publishes import LoneMessages
 from adapters.mqtt.mapping import runs_of_batch
 from adapters.mqtt.wire import PublishRun
 from gateway.broker import Broker
+from gateway.clock import Clock
 from gateway.errors import GatewayError, OffsetOutOfRange
 from gateway.model import DELIVER_AT, Octets, parse_batch_header
 from gateway.partition import Partition
@@ -47,13 +48,14 @@ class Live(Protocol):
 class Feed:
     """One partition, followed from its end. ``live_offset``: all before it was handed out."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0917 - its surroundings, made once
         self,
         broker: Broker,
         partition: Partition,
         route: RouteConfig,
         live: Live,
         skipped: Counter[str],
+        clock: Clock,
     ) -> None:
         self.partition = partition
         self.partition_id = partition.partition_id
@@ -63,6 +65,7 @@ class Feed:
         self._route = route
         self._live = live
         self._skipped = skipped
+        self._clock = clock
         self._recent: OrderedDict[int, list[PublishRun]] = OrderedDict()
         self._sizes: dict[int, int] = {}
         self._recent_bytes = 0
@@ -221,13 +224,20 @@ class Feed:
         base_offset = parse_batch_header(batch).base_offset
         runs = self._recent.get(base_offset)
         if runs is None:
-            runs = runs_of_batch(
-                batch, self._route, from_offset=base_offset, skipped=self._skipped, wants=wants
-            )
+            runs = self._decode(batch, base_offset, wants)
         return runs
 
-    def _decode(self, batch: Octets, base_offset: int) -> list[PublishRun]:
-        return runs_of_batch(batch, self._route, from_offset=base_offset, skipped=self._skipped)
+    def _decode(
+        self, batch: Octets, base_offset: int, wants: Callable[[bytes], bool] | None = None
+    ) -> list[PublishRun]:
+        return runs_of_batch(
+            batch,
+            self._route,
+            from_offset=base_offset,
+            skipped=self._skipped,
+            wants=wants,
+            steady_deadline=self._clock.steady_deadline,
+        )
 
     def _keep(self, base_offset: int, runs: list[PublishRun], size_bytes: int) -> None:
         """Keep decoded runs of the latest batches: readers with small windows come again."""

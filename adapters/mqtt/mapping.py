@@ -20,7 +20,7 @@ import struct
 from collections import Counter
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Final
+from typing import Final, TypeAlias
 
 from adapters.mqtt.config import RouteConfig
 from adapters.mqtt.filters import is_topic_name
@@ -69,6 +69,9 @@ _DELTAS: Final = ((_ONE_OCTET, 0), (_TWO_OCTETS, 64))  # and which delta is the 
 _parse_cached = lru_cache(maxsize=CACHED_BLOCKS_MAX)(parse_headers)
 
 
+SteadyDeadline: TypeAlias = Callable[[int, int], int]  # of (deadline, when it was made)
+
+
 # Into the log.
 
 _Kind = tuple[bytes | None, str, int | None, bool, PublishProperties | None]
@@ -80,7 +83,8 @@ def record_run(
 ) -> RecordRun:
     """Return the records of a publish; the run itself goes along as their native form.
 
-    Tells the run who published it and when it expires, as those need to know who get it live.
+    Tells the run who published it and when it expires (as is stored: ``now_unix_ms`` and its
+    interval), as those need to know who get it live.
     """
     run.client_id = client_id
     if run.properties.message_expiry_interval is not None:
@@ -116,6 +120,10 @@ def header_block(run: PublishRun, routed: RoutedTopic, client_id: str) -> bytes:
 # Out of the log.
 
 
+def _as_stored(deadline_unix_ms: int, _stamped_unix_ms: int) -> int:
+    return deadline_unix_ms
+
+
 def runs_of_batch(
     batch: Octets,
     route: RouteConfig,
@@ -123,6 +131,7 @@ def runs_of_batch(
     from_offset: int,
     skipped: Counter[str],
     wants: Callable[[bytes], bool] | None = None,
+    steady_deadline: SteadyDeadline = _as_stored,
 ) -> list[PublishRun]:
     """Return the messages of a batch from an offset on, as runs of one topic and one form.
 
@@ -133,7 +142,7 @@ def runs_of_batch(
 
     With ``wants`` only the runs of topics come for which it is true; it gives one topic the same
     answer each time. The other records are passed over by their lengths: what is wrong in them
-    is neither counted nor seen.
+    is neither counted nor seen. ``steady_deadline`` is the clock's (``gateway.clock.Clock``).
     """
     try:
         header = parse_batch_header(batch)
@@ -143,10 +152,17 @@ def runs_of_batch(
         data = decompress(
             header.attributes & COMPRESSION_MASK, data, bytes_max=DECOMPRESSED_BYTES_MAX
         )
-        return _read_runs(data, header, route, from_offset, skipped, wants)
+        runs = _read_runs(data, header, route, from_offset, skipped, wants)
     except (CorruptBatch, UnsupportedFormat, IndexError):
         skipped[CORRUPT_BATCH] += 1
         return []
+    for run in runs:
+        if run.expires_at_unix_ms:
+            # Of a batch that waited this is when it was due, and its intervals began.
+            stamped_unix_ms = header.max_timestamp_unix_ms
+            found = steady_deadline(run.expires_at_unix_ms, stamped_unix_ms)
+            run.expires_at_unix_ms = max(found, 1)  # 0 would be never
+    return runs
 
 
 def _read_runs(  # noqa: PLR0917 - as runs_of_batch

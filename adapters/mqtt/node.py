@@ -72,7 +72,13 @@ async def open_node(config: MqttConfig, kernel: Kernel) -> Node:
     routes = Routes(config)
     distributor = Distributor(clock, counters, receiver_bytes_max=config.receiver_bytes_max)
     feeds = FeedSet(
-        broker, topics, routes, distributor, distributor, message_bytes=config.message_bytes
+        broker,
+        topics,
+        routes,
+        distributor,
+        distributor,
+        clock,
+        message_bytes=config.message_bytes,
     )
     await feeds.start()
     coalescer = Coalescer(broker)

@@ -20,6 +20,7 @@ from adapters.mqtt.mapping import record_run
 from adapters.mqtt.retained_store import RetainedStore
 from adapters.mqtt.routes import Routes
 from adapters.mqtt.wire import PublishRun, Will
+from features.expiry import NEVER
 from gateway.broker import Broker
 from gateway.clock import Clock
 from gateway.coalescer import Coalescer
@@ -230,9 +231,17 @@ class Publishing:
         routed = self._routes.find(run.topic, run.qos)
         partition = self._feeds.target(routed)
         now_unix_ms = self._clock.unix_ms()
-        record = record_run(run, routed, client_id, now_unix_ms)
+        if run.properties.message_expiry_interval is None:
+            record = record_run(run, routed, client_id, now_unix_ms)
+        else:
+            record = record_run(run, routed, client_id, self._clock.deadline_unix_ms(0))
+            record.timestamp_unix_ms = now_unix_ms
+        items = self._retained.items(run, now_unix_ms) if run.retain else []
+        if run.expires_at_unix_ms:  # who gets it now counts by steady time
+            run.expires_at_unix_ms = self._clock.steady_deadline(
+                run.expires_at_unix_ms, now_unix_ms
+            )
         if run.retain:
-            items = self._retained.items(run, now_unix_ms)
             if inbound:
                 # Both streams share the coalescer: this is the same append, or one before it,
                 # which does no harm as the publisher will say it again. What the log would
@@ -284,7 +293,13 @@ class Publishing:
     def retain_foreign(self, run: PublishRun) -> None:
         """Another protocol has appended a record that asks to be retained (``mqtt.retain``)."""
         try:
-            self._retained.put(self._retained.items(run, self._clock.unix_ms()), _ignore)
+            now_unix_ms = self._clock.unix_ms()
+            stored_unix_ms = NEVER
+            if run.expires_at_unix_ms:
+                ahead_ms = self._clock.steady_deadline(0, now_unix_ms)
+                stored_unix_ms = run.expires_at_unix_ms - ahead_ms
+            items = self._retained.items(run, now_unix_ms, expires_at_unix_ms=stored_unix_ms)
+            self._retained.put(items, _ignore)
         except GatewayError as error:
             log.warning("not retained", topic=run.topic[:80], error=str(error))
 

@@ -119,7 +119,7 @@ class _Redelivery:
         first_seq = inflight.first_seq + first - start  # that of the run's first message
         expiry_s = None
         if run.expires_at_unix_ms:
-            expiry_s = remaining_s(run.expires_at_unix_ms, services.clock.unix_ms())
+            expiry_s = remaining_s(run.expires_at_unix_ms, services.clock.steady_unix_ms())
             if not expiry_s and inflight.qos < EXACTLY_ONCE:
                 services.counters.expired += stop - start
                 self._outbox.drop(first_seq + start, stop - start)

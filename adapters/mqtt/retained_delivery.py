@@ -47,7 +47,7 @@ def _send_run(session: "ClientSession", subscription: Subscription, run: Publish
         return
     expiry_s = None
     if run.expires_at_unix_ms:
-        expiry_s = remaining_s(run.expires_at_unix_ms, session.services.clock.unix_ms())
+        expiry_s = remaining_s(run.expires_at_unix_ms, session.services.clock.steady_unix_ms())
         if not expiry_s:
             return
     identifiers = _identifiers(subscription)

@@ -19,7 +19,8 @@ from typing import Final, NamedTuple
 from adapters.mqtt.config import MqttConfig
 from adapters.mqtt.properties import decode_publish_properties, encode_publish_properties
 from adapters.mqtt.wire import NO_PROPERTIES, PublishRun
-from features.expiry import NEVER, expires_at_unix_ms, is_expired
+from features.expiry import NEVER, is_expired
+from features.expiry import expires_at_unix_ms as deadline_of
 from features.retained import RetainedTopics
 from gateway.broker import Broker
 from gateway.clock import Clock
@@ -105,7 +106,7 @@ class RetainedStore:
         interval. ``retain`` is set, ``client_id`` is the publisher's.
         """
         value = self._values.get(topic)
-        return None if value is None else _run_of(topic, value, self._clock.unix_ms())
+        return None if value is None else _run_of(topic, value, self._clock)
 
     def match(
         self,
@@ -124,7 +125,6 @@ class RetainedStore:
         only those are that have properties or expire.
         """
         found, next_after = self._topics.match(topic_filter, after=after, count_max=count_max)
-        now_unix_ms = self._clock.unix_ms()
         values = self._values
         parts: list[Retained] = []
         stretch: RetainedStretch | None = None
@@ -133,7 +133,7 @@ class RetainedStore:
             value = values[topic]
             flags = value[1]
             if as_runs or flags & _RARE_MASK or value[0] != _VERSION:
-                run = _run_of(topic, value, now_unix_ms)
+                run = _run_of(topic, value, self._clock)
                 if run is None:
                     continue
                 stretch = None
@@ -154,18 +154,21 @@ class RetainedStore:
 
     # --- writing
 
-    def items(self, run: PublishRun, now_unix_ms: int) -> list[Item]:
+    def items(
+        self, run: PublishRun, now_unix_ms: int, *, expires_at_unix_ms: int | None = None
+    ) -> list[Item]:
         """Return what ``put`` needs to keep the last message of a run with RETAIN set.
 
         An empty payload removes the topic (MQTT-3.3.1-6), as does one that is expired on
-        arrival. Error: ``Overloaded`` when a bound of the config is reached; nothing of the run
-        may then be kept as retained.
+        arrival. ``expires_at_unix_ms`` is what to store; without it, what the run says. Error:
+        ``Overloaded`` when a bound of the config is reached; nothing of the run may then be kept
+        as retained.
         """
         payload = run.payloads[-1]
         topic = run.topic
-        expiry_unix_ms = run.expires_at_unix_ms
-        if not expiry_unix_ms and run.properties is not NO_PROPERTIES:
-            expiry_unix_ms = expires_at_unix_ms(
+        expiry_unix_ms = expires_at_unix_ms
+        if expiry_unix_ms is None:
+            expiry_unix_ms = run.expires_at_unix_ms or deadline_of(
                 now_unix_ms, run.properties.message_expiry_interval
             )
         if not payload or (expiry_unix_ms and is_expired(expiry_unix_ms, now_unix_ms)):
@@ -193,11 +196,11 @@ class RetainedStore:
         """
         topics = self._topics.after(self._swept, count_max=SWEPT_PER_CALL_MAX)
         self._swept = topics[-1] if len(topics) == SWEPT_PER_CALL_MAX else b""
-        now_unix_ms = self._clock.unix_ms()
+        now_unix_ms = self._clock.steady_unix_ms()
         gone: list[Item] = []
         for topic in topics:
             value = self._values.get(topic)
-            if value is not None and is_expired(_expiry_of(value), now_unix_ms):
+            if value is not None and is_expired(_expiry_of(value, self._clock), now_unix_ms):
                 gone.append((topic, None))
         if gone:
             self.put(gone, on_done)
@@ -268,14 +271,16 @@ def _plain_payload_at(value: bytes) -> int:
     return begin + (value[_HEAD.size] << 8 | value[_HEAD.size + 1])
 
 
-def _expiry_of(value: bytes) -> int:
+def _expiry_of(value: bytes, clock: Clock) -> int:
+    """Return when a value expires, by steady time."""
     if not value[1] & _EXPIRY_MASK:
         return NEVER
+    _, _, stamped_unix_ms = _HEAD.unpack_from(value)
     (expiry_unix_ms,) = _TIME.unpack_from(value, _HEAD.size)
-    return int(expiry_unix_ms)
+    return max(clock.steady_deadline(expiry_unix_ms, stamped_unix_ms), 1)  # 0 would be never
 
 
-def _run_of(topic: bytes, value: bytes, now_unix_ms: int) -> PublishRun | None:
+def _run_of(topic: bytes, value: bytes, clock: Clock) -> PublishRun | None:
     """Return the message, or None when it has expired.
 
     Error: ``InvalidRecord`` for a version that a later release wrote.
@@ -283,8 +288,8 @@ def _run_of(topic: bytes, value: bytes, now_unix_ms: int) -> PublishRun | None:
     version, flags, _ = _HEAD.unpack_from(value)
     if version != _VERSION:
         raise InvalidRecord(f"a retained message has version {version}, {_VERSION} is known")
-    expiry_unix_ms = _expiry_of(value)
-    if is_expired(expiry_unix_ms, now_unix_ms):
+    expiry_unix_ms = _expiry_of(value, clock)
+    if expiry_unix_ms and is_expired(expiry_unix_ms, clock.steady_unix_ms()):
         return None
     at = _HEAD.size
     properties = NO_PROPERTIES

@@ -132,7 +132,7 @@ class ShareGroup:
     def _expiry_s(self, run: PublishRun) -> int | None:
         if not run.expires_at_unix_ms:
             return None
-        return remaining_s(run.expires_at_unix_ms, self.services.clock.unix_ms())
+        return remaining_s(run.expires_at_unix_ms, self.services.clock.steady_unix_ms())
 
     def _deal(
         self, run: PublishRun, start: int, stop: int, lane: ShareLane, take: "Take"

@@ -73,7 +73,8 @@ class PublishRun:
     not retained, no property of one hop), else None.
     As a message of the log: ``base_offset`` is that of the first payload, the others follow
     without a gap; ``client_id`` is the publisher's ("" when unknown); ``expires_at_unix_ms`` is
-    0 for never. ``left_early``: QoS 0, delivered to who was there when it came.
+    0 for never, by ``Clock.steady_unix_ms`` once the run is delivered. ``left_early``: QoS 0,
+    delivered to who was there when it came.
     """
 
     __slots__ = (

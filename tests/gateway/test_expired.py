@@ -4,6 +4,7 @@ import struct
 
 import pytest
 
+from gateway.clock import ManualClock
 from gateway.compression import GZIP, ZSTD, compress
 from gateway.expired import without_expired
 from gateway.model import HEADER_BYTES, Octets, parse_batch_header
@@ -11,6 +12,7 @@ from gateway.records import decode_batch, encode_batch
 from tests.support.batches import patched
 
 NOW_UNIX_MS = 1_700_000_000_000
+NOW = ManualClock(NOW_UNIX_MS)
 
 
 def batch_of(*deadlines: bytes | None, codec: int = 0) -> bytearray:
@@ -42,7 +44,7 @@ def test_what_has_expired_is_left_out(codec: int) -> None:
     deadlines = [b"%d" % (NOW_UNIX_MS + ms) for ms in (-1, 0, 1)]
     batch = batch_of(None, *deadlines, codec=codec)
 
-    [found] = without_expired([batch], NOW_UNIX_MS)
+    [found] = without_expired([batch], NOW)
 
     assert seen(found) == [(7, b"0"), (10, b"3")]
     header = parse_batch_header(found)
@@ -51,7 +53,7 @@ def test_what_has_expired_is_left_out(codec: int) -> None:
 
 
 def test_a_batch_of_which_all_has_expired_says_where_to_go_on() -> None:
-    [found] = without_expired([batch_of(b"1", b"2")], NOW_UNIX_MS)
+    [found] = without_expired([batch_of(b"1", b"2")], NOW)
 
     assert seen(found) == []
     assert parse_batch_header(found).last_offset == 8
@@ -60,13 +62,13 @@ def test_a_batch_of_which_all_has_expired_says_where_to_go_on() -> None:
 @pytest.mark.parametrize("deadline", [b"", b"soon", b"-1", b"9" * 19, b"0"])
 def test_what_is_no_time_never_expires(deadline: bytes) -> None:
     batch = batch_of(deadline)
-    assert without_expired([batch], NOW_UNIX_MS) == [batch]
+    assert without_expired([batch], NOW) == [batch]
 
 
 def test_what_cannot_be_decoded_goes_out_as_it_is() -> None:
     batch = batch_of(b"1")
     batch[HEADER_BYTES] += 2
-    assert without_expired([batch], NOW_UNIX_MS) == [batch]
+    assert without_expired([batch], NOW) == [batch]
 
 
 def test_a_batch_that_cannot_be_written_again_stays_as_it_is() -> None:
@@ -78,4 +80,15 @@ def test_a_batch_that_cannot_be_written_again_stays_as_it_is() -> None:
     )
     shifted = patched(batch, 27, ">q", high)
 
-    assert without_expired([batch, shifted], NOW_UNIX_MS)[1] is shifted
+    assert without_expired([batch, shifted], NOW)[1] is shifted
+
+
+@pytest.mark.parametrize("step_ms", [3_600_000, -3_600_000])
+def test_a_step_of_the_clock_moves_no_expiry(step_ms: int) -> None:
+    clock = ManualClock(NOW_UNIX_MS)
+    batch = batch_of(b"%d" % clock.deadline_unix_ms(10_000))
+    clock.step_unix(step_ms)
+    clock.advance(9_999)
+    assert without_expired([batch], clock) == [batch]
+    clock.advance(1)
+    assert seen(without_expired([batch], clock)[0]) == []

@@ -210,7 +210,7 @@ class _Fetch:
 
     def _unexpired(self, partition: Partition, batches: Sequence[Octets]) -> Sequence[Octets]:
         if partition.topic.settings.expires:
-            return without_expired(batches, self._node.clock.unix_ms())
+            return without_expired(batches, self._node.clock)
         return batches
 
     async def _read_disk(self, cold: list[_Wanted]) -> None:

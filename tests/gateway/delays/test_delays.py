@@ -134,8 +134,9 @@ async def test_clock_set_back_brings_nothing_twice_and_nothing_early(world: Worl
     assert isinstance(world.clock, ManualClock)
 
     world.clock.step_unix(-3_600_000)
-    await world.put(topic, 1_000, b"2")
+    world.clock.begin_anew()
     await world.restart()
+    await world.put(topic, 1_000, b"2")
     world.advance(999)
     await world.settled()
     early = world.values(topic)
