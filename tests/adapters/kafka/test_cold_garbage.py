@@ -18,7 +18,7 @@ SERVED = [(key, version) for key in (3, *_MESSAGES) for version in APIS[key].ver
 
 @cache
 def body_of(api_key: int, version: int) -> bytes:
-    """A request with something in every field; to make all is a fifth of a collection."""
+    """A request with something in every field; to make all is a tenth of a collection."""
     kind = second_codec.request_class(api_key, version)
     return second_codec.encode(second_codec.sample(kind, with_nulls=False))
 
