@@ -20,14 +20,17 @@ test test-s3 soak: export PATH := $(PATH):$(lastword $(wildcard /usr/lib/postgre
 # Hundreds of processes are started: none compiles again what another has compiled.
 test test-s3 soak: export PYTHONDONTWRITEBYTECODE :=
 
-# Both workers must see the same order of tests.
+# Tests wait for half of their time: for leases, JVMs, the disk. Two workers keep one core busy.
+WORKERS ?= 4
+
+# All workers must see the same order of tests.
 test: export PYTHONHASHSEED := 0
 test: .venv/dev  ## everything but the soak tests
-	$(BIN)/python -m pytest -n 2 --dist loadgroup $(TESTS)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup $(TESTS)
 
 test-s3: export PYTHONHASHSEED := 0
 test-s3: .venv/dev  ## the interop suites once more, with a bucket as the gateway's disk
-	HEADGATE_TEST_STORAGE=s3 $(BIN)/python -m pytest -n 2 --dist loadgroup tests/interop
+	HEADGATE_TEST_STORAGE=s3 $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup tests/interop
 
 check: .venv/dev  ## format, lint, types, imports
 	$(BIN)/ruff format --check .

@@ -67,7 +67,9 @@ log = structlog.get_logger()
 def run(settings: Settings) -> int:
     """Run a node until SIGTERM, SIGINT or a fault; return the process's exit status."""
     keep_freed_memory()
+    gc.freeze()  # what is imported stays
     gc.set_threshold(50_000, 20, 20)  # batches are freed by reference count; cycles are rare
+    gc.enable()
     return uvloop.run(_Node(settings).run())
 
 

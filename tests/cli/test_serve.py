@@ -111,3 +111,27 @@ def test_an_idle_server_has_imported_nothing_heavy(tmp_path: Path) -> None:
     modules = set(done.stdout.partition("modules ")[2].split())
     assert "gateway.kernel" in modules
     assert modules & HEAVY == set()
+
+
+def test_a_node_looks_for_garbage_but_not_in_what_it_has_imported(tmp_path: Path) -> None:
+    code = (
+        "import gc, sys\n"
+        "import gateway.main\n"
+        "from gateway.__main__ import main\n"
+        "async def started(self, stack):\n"
+        "    print(gc.isenabled(), gc.get_freeze_count() > 10_000)\n"
+        "    self._stop.set()\n"
+        "gateway.main._Node._start = started\n"
+        "main()\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, "serve", "--set=admin.bind=127.0.0.1:0"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["True", "True"]

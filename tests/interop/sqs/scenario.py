@@ -30,6 +30,7 @@ from tests.interop.sqs.programs.link import Api, Params, Result
 LONG_POLL_S: Final = 20
 AT_ONCE_S_MAX: Final = 5.0  # a busy machine is slow, but not as slow as who waits in full
 MOVED_S_MAX: Final = 60.0
+IN_TIME_S: Final = 6  # for what must be done before a delay or a lease is over
 MIB: Final = 1 << 20
 LARGE: Final = "".join(chr(0x20 + n % 0x5F) for n in range(MIB))
 TRACE: Final = "Root=1-5759e988-bd862e3fe1be46a994272793;Parent=53995c3f42cd8ad8;Sampled=1"
@@ -101,7 +102,7 @@ def lease_end(api: Api, stem: str) -> list[Any]:
     send(api, url, "one")
     began_s = time.monotonic()
     take(api, url)
-    [again] = take(api, url, WaitTimeSeconds=10, VisibilityTimeout=3)
+    [again] = take(api, url, WaitTimeSeconds=10, VisibilityTimeout=IN_TIME_S)
     waited_s = time.monotonic() - began_s
     api.call(
         "ChangeMessageVisibility",
@@ -109,14 +110,14 @@ def lease_end(api: Api, stem: str) -> list[Any]:
         ReceiptHandle=again["ReceiptHandle"],
         VisibilityTimeout=60,
     )
-    return [waited_s > 0.9, look(api, url, WaitTimeSeconds=4)]
+    return [waited_s > 0.9, look(api, url, WaitTimeSeconds=IN_TIME_S + 1)]
 
 
 def delay(api: Api, stem: str) -> list[Any]:
     """Later by the message's word, or by the queue's; 0 overrules the queue."""
     url = made(api, stem)
-    slow = made(api, f"{stem}-slow", DelaySeconds="3")
-    send(api, url, "later", DelaySeconds=3)
+    slow = made(api, f"{stem}-slow", DelaySeconds=f"{IN_TIME_S}")
+    send(api, url, "later", DelaySeconds=IN_TIME_S)
     seen: list[Any] = [look(api, url), counts(api, url)]
     send(api, slow, "by the queue")
     seen.append(look(api, slow))
