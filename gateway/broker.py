@@ -13,12 +13,13 @@ from gateway.clock import Clock
 from gateway.config import BrokerConfig
 from gateway.errors import OffsetOutOfRange, TopicNotFound
 from gateway.holders import Holders
+from gateway.key_spans import has_key_spans, spans_with_keys
 from gateway.model import Octets
 from gateway.partition import Partition
 from gateway.placement import Placement
-from gateway.reader import Reader
+from gateway.reader import MAX_INT64, Reader
 from gateway.slots import slot_of_partition
-from gateway.storage import OnDone, StorageAdapter
+from gateway.storage import KeySpans, OnDone, StorageAdapter, WantedKeys
 from gateway.topics import Topic
 from gateway.waiting import Receiver, Tail, Waiter
 from gateway.writer import Duplicate, Write, Writer
@@ -84,16 +85,31 @@ class Broker:
     # --- reading
 
     def read(
-        self, partition: Partition, offset: int, *, bytes_max: int
+        self, partition: Partition, offset: int, *, bytes_max: int, end: int = MAX_INT64
     ) -> Sequence[Octets] | None:
         """Return batches from memory or the page cache, or None; see ``Reader.read``."""
-        return self.reader.read(partition, offset, bytes_max=bytes_max)
+        return self.reader.read(partition, offset, bytes_max=bytes_max, end=end)
 
     async def read_disk(
-        self, partition: Partition, offset: int, *, bytes_max: int
+        self, partition: Partition, offset: int, *, bytes_max: int, end: int = MAX_INT64
     ) -> Sequence[Octets]:
         """Return batches, waiting for the disk; see ``Reader.read_disk``."""
-        return await self.reader.read_disk(partition, offset, bytes_max=bytes_max)
+        return await self.reader.read_disk(partition, offset, bytes_max=bytes_max, end=end)
+
+    @property
+    def has_key_spans(self) -> bool:
+        """Whether ``spans_with_keys`` may say more than that all is to be read."""
+        return has_key_spans(self.storage)
+
+    async def spans_with_keys(
+        self, partition: Partition, keys: WantedKeys, start: int, end: int
+    ) -> KeySpans:
+        """Return where records with wanted keys may be; see ``IndexedStorage``.
+
+        Error: ``TopicNotFound`` when the topic was deleted meanwhile.
+        """
+        partition.check_present()
+        return await spans_with_keys(self.storage, partition.partition_id, keys, start, end)
 
     def wait_readable(
         self,

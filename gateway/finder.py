@@ -7,14 +7,16 @@ and may stop. Decoding happens in a thread: a search slows the node down, it doe
 
 import asyncio
 from collections.abc import Iterator, Sequence
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 from gateway.broker import Broker
 from gateway.compression import decompress
 from gateway.errors import InvalidRequest, RequestError
+from gateway.key_spans import spans_with_keys
 from gateway.model import COMPRESSION_MASK, HEADER_BYTES, Octets, Record, parse_batch_header
 from gateway.partition import Partition
 from gateway.records import DECOMPRESSED_BYTES_MAX, iter_records
+from gateway.storage import KeySpans, WantedKeys
 from gateway.topics import Topic
 
 STEP_BYTES_MAX: Final = 33_554_432  # read from the log in one step
@@ -23,20 +25,6 @@ LIMIT_MAX: Final = 1_000
 READ_BYTES: Final = 1_048_576
 BEGINNING: Final = -1
 """Offset of a place: where the query has a partition begin."""
-
-
-class KeySearch(Protocol):
-    """What a storage with key indexes has as its ``key_indexes``."""
-
-    async def spans_with_key(
-        self, partition_id: int, key: bytes, start: int, end: int
-    ) -> Sequence[tuple[int, int]]:
-        """Return ranges of offsets within [start, end) outside of which no batch has ``key``.
-
-        Lowest first, not overlapping. A range may be one batch that an index names, or all of a
-        file that has no index.
-        """
-        ...
 
 
 class Place(NamedTuple):
@@ -133,28 +121,40 @@ class Finder:
         """Search one partition; return where to go on when the step is over before its end."""
         offset = max(offset, partition.log_start_offset)
         end = partition.high_watermark
-        for span_start, span_end in await self._spans(partition, work.query, offset, end):
-            offset = max(offset, span_start)
-            while offset < span_end:
-                if work.is_over:
-                    return offset
-                offset = max(offset, partition.log_start_offset)  # it may have moved meanwhile
-                room = min(READ_BYTES, work.left_bytes)
-                batches = await self._broker.storage.read(
-                    partition.partition_id, offset, span_end, bytes_max=room
-                )
-                if not batches:
-                    break
-                offset = await work.look_at(partition.number, batches, offset, span_end)
+        while offset < end:
+            found = await self._spans(partition, work.query, offset, end)
+            for start, span_end in found.spans:
+                place = await self._search_span(partition, max(offset, start), span_end, work)
+                if place is not None:
+                    return place
+            offset = found.end
+        return None
+
+    async def _search_span(
+        self, partition: Partition, offset: int, end: int, work: "_Work"
+    ) -> int | None:
+        while offset < end:
+            if work.is_over:
+                return offset
+            offset = max(offset, partition.log_start_offset)  # it may have moved meanwhile
+            room = min(READ_BYTES, work.left_bytes)
+            batches = await self._broker.storage.read(
+                partition.partition_id, offset, end, bytes_max=room
+            )
+            if not batches:
+                break
+            offset = await work.look_at(partition.number, batches, offset, end)
         return None
 
     async def _spans(
         self, partition: Partition, query: Query, start: int, end: int
-    ) -> Sequence[tuple[int, int]]:
-        indexes: KeySearch | None = getattr(self._broker.storage, "key_indexes", None)
-        if query.key is None or start >= end or indexes is None:
-            return [(start, end)]
-        return await indexes.spans_with_key(partition.partition_id, query.key, start, end)
+    ) -> KeySpans:
+        if query.key is None:
+            return KeySpans([(start, end)], end)
+        keys = WantedKeys(frozenset([query.key]))
+        return await spans_with_keys(
+            self._broker.storage, partition.partition_id, keys, start, end
+        )
 
 
 class _Work:

@@ -46,6 +46,7 @@ DEDUP_ID: Final = "dedup-id"
 DELIVER_AT: Final = "deliver-at"  # decimal unix ms
 EXPIRES_AT: Final = "expires-at"  # decimal unix ms
 MESSAGE_ID: Final = "message-id"
+MQTT_TOPIC: Final = "mqtt.topic"  # what a record goes by where its key is something else
 # Of dead letters: why they are dead, and whence they came (features/dead_letter.py).
 DLQ_PREFIX: Final = "dlq."
 DLQ_REASON: Final = "dlq.reason"

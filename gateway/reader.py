@@ -1,6 +1,7 @@
 """The read path: find, read, assemble. Readers see what is below the high watermark."""
 
 from collections.abc import Sequence
+from typing import Final
 
 from gateway.errors import CorruptBatch, OffsetOutOfRange
 from gateway.model import Octets, parse_batch_header
@@ -8,7 +9,7 @@ from gateway.partition import Partition
 from gateway.record_times import first_record_at
 from gateway.storage import StorageAdapter
 
-_MAX_INT64 = (1 << 63) - 1
+MAX_INT64: Final = (1 << 63) - 1
 
 
 def _check_range(partition: Partition, offset: int) -> None:
@@ -30,12 +31,13 @@ class Reader:
         self.disk_reads = 0
 
     def read(
-        self, partition: Partition, offset: int, *, bytes_max: int
+        self, partition: Partition, offset: int, *, bytes_max: int, end: int = MAX_INT64
     ) -> Sequence[Octets] | None:
         """Return the batches from ``offset`` on, at least one where there is one.
 
-        The first may begin before ``offset``: the reader skips. An empty answer means that
-        nothing is there yet, None that the disk must be waited for (``read_disk``). Errors:
+        The first may begin before ``offset``: the reader skips. None begins at or after ``end``.
+        An empty answer means that nothing is there (yet), None that the disk must be waited for
+        (``read_disk``). Errors:
         ``OffsetOutOfRange`` below the log start or above the log end, ``TopicNotFound`` when
         the topic was deleted meanwhile.
         """
@@ -43,14 +45,17 @@ class Reader:
         if offset >= partition.high_watermark:
             return ()
         batches = self._storage.read_cached(
-            partition.partition_id, offset, partition.high_watermark, bytes_max=bytes_max
+            partition.partition_id,
+            offset,
+            min(end, partition.high_watermark),
+            bytes_max=bytes_max,
         )
         if batches is not None:
             self.bytes_read += sum(map(len, batches))
         return batches
 
     async def read_disk(
-        self, partition: Partition, offset: int, *, bytes_max: int
+        self, partition: Partition, offset: int, *, bytes_max: int, end: int = MAX_INT64
     ) -> Sequence[Octets]:
         """Return the same as ``read``, waiting for the disk.
 
@@ -61,7 +66,10 @@ class Reader:
             return ()
         self.disk_reads += 1
         batches = await self._storage.read(
-            partition.partition_id, offset, partition.high_watermark, bytes_max=bytes_max
+            partition.partition_id,
+            offset,
+            min(end, partition.high_watermark),
+            bytes_max=bytes_max,
         )
         self.bytes_read += sum(map(len, batches))
         return batches
@@ -96,7 +104,7 @@ class Reader:
         Found by halving the range of timestamps (63 index searches): asked for rarely
         (KIP-734).
         """
-        low, high = 0, _MAX_INT64
+        low, high = 0, MAX_INT64
         while low < high:
             middle = (low + high + 1) // 2
             found = await self._storage.base_offset_for_time(partition.partition_id, middle)

@@ -1,4 +1,7 @@
-"""The keys of a batch, for the key index: values and headers are passed over, not decoded."""
+"""The keys of a batch, for the key index: values and headers are passed over, not decoded.
+
+But for what a header ``mqtt.topic`` names: who looks for a topic finds such records by it.
+"""
 
 from typing import Final
 
@@ -7,6 +10,7 @@ from gateway.errors import CorruptBatch
 from gateway.model import (
     COMPRESSION_MASK,
     HEADER_BYTES,
+    MQTT_TOPIC,
     TWO_OCTETS,
     Octets,
     parse_batch_header,
@@ -15,12 +19,13 @@ from gateway.model import (
 from gateway.records import DECOMPRESSED_BYTES_MAX
 
 _RECORD_BYTES_MIN: Final = 7
+_TOPIC: Final = MQTT_TOPIC.encode()
 
 
 def keys_of_batch(batch: Octets, *, bytes_max: int = DECOMPRESSED_BYTES_MAX) -> set[bytes]:
-    """Return the distinct keys of one v2 batch; none of a control batch.
+    """Return the distinct keys, and topics named by headers, of a v2 batch; none of a control one.
 
-    Records without a key add nothing. Errors: ``CorruptBatch`` when the batch contradicts
+    Records without either add nothing. Errors: ``CorruptBatch`` when the batch contradicts
     itself or decompresses to more than ``bytes_max``.
     """
     header = parse_batch_header(batch)
@@ -39,6 +44,7 @@ def keys_of_batch(batch: Octets, *, bytes_max: int = DECOMPRESSED_BYTES_MAX) -> 
 def _keys(data: bytes, record_count: int) -> set[bytes]:
     """Return the keys of that many records. Errors: ``IndexError``, ``CorruptBatch``."""
     keys: set[bytes] = set()
+    may_name_topics = _TOPIC in data
     position = 0
     for _ in range(record_count):
         length, position = read_varint(data, position)
@@ -56,5 +62,20 @@ def _keys(data: bytes, record_count: int) -> set[bytes]:
             position += size
         if not position < end <= len(data):
             raise CorruptBatch(f"a record of {length} bytes does not hold its key")
+        if may_name_topics and data.find(_TOPIC, position, end) >= 0:
+            _add_topics(keys, data, position)
         position = end
     return keys
+
+
+def _add_topics(keys: set[bytes], data: bytes, position: int) -> None:
+    """Add what headers name of the record whose value begins there. Error: ``IndexError``."""
+    size, position = read_varint(data, position)
+    count, position = read_varint(data, position + max(size, 0))
+    for _ in range(count):
+        size, position = read_varint(data, position)
+        is_topic = data[position : position + size] == _TOPIC
+        size, position = read_varint(data, position + max(size, 0))
+        if is_topic and size >= 0:
+            keys.add(data[position : position + size])
+        position += max(size, 0)

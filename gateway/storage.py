@@ -70,6 +70,28 @@ class DiskUsage(NamedTuple):
     free_bytes: int
 
 
+class WantedKeys(NamedTuple):
+    """Which keys a reader wants: all of ``exact``, and more that begin with a prefix.
+
+    Of the keys that begin with one of ``prefixes`` those are wanted for which ``wants`` is true;
+    it is called in another thread.
+    """
+
+    exact: frozenset[bytes]
+    prefixes: tuple[bytes, ...] = ()
+    wants: Callable[[bytes], bool] = bool
+
+
+class KeySpans(NamedTuple):
+    """Where wanted keys may be: in ranges of offsets [start, end), lowest first, not overlapping.
+
+    Nothing is said of offsets from ``end`` on.
+    """
+
+    spans: Sequence[tuple[int, int]]
+    end: int
+
+
 OnDone = Callable[[StorageUnavailable | None], None]
 Keep = Callable[[Octets], Octets | None]
 Drops = Callable[[int, int], bool]
@@ -251,4 +273,25 @@ class CompactingStorage(StorageAdapter, Protocol):
 
     def disk_usage(self) -> DiskUsage:
         """Return how much is stored and how much more could be."""
+        ...
+
+
+class IndexedStorage(StorageAdapter, Protocol):
+    """A storage that can also say where a key is not, so that less has to be read.
+
+    A storage without this method is a whole one: there everything is read
+    (``gateway.key_spans``).
+    """
+
+    async def spans_with_keys(
+        self, partition_id: int, keys: WantedKeys, start: int, end: int
+    ) -> KeySpans:
+        """Return where from ``start`` on, and below ``end``, records with wanted keys may be.
+
+        No record outside of the spans has a wanted key, or says by its header ``mqtt.topic`` that
+        it goes by one; within them there may be none. Where nothing is known, all of it is a span.
+        An answer may end before ``end``, but behind ``start``, and holds for as long as nothing is
+        appended below its end, through truncation and compaction. ``start`` is below ``end``.
+        Errors: ``StorageUnavailable``.
+        """
         ...

@@ -2,8 +2,9 @@
 
 Each step reads a piece of the log where one of the ready followers stands, and serves every
 ready follower that stands in that piece. So ten thousand sessions that come back together read
-the log once, and of a piece only what one of them may want is decoded. Steps are cut into
-slices; between two of them the loop serves live traffic.
+the log once, and of a piece only what one of them may want is decoded; where the storage knows
+in which batches that is, the others are not read (``wanted_spans``). Steps are cut into slices;
+between two of them the loop serves live traffic.
 """
 
 import asyncio
@@ -15,9 +16,11 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 import structlog
 
 from adapters.mqtt.feeds import RETRY_S, Feed
+from adapters.mqtt.medley import Medley
 from adapters.mqtt.pacing import Pace
 from adapters.mqtt.trie import Match
 from adapters.mqtt.wanted import Wanted
+from adapters.mqtt.wanted_spans import Reach, WantedSpans
 from adapters.mqtt.wire import PublishRun
 from gateway.errors import GatewayError, OffsetOutOfRange
 from gateway.model import Octets, parse_batch_header
@@ -26,6 +29,7 @@ if TYPE_CHECKING:  # who follows is served here, and finds this by its feeds
     from adapters.mqtt.distributor import Subscriber, SubscriberMatch
 
 READ_BYTES_MAX: Final = 1_048_576
+SPANS_MAX: Final = 16  # read for one piece: what lies between them is not wanted
 PIECES_MAX: Final = 4  # kept decoded: readers with small windows come again
 PIECE_BYTES_MAX: Final = 4_194_304  # of payloads; a larger piece is not kept
 WANTED_SPARE: Final = 1_000  # followers that went on, whose filters are still asked for
@@ -46,7 +50,7 @@ class _Piece(NamedTuple):
 
     start: int
     end: int
-    runs: list[PublishRun]
+    runs: list[PublishRun | Medley]
     wanted: Wanted
     revision: int
 
@@ -68,6 +72,7 @@ class CatchUp:
         self._gone_through: _Piece | None = None  # at the end of which they stand
         self._task: asyncio.Task[None] | None = None
         self._wanted = Wanted()
+        self._spans = WantedSpans(feed)
         self._horizon = feed.live_offset
         self._pieces: deque[_Piece] = deque(maxlen=PIECES_MAX)
 
@@ -146,14 +151,16 @@ class CatchUp:
             await self._look_again()
         piece = self._find_piece(follower, offset)
         if piece is None:
+            wanted = self._wanted
+            reach = await self._spans.reach(wanted, follower, offset, self._horizon)
             try:
-                batches = await feed.read_batches(offset, bytes_max=READ_BYTES_MAX)
+                batches, end = await self._read(reach, offset)
             except OffsetOutOfRange:
                 # Retention went past it meanwhile: the next turn begins at the log start.
                 await asyncio.sleep(0)
                 return
             async with self._pace:
-                piece = await self._decode(batches, offset)
+                piece = await self._decode(batches, offset, end, wanted, reach.revision)
         async with self._pace:
             await self._serve(piece, offset)
 
@@ -161,6 +168,7 @@ class CatchUp:
 
     def _forget(self) -> None:
         self._wanted = Wanted()
+        self._spans.forget()
         self._horizon = self.feed.live_offset
         self._pieces.clear()
         self._gone_through = None
@@ -181,26 +189,44 @@ class CatchUp:
                 return piece
         return None
 
-    async def _decode(self, batches: Sequence[Octets], offset: int) -> _Piece:
-        """Return what is wanted of batches below the horizon, from ``offset`` on."""
-        wanted, horizon = self._wanted, self._horizon
-        revision, wants = wanted.revision, wanted.wants
-        found: list[PublishRun] = []
-        end = offset
+    async def _read(self, reach: Reach, offset: int) -> tuple[list[Octets], int]:
+        """Return batches that are to be read from ``offset`` on, and up to where these are all."""
+        batches: list[Octets] = []
+        room_bytes = READ_BYTES_MAX
+        for start, end in reach.spans[:SPANS_MAX]:
+            begin = max(start, offset)
+            found = await self.feed.read_batches(begin, bytes_max=room_bytes, end=end)
+            batches += found
+            upto = parse_batch_header(found[-1]).last_offset + 1 if found else end
+            self.records_scanned += min(upto, end) - begin
+            room_bytes -= sum(map(len, found))
+            if upto < end or room_bytes <= 0:
+                return batches, min(upto, end)
+        rest = reach.spans[SPANS_MAX : SPANS_MAX + 1]
+        return batches, rest[0][0] if rest else reach.end
+
+    async def _decode(
+        self,
+        batches: Sequence[Octets],
+        offset: int,
+        end: int,
+        wanted: Wanted,
+        revision: int | None,
+    ) -> _Piece:
+        """Return what is wanted of batches that are all to be read of [offset, end)."""
+        wants = wanted.wants
+        if revision is None:
+            revision = wanted.revision
+        found: list[PublishRun | Medley] = []
         for batch in batches:
             runs = self.feed.runs_of(batch, wants)
             # A run that was cut is whole beside each of its batches.
             found += runs[1:] if found and runs and runs[0] is found[-1] else runs
-            end = min(parse_batch_header(batch).last_offset + 1, horizon)
-            if end >= horizon:
-                break
             if self._pace.is_over:
                 await self._pace.rest()
-        if end <= offset:
-            end = horizon  # nothing is left of what was there
-        self.records_scanned += end - offset
         piece = _Piece(offset, end, found, wanted, revision)
-        if sum(sum(map(len, run.payloads)) for run in found) <= PIECE_BYTES_MAX:
+        size_bytes = sum(sum(map(len, run.payloads)) for run in found)
+        if found and size_bytes <= PIECE_BYTES_MAX:
             self._pieces.append(piece)
         return piece
 
@@ -218,11 +244,10 @@ class CatchUp:
             start, stop = max(run.base_offset, done), min(_end_offset(run), end)
             if start >= stop:
                 continue
-            offers = self._offers(run)
-            while offers:
-                self._offer(offers, run, start, stop)
-                if self._pace.is_over:
-                    await self._pace.rest()
+            if isinstance(run, Medley):
+                await self._offer_medley(run, start, stop)
+            else:
+                await self._offer_all(self._offers(run), run, start, stop)
             done = stop
         self._gone_through = piece
         self._go_on_at(end)
@@ -245,6 +270,49 @@ class CatchUp:
             stands_at = follower.behind.get(partition_id, -1)
             if offset <= stands_at < end and has(follower, revision):
                 going[follower] = None
+
+    async def _offer_all(
+        self,
+        offers: "list[tuple[Subscriber, SubscriberMatch]]",
+        run: PublishRun,
+        start: int,
+        stop: int,
+    ) -> None:
+        while offers:
+            self._offer(offers, run, start, stop)
+            if self._pace.is_over:
+                await self._pace.rest()
+
+    async def _offer_medley(self, medley: Medley, start: int, stop: int) -> None:
+        """Offer messages of a medley, of offsets [start, stop), to who wants some of its kinds."""
+        feed, partition_id, base_offset = self.feed, self.feed.partition_id, medley.base_offset
+        wanting: dict[Subscriber, dict[PublishRun, SubscriberMatch]] = {}
+        for kind in set(medley.kinds[start - base_offset : stop - base_offset]):
+            for follower, match in self._offers(kind):
+                wanting.setdefault(follower, {})[kind] = match
+        for follower, matches in wanting.items():
+            first = max(follower.behind.get(partition_id, stop), start)
+            if first >= stop or follower not in self._going:
+                continue
+            places = range(first - base_offset, stop - base_offset)
+            taken = follower.take_medley(medley, places, matches, feed)
+            if taken is None:
+                for run in medley.runs(places):
+                    kind = medley.kinds[run.base_offset - base_offset]
+                    if kind in matches and follower in self._going:
+                        offers = [(follower, matches[kind])]
+                        await self._offer_all(offers, run, run.base_offset, run.base_offset + 1)
+                continue
+            follower.behind[partition_id] = base_offset + taken
+            if base_offset + taken < stop:
+                self._stop_serving(follower)
+            if self._pace.is_over:
+                await self._pace.rest()
+
+    def _stop_serving(self, follower: "Subscriber") -> None:
+        """It is full, and comes back by itself."""
+        self._going.pop(follower, None)
+        self._ready.pop(follower, None)
 
     def _offers(self, run: PublishRun) -> "list[tuple[Subscriber, SubscriberMatch]]":
         """Return who is served just now and wants a run."""
@@ -282,8 +350,7 @@ class CatchUp:
                 first += taken
                 behind[partition_id] = first
                 if first < until:
-                    going.pop(follower, None)
-                    self._ready.pop(follower, None)  # full: it comes back by itself
+                    self._stop_serving(follower)
                     break
             if pace.is_over:
                 break
@@ -303,11 +370,11 @@ class CatchUp:
             self._going = {}
 
 
-def _base_offset(run: PublishRun) -> int:
+def _base_offset(run: PublishRun | Medley) -> int:
     return run.base_offset
 
 
-def _end_offset(run: PublishRun) -> int:
+def _end_offset(run: PublishRun | Medley) -> int:
     return run.base_offset + len(run.payloads)
 
 

@@ -6,12 +6,13 @@ its window was full or it was away; then it reads the log until it has caught up
 """
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final, Literal, Protocol
 
 from adapters.mqtt.at_most_once import fitting_parts, form_for
 from adapters.mqtt.codec import encode_acks
+from adapters.mqtt.medley import Medley, send_medley
 from adapters.mqtt.outbox import RETAINED, Outbox, packet_id_of
 from adapters.mqtt.reading_rights import NOTHING
 from adapters.mqtt.session_journal import SessionJournal
@@ -190,6 +191,16 @@ class ClientSession:
             partition_id=feed.partition_id,
         )
         return count
+
+    def take_medley(
+        self,
+        medley: Medley,
+        places: range,
+        matches: "Mapping[PublishRun, SubscriberMatch]",
+        feed: "Feed",
+    ) -> int | None:
+        """See ``CatchUp``."""
+        return send_medley(self, medley, places, matches, feed.partition_id)
 
     def send_run(  # noqa: PLR0913 - all that makes one delivery differ from another
         self,

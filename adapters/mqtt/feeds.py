@@ -13,13 +13,16 @@ import structlog
 
 from adapters.mqtt.config import RouteConfig
 from adapters.mqtt.lone_publishes import LoneMessages
-from adapters.mqtt.mapping import runs_of_batch
+from adapters.mqtt.mapping import mixed_runs_of_batch, runs_of_batch
+from adapters.mqtt.medley import Medley
 from adapters.mqtt.wire import PublishRun
 from gateway.broker import Broker
 from gateway.clock import Clock
 from gateway.errors import GatewayError, OffsetOutOfRange
 from gateway.model import DELIVER_AT, Octets, parse_batch_header
 from gateway.partition import Partition
+from gateway.reader import MAX_INT64
+from gateway.storage import KeySpans, WantedKeys
 from gateway.waiting import Tail
 from gateway.writer import Write
 
@@ -209,33 +212,55 @@ class Feed:
             next_offset = header.last_offset + 1
         return found, next_offset
 
-    async def read_batches(self, offset: int, *, bytes_max: int) -> Sequence[Octets]:
-        """Return the batches from ``offset`` on, the first maybe from before. Errors: ``read``."""
-        batches = self._broker.read(self.partition, offset, bytes_max=bytes_max)
+    async def read_batches(
+        self, offset: int, *, bytes_max: int, end: int = MAX_INT64
+    ) -> Sequence[Octets]:
+        """Return the batches from ``offset`` on, the first maybe from before, none from ``end`` on.
+
+        Errors: ``read``.
+        """
+        batches = self._broker.read(self.partition, offset, bytes_max=bytes_max, end=end)
         if batches is None:
-            batches = await self._broker.read_disk(self.partition, offset, bytes_max=bytes_max)
+            batches = await self._broker.read_disk(
+                self.partition, offset, bytes_max=bytes_max, end=end
+            )
         return batches
 
-    def runs_of(self, batch: Octets, wants: Callable[[bytes], bool] | None) -> list[PublishRun]:
+    @property
+    def has_key_spans(self) -> bool:
+        """Whether ``spans_with_keys`` may say more than that all is to be read."""
+        return self._broker.has_key_spans
+
+    async def spans_with_keys(self, keys: WantedKeys, start: int, end: int) -> KeySpans:
+        """Return where messages of wanted topics may be; see ``IndexedStorage``."""
+        return await self._broker.spans_with_keys(self.partition, keys, start, end)
+
+    def runs_of(
+        self, batch: Octets, wants: Callable[[bytes], bool] | None
+    ) -> Sequence[PublishRun | Medley]:
         """Return the runs of a batch that somebody wants; all where they are at hand.
 
         What was decoded for some is not kept beside the live end, where all of it belongs.
         """
         base_offset = parse_batch_header(batch).base_offset
         runs = self._recent.get(base_offset)
-        if runs is None:
-            runs = self._decode(batch, base_offset, wants)
-        return runs
-
-    def _decode(
-        self, batch: Octets, base_offset: int, wants: Callable[[bytes], bool] | None = None
-    ) -> list[PublishRun]:
-        return runs_of_batch(
+        if runs is not None:
+            return runs
+        return mixed_runs_of_batch(
             batch,
             self._route,
             from_offset=base_offset,
             skipped=self._skipped,
             wants=wants,
+            steady_deadline=self._clock.steady_deadline,
+        )
+
+    def _decode(self, batch: Octets, base_offset: int) -> list[PublishRun]:
+        return runs_of_batch(
+            batch,
+            self._route,
+            from_offset=base_offset,
+            skipped=self._skipped,
             steady_deadline=self._clock.steady_deadline,
         )
 

@@ -16,6 +16,7 @@ from gateway.model import (
     DEDUP_ID,
     DELIVER_AT,
     EXPIRES_AT,
+    MQTT_TOPIC,
     RESERVED_PREFIXES,
     TWO_OCTETS,
     ZIGZAG,
@@ -23,7 +24,7 @@ from gateway.model import (
     unix_ms_in,
 )
 
-TOPIC: Final = "mqtt.topic"
+TOPIC: Final = MQTT_TOPIC
 CLIENT: Final = "mqtt.client"
 QOS: Final = "mqtt.qos"
 RETAIN: Final = "mqtt.retain"

@@ -4,6 +4,7 @@ The hot path out. A form is what receivers with the same version, QoS and flags 
 Packets of equal size share one head, so that a run is joined without a loop in Python.
 """
 
+from collections.abc import Sequence
 from functools import lru_cache
 from itertools import chain, repeat
 from struct import iter_unpack, pack
@@ -15,6 +16,9 @@ from adapters.mqtt.wire import NO_PROPERTIES, PACKET_ID_MAX, PublishRun, Version
 
 FORMS_MAX: Final = 64
 """Forms kept with a run; more (every receiver its own identifiers) are made each time."""
+
+HEADS_MAX: Final = 256
+"""Sizes of payloads whose packets' beginnings are kept."""
 
 _PUBLISH: Final = 0x30
 _DUP: Final = 0x08
@@ -111,16 +115,11 @@ class PublishForm:
         heads = self._heads
         if dup:
             heads = {size: bytes((head[0] | _DUP,)) + head[1:] for size, head in heads.items()}
-        table = _packet_ids()
-        at = first_packet_id - 1
         if count == 1:
-            head = heads[self._sizes[start]]
-            return b"".join((head, table[at], self._tail, self._payloads[start]))
+            head, packet_id = heads[self._sizes[start]], _packet_ids()[first_packet_id - 1]
+            return b"".join((head, packet_id, self._tail, self._payloads[start]))
         parts = self._parts(heads, start, stop, fields=4)
-        ids = table[at : at + count]
-        if len(ids) < count:
-            ids += table[: count - len(ids)]
-        parts[1::4] = ids
+        parts[1::4] = _ids_from(first_packet_id, count)
         parts[2::4] = repeat(self._tail, count)
         return b"".join(parts)
 
@@ -136,6 +135,73 @@ class PublishForm:
             parts[0::fields] = map(heads.__getitem__, self._sizes[start:stop])
         parts[fields - 1 :: fields] = self._payloads[start:stop]
         return parts
+
+
+class PacketHeads(dict[int, bytes]):
+    """How packets of one topic and form with QoS 1 or 2 begin, by the octets of their payload.
+
+    ``tail`` are the properties, ``common_bytes`` the octets of topic and properties.
+    """
+
+    def __init__(self, flags: int, topic: bytes, tail: bytes) -> None:
+        super().__init__()
+        self.tail = tail
+        self.common_bytes = len(topic) + len(tail)
+        self._first = bytes((_PUBLISH | flags,))
+        self._topic = topic
+
+    def __missing__(self, size_bytes: int) -> bytes:
+        length = encode_varint(self.common_bytes + 2 + size_bytes)
+        head = self._first + length + self._topic
+        if len(self) < HEADS_MAX:
+            self[size_bytes] = head
+        return head
+
+
+def heads_of(
+    run: PublishRun,
+    version: Version,
+    qos: int,
+    *,
+    retain: bool,
+    identifiers: tuple[int, ...],
+) -> PacketHeads:
+    """Return how packets of a run's topic and form begin; kept with the run, as ``form_of``."""
+    is_v5 = version == Version.V5
+    key = (is_v5, qos, retain, identifiers)
+    forms = run.forms
+    if forms is None:
+        forms = run.forms = {}
+    heads = forms.get(key)
+    if heads is None:
+        tail = _properties(run, identifiers, None, 0) if is_v5 else b""
+        heads = PacketHeads(qos << 1 | retain, encode_binary(run.topic), tail)
+        if len(forms) < FORMS_MAX:
+            forms[key] = heads
+    assert isinstance(heads, PacketHeads)
+    return heads
+
+
+def join_packets(
+    heads: Sequence[PacketHeads], first_packet_id: int, payloads: Sequence[bytes]
+) -> bytes:
+    """Return packets of a payload and the beginning for it each; see ``with_ids``."""
+    count = len(payloads)
+    assert count <= PACKET_ID_MAX
+    parts = [b""] * (count * 4)
+    parts[0::4] = [head[len(payload)] for head, payload in zip(heads, payloads, strict=True)]
+    parts[1::4] = _ids_from(first_packet_id, count)
+    parts[2::4] = [head.tail for head in heads]
+    parts[3::4] = payloads
+    return b"".join(parts)
+
+
+def _ids_from(first_packet_id: int, count: int) -> list[bytes]:
+    table, at = _packet_ids(), first_packet_id - 1
+    ids = table[at : at + count]
+    if len(ids) < count:
+        ids += table[: count - len(ids)]
+    return ids
 
 
 @lru_cache(1)

@@ -6,11 +6,12 @@ with a member until its window is full, ``hash_topic`` gives a topic to the same
 long as the members stay the same, so that its order is kept.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, Literal
 from zlib import crc32
 
 from adapters.mqtt.at_most_once import EXACTLY_ONCE, send_part
+from adapters.mqtt.medley import Medley
 from adapters.mqtt.share_lanes import UNTRACKED, Piece, ShareLane
 from adapters.mqtt.subscription import Subscription
 from adapters.mqtt.wire import PublishRun
@@ -116,6 +117,16 @@ class ShareGroup:
             return lane.take_new(first_offset, count, member.holder)
 
         return self._deal(run, start, stop, lane, take_new)
+
+    def take_medley(
+        self,
+        medley: Medley,  # noqa: ARG002 - members are picked by topic
+        places: range,  # noqa: ARG002
+        matches: "Mapping[PublishRun, SubscriberMatch]",  # noqa: ARG002
+        feed: "Feed",  # noqa: ARG002
+    ) -> None:
+        """See ``CatchUp``: each message is dealt by itself."""
+        return
 
     def deal_returned(self, run: PublishRun, start: int, stop: int, lane: ShareLane) -> int:
         """Deal out what the lane has back, of which this is the lowest; return how many went."""

@@ -9,12 +9,14 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from adapters.mqtt.filters import has_wildcard
+from gateway.storage import WantedKeys
 
 if TYPE_CHECKING:  # sessions and groups are served by who asks here
     from adapters.mqtt.distributor import Subscriber
 
 KNOWN_TOPICS_MAX: Final = 65_536  # answers that are remembered where there are wildcards
 KNOWN_TOPIC_BYTES_MAX: Final = 1_024  # longer names are looked at each time
+FILTERS_ASKED_MAX: Final = 10_000  # of an index; who wants more reads
 
 _PLUS: Final = b"+"  # no level of a topic name is one of these
 _BELOW: Final = b"#"
@@ -33,6 +35,8 @@ class Wanted:
     def __init__(self) -> None:
         self.revision = 0
         self._since: dict[Subscriber, int] = {}
+        self._filters: list[bytes] = []  # each once, in the order in which they came
+        self._counts: list[int] = []  # of them, when each of the followers came in
         self._exact: set[bytes] = set()
         self._root: _Node = {}
         self._known = _Known(self._look)
@@ -52,6 +56,7 @@ class Wanted:
         if follower in self._since:
             return
         self._since[follower] = self.revision
+        self._counts.append(len(self._filters))
         self.revision += 1
         if follower.is_group:
             self._add_filter(follower.topic_filter)
@@ -71,11 +76,39 @@ class Wanted:
             return self._exact.__contains__
         return None if _BELOW in self._root else self._known.__getitem__
 
+    def keys_since(self, revision: int) -> WantedKeys | None:
+        """Return the topics that came to be wanted at or after a revision, to ask an index for.
+
+        None when these are nearly all, or more than is worth asking for.
+        """
+        if _BELOW in self._root:
+            return None
+        first = self._counts[revision] if revision < len(self._counts) else len(self._filters)
+        if len(self._filters) - first > FILTERS_ASKED_MAX:
+            return None
+        exact: list[bytes] = []
+        prefixes: list[bytes] = []
+        for octets in self._filters[first:]:
+            at = _first_wildcard(octets)
+            if at < 0:
+                exact.append(octets)
+            else:
+                # What is before "/#" matches too.
+                prefixes.append(
+                    octets[:at].removesuffix(_END if octets[at:] == _BELOW else b"")
+                )
+        return WantedKeys(frozenset(exact), _shortest(prefixes), self._matches_key)
+
+    def _matches_key(self, key: bytes) -> bool:
+        """Say the same as ``_look``, in any thread: nothing is remembered."""
+        return key in self._exact or _matches(self._root, key)
+
     def _add_filter(self, topic_filter: str) -> None:
         octets = topic_filter.encode()
         if not has_wildcard(topic_filter):
             if octets not in self._exact:
                 self._exact.add(octets)
+                self._filters.append(octets)
                 self._known.pop(octets, None)
             return
         node = self._root
@@ -88,6 +121,7 @@ class Wanted:
             node = node.setdefault(level, {})
         if is_new:
             self._known.clear()
+            self._filters.append(octets)
 
     def _look(self, topic: bytes) -> bool:
         return topic in self._exact or _matches(self._root, topic)
@@ -128,3 +162,18 @@ def _matches(root: _Node, topic: bytes) -> bool:
             return False
         nodes = following
     return any(_END in node or _BELOW in node for node in nodes)
+
+
+def _first_wildcard(topic_filter: bytes) -> int:
+    """Return where the first wildcard is, -1 when there is none: it is a level of its own."""
+    places = [at for at in (topic_filter.find(_PLUS), topic_filter.find(_BELOW)) if at >= 0]
+    return min(places, default=-1)
+
+
+def _shortest(prefixes: list[bytes]) -> tuple[bytes, ...]:
+    """Return those that begin with no other."""
+    kept: list[bytes] = []
+    for prefix in sorted(prefixes):
+        if not kept or not prefix.startswith(kept[-1]):
+            kept.append(prefix)
+    return tuple(kept)

@@ -12,11 +12,12 @@ the blocks' first keys in place and decodes one block. ``key_index_builder`` wri
 An entry of a block is: octets shared with the key before it (0 in the first), octets that
 follow, these octets, octets of the posting list, the posting list; all numbers are unsigned
 LEB128. Keys longer than ``KEY_BYTES_MAX`` are listed by their first octets, so a row that is
-found may hold another key: a reader looks at the records anyway.
+found may hold another key: a reader looks at the records anyway. What a record's header
+``mqtt.topic`` names is listed as a key too; format 1 did not, and counts as not there.
 """
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
 from crc32c import crc32c
@@ -25,7 +26,7 @@ from gateway.model import Octets
 from storage_adapters.formats.damage import Damaged, TooNew
 
 KEY_INDEX_MAGIC: Final = b"HGki"
-KEY_INDEX_VERSION: Final = 1
+KEY_INDEX_VERSION: Final = 2
 KEY_INDEX_HEADER_BYTES: Final = 64
 KEY_TABLE_ROW_BYTES: Final = 32
 KEY_BYTES_MAX: Final = 1_024
@@ -111,6 +112,8 @@ def decode_index_header(data: Octets) -> KeyIndexHeader:
     version, _, *numbers, _ = _FIELDS.unpack(fields)
     if version > KEY_INDEX_VERSION:
         raise TooNew(f"key index of format {version}; this is format {KEY_INDEX_VERSION}")
+    if version < KEY_INDEX_VERSION:
+        raise Damaged(f"key index of format {version}, which is made anew")
     return KeyIndexHeader._make(numbers)
 
 
@@ -205,6 +208,11 @@ class KeyIndex:
         row = self._rows.get(partition_id)
         return 0 if row is None else row.rows_covered
 
+    def is_whole(self, partition_id: int) -> bool:
+        """Say whether each batch that is covered could be decoded."""
+        row = self._rows.get(partition_id)
+        return row is None or not row.undecodable_count
+
     def find(self, partition_id: int, key: bytes) -> list[int]:
         """Return the rows that may hold ``key``, lowest first. Errors: ``Damaged``."""
         row = self._rows.get(partition_id)
@@ -221,6 +229,27 @@ class KeyIndex:
                 break
         return []
 
+    def count(self, partition_id: int, prefix: bytes) -> int:
+        """Return how many keys begin with ``prefix``, or some more. Errors: ``Damaged``."""
+        row = self._rows.get(partition_id)
+        if row is None or not row.block_count:
+            return 0
+        area = self._area(row)
+        behind = _behind(prefix)
+        last = row.block_count - 1 if behind is None else self._block_of(row, area, behind)
+        return (last + 1 - self._block_of(row, area, prefix)) * BLOCK_KEYS
+
+    def find_matching(
+        self, partition_id: int, prefix: bytes, wants: Callable[[bytes], bool]
+    ) -> Iterator[list[int]]:
+        """Yield the rows of each key that begins with ``prefix`` and is wanted.
+
+        A key of which not all octets are listed may be wanted. Errors: ``Damaged``.
+        """
+        for key, postings in self._entries(partition_id, prefix[:KEY_BYTES_MAX]):
+            if len(key) >= KEY_BYTES_MAX or wants(key):
+                yield decode_postings(postings)
+
     def keys(
         self, partition_id: int, *, prefix: bytes = b""
     ) -> Iterator[tuple[bytes, list[int]]]:
@@ -228,6 +257,10 @@ class KeyIndex:
 
         Errors: ``Damaged``.
         """
+        for key, postings in self._entries(partition_id, prefix):
+            yield key, decode_postings(postings)
+
+    def _entries(self, partition_id: int, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
         row = self._rows.get(partition_id)
         if row is None or not row.block_count:
             return
@@ -235,7 +268,7 @@ class KeyIndex:
         for block in range(self._block_of(row, area, prefix), row.block_count):
             for key, postings in decode_entries(area, *self._block(row, area, block)):
                 if key.startswith(prefix):
-                    yield key, decode_postings(postings)
+                    yield key, postings
                 elif key > prefix:
                     return
 
@@ -267,6 +300,12 @@ class KeyIndex:
         if not row.block_count * POSITION_BYTES <= start < end <= len(area):
             raise Damaged("a block of the key index is not within its area")
         return start, end
+
+
+def _behind(prefix: bytes) -> bytes | None:
+    """Return the lowest octets above all that begin with ``prefix``; None when there are none."""
+    kept = prefix.rstrip(b"\xff")
+    return kept[:-1] + bytes((kept[-1] + 1,)) if kept else None
 
 
 assert _PREFIX.size + _FIELDS.size == KEY_INDEX_HEADER_BYTES

@@ -19,10 +19,12 @@ from gateway.storage import (
     Drops,
     Entry,
     Keep,
+    KeySpans,
     OnDone,
     Rewritten,
     StorageHost,
     StoredHeader,
+    WantedKeys,
 )
 from storage_adapters.formats.entry import KIND_CLOSE
 from storage_adapters.formats.segment import SEGMENT_HEADER_BYTES
@@ -232,6 +234,12 @@ class SegmentLog:
         if not self._is_open or self._writer.fault is not None:
             raise self._refusal()
         return await self._settler.rewriter.rewrite(partition_id, upto_offset, keep, drops)
+
+    async def spans_with_keys(
+        self, partition_id: int, keys: WantedKeys, start: int, end: int
+    ) -> KeySpans:
+        """See ``IndexedStorage``."""
+        return await self.key_indexes.spans_with_keys(partition_id, keys, start, end)
 
     def disk_usage(self) -> DiskUsage:
         """See ``StorageAdapter``."""

@@ -10,7 +10,7 @@ import asyncio
 import mmap
 import os
 from collections import OrderedDict
-from collections.abc import Awaitable, Iterator, Sequence
+from collections.abc import Awaitable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from threading import Lock
@@ -18,6 +18,7 @@ from typing import Final, NamedTuple, Protocol
 
 from gateway.errors import RequestError, StorageUnavailable
 from gateway.model import Octets, parse_batch_header
+from gateway.storage import KeySpans, WantedKeys
 from storage_adapters.formats.damage import Damaged, TooNew
 from storage_adapters.formats.footer import LOW_32, ROW_STRIDE, Part, Rows
 from storage_adapters.formats.key_index import KeyIndex
@@ -25,7 +26,8 @@ from storage_adapters.formats.key_index_builder import KeysOf, build_key_index
 from storage_adapters.formats.manifest import SHARED
 from storage_adapters.segment_log.catalog import Catalog
 from storage_adapters.segment_log.files import Files, write_all
-from storage_adapters.segment_log.live_keys import STRETCH_BYTES, LiveKeys, Span
+from storage_adapters.segment_log.key_rows import Span, offset_of, rows_with_keys, spans_of_rows
+from storage_adapters.segment_log.live_keys import STRETCH_BYTES, LiveKeys
 from storage_adapters.segment_log.segments import SETTLED_DIRECTORY, Segment
 from storage_adapters.segment_log.settled_output import Pace, Stopped
 
@@ -50,14 +52,6 @@ class _Wanted(NamedTuple):
 
     segment: Segment
     parts: list[Part]
-    rows: Rows
-
-
-class _Extent(NamedTuple):
-    """A partition's batches in one segment; ``segment`` is None where there is no index."""
-
-    segment: Segment | None
-    part: Part
     rows: Rows
 
 
@@ -139,19 +133,23 @@ class KeyIndexes:
             batches = await self._read(partition_id, offset, state.end, bytes_max=STRETCH_BYTES)
             if not batches:
                 return
-            hashes = await loop.run_in_executor(None, self._hashes, batches, keys_of)
+            hashes, is_whole = await loop.run_in_executor(None, self._hashes, batches, keys_of)
             end = parse_batch_header(batches[-1]).last_offset + 1
-            self._live.add(partition_id, (offset, end), sum(map(len, batches)), hashes)
+            size_bytes = sum(map(len, batches))
+            self._live.add(partition_id, (offset, end), size_bytes, hashes, is_whole=is_whole)
             offset = end
 
-    def _hashes(self, batches: Sequence[Octets], keys_of: KeysOf) -> set[int]:
-        """Return a hash of each key; none of batches that nobody can decode. In a thread."""
+    def _hashes(self, batches: Sequence[Octets], keys_of: KeysOf) -> tuple[set[int], bool]:
+        """Return a hash of each key, and whether all batches could be decoded. In a thread."""
         hashes: set[int] = set()
+        is_whole = True
         for batch in batches:
-            with suppress(RequestError):
+            try:
                 hashes.update(map(hash, keys_of(batch)))
+            except RequestError:
+                is_whole = False
         self._pace.spend(sum(map(len, batches)))
-        return hashes
+        return hashes, is_whole
 
     async def _wanted_of(self, segment: Segment, wanted: frozenset[int]) -> _Wanted | None:
         """Return what of a segment is to be indexed; None when that is done, or nothing is."""
@@ -235,53 +233,44 @@ class KeyIndexes:
 
     # Asking.
 
-    async def spans_with_key(
-        self, partition_id: int, key: bytes, start: int, end: int
-    ) -> Sequence[Span]:
-        """Return ranges of offsets within [start, end) outside of which no batch has ``key``.
-
-        Lowest first, not overlapping. Errors: ``StorageUnavailable`` when a file was taken
-        away.
-        """
+    async def spans_with_keys(
+        self, partition_id: int, keys: WantedKeys, start: int, end: int
+    ) -> KeySpans:
+        """See ``gateway.storage.IndexedStorage``. An answer is for one file at most."""
         state = self._catalog.state(partition_id)
-        extents = []
+        loop = asyncio.get_running_loop()
         for segment, part, rows in self._catalog.places(state, start):
             if part.first_offset >= end:
                 break
-            extents.append(_Extent(None if segment.record is None else segment, part, rows))
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(None, self._spans, extents, key, start, end)
+            upto = min(part.end, end)
+            found = await loop.run_in_executor(None, self._spans, segment, part, rows, keys)
+            spans = [(max(low, start), min(high, upto)) for low, high in found]
+            return KeySpans([span for span in spans if span[0] < span[1]], upto)
+        return KeySpans([], end)
 
-    def _spans(
-        self, extents: Sequence[_Extent], key: bytes, start: int, end: int
-    ) -> list[Span]:
-        spans: list[Span] = []
-        for segment, part, rows in extents:
-            for low, high in self._spans_of(segment, part, rows, key):
-                span = max(low, start), min(high, end)
-                if span[0] >= span[1]:
-                    continue
-                if spans and spans[-1][1] >= span[0]:
-                    spans[-1] = (spans[-1][0], span[1])
-                else:
-                    spans.append(span)
-        return spans
-
-    def _spans_of(
-        self, segment: Segment | None, part: Part, rows: Rows, key: bytes
-    ) -> Iterator[Span]:
-        index = None if segment is None else self._get(segment)
-        covered, found = 0, list[int]()
+    def _spans(self, segment: Segment, part: Part, rows: Rows, keys: WantedKeys) -> list[Span]:
+        """Return where wanted keys may be in a segment. In a thread."""
+        index = None if segment.record is None else self._get(segment)
+        covered, spans = 0, list[Span]()
         if index is not None:
             with suppress(Damaged):
-                found = index.find(part.partition_id, key)
-                covered = index.rows_covered(part.partition_id)
-        for row in found:
-            if row < min(covered, part.row_count):
-                yield _offset(part, rows, row), _offset(part, rows, row + 1)
+                listed = min(index.rows_covered(part.partition_id), part.row_count)
+                found = rows_with_keys(index, part, keys, rows_max=listed // 2)
+                if found is not None:
+                    listed_rows = [row for row in found if row < listed]
+                    spans = list(spans_of_rows(part, rows, listed_rows))
+                elif listed:
+                    spans = [(offset_of(part, rows, 0), offset_of(part, rows, listed))]
+                covered = listed  # from here on nothing can fail
         if covered < part.row_count:
-            start = _offset(part, rows, covered)
-            yield from self._live.spans(part.partition_id, key, start, part.end)
+            spans += self._live_spans(part, keys, offset_of(part, rows, covered))
+        return spans
+
+    def _live_spans(self, part: Part, keys: WantedKeys, start: int) -> Iterable[Span]:
+        if keys.prefixes:
+            return [(start, part.end)]  # of a hash nobody can say how the key began
+        hashes = frozenset(map(hash, keys.exact))
+        return self._live.spans(part.partition_id, hashes, start, part.end)
 
     def _get(self, segment: Segment) -> KeyIndex | None:
         """Return a segment's index, None when there is none that can be used."""
@@ -314,13 +303,6 @@ def _map(path: Path) -> KeyIndex:
         return KeyIndex(memoryview(mmap.mmap(fd, 0, prot=mmap.PROT_READ)))
     finally:
         os.close(fd)
-
-
-def _offset(part: Part, rows: Rows, row: int) -> int:
-    """Return the base offset of a partition's row, and its end behind the last."""
-    if row >= part.row_count:
-        return part.end
-    return rows[(part.first_row + row) * ROW_STRIDE]
 
 
 def _pieces(places: Sequence[int], row_count: int) -> Iterator[tuple[int, int]]:

@@ -8,32 +8,48 @@ searched as a whole; so is what has come since the last look.
 from array import array
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Set as AbstractSet
 from typing import Final, NamedTuple
 
 STRETCH_BYTES: Final = 262_144  # of batches
 _HASH_BYTES: Final = 8
 _STRETCH_COST_BYTES: Final = 256
+_HASHES_LOOKED_UP_MAX: Final = (
+    64  # of more, a stretch is gone through: 30 ns for each of its own
+)
 
 Span = tuple[int, int]
 
 
 class Stretch(NamedTuple):
-    """Offsets [start, end), octets of their batches, and their keys' hashes, sorted."""
+    """Offsets [start, end), octets of their batches, and their keys' hashes, sorted.
+
+    ``is_whole``: there are no batches among them whose keys nobody can see.
+    """
 
     start: int
     end: int
     size_bytes: int
     hashes: "array[int]"
+    is_whole: bool
 
     @property
     def cost_bytes(self) -> int:
         """What it takes of the memory."""
         return _STRETCH_COST_BYTES + len(self.hashes) * _HASH_BYTES
 
-    def may_hold(self, key_hash: int) -> bool:
-        """Whether a key with that hash is among them."""
-        index = bisect_left(self.hashes, key_hash)
-        return index < len(self.hashes) and self.hashes[index] == key_hash
+    def may_hold(self, key_hashes: AbstractSet[int]) -> bool:
+        """Whether a key with one of those hashes may be among them."""
+        if not self.is_whole:
+            return True
+        hashes = self.hashes
+        if len(key_hashes) > _HASHES_LOOKED_UP_MAX:
+            return not key_hashes.isdisjoint(hashes)
+        for key_hash in key_hashes:
+            index = bisect_left(hashes, key_hash)
+            if index < len(hashes) and hashes[index] == key_hash:
+                return True
+        return False
 
 
 class LiveKeys:
@@ -55,7 +71,13 @@ class LiveKeys:
         return stretches[-1].end if stretches else 0
 
     def add(
-        self, partition_id: int, offsets: Span, size_bytes: int, key_hashes: Iterable[int]
+        self,
+        partition_id: int,
+        offsets: Span,
+        size_bytes: int,
+        key_hashes: Iterable[int],
+        *,
+        is_whole: bool = True,
     ) -> None:
         """Note keys of ``offsets``, which are behind what is noted already."""
         before = self._stretches.get(partition_id, ())
@@ -70,8 +92,9 @@ class LiveKeys:
             before = before[:-1]
             start, size_bytes = last.start, size_bytes + last.size_bytes
             hashes.update(last.hashes)
+            is_whole = is_whole and last.is_whole
             self.used_bytes -= last.cost_bytes
-        made = Stretch(start, end, size_bytes, array("q", sorted(hashes)))
+        made = Stretch(start, end, size_bytes, array("q", sorted(hashes)), is_whole)
         self.used_bytes += made.cost_bytes
         self._stretches[partition_id] = (*before, made)
 
@@ -89,9 +112,13 @@ class LiveKeys:
         for partition_id in [known for known in self._stretches if known not in partition_ids]:
             self.forget_before(partition_id, self.end(partition_id))
 
-    def spans(self, partition_id: int, key: bytes, start: int, end: int) -> Iterator[Span]:
-        """Yield ranges within [start, end) outside of which no batch has ``key``, in order."""
-        key_hash = hash(key)
+    def spans(
+        self, partition_id: int, key_hashes: AbstractSet[int], start: int, end: int
+    ) -> Iterator[Span]:
+        """Yield ranges within [start, end) outside of which no batch has a key with such a hash.
+
+        In order.
+        """
         for stretch in self._stretches.get(partition_id, ()):
             if stretch.end <= start:
                 continue
@@ -101,7 +128,7 @@ class LiveKeys:
                 yield start, stretch.start
                 start = stretch.start
             upto = min(stretch.end, end)
-            if stretch.may_hold(key_hash):
+            if stretch.may_hold(key_hashes):
                 yield start, upto
             start = upto
         if start < end:

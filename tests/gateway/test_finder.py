@@ -1,6 +1,5 @@
 """Searching topics: by key and header, in steps, with and without an index."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -10,6 +9,7 @@ from gateway.errors import InvalidRequest, TopicNotFound
 from gateway.finder import BEGINNING, Finder, Place, Query, Step
 from gateway.partition import Partition
 from gateway.records import NewRecord, encode_batch
+from gateway.storage import KeySpans, WantedKeys
 from gateway.topics import Topic
 from gateway.writer import Write
 from tests.gateway.house import House, outcome
@@ -134,27 +134,21 @@ async def test_what_asks_for_nothing_or_nowhere_is_refused(house: House) -> None
         await finder.step(topic, Query(b"key"), start=Place(2, BEGINNING))
 
 
-class Indexes:
-    """Says that it knows where a key is."""
-
-    def __init__(self, partition_id: int, spans: Sequence[tuple[int, int]]) -> None:
-        self._partition_id = partition_id
-        self._spans = spans
-
-    async def spans_with_key(
-        self, partition_id: int, key: bytes, start: int, end: int
-    ) -> Sequence[tuple[int, int]]:
-        assert (partition_id, key) == (self._partition_id, b"all")
-        return [span for span in self._spans if span[0] < end and span[1] > start]
-
-
 async def test_with_an_index_only_its_ranges_are_read(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     topic = await filled(house)
     partition = house.broker.partition(topic, 0)
-    indexes = Indexes(partition.partition_id, [(9, 12), (30, 36), (88, 90)])
-    monkeypatch.setattr(house.storage, "key_indexes", indexes, raising=False)
+    spans = [(9, 12), (30, 36), (88, 90)]
+
+    async def spans_with_keys(
+        partition_id: int, keys: WantedKeys, start: int, end: int
+    ) -> KeySpans:
+        assert (partition_id, keys.exact) == (partition.partition_id, frozenset([b"all"]))
+        upto = min(end, start + 50)  # of two files, as it were
+        return KeySpans([span for span in spans if start <= span[0] < upto], upto)
+
+    monkeypatch.setattr(house.storage, "spans_with_keys", spans_with_keys, raising=False)
 
     finder = Finder(house.broker)
     step = await finder.step(topic, Query(b"all"), start=Place(0), only_partition=True)

@@ -180,7 +180,7 @@ def test_a_shorter_file_is_damaged(size: int) -> None:
 
 def test_an_index_of_a_later_format_is_left_alone() -> None:
     header = bytearray(encode_index_header(KeyIndexHeader(0, 1, 2, 0, 0, 0, 0)))
-    struct.pack_into("<H", header, 8, 2)
+    struct.pack_into("<H", header, 8, 3)
     with pytest.raises(Damaged):
         decode_index_header(header)  # the CRC comes first
 

@@ -8,7 +8,7 @@ import pytest
 from gateway.model import parse_batch_header
 from gateway.record_keys import keys_of_batch
 from gateway.records import encode_batch
-from gateway.storage import Entry, Target
+from gateway.storage import Entry, Target, WantedKeys
 from storage_adapters.formats.key_index import (
     KEY_INDEX_HEADER_BYTES,
     KeyIndex,
@@ -71,10 +71,26 @@ async def holders_of(log: SegmentLog, partition_id: int, key: bytes) -> list[int
     ]
 
 
+async def spans_of(
+    indexes: KeyIndexes, partition_id: int, key: bytes | WantedKeys, start: int, end: int
+) -> list[tuple[int, int]]:
+    """Return where wanted keys may be, of all files; spans that touch are one."""
+    wanted = key if isinstance(key, WantedKeys) else WantedKeys(frozenset([key]))
+    spans: list[tuple[int, int]] = []
+    while start < end:
+        found, start = await indexes.spans_with_keys(partition_id, wanted, start, end)
+        for span in found:
+            if spans and spans[-1][1] == span[0]:
+                spans[-1] = spans[-1][0], span[1]
+            else:
+                spans.append(span)
+    return spans
+
+
 async def check_spans(log: SegmentLog, indexes: KeyIndexes, partition_id: int) -> None:
     """No batch with a key lies outside of the ranges, which are in order and apart."""
     for key in (b"k0", b"k77", b"k100", b"all", b"ten-3", b"nobody"):
-        spans = await indexes.spans_with_key(partition_id, key, 0, ALL)
+        spans = await spans_of(indexes, partition_id, key, 0, ALL)
         assert all(start < end for start, end in spans)
         assert all(one[1] < two[0] for one, two in pairwise(spans))
         for offset in await holders_of(log, partition_id, key):
@@ -94,12 +110,12 @@ async def test_a_key_leads_to_its_batches_and_to_what_is_not_settled(
     await fill_keyed(log, 5, first=1_000)
     settled_end = log.settled_offset(partition_id)
 
-    spans = await indexes.spans_with_key(partition_id, b"k100", 0, ALL)
+    spans = await spans_of(indexes, partition_id, b"k100", 0, ALL)
 
     assert spans[0] == (300, 303)
     assert spans[1:] == [(looked_at_end, log.bounds(partition_id).end)]
-    assert await indexes.spans_with_key(partition_id, b"k100", 301, 302) == [(301, 302)]
-    assert await indexes.spans_with_key(partition_id, b"k100", 303, settled_end) == []
+    assert await spans_of(indexes, partition_id, b"k100", 301, 302) == [(301, 302)]
+    assert await spans_of(indexes, partition_id, b"k100", 303, settled_end) == []
     await check_spans(log, indexes, partition_id)
     await log.close()
 
@@ -110,7 +126,7 @@ async def test_who_did_not_ask_is_read_as_a_whole(tmp_path: Path) -> None:
     await settle(log)
     indexes = indexes_of(log)
     await indexes.index(KEYED, keys_of_batch)
-    spans = await indexes.spans_with_key(PLAIN, b"k100", 0, ALL)
+    spans = await spans_of(indexes, PLAIN, b"k100", 0, ALL)
     assert spans == [(0, log.bounds(PLAIN).end)]
     await log.close()
 
@@ -148,7 +164,7 @@ async def test_indexes_follow_truncation_merging_and_deletion(tmp_path: Path) ->
     await indexes.index(frozenset(), keys_of_batch)
     segments = {path.stem for path in (tmp_path / SETTLED_DIRECTORY).glob("*.seg")}
     assert {path.stem for path in index_files(log)} <= segments
-    assert await indexes.spans_with_key(OWN, b"all", 0, ALL) == []
+    assert await spans_of(indexes, OWN, b"all", 0, ALL) == []
     await log.close()
 
 
@@ -174,7 +190,7 @@ async def test_a_damaged_or_strange_index_is_not_used(tmp_path: Path, damage: st
     indexes = indexes_of(log)
 
     for partition_id in KEYED:
-        spans = await indexes.spans_with_key(partition_id, b"k100", 0, ALL)
+        spans = await spans_of(indexes, partition_id, b"k100", 0, ALL)
         assert spans == [(0, log.bounds(partition_id).end)]
     assert await indexes.index(KEYED, keys_of_batch) == len(files)
     assert [path.read_bytes() for path in files] == octets
@@ -182,7 +198,7 @@ async def test_a_damaged_or_strange_index_is_not_used(tmp_path: Path, damage: st
 
 
 async def read_bytes_for(log: SegmentLog, indexes: KeyIndexes, key: bytes) -> int:
-    spans = await indexes.spans_with_key(OWN, key, 0, ALL)
+    spans = await spans_of(indexes, OWN, key, 0, ALL)
     batches = [await log.read(OWN, start, end, bytes_max=ALL) for start, end in spans]
     return sum(len(batch) for found in batches for batch in found)
 
@@ -198,12 +214,12 @@ async def test_what_is_not_settled_is_found_without_reading_all(tmp_path: Path) 
 
     assert all_bytes > 200 * 15_000
     assert await read_bytes_for(log, indexes, b"k100") < 300_000
-    assert await indexes.spans_with_key(OWN, b"nobody", 0, ALL) == []
+    assert await spans_of(indexes, OWN, b"nobody", 0, ALL) == []
 
     await fill_keyed(log, 5, first=1_000)  # since the last look
-    assert await indexes.spans_with_key(OWN, b"nobody", 0, ALL) == [(600, 615)]
+    assert await spans_of(indexes, OWN, b"nobody", 0, ALL) == [(600, 615)]
     await indexes.index(KEYED, keys_of_batch)
-    assert await indexes.spans_with_key(OWN, b"nobody", 0, ALL) == []
+    assert await spans_of(indexes, OWN, b"nobody", 0, ALL) == []
     await check_spans(log, indexes, OWN)
     await log.close()
 
@@ -215,12 +231,12 @@ async def test_memory_is_given_back_when_all_is_settled_and_indexed(tmp_path: Pa
     await indexes.index(KEYED, keys_of_batch)
     before = indexes.memory_bytes
     await settle(log)
-    assert await indexes.spans_with_key(OWN, b"nobody", 0, ALL) == []  # without a file too
+    assert await spans_of(indexes, OWN, b"nobody", 0, ALL) == []  # without a file too
     await indexes.index(KEYED, keys_of_batch)
 
     assert 0 < indexes.memory_bytes < before / 2
     await check_spans(log, indexes, OWN)
-    assert await indexes.spans_with_key(OWN, b"nobody", 0, ALL) == []
+    assert await spans_of(indexes, OWN, b"nobody", 0, ALL) == []
     await indexes.index(frozenset(), keys_of_batch)
     assert indexes.memory_bytes == 0
     await log.close()
@@ -233,7 +249,7 @@ async def test_what_is_beyond_the_memory_is_searched_as_a_whole(tmp_path: Path) 
     await indexes.index(frozenset([OWN]), keys_of_batch)
 
     assert 2_000 <= indexes.memory_bytes < 4_000
-    ((start, end),) = await indexes.spans_with_key(OWN, b"nobody", 0, ALL)
+    ((start, end),) = await spans_of(indexes, OWN, b"nobody", 0, ALL)
     assert 0 < start < 300
     assert end == 600
     await check_spans(log, indexes, OWN)

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
 import pytest
@@ -10,18 +10,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from adapters.mqtt import catch_up as catch_up_module
+from adapters.mqtt import wanted_spans as wanted_spans_module
 from adapters.mqtt.catch_up import CatchUp
 from adapters.mqtt.client_session import ClientSession
 from adapters.mqtt.config import RouteConfig
 from adapters.mqtt.distributor import SubscriberMatch
 from adapters.mqtt.feeds import Feed
-from adapters.mqtt.mapping import runs_of_batch
+from adapters.mqtt.mapping import mixed_runs_of_batch
+from adapters.mqtt.medley import Medley
 from adapters.mqtt.pacing import Pace
 from adapters.mqtt.subscription import Subscription
 from adapters.mqtt.trie import Match, SubscriptionTrie
 from adapters.mqtt.wire import PublishRun
+from gateway.errors import OffsetOutOfRange
 from gateway.model import Octets
+from gateway.record_keys import keys_of_batch
 from gateway.records import NO_HEADERS, RecordRun, encode_runs
+from gateway.storage import KeySpans, WantedKeys
 from tests.support.examples import examples
 
 PARTITION = 7
@@ -40,20 +45,58 @@ class LogFeed:
         self._skipped: Counter[str] = Counter()
         self.live_offset = live_offset
         self.log_start_offset = 0
+        self.file_batches = 0  # of each file that has an index of keys; 0: there is none
+        self.asked: list[tuple[int, int]] = []
         self.reads: list[int] = []
         self.on_read: Callable[[], None] = lambda: None
 
-    async def read_batches(self, offset: int, *, bytes_max: int) -> Sequence[Octets]:
-        assert bytes_max == catch_up_module.READ_BYTES_MAX
+    async def read_batches(self, offset: int, *, bytes_max: int, end: int) -> Sequence[Octets]:
+        assert 0 < bytes_max <= catch_up_module.READ_BYTES_MAX
+        if offset < self.log_start_offset:
+            raise OffsetOutOfRange(f"offset {offset}")
         self.reads.append(offset)
         self.on_read()
         await asyncio.sleep(0)
         ends = [_end_of(batch) for batch in self._batches]
-        first = next(at for at, end in enumerate(ends) if offset < end)
-        return self._batches[first : first + self._per_read]
+        first = next(at for at, one in enumerate(ends) if offset < one)
+        found = self._batches[first : first + self._per_read]
+        return [batch for batch in found if int.from_bytes(batch[:8]) < end]
 
-    def runs_of(self, batch: Octets, wants: Callable[[bytes], bool] | None) -> list[PublishRun]:
-        return runs_of_batch(batch, ROUTE, from_offset=0, skipped=self._skipped, wants=wants)
+    def take_away(self, offset: int) -> None:
+        """Leave out a batch, as compaction does."""
+        self._batches = [
+            batch for batch in self._batches if int.from_bytes(batch[:8]) != offset
+        ]
+
+    @property
+    def has_key_spans(self) -> bool:
+        return self.file_batches > 0
+
+    async def spans_with_keys(self, keys: WantedKeys, start: int, end: int) -> KeySpans:
+        """As a storage with one index a file does."""
+        self.asked.append((start, end))
+        self.on_read()
+        await asyncio.sleep(0)
+        ends = [_end_of(batch) for batch in self._batches]
+        first = next(at for at, one in enumerate(ends) if start < one)
+        last = first - first % self.file_batches + self.file_batches
+        spans = [
+            (max(int.from_bytes(batch[:8]), start), min(_end_of(batch), end))
+            for batch in self._batches[first:last]
+            if any(
+                key in keys.exact or (key.startswith(keys.prefixes) and keys.wants(key))
+                for key in keys_of_batch(batch)
+            )
+        ]
+        upto = min(ends[min(last, len(ends)) - 1], end)
+        return KeySpans([span for span in spans if span[0] < span[1]], upto)
+
+    def runs_of(
+        self, batch: Octets, wants: Callable[[bytes], bool] | None
+    ) -> list[PublishRun | Medley]:
+        return mixed_runs_of_batch(
+            batch, ROUTE, from_offset=0, skipped=self._skipped, wants=wants
+        )
 
 
 def _end_of(batch: Octets) -> int:
@@ -74,6 +117,7 @@ class Follower:
         self._room = window
         self.acknowledges = True
         self.catch_up: CatchUp | None = None
+        self.takes_medleys = True
 
     @property
     def is_ready(self) -> bool:
@@ -96,6 +140,23 @@ class Follower:
         if not self._room and self.acknowledges:
             asyncio.get_running_loop().call_soon(self.acknowledge)
         return count
+
+    def take_medley(
+        self,
+        medley: Medley,
+        places: range,
+        matches: Mapping[PublishRun, SubscriberMatch],
+        feed: Feed,
+    ) -> int | None:
+        """What is wanted, run by run, as a session does it in one go."""
+        if not self.takes_medleys:
+            return None
+        for run in medley.runs(places):
+            at = run.base_offset - medley.base_offset
+            match = matches.get(medley.kinds[at])
+            if match is not None and not self.take(run, 0, 1, match, feed):
+                return at
+        return places.stop
 
     def acknowledge(self) -> None:
         self._room = self.window
@@ -198,6 +259,7 @@ def test_each_gets_what_it_wants_once_and_in_order(
     data: st.DataObject,
 ) -> None:
     case = make_case(stretches, batch_records)
+    file_batches = data.draw(st.integers(0, 5))
     specs = data.draw(
         st.lists(
             st.tuples(
@@ -213,11 +275,14 @@ def test_each_gets_what_it_wants_once_and_in_order(
 
     async def scenario() -> list[tuple[Follower, int]]:
         scene = Scene(case, per_read=per_read, slice_s=slice_s)
+        scene.feed.file_batches = file_batches
         pairs = [
             (scene.follower(offset, filters, window), offset)
             for offset, filters, window, _ in specs
         ]
         late = [one for (one, _), spec in zip(pairs, specs, strict=True) if spec[3]]
+        for number, (follower, _) in enumerate(pairs):
+            follower.takes_medleys = number % 2 == 0
 
         def arrive() -> None:
             if late:
@@ -233,8 +298,10 @@ def test_each_gets_what_it_wants_once_and_in_order(
         await scene.until_live()
         return pairs
 
-    for follower, offset in asyncio.run(scenario()):
-        assert follower.got == wanted_of(case, follower, offset)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(wanted_spans_module, "RECORDS_ASKED_MIN", 1)
+        for follower, offset in asyncio.run(scenario()):
+            assert follower.got == wanted_of(case, follower, offset)
 
 
 async def test_those_who_come_together_read_the_log_once() -> None:
@@ -247,6 +314,92 @@ async def test_those_who_come_together_read_the_log_once() -> None:
 
     assert scene.feed.reads == [0, 20, 40, 60]
     assert scene.catch_up.records_scanned == 80
+
+
+def indexed_scene(case: Case, monkeypatch: pytest.MonkeyPatch, *, file_batches: int) -> Scene:
+    monkeypatch.setattr(wanted_spans_module, "RECORDS_ASKED_MIN", 1)
+    scene = Scene(case)
+    scene.feed.file_batches = file_batches
+    return scene
+
+
+async def test_where_nothing_is_wanted_nothing_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    case = make_case([(b"a", 40), (b"b/c", 10), (b"a", 50), (b"d", 10), (b"a", 90)], 10)
+    scene = indexed_scene(case, monkeypatch, file_batches=10)
+    for filters in (["b/#"], ["d"], ["b/+", "d", "z"]):
+        scene.follower(0, filters).go_on()
+
+    await scene.until_live()
+
+    assert [len(follower.got) for follower in scene.followers] == [10, 10, 20]
+    assert scene.feed.reads == [40, 100]
+    assert scene.catch_up.records_scanned == 20
+    assert scene.feed.asked == [(0, 200), (100, 200)]  # once for all, a file at a time
+
+
+async def test_who_wants_all_is_not_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    case = make_case([(b"a", 40)], 10)
+    scene = indexed_scene(case, monkeypatch, file_batches=10)
+    scene.follower(0, ["b"]).go_on()
+    scene.follower(0, ["#"]).go_on()
+
+    await scene.until_live()
+
+    assert scene.feed.asked == []
+    assert scene.catch_up.records_scanned == 40
+
+
+async def test_who_comes_later_is_asked_for_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    case = make_case([(b"a", 40), (b"b", 10), (b"c", 10), (b"a", 40)], 10)
+    scene = indexed_scene(case, monkeypatch, file_batches=10)
+    first, late = scene.follower(0, ["b"], window=1), scene.follower(5, ["c"])
+    first.acknowledges = False
+    first.go_on()
+    await until(lambda: bool(first.got))
+    late.go_on()
+    await until(lambda: not late.behind)
+    first.acknowledges = True
+    first.acknowledge()
+
+    await scene.until_live()
+
+    assert [at for at, _, _ in first.got] == list(range(40, 50))
+    assert [at for at, _, _ in late.got] == list(range(50, 60))
+    assert scene.feed.asked == [(0, 100), (0, 100)]
+    assert set(scene.feed.reads) <= {40, 41, 50}
+
+
+async def test_retention_may_pass_while_the_index_is_asked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    case = make_case([(b"a", 40), (b"b", 10), (b"a", 40), (b"b", 10)], 10)
+    scene = indexed_scene(case, monkeypatch, file_batches=10)
+    follower = scene.follower(0, ["b"])
+
+    def pass_by() -> None:
+        if scene.feed.asked and not scene.feed.log_start_offset:
+            scene.feed.log_start_offset = 60
+
+    scene.feed.on_read = pass_by
+    follower.go_on()
+
+    await scene.until_live()
+
+    assert [at for at, _, _ in follower.got] == list(range(90, 100))
+
+
+async def test_a_batch_that_compaction_has_taken_is_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    case = make_case([(b"a", 40), (b"b", 10), (b"a", 40), (b"b", 10)], 10)
+    scene = indexed_scene(case, monkeypatch, file_batches=10)
+    follower = scene.follower(0, ["b"])
+    scene.feed.on_read = lambda: scene.feed.take_away(40)
+    follower.go_on()
+
+    await scene.until_live()
+
+    assert [at for at, _, _ in follower.got] == list(range(90, 100))
 
 
 async def test_who_comes_again_with_a_small_window_finds_what_was_decoded() -> None:

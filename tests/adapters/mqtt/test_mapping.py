@@ -9,11 +9,13 @@ from hypothesis import strategies as st
 
 from adapters.mqtt.config import MqttConfig, RouteConfig
 from adapters.mqtt.mapping import (
-    CACHED_BLOCK_BYTES_MAX,
     header_block,
+    mixed_runs_of_batch,
     record_run,
     runs_of_batch,
 )
+from adapters.mqtt.medley import MEDLEY_MAX, Medley
+from adapters.mqtt.record_kinds import CACHED_BLOCK_BYTES_MAX
 from adapters.mqtt.routes import Routes
 from adapters.mqtt.wire import NO_PROPERTIES, PublishProperties, PublishRun
 from gateway.compression import GZIP, compress
@@ -380,6 +382,55 @@ def test_what_is_wanted_is_what_is_left_of_all(
     assert messages(found) == messages(kept)
     assert [run.base_offset for run in found] == [run.base_offset for run in kept]
     assert skipped <= skipped_of_all
+
+
+@settings(max_examples=examples(300), deadline=None)
+@given(
+    rows=ROWS,
+    rounds=st.integers(1, 40),
+    wanted=st.none() | st.frozensets(st.sampled_from([b"a", b"b", b"a/b", LONG])),
+    start=st.integers(0, 60),
+)
+def test_topics_that_take_turns_are_the_same_messages(
+    rows: list[tuple[int, bytes | None, bytes | None, tuple[tuple[str, bytes], ...], int]],
+    rounds: int,
+    wanted: frozenset[bytes] | None,
+    start: int,
+) -> None:
+    records = [
+        (time, key, value, headers)
+        for _ in range(rounds)
+        for time, key, value, headers, n in rows
+        for _ in range(n % 7)
+    ]
+    batch = encode_batch(records or [(0, b"a", b"", ())])
+    stamp(batch, 50, 0)
+    wants = None if wanted is None else wanted.__contains__
+    plain, skipped = read(batch, from_offset=start, wants=wants)
+    skipped_of_mixed: Counter[str] = Counter()
+
+    mixed = mixed_runs_of_batch(
+        batch, ROUTE, from_offset=start, skipped=skipped_of_mixed, wants=wants
+    )
+
+    flat: list[PublishRun] = []
+    for one in mixed:
+        flat += one.runs(range(len(one.payloads))) if isinstance(one, Medley) else [one]
+    assert messages(flat) == messages(plain)
+    assert skipped_of_mixed == skipped
+
+
+def test_a_medley_is_no_longer_than_it_may_be_and_ends_where_a_topic_stays() -> None:
+    turns = [b"%d" % (n % 3) for n in range(MEDLEY_MAX + 100)]
+    batch = encode_batch([(0, topic, b"v", ()) for topic in [*turns, *[b"stays"] * 50]])
+
+    found = mixed_runs_of_batch(batch, ROUTE, from_offset=0, skipped=Counter())
+
+    counts = [len(one.payloads) for one in found if isinstance(one, Medley)]
+    assert counts[0] == MEDLEY_MAX
+    assert sum(counts) >= len(turns) - 2
+    assert isinstance(found[-1], PublishRun)
+    assert len(found[-1].payloads) > 40
 
 
 @pytest.mark.parametrize("topic", [b"k/x", "k/é".encode()])

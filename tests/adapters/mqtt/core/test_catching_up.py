@@ -262,10 +262,10 @@ async def test_a_log_that_cannot_be_read_is_tried_again(
         read_batches = feed.read_batches
         failures = [StorageUnavailable("the disk is slow to wake up")]
 
-        async def fail_once(offset: int, *, bytes_max: int) -> Sequence[Octets]:
+        async def fail_once(offset: int, *, bytes_max: int, end: int) -> Sequence[Octets]:
             if failures:
                 raise failures.pop()
-            return await read_batches(offset, bytes_max=bytes_max)
+            return await read_batches(offset, bytes_max=bytes_max, end=end)
 
         monkeypatch.setattr(feed, "read_batches", fail_once)
         monkeypatch.setattr(catch_up, "RETRY_S", 0.0)
