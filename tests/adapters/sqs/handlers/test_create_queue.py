@@ -185,7 +185,7 @@ async def test_what_a_policy_cannot_enforce_here_is_an_unsupported_operation(
         "Principal": "*",
         "Action": "sqs:*",
         "Resource": "*",
-        "Condition": {"Bool": {"aws:SecureTransport": "false"}},
+        "Condition": {"StringEquals": {"aws:ResourceTag/team": "a"}},
     }
     refused = await live.refused(
         "create_queue",
