@@ -271,6 +271,8 @@ def parse_condition(condition: object) -> tuple[Test, ...]:
     for operator, keys in condition.items():
         if not isinstance(keys, dict):
             raise invalid("An operator of a condition has no map of keys.")
+        if not keys:  # or the statement would hold without a condition
+            raise unsupported(f"The operator {operator[:100]} without a key")
         tests += [_parse_test(operator, key, value) for key, value in keys.items()]
     if len(tests) > TESTS_MAX:
         raise invalid(f"A condition has more than {TESTS_MAX} keys.")
