@@ -1,16 +1,117 @@
 """Settings of the SQS endpoint: ``[adapters.sqs]``."""
 
+import json
 import re
-from typing import Final, Literal, Self
+from typing import Any, Final, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from gateway.config import BindAddress, ListenerConfig, Settings, parse_address
+from adapters.sqs.attribute_specs import NUMBERS
+from adapters.sqs.attributes import check_throughput, parse_change
+from adapters.sqs.errors import SqsError
+from adapters.sqs.names import check_queue_name, is_fifo_name
+from adapters.sqs.redrive_policies import RedriveTarget, parse_redrive_policy
+from adapters.sqs.tags import merge_tags
+from gateway.config import (
+    BindAddress,
+    FrozenConfig,
+    ListenerConfig,
+    Settings,
+    parse_address,
+)
 
 _MIB: Final = 1024 * 1024
 _ACCOUNT: Final = re.compile(r"[0-9]{12}")
 _REGION: Final = re.compile(r"[a-z]{2}(-[a-z]+)+-[0-9]{1,2}")
 _ADVERTISE: Final = re.compile(r"https?://[A-Za-z0-9.:\[\]_-]+/?")
+
+
+def _number(name: str, description: str) -> Any:  # noqa: ANN401 - a field, as pydantic's own
+    number = NUMBERS[name]
+    return Field(default=None, ge=number.low, le=number.high, description=description)
+
+
+def _as_text(value: object) -> str:
+    """Return a value as requests have it: all attributes are texts there."""
+    if isinstance(value, dict):
+        return json.dumps(value)
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _parsed_target(text: str) -> RedriveTarget | None:
+    """Return what a RedrivePolicy says; whether the queue is there is seen at the start."""
+    policy = parse_redrive_policy(text)
+    return RedriveTarget(policy.target_arn, policy.attempts_max)
+
+
+class DeclaredSqsQueue(FrozenConfig):
+    """A queue that is made at the start when it is not there, as CreateQueue would make it.
+
+    It lies in the default account and region, and has order where its name ends in `.fifo`. Beside
+    name and tags there are the attributes of SQS by their names, with the same defaults and
+    bounds.
+    """
+
+    name: str = Field(description="The queue's name.")
+    tags: dict[str, str] = Field(default_factory=dict, description="The queue's tags.")
+    ContentBasedDeduplication: bool | None = Field(
+        default=None, description="FIFO: the id of a message without one is its body's digest."
+    )
+    DeduplicationScope: Literal["queue", "messageGroup"] | None = Field(
+        default=None, description="FIFO: what an id is known in."
+    )
+    DelaySeconds: int | None = _number("DelaySeconds", "Before a message can be received.")
+    FifoThroughputLimit: Literal["perQueue", "perMessageGroupId"] | None = Field(
+        default=None, description="FIFO: kept and answered."
+    )
+    KmsDataKeyReusePeriodSeconds: int | None = _number(
+        "KmsDataKeyReusePeriodSeconds", "Kept and answered."
+    )
+    KmsMasterKeyId: str | None = Field(default=None, description="Kept and answered.")
+    MaximumMessageSize: int | None = _number("MaximumMessageSize", "Octets of a message.")
+    MessageRetentionPeriod: int | None = _number(
+        "MessageRetentionPeriod", "Seconds for which messages are kept."
+    )
+    Policy: dict[str, Any] | str | None = Field(
+        default=None, description="Who may use it: a table, or JSON."
+    )
+    ReceiveMessageWaitTimeSeconds: int | None = _number(
+        "ReceiveMessageWaitTimeSeconds", "For which receives wait."
+    )
+    RedriveAllowPolicy: dict[str, Any] | str | None = Field(
+        default=None, description="Whose dead letters it takes: a table, or JSON."
+    )
+    RedrivePolicy: dict[str, Any] | str | None = Field(
+        default=None,
+        description='`{ deadLetterTargetArn = "arn:aws:sqs:us-east-1:000000000000:dead", '
+        "maxReceiveCount = 3 }`; that queue is there, or declared as well.",
+    )
+    SqsManagedSseEnabled: bool | None = Field(default=None, description="Kept and answered.")
+    VisibilityTimeout: int | None = _number(
+        "VisibilityTimeout", "Seconds a receiver has to delete a message."
+    )
+
+    def given(self) -> dict[str, str]:
+        """Return the attributes as a request would have them."""
+        values = self.model_dump(exclude={"name", "tags"}, exclude_none=True)
+        return {name: _as_text(value) for name, value in values.items()}
+
+    def target_name(self) -> str:
+        """Return the name of its dead-letter queue, or nothing."""
+        text = self.given().get("RedrivePolicy")
+        return parse_redrive_policy(text).target_arn.rpartition(":")[2] if text else ""
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        fifo = is_fifo_name(self.name)
+        try:
+            check_queue_name(self.name, fifo=fifo)
+            change = parse_change(self.given(), fifo=fifo, find_target=_parsed_target)
+            check_throughput(change.attributes)
+            merge_tags(self.name, {}, self.tags)
+        except SqsError as error:
+            raise ValueError(error.message) from None
+        return self
 
 
 class SqsConfig(ListenerConfig):
@@ -58,15 +159,20 @@ class SqsConfig(ListenerConfig):
         description="Octets of a request's first line and headers.",
     )
     request_bytes_max: int = Field(
-        default=2 * _MIB,
+        default=8 * _MIB,
         ge=64 * 1024,
         le=64 * _MIB,
-        description="Octets of a request's body; binary attributes travel as base64.",
+        description="Octets of a request's body. 1 MiB of messages may come as 6 MiB: boto3 and "
+        "other SDKs write a character of one octet as six, `\\u007f`; forms triple octets and "
+        "base64 is longer by a third (four times as long in a form). The rest is room for names, "
+        "ids, and for what is too large to be told so as SQS does.",
     )
     request_bytes_budget: int = Field(
         default=256 * _MIB,
         ge=4 * _MIB,
-        description="Octets of the large bodies under way on all connections.",
+        description="Octets of the bodies above 64 KiB under way on all connections; a body is "
+        "counted whole before it is read, and what finds no room waits. One in chunks counts as "
+        "`request_bytes_max`.",
     )
     requests_pipelined_max: int = Field(
         default=64,
@@ -100,6 +206,8 @@ class SqsConfig(ListenerConfig):
     receive_attempts_max: int = Field(
         default=10_000, ge=1, description="Receive attempts by id that could be repeated."
     )
+
+    queues: tuple[DeclaredSqsQueue, ...] = ()
 
     @field_validator("region", "regions")
     @classmethod

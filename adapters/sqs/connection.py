@@ -4,7 +4,7 @@ import asyncio
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
-from adapters.sqs.codec import TARGET, TARGETS
+from adapters.sqs.codec import TARGET, TARGETS, is_json
 from adapters.sqs.errors import REQUEST_TOO_LARGE, ErrorCode, SqsError
 from adapters.sqs.reply import Reply
 from adapters.sqs.session import BadRequest, HttpSession
@@ -187,6 +187,7 @@ class SqsConnection(Connection):
         self._is_leaving = True
         self.note("BadRequest", error.message)
         reply = Reply(self, self._adapter.next_request_id(), is_last=True, sends_body=True)
+        reply.is_json = is_json(self._session.under_way)
         self._replies.append(reply)
         self._is_deaf = True
         reply.fail(SqsError(_CODES.get(error.status, _BAD_REQUEST), error.message))

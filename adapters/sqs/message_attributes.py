@@ -2,13 +2,15 @@
 
 A value is kept as octets: UTF-8 of a String or Number, the octets themselves of a Binary. The
 rules are those of "Amazon SQS message metadata" in the Developer Guide: names of 1 to 256 of
-``A-Za-z0-9_.-``, types String, Number or Binary with a custom label behind a period, at most ten.
+``A-Za-z0-9_.-``, types String, Number or Binary with a custom label behind a period, at most ten;
+numbers of at most 38 digits, from 10^-128 to 10^126.
 """
 
 import binascii
 import re
 from base64 import b64encode
 from collections.abc import Mapping
+from decimal import Decimal
 from typing import Any, Final, NamedTuple
 
 from adapters.sqs.errors import (
@@ -22,6 +24,7 @@ from adapters.sqs.text import quote, to_octets
 ATTRIBUTES_MAX: Final = 10
 NAME_CHARS_MAX: Final = 256
 TYPE_CHARS_MAX: Final = 256
+NUMBER_DIGITS_MAX: Final = 38
 TRACE_HEADER: Final = "AWSTraceHeader"
 INVALID_CHARACTERS: Final = (
     "Invalid characters found. Valid unicode characters are #x9 | #xA | #xD | #x20 to #xD7FF | "
@@ -30,6 +33,8 @@ INVALID_CHARACTERS: Final = (
 
 _BINARY: Final = "Binary"
 _NUMBER: Final = "Number"
+_NUMBER_MIN: Final = Decimal("1e-128")
+_NUMBER_MAX: Final = Decimal("1e126")
 _STRING: Final = "String"
 _NAME: Final = re.compile(r"[A-Za-z0-9_.\-]+")
 _RESERVED_NAME: Final = re.compile(r"(?:aws|amazon)\.", re.IGNORECASE)
@@ -140,7 +145,7 @@ def _parse(name: str, fields: Mapping[str, Any]) -> MessageAttribute:
         ("BinaryValue", "StringValue") if is_binary else ("StringValue", "BinaryValue")
     )
     value = fields.get(field)
-    if value is None and fields.get(other) is not None:
+    if fields.get(other) or (value is None and fields.get(other) is not None):
         raise _invalid(
             f"The message (user) attribute '{name}' with type '{data_type}' must use field "
             f"'{_BINARY if is_binary else _STRING}'."
@@ -211,11 +216,29 @@ def _text(name: str, data_type: str, value: str) -> bytes:
     octets = to_octets(value)
     if octets is None:
         raise SqsError(INVALID_MESSAGE_CONTENTS, INVALID_CHARACTERS)
-    if data_type.startswith(_NUMBER) and not is_number(octets):
+    if data_type.startswith(_NUMBER):
+        _check_number(name, octets)
+    return octets
+
+
+def _check_number(name: str, octets: bytes) -> None:
+    """Refuse what is no number, or one that could not be kept exactly (Developer Guide)."""
+    if not is_number(octets) or _digits_count(octets) > NUMBER_DIGITS_MAX:
         raise _invalid(
             f"Can't cast the value of message (user) attribute '{name}' to a number."
         )
-    return octets
+    size = Decimal(octets.decode().strip()).copy_abs()  # exact
+    if size and not _NUMBER_MIN <= size <= _NUMBER_MAX:
+        raise _invalid(
+            f"Number attribute value {quote(octets.decode())} should be in range "
+            "(-10**128..10**126)"
+        )
+
+
+def _digits_count(number: bytes) -> int:
+    """Return how many digits count: zeros before and after them do not."""
+    mantissa = number.lower().partition(b"e")[0].strip().lstrip(b"+-")
+    return len(mantissa.replace(b".", b"").strip(b"0"))
 
 
 def _invalid(message: str) -> SqsError:

@@ -5,6 +5,7 @@ from typing import Final
 
 from adapters.sqs import policy
 from adapters.sqs.call import Call
+from adapters.sqs.conditions import Asked
 from adapters.sqs.config import SqsConfig
 from adapters.sqs.deleted_names import RecentNames
 from adapters.sqs.errors import ACCESS_DENIED, QUEUE_DOES_NOT_EXIST, SqsError
@@ -52,6 +53,7 @@ class SqsNode:
         self.changes = Changes()
         self._asked: dict[tuple[str, str, str], Queue] = {}  # by URL, and the caller's place
         kernel.topics.on_deleted.append(lambda _: self._asked.clear())
+        self._is_tls = config.tls_cert is not None
         self.messages = MessageState(kernel, config, secret)
 
     # --- which queue
@@ -151,8 +153,9 @@ class SqsNode:
         document = "" if isinstance(target, TopicName) else target.attributes.get(POLICY, "")
         verdict = None
         if document:
+            arn = self.arn_of_name(name)
             verdict = policy.decide(
-                document, action=call.action, identity=identity, arn=self.arn_of_name(name)
+                document, action=call.action, asked=self.asked(call), arn=arn
             )
         if verdict is None:
             is_default = name.namespace == DEFAULT_NAMESPACE
@@ -160,6 +163,10 @@ class SqsNode:
             verdict = owner == identity.account
         if not verdict:
             raise self._denied(call, name)
+
+    def asked(self, call: Call) -> Asked:
+        """Return what policies test their conditions on."""
+        return Asked(call.identity, self.clock.unix_ms(), is_tls=self._is_tls)
 
     def _denied(self, call: Call, name: TopicName) -> SqsError:
         identity = call.identity

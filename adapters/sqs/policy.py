@@ -1,27 +1,25 @@
 """A queue's policy: who, beside its owner, may or may not do what with it.
 
 What a single account can express: Allow and Deny; principals ``*``, accounts and users; actions
-and resources with wildcards. What nobody could answer for here is refused when it is set
-(``UnsupportedOperation``) rather than misread: conditions, variables, NotPrincipal, NotAction,
-NotResource. Statements for services, roles and federated users are kept; nobody here is one.
+and resources with wildcards; conditions (``conditions``). What nobody could answer for here is
+refused when it is set (``UnsupportedOperation``) rather than misread: variables, NotPrincipal,
+NotAction, NotResource. Statements for services, roles and federated users are kept; nobody here
+is one.
 
 https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_policies_grammar.html
 """
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from enum import Enum
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 from adapters.sqs.call import Identity
-from adapters.sqs.errors import (
-    INVALID_ATTRIBUTE_VALUE,
-    OVER_LIMIT,
-    UNSUPPORTED_OPERATION,
-    SqsError,
-)
+from adapters.sqs.conditions import Asked, Test, holds, parse_condition
+from adapters.sqs.errors import OVER_LIMIT, SqsError
+from adapters.sqs.policy_elements import invalid, pattern, texts, unsupported
 
 STATEMENTS_MAX: Final = 20
 PRINCIPALS_MAX: Final = 50  # of one statement
@@ -79,24 +77,26 @@ class Statement(NamedTuple):
     callers: frozenset[Caller]
     actions: re.Pattern[str]
     resources: re.Pattern[str]
+    condition: tuple[Test, ...]
 
 
 Policy = tuple[Statement, ...]
 
 
-def decide(document: str, *, action: str, identity: Identity, arn: str) -> bool | None:
+def decide(document: str, *, action: str, asked: Asked, arn: str) -> bool | None:
     """Say whether a queue's policy allows or denies a request; None when it is silent."""
-    decision = evaluate(_parsed(document), identity, action, arn)
+    decision = evaluate(_parsed(document), asked, action, arn)
     return None if decision is Decision.SILENT else decision is Decision.ALLOW
 
 
-def evaluate(policy: Policy, identity: Identity, action: str, arn: str) -> Decision:
+def evaluate(policy: Policy, asked: Asked, action: str, arn: str) -> Decision:
     """Return what the policy says of an action (``SendMessage``) on the queue of that ARN.
 
     A permission for an action is one for its batch version too. Who has not said who he is
     counts as everybody only where something is allowed, and as anybody of his account where
     it is denied: nobody gains by leaving his signature away.
     """
+    identity = asked.identity
     single = action.removesuffix("Batch")
     wanted = f"sqs:{single}"
     can_allow = single in SHARED_ACTIONS or identity.account == _account_of(arn)
@@ -106,6 +106,7 @@ def evaluate(policy: Policy, identity: Identity, action: str, arn: str) -> Decis
             _speaks_of(statement, identity)
             and statement.actions.fullmatch(wanted)
             and statement.resources.fullmatch(arn)
+            and holds(statement.condition, asked, allows=statement.allows)
         ):
             if not statement.allows:
                 return Decision.DENY
@@ -135,7 +136,7 @@ def parse_policy(text: str) -> Policy:
     statements, ``UnsupportedOperation`` for what cannot be enforced here.
     """
     if len(text.encode()) > POLICY_BYTES_MAX:
-        raise _invalid(f"It has more than {POLICY_BYTES_MAX} bytes.")
+        raise invalid(f"It has more than {POLICY_BYTES_MAX} bytes.")
     return tuple(_parse_statement(statement) for statement in parse_document(text)["Statement"])
 
 
@@ -149,16 +150,16 @@ def parse_document(text: str) -> dict[str, Any]:
     try:
         document = json.loads(text)
     except (ValueError, RecursionError):
-        raise _invalid("It is not JSON.") from None
+        raise invalid("It is not JSON.") from None
     if not isinstance(document, dict) or set(document) - _DOCUMENT_KEYS:
-        raise _invalid("It is not a map of Version, Id and Statement.")
+        raise invalid("It is not a map of Version, Id and Statement.")
     if document.get("Version", "2008-10-17") not in _VERSIONS:
-        raise _invalid("Version is not 2012-10-17 or 2008-10-17.")
+        raise invalid("Version is not 2012-10-17 or 2008-10-17.")
     statements = document.get("Statement")
     if isinstance(statements, dict):
         statements = [statements]
     if not isinstance(statements, list) or not statements:
-        raise _invalid("It has no Statement.")
+        raise invalid("It has no Statement.")
     if len(statements) > STATEMENTS_MAX:
         msg = (
             f"{len(statements)} statements were found in the submitted policy, "
@@ -166,33 +167,32 @@ def parse_document(text: str) -> dict[str, Any]:
         )
         raise SqsError(OVER_LIMIT, msg)
     if not all(isinstance(statement, dict) for statement in statements):
-        raise _invalid("A statement is not a map.")
+        raise invalid("A statement is not a map.")
     return {**document, "Statement": statements}
 
 
 def _parse_statement(statement: Mapping[str, Any]) -> Statement:
     for name in _NOT_SUPPORTED:
         if name in statement:
-            raise _unsupported(name)
+            raise unsupported(name)
     if set(statement) - _STATEMENT_KEYS:
-        raise _invalid("A statement has an element that there is none of.")
+        raise invalid("A statement has an element that there is none of.")
     if statement.get("Effect") not in _EFFECTS:
-        raise _invalid("Effect is not Allow or Deny.")
+        raise invalid("Effect is not Allow or Deny.")
     if not isinstance(statement.get("Sid", ""), str):
-        raise _invalid("Sid is not a text.")
+        raise invalid("Sid is not a text.")
     callers = _parse_principal(statement.get("Principal"))
-    if callers and statement.get("Condition"):
-        # For services it may be there, as in the templates that S3 and SNS have: what a
-        # statement lets a service do under a condition, it lets nobody here do.
-        raise _unsupported("Condition")
-    actions = _texts(statement, "Action")
+    # What a statement lets a service do, under whatever condition, it lets nobody here do.
+    condition = parse_condition(statement.get("Condition")) if callers else ()
+    actions = texts(statement, "Action")
     if not all(action == "*" or action.lower().startswith("sqs:") for action in actions):
-        raise _invalid("An action is not one of SQS.")
+        raise invalid("An action is not one of SQS.")
     return Statement(
         statement["Effect"] == "Allow",
         callers,
-        _pattern(actions, re.IGNORECASE),
-        _pattern(_texts(statement, "Resource")),
+        pattern(actions, re.IGNORECASE),
+        pattern(texts(statement, "Resource")),
+        condition,
     )
 
 
@@ -200,10 +200,10 @@ def _parse_principal(principal: object) -> frozenset[Caller]:
     if principal == "*":
         return frozenset({EVERYBODY})
     if not isinstance(principal, dict) or not principal or set(principal) - _PRINCIPAL_KINDS:
-        raise _invalid("Principal is not * or a map of AWS, Service, Federated, CanonicalUser.")
-    names = {kind: _texts(principal, kind) for kind in principal}
+        raise invalid("Principal is not * or a map of AWS, Service, Federated, CanonicalUser.")
+    names = {kind: texts(principal, kind) for kind in principal}
     if sum(len(of_kind) for of_kind in names.values()) > PRINCIPALS_MAX:
-        raise _invalid(f"A statement has more than {PRINCIPALS_MAX} principals.")
+        raise invalid(f"A statement has more than {PRINCIPALS_MAX} principals.")
     callers = (_parse_caller(name) for name in names.get("AWS", ()))
     return frozenset(caller for caller in callers if caller is not None)
 
@@ -216,51 +216,10 @@ def _parse_caller(name: str) -> Caller | None:
         return Caller(name)
     found = _IAM.fullmatch(name)
     if found is None:
-        raise _invalid("A principal is not *, an account or an ARN of IAM.")
+        raise invalid("A principal is not *, an account or an ARN of IAM.")
     account, resource = found.groups()
     kind, _, path = resource.partition("/")
     if resource == "root":
         return Caller(account)
     # Users may have a path before their name, as in user/finance/alice.
     return Caller(account, path.rpartition("/")[2]) if kind == "user" and path else None
-
-
-def _texts(element: Mapping[str, Any], name: str) -> list[str]:
-    """Return an element that is a text or a list of texts as a list."""
-    value = element.get(name)
-    texts = [value] if isinstance(value, str) else value
-    if not isinstance(texts, list) or not texts:
-        raise _invalid(f"{name} is missing or empty.")
-    if not all(isinstance(text, str) and text for text in texts):
-        raise _invalid(f"{name} is not a text or a list of texts.")
-    return texts
-
-
-def _pattern(texts: Sequence[str], flags: re.RegexFlag = re.NOFLAG) -> re.Pattern[str]:
-    """Return what matches any of some texts with the wildcards ``*`` and ``?``."""
-    if any("${" in text for text in texts):
-        raise _unsupported("A variable")
-    return re.compile("|".join(map(_glob, texts)), flags)
-
-
-def _glob(text: str) -> str:
-    """Return a text with wildcards as an expression whose matching takes linear time.
-
-    What is between two stars is looked for where it comes first, and never again: the atomic
-    groups keep many stars from trying all ways in which a name could be cut.
-    """
-    first, *rest = (re.escape(part).replace(r"\?", ".") for part in text.split("*"))
-    if not rest:
-        return first
-    *between, last = rest
-    return first + "".join(f"(?>.*?{part})" for part in between if part) + f".*{last}"
-
-
-def _invalid(reason: str) -> SqsError:
-    msg = f"Invalid value for the parameter Policy. Reason: {reason}"
-    return SqsError(INVALID_ATTRIBUTE_VALUE, msg)
-
-
-def _unsupported(what: str) -> SqsError:
-    msg = f"{what} in a policy is not supported: it could not be enforced."
-    return SqsError(UNSUPPORTED_OPERATION, msg)

@@ -1,9 +1,9 @@
 """What CreateQueue and SetQueueAttributes have in common: dead-letter targets, FifoQueue."""
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
-from adapters.sqs.attributes import FindTarget
+from adapters.sqs.attributes import FindTarget, new_attributes, new_settings, parse_change
 from adapters.sqs.errors import (
     INVALID_ATTRIBUTE_NAME,
     INVALID_ATTRIBUTE_VALUE,
@@ -18,10 +18,38 @@ from adapters.sqs.redrive_policies import (
     parse_redrive_policy,
     permits_source,
 )
+from adapters.sqs.tags import merge_tags
 from adapters.sqs.urls import parse_queue_arn
 from gateway.model import TopicName
+from gateway.queue_model import QueueSettings
 
 REDRIVE_ALLOW_POLICY: Final = "sqs.RedriveAllowPolicy"
+
+
+class Wanted(NamedTuple):
+    """What a new queue is made of."""
+
+    settings: QueueSettings
+    attributes: dict[str, str]
+    tags: dict[str, str]
+
+
+def wanted_queue(
+    text: str,
+    given: Mapping[str, str],
+    tags: Mapping[str, str],
+    *,
+    fifo: bool,
+    find_target: FindTarget,
+) -> Wanted:
+    """Return what a new queue of that name is made of, with CreateQueue's defaults.
+
+    Errors: ``SqsError``, those of ``parse_change``, ``check_throughput`` and ``merge_tags``.
+    """
+    change = parse_change(given, fifo=fifo, find_target=find_target)
+    return Wanted(
+        new_settings(change, fifo=fifo), new_attributes(change), merge_tags(text, {}, tags)
+    )
 
 
 def wants_fifo(given: Mapping[str, str]) -> bool:

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Final
 
 from adapters.sqs.config import SqsConfig
 from adapters.sqs.connection import SqsConnection
+from adapters.sqs.declared_queues import make_declared
 from adapters.sqs.dispatch import Dispatcher
 from adapters.sqs.identity import Identifier
 from adapters.sqs.node import SqsNode, open_node
@@ -91,8 +92,9 @@ class SqsAdapter:
     # --- life
 
     async def start(self) -> None:
-        """Listen. Error: ``OSError`` when the address cannot be had."""
+        """Listen. Errors: ``OSError`` when the address cannot be had, ``make_declared``'s."""
         self._node = await open_node(self.config, self.kernel)
+        await make_declared(self._node)
         identifier = Identifier(self.config, self.kernel.access_keys, self.kernel.clock)
         self._dispatcher = Dispatcher(self._node, identifier)
         self._listener = Listener(

@@ -67,6 +67,12 @@ class HttpSession:
             self.error = BadRequest(431, "the headers are too long")
         return requests
 
+    @property
+    def under_way(self) -> Request:
+        """What is known of the request that is not complete: its headers, once all have come."""
+        path, _, query = self._url.partition(b"?")
+        return Request(self._parser.get_method(), path, query, self._headers, b"", is_last=True)
+
     def _feed(self, data: bytes | memoryview) -> None:
         """Parse; clients that offer another protocol are answered in this one.
 
@@ -124,14 +130,14 @@ class HttpSession:
     def on_headers_complete(self) -> None:
         """Refuse what is too large before its body comes."""
         self._in_body = True
+        self._headers = headers = {
+            name.lower(): value for name, value in self._raw_headers.items()
+        }
         if len(self._raw_headers) > HEADERS_MAX or (
             self._raw_bytes > self._header_bytes_max  # else there cannot be as many
             and self._head_bytes() > self._header_bytes_max
         ):
             raise BadRequest(431, "the headers are too long")
-        self._headers = headers = {
-            name.lower(): value for name, value in self._raw_headers.items()
-        }
         length = headers.get(b"content-length")
         if length is not None:
             size_bytes = int(length)  # llhttp has seen that it is a number

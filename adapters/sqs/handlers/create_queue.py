@@ -5,10 +5,9 @@ A queue on a topic that was there before, from Kafka or MQTT, begins at its end,
 topic when it is deleted, and may have a name that only a topic may have, as ``orders.v1``.
 """
 
-from typing import Final, NamedTuple
+from typing import Final
 
 from adapters.sqs import attribute_answers
-from adapters.sqs.attributes import new_attributes, new_settings, parse_change
 from adapters.sqs.call import Call, Result
 from adapters.sqs.errors import (
     QUEUE_DELETED_RECENTLY,
@@ -18,23 +17,19 @@ from adapters.sqs.errors import (
 )
 from adapters.sqs.names import check_queue_name, is_fifo_name
 from adapters.sqs.node import SqsNode
-from adapters.sqs.queue_changes import target_arn_of, target_finder, wants_fifo
-from adapters.sqs.tags import merge_tags
+from adapters.sqs.queue_changes import (
+    Wanted,
+    target_arn_of,
+    target_finder,
+    wanted_queue,
+    wants_fifo,
+)
 from gateway.auth import Operation
 from gateway.model import TopicName
-from gateway.queue_model import QueueSettings
 from gateway.queue_topics import is_left_over, make_queue
 from gateway.queues import Queue
 
 ACTION: Final = "CreateQueue"
-
-
-class Wanted(NamedTuple):
-    """What a new queue is made of."""
-
-    settings: QueueSettings
-    attributes: dict[str, str]
-    tags: dict[str, str]
 
 
 async def handle(call: Call, node: SqsNode) -> Result:
@@ -50,12 +45,9 @@ async def handle(call: Call, node: SqsNode) -> Result:
         check_queue_name(text, fifo=fifo)
     if topic is not None and topic.is_internal:
         raise SqsError(UNSUPPORTED_OPERATION, f"The name {text} is reserved.")
-    change = parse_change(given, fifo=fifo, find_target=target_finder(node, name))
-    wanted = Wanted(
-        new_settings(change, fifo=fifo),
-        new_attributes(change),
-        merge_tags(text, {}, call.params.get("tags") or {}),
-    )
+    tags = call.params.get("tags") or {}
+    find_target = target_finder(node, name)
+    wanted = wanted_queue(text, given, tags, fifo=fifo, find_target=find_target)
     queue = node.queues.find(name)
     if queue is None:
         queue = await node.changes.make(_make(call, node, name, wanted))

@@ -57,7 +57,21 @@ def test_long_digits_that_are_no_number_are_refused_in_no_time() -> None:
     assert time.process_time() - started_s < 1
 
 
-@pytest.mark.parametrize("text", ["0", "-1.5e10", "+1.", ".5", " 1\t", "1" * 40, "1E-128"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "0",
+        "0e999",
+        "-1.5e10",
+        "+1.",
+        ".5",
+        " 1\t",
+        "1" * 38,
+        "00." + "1" * 38 + "0" * 100,
+        "1E-128",
+        "-1e126",
+    ],
+)
 def test_what_is_a_number(text: str) -> None:
     assert parse_attributes({"x": {"DataType": "Number", "StringValue": text}})
 
@@ -137,6 +151,22 @@ def test_illegal_name_is_refused(name: str, said: str) -> None:
             "Can't cast the value of message (user) attribute 'x' to a number.",
         ),
         ({"DataType": "Number", "StringValue": "1e"}, "to a number."),
+        ({"DataType": "Number", "StringValue": "1" * 39}, "to a number."),
+        ({"DataType": "Number", "StringValue": "0.1" + "0" * 37 + "1"}, "to a number."),
+        (
+            {"DataType": "Number", "StringValue": "1e300"},
+            "Number attribute value 1e300 should be in range (-10**128..10**126)",
+        ),
+        ({"DataType": "Number.f", "StringValue": "-2e126"}, "should be in range"),
+        ({"DataType": "Number", "StringValue": "9e-129"}, "should be in range"),
+        (
+            {"DataType": "String", "StringValue": "v", "BinaryValue": "dg=="},
+            "The message (user) attribute 'x' with type 'String' must use field 'String'.",
+        ),
+        (
+            {"DataType": "Binary", "StringValue": "v", "BinaryValue": "dg=="},
+            "with type 'Binary' must use field 'Binary'.",
+        ),
         ({"DataType": "Number", "StringValue": "٣"}, "to a number."),
     ],
 )

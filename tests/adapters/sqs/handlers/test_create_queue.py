@@ -185,7 +185,7 @@ async def test_what_a_policy_cannot_enforce_here_is_an_unsupported_operation(
         "Principal": "*",
         "Action": "sqs:*",
         "Resource": "*",
-        "Condition": {"Bool": {"aws:SecureTransport": "false"}},
+        "Condition": {"StringEquals": {"aws:ResourceTag/team": "a"}},
     }
     refused = await live.refused(
         "create_queue",
@@ -193,7 +193,7 @@ async def test_what_a_policy_cannot_enforce_here_is_an_unsupported_operation(
         Attributes={"Policy": json.dumps({"Statement": statement})},
     )
     assert refused.exception == "UnsupportedOperation"
-    assert refused.message.startswith("Condition in a policy is not supported")
+    assert refused.message.startswith("The condition key aws:ResourceTag/team in a policy")
 
 
 async def test_too_many_tags_are_refused_and_nothing_is_made(live: Live) -> None:

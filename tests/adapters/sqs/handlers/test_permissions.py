@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.adapters.sqs.handlers.serving import ACCOUNT, Live, running
+from tests.adapters.sqs.handlers.serving import ACCOUNT, SESSION, Live, running
+from tests.support.certificates import make_certificate
 
 OTHER = "111111111111"
 SHARE = {"Label": "share", "AWSAccountIds": [OTHER], "Actions": ["SendMessage"]}
@@ -136,3 +137,67 @@ async def test_a_label_that_is_not_there_cannot_be_removed(live: Live) -> None:
     assert refused.message == (
         "Value share for parameter Label is invalid. Reason: can't find label."
     )
+
+
+SNS_MAY_SEND = {"ArnEquals": {"aws:SourceArn": "arn:aws:sns:us-east-1:000000000000:news"}}
+OF_THIS_ACCOUNT = {"StringEquals": {"aws:SourceAccount": ACCOUNT}}
+ONLY_BY_TLS = {"Bool": {"aws:SecureTransport": "false"}}
+
+
+@pytest.mark.parametrize("condition", [SNS_MAY_SEND, OF_THIS_ACCOUNT])
+async def test_what_is_for_a_service_lets_no_other_account_in(
+    shared: Live, condition: dict[str, Any]
+) -> None:
+    url = await shared.queue()
+    bob = await shared.user("bob", OTHER)
+    allowed = statement(shared, Action="sqs:SendMessage", Condition=condition)
+
+    await set_policy(shared, url, allowed)
+
+    sent = {"QueueUrl": url, "MessageBody": "1"}
+    assert (await shared.refused("send_message", by=bob, **sent)).code == "AccessDenied"
+    assert await shared.call("send_message", **sent)
+
+
+async def test_a_queue_may_be_only_for_tls(tmp_path: Path) -> None:
+    async with running(tmp_path) as live:
+        url = await live.queue()
+        denied = statement(live, Effect="Deny", Action="sqs:SendMessage", Condition=ONLY_BY_TLS)
+        await set_policy(live, url, denied)
+        refused = await live.refused("send_message", QueueUrl=url, MessageBody="1")
+        assert refused.code == "AccessDenied"
+
+    cert, key = make_certificate(tmp_path)
+    async with running(tmp_path, sqs={"tls_cert": cert, "tls_key": key}) as live:
+        url = f"https://127.0.0.1:{live.adapter.listener.port}"
+        secure = SESSION.client(
+            "sqs",
+            endpoint_url=url,
+            aws_access_key_id="any",
+            aws_secret_access_key="any",
+            verify=str(cert),
+        )
+        live.clients.append(secure)
+        made = await live.queue(by=secure)
+        await live.call(
+            "set_queue_attributes",
+            by=secure,
+            QueueUrl=made,
+            Attributes={"Policy": json.dumps({"Statement": [denied]})},
+        )
+        assert await live.call("send_message", by=secure, QueueUrl=made, MessageBody="1")
+
+
+async def test_another_account_may_come_from_an_address(shared: Live) -> None:
+    url = await shared.queue()
+    bob = await shared.user("bob", OTHER)
+    sent = {"QueueUrl": url, "MessageBody": "1"}
+
+    async def let_in(network: str) -> None:
+        condition = {"IpAddress": {"aws:SourceIp": network}}
+        await set_policy(shared, url, statement(shared, Condition=condition))
+
+    await let_in("10.0.0.0/8")
+    assert (await shared.refused("send_message", by=bob, **sent)).code == "AccessDenied"
+    await let_in("127.0.0.0/8")
+    assert await shared.call("send_message", by=bob, **sent)

@@ -125,7 +125,7 @@ async def test_a_parameter_of_another_type(live: Live, params: dict[str, Any]) -
 
 async def test_a_body_above_the_bound(live: Live) -> None:
     url = await live.queue()
-    body = json.dumps({"QueueUrl": url, "MessageBody": "x" * 2_200_000})
+    body = json.dumps({"QueueUrl": url, "MessageBody": "x" * 9_000_000})
     headers = {"X-Amz-Target": "AmazonSQS.SendMessage", "Content-Type": JSON}
     status, text, _ = await ask(live, body=body, headers=headers)
     assert status == 413

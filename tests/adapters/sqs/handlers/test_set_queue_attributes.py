@@ -138,14 +138,16 @@ async def test_more_than_20_statements_are_over_the_limit(live: Live) -> None:
     assert refused.status == 403
 
 
-async def test_conditions_are_an_unsupported_operation(live: Live) -> None:
+async def test_a_condition_that_nobody_could_answer_is_an_unsupported_operation(
+    live: Live,
+) -> None:
     url = await live.queue()
     statement = {
         "Effect": "Allow",
         "Principal": "*",
         "Action": "sqs:SendMessage",
         "Resource": live.arn("orders"),
-        "Condition": {"ArnEquals": {"aws:SourceArn": "arn:aws:sns:us-east-1:1:t"}},
+        "Condition": {"StringEquals": {"aws:ResourceTag/team": "a"}},
     }
     policy = {"Policy": json.dumps({"Statement": [statement]})}
     refused = await live.refused("set_queue_attributes", QueueUrl=url, Attributes=policy)
