@@ -6,7 +6,7 @@ its window was full or it was away; then it reads the log until it has caught up
 """
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final, Literal, Protocol
 
@@ -80,6 +80,7 @@ class ClientSession:
         "deadline_ms",
         "disconnected_unix_ms",
         "expiry_s",
+        "filter_bytes",
         "forbidden",
         "groups",
         "holder",
@@ -111,6 +112,7 @@ class ClientSession:
         self.deadline_ms = 0  # monotonic
         self.will: Will | None = None
         self.subscriptions: dict[str, Subscription] = {}  # by the filter as the client wrote it
+        self.filter_bytes = 0  # of all of them
         self.forbidden = NOTHING  # those out of force, see ``reading_rights``
         self.groups: dict[str, ShareGroup] = {}
         self.holder = services.lanes.new_holder()  # of messages of shared subscriptions
@@ -345,11 +347,13 @@ class ClientSession:
         if self.retained_scans:
             self.services.retained_scans.send(self)
 
-    def forget_retained(self, subscription: Subscription) -> None:
-        """Send a subscription nothing of the retained messages that it still waits for."""
-        self.retained_scans = deque(
-            scan for scan in self.retained_scans if scan[0] is not subscription
-        )
+    def forget_retained(self, subscriptions: Collection[Subscription]) -> None:
+        """Send subscriptions nothing of the retained messages that they still wait for."""
+        if self.retained_scans and subscriptions:
+            gone = set(map(id, subscriptions))
+            self.retained_scans = deque(
+                scan for scan in self.retained_scans if id(scan[0]) not in gone
+            )
 
     def unsubscribe(
         self, filters: Sequence[str], on_done: Callable[[StorageUnavailable | None], None]

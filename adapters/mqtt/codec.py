@@ -13,7 +13,7 @@ from typing import Final
 
 from adapters.mqtt import properties as p
 from adapters.mqtt.connect_codec import decode_connect, version_to_refuse
-from adapters.mqtt.errors import ReasonCode, return_code
+from adapters.mqtt.errors import MqttError, ReasonCode, return_code
 from adapters.mqtt.primitives import (
     VARINT_MAX,
     decode_text,
@@ -47,6 +47,7 @@ from adapters.mqtt.wire import (
 )
 
 __all__ = [
+    "FILTERS_MAX",
     "PACKET_BYTES_MAX",
     "PINGRESP",
     "decode_ack",
@@ -66,6 +67,7 @@ __all__ = [
 
 PINGRESP: Final = b"\xd0\x00"
 PACKET_BYTES_MAX: Final = VARINT_MAX + 5
+FILTERS_MAX: Final = 10_000
 _FAILURE: Final = 0x80
 _QOS_MAX: Final = 2
 _RETAIN_HANDLING_MAX: Final = 2
@@ -132,7 +134,9 @@ def encode_acks(
     )
 
 
-def decode_subscribe(body: bytes, version: Version) -> Subscribe:
+def decode_subscribe(
+    body: bytes, version: Version, filters_max: int = FILTERS_MAX
+) -> Subscribe:
     """Return a SUBSCRIBE (section 3.8); the syntax of its filters is for ``filters`` to say."""
     packet_id, at = _packet_id(body)
     found = Properties()
@@ -147,6 +151,8 @@ def decode_subscribe(body: bytes, version: Version) -> Subscribe:
             raise malformed("SUBSCRIBE ends before the options of a filter")
         requests.append(_subscription_request(topic_filter, body[at], version))
         at += 1
+        if len(requests) > filters_max:
+            raise _too_many_filters(filters_max)
     if not requests:  # MQTT-3.8.3-2
         raise protocol_error("SUBSCRIBE has no topic filter")
     return Subscribe(
@@ -178,7 +184,9 @@ def _subscription_request(
     return request
 
 
-def decode_unsubscribe(body: bytes, version: Version) -> Unsubscribe:
+def decode_unsubscribe(
+    body: bytes, version: Version, filters_max: int = FILTERS_MAX
+) -> Unsubscribe:
     """Return an UNSUBSCRIBE (section 3.10)."""
     packet_id, at = _packet_id(body)
     found = Properties()
@@ -188,9 +196,15 @@ def decode_unsubscribe(body: bytes, version: Version) -> Unsubscribe:
     while at < len(body):
         topic_filter, at = decode_text(body, at)
         filters.append(topic_filter)
+        if len(filters) > filters_max:
+            raise _too_many_filters(filters_max)
     if not filters:  # MQTT-3.10.3-2
         raise protocol_error("UNSUBSCRIBE has no topic filter")
     return Unsubscribe(packet_id, tuple(filters), tuple(found.user_properties))
+
+
+def _too_many_filters(filters_max: int) -> MqttError:
+    return MqttError(ReasonCode.QUOTA_EXCEEDED, f"a packet has more than {filters_max} filters")
 
 
 def decode_disconnect(body: bytes, version: Version) -> Disconnect:

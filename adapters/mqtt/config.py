@@ -51,6 +51,9 @@ class SessionConfig(FrozenConfig):
     subscriptions_max: int = Field(
         default=10_000, ge=1, description="Subscriptions of one session."
     )
+    filter_bytes_max: int = Field(
+        default=2 * _MIB, ge=1, description="Octets of all topic filters of one session."
+    )
     inflight_max: int = Field(
         default=1_024,
         ge=1,
@@ -144,6 +147,11 @@ class MqttConfig(ListenerConfig):
         ge=1024,
         le=268_435_460,
         description="Maximum Packet Size: octets of one packet from a client.",
+    )
+    packet_filters_max: int = Field(
+        default=10_000,
+        ge=1,
+        description="Topic filters of one SUBSCRIBE or UNSUBSCRIBE; more close the connection.",
     )
     topic_levels_max: int = Field(
         default=128, ge=1, le=65_535, description="Levels of a topic name or filter."

@@ -46,17 +46,17 @@ class MqttConnection(Connection, asyncio.Protocol):
     uvloop takes it for an ``asyncio.Protocol``, which suits small packets: the octets of a read
     come as an object of their own, with one call.
 
-    Reads are held for these reasons: ``waiting`` (for who it is, or for its session), ``wal``,
-    ``unacknowledged``, ``requests``, ``writes`` (it takes nothing of what is more than
-    ``receiver_bytes_max``), ``drain``. A slow receiver alone is read from: its acknowledgements
-    are what makes room.
+    Reads are held for these reasons: ``waiting`` (for who it is, its session, or the end of a
+    long SUBSCRIBE), ``wal``, ``unacknowledged``, ``requests``, ``writes`` (it takes nothing of
+    what is more than ``receiver_bytes_max``), ``drain``. A slow receiver alone is read from: its
+    acknowledgements are what makes room.
     """
 
     def __init__(self, listener: Listener, adapter: "MqttAdapter") -> None:
         super().__init__(listener)
         self.adapter = adapter
         self.node = adapter.node
-        self.config = adapter.config
+        config = self.config = adapter.config
         self.state = State.AWAIT_CONNECT
         self.version = Version.V3_1_1
         self.connect: Connect | None = None
@@ -78,11 +78,12 @@ class MqttConnection(Connection, asyncio.Protocol):
         self._publishing = adapter.node.publishing
         self._lone_publishes = adapter.node.lone_publishes
         self._counters = adapter.node.counters
-        self._reader = PacketReader(packet_bytes_max=self.config.packet_bytes_max)
+        self._reader = PacketReader(config.packet_bytes_max, config.packet_filters_max)
         self._queued: list[Packet] = []
         self._is_waiting = False
         self._requests_count = 0
         self._task: asyncio.Task[None] | None = None
+        self.filters_served = 0  # of SUBSCRIBE and UNSUBSCRIBE, since others came in between
         self.is_leaving = False  # the node drains
 
     # --- reading
@@ -107,8 +108,7 @@ class MqttConnection(Connection, asyncio.Protocol):
             if lone.take(data):
                 return
             lone.leave()
-        reader = self._reader
-        packets = reader.receive(data)
+        packets = (reader := self._reader).receive(data)
         self._counters.messages_received += len(packets)
         if not reader.has_partial:
             self.frame_started_s = None

@@ -51,6 +51,15 @@ def parse_subscription(text: str, *, levels_max: int) -> tuple[str | None, str]:
     return group, topic_filter
 
 
+def filter_bytes(text: str) -> int:
+    """Return the octets of a filter as a client wrote it.
+
+    >>> filter_bytes("a/+"), filter_bytes("é/#")
+    (3, 4)
+    """
+    return len(text) if text.isascii() else len(text.encode())
+
+
 def has_wildcard(topic_filter: str) -> bool:
     """Say whether a checked filter may match more than the one topic of the same name."""
     return "+" in topic_filter or topic_filter.endswith("#")

@@ -7,6 +7,7 @@ from struct import unpack
 from typing import Final
 
 from adapters.mqtt.codec import (
+    FILTERS_MAX,
     decode_ack,
     decode_auth,
     decode_connect,
@@ -60,6 +61,7 @@ class PacketReader:
     """
 
     __slots__ = (
+        "_filters_max",
         "_last_topic",
         "_packet_bytes_max",
         "_partial",
@@ -70,8 +72,12 @@ class PacketReader:
         "version",
     )
 
-    def __init__(self, *, packet_bytes_max: int) -> None:
-        """``packet_bytes_max`` bounds one packet, its fixed header with it."""
+    def __init__(self, packet_bytes_max: int, filters_max: int = FILTERS_MAX) -> None:
+        """``packet_bytes_max`` bounds one packet, its fixed header with it.
+
+        ``filters_max`` bounds the filters of one SUBSCRIBE or UNSUBSCRIBE.
+        """
+        self._filters_max = filters_max
         self._packet_bytes_max = packet_bytes_max
         self._partial = bytearray()
         self._wanted_bytes = 0  # Of ``_partial``, before it is worth looking at again.
@@ -189,11 +195,11 @@ class PacketReader:
             self.version = connect.version
             packets.append(connect)
         else:
-            packets.append(_decode_body(PacketType(kind), body, version))
+            packets.append(_decode_body(PacketType(kind), body, version, self._filters_max))
         return end
 
 
-def _decode_body(kind: PacketType, body: bytes, version: Version) -> Packet:
+def _decode_body(kind: PacketType, body: bytes, version: Version, filters_max: int) -> Packet:
     if kind in _ACKS:
         return decode_ack(kind, body, version)
     if kind == PacketType.PINGREQ:
@@ -203,9 +209,9 @@ def _decode_body(kind: PacketType, body: bytes, version: Version) -> Packet:
     if kind == PacketType.DISCONNECT:
         return decode_disconnect(body, version)
     if kind == PacketType.SUBSCRIBE:
-        return decode_subscribe(body, version)
+        return decode_subscribe(body, version, filters_max)
     if kind == PacketType.UNSUBSCRIBE:
-        return decode_unsubscribe(body, version)
+        return decode_unsubscribe(body, version, filters_max)
     assert kind == PacketType.AUTH
     return decode_auth(body)
 

@@ -69,12 +69,14 @@ class ReadingRights:
         """Put out of force what an attached session may not read, and in force what it may."""
         services = self._services
         before, session.forbidden = session.forbidden, forbidden_to(session)
+        own = []
         for name in session.forbidden - before:
             subscription = session.subscriptions[name]
             if subscription.group is None:
                 services.distributor.trie.remove(subscription.topic_filter, session)
-                session.forget_retained(subscription)
+                own.append(subscription)
             else:
                 services.part(session.groups[name], session)
+        session.forget_retained(own)
         for name in before - session.forbidden:
             put_in_force(services, session, name)

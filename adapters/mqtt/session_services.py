@@ -15,6 +15,8 @@ from adapters.mqtt.config import MqttConfig
 from adapters.mqtt.counters import Counters
 from adapters.mqtt.distributor import Distributor, Subscriber
 from adapters.mqtt.feed_set import FeedSet
+from adapters.mqtt.filters import filter_bytes
+from adapters.mqtt.pacing import Pace
 from adapters.mqtt.reading_rights import forbidden_to, put_in_force
 from adapters.mqtt.redelivery import redeliver
 from adapters.mqtt.retained_scans import RetainedScans
@@ -65,8 +67,9 @@ class SessionServices:
         )  # they go on with retained messages next turn
         self.groups: dict[str, ShareGroup] = {}  # by the filter as members write it
         self.lanes = ShareLanes(clock, feeds, self.groups, shares)
-        self.returning = Returning(feeds, self.lanes, self._start)
+        self.returning = Returning(feeds, self.lanes, self.start)
         self.subscription_count = 0  # of all sessions, shared ones too
+        self.pace = Pace()  # of long SUBSCRIBEs, all together
         self._tasks: set[asyncio.Task[None]] = set()
 
     def stop(self) -> None:
@@ -142,7 +145,7 @@ class SessionServices:
             if name not in session.forbidden:
                 put_in_force(self, session, name)
         if session.is_redelivering:
-            self._start(redeliver(session, connection))
+            self.start(redeliver(session, connection))
         else:
             session.go_on()
 
@@ -230,7 +233,7 @@ class SessionServices:
                 continue
             old = replaced[name]
             if old is None:
-                self._drop(session, name)
+                session.forget_retained([self._drop(session, name)])
             else:  # in its place: a group without it would not be behind any more
                 self._add(session, name, old)
         on_done(error)
@@ -240,10 +243,12 @@ class SessionServices:
     ) -> list[bool]:
         """Remove subscriptions; what has left already is still acknowledged."""
         existed = []
+        dropped = []
         for name in filters:
             existed.append(name in session.subscriptions)
             if existed[-1]:
-                self._drop(session, name)
+                dropped.append(self._drop(session, name))
+        session.forget_retained(dropped)
         if session.is_kept and any(existed):
             self.store.remove_subscriptions(session, filters, on_done)
         else:
@@ -251,7 +256,9 @@ class SessionServices:
         return existed
 
     def _add(self, session: ClientSession, name: str, subscription: Subscription) -> None:
-        self.subscription_count += name not in session.subscriptions
+        if name not in session.subscriptions:
+            self.subscription_count += 1
+            session.filter_bytes += filter_bytes(name)
         session.subscriptions[name] = subscription
         if name in session.forbidden:  # SUBSCRIBE has asked the rules
             session.forbidden -= {name}
@@ -270,16 +277,17 @@ class SessionServices:
             self.lanes.keep(group)
             self.store.put_group(group, self.positions_of_group(group))
 
-    def _drop(self, session: ClientSession, name: str) -> None:
+    def _drop(self, session: ClientSession, name: str) -> Subscription:
         subscription = session.subscriptions.pop(name)
         self.subscription_count -= 1
+        session.filter_bytes -= filter_bytes(name)
         if name in session.forbidden:
             session.forbidden -= {name}
-        session.forget_retained(subscription)
         if subscription.group is None:
             self.distributor.trie.remove(subscription.topic_filter, session)
         else:
             self._quit(session.groups.pop(name), session)
+        return subscription
 
     def end(self, session: ClientSession) -> None:
         """The session is over: hand what it shared back to those it shared with."""
@@ -383,7 +391,8 @@ class SessionServices:
 
     # --- tasks
 
-    def _start(self, work: Coroutine[object, object, None]) -> None:
+    def start(self, work: Coroutine[object, object, None]) -> None:
+        """Run what goes on over turns of the loop, until the node stops."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

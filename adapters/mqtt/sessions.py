@@ -13,7 +13,7 @@ from typing import Final
 import structlog
 
 from adapters.mqtt.client_session import ClientSession, SessionConnection
-from adapters.mqtt.filters import TOPIC_BYTES_MAX, parse_subscription
+from adapters.mqtt.filters import TOPIC_BYTES_MAX, filter_bytes, parse_subscription
 from adapters.mqtt.outbox import RETAINED, Inflight, Outbox
 from adapters.mqtt.session_journal import decode_runs
 from adapters.mqtt.session_services import SessionServices
@@ -351,6 +351,7 @@ class Sessions:
         group_name, topic_filter = parse_subscription(written, levels_max=TOPIC_BYTES_MAX + 1)
         subscription = decode_subscription(topic_filter, group_name, value)
         session.subscriptions[written] = subscription
+        session.filter_bytes += filter_bytes(written)
         self._services.subscription_count += 1
         if group_name is not None:
             self._services.restore_member(session, subscription)

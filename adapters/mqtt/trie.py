@@ -1,19 +1,20 @@
 """Who wants a topic: the subscriptions of all, found by topic name.
 
 Filters without a wildcard are in one dict, as most of a million are; those with one are in a
-trie over topic levels, walked level by level (MQTT 5.0 section 4.7). What a topic matched is
-remembered, so that a run of publishes costs one lookup.
+tree over topic levels (``filter_tree``). What a topic matched is remembered, so that a run of
+publishes costs one lookup.
 """
 
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from typing import Final, Generic, TypeVar
 
+from adapters.mqtt.filter_tree import FilterTree
 from adapters.mqtt.filters import has_wildcard, matches
 from adapters.mqtt.subscription import Subscription
 
 S = TypeVar("S", bound=Hashable)
 
-CACHED_MATCHES_MAX: Final = 1_000_000  # 8 octets each, and about 250 for each topic
+CACHED_MATCHES_MAX: Final = 1_000_000  # 8 to 16 octets each, and about 250 for each topic
 CACHED_TOPIC_BYTES_MAX: Final = 1_024  # names above it are walked each time
 CACHED_TOPIC_COST: Final = 16  # a remembered topic counts as so many matches
 _CHECKED_TOPICS_MAX: Final = 64  # more remembered topics are cheaper forgotten than checked
@@ -48,12 +49,12 @@ class Match(Generic[S]):
         self.retain_as_published = first.retain_as_published
         self.no_local = first.no_local
         self.identifiers: tuple[int, ...] = (first.identifier,) if first.identifier else ()
-        for one in self.subscriptions[1:]:
-            self.qos = max(self.qos, one.qos)
-            self.retain_as_published |= one.retain_as_published
-            self.no_local |= one.no_local
-            if one.identifier:
-                self.identifiers = (*self.identifiers, one.identifier)
+        if len(subscriptions) > 1:
+            for one in subscriptions:
+                self.qos = max(self.qos, one.qos)
+                self.retain_as_published |= one.retain_as_published
+                self.no_local |= one.no_local
+            self.identifiers = tuple(one.identifier for one in subscriptions if one.identifier)
 
     def __repr__(self) -> str:
         return f"<Match {self.subscriber!r} qos={self.qos} ids={self.identifiers}>"
@@ -67,60 +68,18 @@ class Match(Generic[S]):
 
 
 class MatchSet(Generic[S]):
-    """What a topic matched. ``plan`` belongs to whoever sends, and goes with the set."""
+    """What a topic matched. ``plan`` belongs to whoever sends, and goes with the set.
 
-    __slots__ = ("matches", "plan")
-
-    def __init__(self, found: tuple[Match[S], ...]) -> None:
-        self.matches = found
-        self.plan: object | None = None
-
-
-class _Node(Generic[S]):
-    """One level of the filters with wildcards.
-
-    ``here`` holds those that end with this level, ``below`` those that end with ``/#`` after it.
+    ``cost`` is what remembering it costs, in subscriptions.
     """
 
-    __slots__ = ("below", "children", "here", "plus")
+    __slots__ = ("cost", "matches", "plan")
 
-    def __init__(self) -> None:
-        self.children: dict[str, _Node[S]] | None = None
-        self.plus: _Node[S] | None = None
-        self.here: _Entry[S] | None = None
-        self.below: _Entry[S] | None = None
-
-    def is_empty(self) -> bool:
-        return (
-            self.here is None
-            and self.below is None
-            and self.plus is None
-            and self.children is None
-        )
-
-    def child(self, level: str) -> "_Node[S] | None":
-        if level == "+":
-            return self.plus
-        return None if self.children is None else self.children.get(level)
-
-    def make_child(self, level: str) -> "_Node[S]":
-        child: _Node[S] = _Node()
-        if level == "+":
-            self.plus = child
-        elif self.children is None:
-            self.children = {level: child}
-        else:
-            self.children[level] = child
-        return child
-
-    def drop_child(self, level: str) -> None:
-        if level == "+":
-            self.plus = None
-            return
-        assert self.children is not None
-        del self.children[level]
-        if not self.children:
-            self.children = None
+    def __init__(self, found: tuple[Match[S], ...], *, overlaps: int = 0) -> None:
+        """``overlaps``: subscriptions that are one delivery with another."""
+        self.matches = found
+        self.cost = CACHED_TOPIC_COST + len(found) + overlaps
+        self.plan: object | None = None
 
 
 # The subscriptions of one filter; a dict only where there are several: it takes 230 octets.
@@ -139,7 +98,7 @@ class SubscriptionTrie(Generic[S]):
         self.revision = 0
         self._count = 0
         self._exact: dict[str, _Entry[S]] = {}
-        self._root: _Node[S] = _Node()
+        self._tree: FilterTree[_Entry[S]] = FilterTree()
         # What was asked for lately, and what was before that: the second goes when the first is
         # full, so that topics in use stay without any order being kept.
         self._recent: dict[bytes, MatchSet[S]] = {}
@@ -166,7 +125,7 @@ class SubscriptionTrie(Generic[S]):
             self._forget(topic_filter.encode())
         else:
             levels, is_below = _split(topic_filter)
-            node = self._reach(levels)
+            node = self._tree.reach(levels)
             if is_below:
                 node.below, replaced = _put(node.below, match)
             else:
@@ -197,57 +156,21 @@ class SubscriptionTrie(Generic[S]):
     def _find(self, topic: bytes) -> MatchSet[S]:
         found = self._older.pop(topic, None)
         if found is None:
-            found = MatchSet(_merge(self._collect(topic.decode())))
+            found = _merge(self._collect(topic.decode()))
             if len(topic) > CACHED_TOPIC_BYTES_MAX:
                 return found
         self._recent[topic] = found
-        self._recent_cost += _cost(found)
+        self._recent_cost += found.cost
         if self._recent_cost > self._recent_cost_max:
             self._older, self._recent, self._recent_cost = self._recent, {}, 0
         return found
 
     def _collect(self, topic: str) -> list[_Entry[S]]:
-        """Return the entries of all filters that match; each node is seen once at most."""
+        """Return the entries of all filters that match."""
         exact = self._exact.get(topic)
         hits = [] if exact is None else [exact]
-        levels = topic.split("/")
-        nodes = [self._root]
-        if topic.startswith("$"):  # No wildcard stands for such a level (MQTT-4.7.2-1).
-            first = self._root.child(levels.pop(0))
-            nodes = [] if first is None else [first]
-        for level in levels:
-            following: list[_Node[S]] = []
-            for node in nodes:
-                if node.below is not None:
-                    hits.append(node.below)
-                if node.plus is not None:
-                    following.append(node.plus)
-                children = node.children
-                if children is not None and (child := children.get(level)) is not None:
-                    following.append(child)
-            nodes = following
-            if not nodes:
-                return hits
-        for node in nodes:
-            hits += [entry for entry in (node.here, node.below) if entry is not None]
+        self._tree.collect(topic, hits)
         return hits
-
-    def _reach(self, levels: Sequence[str]) -> _Node[S]:
-        node = self._root
-        for level in levels:
-            node = node.child(level) or node.make_child(level)
-        return node
-
-    def _path(self, levels: Sequence[str]) -> list[_Node[S]] | None:
-        node = self._root
-        path = [node]
-        for level in levels:
-            child = node.child(level)
-            if child is None:
-                return None
-            node = child
-            path.append(node)
-        return path
 
     def _remove_exact(self, topic_filter: str, subscriber: S) -> Match[S] | None:
         entry, removed = _take(self._exact.get(topic_filter), subscriber)
@@ -262,27 +185,24 @@ class SubscriptionTrie(Generic[S]):
 
     def _remove_wildcard(self, topic_filter: str, subscriber: S) -> Match[S] | None:
         levels, is_below = _split(topic_filter)
-        path = self._path(levels)
-        if path is None:
+        found = self._tree.find(levels)
+        if found is None:
             return None
-        node = path[-1]
+        node = found[0]
         if is_below:
             node.below, removed = _take(node.below, subscriber)
         else:
             node.here, removed = _take(node.here, subscriber)
         if removed is None:
             return None
-        for index in range(len(levels) - 1, -1, -1):
-            if not path[index + 1].is_empty():
-                break
-            path[index].drop_child(levels[index])
+        self._tree.tidy(*found)
         self._forget_matching(topic_filter)
         return removed
 
     def _forget(self, topic: bytes) -> None:
         found = self._recent.pop(topic, None)
         if found is not None:
-            self._recent_cost -= _cost(found)
+            self._recent_cost -= found.cost
         self._older.pop(topic, None)
 
     def _forget_matching(self, topic_filter: str) -> None:
@@ -292,10 +212,6 @@ class SubscriptionTrie(Generic[S]):
         for topic in [*self._recent, *self._older]:
             if matches(topic_filter, topic.decode()):
                 self._forget(topic)
-
-
-def _cost(found: MatchSet[S]) -> int:
-    return CACHED_TOPIC_COST + len(found.matches)
 
 
 def _split(topic_filter: str) -> tuple[list[str], bool]:
@@ -336,21 +252,23 @@ def _each(entry: _Entry[S]) -> Iterable[Match[S]]:
     return entry.values() if isinstance(entry, dict) else (entry,)
 
 
-def _merge(hits: Sequence[_Entry[S]]) -> tuple[Match[S], ...]:
+def _merge(hits: Sequence[_Entry[S]]) -> MatchSet[S]:
     """Return one match for each subscriber; those who matched once share the trie's own."""
     if len(hits) <= 1:
-        return tuple(_each(hits[0])) if hits else ()
+        return MatchSet(tuple(_each(hits[0])) if hits else ())
     merged: dict[S, Match[S]] = {}
     several: dict[S, list[Match[S]]] = {}
     for match in _all(hits):
         first = merged.setdefault(match.subscriber, match)
         if first is not match:
             several.setdefault(match.subscriber, [first]).append(match)
+    overlaps = 0
     for subscriber, found in several.items():
         found.sort(key=lambda match: match.order)
         subscriptions = [match.subscriptions[0] for match in found]
         merged[subscriber] = Match(subscriber, subscriptions, order=found[0].order)
-    return tuple(merged.values())
+        overlaps += len(found)
+    return MatchSet(tuple(merged.values()), overlaps=overlaps)
 
 
 def _all(hits: Sequence[_Entry[S]]) -> Iterator[Match[S]]:

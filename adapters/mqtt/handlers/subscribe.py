@@ -1,10 +1,12 @@
 """SUBSCRIBE (section 3.8): a reason code for each filter; retained messages follow SUBACK."""
 
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from adapters.mqtt.codec import encode_suback
 from adapters.mqtt.errors import MqttError, ReasonCode, reason_code
-from adapters.mqtt.filters import parse_subscription
+from adapters.mqtt.filter_work import FILTERS_PER_STEP, serve
+from adapters.mqtt.filters import filter_bytes, parse_subscription
 from adapters.mqtt.refusals import SUBACK_CODES, within
 from adapters.mqtt.subscription import Subscription
 from adapters.mqtt.wire import Suback, Subscribe, SubscriptionRequest, Version
@@ -22,108 +24,160 @@ _RETAINED_NEVER: Final = 2
 
 def handle(connection: "MqttConnection", packet: Subscribe) -> None:
     """Subscribe to what is allowed. Errors: ``MqttError`` for a shared one with No Local."""
-    answer = _Answer(connection, packet.packet_id)
-    added: set[str] = set()
-    for request in packet.requests:
-        try:
-            item = _item(connection, packet, request, added)
-        except _Refused as refused:
-            answer.codes.append(refused.code)
-            answer.why = answer.why or str(refused)
-        else:
-            answer.codes.append(request.qos)
-            answer.items.append(item)
     connection.request_began()
-    if answer.items:
-        assert connection.session is not None
-        connection.session.subscribe(answer.items, answer.on_kept)
-    else:
-        answer.on_kept(None)
+    serve(connection, _Work(connection, packet), len(packet.requests))
 
 
-class _Refused(Exception):
-    """One filter is not subscribed to; the others are."""
+class _Work:
+    """A SUBSCRIBE: SUBACK goes when all subscriptions are kept. See ``filter_work``."""
 
-    def __init__(self, code: ReasonCode, message: str) -> None:
-        super().__init__(message)
-        self.code = code
+    def __init__(self, connection: "MqttConnection", packet: Subscribe) -> None:
+        self.is_done = False
+        self._connection = connection
+        self._packet = packet
+        self._parsed: list[tuple[str | None, str] | None] = []  # None: no filter
+        self._codes: list[int] = []
+        self._items: list[Item] = []
+        self._why = ""  # the first refusal, for people to read
+        self._unkept = 1  # steps that are not kept, and the rest of the work
 
+    def step(self) -> None:
+        """See ``FilterWork``."""
+        requests, session = self._packet.requests, self._connection.session
+        at = len(self._parsed)
+        if at < len(requests):
+            self._parsed += map(self._parse, requests[at : at + FILTERS_PER_STEP])
+            return
+        assert session is not None
+        at = len(self._codes)
+        step = requests[at : at + FILTERS_PER_STEP]
+        items = self._take(step, self._parsed[at : at + FILTERS_PER_STEP])
+        self.is_done = len(self._codes) == len(requests)
+        if items:
+            self._unkept += 1
+            session.subscribe(items, partial(self._on_kept, at, items))
+        if self.is_done:
+            self._end_step()
 
-def _item(
-    connection: "MqttConnection",
-    packet: Subscribe,
-    request: SubscriptionRequest,
-    added: set[str],
-) -> Item:
-    """Return the subscription, and whether retained messages go with it (section 3.8.3.1)."""
-    session, access = connection.session, connection.access
-    assert session is not None
-    assert access is not None
-    text = request.topic_filter
-    config = connection.config
-    try:
-        group, topic_filter = parse_subscription(text, levels_max=config.topic_levels_max)
-    except MqttError as error:
-        if connection.version is not Version.V5:  # a violation closes (3.1.1: MQTT-4.8.0-1)
-            raise
-        raise _Refused(error.reason_code, str(error)) from error
-    if group is not None and request.no_local:
-        msg = "No Local on a shared subscription"  # MQTT-3.8.3-4
-        raise MqttError(ReasonCode.PROTOCOL_ERROR, msg)
-    if not access.may_subscribe(topic_filter):
-        raise _Refused(ReasonCode.NOT_AUTHORIZED, f"may not subscribe to {topic_filter[:80]!r}")
-    is_new = text not in session.subscriptions and text not in added
-    count = len(session.subscriptions) + len(added)
-    if is_new and count >= config.session.subscriptions_max:
-        raise _Refused(ReasonCode.QUOTA_EXCEEDED, "session.subscriptions_max is reached")
-    if is_new:
-        added.add(text)
-    subscription = Subscription(
-        topic_filter,
-        group=group,
-        qos=request.qos,
-        no_local=request.no_local,
-        retain_as_published=request.retain_as_published,
-        retain_handling=request.retain_handling,
-        identifier=packet.subscription_identifier or 0,
-    )
-    handling = request.retain_handling
-    may_send = group is None and (
-        handling < _RETAINED_IF_NEW or (handling < _RETAINED_NEVER and is_new)
-    )
-    return subscription, may_send
+    def _parse(self, request: SubscriptionRequest) -> tuple[str | None, str] | None:
+        levels_max = self._connection.config.topic_levels_max
+        try:
+            group, topic_filter = parse_subscription(
+                request.topic_filter, levels_max=levels_max
+            )
+        except MqttError as error:
+            if self._connection.version is not Version.V5:
+                raise  # a violation closes (3.1.1: MQTT-4.8.0-1)
+            self._why = self._why or str(error)
+            return None
+        if group is not None and request.no_local:
+            msg = "No Local on a shared subscription"  # MQTT-3.8.3-4
+            raise MqttError(ReasonCode.PROTOCOL_ERROR, msg)
+        return group, topic_filter
 
+    def _take(
+        self,
+        requests: tuple[SubscriptionRequest, ...],
+        parsed: list[tuple[str | None, str] | None],
+    ) -> list[Item]:
+        """Add the codes of some filters; return what is subscribed to."""
+        items = []
+        added: set[str] = set()
+        added_bytes = 0
+        for request, found in zip(requests, parsed, strict=True):
+            if found is None:
+                self._codes.append(ReasonCode.TOPIC_FILTER_INVALID)
+                continue
+            text = request.topic_filter
+            size_bytes = filter_bytes(text)
+            is_new = text not in added and self._is_new(text)
+            refusal = self._refusal(found[1])
+            if refusal is None and is_new:
+                refusal = self._quota_refusal(len(added), added_bytes + size_bytes)
+            if refusal is not None:
+                self._codes.append(refusal)
+                continue
+            if is_new:
+                added.add(text)
+                added_bytes += size_bytes
+            self._codes.append(request.qos)
+            items.append(self._item(request, *found, is_new=is_new))
+        return items
 
-class _Answer:
-    """SUBACK on its way: it goes when the subscriptions are kept."""
+    def _is_new(self, text: str) -> bool:
+        assert self._connection.session is not None
+        return text not in self._connection.session.subscriptions
 
-    __slots__ = ("codes", "connection", "items", "packet_id", "why")
+    def _refusal(self, topic_filter: str) -> ReasonCode | None:
+        assert self._connection.access is not None
+        if self._connection.access.may_subscribe(topic_filter):
+            return None
+        self._why = self._why or f"may not subscribe to {topic_filter[:80]!r}"
+        return ReasonCode.NOT_AUTHORIZED
 
-    def __init__(self, connection: "MqttConnection", packet_id: int) -> None:
-        self.connection = connection
-        self.packet_id = packet_id
-        self.codes: list[int] = []
-        self.items: list[Item] = []
-        self.why = ""  # the first refusal, for people to read
+    def _quota_refusal(self, added: int, added_bytes: int) -> ReasonCode | None:
+        """Say no to one more filter; ``added_bytes`` has its octets too."""
+        session, limits = self._connection.session, self._connection.config.session
+        assert session is not None
+        if len(session.subscriptions) + added >= limits.subscriptions_max:
+            self._why = self._why or "session.subscriptions_max is reached"
+        elif session.filter_bytes + added_bytes > limits.filter_bytes_max:
+            self._why = self._why or "session.filter_bytes_max is reached"
+        else:
+            return None
+        return ReasonCode.QUOTA_EXCEEDED
 
-    def on_kept(self, error: GatewayError | None) -> None:
-        self.connection.guard(self._send, error)
+    def _item(
+        self,
+        request: SubscriptionRequest,
+        group: str | None,
+        topic_filter: str,
+        *,
+        is_new: bool,
+    ) -> Item:
+        """Return a subscription, and whether retained messages go with it (section 3.8.3.1)."""
+        handling = request.retain_handling
+        subscription = Subscription(
+            topic_filter,
+            group=group,
+            qos=request.qos,
+            no_local=request.no_local,
+            retain_as_published=request.retain_as_published,
+            retain_handling=handling,
+            identifier=self._packet.subscription_identifier or 0,
+        )
+        may_send = group is None and (
+            handling < _RETAINED_IF_NEW or (handling < _RETAINED_NEVER and is_new)
+        )
+        return subscription, may_send
 
-    def _send(self, error: GatewayError | None) -> None:
-        connection = self.connection
+    def _on_kept(self, start: int, items: list[Item], error: GatewayError | None) -> None:
+        if error is None:
+            self._items += items
+        else:
+            code = within(SUBACK_CODES, reason_code(error))
+            for index in range(start, min(start + FILTERS_PER_STEP, len(self._codes))):
+                if self._codes[index] < FAILURE:
+                    self._codes[index] = code
+            self._why = str(error)
+        self._end_step()
+
+    def _end_step(self) -> None:
+        self._unkept -= 1
+        if not self._unkept:
+            self._connection.guard(self._send)
+
+    def _send(self) -> None:
+        connection = self._connection
         if connection.session is None or connection.is_closing:
             return
-        if error is not None:
-            code = within(SUBACK_CODES, reason_code(error))
-            self.codes = [one if one >= FAILURE else code for one in self.codes]
-            self.items, self.why = [], str(error)
         packet = Suback(
-            self.packet_id,
-            tuple(self.codes),
-            reason_string=self.why if self.why and connection.tells_problems else None,
+            self._packet.packet_id,
+            tuple(self._codes),
+            reason_string=self._why if self._why and connection.tells_problems else None,
         )
         connection.send_packet(
             encode_suback(packet, connection.version, connection.packet_bytes_max)
         )
-        connection.session.after_suback(self.items)
+        connection.session.after_suback(self._items)
         connection.request_ended()

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 from adapters.mqtt.codec import encode_unsuback
 from adapters.mqtt.errors import MqttError, ReasonCode, reason_code
+from adapters.mqtt.filter_work import FILTERS_PER_STEP, serve
 from adapters.mqtt.filters import parse_subscription
 from adapters.mqtt.refusals import UNSUBACK_CODES, within
 from adapters.mqtt.wire import Unsuback, Unsubscribe, Version
@@ -15,67 +16,72 @@ if TYPE_CHECKING:  # connections know handlers
 
 def handle(connection: "MqttConnection", packet: Unsubscribe) -> None:
     """Unsubscribe, and answer when that is kept."""
-    session = connection.session
-    assert session is not None
-    codes = [_check(connection, text) for text in packet.topic_filters]
-    # UNSUBACK waits for what the session says of each filter, and may not wait for nothing.
-    answer = _Answer(connection, packet.packet_id, codes)
     connection.request_began()
-    valid = [
-        text
-        for text, code in zip(packet.topic_filters, codes, strict=True)
-        if code is ReasonCode.SUCCESS
-    ]
-    existed = iter(session.unsubscribe(valid, answer.on_kept))
-    answer.codes = [
-        code
-        if code is not ReasonCode.SUCCESS or next(existed)
-        else ReasonCode.NO_SUBSCRIPTION_EXISTED
-        for code in codes
-    ]
-    answer.is_known = True
-    connection.guard(answer.send_when_ready)
+    serve(connection, _Work(connection, packet), len(packet.topic_filters))
 
 
-def _check(connection: "MqttConnection", text: str) -> ReasonCode:
-    try:
-        parse_subscription(text, levels_max=connection.config.topic_levels_max)
-    except MqttError as error:
-        if connection.version is not Version.V5:  # a violation closes (3.1.1: MQTT-4.8.0-1)
-            raise
-        return error.reason_code
-    return ReasonCode.SUCCESS
+class _Work:
+    """An UNSUBSCRIBE: UNSUBACK goes when all of the change is kept. See ``filter_work``."""
 
-
-class _Answer:
-    """UNSUBACK on its way: it goes when the codes are known and the change is kept."""
-
-    def __init__(
-        self, connection: "MqttConnection", packet_id: int, codes: list[ReasonCode]
-    ) -> None:
-        self.codes = codes
-        self.is_known = False
+    def __init__(self, connection: "MqttConnection", packet: Unsubscribe) -> None:
+        self.is_done = False
         self._connection = connection
-        self._packet_id = packet_id
-        self._is_kept = False
+        self._packet = packet
+        self._codes: list[ReasonCode] = []  # of what was checked
+        self._at = 0  # filters before it were unsubscribed
+        self._unkept = 1  # steps that are not kept, and the rest of the work
         self._error: GatewayError | None = None
 
-    def on_kept(self, error: GatewayError | None) -> None:
-        self._is_kept, self._error = True, error
-        self._connection.guard(self.send_when_ready)
+    def step(self) -> None:
+        """See ``FilterWork``."""
+        filters, session = self._packet.topic_filters, self._connection.session
+        at = len(self._codes)
+        if at < len(filters):
+            self._codes += map(self._check, filters[at : at + FILTERS_PER_STEP])
+            return
+        assert session is not None
+        step = range(self._at, min(self._at + FILTERS_PER_STEP, len(filters)))
+        valid = [index for index in step if self._codes[index] is ReasonCode.SUCCESS]
+        self._unkept += 1
+        existed = session.unsubscribe([filters[index] for index in valid], self._on_kept)
+        for index, did_exist in zip(valid, existed, strict=True):
+            if not did_exist:
+                self._codes[index] = ReasonCode.NO_SUBSCRIPTION_EXISTED
+        self._at = step.stop
+        self.is_done = self._at == len(filters)
+        if self.is_done:
+            self._end_step()
 
-    def send_when_ready(self) -> None:
+    def _check(self, text: str) -> ReasonCode:
         connection = self._connection
-        if not (self.is_known and self._is_kept) or connection.is_closing:
+        try:
+            parse_subscription(text, levels_max=connection.config.topic_levels_max)
+        except MqttError as error:
+            if connection.version is not Version.V5:
+                raise  # a violation closes (3.1.1: MQTT-4.8.0-1)
+            return error.reason_code
+        return ReasonCode.SUCCESS
+
+    def _on_kept(self, error: GatewayError | None) -> None:
+        self._error = self._error or error
+        self._end_step()
+
+    def _end_step(self) -> None:
+        self._unkept -= 1
+        if not self._unkept:
+            self._connection.guard(self._send)
+
+    def _send(self) -> None:
+        connection = self._connection
+        if connection.is_closing:
             return
         if self._error is not None:
             if connection.version is not Version.V5:  # its UNSUBACK can only say yes
                 connection.fail(self._error)
                 return
             code = within(UNSUBACK_CODES, reason_code(self._error))
-            self.codes = [code] * len(self.codes)
-        self._is_kept = False  # once
-        packet = Unsuback(self._packet_id, tuple(self.codes))
+            self._codes = [code] * len(self._codes)
+        packet = Unsuback(self._packet.packet_id, tuple(self._codes))
         connection.send_packet(
             encode_unsuback(packet, connection.version, connection.packet_bytes_max)
         )

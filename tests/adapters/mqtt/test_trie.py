@@ -65,7 +65,7 @@ def test_nothing_is_left_of_what_was_removed(filters: set[str]) -> None:
         assert trie.remove(topic_filter, 1) is not None
 
     assert len(trie) == 0
-    assert trie._root.is_empty()
+    assert trie._tree.root.is_empty()
     assert trie._exact == {}
 
 
