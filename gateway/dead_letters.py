@@ -3,20 +3,22 @@
 A message moves with its original key, value, headers and (mostly) timestamp, and with headers that
 say why and whence. The move and the message's end in its queue are one append: after a crash it is
 in one of the two, never in both or in none. What cannot be moved (a full disk, a topic that is
-not there) stays in its queue and is tried again. Without a dead-letter topic it is dropped.
+not there) stays in its queue and is tried again. Without a dead-letter topic it is dropped; but
+where there was one when it died, or where it may go more often by now, receivers get it again.
+As long as a dead-letter topic that is set is not there, nothing dies of its attempts.
 """
 
 import asyncio
 from collections import deque
 from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
 import structlog
 
 from features.dead_letter import Origin, dead_letter_headers
 from features.queue.journal import encode_done
-from features.queue.model import Dead, Effects, Order
+from features.queue.model import ATTEMPTS, Dead, Effects, Order
 from gateway.coalescer import ROUND_BYTES_MAX, Part
 from gateway.errors import GatewayError, StorageUnavailable, TopicNotFound
 from gateway.message_ids import message_id
@@ -83,7 +85,12 @@ class _Told:
             self._on_moved(self._error)
 
 
-Waiting = tuple[Dead, _Told | None]
+class Waiting(NamedTuple):
+    """A message to be moved. ``had_target``: there was a dead-letter topic when it died."""
+
+    dead: Dead
+    told: _Told | None
+    had_target: bool
 
 
 class DeadLetters:
@@ -102,14 +109,20 @@ class DeadLetters:
         """Move messages of a lane, beginning in a later turn of the loop.
 
         ``on_moved`` runs once, when all of them are kept elsewhere (or dropped, where that is
-        what happens), or with an error when some stay, to be tried again.
+        what happens), or with an error when some stay, to be tried again or handed out again.
         """
         told = None if on_moved is None else _Told(len(dead), on_moved)
         waiting = self._waiting.get(lane)
         if waiting is None:
             waiting = self._waiting[lane] = deque()
             self._kit.start(self._move_all(lane, waiting))
-        waiting.extend((one, told) for one in dead)
+        has_target = bool(lane.owner.settings.dead_letter_topic)
+        # Only a move is tried again, and that had somewhere to go.
+        waiting.extend(Waiting(one, told, has_target or one.is_again) for one in dead)
+
+    def is_there(self, name: TopicName) -> bool:
+        """Say whether there is a topic of that name to move messages to."""
+        return self._topics.find(name) is not None
 
     async def _move_all(self, lane: QueueLane, waiting: deque[Waiting]) -> None:
         """Move what waits of a lane; one task for a lane as long as there is something."""
@@ -123,9 +136,12 @@ class DeadLetters:
     async def _move_some(self, lane: QueueLane, waiting: deque[Waiting]) -> None:
         """Take some from the front and move them in one append."""
         some = [waiting.popleft() for _ in range(min(len(waiting), MOVED_PER_APPEND_MAX))]
+        some = self._without_revived(lane, some)
         name = lane.owner.settings.dead_letter_topic
         try:
-            if name:
+            if not some:
+                pass
+            elif name:
                 topic = self._topics.get(TopicName(lane.partition.topic.name.namespace, name))
                 await self._move(lane, topic, some, waiting)
             else:
@@ -133,6 +149,22 @@ class DeadLetters:
         except TopicNotFound as error:
             self._failed(lane, some, error)
         await asyncio.sleep(0)  # others have their turn
+
+    def _without_revived(self, lane: QueueLane, some: list[Waiting]) -> list[Waiting]:
+        """Give back what is not to be moved as things are now; return the rest."""
+        settings = lane.owner.settings
+        attempts_max = lane.lane.policy.attempts_max  # none while the topic is not there
+        moved: list[Waiting] = []
+        revived: list[Waiting] = []
+        for one in some:
+            may_go = one.dead.reason == ATTEMPTS and not 0 < attempts_max <= one.dead.attempts
+            lost_target = one.had_target and not settings.dead_letter_topic
+            (revived if may_go or lost_target else moved).append(one)
+        if revived:
+            now = self._kit.clock.steady_unix_ms()
+            lane.done(lane.lane.not_moved([one.dead.offset for one in revived], now=now))
+            _tell(revived, StorageUnavailable("the message is handed out again"))
+        return moved
 
     async def _move(
         self, lane: QueueLane, topic: Topic, some: list[Waiting], waiting: deque[Waiting]
@@ -194,7 +226,7 @@ class DeadLetters:
     # --- how it ends
 
     def _append(self, lane: QueueLane, some: list[Waiting], parts: list[Part]) -> None:
-        offsets = [dead.offset for dead, _ in some]
+        offsets = [dead.offset for dead, _, _ in some]
         try:
             write_down(self._kit, lane)
             append_and_end(self._kit, lane, parts, offsets, partial(_tell, some))
@@ -208,7 +240,7 @@ class DeadLetters:
         self._kit.counters.dropped += len(some) - len(parts)
 
     def _drop(self, lane: QueueLane, some: list[Waiting]) -> None:
-        entry = lane.lane.moved([dead.offset for dead, _ in some])
+        entry = lane.lane.moved([dead.offset for dead, _, _ in some])
         self._kit.journal.put(lane, entry, partial(_tell, some))
         lane.done(Effects(wake=True))
         self._kit.counters.dropped += len(some)
@@ -220,7 +252,7 @@ class DeadLetters:
                 "dead letters stay where they are", lane=repr(lane.partition), error=str(error)
             )
         now = self._kit.clock.steady_unix_ms()
-        lane.lane.move_failed([dead.offset for dead, _ in some], now=now, retry_ms=RETRY_MS)
+        lane.lane.move_failed([dead.offset for dead, _, _ in some], now=now, retry_ms=RETRY_MS)
         self._kit.arm(lane)
         if not isinstance(error, StorageUnavailable):
             error = StorageUnavailable(str(error))
@@ -278,6 +310,6 @@ class _Outcome:
 
 
 def _tell(some: Iterable[Waiting], error: StorageUnavailable | None) -> None:
-    for _, told in some:
+    for _, told, _ in some:
         if told is not None:
             told.one(error)

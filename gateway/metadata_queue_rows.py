@@ -4,7 +4,7 @@ They run in the worker thread of ``gateway.metadata_sql``, which begins and comm
 """
 
 import json
-from typing import Any
+from typing import Any, Final
 from uuid import UUID
 
 from pydantic import ValidationError
@@ -12,7 +12,9 @@ from sqlalchemy import Connection, Row, delete, insert, select
 
 from gateway.errors import StorageUnavailable, TopicNotFound
 from gateway.metadata_schema import QUEUES, TOPICS
-from gateway.queue_model import QueueRow, QueueSettings
+from gateway.queue_model import EarlierDelay, QueueRow, QueueSettings
+
+_EARLIER_DELAYS: Final = "earlier_delays"  # beside the settings, in their column
 
 
 def load_queues(connection: Connection) -> list[QueueRow]:
@@ -40,7 +42,7 @@ def _to_values(row: QueueRow) -> dict[str, Any]:
     return {
         "topic_uuid": row.topic_uuid,
         "group_name": row.group,
-        "settings": row.settings.model_dump_json(exclude_defaults=True),
+        "settings": _settings_json(row),
         "attributes": json.dumps(row.attributes),
         "tags": json.dumps(row.tags),
         "owns_topic": row.owns_topic,
@@ -49,18 +51,40 @@ def _to_values(row: QueueRow) -> dict[str, Any]:
     }
 
 
+def _settings_json(row: QueueRow) -> str:
+    text = row.settings.model_dump_json(exclude_defaults=True)
+    if not row.earlier_delays:
+        return text
+    return json.dumps({**json.loads(text), _EARLIER_DELAYS: row.earlier_delays})
+
+
+def _to_settings(text: str) -> tuple[QueueSettings, tuple[EarlierDelay, ...]]:
+    """Return settings and earlier delays. Errors: ``ValueError``, ``TypeError``."""
+    if _EARLIER_DELAYS not in text:
+        return QueueSettings.model_validate_json(text), ()
+    found = json.loads(text)
+    earlier = found.pop(_EARLIER_DELAYS, ())
+    settings = QueueSettings.model_validate_json(json.dumps(found))
+    return settings, tuple(
+        EarlierDelay(tuple(ends), delay_ms, changed_unix_ms)
+        for ends, delay_ms, changed_unix_ms in earlier
+    )
+
+
 def _to_queue(row: Row[Any]) -> QueueRow:
     try:
+        settings, earlier = _to_settings(row.settings)
         return QueueRow(
             row.topic_uuid,
             row.group_name,
-            QueueSettings.model_validate_json(row.settings),
+            settings,
             json.loads(row.attributes),
             json.loads(row.tags),
             row.owns_topic,
             row.created_unix_ms,
             row.changed_unix_ms,
+            earlier,
         )
-    except (ValidationError, ValueError) as error:
+    except (ValidationError, ValueError, TypeError) as error:
         msg = f"metadata store: queue {row.topic_uuid} {row.group_name}: {error}"
         raise StorageUnavailable(msg) from error

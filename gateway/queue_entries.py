@@ -22,7 +22,6 @@ from gateway.storage import OnDone
 SNAPSHOT: Final = "snapshot"  # headers of its records
 PIECE: Final = "snapshot-piece"
 GATHERED_BYTES_MAX: Final = 65_536  # of one entry
-TAKES_WAIT_S: Final = 0.005
 LARGE_BYTES: Final = 4_096  # a change that waits for no others
 _DONE_BYTES: Final = 12  # of each message at most, and the rest of a change
 _TAKE_BYTES: Final = 60
@@ -105,9 +104,9 @@ class Journaled(Protocol):
 class Gathering:
     """What is gathered of all lanes, and when it becomes part of the coalescer's round.
 
-    Somebody waits for most changes, so they go with the round that is open. Takes alone wait for
-    others, ``TAKES_WAIT_S`` at most: nobody waits for them, and a round of their own would have
-    to be synced before the next, which may have acknowledgements.
+    That is at the end of the tick, or when the round before is done. So it is with takes, though
+    nobody waits for them: a message whose take a crash forgets comes again at once, as if for
+    the first time, while its receiver still works on it.
     """
 
     def __init__(
@@ -120,7 +119,6 @@ class Gathering:
         self._loop = asyncio.get_running_loop()
         self._gathered: dict[Journaled, Gathered] = {}
         self._is_due = False
-        self._timer: asyncio.TimerHandle | None = None
         coalescer.before_seal.append(self._fill)
 
     def of(self, lane: Journaled) -> Gathered:
@@ -137,11 +135,6 @@ class Gathering:
         """Append what there is with the next round."""
         self._is_due = True
         self._coalescer.schedule()
-
-    def append_later(self) -> None:
-        """Append what there is in a while, or with what comes until then."""
-        if self._timer is None:
-            self._timer = self._loop.call_later(TAKES_WAIT_S, self._on_timer)
 
     def append(self) -> None:
         """Put what there is into the open round now.
@@ -160,19 +153,9 @@ class Gathering:
                 self._loop.call_soon(on_done, None)
         self._is_due = False
 
-    def close(self) -> None:
-        """Wait for nothing any more."""
-        if self._timer is not None:
-            self._timer.cancel()
-
     def _fill(self) -> None:
         while self._is_due and self._gathered:  # who is refused for want of room may put more
             self.append()
-
-    def _on_timer(self) -> None:
-        self._timer = None
-        if self._gathered:
-            self.append_soon()
 
 
 class Assembly:

@@ -14,8 +14,9 @@ from gateway.errors import GatewayError, OffsetOutOfRange, TopicNotFound
 from gateway.model import BatchHeader, Octets, parse_batch_header
 from gateway.partition import Partition, Write
 from gateway.queue_bodies import Bodies
+from gateway.queue_delays import LaneDelay, lane_delay
 from gateway.queue_marks import Delay, delayed_runs, keyed_runs, runs_of_records
-from gateway.queue_model import QueueSettings
+from gateway.queue_model import EarlierDelay, QueueSettings
 from gateway.run_records import keys_of_runs
 from gateway.waiting import Tail
 
@@ -44,20 +45,32 @@ class Feeder:
         self._tail: Tail | None = None
         self._retry: asyncio.TimerHandle | None = None
         self._with_keys = False
-        self._delay_ms = 0
+        self._delay = LaneDelay()
         self.is_paused = False
 
-    def start(self, lane: Lane, settings: QueueSettings) -> None:
+    def start(
+        self, lane: Lane, settings: QueueSettings, earlier: Sequence[EarlierDelay]
+    ) -> None:
         """Feed a lane from where what it knows ends."""
         self.close()
         self._lane = lane
-        self.configure(settings)
+        self.configure(settings, earlier)
         self._open(lane)
 
-    def configure(self, settings: QueueSettings) -> None:
+    def configure(self, settings: QueueSettings, earlier: Sequence[EarlierDelay]) -> None:
         """Go by other settings from now on; what was fed stays as it is."""
         self._with_keys = settings.order is not Order.NONE
-        self._delay_ms = settings.delay_ms
+        number = self._partition.number
+        self._delay = lane_delay(settings, earlier, number, self._clock.unix_ms())
+
+    @property
+    def delay_ms(self) -> int:
+        """The queue's own delay, by which it feeds."""
+        return self._delay.delay_ms
+
+    def _is_delayed(self, base_offset: int) -> bool:
+        """Whether what begins there has to be looked at for when it is visible."""
+        return self._delay.delay_ms > 0 or base_offset < self._delay.earlier_end
 
     def feed_held(self) -> None:
         """Feed what became readable in this turn of the loop, not only in the next one."""
@@ -103,7 +116,8 @@ class Feeder:
         runs: list[Run] = []
         for batch in batches:
             header = parse_batch_header(batch)
-            if self._with_keys and not self._delay_ms and not header.is_control:
+            is_delayed = self._is_delayed(header.base_offset)
+            if self._with_keys and not is_delayed and not header.is_control:
                 records = self._bodies.keep_read(partition, batch, header)
                 runs += runs_of_records(records, header)
             else:
@@ -117,13 +131,14 @@ class Feeder:
         runs: to read and decode it later costs 2 us a message.
         """
         runs: list[Run] = []
-        is_told = not self._delay_ms
+        is_told = True
         for write in writes:
-            if write.runs is not None and self._with_keys and not self._delay_ms:
+            is_delayed = self._is_delayed(write.base_offset)
+            if write.runs is not None and self._with_keys and not is_delayed:
                 runs += [Run(*one) for one in keys_of_runs(write.runs, write.base_offset)]
             else:
                 self._note(runs, write.batch, write.header, write.base_offset)
-                is_told = is_told and not self._with_keys
+                is_told = is_told and not (self._with_keys or is_delayed)
             if type(write.batch) is bytearray:  # a view would keep all of its request
                 self._bodies.keep(partition, write)
         return self._feed(runs, is_told=is_told)
@@ -148,10 +163,10 @@ class Feeder:
     ) -> None:
         if header.is_control:
             return
-        if self._delay_ms:
+        if self._is_delayed(base_offset):
             now_unix_ms = self._clock.unix_ms()
             step_ms = self._clock.steady_unix_ms() - now_unix_ms
-            delay = Delay(self._delay_ms, now_unix_ms, step_ms)
+            delay = Delay(self._delay, now_unix_ms, step_ms)
             runs += delayed_runs(batch, base_offset, header, delay, with_keys=self._with_keys)
         elif self._with_keys:
             runs += keyed_runs(batch, header, base_offset)

@@ -11,7 +11,7 @@ from gateway.model import Record, TopicName
 from gateway.partition import Partition
 from gateway.queue_bodies import Unreadable
 from gateway.queue_lanes import Kit, QueueLane
-from gateway.queue_model import DeliveryId, Outcome, QueueRow
+from gateway.queue_model import DeliveryId, EarlierDelay, Outcome, QueueRow
 from gateway.queue_receivers import OnDeliveries, Receiver, Receivers, Waits
 from gateway.queue_rows import Row, Show
 from gateway.queue_settling import OnSettled, Settler
@@ -69,6 +69,11 @@ class Queue:
         return self.row.tags
 
     @property
+    def earlier_delays(self) -> tuple[EarlierDelay, ...]:
+        """Delays that go on for what was sent before they were changed."""
+        return self.row.earlier_delays
+
+    @property
     def owns_topic(self) -> bool:
         """The topic goes with the queue."""
         return self.row.owns_topic
@@ -90,11 +95,15 @@ class Queue:
 
     @property
     def policy(self) -> Policy:
-        """The settings, as lanes go by them."""
+        """The settings, as lanes go by them. Nothing dies that would have nowhere to go."""
         settings = self.settings
+        target = settings.dead_letter_topic
+        is_there = not target or self._kit.mover.is_there(
+            TopicName(self.name.namespace, target)
+        )
         return Policy(
             settings.order,
-            settings.attempts_max,
+            settings.attempts_max if is_there else 0,
             self._kit.config.lookahead,
             settings.in_flight_max,
         )
@@ -281,10 +290,15 @@ class Queue:
         """Go by another row from now on."""
         self.row = row
         self.settings = self._receivers.settings = row.settings
+        self.renew_policy()
+        for lane in self.lanes:
+            self._receivers.wake(lane)  # more may be in flight than before
+
+    def renew_policy(self) -> None:
+        """The settings have changed, or whether there is a topic for dead letters."""
         policy = self.policy
         for lane in self.lanes:
-            lane.configure(row.settings, policy)
-            self._receivers.wake(lane)  # more may be in flight than before
+            lane.configure(self.settings, policy)
 
     def close(self) -> None:
         """Stop; what is in flight is in the journal. Who waits gets an empty answer."""

@@ -173,16 +173,12 @@ class QueueJournal:
         now_unix_ms: int,
         next_offset: int,
     ) -> None:
-        """As ``put``, for a row that was handed out until a time; nobody waits for it.
-
-        It goes with the next entry, or ``TAKES_WAIT_S`` later: an append of its own would have to
-        be synced before what is done in the next moment.
-        """
+        """As ``put``, for a row that was handed out until a time; nobody waits for it."""
         if not lane.is_gone:
             self._gathering.of(lane).take(
                 row, due_unix_ms=due_unix_ms, now_unix_ms=now_unix_ms, next_offset=next_offset
             )
-            self._gathering.append_later()
+            self._gathering.append_soon()
 
     def put_done(self, lane: Journaled, offsets: Sequence[int], on_done: OnDone) -> None:
         """As ``put``, for messages that are done."""
@@ -343,7 +339,6 @@ class QueueJournal:
     async def close(self) -> None:
         """Hand over what waits, and leave a short journal, so that the next start is fast."""
         self._rewrite = None
-        self._gathering.close()
         self.seal()
         lanes = list(self._lanes())
         if self.stored_bytes <= STOP_BYTES_MAX:

@@ -7,7 +7,7 @@ from typing import Any, Final, Protocol
 import structlog
 
 from features.queue.lane import Lane
-from features.queue.model import Dead, Effects, Policy
+from features.queue.model import Dead, Effects, Order, Policy
 from gateway.broker import Broker
 from gateway.clock import Clock
 from gateway.coalescer import Coalescer
@@ -15,11 +15,12 @@ from gateway.config import QueueConfig
 from gateway.deadlines import Deadlines
 from gateway.errors import Overloaded, StorageUnavailable
 from gateway.holders import HolderKind
+from gateway.model import TopicName
 from gateway.partition import Partition
 from gateway.queue_bodies import Bodies
 from gateway.queue_feeder import Feeder
 from gateway.queue_journal import QueueJournal, lane_id
-from gateway.queue_model import QueueSettings
+from gateway.queue_model import EarlierDelay, QueueSettings
 from gateway.storage import OnDone
 
 TICK_MESSAGES_MAX: Final = 1_000  # leases that end before others have their turn
@@ -51,6 +52,10 @@ class Mover(Protocol):
         self, lane: "QueueLane", dead: list[Dead], on_moved: OnMoved | None = None
     ) -> None:
         """Move messages to the dead letters, later; ``on_moved`` runs when that has ended."""
+        ...
+
+    def is_there(self, name: TopicName) -> bool:
+        """Say whether there is a topic of that name to move messages to."""
         ...
 
 
@@ -103,6 +108,11 @@ class Owner(Protocol):
     """The queue of a lane, as far as the lane needs it."""
 
     settings: QueueSettings
+
+    @property
+    def earlier_delays(self) -> tuple[EarlierDelay, ...]:
+        """See ``QueueRow``."""
+        ...
 
     @property
     def group(self) -> str:
@@ -167,7 +177,7 @@ class QueueLane:
         """Begin: hold the partition, feed the lane."""
         self.is_open = True
         self.hold()
-        self._feeder.start(self.lane, self.owner.settings)
+        self._feeder.start(self.lane, self.owner.settings, self.owner.earlier_delays)
 
     def close(self) -> None:
         """End; what is in flight stays in the journal."""
@@ -185,11 +195,16 @@ class QueueLane:
     def configure(self, settings: QueueSettings, policy: Policy) -> None:
         """Go by other settings from now on."""
         is_reordered = policy.order is not self.lane.policy.order
+        is_delay_other = settings.delay_ms != self._feeder.delay_ms
         self.lane.policy = policy
         self.retained_unix_ms = 0
-        self._feeder.configure(settings)
+        earlier = self.owner.earlier_delays
+        self._feeder.configure(settings, earlier)
         if is_reordered:
-            self._feeder.start(self.lane, settings)  # now its keys count, or do not
+            self._feeder.start(self.lane, settings, earlier)  # now its keys count, or do not
+        elif is_delay_other and policy.order is Order.KEY:
+            self.lane.unfeed()  # it goes for all that waits
+            self._feeder.start(self.lane, settings, earlier)
 
     def hold(self) -> None:
         """Tell retention what is still needed; not with every settle, see ``Holders``."""

@@ -22,6 +22,7 @@ from gateway.model import (
     read_varint,
     unix_ms_in,
 )
+from gateway.queue_delays import LaneDelay
 from gateway.records import DECOMPRESSED_BYTES_MAX, iter_records
 
 
@@ -63,7 +64,7 @@ class Delay(NamedTuple):
     ``step_ms`` is how far the steady clock, by which lanes go, is ahead of that one.
     """
 
-    delay_ms: int
+    delay: LaneDelay
     now_unix_ms: int
     step_ms: int = 0
 
@@ -96,7 +97,7 @@ def _visible_unix_ms(record: Record, delay: Delay) -> int:
     for name, value in record.headers:
         if name == DELIVER_AT and (said := unix_ms_in(value)) is not None:
             return said
-    return min(record.timestamp_unix_ms, delay.now_unix_ms) + delay.delay_ms
+    return min(record.timestamp_unix_ms, delay.now_unix_ms) + delay.delay.of(record.offset)
 
 
 def _joined(base_offset: int, keys: Iterator[tuple[int, bytes | None]]) -> list[Run]:

@@ -29,6 +29,14 @@ class QueueSettings(FrozenConfig):
     in_flight_max: int = Field(default=120_000, ge=1, le=1_000_000)
 
 
+class EarlierDelay(NamedTuple):
+    """A delay that a queue had: see ``gateway.queue_delays``. ``ends``: offsets, by partition."""
+
+    ends: tuple[int, ...]
+    delay_ms: int
+    changed_unix_ms: int
+
+
 class QueueRow(NamedTuple):
     """A queue as the metadata store has it.
 
@@ -44,6 +52,7 @@ class QueueRow(NamedTuple):
     owns_topic: bool
     created_unix_ms: int
     changed_unix_ms: int
+    earlier_delays: tuple[EarlierDelay, ...] = ()
 
 
 class DeliveryId(NamedTuple):

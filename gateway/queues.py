@@ -24,6 +24,7 @@ from gateway.errors import (
 from gateway.metadata import MetadataStore
 from gateway.metadata_changes import Changes
 from gateway.model import DEFAULT_NAMESPACE, TopicName
+from gateway.queue_delays import earlier_delays
 from gateway.queue_instance import Browsed, Queue
 from gateway.queue_journal import QueueJournal
 from gateway.queue_lanes import Counters, Kit, QueueLane
@@ -235,9 +236,14 @@ class QueueManager:
 
     async def _alter(self, queue: Queue, changes: dict[str, object]) -> None:
         self._check_there(queue)
+        now_unix_ms = self._kit.clock.unix_ms()
+        settings = changes.get("settings")
+        if isinstance(settings, QueueSettings):
+            ends = [lane.partition.log_end_offset for lane in queue.lanes]
+            changes["earlier_delays"] = earlier_delays(queue.row, settings, ends, now_unix_ms)
         row = queue.row._replace(
             **changes,  # type: ignore[arg-type]  # fields of the row, by name
-            changed_unix_ms=self._kit.clock.unix_ms(),
+            changed_unix_ms=now_unix_ms,
         )
         await self._metadata.put_queue(row)
         queue.set_row(row)
@@ -269,11 +275,24 @@ class QueueManager:
     def _on_topic_changed(self, topic: Topic) -> None:
         for queue in self._of(topic):
             self._grow(queue)
+        self._renew_sources(topic)
 
     def _on_topic_deleted(self, topic: Topic) -> None:
         for queue in self._of(topic):
             self._drop(queue)
         self._kit.bodies.forget(topic.partition_ids)
+        self._renew_sources(topic)
+
+    def _renew_sources(self, topic: Topic) -> None:
+        """There is a topic for dead letters, or it has gone."""
+        name = topic.name.name
+        for queue in self._queues.values():
+            settings = queue.settings
+            if (
+                settings.dead_letter_topic == name
+                and queue.name.namespace == topic.name.namespace
+            ):
+                queue.renew_policy()
 
     def _of(self, topic: Topic) -> list[Queue]:
         return [queue for queue in self._queues.values() if queue.topic is topic]

@@ -1,8 +1,8 @@
 """The deduplication of one FIFO queue: its window of ids, and how it is rebuilt from the log.
 
-A window is made at the queue's first send after a start. What the log keeps of the window's time
-is read then, whatever has been deleted from the queue (``queue.keep.ms`` keeps it there); sends
-wait for that, and nobody else.
+A window is made at the queue's first send after a start, and anew when the scope of ids has
+changed. What the log keeps of the window's time is read then, whatever has been deleted from the
+queue (``queue.keep.ms`` keeps it there); sends wait for that, and nobody else.
 """
 
 import asyncio
@@ -35,11 +35,15 @@ def scoped_id(dedup_id: bytes, group: bytes | None, *, by_group: bool) -> bytes:
 
 
 class FifoWindow:
-    """The ids of a queue. ``is_ready``: what the log says of them is known."""
+    """The ids of a queue. ``is_ready``: what the log says of them is known.
 
-    def __init__(self, queue: "Queue", ids: DedupIds[OnPlaced]) -> None:
+    ``by_group``: they are known within their message groups, see ``scoped_id``.
+    """
+
+    def __init__(self, queue: "Queue", ids: DedupIds[OnPlaced], *, by_group: bool) -> None:
         self.queue = queue
         self.ids = ids
+        self.by_group = by_group
         self.is_ready = False
         self._waiting: list[OnReady] = []
         self._task: asyncio.Task[None] | None = None
@@ -52,14 +56,18 @@ class FifoWindow:
         assert not self.is_ready
         self._waiting.append(on_ready)
 
-    def start(
-        self, broker: Broker, topic: Topic, since_unix_ms: int, *, by_group: bool
-    ) -> None:
+    def start(self, broker: Broker, topic: Topic, since_unix_ms: int) -> None:
         """Begin to read what the log says, unless that is on its way."""
         if self._task is None:
-            load = _load(broker, topic, self.ids, since_unix_ms, by_group=by_group)
+            load = _load(broker, topic, self.ids, since_unix_ms, by_group=self.by_group)
             self._task = asyncio.get_running_loop().create_task(load)
             self._task.add_done_callback(self._loaded)
+
+    def leave(self) -> list[OnReady]:
+        """Forget everything; return who waits, to be told when another window is ready."""
+        waiting, self._waiting = self._waiting, []
+        self.close()
+        return waiting
 
     def close(self) -> None:
         """Forget everything; who waits is told that the queue is not there to be sent to."""
@@ -95,6 +103,7 @@ async def _load(
     by_group: bool,
 ) -> None:
     """Restore the ids of records since a time. Error: ``StorageUnavailable``."""
+    await _readable(broker)
     sent: deque[tuple[int, bytes, Place]] = deque(maxlen=ids.ids_max)
     for number in range(len(topic.partition_ids)):
         partition = broker.partition(topic, number)
@@ -109,6 +118,18 @@ async def _load(
                 sent.append((record.timestamp_unix_ms, known_by, place))
     for timestamp_unix_ms, known_by, place in sorted(sent, key=lambda one: one[0]):
         ids.restore(known_by, place, timestamp_unix_ms)
+
+
+async def _readable(broker: Broker) -> None:
+    """Return when all that is on its way into the log can be read there, or was refused."""
+    done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def on_done(_error: StorageUnavailable | None) -> None:
+        if not done.done():
+            done.set_result(None)
+
+    broker.after_pending(on_done)
+    await done
 
 
 async def _records(broker: Broker, partition: Partition, offset: int) -> AsyncIterator[Record]:

@@ -73,25 +73,28 @@ class MessageState:
 
     def window_of(self, queue: "Queue") -> FifoWindow:
         """Return the queue's window; one that is not ready is being read from the log."""
-        window = self._windows.get(queue.topic.uuid)
-        if window is not None and window.queue is not queue:  # it was made anew on its topic
-            window.close()
-            window = None
-        if window is None:
+        by_group = self.rules_of(queue).dedup_by_group
+        before = window = self._windows.get(queue.topic.uuid)
+        if window is None or window.queue is not queue or window.by_group is not by_group:
             ids: DedupIds[OnPlaced] = DedupIds(window_ms=self._dedup_ms, room=self._room)
-            window = self._windows[queue.topic.uuid] = FifoWindow(queue, ids)
+            window = self._windows[queue.topic.uuid] = FifoWindow(queue, ids, by_group=by_group)
+            if before is not None:
+                self._replace(before, window)
         if not window.is_ready:
             # What was sent before there was a queue is nothing that it could deliver.
             since_unix_ms = max(
                 self._kernel.clock.unix_ms() - self._dedup_ms, queue.created_unix_ms
             )
-            window.start(
-                self._kernel.broker,
-                queue.topic,
-                since_unix_ms,
-                by_group=self.rules_of(queue).dedup_by_group,
-            )
+            window.start(self._kernel.broker, queue.topic, since_unix_ms)
         return window
+
+    def _replace(self, before: FifoWindow, window: FifoWindow) -> None:
+        if before.queue is not window.queue:  # it was made anew on its topic
+            before.close()
+            return
+        self._kernel.queues.coalescer.seal()  # so that the log has what ``before`` knows
+        for on_ready in before.leave():
+            window.when_ready(on_ready)
 
     def run(self, call: Call, work: Coroutine[None, None, None]) -> None:
         """Serve a call in a task: what is rare and waits. An error is the call's answer."""

@@ -188,11 +188,13 @@ class Receiving:
     async def repeat(self, attempt: Attempt) -> None:
         """Answer what was answered before, and begin the visibility timeout anew.
 
-        When one of its messages is not what it was, this is a receive like any other.
+        Of more messages than are wanted now the first come; the others stay with the attempt. When
+        one of its messages is not what it was, this is a receive like any other.
         """
         deliveries = await self._again_in_flight(attempt)
         if deliveries:
-            messages, _ = self._show(deliveries, attempt.received_unix_ms)
+            shown = deliveries[: self._count]
+            messages, _ = self._show(shown, attempt.received_unix_ms)
             self._call.reply({"Messages": messages})
             return
         assert self._attempt_id is not None

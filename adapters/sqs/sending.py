@@ -40,7 +40,7 @@ def send(
     returns, as it does for repetitions of what was sent before.
     """
     if rules.is_fifo:
-        _send_fifo(node, queue, rules, messages, on_sent)
+        _send_fifo(node, queue, messages, on_sent)
     elif len(messages) == 1 and messages[0].deliver_at_unix_ms is None:
         _send_run(node, queue, messages, on_sent)
     else:
@@ -116,11 +116,7 @@ def _on_kept(
 
 
 def _send_fifo(
-    node: "SqsNode",
-    queue: "Queue",
-    rules: QueueRules,
-    messages: Sequence[Outgoing],
-    on_sent: OnSent,
+    node: "SqsNode", queue: "Queue", messages: Sequence[Outgoing], on_sent: OnSent
 ) -> None:
     """Send each message unless its id was sent within the window, of which it then gets the answer.
 
@@ -128,15 +124,13 @@ def _send_fifo(
     """
     window = node.messages.window_of(queue)
     if not window.is_ready:
-        window.when_ready(partial(_on_ready, node, queue, rules, messages, on_sent))
+        window.when_ready(partial(_on_ready, node, queue, messages, on_sent))
         return
     ids = window.ids
     now_unix_ms = node.clock.unix_ms()
     for message in messages:
         assert message.dedup_id is not None
-        known_by = scoped_id(
-            message.dedup_id.encode(), message.key, by_group=rules.dedup_by_group
-        )
+        known_by = scoped_id(message.dedup_id.encode(), message.key, by_group=window.by_group)
         answer = partial(_on_placed, queue.topic.uuid, message, on_sent)
         found = ids.find(known_by, now_unix_ms)
         if isinstance(found, Place):
@@ -149,16 +143,15 @@ def _send_fifo(
             first.send(node)
 
 
-def _on_ready(  # noqa: PLR0917 - what ``send`` was given, kept for later
+def _on_ready(
     node: "SqsNode",
     queue: "Queue",
-    rules: QueueRules,
     messages: Sequence[Outgoing],
     on_sent: OnSent,
     error: GatewayError | None,
 ) -> None:
     if error is None:
-        _send_fifo(node, queue, rules, messages, on_sent)
+        _send_fifo(node, queue, messages, on_sent)
         return
     on_sent(messages, error)
 

@@ -19,7 +19,6 @@ from features.queue.lines import Line
 from features.queue.model import (
     AT_ONCE,
     Counts,
-    Dead,
     Effects,
     Order,
     Policy,
@@ -39,8 +38,9 @@ from features.queue.replay import (
 )
 from features.queue.returning import Returning
 from features.queue.rows import ack_row, fresh_stretch, take_row
-from features.queue.states import NO_TIME, Back, Dying, Flight, Stretch
+from features.queue.states import NO_TIME, Dying, Flight
 from features.queue.taking import Taking
+from features.queue.ticking import do_due
 
 
 class Lane:
@@ -69,8 +69,11 @@ class Lane:
     def policy(self, policy: Policy) -> None:
         """Change it. With another order ``fed_end`` goes back to ``next_offset``: feed anew."""
         before, self._policy = self._policy, policy
-        if policy.order is before.order:
-            return
+        if policy.order is not before.order:
+            self.unfeed()
+
+    def unfeed(self) -> None:
+        """Forget what was never handed out: ``fed_end`` goes back to ``next_offset``."""
         self._ahead.unfeed()
         messages = self._new_open()
         self._open.move_to(messages, self._now_unix_ms)
@@ -270,6 +273,13 @@ class Lane:
             if isinstance(item, Dying):
                 self._open.timers.put(item, now + retry_ms)
 
+    def not_moved(self, offsets: Sequence[int], *, now: int) -> Effects:
+        """Dead messages are not to be moved after all: they go again, as often as they may."""
+        self._now_unix_ms = now
+        returning = self._returning()
+        returning.revive(offsets)
+        return returning.effects
+
     @property
     def ack_number(self) -> int:
         """The number of the latest ``ack`` by which something was done, for ``kept``."""
@@ -306,32 +316,9 @@ class Lane:
         ``next_due_unix_ms`` has passed, and there is more to do.
         """
         self._now_unix_ms = now
-        messages = self._open
         returning = self._returning()
-        effects = returning.effects
-        left = messages_max
-        while left > 0 and (item := messages.timers.pop(now)) is not None:
-            left -= 1
-            if isinstance(item, Flight):
-                left -= item.left - 1
-                returning.come_back(item, messages.members(item))
-            elif isinstance(item, Dying):
-                effects.dead.append(Dead(item.offset, item.attempts, item.reason))
-            else:
-                effects.wake = True
-                if isinstance(item, Back):
-                    messages.ripen(item)
-                elif isinstance(item, Stretch):
-                    self._appear(item)
-        return effects
-
-    def _appear(self, stretch: Stretch) -> None:
-        lines = self._open.lines
-        self._ahead.appear(stretch)
-        if lines.keeps_order(stretch.key):
-            lines.offer_key(stretch.key)
-        else:
-            lines.add_stretch(stretch)
+        do_due(self._open, self._ahead, returning, now, messages_max=messages_max)
+        return returning.effects
 
     def purge(self, end_offset: int) -> Effects:
         """All messages before ``end_offset`` are gone, whatever their state."""

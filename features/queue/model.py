@@ -50,12 +50,14 @@ class Taken(NamedTuple):
 class Dead(NamedTuple):
     """A message to be moved to the dead letters, or to be dropped where there are none.
 
-    It is in flight for nobody until ``Lane.moved`` or ``Lane.move_failed`` says how that ended.
+    It is in flight for nobody until ``Lane.moved``, ``Lane.move_failed`` or ``Lane.not_moved`` says
+    how that ended. ``is_again``: it could not be moved before.
     """
 
     offset: int
     attempts: int
     reason: str
+    is_again: bool = False
 
 
 class Result(IntEnum):

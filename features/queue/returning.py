@@ -1,11 +1,11 @@
 """One call by which messages leave their flights undone: to wait for another turn, or to die."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from features.queue import journal
 from features.queue.model import AT_ONCE, ATTEMPTS, Dead, Effects
 from features.queue.open_messages import OpenMessages
-from features.queue.states import Back, Flight
+from features.queue.states import Back, Dying, Flight
 
 ByFlight = dict[Flight, list[int]]
 
@@ -57,6 +57,21 @@ class Returning:
             self._open.give_back(back, due_unix_ms)
         self.effects.wake = True
         return True
+
+    def revive(self, offsets: Iterable[int]) -> None:
+        """Let messages that were to be moved away wait for another turn: it is written down."""
+        messages = self._open
+        revived: list[int] = []
+        for offset in offsets:
+            item = messages.items.get(offset)
+            if isinstance(item, Dying):
+                messages.remove(offset, self._now_unix_ms)
+                back = Back(offset, item.key, item.attempts, item.first_taken_unix_ms)
+                messages.give_back(back, AT_ONCE)
+                revived.append(offset)
+        if revived:
+            self.add_journal(journal.encode_return(revived, AT_ONCE, counts_attempt=True))
+            self.effects.wake = True
 
     def extend(self, wanted: Mapping[int, tuple[Flight, int]]) -> None:
         """Set the leases of messages, each to end so many milliseconds from now."""

@@ -208,3 +208,30 @@ def test_a_kill_while_receivers_wait_ends_their_connections(
     gateway.restart()
     send(client, url, "x")
     assert [one["Body"] for one in receive(client, url)] == ["x"]
+
+
+@pytest.mark.parametrize("kind", ["standard", "fifo"])
+@pytest.mark.parametrize("flush", ["group", "never"])
+def test_what_a_receiver_has_is_his_after_a_kill(tmp_path: Path, flush: str, kind: str) -> None:
+    """Nothing is answered after a receive by a node whose log has not got that."""
+    is_fifo = kind == "fifo"
+    suffix, more = (".fifo", {"FifoQueue": "true"}) if is_fifo else ("", {})
+    with SqsGateway(tmp_path / "data", {"storage.flush": flush}) as gateway:
+        with JsonClient(gateway.sqs_port) as client:
+            other = client.made("other")
+            url = client.made(f"q{suffix}", VisibilityTimeout="3600", **more)
+            for n in range(4):
+                ids = {"MessageGroupId": "g", "MessageDeduplicationId": f"{n}"}
+                send(client, url, f"{n}", **(ids if is_fifo else {}))
+            given = {"QueueUrl": url, "MaxNumberOfMessages": 2}  # no attributes: the plain way
+            taken = client.call("ReceiveMessage", **given)["Messages"]
+            send(client, other, "later")
+        gateway.kill()
+        gateway.start()
+        with JsonClient(gateway.sqs_port) as client:
+            assert counts(client, url) == [2, 2, 0]
+            came = receive(client, url, WaitTimeSeconds=0 if is_fifo else 5)
+            assert [one["Body"] for one in came] == ([] if is_fifo else ["2", "3"])
+            for one in taken:
+                client.call("DeleteMessage", QueueUrl=url, ReceiptHandle=one["ReceiptHandle"])
+            assert counts(client, url)[1] == len(came)

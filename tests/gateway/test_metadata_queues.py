@@ -16,12 +16,10 @@ from gateway.metadata_sql import SqlMetadata
 from gateway.migrations.upgrade import upgrade
 from gateway.model import TopicName
 from gateway.queue_journal import lane_id
-from gateway.queue_model import QueueRow, QueueSettings
+from gateway.queue_model import EarlierDelay, QueueRow, QueueSettings
 from gateway.scram import ScramCredential, ScramMechanism
 
 CREDENTIAL = ScramCredential(ScramMechanism.SHA_256, b"\0salt", 4096, b"stored\xff", b"server")
-
-BOTH_AT_5 = {"created_unix_ms": 5, "changed_unix_ms": 5}
 
 
 async def made_topic(store: SqlMetadata, name: str = "work") -> UUID:
@@ -53,7 +51,9 @@ async def test_queues_are_there_after_a_restart(
 ) -> None:
     topic_uuid = await made_topic(metadata)
     queue = queue_row(topic_uuid, order=Order.KEY, lease_ms=5_000, dead_letter_topic="dead")
-    second = queue_row(topic_uuid, "audit")
+    second = queue_row(topic_uuid, "audit")._replace(
+        earlier_delays=(EarlierDelay((7, 0), 900_000, 1_763_000_000_003),)
+    )
     await metadata.put_queue(queue)
     await metadata.put_queue(second)
     await metadata.close()
@@ -218,7 +218,14 @@ async def test_queues_of_the_journal_are_put_back_without_settings(
     rows = {row.topic_uuid: row for row in await metadata.queues()}
     assert rows[kept] == queue_row(kept, lease_ms=9_000)
     assert rows[lost] == QueueRow(
-        lost, "@queue", QueueSettings(), {}, {}, owns_topic=False, **BOTH_AT_5
+        lost,
+        "@queue",
+        QueueSettings(),
+        {},
+        {},
+        owns_topic=False,
+        created_unix_ms=5,
+        changed_unix_ms=5,
     )
 
 

@@ -256,4 +256,27 @@ def test_move_that_failed_is_tried_again_at_its_time() -> None:
 
     assert tick(lane, 99) == []
     assert lane.next_due_unix_ms == 100
-    assert tick(lane, 100) == [Dead(0, 1, "rejected")]
+    assert tick(lane, 100) == [Dead(0, 1, "rejected", is_again=True)]
+
+
+def test_message_that_is_not_moved_after_all_goes_again_and_so_after_a_load() -> None:
+    lane = lane_of(Run(0, 0, b"k"), order=Order.KEY, attempts_max=1)
+    taken, effects = lane.take(1, holder=BY_TIME, lease_ms=LEASE_MS, now=0)
+    entries = [effects.journal or b""]
+    _, effects = lane.release([(0, 1)], delay_ms=0, now=1)
+    assert effects.dead == [Dead(0, 1, "attempts")]
+    lane.policy = Policy(order=Order.KEY)
+
+    effects = lane.not_moved([0, 7], now=2)
+
+    entries.append(effects.journal or b"")
+    assert effects.wake
+    again = Lane(Policy(order=Order.KEY), 0)
+    for entry in entries:
+        again.apply(entry)
+    again.feed([Run(0, 0, b"k")], 2)
+    for one in (lane, again):
+        assert one.counts(1) == (1, 0, 0)
+        (message,) = one.take(1, holder=BY_TIME, lease_ms=LEASE_MS, now=2)[0]
+        assert (message.offset, message.attempt) == (0, 2)
+        assert message.first_taken_unix_ms == taken[0].first_taken_unix_ms

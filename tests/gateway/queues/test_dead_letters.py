@@ -7,6 +7,7 @@ import pytest
 
 from features.dead_letter import HOPS_MAX
 from features.queue.model import Result
+from gateway.errors import StorageUnavailable
 from gateway.message_ids import message_id
 from gateway.model import parse_batch_header
 from gateway.partition import Write
@@ -138,6 +139,79 @@ async def test_it_stays_until_there_is_where_it_can_go(tmp_path: Path) -> None:
         world.advance(5_001)
         await world.until(lambda: later.counts().ready == 1)
         assert queue.counts() == (0, 0, 0)
+
+
+async def test_while_its_topic_is_not_there_nothing_dies_of_its_attempts(
+    tmp_path: Path,
+) -> None:
+    async with running(tmp_path) as world:
+        queue, dead = await with_dead(world, attempts_max=1)
+        await world.send(queue, b"poison")
+        await world.queues.delete(dead)
+        for attempt in (1, 2):
+            got = await take(queue)
+            assert [one.attempt for one in got] == [attempt]
+            await settle(queue, got, Outcome.RELEASE)
+        await world.restart()
+        queue = world.find()
+        await world.until(lambda: is_fed(queue))
+        got = await take(queue)
+        assert [one.attempt for one in got] == [3]
+        dead = await world.queue("dead")
+        await settle(queue, got, Outcome.RELEASE)
+        await world.until(lambda: dead.counts().ready == 1)
+        assert queue.counts() == (0, 0, 0)
+
+
+@pytest.mark.parametrize(
+    "change", [{"dead_letter_topic": "", "attempts_max": 0}, {"attempts_max": 2}]
+)
+async def test_what_waits_to_be_moved_goes_again_when_its_policy_has_changed(
+    tmp_path: Path, change: dict[str, Any]
+) -> None:
+    async with running(tmp_path) as world:
+        queue, dead = await with_dead(world, attempts_max=1)
+        await world.send(queue, b"a", b"b")
+        await full_for_moves(world, queue)
+        assert queue.counts() == (0, 2, 0)
+        await world.queues.alter(queue, settings=queue.settings.model_copy(update=change))
+        world.advance(5_001)
+        await world.until(lambda: queue.counts() == (2, 0, 0))
+        got = await take(queue)
+        assert [(one.record.value, one.attempt) for one in got] == [(b"a", 2), (b"b", 2)]
+        assert (world.queues.counters.dropped, dead.counts().ready) == (0, 0)
+
+
+async def test_what_was_rejected_goes_again_when_it_has_nowhere_to_go_any_more(
+    tmp_path: Path,
+) -> None:
+    async with running(tmp_path) as world:
+        queue = await world.queue(dead_letter_topic="later")
+        await world.send(queue, b"bad")
+        _, error = await try_settle(queue, await take(queue), Outcome.REJECT)
+        assert error is not None
+        settings = queue.settings.model_copy(update={"dead_letter_topic": ""})
+        await world.queues.alter(queue, settings=settings)
+        world.advance(5_001)
+        got = await take(queue, wait_ms=60_000)
+        assert values(got) == [b"bad"]
+        assert world.queues.counters.dropped == 0
+        await settle(queue, got, Outcome.REJECT)  # now it dies where nothing is kept
+        assert world.queues.counters.dropped == 1
+
+
+async def full_for_moves(world: World, queue: Queue) -> None:
+    """Have all of a queue die of their attempts while the disk takes no move."""
+
+    def refuse(*_of_what: object) -> None:
+        raise StorageUnavailable("full")
+
+    got = await take(queue)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(world.queues.coalescer, "check", refuse)
+        await settle(queue, got, Outcome.RELEASE)
+        for _ in range(5):
+            await world.turn()
 
 
 async def test_a_batch_that_nobody_can_decode_is_a_dead_letter_by_reference(

@@ -4,6 +4,7 @@ import pytest
 
 from features.queue.model import AT_ONCE, Run
 from gateway.model import HEADER_BYTES, parse_batch_header, stamp
+from gateway.queue_delays import LaneDelay
 from gateway.queue_marks import Delay, delayed_runs, keyed_runs
 from gateway.records import encode_batch
 
@@ -45,13 +46,15 @@ def test_a_message_is_visible_when_it_is_old_enough_or_when_it_says() -> None:
         (NOW, b"a", ""), (NOW, b"a", ""), (NOW + 1, b"a", ""), (NOW, b"b", "5"), (NOW, b"", "x")
     )
     header = parse_batch_header(octets)
-    assert delayed_runs(octets, 100, header, Delay(10, NOW + 1, 7), with_keys=True) == [
+    assert delayed_runs(
+        octets, 100, header, Delay(LaneDelay(10), NOW + 1, 7), with_keys=True
+    ) == [
         Run(100, 101, b"a", NOW + 17),
         Run(102, 102, b"a", NOW + 18),
         Run(103, 103, b"b", 12),
         Run(104, 104, b"", NOW + 17),
     ]
-    without_keys = delayed_runs(octets, 100, header, Delay(10, NOW), with_keys=False)
+    without_keys = delayed_runs(octets, 100, header, Delay(LaneDelay(10), NOW), with_keys=False)
     assert without_keys[0] == Run(100, 102, None, NOW + 10), "the future counts as now"
     assert [run.key for run in without_keys] == [None] * 3
 
@@ -63,12 +66,12 @@ def test_what_cannot_be_read_is_one_run(damage: bytes) -> None:
     header = parse_batch_header(octets)
     whole = [Run(100, 102, None, AT_ONCE)]
     assert keyed_runs(octets, header, 100) == whole
-    assert delayed_runs(octets, 100, header, Delay(1, NOW), with_keys=True) == whole
+    assert delayed_runs(octets, 100, header, Delay(LaneDelay(1), NOW), with_keys=True) == whole
 
 
 def test_a_time_that_is_none_counts_as_unsaid() -> None:
     octets = batch((NOW, None, "9" * 5_000))
     runs = delayed_runs(
-        octets, 100, parse_batch_header(octets), Delay(10, NOW), with_keys=False
+        octets, 100, parse_batch_header(octets), Delay(LaneDelay(10), NOW), with_keys=False
     )
     assert [run.visible_unix_ms for run in runs] == [NOW + 10]

@@ -53,6 +53,16 @@ async def test_repeated_attempt_gets_the_same_messages_and_handles(live: Live) -
     assert await receive(live, url) == []
 
 
+async def test_repeated_attempt_answers_no_more_messages_than_are_wanted(live: Live) -> None:
+    url = await make_fifo(live)
+    first = await receive_attempt(live, url)
+
+    again = await receive(live, url, 1, ReceiveRequestAttemptId="try-1")
+
+    assert again == first[:1]
+    assert await receive_attempt(live, url) == first
+
+
 async def test_repeated_attempt_begins_the_timeout_anew(live: Live) -> None:
     url = await make_fifo(live)
     first = await receive_attempt(live, url)

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from tests.adapters.sqs.handlers.messages import (
     send,
     until_waiting,
 )
-from tests.adapters.sqs.handlers.serving import Live
+from tests.adapters.sqs.handlers.serving import Live, running
 
 MIB = 1_048_576
 
@@ -216,6 +217,31 @@ async def test_queue_with_all_that_may_be_in_flight_refuses_who_does_not_wait(
     await delete(live, url, first)
 
     assert [message["Body"] for message in await receiving] == ["second"]
+
+
+async def test_limit_of_messages_in_flight_is_of_all_partitions_together(
+    tmp_path: Path,
+) -> None:
+    async with running(tmp_path, sqs={"queue_partitions": 4}) as live:
+        url = await live.queue()
+        queue = live.kept()
+        settings = queue.settings.model_copy(update={"in_flight_max": 3})
+        await live.kernel.queues.alter(queue, settings=settings)
+        for number in range(12):
+            await send(live, url, str(number))
+        got: list[dict[str, Any]] = []
+        for _ in range(3):
+            got += await receive(live, url, 2, WaitTimeSeconds=1) if len(got) < 3 else []
+        assert len(got) == 3
+
+        receiving = asyncio.create_task(receive(live, url, WaitTimeSeconds=20))
+        await until_waiting(live)
+        assert queue.counts().in_flight == 3
+        assert (await live.refused("receive_message", QueueUrl=url)).code == "OverLimit"
+        await delete(live, url, got[0])
+
+        assert len(await receiving) == 1
+        assert queue.counts().in_flight == 3
 
 
 async def test_full_fifo_queue_answers_none(live: Live) -> None:

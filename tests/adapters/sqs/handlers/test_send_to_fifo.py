@@ -105,15 +105,59 @@ async def test_scope_of_an_id_is_the_queue_or_the_group(live: Live) -> None:
     assert await bodies(live, by_group) == ["same", "same"]
 
 
+async def test_ids_are_known_after_their_scope_has_changed(live: Live) -> None:
+    url = await live.queue("orders.fifo", ContentBasedDeduplication="true")
+    first = await send(live, url, "same", MessageGroupId="a")
+
+    await scope(live, url, "messageGroup")
+    again = await send(live, url, "same", MessageGroupId="a")
+    other = await send(live, url, "same", MessageGroupId="b")
+    await scope(live, url, "queue")
+    last = await send(live, url, "same", MessageGroupId="c")
+
+    assert first["MessageId"] == again["MessageId"] == last["MessageId"]
+    assert first["MessageId"] != other["MessageId"]
+    assert [record.key for record in records(live, "orders.fifo")] == [b"a", b"b"]
+
+
+async def test_a_send_under_way_is_known_in_the_scope_that_comes_meanwhile(live: Live) -> None:
+    url = await live.queue("orders.fifo", ContentBasedDeduplication="true")
+    await send(live, url, "zero", MessageGroupId="g")
+    live.storage.held = True
+    sends = [asyncio.create_task(send(live, url, "one", MessageGroupId="g"))]
+    await until_requests(live, "SendMessage", 2)
+    await scope(live, url, "messageGroup")
+    sends.append(asyncio.create_task(send(live, url, "one", MessageGroupId="g")))
+    await until_requests(live, "SendMessage", 3)
+    for _ in range(20):  # what the log has so far is read
+        await asyncio.to_thread(int)
+    assert not any(task.done() for task in sends)
+    live.storage.release()
+
+    answers = await asyncio.gather(*sends)
+
+    assert len({answer["MessageId"] for answer in answers}) == 1
+    assert await bodies(live, url) == ["zero", "one"]
+
+
+async def scope(live: Live, url: str, value: str) -> None:
+    attributes = {"DeduplicationScope": value}
+    await live.call("set_queue_attributes", QueueUrl=url, Attributes=attributes)
+
+
+async def until_requests(live: Live, action: str, count: int) -> None:
+    async with asyncio.timeout(60):
+        while live.adapter.dispatcher.requests[action] < count:
+            await asyncio.to_thread(int)
+
+
 async def test_repetition_of_what_is_not_kept_yet_waits_for_it(live: Live) -> None:
     url = await live.queue("orders.fifo")
     await send(live, url, "zero", MessageGroupId="g", MessageDeduplicationId="0")
     ids = {"MessageGroupId": "g", "MessageDeduplicationId": "d"}
     live.storage.held = True
     sends = [asyncio.create_task(send(live, url, "one", **ids)) for _ in range(3)]
-    async with asyncio.timeout(60):
-        while live.adapter.dispatcher.requests["SendMessage"] < 4:
-            await asyncio.to_thread(int)
+    await until_requests(live, "SendMessage", 4)
 
     assert not any(task.done() for task in sends)
     live.storage.release()

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from tests.adapters.sqs.handlers.messages import change as change_visibility
+from tests.adapters.sqs.handlers.messages import receive, receive_one, send
 from tests.adapters.sqs.handlers.serving import Live
 
 
@@ -227,3 +229,31 @@ async def test_a_dead_letter_queue_says_whose_it_is(
         assert live.kept().settings.dead_letter_topic == "dead"
     else:
         assert "redrive allow policy" in await Targets.refused(live, live.arn("dead"))
+
+
+async def test_a_change_of_the_delay_is_for_what_waits_in_fifo_queues_only(live: Live) -> None:
+    url = await live.queue()
+    fifo = await live.queue("orders.fifo", ContentBasedDeduplication="true")
+    await send(live, url, "before")
+    await send(live, fifo, "before", MessageGroupId="g")
+    await change(live, url, DelaySeconds="300")
+    await change(live, fifo, DelaySeconds="300")
+    assert (await receive_one(live, url))["Body"] == "before"
+    assert await receive(live, fifo) == []
+    receiving = asyncio.create_task(receive(live, fifo, WaitTimeSeconds=20))
+    await change(live, fifo, DelaySeconds="0")
+    assert [message["Body"] for message in await receiving] == ["before"]
+
+
+async def test_without_its_dead_letter_queue_messages_are_received_on(live: Live) -> None:
+    dead = await live.queue("dead")
+    policy = {"deadLetterTargetArn": live.arn("dead"), "maxReceiveCount": 1}
+    url = await live.queue(RedrivePolicy=json.dumps(policy))
+    await send(live, url, "poison")
+    await live.call("delete_queue", QueueUrl=dead)
+    for count in ("1", "2", "3"):
+        message = await receive_one(live, url, MessageSystemAttributeNames=["All"])
+        assert message["Attributes"]["ApproximateReceiveCount"] == count
+        await change_visibility(live, url, message, 0)
+    await change(live, url, RedrivePolicy="")
+    assert (await receive_one(live, url))["Body"] == "poison"
