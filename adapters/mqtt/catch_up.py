@@ -10,11 +10,12 @@ between two of them the loop serves live traffic.
 import asyncio
 from bisect import bisect_right
 from collections import OrderedDict, deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 import structlog
 
+from adapters.mqtt.ended import EndedIndex, match_at
 from adapters.mqtt.feeds import RETRY_S, Feed
 from adapters.mqtt.medley import Medley
 from adapters.mqtt.pacing import Pace
@@ -27,6 +28,7 @@ from gateway.model import Octets, parse_batch_header
 
 if TYPE_CHECKING:  # who follows is served here, and finds this by its feeds
     from adapters.mqtt.distributor import Subscriber, SubscriberMatch
+    from adapters.mqtt.ended import AnyMatch, Offer
 
 READ_BYTES_MAX: Final = 1_048_576
 SPANS_MAX: Final = 16  # read for one piece: what lies between them is not wanted
@@ -38,7 +40,9 @@ log = structlog.get_logger()
 
 
 class Matcher(Protocol):
-    """Who wants a topic."""
+    """Who wants a topic; ``ended``: and who did, until its subscription ended."""
+
+    ended: EndedIndex
 
     def matches_by_follower(self, topic: bytes) -> "dict[Subscriber, SubscriberMatch]":
         """Return the matches of a topic by who subscribed."""
@@ -273,7 +277,7 @@ class CatchUp:
 
     async def _offer_all(
         self,
-        offers: "list[tuple[Subscriber, SubscriberMatch]]",
+        offers: "list[Offer]",
         run: PublishRun,
         start: int,
         stop: int,
@@ -286,7 +290,7 @@ class CatchUp:
     async def _offer_medley(self, medley: Medley, start: int, stop: int) -> None:
         """Offer messages of a medley, of offsets [start, stop), to who wants some of its kinds."""
         feed, partition_id, base_offset = self.feed, self.feed.partition_id, medley.base_offset
-        wanting: dict[Subscriber, dict[PublishRun, SubscriberMatch]] = {}
+        wanting: dict[Subscriber, dict[PublishRun, AnyMatch]] = {}
         for kind in set(medley.kinds[start - base_offset : stop - base_offset]):
             for follower, match in self._offers(kind):
                 wanting.setdefault(follower, {})[kind] = match
@@ -295,13 +299,12 @@ class CatchUp:
             if first >= stop or follower not in self._going:
                 continue
             places = range(first - base_offset, stop - base_offset)
-            taken = follower.take_medley(medley, places, matches, feed)
+            plain = {kind: one for kind, one in matches.items() if isinstance(one, Match)}
+            taken = None
+            if len(plain) == len(matches):
+                taken = follower.take_medley(medley, places, plain, feed)
             if taken is None:
-                for run in medley.runs(places):
-                    kind = medley.kinds[run.base_offset - base_offset]
-                    if kind in matches and follower in self._going:
-                        offers = [(follower, matches[kind])]
-                        await self._offer_all(offers, run, run.base_offset, run.base_offset + 1)
+                await self._offer_each(medley.runs(places), medley, follower, matches)
                 continue
             follower.behind[partition_id] = base_offset + taken
             if base_offset + taken < stop:
@@ -309,22 +312,38 @@ class CatchUp:
             if self._pace.is_over:
                 await self._pace.rest()
 
+    async def _offer_each(
+        self,
+        runs: Iterable[PublishRun],
+        medley: Medley,
+        follower: "Subscriber",
+        matches: "Mapping[PublishRun, AnyMatch]",
+    ) -> None:
+        """Offer messages of a medley, each by itself, to one who wants some of its kinds."""
+        for run in runs:
+            match = matches.get(medley.kinds[run.base_offset - medley.base_offset])
+            if match is not None and follower in self._going:
+                at = run.base_offset
+                await self._offer_all([(follower, match)], run, at, at + 1)
+
     def _stop_serving(self, follower: "Subscriber") -> None:
         """It is full, and comes back by itself."""
         self._going.pop(follower, None)
         self._ready.pop(follower, None)
 
-    def _offers(self, run: PublishRun) -> "list[tuple[Subscriber, SubscriberMatch]]":
+    def _offers(self, run: PublishRun) -> "list[Offer]":
         """Return who is served just now and wants a run."""
-        going = self._going
+        going, ended = self._going, self._matcher.ended
         by_follower = self._matcher.matches_by_follower(run.topic)
+        if ended:
+            return ended.offers(by_follower, going, run.topic)
         if len(going) < len(by_follower):
             return [(one, by_follower[one]) for one in going if one in by_follower]
         return [(one, match) for one, match in by_follower.items() if one in going]
 
     def _offer(
         self,
-        offers: "list[tuple[Subscriber, SubscriberMatch]]",
+        offers: "list[Offer]",
         run: PublishRun,
         start: int,
         stop: int,
@@ -341,7 +360,7 @@ class CatchUp:
                 continue
             first = max(offset, start)
             while first < stop:
-                at_first, until = _match_at(match, partition_id, first, stop)
+                at_first, until = match_at(match, partition_id, first, stop)
                 taken = until - first
                 if at_first is not None:
                     taken = follower.take(
@@ -376,17 +395,3 @@ def _base_offset(run: PublishRun | Medley) -> int:
 
 def _end_offset(run: PublishRun | Medley) -> int:
     return run.base_offset + len(run.payloads)
-
-
-def _match_at(
-    match: "SubscriberMatch", partition_id: int, offset: int, stop: int
-) -> "tuple[SubscriberMatch | None, int]":
-    """Return what of a match was subscribed to at an offset already, and up to where."""
-    later = [one for one in match.subscriptions if not one.counts(partition_id, offset)]
-    if not later:
-        return match, stop
-    until = min(stop, *(one.starts[partition_id] for one in later))
-    counted = [one for one in match.subscriptions if one not in later]
-    if not counted:
-        return None, until
-    return Match(match.subscriber, counted, order=match.order), until

@@ -31,6 +31,7 @@ from gateway.model import Octets
 if TYPE_CHECKING:  # the session's surroundings know sessions
     from adapters.mqtt.access import ClientAccess
     from adapters.mqtt.distributor import SubscriberMatch
+    from adapters.mqtt.ended import EndedSubscriptions
     from adapters.mqtt.feeds import Feed
     from adapters.mqtt.session_services import SessionServices
     from adapters.mqtt.share_groups import ShareGroup
@@ -79,6 +80,7 @@ class ClientSession:
         "connection",
         "deadline_ms",
         "disconnected_unix_ms",
+        "ended",
         "expiry_s",
         "filter_bytes",
         "forbidden",
@@ -113,6 +115,7 @@ class ClientSession:
         self.will: Will | None = None
         self.subscriptions: dict[str, Subscription] = {}  # by the filter as the client wrote it
         self.filter_bytes = 0  # of all of them
+        self.ended: EndedSubscriptions | None = None  # whose rest still leaves
         self.forbidden = NOTHING  # those out of force, see ``reading_rights``
         self.groups: dict[str, ShareGroup] = {}
         self.holder = services.lanes.new_holder()  # of messages of shared subscriptions
@@ -133,8 +136,10 @@ class ClientSession:
 
     @property
     def reads_log(self) -> bool:
-        """Whether any subscription of its own is of QoS 1 or 2."""
-        return any(one.qos and one.group is None for one in self.subscriptions.values())
+        """Whether any subscription of its own, of now or ended, is of QoS 1 or 2."""
+        return bool(self.ended) or any(
+            one.qos and one.group is None for one in self.subscriptions.values()
+        )
 
     @property
     def is_ready(self) -> bool:
@@ -333,7 +338,7 @@ class ClientSession:
         on_done: Callable[[StorageUnavailable | None], None],
     ) -> None:
         """Add subscriptions; ``on_done`` (SUBACK) when they are kept as the session asks."""
-        self.services.subscribe(self, [item for item, _ in items], on_done)
+        self.services.subscribing.subscribe(self, [item for item, _ in items], on_done)
 
     def after_suback(self, items: Sequence[tuple[Subscription, bool]]) -> None:
         """Send retained messages to subscriptions that ask for them."""
@@ -359,7 +364,7 @@ class ClientSession:
         self, filters: Sequence[str], on_done: Callable[[StorageUnavailable | None], None]
     ) -> list[bool]:
         """Remove subscriptions; return which of the filters, as written, had one."""
-        return self.services.unsubscribe(self, filters, on_done)
+        return self.services.subscribing.unsubscribe(self, filters, on_done)
 
     def attach(self, connection: SessionConnection) -> None:
         """CONNACK was sent: deliver what waits, then what is new."""

@@ -11,6 +11,7 @@ class Counters:
         "connects",
         "dropped",
         "duplicates",
+        "ended_dropped",
         "expired",
         "messages_received",
         "messages_sent",
@@ -35,6 +36,7 @@ class Counters:
         self.duplicates = 0  # QoS 2 publishes that came again
         self.redelivered = 0
         self.backlog_skipped = 0  # records that sessions were too far behind to get
+        self.ended_dropped = 0  # ended subscriptions with a rest, because there were too many
         self.connects = 0
         self.takeovers = 0
         self.wills_published = 0

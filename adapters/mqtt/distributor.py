@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from adapters.mqtt.at_most_once import send_fitting, send_once
 from adapters.mqtt.counters import Counters
+from adapters.mqtt.ended import EndedIndex
 from adapters.mqtt.publish_forms import form_of
 from adapters.mqtt.trie import Match, MatchSet, SubscriptionTrie
 from adapters.mqtt.wire import PublishRun, Version
@@ -64,6 +65,7 @@ class Distributor:
 
     def __init__(self, clock: Clock, counters: Counters, *, receiver_bytes_max: int) -> None:
         self.trie: SubscriptionTrie[Subscriber] = SubscriptionTrie()
+        self.ended = EndedIndex()  # asked for what is read from the log only
         self._clock = clock
         self._counters = counters
         self._receiver_bytes_max = receiver_bytes_max

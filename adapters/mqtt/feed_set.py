@@ -85,6 +85,11 @@ class FeedSet:
         """Return, by partition id, the first offset that has not been handed out."""
         return {feed.partition_id: feed.live_offset for feed in self._by_partition.values()}
 
+    def push_held(self) -> None:
+        """Hand out now what the loop's next turn would."""
+        for feed in tuple(self._by_partition.values()):
+            feed.push_held()
+
     @property
     def records_scanned(self) -> int:
         """Records read for those who were behind."""

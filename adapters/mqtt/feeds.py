@@ -92,6 +92,11 @@ class Feed:
         self._sizes.clear()
         self._recent_bytes = 0
 
+    def push_held(self) -> None:
+        """Hand out now what the loop's next turn would: senders may know that it is kept."""
+        if self._tail is not None:
+            self._tail.push_held()
+
     # --- gateway.waiting.Receiver
 
     def on_writes(self, partition: Partition, writes: Sequence[Write]) -> bool:  # noqa: ARG002

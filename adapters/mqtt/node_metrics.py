@@ -50,6 +50,11 @@ def register_metrics(metrics: Metrics, node: Node) -> None:
         "Records read for sessions that were behind.",
         lambda: node.feeds.records_scanned,
     )
+    metrics.counter_fn(
+        "headgate_mqtt_ended_subscriptions_dropped",
+        "Ended subscriptions of which a rest was to be delivered, dropped as too many.",
+        lambda: counters.ended_dropped,
+    )
     metrics.counters_fn(
         "headgate_mqtt_skipped_records",
         "Records of MQTT topics that are no MQTT messages, by why.",

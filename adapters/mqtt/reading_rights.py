@@ -68,6 +68,7 @@ class ReadingRights:
     def look(self, session: "ClientSession") -> None:
         """Put out of force what an attached session may not read, and in force what it may."""
         services = self._services
+        services.endings.look(session)
         before, session.forbidden = session.forbidden, forbidden_to(session)
         own = []
         for name in session.forbidden - before:

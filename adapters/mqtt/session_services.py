@@ -5,15 +5,16 @@ feeds and the store. Everything is on the event loop.
 """
 
 import asyncio
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Sequence
 from functools import partial
 
 import structlog
 
-from adapters.mqtt.client_session import ClientSession, SessionConnection, written_filter
+from adapters.mqtt.client_session import ClientSession, SessionConnection
 from adapters.mqtt.config import MqttConfig
 from adapters.mqtt.counters import Counters
 from adapters.mqtt.distributor import Distributor, Subscriber
+from adapters.mqtt.endings import Endings
 from adapters.mqtt.feed_set import FeedSet
 from adapters.mqtt.filters import filter_bytes
 from adapters.mqtt.pacing import Pace
@@ -26,11 +27,11 @@ from adapters.mqtt.session_journal import Leaving, SessionJournal
 from adapters.mqtt.session_store import SessionStore
 from adapters.mqtt.share_groups import ShareGroup
 from adapters.mqtt.share_lanes import ShareLane, ShareLanes
-from adapters.mqtt.subscription import NO_STARTS, Subscription
+from adapters.mqtt.subscribing import Subscribing
+from adapters.mqtt.subscription import Subscription
 from gateway.clock import Clock
 from gateway.errors import StorageUnavailable
 from gateway.queue_journal import QueueJournal
-from gateway.storage import OnDone
 
 log = structlog.get_logger()
 
@@ -59,6 +60,13 @@ class SessionServices:
         self.retained_scans = RetainedScans(retained)
         self.receiver_bytes_max = config.receiver_bytes_max
         self.dirty: set[ClientSession] = set()
+        self.endings = Endings(
+            distributor.ended,
+            counters,
+            self.dirty,
+            count_max=config.session.subscriptions_max,
+        )
+        self.subscribing = Subscribing(self)
         self.dirty_groups: set[ShareGroup] = set()
         self._journals: list[SessionJournal] = []
         self._is_scheduled = False  # they are written at the end of this turn
@@ -140,6 +148,7 @@ class SessionServices:
         session.positions = {}
         # Nothing new before what is old, not from groups either.
         session.is_redelivering = session.outbox.count > 0
+        self.endings.attach(session)
         session.forbidden = forbidden_to(session)
         for name in tuple(session.subscriptions):
             if name not in session.forbidden:
@@ -152,6 +161,7 @@ class SessionServices:
     def detach(self, session: ClientSession) -> None:
         """The connection has gone: keep where the session stands."""
         self.write_journals()
+        self.endings.detach(session)
         session.positions = self.positions_of(session)
         session.is_attached = False
         session.connection = None
@@ -194,68 +204,10 @@ class SessionServices:
 
     # --- subscriptions
 
-    def subscribe(
-        self, session: ClientSession, subscriptions: Sequence[Subscription], on_done: OnDone
+    def add_subscription(
+        self, session: ClientSession, name: str, subscription: Subscription
     ) -> None:
-        """Add subscriptions; one with the filter of another takes its place and its start."""
-        read_log_before = session.reads_log
-        starts: Mapping[int, int] = NO_STARTS
-        if session.is_kept or session.behind:
-            starts = self.feeds.live_offsets()
-        written = {}
-        replaced: dict[str, Subscription | None] = {}
-        for subscription in subscriptions:
-            name = written_filter(subscription)
-            old = session.subscriptions.get(name)
-            replaced.setdefault(name, old)  # a filter may be there twice
-            subscription.starts = starts if old is None or not old.qos else old.starts
-            written[name] = subscription
-            self._add(session, name, subscription)
-        if not read_log_before:
-            session.behind = {}
-        if session.is_kept:
-            done = partial(self._subscribed, session, written, replaced, on_done)
-            self.store.put_subscriptions(session, written, done)
-        else:
-            on_done(None)
-
-    def _subscribed(
-        self,
-        session: ClientSession,
-        written: Mapping[str, Subscription],
-        replaced: Mapping[str, Subscription | None],
-        on_done: OnDone,
-        error: StorageUnavailable | None,
-    ) -> None:
-        """SUBACK says no when nothing was kept: then all is as it was before."""
-        for name, subscription in written.items() if error is not None else ():
-            if session.subscriptions.get(name) is not subscription:
-                continue
-            old = replaced[name]
-            if old is None:
-                session.forget_retained([self._drop(session, name)])
-            else:  # in its place: a group without it would not be behind any more
-                self._add(session, name, old)
-        on_done(error)
-
-    def unsubscribe(
-        self, session: ClientSession, filters: Sequence[str], on_done: OnDone
-    ) -> list[bool]:
-        """Remove subscriptions; what has left already is still acknowledged."""
-        existed = []
-        dropped = []
-        for name in filters:
-            existed.append(name in session.subscriptions)
-            if existed[-1]:
-                dropped.append(self._drop(session, name))
-        session.forget_retained(dropped)
-        if session.is_kept and any(existed):
-            self.store.remove_subscriptions(session, filters, on_done)
-        else:
-            on_done(None)
-        return existed
-
-    def _add(self, session: ClientSession, name: str, subscription: Subscription) -> None:
+        """Have a subscription of a session count from now on, in place of one of that name."""
         if name not in session.subscriptions:
             self.subscription_count += 1
             session.filter_bytes += filter_bytes(name)
@@ -277,7 +229,8 @@ class SessionServices:
             self.lanes.keep(group)
             self.store.put_group(group, self.positions_of_group(group))
 
-    def _drop(self, session: ClientSession, name: str) -> Subscription:
+    def drop_subscription(self, session: ClientSession, name: str) -> Subscription:
+        """Have one count no more; return it."""
         subscription = session.subscriptions.pop(name)
         self.subscription_count -= 1
         session.filter_bytes -= filter_bytes(name)
@@ -297,6 +250,7 @@ class SessionServices:
         session.groups.clear()
         self.subscription_count -= len(session.subscriptions)
         session.retained_scans.clear()
+        session.ended = None
         self.dirty.discard(session)
 
     # --- shared subscriptions

@@ -12,6 +12,10 @@ filter value  version u8 = 0, QoS u8, flags u8 (1 No Local, 2 Retain As Publishe
               Handling u8, identifier u32, count u32, starts (partition id u32, offset i64)
 run key       0x03, client, first sequence u64
 run value     see ``session_journal``
+ended key     0x05, client, number u64: a subscription that has ended, with a rest to deliver
+ended value   version u8 = 0, QoS u8, flags u8, Retain Handling u8, identifier u32 (all as
+              above), topic filter (length u16, UTF-8), count u32, where it counts (partition
+              id u32, start i64, end i64)
 group key     0x04, group name, 0x00, filter
 group value   version u8 = 0, count u32, positions (partition id u32, offset i64)
 """
@@ -24,6 +28,15 @@ import structlog
 
 from adapters.mqtt.errors import MqttError
 from adapters.mqtt.subscription import Subscription
+from adapters.mqtt.subscription_records import (
+    COUNT,
+    VERSION,
+    check_version,
+    decode_positions,
+    encode_ended,
+    encode_positions,
+    encode_subscription,
+)
 from adapters.mqtt.wills import decode_will, encode_will
 from adapters.mqtt.wire import Will
 from gateway.coalescer import Part
@@ -40,16 +53,11 @@ STATE_KEY: Final = b"\x01"
 FILTER_KEY: Final = b"\x02"
 RUN_KEY: Final = b"\x03"
 GROUP_KEY: Final = b"\x04"
+ENDED_KEY: Final = b"\x05"
 
-_VERSION: Final = 0
 _STATE: Final = struct.Struct(">BIqH")
 _SEQUENCES: Final = struct.Struct(">QQ")
-_COUNT: Final = struct.Struct(">I")
-_POSITION: Final = struct.Struct(">Iq")
-_FILTER: Final = struct.Struct(">BBBBI")
 _SEQ: Final = struct.Struct(">Q")
-_NO_LOCAL: Final = 1
-_RETAIN_AS_PUBLISHED: Final = 2
 
 log = structlog.get_logger()
 
@@ -97,8 +105,10 @@ class SessionStore:
         again = {seq: value for seq, value in journal.unkept.items() if seq not in settled}
         items += [(run_key(client_id, seq), value) for seq, value in again.items()]
         items.append((state_key(client_id), encode_state(session)))
+        changes = _EndedChanges(session, items)
 
         def done(error: StorageUnavailable | None) -> None:
+            changes.done(error)
             if error is None:
                 journal.forget(settled)
                 for seq in again:
@@ -108,6 +118,7 @@ class SessionStore:
             (on_done or _log_failure)(error)
 
         self.stream.put(items, done)
+        changes.written()
 
     def put_subscriptions(
         self, session: "ClientSession", written: Mapping[str, Subscription], on_done: OnDone
@@ -118,21 +129,36 @@ class SessionStore:
             (filter_key(session.client_id, name), encode_subscription(one))
             for name, one in written.items()
         ]
-        items.append((state_key(session.client_id), encode_state(session)))
-        self.stream.put(items, on_done)
+        self._put_with_state(session, items, on_done)
 
     def remove_subscriptions(
         self, session: "ClientSession", written: Sequence[str], on_done: OnDone
     ) -> None:
-        """Forget subscriptions."""
-        self.stream.put(
-            [(filter_key(session.client_id, name), None) for name in written], on_done
-        )
+        """Forget subscriptions, together with where the session stands when a rest is left."""
+        items: list[Item] = [(filter_key(session.client_id, name), None) for name in written]
+        if session.ended is None:
+            self.stream.put(items, on_done)
+        else:
+            session.services.write_journals()
+            self._put_with_state(session, items, on_done)
+
+    def _put_with_state(
+        self, session: "ClientSession", items: list[Item], on_done: OnDone
+    ) -> None:
+        items.append((state_key(session.client_id), encode_state(session)))
+        changes = _EndedChanges(session, items)
+
+        def done(error: StorageUnavailable | None) -> None:
+            changes.done(error)
+            on_done(error)
+
+        self.stream.put(items, done)
+        changes.written()
 
     def put_group(self, group: "ShareGroup", positions: Mapping[int, int]) -> None:
         """Write down how far a shared subscription is."""
         group.services.write_journals()
-        value = bytes((_VERSION,)) + _encode_positions(positions)
+        value = bytes((VERSION,)) + encode_positions(positions)
         self.stream.put([(group_key(group.name, group.topic_filter), value)], _log_failure)
 
     def remove_group(self, group: "ShareGroup") -> None:
@@ -144,8 +170,44 @@ class SessionStore:
         client_id = session.client_id
         keys = [state_key(client_id)]
         keys += [filter_key(client_id, name) for name in session.subscriptions]
+        if session.ended is not None:
+            keys += [ended_key(client_id, number) for number in session.ended.kept]
         keys += [run_key(client_id, seq) for seq in session.journal.first_seqs()]
         self.stream.put([(key, None) for key in keys], on_done or _log_failure)
+
+
+class _EndedChanges:
+    """What is to be written down of a session's ended subscriptions, added to ``items``."""
+
+    def __init__(self, session: "ClientSession", items: list[Item]) -> None:
+        self._session = session
+        self._ended = ended = session.ended
+        self._new: list[int] = []
+        self._gone: list[int] = []
+        if ended is None:
+            return
+        self._new, self._gone = ended.changes()
+        client_id = session.client_id
+        items += [
+            (ended_key(client_id, number), encode_ended(ended.by_number[number]))
+            for number in self._new
+        ]
+        items += [(ended_key(client_id, number), None) for number in self._gone]
+
+    def written(self) -> None:
+        """They are on their way."""
+        if self._ended is not None:
+            self._ended.kept.update(self._new)
+            self._ended.kept.difference_update(self._gone)
+
+    def done(self, error: StorageUnavailable | None) -> None:
+        """They are kept, or the next record of the session is to say it again."""
+        if error is not None and self._ended is not None:
+            self._ended.kept.difference_update(self._new)
+            self._ended.kept.update(self._gone)
+            if self._session.ended is None:
+                self._session.ended = self._ended
+            self._session.services.dirty.add(self._session)
 
 
 def _log_failure(error: StorageUnavailable | None) -> None:
@@ -172,6 +234,11 @@ def run_key(client_id: str, first_seq: int) -> bytes:
     return RUN_KEY + _client(client_id) + _SEQ.pack(first_seq)
 
 
+def ended_key(client_id: str, number: int) -> bytes:
+    """Return the key of a subscription that has ended."""
+    return ENDED_KEY + _client(client_id) + _SEQ.pack(number)
+
+
 def group_key(name: str, topic_filter: str) -> bytes:
     """Return the key of a shared subscription."""
     return GROUP_KEY + name.encode() + b"\0" + topic_filter.encode()
@@ -191,18 +258,18 @@ def encode_state(session: "ClientSession") -> bytes:
     return b"".join(
         (
             _STATE.pack(
-                _VERSION,
+                VERSION,
                 session.expiry_s,
                 session.disconnected_unix_ms,
                 0 if user is None else len(user) + 1,
             ),
             user or b"",
-            _COUNT.pack(len(will)),
+            COUNT.pack(len(will)),
             will,
             _SEQUENCES.pack(outbox.base, outbox.next_seq),
             _encode_seqs(outbox.done),
             _encode_seqs(outbox.received),
-            _encode_positions(session.services.positions_of(session)),
+            encode_positions(session.services.positions_of(session)),
         )
     )
 
@@ -211,20 +278,20 @@ def decode_state(value: bytes) -> StoredState:
     """Return what a state value says. Error: ``CorruptBatch``."""
     try:
         version, expiry_s, disconnected_unix_ms, user_bytes = _STATE.unpack_from(value)
-        _check_version(version)
+        check_version(version)
         at = _STATE.size
         username = None
         if user_bytes:
             username = value[at : at + user_bytes - 1].decode()
             at += user_bytes - 1
-        (will_bytes,) = _COUNT.unpack_from(value, at)
-        at += _COUNT.size
+        (will_bytes,) = COUNT.unpack_from(value, at)
+        at += COUNT.size
         will = decode_will(value[at : at + will_bytes]) if will_bytes else None
         at += will_bytes
         base, next_seq = _SEQUENCES.unpack_from(value, at)
         done, at = _decode_seqs(value, at + _SEQUENCES.size)
         received, at = _decode_seqs(value, at)
-        positions, _ = _decode_positions(value, at)
+        positions, _ = decode_positions(value, at)
     except (struct.error, UnicodeDecodeError, MqttError, InvalidRecord) as error:
         msg = f"a session's state cannot be read: {error}"
         raise CorruptBatch(msg) from error
@@ -241,79 +308,21 @@ def decode_state(value: bytes) -> StoredState:
     )
 
 
-def encode_subscription(subscription: Subscription) -> bytes:
-    """Return the filter value."""
-    flags = _NO_LOCAL * subscription.no_local
-    flags |= _RETAIN_AS_PUBLISHED * subscription.retain_as_published
-    head = _FILTER.pack(
-        _VERSION,
-        subscription.qos,
-        flags,
-        subscription.retain_handling,
-        subscription.identifier,
-    )
-    return head + _encode_positions(subscription.starts)
-
-
-def decode_subscription(topic_filter: str, group: str | None, value: bytes) -> Subscription:
-    """Return the subscription that a filter value says. Error: ``CorruptBatch``."""
-    try:
-        version, qos, flags, retain_handling, identifier = _FILTER.unpack_from(value)
-        _check_version(version)
-        starts, _ = _decode_positions(value, _FILTER.size)
-    except struct.error as error:
-        msg = f"a subscription cannot be read: {error}"
-        raise CorruptBatch(msg) from error
-    return Subscription(
-        topic_filter,
-        group=group,
-        qos=qos,
-        no_local=bool(flags & _NO_LOCAL),
-        retain_as_published=bool(flags & _RETAIN_AS_PUBLISHED),
-        retain_handling=retain_handling,
-        identifier=identifier,
-        starts=starts,
-    )
-
-
 def decode_group(value: bytes) -> dict[int, int]:
     """Return the positions that a group value says. Error: ``CorruptBatch``."""
     try:
-        _check_version(value[0])
-        return _decode_positions(value, 1)[0]
+        check_version(value[0])
+        return decode_positions(value, 1)[0]
     except (struct.error, IndexError) as error:
         msg = f"a shared subscription's positions cannot be read: {error}"
         raise CorruptBatch(msg) from error
 
 
-def _check_version(version: int) -> None:
-    if version != _VERSION:
-        msg = f"version {version} of a stored MQTT session is not known to this version"
-        raise CorruptBatch(msg)
-
-
 def _encode_seqs(seqs: "set[int]") -> bytes:
-    return _COUNT.pack(len(seqs)) + struct.pack(f">{len(seqs)}Q", *sorted(seqs))
+    return COUNT.pack(len(seqs)) + struct.pack(f">{len(seqs)}Q", *sorted(seqs))
 
 
 def _decode_seqs(value: bytes, at: int) -> tuple[tuple[int, ...], int]:
-    (count,) = _COUNT.unpack_from(value, at)
-    at += _COUNT.size
+    (count,) = COUNT.unpack_from(value, at)
+    at += COUNT.size
     return struct.unpack_from(f">{count}Q", value, at), at + _SEQ.size * count
-
-
-def _encode_positions(positions: Mapping[int, int]) -> bytes:
-    return _COUNT.pack(len(positions)) + b"".join(
-        _POSITION.pack(partition_id, offset) for partition_id, offset in positions.items()
-    )
-
-
-def _decode_positions(value: bytes, at: int) -> tuple[dict[int, int], int]:
-    (count,) = _COUNT.unpack_from(value, at)
-    at += _COUNT.size
-    positions = {}
-    for _ in range(count):
-        partition_id, offset = _POSITION.unpack_from(value, at)
-        positions[partition_id] = offset
-        at += _POSITION.size
-    return positions, at

@@ -6,6 +6,7 @@ count by the monotonic clock while the node runs; across a restart, by the wall 
 
 import asyncio
 import heapq
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Final
@@ -13,18 +14,17 @@ from typing import Final
 import structlog
 
 from adapters.mqtt.client_session import ClientSession, SessionConnection
-from adapters.mqtt.filters import TOPIC_BYTES_MAX, filter_bytes, parse_subscription
 from adapters.mqtt.outbox import RETAINED, Inflight, Outbox
 from adapters.mqtt.session_journal import decode_runs
 from adapters.mqtt.session_services import SessionServices
 from adapters.mqtt.session_store import (
+    ENDED_KEY,
     FILTER_KEY,
     GROUP_KEY,
     RUN_KEY,
     STATE_KEY,
     decode_group,
     decode_state,
-    decode_subscription,
     parse_key,
     state_key,
 )
@@ -69,24 +69,19 @@ class Sessions:
         stream = services.store.stream
         await stream.load()
         now_unix_ms = services.clock.unix_ms()
-        runs = []
-        groups = []
-        for key, value in stream.values.items():
-            kind = key[:1]
-            if kind == STATE_KEY:
-                self._restore(parse_key(key)[0], value)
-            elif kind == RUN_KEY:
-                name, rest = parse_key(key)
-                runs.append((name, int.from_bytes(rest, "big"), value))
-            elif kind == GROUP_KEY:
-                groups.append((key, value))
-        for key, value in stream.values.items():
-            if key[:1] == FILTER_KEY:
-                self._restore_subscription(key, value)
-        for key, value in groups:
+        values, keys = stream.values, defaultdict(list)
+        for key in values:
+            keys[key[:1]].append(key)
+        for key in keys[STATE_KEY]:
+            self._restore(parse_key(key)[0], values[key])
+        for key in keys[FILTER_KEY]:
+            self._restore_subscription(key, values[key])
+        for key in sorted(keys[ENDED_KEY]):  # by client, and the oldest first
+            self._restore_ended(key, values[key])
+        for key in keys[GROUP_KEY]:
             name, topic_filter = parse_key(key)
-            services.restore_group(name, topic_filter.decode(), decode_group(value))
-        self._restore_runs(sorted(runs))
+            services.restore_group(name, topic_filter.decode(), decode_group(values[key]))
+        self._restore_runs(sorted(keys[RUN_KEY]))
         await services.lanes.load(self._sessions.values())
         for session in self._sessions.values():
             self._restore_deadline(session, now_unix_ms)
@@ -265,6 +260,7 @@ class Sessions:
     def checkpoint(self) -> None:
         """Write down what sessions have acknowledged and read since the last time."""
         self._services.write_journals()  # before the positions that have passed them
+        self._services.endings.sweep()
         self._checkpoint_some(len(self._services.dirty), CHECKPOINTS_PER_TURN_MAX)
 
     def _checkpoint_some(self, count: int, turn_max: int) -> None:
@@ -347,21 +343,24 @@ class Sessions:
         session = self._sessions.get(client_id)
         if session is None:
             return
-        written = rest.decode()
-        group_name, topic_filter = parse_subscription(written, levels_max=TOPIC_BYTES_MAX + 1)
-        subscription = decode_subscription(topic_filter, group_name, value)
-        session.subscriptions[written] = subscription
-        session.filter_bytes += filter_bytes(written)
-        self._services.subscription_count += 1
-        if group_name is not None:
-            self._services.restore_member(session, subscription)
+        self._services.subscribing.restore(session, rest.decode(), value)
 
-    def _restore_runs(self, records: Sequence[tuple[str, int, bytes]]) -> None:
-        for client_id, first_seq, value in records:
+    def _restore_ended(self, key: bytes, value: bytes) -> None:
+        client_id, rest = parse_key(key)
+        session = self._sessions.get(client_id)
+        if session is not None:
+            number = int.from_bytes(rest, "big")
+            self._services.subscribing.restore_ended(session, number, value)
+
+    def _restore_runs(self, keys: Sequence[bytes]) -> None:
+        """Take back what was on its way; it comes by client, and in order."""
+        stored = self._services.store.stream.values
+        for key in keys:
+            client_id, rest = parse_key(key)
             session = self._sessions.get(client_id)
             if session is None:
                 continue
-            runs = decode_runs(first_seq, value)
+            runs = decode_runs(int.from_bytes(rest, "big"), stored[key])
             session.journal.restore(runs)
             for run in runs:
                 _pass_position(session, run)

@@ -52,6 +52,27 @@ class Subscription:
         shared = "" if self.group is None else f" of group {self.group}"
         return f"<Subscription {self.topic_filter[:80]!r}{shared} qos={self.qos}>"
 
+    def is_alike(self, other: "Subscription") -> bool:
+        """Say whether what is delivered by two subscriptions of a filter looks the same."""
+        return (
+            self.qos == other.qos
+            and self.identifier == other.identifier
+            and self.no_local == other.no_local
+            and self.retain_as_published == other.retain_as_published
+        )
+
+    def without_starts(self) -> "Subscription":
+        """Return another one with these options; it does not hold the starts in memory."""
+        return Subscription(
+            self.topic_filter,
+            group=self.group,
+            qos=self.qos,
+            no_local=self.no_local,
+            retain_as_published=self.retain_as_published,
+            retain_handling=self.retain_handling,
+            identifier=self.identifier,
+        )
+
     def counts(self, partition_id: int, offset: int) -> bool:
         """Say whether a message at that place came after the subscription was made."""
         return offset >= self.starts.get(partition_id, 0)

@@ -64,6 +64,9 @@ class Wanted:
         for subscription in follower.subscriptions.values():
             if subscription.group is None and subscription.qos:
                 self._add_filter(subscription.topic_filter)
+        if follower.ended is not None:
+            for one in follower.ended.by_number.values():
+                self._add_filter(one.subscription.topic_filter)
 
     def discard(self, follower: "Subscriber") -> None:
         """Forget a follower, though not its filters: it has gone, and is counted in anew."""

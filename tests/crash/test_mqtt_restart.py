@@ -170,6 +170,32 @@ def test_unsubscribed_stays_so(gateway: MqttGateway, name: str) -> None:
     take_rest(gateway, name, [b"still"])
 
 
+@pytest.mark.parametrize("is_replaced", [False, True], ids=["unsubscribed", "replaced"])
+def test_the_rest_of_an_ended_subscription_stays(
+    gateway: MqttGateway, name: str, *, is_replaced: bool
+) -> None:
+    topic = f"{name}/t"
+    with gateway.come_back(name, is_present=False) as subscriber:
+        subscriber.subscribe((topic, 1))
+    publish_all(gateway, topic, [b"1", b"2"], qos=1)
+    with gateway.client() as subscriber:
+        found = [(Prop.SESSION_EXPIRY, 3600), (Prop.RECEIVE_MAXIMUM, 1)]
+        assert subscriber.connect(name, clean=False, found=found).session_present
+        [first] = subscriber.messages(1, accept=False)
+        assert first.payload == b"1"
+        if is_replaced:
+            subscriber.send(wire.subscribe(9, [(topic, 0)]))
+            subscriber.receive(Kind.SUBACK)
+        else:
+            subscriber.send(wire.unsubscribe(9, [topic]))
+            subscriber.receive(Kind.UNSUBACK)
+        gateway.kill()
+        gateway.restart()
+
+    publish_all(gateway, topic, [b"no more"], qos=1)
+    take_rest(gateway, name, [b"1", b"2"])
+
+
 @pytest.mark.parametrize("qos", [0, 1, 2])
 def test_retained_messages_stay_and_removed_ones_stay_away(
     gateway: MqttGateway, name: str, qos: int

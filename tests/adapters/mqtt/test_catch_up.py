@@ -15,6 +15,7 @@ from adapters.mqtt.catch_up import CatchUp
 from adapters.mqtt.client_session import ClientSession
 from adapters.mqtt.config import RouteConfig
 from adapters.mqtt.distributor import SubscriberMatch
+from adapters.mqtt.ended import EndedIndex, EndedSubscriptions
 from adapters.mqtt.feeds import Feed
 from adapters.mqtt.mapping import mixed_runs_of_batch
 from adapters.mqtt.medley import Medley
@@ -107,6 +108,7 @@ class Follower:
     """A session with a window, whose client acknowledges all a few turns of the loop later."""
 
     is_group = False
+    ended: EndedSubscriptions | None = None
 
     def __init__(self, offset: int, filters: Sequence[str], window: int) -> None:
         self.behind = {PARTITION: offset}
@@ -173,6 +175,7 @@ class Matches:
 
     def __init__(self) -> None:
         self.trie: SubscriptionTrie[Any] = SubscriptionTrie()
+        self.ended = EndedIndex()
 
     def matches_by_follower(self, topic: bytes) -> dict[Any, Match[Any]]:
         return {match.subscriber: match for match in self.trie.match(topic).matches}

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from adapters.mqtt import wanted as wanted_module
 from adapters.mqtt.client_session import ClientSession
+from adapters.mqtt.ended import EndedSubscription, EndedSubscriptions
 from adapters.mqtt.filters import matches
 from adapters.mqtt.share_groups import ShareGroup
 from adapters.mqtt.subscription import Subscription
@@ -26,6 +27,7 @@ class Follower:
     """A session as far as its filters go."""
 
     is_group = False
+    ended: EndedSubscriptions | None = None
 
     def __init__(self, *subscriptions: Subscription) -> None:
         self.subscriptions = dict(enumerate(subscriptions))
@@ -65,6 +67,20 @@ def test_what_is_delivered_at_qos_0_is_not_read_again() -> None:
     wanted = Wanted()
     wanted.add(follower("#", qos=0))
     assert not wants(wanted, "a")
+
+
+def test_what_an_ended_subscription_matched_is_wanted() -> None:
+    wanted = Wanted()
+    session = Follower()
+    owner = cast("ClientSession", session)
+    session.ended = EndedSubscriptions()
+    for number, topic_filter in enumerate(("a", "b/+")):
+        subscription = Subscription(topic_filter, qos=1)
+        session.ended.add(
+            EndedSubscription(owner, number, subscription, starts={1: 0}, ends={1: 9})
+        )
+    wanted.add(owner)
+    assert [wants(wanted, topic) for topic in ("a", "b/c", "c")] == [True, True, False]
 
 
 def test_a_group_wants_its_filter_and_its_members_do_not() -> None:

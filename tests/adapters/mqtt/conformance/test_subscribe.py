@@ -305,6 +305,58 @@ def test_what_was_sent_is_completed_after_unsubscribe(rig: Rig, version: int) ->
     assert client.receive(Kind.PUBREL).packet_id == message.packet_id
 
 
+@pytest.mark.parametrize("qos", [1, 2])
+@BOTH
+def test_replacing_a_subscription_loses_nothing(rig: Rig, version: int, qos: int) -> None:
+    """5.0: 3.8.4-4. 3.1.1: 3.8.4-3."""
+    away = rig.resumed("s", version)
+    away.subscribe((rig.topic(), qos))
+    away.drop()
+    rig.client(version=version).publish(rig.topic(), b"x", qos=qos)
+    back = rig.resumed("s", version)
+    back.subscribe_past_messages((rig.topic(), 0))
+
+    [message] = back.messages(1)
+    assert (message.payload, message.qos) == (b"x", qos)
+
+
+@pytest.mark.parametrize("options", [0, 1])
+def test_replacing_a_subscription_loses_nothing_behind_the_window(
+    rig: Rig, options: int
+) -> None:
+    """5.0: 3.8.4-4."""
+    client = rig.client(found=[(Prop.RECEIVE_MAXIMUM, 1)])
+    client.subscribe((rig.topic(), 1))
+    publisher = rig.client()
+    for payload in (b"1", b"2", b"3"):
+        publisher.publish(rig.topic(), payload, qos=1)
+    [first] = client.messages(1, accept=False)
+    found = [(Prop.SUBSCRIPTION_ID, 5)]
+    client.send(wire.subscribe(9, [(rig.topic(), options)], found=found))
+    client.receive(Kind.SUBACK)
+    client.send(wire.ack(Kind.PUBACK, first.packet_id))
+
+    assert [(m.payload, m.qos) for m in client.messages(2)] == [(b"2", 1), (b"3", 1)]
+
+
+@OWN
+def test_what_was_matched_comes_after_unsubscribe(rig: Rig) -> None:
+    """Section 3.10.4 allows it, and Mosquitto does the same."""
+    client = rig.client(found=[(Prop.RECEIVE_MAXIMUM, 1)])
+    client.subscribe((rig.topic(), 1))
+    publisher = rig.client()
+    for payload in (b"1", b"2", b"3"):
+        publisher.publish(rig.topic(), payload, qos=1)
+    [first] = client.messages(1, accept=False)
+    client.send(wire.unsubscribe(9, [rig.topic()]))
+    client.receive(Kind.UNSUBACK)
+    publisher.publish(rig.topic(), b"new", qos=1)
+    client.send(wire.ack(Kind.PUBACK, first.packet_id))
+
+    assert payloads(client.messages(2)) == [b"2", b"3"]
+    assert client.ping() == []
+
+
 @ALL
 def test_pingreq_is_answered(rig: Rig, version: int) -> None:
     """5.0: 3.12.4-1. 3.1.1: 3.12.4-1."""

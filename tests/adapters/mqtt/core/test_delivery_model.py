@@ -1,4 +1,7 @@
-"""Any order of publishing, acknowledging, leaving and dying: QoS 1 at least once, 2 exactly."""
+"""Any order of publishing, acknowledging, leaving, dying and subscribing anew.
+
+QoS 1 comes at least once, QoS 2 exactly once.
+"""
 
 import asyncio
 import tempfile
@@ -21,6 +24,7 @@ STEPS = st.one_of(
     st.tuples(st.just("publish_again"), st.sampled_from([0, 1])),
     st.tuples(st.just("produce"), st.sampled_from([0, 1]), st.integers(1, 9)),
     st.tuples(st.just("read"), st.sampled_from(["all", "some", "received", "none"])),
+    st.tuples(st.just("resubscribe"), st.sampled_from(["anew", "other", "lower"])),
     st.tuples(st.just("drop")),
     st.tuples(st.just("connect"), st.integers(1, 12)),
     st.tuples(st.just("restart"), st.booleans()),
@@ -99,6 +103,20 @@ class World:
     async def checkpoint(self) -> None:
         self.one.adapter.node.sessions.checkpoint()
 
+    async def resubscribe(self, how: str) -> None:
+        """End the subscription, and make it again at once: what came before is not lost."""
+        if self.subscriber is None:
+            return
+        await self.one.delivered()
+        self.count += 1
+        found = [(Prop.SUBSCRIPTION_ID, self.count)]
+        if how == "anew":
+            self.subscriber.send(wire.unsubscribe(1, ["t/+"]))
+        elif how == "lower":
+            self.subscriber.send(wire.subscribe(1, [("t/+", 0)]))
+        self.subscriber.send(wire.subscribe(2, [("t/+", 2)], found=found))
+        await self.read("none")
+
     async def read(self, how: str) -> None:
         """Take what has come; acknowledge all, every other one, or nothing of it."""
         subscriber = self.subscriber
@@ -108,6 +126,8 @@ class World:
         while (found := await subscriber.next()) is not None:
             if found.kind is Kind.PINGRESP:
                 return
+            if found.kind in {Kind.SUBACK, Kind.UNSUBACK}:
+                continue
             answers = how != "none" and (how != "some" or found.packet_id % 2 == 0)
             self.take(subscriber, found, answers=answers, completes=how != "received")
 

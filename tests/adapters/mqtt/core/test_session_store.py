@@ -8,18 +8,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapters.mqtt.client_session import ClientSession
+from adapters.mqtt.ended import EndedSubscription
 from adapters.mqtt.outbox import Inflight
 from adapters.mqtt.session_journal import decode_runs, encode_runs
 from adapters.mqtt.session_store import (
+    ENDED_KEY,
     FILTER_KEY,
     GROUP_KEY,
     RUN_KEY,
     STATE_KEY,
     decode_group,
     decode_state,
-    decode_subscription,
     encode_state,
-    encode_subscription,
+    ended_key,
     filter_key,
     group_key,
     parse_key,
@@ -27,6 +28,12 @@ from adapters.mqtt.session_store import (
     state_key,
 )
 from adapters.mqtt.subscription import Subscription
+from adapters.mqtt.subscription_records import (
+    decode_ended,
+    decode_subscription,
+    encode_ended,
+    encode_subscription,
+)
 from adapters.mqtt.wire import PublishProperties, Will
 from gateway.errors import CorruptBatch
 
@@ -128,21 +135,54 @@ def test_a_subscription_comes_back(**options: Any) -> None:
         assert getattr(found, name) == getattr(one, name)
 
 
+@given(
+    qos=st.integers(1, 2),
+    no_local=st.booleans(),
+    retain_as_published=st.booleans(),
+    identifier=st.integers(0, 268_435_455),
+    topic_filter=TEXTS,
+    spans=st.dictionaries(U32, st.tuples(OFFSETS, OFFSETS), max_size=5),
+)
+def test_an_ended_subscription_comes_back(
+    topic_filter: str, spans: dict[int, tuple[int, int]], **options: Any
+) -> None:
+    owner = session({})
+    one = EndedSubscription(
+        owner,
+        9,
+        Subscription(topic_filter, **options),
+        starts={number: start for number, (start, _) in spans.items()},
+        ends={number: end for number, (_, end) in spans.items()},
+    )
+    found = decode_ended(owner, 9, encode_ended(one))
+    assert (found.session, found.number) == (owner, 9)
+    assert (found.starts, found.ends) == (one.starts, one.ends)
+    for name in Subscription.__slots__:
+        assert getattr(found.subscription, name) == getattr(one.subscription, name)
+
+
 @given(name=TEXTS, written=TEXTS, seq=st.integers(0, 2**64 - 1))
 def test_keys_come_apart_again(name: str, written: str, seq: int) -> None:
     assert parse_key(state_key(name)) == (name, b"")
     assert parse_key(filter_key(name, written)) == (name, written.encode())
     assert parse_key(run_key(name, seq)) == (name, seq.to_bytes(8, "big"))
     assert parse_key(group_key(name, written)) == (name, written.encode())
+    assert parse_key(ended_key(name, seq)) == (name, seq.to_bytes(8, "big"))
     kinds = [state_key(name), filter_key(name, written), run_key(name, seq)]
-    firsts = [key[:1] for key in [*kinds, group_key(name, written)]]
-    assert firsts == [STATE_KEY, FILTER_KEY, RUN_KEY, GROUP_KEY]
+    kinds += [group_key(name, written), ended_key(name, seq)]
+    firsts = [key[:1] for key in kinds]
+    assert firsts == [STATE_KEY, FILTER_KEY, RUN_KEY, GROUP_KEY, ENDED_KEY]
 
 
 RUN = encode_runs(
     [Inflight(0, 3, 1, 10, 1, identifiers=(1, 2), group="$share/g/t", topics=(b"topic",))]
 )
 SUBSCRIPTION = encode_subscription(Subscription("t", qos=1, starts={1: 5, 2: 6}))
+ENDED = encode_ended(
+    EndedSubscription(
+        session({}), 1, Subscription("t/#", qos=1), starts={1: 5, 2: 6}, ends={1: 9, 2: 7}
+    )
+)
 GROUP = b"\0" + b"\0\0\0\1" + b"\0\0\0\7" + b"\0" * 7 + b"\x09"
 
 
@@ -160,9 +200,10 @@ def state() -> bytes:
         (state(), decode_state),
         (RUN, lambda value: decode_runs(0, value)),
         (SUBSCRIPTION, lambda value: decode_subscription("t", None, value)),
+        (ENDED, lambda value: decode_ended(session({}), 1, value)),
         (GROUP, decode_group),
     ],
-    ids=["state", "run", "subscription", "group"],
+    ids=["state", "run", "subscription", "ended", "group"],
 )
 def test_a_value_that_is_cut_or_of_a_later_version_is_corrupt(
     value: bytes, decode: Any
@@ -182,6 +223,7 @@ def test_any_octets_are_read_or_corrupt(octets: bytes) -> None:
         decode_group,
         lambda value: decode_runs(0, value),
         lambda value: decode_subscription("t", None, value),
+        lambda value: decode_ended(session({}), 1, value),
     ):
         for value in (octets, b"\0" + octets):
             try:
