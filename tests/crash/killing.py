@@ -13,9 +13,9 @@ _PROGRESS_S_MAX: Final = 60
 _SOAK_S_MAX: Final = 3_600
 
 
-def how_often(kills: int, soak_kills: int, *, within_s: int) -> pytest.MarkDecorator:
+def how_often(kills: int, soak_kills: int) -> pytest.MarkDecorator:
     """Give a test its ``kills``: as many as a run of the suite has time for, and a soak's."""
-    few = pytest.param(kills, id="often", marks=pytest.mark.timeout(within_s))
+    few = pytest.param(kills, id="often")
     marks = [pytest.mark.soak, pytest.mark.timeout(_SOAK_S_MAX)]
     return pytest.mark.parametrize(
         "kills", [few, pytest.param(soak_kills, id="soak", marks=marks)]

@@ -113,7 +113,6 @@ def check(load: Load, latest: dict[bytes, int]) -> None:
         assert number in load.sent[key]
 
 
-@pytest.mark.timeout(300)
 def test_the_latest_of_each_key_survives_kills_during_compaction(tmp_path: Path) -> None:
     with Gateway(tmp_path / "data", SETTINGS) as gateway:
         topic = create_topic(gateway.bootstrap, partitions=PARTITIONS, configs=CONFIGS)

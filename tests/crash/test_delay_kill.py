@@ -90,7 +90,7 @@ class DelayedLoad:
             self.acknowledged.add(message.value())
 
 
-@how_often(15, 100, within_s=400)
+@how_often(15, 100)
 @pytest.mark.parametrize("flush", ["group", "never"])
 def test_what_waits_comes_once_after_kills(tmp_path: Path, flush: str, kills: int) -> None:
     with Gateway(tmp_path / "data", small_segments(flush, 4 << 20)) as gateway:

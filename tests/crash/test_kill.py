@@ -30,7 +30,7 @@ PROGRESS_S_MAX = 60
 pytestmark = pytest.mark.crash
 
 
-@how_often(10, 100, within_s=600)
+@how_often(10, 100)
 @pytest.mark.parametrize("flush", ["group", "interval", "never"])
 def test_acknowledged_records_survive_kills(tmp_path: Path, flush: str, kills: int) -> None:
     with Gateway(tmp_path / "data", small_segments(flush, 4 << 20)) as gateway:

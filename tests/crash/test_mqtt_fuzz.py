@@ -170,7 +170,6 @@ def throw_many(gateway: MqttGateway, *, count: int) -> None:
     check_log(gateway, f"seed {seed}")
 
 
-@pytest.mark.timeout(300)
 def test_faulty_packets_harm_nobody_else(gateway: MqttGateway) -> None:
     throw_many(gateway, count=PACKETS)
 
@@ -218,7 +217,6 @@ def test_half_a_packet_of_a_connected_client_has_its_time(gateway: MqttGateway) 
 
 
 @pytest.mark.soak
-@pytest.mark.timeout(600)
 def test_ten_thousand_silent_connections_harm_nobody(tmp_path: Path) -> None:
     settings = {
         "adapters.mqtt.handshake_s_max": silence.HANDSHAKE_S_MAX,

@@ -23,7 +23,7 @@ PROGRESS_S_MAX = 60
 pytestmark = pytest.mark.crash
 
 
-@how_often(15, 100, within_s=300)
+@how_often(15, 100)
 @pytest.mark.parametrize("flush", ["group", "never"])
 def test_messages_are_in_one_place_after_kills(tmp_path: Path, flush: str, kills: int) -> None:
     chooser = random.Random(flush)
@@ -37,7 +37,6 @@ def test_messages_are_in_one_place_after_kills(tmp_path: Path, flush: str, kills
     _check(lines, _drained(tmp_path, flush))
 
 
-@pytest.mark.timeout(60)
 @pytest.mark.parametrize("flush", ["group", "never"])
 def test_attempts_count_across_a_kill(tmp_path: Path, flush: str) -> None:
     program = _program(tmp_path, flush, "hold")
@@ -47,7 +46,6 @@ def test_attempts_count_across_a_kill(tmp_path: Path, flush: str) -> None:
     assert sorted(_parse(lines)) == [("left", 2, 2), ("left", 3, 2)]
 
 
-@pytest.mark.timeout(120)
 def test_messages_that_go_round_are_in_one_place_after_kills(tmp_path: Path) -> None:
     chooser = random.Random(0)
     for _ in range(ROUNDS):

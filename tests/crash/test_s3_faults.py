@@ -39,7 +39,7 @@ _WRONG_CHECKSUM = OtherHeaders({"etag": f'"{"0" * 32}"', "x-amz-checksum-crc32c"
 PROGRESS_S_MAX = 60
 REFUSE_AFTER_MS = 500
 
-pytestmark = [pytest.mark.crash, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.crash
 
 
 @dataclass

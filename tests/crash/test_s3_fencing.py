@@ -24,7 +24,7 @@ PARTITIONS = 3
 TAKE_OVERS = 4
 PROGRESS_S_MAX = 60
 
-pytestmark = [pytest.mark.crash, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.crash
 
 
 @pytest.fixture

@@ -28,7 +28,7 @@ SETTINGS = {
     "storage.multipart_bytes": 5 << 20,
 }
 
-pytestmark = [pytest.mark.crash, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.crash
 
 
 @pytest.fixture(scope="module")

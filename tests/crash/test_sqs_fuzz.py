@@ -200,7 +200,6 @@ def _pour(port: int, start: bytes, piece: bytes) -> bytes:
 
 
 @pytest.mark.soak
-@pytest.mark.timeout(600)
 def test_ten_thousand_silent_connections_harm_nobody(tmp_path: Path) -> None:
     settings = {"adapters.sqs.handshake_s_max": silence.HANDSHAKE_S_MAX, "log.level": "warning"}
     with SqsGateway(tmp_path / "data", settings) as gateway, Healthy(gateway) as healthy:

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.crash
 
 LEASE_S = 6
 LONG_POLL_S = 20
-SEEN_S_MAX = 30
+SEEN_S_MAX = 90
 CONNECTIONS = "headgate_connections"
 STATES = ("", "NotVisible", "Delayed")
 

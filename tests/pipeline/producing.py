@@ -3,6 +3,8 @@
 from confluent_kafka import Producer
 from pyspark.sql import DataFrame
 
+from pipeline.resend_kafka import Endpoint
+
 
 def produce(
     bootstrap: str,
@@ -34,6 +36,11 @@ def produce(
         producer.poll(0)
     assert producer.flush(60) == 0
     assert not failed
+
+
+def record_count(bootstrap: str, topic: str) -> int:
+    """Return how many records a topic has that keeps all of them."""
+    return sum(Endpoint(bootstrap).ends([topic])[topic].values())
 
 
 def numbers_of(frame: DataFrame) -> list[int]:

@@ -11,7 +11,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from unittest import mock
@@ -19,11 +19,13 @@ from unittest import mock
 from gateway.cli import app, pipeline_options
 from tests.support.process import Program
 from tests.support.toolchain import ROOT
+from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:  # the tests here are skipped where Java is missing, before Spark is imported
     from pyspark.sql import SparkSession
 
-RUN_S_MAX: Final = 150
+RUN_S_MAX: Final = 600  # of a hang; a busy machine is slow
+_LOOK_AGAIN_S: Final = 0.05  # a look is a request or a query, and takes from what it waits for
 # A JVM that ends soon is not worth optimizing for: half of what its start costs is saved.
 QUICK_JAVA: Final = {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 _PORT, _SECRET = "PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET"
@@ -123,6 +125,23 @@ def run_alone(
         check=False,
     )
     return Done(done.returncode, done.stdout, done.stderr)
+
+
+def kill_when(program: Program, condition: Callable[[], bool], *, what: str) -> None:
+    """Kill a job as soon as ``condition`` holds; it has to be at work then, and is gone after."""
+    try:
+        wait_until(
+            lambda: not program.is_running or condition(),
+            within_s=RUN_S_MAX,
+            what=what,
+            every_s=_LOOK_AGAIN_S,
+        )
+        assert program.is_running, program.tail()
+    except TimeoutError as error:
+        error.add_note(program.tail())
+        raise
+    finally:
+        program.kill()
 
 
 def at(data_dir: Path) -> str:

@@ -21,14 +21,13 @@ from tests.pipeline.archiving import (
     produce,
     rows,
 )
-from tests.pipeline.running import RUN_S_MAX, Jobs, start_alone
+from tests.pipeline.running import Jobs, kill_when, start_alone
 from tests.support.gateway import Gateway
 from tests.support.process import Program
 from tests.support.s3_servers import REGION, S3Server
 from tests.support.topics import create_topic, fresh_name
-from tests.support.waiting import wait_until
 
-pytestmark = [pytest.mark.java, pytest.mark.timeout(400), pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.java, pytest.mark.xdist_group("spark")]
 
 _LOGGED = 80_000
 
@@ -130,13 +129,11 @@ def _kill(jobs: Jobs, log: _Log, to: Path, table_format: str, starts: Sequence[S
     for start in starts:
         program = start("archive", *options(*log, to, *more))
         goal = seen + chance.randint(1, 2)
-        wait_until(
-            lambda: not program.is_running or commits(to, table_format) >= goal,  # noqa: B023 - within the turn
-            within_s=RUN_S_MAX,
+        kill_when(
+            program,
+            lambda: commits(to, table_format) >= goal,  # noqa: B023 - within the turn
             what="a commit",
         )
-        assert program.is_running, program.tail()
-        program.kill()
         jobs.stop_tasks()
         seen = commits(to, table_format)
 

@@ -17,7 +17,8 @@ from pipeline.backfill import HEADER, Backfilled, Plan, find_sources, run
 from pipeline.backfill_files import Choice, table_files
 from pipeline.resend_kafka import Endpoint
 from tests.pipeline.archiving import FORMATS
-from tests.pipeline.running import RUN_S_MAX, Jobs, start_alone
+from tests.pipeline.producing import record_count
+from tests.pipeline.running import Jobs, kill_when, start_alone
 from tests.support.gateway import Gateway
 from tests.support.topics import create_topic, fresh_name
 from tests.support.waiting import wait_until
@@ -105,12 +106,6 @@ def _backfill(spark: "SparkSession", gateway: Gateway, plan: Plan) -> Backfilled
     return run(spark, plan, sources, Endpoint(gateway.bootstrap), lambda _: None)
 
 
-def _end(gateway: Gateway, topic: str, partitions: int) -> int:
-    found = Endpoint(gateway.bootstrap).ends([topic])[topic]
-    assert len(found) == partitions
-    return sum(found.values())
-
-
 def _table(folder: Path, topic: str, rows: list[Row]) -> Path:
     """Write a folder of Parquet files: rows are (partition, offset, unix_ms, key, value)."""
     half = len(rows) // 2
@@ -164,13 +159,11 @@ def test_a_topic_that_was_archived_and_deleted_is_as_it_was_whatever_the_run_was
     create_topic(gateway.bootstrap, partitions=partitions, name=topic)
     chosen = ["--from", str(lake), "--keep-partitions", "--id", "again", "--rate", "300"]
     program = start_alone("backfill", *_options(gateway, *chosen))  # whose tasks end with it
-    wait_until(
-        lambda: not program.is_running or _end(gateway, topic, partitions) > 400,
-        within_s=RUN_S_MAX,
+    kill_when(
+        program,
+        lambda: record_count(gateway.bootstrap, topic) > 400,
         what="records come back",
     )
-    assert program.is_running, program.tail()
-    program.kill()
 
     done = _backfill(spark, gateway, _plan(lake, job_id="again"))
     again = _backfill(spark, gateway, _plan(lake, job_id="again"))

@@ -12,7 +12,7 @@ from tests.support.gateway import Gateway
 from tests.support.spark_cluster import Cluster, environment, spark_cluster
 from tests.support.topics import create_topic
 
-pytestmark = [pytest.mark.java, pytest.mark.timeout(400), pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.java, pytest.mark.xdist_group("spark")]
 
 
 @pytest.fixture(scope="module")

@@ -22,7 +22,7 @@ from pipeline.views import PartitionView
 from storage_adapters.s3.config import S3Config
 from storage_adapters.s3.index import Index
 from tests.pipeline.producing import produce
-from tests.pipeline.running import RUN_S_MAX, Jobs, start_alone
+from tests.pipeline.running import Jobs, kill_when, start_alone
 from tests.pipeline.s3_house import House, house
 from tests.support.process import Program
 from tests.support.s3_servers import S3Server
@@ -248,8 +248,7 @@ def test_a_job_that_is_killed_has_done_whole_rounds_and_the_next_does_the_rest(
 
         for start in (start_alone, jobs.start):
             program = start("compact", *_assignments(own))
-            _wait_for_a_round(own, topic, program)
-            program.kill()
+            _kill_after_a_round(own, topic, program)
             jobs.stop_tasks()
             assert _rows(options) == before
         done = jobs.run("compact", *_assignments(own))
@@ -261,14 +260,9 @@ def test_a_job_that_is_killed_has_done_whole_rounds_and_the_next_does_the_rest(
         assert _consumed(own, topic, 1_000) == list(range(1_000))
 
 
-def _wait_for_a_round(own: House, topic: str, program: Program) -> None:
+def _kill_after_a_round(own: House, topic: str, program: Program) -> None:
     count = _object_count(own, topic)
-    wait_until(
-        lambda: _object_count(own, topic) < count or not program.is_running,
-        within_s=RUN_S_MAX,
-        what="the job has committed a round",
-    )
-    assert program.is_running, program.tail()
+    kill_when(program, lambda: _object_count(own, topic) < count, what="a round is committed")
 
 
 def _assignments(own: House) -> list[str]:

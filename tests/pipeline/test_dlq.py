@@ -21,10 +21,10 @@ from pipeline.dead_letters import (
 )
 from pipeline.resend_kafka import Endpoint
 from pipeline.resend_state import JobRuns, JobState
-from tests.pipeline.running import RUN_S_MAX, Jobs
+from tests.pipeline.producing import record_count
+from tests.pipeline.running import Jobs, kill_when
 from tests.support.gateway import Gateway
 from tests.support.topics import create_topic, fresh_name
-from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -151,13 +151,11 @@ def test_a_replay_sends_each_letter_back_once_whatever_it_was_killed_at(
     replay = ["replay", "--topic", dead, "--id", "again", "--yes"]
     for goal in (300, 900):
         program = jobs.start("dlq", *_options(gateway, *replay, "--rate", "400"))
-        wait_until(
-            lambda: not program.is_running or _end(gateway, source, 3) > goal,  # noqa: B023 - within the turn
-            within_s=RUN_S_MAX,
+        kill_when(
+            program,
+            lambda: record_count(gateway.bootstrap, source) > goal,  # noqa: B023 - within the turn
             what="letters come back",
         )
-        assert program.is_running, program.tail()
-        program.kill()
         jobs.stop_tasks()
 
     letters = _letters(spark, gateway, dead)
@@ -179,14 +177,6 @@ def test_a_replay_sends_each_letter_back_once_whatever_it_was_killed_at(
         marks = [one.headers()[-1][1] for one in found if one.partition() == partition]
         offsets = [int(mark.rpartition(b"/")[2]) for mark in marks]
         assert offsets == sorted(offsets)
-
-
-def _end(gateway: Gateway, topic: str, partitions: int) -> int:
-    consumer = Consumer({"bootstrap.servers": gateway.bootstrap, "group.id": "ends"})
-    places = [TopicPartition(topic, number) for number in range(partitions)]
-    ends = [consumer.get_watermark_offsets(place, timeout=30)[1] for place in places]
-    consumer.close()
-    return sum(ends)
 
 
 def test_a_replay_keeps_its_rate_and_goes_elsewhere_on_request(
@@ -222,7 +212,7 @@ def test_of_two_replays_with_one_id_the_second_is_refused(
     with first, pytest.raises(JobRuns, match="--id twice is alive"):
         _replay(gateway, _letters(spark, gateway, dead), dead, job_id="twice")
 
-    assert _end(gateway, source, 1) == 0
+    assert record_count(gateway.bootstrap, source) == 0
 
 
 def test_reasons_on_the_command_line(jobs: Jobs, gateway: Gateway) -> None:

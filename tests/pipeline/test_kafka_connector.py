@@ -16,7 +16,7 @@ from tests.pipeline.connector.job import (
     PER_TRIGGER,
     SINK_ROWS,
 )
-from tests.pipeline.running import QUICK_JAVA
+from tests.pipeline.running import QUICK_JAVA, RUN_S_MAX
 from tests.support.gateway import Gateway
 from tests.support.toolchain import (
     ROOT,
@@ -27,10 +27,9 @@ from tests.support.toolchain import (
 )
 from tests.support.topics import create_topic, fresh_name
 
-pytestmark = [pytest.mark.java, pytest.mark.timeout(400), pytest.mark.xdist_group("spark-2")]
+pytestmark = [pytest.mark.java, pytest.mark.xdist_group("spark-2")]
 
 _SOURCE_ROWS = 2_000
-_RUN_S_MAX = 240
 
 
 class Outcome(NamedTuple):
@@ -69,7 +68,7 @@ def outcome(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Outcome]:
             },
             capture_output=True,
             text=True,
-            timeout=_RUN_S_MAX,
+            timeout=RUN_S_MAX,
             check=False,
         )  # fmt: skip
         assert done.returncode == 0, done.stderr[-5_000:]

@@ -14,7 +14,7 @@ from tests.pipeline import archiving
 from tests.pipeline.archiving import FORMATS
 from tests.pipeline.test_lakes import _file, _identity
 
-pytestmark = [pytest.mark.java, pytest.mark.timeout(400), pytest.mark.xdist_group("spark-2")]
+pytestmark = [pytest.mark.java, pytest.mark.xdist_group("spark-2")]
 
 _LARGE_BYTES = 1 << 20
 

@@ -17,7 +17,7 @@ from tests.support.waiting import wait_until
 
 HOST: Final = "127.0.0.1"
 WORKERS: Final = 2
-_READY_S_MAX: Final = 90.0
+_READY_S_MAX: Final = 300.0
 _PACKAGE: Final = "org.apache.spark.deploy"
 
 

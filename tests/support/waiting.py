@@ -10,14 +10,20 @@ _LOOK_AGAIN_S: Final = 0.01
 _CLOCK: Final = threading.Event()  # never set; its wait is the pause between two looks
 
 
-def wait_until(condition: Callable[[], bool], *, within_s: float, what: str) -> None:
+def wait_until(
+    condition: Callable[[], bool],
+    *,
+    within_s: float,
+    what: str,
+    every_s: float = _LOOK_AGAIN_S,
+) -> None:
     """Return as soon as ``condition`` holds. Errors: ``TimeoutError`` that names ``what``."""
     deadline = time.monotonic() + within_s
     while not condition():
         if time.monotonic() > deadline:
             msg = f"not within {within_s} s: {what}"
             raise TimeoutError(msg)
-        _CLOCK.wait(_LOOK_AGAIN_S)
+        _CLOCK.wait(every_s)
 
 
 async def until(condition: Callable[[], bool], *, within_s: float = 60) -> None:

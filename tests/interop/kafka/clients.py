@@ -16,7 +16,7 @@ from tests.interop.kafka.programs.protocol import (
 from tests.support.process import Program
 from tests.support.toolchain import ROOT, franz_program, java_classpath
 
-_VERB_S_MAX: Final = 90.0
+_VERB_S_MAX: Final = 240.0
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.interop
 COMPRESSIONS = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 TIME_MS = 1_700_000_000_000
 PARTITIONS = 6
-REBALANCED_S_MAX = 120  # three JVMs start at once, on a machine that has other work
+REBALANCED_S_MAX = 300  # three JVMs start at once, on a machine that has other work
 
 ADMIN_STEPS = {
     "created": 0,
@@ -133,7 +133,6 @@ def test_a_reader_starts_at_a_time_within_a_batch(client: Client, bootstrap: str
     assert [message.value for message in found] == [b"3"]
 
 
-@pytest.mark.timeout(800)
 def test_a_group_goes_on_when_a_member_dies_and_returns(client: Client, bootstrap: str) -> None:
     topic = create_topic(bootstrap, partitions=PARTITIONS)
     group = fresh_name("g")

@@ -30,7 +30,7 @@ COMPRESSIONS = ["none", "gzip", "snappy", "lz4", "zstd"]
 PARTITIONS = 2
 KEYS = 200
 UPDATES = 12
-COMPACTED_S_MAX = 90
+COMPACTED_S_MAX = 180
 
 
 class Compacted(NamedTuple):

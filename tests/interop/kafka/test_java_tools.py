@@ -12,10 +12,10 @@ from tests.support.toolchain import java_classpath
 from tests.support.topics import create_topic, fresh_name
 from tests.support.waiting import wait_until
 
-pytestmark = [pytest.mark.interop, pytest.mark.java, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.interop, pytest.mark.java]
 
 MESSAGES = 3_000
-DONE_S_MAX = 150  # three JVMs start at once, on a machine that has other work
+DONE_S_MAX = 400  # three JVMs start at once, on a machine that has other work
 SESSION_MS = 45_000  # nobody dies here: who is slow shall not be taken for dead
 TOOLS = "org.apache.kafka.tools"
 

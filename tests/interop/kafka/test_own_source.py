@@ -13,7 +13,7 @@ pytestmark = pytest.mark.interop
 
 PARTITIONS = 4
 COMMITS_MAX = 200
-IDLE_S_MAX = 30
+IDLE_S_MAX = 90
 HISTORY = "git log --patch"
 
 

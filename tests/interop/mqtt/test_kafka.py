@@ -21,7 +21,7 @@ pytestmark = [
 ]
 
 LOG = "mqtt"
-ANSWER_S_MAX = 30.0
+ANSWER_S_MAX = 90.0
 
 
 class Reader:

@@ -22,7 +22,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
 
-SEEN_S_MAX = 30
+SEEN_S_MAX = 90
 
 
 @pytest.fixture(scope="module")

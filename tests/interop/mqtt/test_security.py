@@ -34,8 +34,8 @@ ALICE, BOB = ("alice", "wonderland"), ("bob", "builder")
 MACHINE = "machine-7"  # no user: its certificate says who it is
 DENIED = "Not authorized"
 BAD_PASSWORD = "Bad user name or password"
-DONE_S_MAX = 60
-SEEN_S_MAX = 30
+DONE_S_MAX = 180
+SEEN_S_MAX = 90
 RULES = """[
     {effect = "deny", user = "bob", filter = "all/#"},
     {effect = "allow", filter = "all/#"},

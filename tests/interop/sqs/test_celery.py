@@ -19,8 +19,8 @@ from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.interop, pytest.mark.xdist_group("sqs-interop")]
 
-READY_S_MAX = 60
-DONE_S_MAX = 60
+READY_S_MAX = 180
+DONE_S_MAX = 180
 TASKS = 12
 HELD = 5
 APP = "tests.interop.sqs.programs.celery_app"

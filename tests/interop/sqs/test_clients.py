@@ -15,7 +15,6 @@ from tests.support.sqs_target import Target, skip_what_the_peer_lacks
 pytestmark = [
     pytest.mark.interop,
     pytest.mark.xdist_group("sqs-interop"),
-    pytest.mark.timeout(400),  # the CLI is a process per call, each imports for seconds
     # aiohttp's advice to aiobotocore about a mebibyte is their own affair.
     pytest.mark.filterwarnings("ignore:Sending a large body:ResourceWarning"),
 ]

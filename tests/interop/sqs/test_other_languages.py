@@ -12,7 +12,7 @@ from tests.support.sqs_toolchain import java_classpath, node_program
 
 pytestmark = [pytest.mark.interop, pytest.mark.xdist_group("sqs-interop")]
 
-DONE_S_MAX = 120
+DONE_S_MAX = 300
 STEPS = [
     "standard",
     "long polling",

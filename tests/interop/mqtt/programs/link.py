@@ -4,7 +4,7 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
-ANSWER_S_MAX: Final = 30.0
+ANSWER_S_MAX: Final = 90.0
 V3_1: Final = 3
 V3_1_1: Final = 4
 V5: Final = 5
