@@ -1,5 +1,6 @@
 """Slots: 1,024 shares of the work, which nodes own. The hash is Kafka's murmur2."""
 
+from struct import unpack_from
 from typing import Final
 from uuid import UUID
 
@@ -18,12 +19,11 @@ def murmur2(data: bytes) -> int:
     """
     length = len(data)
     h = _SEED ^ length
-    whole_bytes = length & ~3
-    for start in range(0, whole_bytes, 4):
-        k = int.from_bytes(data[start : start + 4], "little") * _M & _MASK
+    for word in unpack_from(f"<{length >> 2}I", data):
+        k = word * _M & _MASK
         k = (k ^ (k >> 24)) * _M & _MASK
         h = (h * _M & _MASK) ^ k
-    if tail := data[whole_bytes:]:
+    if tail := data[length & ~3 :]:
         h = (h ^ int.from_bytes(tail, "little")) * _M & _MASK
     h = (h ^ (h >> 13)) * _M & _MASK
     return h ^ (h >> 15)
@@ -31,6 +31,8 @@ def murmur2(data: bytes) -> int:
 
 def partition_for_key(key: bytes, partition_count: int) -> int:
     """Return the partition of a record with that key: the same for every reader."""
+    if partition_count == 1:
+        return 0
     return (murmur2(key) & 0x7FFFFFFF) % partition_count
 
 
