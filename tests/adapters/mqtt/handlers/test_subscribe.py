@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from adapters.mqtt.handlers import TABLES, subscribe, unsubscribe
+from adapters.mqtt import filter_work
+from adapters.mqtt.handlers import TABLES
 from adapters.mqtt.pacing import Pace
 from adapters.mqtt.session import State
 from adapters.mqtt.wire import Pingreq
@@ -182,8 +183,8 @@ def note_what_is_served(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
         return serve
 
-    for work in (subscribe._Work, unsubscribe._Work):
-        monkeypatch.setattr(work, "step", noting("filters", work.step))
+    steps = filter_work._Steps
+    monkeypatch.setattr(steps, "go", noting("filters", steps.go))
     connected = dict(TABLES[State.CONNECTED])
     connected[Pingreq] = noting("ping", connected[Pingreq])
     monkeypatch.setitem(TABLES, State.CONNECTED, connected)
@@ -208,6 +209,7 @@ async def test_who_closes_amid_its_filters_has_what_it_got_and_no_other_suffers(
         assert (await again.receive(Kind.PUBLISH)).payload == b"kept"
         assert await client.ended_with() == [(Kind.DISCONNECT, 0x8E)]
         assert len(session.subscriptions) < MANY
+        assert dict(live.adapter.listener.faults) == {}  # nobody went on with its filters
         assert session.filter_bytes == sum(map(len, session.subscriptions))
 
 
