@@ -397,12 +397,76 @@ async def test_a_batch_that_compaction_has_taken_is_not_waited_for(
     case = make_case([(b"a", 40), (b"b", 10), (b"a", 40), (b"b", 10)], 10)
     scene = indexed_scene(case, monkeypatch, file_batches=10)
     follower = scene.follower(0, ["b"])
-    scene.feed.on_read = lambda: scene.feed.take_away(40)
+
+    def compact() -> None:
+        if scene.feed.reads:  # the index has named it by then
+            scene.feed.take_away(40)
+
+    scene.feed.on_read = compact
     follower.go_on()
 
     await scene.until_live()
 
+    assert scene.feed.reads[0] == 40
     assert [at for at, _, _ in follower.got] == list(range(90, 100))
+
+
+async def test_what_is_wanted_in_many_places_is_read_in_several_pieces(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    places = catch_up_module.SPANS_MAX + 3
+    case = make_case([(b"a", 10), (b"b", 10)] * places, 10)
+    scene = indexed_scene(case, monkeypatch, file_batches=2 * places)
+    follower = scene.follower(0, ["b"])
+    follower.go_on()
+
+    await scene.until_live()
+
+    assert follower.got == wanted_of(case, follower, 0)
+    assert scene.feed.reads == list(range(10, 20 * places, 20))
+
+
+async def test_an_answer_with_more_filters_keeps_what_it_has_said_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(catch_up_module, "SPANS_MAX", 1)
+    case = make_case([(b"a", 20), (b"b", 10), (b"a", 20), (b"c", 10), (b"b", 10)], 10)
+    scene = indexed_scene(case, monkeypatch, file_batches=10)
+    first, late = scene.follower(0, ["b"], window=1), scene.follower(25, ["c"])
+    first.acknowledges = False
+    first.go_on()
+    await until(lambda: bool(first.got))
+    late.go_on()
+    await until(lambda: not late.behind)
+    first.acknowledges = True
+    first.acknowledge()
+
+    await scene.until_live()
+
+    for follower, offset in ((first, 0), (late, 25)):
+        assert follower.got == wanted_of(case, follower, offset)
+    assert len(scene.feed.asked) == 2
+
+
+async def test_files_may_be_others_when_the_index_is_asked_for_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    case = make_case([(b"a", 20), (b"b", 10), (b"a", 20), (b"c", 10), (b"a", 20)], 10)
+    scene = indexed_scene(case, monkeypatch, file_batches=8)
+    first, late = scene.follower(0, ["b"], window=1), scene.follower(45, ["c"])
+    first.acknowledges = False
+    first.go_on()
+    await until(lambda: bool(first.got))
+    scene.feed.file_batches = 2  # what was one file is four
+    late.go_on()
+    await until(lambda: not late.behind)
+    first.acknowledges = True
+    first.acknowledge()
+
+    await scene.until_live()
+
+    for follower, offset in ((first, 0), (late, 45)):
+        assert follower.got == wanted_of(case, follower, offset)
 
 
 async def test_who_comes_again_with_a_small_window_finds_what_was_decoded() -> None:
