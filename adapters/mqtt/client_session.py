@@ -5,8 +5,8 @@ what is new as it comes (it is live on a feed), or it is behind on a feed at an 
 its window was full or it was away; then it reads the log until it has caught up.
 """
 
-from collections import deque
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final, Literal, Protocol
 
@@ -124,7 +124,8 @@ class ClientSession:
         self.inbound: set[int] = set()  # QoS 2 identifiers that wait for PUBREL
         self.behind: dict[int, int] = {}
         self.positions: dict[int, int] = {}  # while it is away
-        self.retained_scans: deque[tuple[Subscription, bytes]] = deque()
+        # Who waits for retained messages by filter, and the topic they are at.
+        self.retained_scans: OrderedDict[str, tuple[Subscription, bytes]] = OrderedDict()
         self.is_attached = False  # CONNACK was sent, and deliveries go on
         self.is_redelivering = False
         self.on_progress: Callable[[], None] | None = None  # what redelivery waits for
@@ -341,24 +342,25 @@ class ClientSession:
         self.services.subscribing.subscribe(self, [item for item, _ in items], on_done)
 
     def after_suback(self, items: Sequence[tuple[Subscription, bool]]) -> None:
-        """Send retained messages to subscriptions that ask for them."""
+        """Send retained messages to subscriptions that ask for them, and are still there.
+
+        A filter that waits for them already begins again: it is sent all of them once.
+        """
         for subscription, may_send in items:
-            if not may_send:
+            name = subscription.topic_filter  # what is shared asks for none
+            if not may_send or name not in self.subscriptions or name in self.forbidden:
                 continue
-            if subscription.topic_filter.startswith("$SYS/"):
+            if name.startswith("$SYS/"):
                 self.services.retained_scans.send_sys(self, subscription)
             else:
-                self.retained_scans.append((subscription, b""))
+                self.retained_scans[name] = subscription, b""
         if self.retained_scans:
             self.services.retained_scans.send(self)
 
-    def forget_retained(self, subscriptions: Collection[Subscription]) -> None:
+    def forget_retained(self, filters: Iterable[str]) -> None:
         """Send subscriptions nothing of the retained messages that they still wait for."""
-        if self.retained_scans and subscriptions:
-            gone = set(map(id, subscriptions))
-            self.retained_scans = deque(
-                scan for scan in self.retained_scans if id(scan[0]) not in gone
-            )
+        for name in filters if self.retained_scans else ():
+            self.retained_scans.pop(name, None)
 
     def unsubscribe(
         self, filters: Sequence[str], on_done: Callable[[StorageUnavailable | None], None]

@@ -52,7 +52,9 @@ class SessionConfig(FrozenConfig):
         default=10_000, ge=1, description="Subscriptions of one session."
     )
     filter_bytes_max: int = Field(
-        default=2 * _MIB, ge=1, description="Octets of all topic filters of one session."
+        default=2 * _MIB,
+        ge=1,
+        description="Octets of all topic filters of one session, and of ended ones.",
     )
     inflight_max: int = Field(
         default=1_024,

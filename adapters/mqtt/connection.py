@@ -323,8 +323,8 @@ class MqttConnection(Connection, asyncio.Protocol):
         for packet in queued:
             if isinstance(packet, PublishRun) and not packet.qos:
                 self.node.counters.publish_refused += len(packet.payloads)
-            elif isinstance(packet, Disconnect) and packet.reason_code is ReasonCode.SUCCESS:
-                self.with_will = False
+            elif isinstance(packet, Disconnect):
+                self.guard(handlers.disconnect.heed, self, packet)
 
     def hurry(self) -> None:
         """See ``Connection``: what was published is acknowledged, then the client goes."""

@@ -9,6 +9,7 @@ it. It goes when the session has passed its ends.
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, Generic, TypeAlias, TypeVar
 
+from adapters.mqtt.filters import filter_bytes
 from adapters.mqtt.subscription import Subscription
 from adapters.mqtt.trie import Match, MatchSet, SubscriptionTrie
 
@@ -60,13 +61,14 @@ class EndedSubscription:
 class EndedSubscriptions:
     """Those of one session, oldest first. ``kept``: the numbers that the session store has."""
 
-    __slots__ = ("by_number", "end_count", "kept", "next_number")
+    __slots__ = ("by_number", "end_count", "filter_bytes", "kept", "next_number")
 
     def __init__(self) -> None:
         self.by_number: dict[int, EndedSubscription] = {}
         self.kept: set[int] = set()
         self.next_number = 1
         self.end_count = 0
+        self.filter_bytes = 0
 
     def __len__(self) -> int:
         return len(self.by_number)
@@ -76,15 +78,21 @@ class EndedSubscriptions:
         self.by_number[one.number] = one
         self.next_number = one.number + 1
         self.end_count += len(one.ends)
+        self.filter_bytes += filter_bytes(one.subscription.topic_filter)
 
     def remove(self, one: EndedSubscription) -> None:
         """Remove one; no harm when it has gone."""
         if self.by_number.pop(one.number, None) is not None:
             self.end_count -= len(one.ends)
+            self.filter_bytes -= filter_bytes(one.subscription.topic_filter)
 
-    def is_beyond(self, count_max: int) -> bool:
-        """Say whether these are more than so many, or their ends take the room of more."""
-        return len(self.by_number) > count_max or self.end_count > ENDS_PER_ENDED * count_max
+    def is_beyond(self, count_max: int, filter_bytes_max: int) -> bool:
+        """Say whether these are more than so many, or take the room of more."""
+        return (
+            len(self.by_number) > count_max
+            or self.end_count > ENDS_PER_ENDED * count_max
+            or self.filter_bytes > filter_bytes_max
+        )
 
     def changes(self) -> tuple[list[int], list[int]]:
         """Return the numbers of those that are not kept yet, and of those kept that have gone."""

@@ -15,7 +15,11 @@ LOOKED_AT_MAX: Final = 10_000  # ended subscriptions, in one sweep
 
 
 class Endings:
-    """Ended subscriptions of all sessions. ``count_max``: of one session, dropped above it."""
+    """Ended subscriptions of all sessions.
+
+    Of one session: above ``count_max``, and
+    ``filter_bytes_max`` octets of their filters, the oldest are dropped.
+    """
 
     def __init__(
         self,
@@ -24,11 +28,13 @@ class Endings:
         dirty: "set[ClientSession]",
         *,
         count_max: int,
+        filter_bytes_max: int,
     ) -> None:
         self._index = index
         self._counters = counters
         self._dirty = dirty
         self._count_max = count_max
+        self._filter_bytes_max = filter_bytes_max
         self._attached: OrderedDict[ClientSession, None] = OrderedDict()  # who have any
 
     def end(
@@ -63,7 +69,7 @@ class Endings:
         ended.add(one)
         self._index.add(one)
         self._attached[session] = None
-        while ended.is_beyond(self._count_max):
+        while ended.is_beyond(self._count_max, self._filter_bytes_max):
             self._counters.ended_dropped += 1
             self.remove(next(iter(ended.by_number.values())))
         return one
@@ -93,15 +99,20 @@ class Endings:
         for one in session.ended.by_number.values():
             self._index.add(one)
 
-    def look(self, session: "ClientSession") -> None:
-        """Forget what an attached session may not read any more: it would be from before."""
+    def look(self, session: "ClientSession") -> bool:
+        """Forget what an attached session may not read any more; say whether there was any."""
         if session.ended is None or session.connection is None:
-            return
+            return False
         access = session.connection.access
         assert access is not None
-        for one in tuple(session.ended.by_number.values()):
-            if not access.may_subscribe(one.subscription.topic_filter):
-                self.remove(one)
+        gone = [
+            one
+            for one in session.ended.by_number.values()
+            if not access.may_subscribe(one.subscription.topic_filter)
+        ]
+        for one in gone:
+            self.remove(one)
+        return bool(gone)
 
     def detach(self, session: "ClientSession") -> None:
         """A client has gone, and where it is behind is still known."""

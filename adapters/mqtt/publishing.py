@@ -25,7 +25,7 @@ from gateway.broker import Broker
 from gateway.clock import Clock
 from gateway.coalescer import Coalescer
 from gateway.delays import Delays
-from gateway.errors import GatewayError, StorageUnavailable
+from gateway.errors import GatewayError, MessageTooLarge, StorageUnavailable
 from gateway.streams import InternalStream, Item
 
 if TYPE_CHECKING:  # sessions are asked, never made here
@@ -100,6 +100,25 @@ class Publishing:
         except GatewayError as error:
             on_done(error)
 
+    def will_refusal(self, client_id: str, will: Will) -> MessageTooLarge | None:
+        """Return why a will could never be published, or None.
+
+        It is too large for its topic, as that is set up by now. What may pass (a full disk, a
+        topic that is missing) counts when the will is due.
+        """
+        run = _run_of_will(client_id, will)
+        try:
+            if run.topic.startswith(DELAYED_PREFIX):
+                _, run.topic = parse_delayed(run.topic)
+            routed = self._routes.find(run.topic, run.qos)
+            record = record_run(run, routed, client_id, self._clock.unix_ms())
+            self._coalescer.check(self._feeds.target(routed), record)
+        except MessageTooLarge as error:
+            return error
+        except GatewayError:
+            return None
+        return None
+
     def publish_will(
         self,
         client_id: str,
@@ -111,14 +130,7 @@ class Publishing:
 
         The rules of this moment hold: what its client may not publish any more, nobody gets.
         """
-        run = PublishRun(
-            will.topic.encode(),
-            [will.payload],
-            qos=will.qos,
-            retain=will.retain,
-            properties=will.properties,
-            client_id=client_id,
-        )
+        run = _run_of_will(client_id, will)
 
         def done(error: GatewayError | None) -> None:
             if error is not None:
@@ -302,6 +314,17 @@ class Publishing:
             self._retained.put(items, _ignore)
         except GatewayError as error:
             log.warning("not retained", topic=run.topic[:80], error=str(error))
+
+
+def _run_of_will(client_id: str, will: Will) -> PublishRun:
+    return PublishRun(
+        will.topic.encode(),
+        [will.payload],
+        qos=will.qos,
+        retain=will.retain,
+        properties=will.properties,
+        client_id=client_id,
+    )
 
 
 def _first_times(packet_ids: Sequence[int], known: Collection[int]) -> list[int]:

@@ -60,7 +60,7 @@ class ReadingRights:
             if not session.is_attached or session.connection is None:
                 continue
             self.look(session)
-            looked_at += len(session.subscriptions)
+            looked_at += len(session.subscriptions) + len(session.ended or ())
             if looked_at >= LOOKED_AT_PER_TURN:
                 looked_at = 0
                 await asyncio.sleep(0)
@@ -68,16 +68,16 @@ class ReadingRights:
     def look(self, session: "ClientSession") -> None:
         """Put out of force what an attached session may not read, and in force what it may."""
         services = self._services
-        services.endings.look(session)
+        is_less = services.endings.look(session)
         before, session.forbidden = session.forbidden, forbidden_to(session)
-        own = []
         for name in session.forbidden - before:
             subscription = session.subscriptions[name]
             if subscription.group is None:
                 services.distributor.trie.remove(subscription.topic_filter, session)
-                own.append(subscription)
             else:
                 services.part(session.groups[name], session)
-        session.forget_retained(own)
+        session.forget_retained(session.forbidden)
+        if is_less or session.forbidden - before:
+            services.catch_up_anew(session)  # who wants what was asked between two slices
         for name in before - session.forbidden:
             put_in_force(services, session, name)

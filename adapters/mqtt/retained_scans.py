@@ -43,7 +43,8 @@ class RetainedScans:
         for _ in range(PAGES_PER_TURN):
             if not (session.retained_scans and session.is_ready):
                 return
-            subscription, after = session.retained_scans.popleft()
+            scans = session.retained_scans
+            name, (subscription, after) = next(iter(scans.items()))
             parts, following = self._retained.match(
                 subscription.topic_filter,
                 after=after,
@@ -51,8 +52,10 @@ class RetainedScans:
                 bytes_max=PAGE_BYTES_MAX,
                 as_runs=wants_runs(session, subscription),
             )
-            if following is not None:
-                session.retained_scans.appendleft((subscription, following))
+            if following is None:
+                del scans[name]
+            else:
+                scans[name] = subscription, following
             for part in parts:
                 send_retained_part(session, subscription, part)
         if session.retained_scans and session not in self._scanning:

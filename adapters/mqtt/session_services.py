@@ -65,6 +65,7 @@ class SessionServices:
             counters,
             self.dirty,
             count_max=config.session.subscriptions_max,
+            filter_bytes_max=config.session.filter_bytes_max,
         )
         self.subscribing = Subscribing(self)
         self.dirty_groups: set[ShareGroup] = set()
@@ -150,6 +151,7 @@ class SessionServices:
         session.is_redelivering = session.outbox.count > 0
         self.endings.attach(session)
         session.forbidden = forbidden_to(session)
+        session.forget_retained(session.forbidden)
         for name in tuple(session.subscriptions):
             if name not in session.forbidden:
                 put_in_force(self, session, name)
@@ -171,8 +173,7 @@ class SessionServices:
         for subscription in session.subscriptions.values():
             if subscription.group is None:
                 self.distributor.trie.remove(subscription.topic_filter, session)
-        self._leave_catch_ups(session, session.behind)
-        session.behind = {}
+        self.stop_catching_up(session)
         for group in tuple(session.groups.values()):
             self.part(group, session)
 
@@ -229,8 +230,8 @@ class SessionServices:
             self.lanes.keep(group)
             self.store.put_group(group, self.positions_of_group(group))
 
-    def drop_subscription(self, session: ClientSession, name: str) -> Subscription:
-        """Have one count no more; return it."""
+    def drop_subscription(self, session: ClientSession, name: str) -> None:
+        """Have one count no more."""
         subscription = session.subscriptions.pop(name)
         self.subscription_count -= 1
         session.filter_bytes -= filter_bytes(name)
@@ -238,9 +239,9 @@ class SessionServices:
             session.forbidden -= {name}
         if subscription.group is None:
             self.distributor.trie.remove(subscription.topic_filter, session)
+            session.forget_retained((name,))
         else:
             self._quit(session.groups.pop(name), session)
-        return subscription
 
     def end(self, session: ClientSession) -> None:
         """The session is over: hand what it shared back to those it shared with."""
@@ -249,6 +250,7 @@ class SessionServices:
             self._quit(group, session)
         session.groups.clear()
         self.subscription_count -= len(session.subscriptions)
+        session.subscriptions.clear()  # a SUBSCRIBE that is refused by now finds nothing to undo
         session.retained_scans.clear()
         session.ended = None
         self.dirty.discard(session)
@@ -336,6 +338,16 @@ class SessionServices:
                 del follower.behind[partition_id]
             else:
                 catch_up.add(follower)
+
+    def catch_up_anew(self, session: ClientSession) -> None:
+        """Have what was found for a session that is behind, and not sent yet, looked up again."""
+        self._leave_catch_ups(session, session.behind)
+        self.catch_up(session)
+
+    def stop_catching_up(self, session: ClientSession) -> None:
+        """Let a session be behind no more."""
+        self._leave_catch_ups(session, session.behind)
+        session.behind = {}
 
     def _leave_catch_ups(self, follower: Subscriber, behind: dict[int, int]) -> None:
         for partition_id in behind:

@@ -21,7 +21,8 @@ group value   version u8 = 0, count u32, positions (partition id u32, offset i64
 """
 
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import structlog
@@ -54,6 +55,7 @@ FILTER_KEY: Final = b"\x02"
 RUN_KEY: Final = b"\x03"
 GROUP_KEY: Final = b"\x04"
 ENDED_KEY: Final = b"\x05"
+REMOVED_TOGETHER_MAX: Final = 1_000  # records of sessions that are gone, in one put
 
 _STATE: Final = struct.Struct(">BIqH")
 _SEQUENCES: Final = struct.Struct(">QQ")
@@ -81,6 +83,7 @@ class SessionStore:
 
     def __init__(self, stream: InternalStream) -> None:
         self.stream = stream
+        self._unremoved: set[bytes] = set()  # what a full disk refused to forget
 
     def journal(
         self,
@@ -134,13 +137,21 @@ class SessionStore:
     def remove_subscriptions(
         self, session: "ClientSession", written: Sequence[str], on_done: OnDone
     ) -> None:
-        """Forget subscriptions, together with where the session stands when a rest is left."""
-        items: list[Item] = [(filter_key(session.client_id, name), None) for name in written]
-        if session.ended is None:
-            self.stream.put(items, on_done)
+        """Forget subscriptions, together with where the session stands when a rest is left.
+
+        Of a session that is not kept any more there may be some that were written down before.
+        """
+        keys = [filter_key(session.client_id, name) for name in written]
+        items: list[Item] = [(key, None) for key in keys if self.stream.get(key) is not None]
+        if not items:
+            on_done(None)
+            return
+        session.services.write_journals()
+        done = partial(self._removed, [key for key, _ in items], on_done)
+        if session.is_kept and session.ended is not None:
+            self._put_with_state(session, items, done)
         else:
-            session.services.write_journals()
-            self._put_with_state(session, items, on_done)
+            self.stream.put(items, done)
 
     def _put_with_state(
         self, session: "ClientSession", items: list[Item], on_done: OnDone
@@ -167,13 +178,44 @@ class SessionStore:
 
     def remove(self, session: "ClientSession", on_done: OnDone | None = None) -> None:
         """Forget a session, whole."""
-        client_id = session.client_id
-        keys = [state_key(client_id)]
-        keys += [filter_key(client_id, name) for name in session.subscriptions]
-        if session.ended is not None:
-            keys += [ended_key(client_id, number) for number in session.ended.kept]
-        keys += [run_key(client_id, seq) for seq in session.journal.first_seqs()]
-        self.stream.put([(key, None) for key in keys], on_done or _log_failure)
+        self._remove(_keys_of(session), on_done or _log_failure)
+
+    def remove_orphans(self, keys: Sequence[bytes]) -> None:
+        """Forget records of which there is no session."""
+        for start in range(0, len(keys), REMOVED_TOGETHER_MAX):
+            self._remove(keys[start : start + REMOVED_TOGETHER_MAX], _log_failure)
+
+    def remove_again(self, find: "Callable[[str], ClientSession | None]") -> None:
+        """Try again to forget what was refused, but for what a session has made anew since."""
+        if not self._unremoved:
+            return
+        unremoved, self._unremoved = self._unremoved, set()
+        for client_id in {parse_key(key)[0] for key in unremoved}:
+            session = find(client_id)
+            if session is not None and session.is_kept:
+                unremoved.difference_update(_keys_of(session))
+        self.remove_orphans([key for key in unremoved if self.stream.get(key) is not None])
+
+    def _remove(self, keys: Sequence[bytes], on_done: OnDone) -> None:
+        self.stream.put([(key, None) for key in keys], partial(self._removed, keys, on_done))
+
+    def _removed(
+        self, keys: Sequence[bytes], on_done: OnDone, error: StorageUnavailable | None
+    ) -> None:
+        if error is not None:
+            self._unremoved.update(keys)
+        on_done(error)
+
+
+def _keys_of(session: "ClientSession") -> list[bytes]:
+    """Return the keys of all records of a session."""
+    client_id = session.client_id
+    keys = [state_key(client_id)]
+    keys += [filter_key(client_id, name) for name in session.subscriptions]
+    if session.ended is not None:
+        keys += [ended_key(client_id, number) for number in session.ended.kept]
+    keys += [run_key(client_id, seq) for seq in session.journal.first_seqs()]
+    return keys
 
 
 class _EndedChanges:

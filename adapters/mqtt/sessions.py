@@ -6,28 +6,16 @@ count by the monotonic clock while the node runs; across a restart, by the wall 
 
 import asyncio
 import heapq
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Final
 
 import structlog
 
 from adapters.mqtt.client_session import ClientSession, SessionConnection
-from adapters.mqtt.outbox import RETAINED, Inflight, Outbox
-from adapters.mqtt.session_journal import decode_runs
+from adapters.mqtt.restoring import restore
 from adapters.mqtt.session_services import SessionServices
-from adapters.mqtt.session_store import (
-    ENDED_KEY,
-    FILTER_KEY,
-    GROUP_KEY,
-    RUN_KEY,
-    STATE_KEY,
-    decode_group,
-    decode_state,
-    parse_key,
-    state_key,
-)
+from adapters.mqtt.session_store import state_key
 from adapters.mqtt.wills import Wills, delay_s
 from adapters.mqtt.wire import Connect
 from gateway.errors import GatewayError, Overloaded, StorageUnavailable
@@ -66,23 +54,8 @@ class Sessions:
     async def load(self) -> None:
         """Read what was written down; all clients are away until they come back."""
         services = self._services
-        stream = services.store.stream
-        await stream.load()
+        await restore(services, self._sessions)
         now_unix_ms = services.clock.unix_ms()
-        values, keys = stream.values, defaultdict(list)
-        for key in values:
-            keys[key[:1]].append(key)
-        for key in keys[STATE_KEY]:
-            self._restore(parse_key(key)[0], values[key])
-        for key in keys[FILTER_KEY]:
-            self._restore_subscription(key, values[key])
-        for key in sorted(keys[ENDED_KEY]):  # by client, and the oldest first
-            self._restore_ended(key, values[key])
-        for key in keys[GROUP_KEY]:
-            name, topic_filter = parse_key(key)
-            services.restore_group(name, topic_filter.decode(), decode_group(values[key]))
-        self._restore_runs(sorted(keys[RUN_KEY]))
-        await services.lanes.load(self._sessions.values())
         for session in self._sessions.values():
             self._restore_deadline(session, now_unix_ms)
         self._tick_checkpoint()
@@ -94,6 +67,7 @@ class Sessions:
             if timer is not None:
                 timer.cancel()
         self._services.write_journals()
+        self._services.store.remove_again(self._sessions.get)
         count = len(self._services.dirty)
         self._checkpoint_some(count, count)
         self._services.stop()
@@ -261,6 +235,7 @@ class Sessions:
         """Write down what sessions have acknowledged and read since the last time."""
         self._services.write_journals()  # before the positions that have passed them
         self._services.endings.sweep()
+        self._services.store.remove_again(self._sessions.get)
         self._checkpoint_some(len(self._services.dirty), CHECKPOINTS_PER_TURN_MAX)
 
     def _checkpoint_some(self, count: int, turn_max: int) -> None:
@@ -324,51 +299,6 @@ class Sessions:
 
     # --- restoring
 
-    def _restore(self, client_id: str, value: bytes) -> None:
-        stored = decode_state(value)
-        session = ClientSession(client_id, self._services)
-        session.expiry_s = stored.expiry_s
-        session.disconnected_unix_ms = stored.disconnected_unix_ms
-        session.username = stored.username
-        session.will = stored.will
-        session.positions = stored.positions
-        outbox = session.outbox = Outbox(next_seq=stored.base)
-        outbox.next_seq = stored.next_seq
-        outbox.done = set(stored.done)
-        outbox.received = set(stored.received)
-        self._sessions[client_id] = session
-
-    def _restore_subscription(self, key: bytes, value: bytes) -> None:
-        client_id, rest = parse_key(key)
-        session = self._sessions.get(client_id)
-        if session is None:
-            return
-        self._services.subscribing.restore(session, rest.decode(), value)
-
-    def _restore_ended(self, key: bytes, value: bytes) -> None:
-        client_id, rest = parse_key(key)
-        session = self._sessions.get(client_id)
-        if session is not None:
-            number = int.from_bytes(rest, "big")
-            self._services.subscribing.restore_ended(session, number, value)
-
-    def _restore_runs(self, keys: Sequence[bytes]) -> None:
-        """Take back what was on its way; it comes by client, and in order."""
-        stored = self._services.store.stream.values
-        for key in keys:
-            client_id, rest = parse_key(key)
-            session = self._sessions.get(client_id)
-            if session is None:
-                continue
-            runs = decode_runs(int.from_bytes(rest, "big"), stored[key])
-            session.journal.restore(runs)
-            for run in runs:
-                _pass_position(session, run)
-                if run.first_seq + run.length > session.outbox.base:
-                    session.outbox.restore(run)
-        for session in self._sessions.values():
-            session.outbox.restored()
-
     def _restore_deadline(self, session: ClientSession, now_unix_ms: int) -> None:
         """A client that was connected when the node ended is away since now."""
         clock = self._services.clock
@@ -384,14 +314,6 @@ class Sessions:
             self._wills.schedule(session.client_id, session.will, delay)
         if was_connected:
             self._services.dirty.add(session)
-
-
-def _pass_position(session: ClientSession, run: Inflight) -> None:
-    """Who has sent a run has read further than a checkpoint may say, settled or not."""
-    position = session.positions.get(run.partition_id, 0)
-    if session.positions and run.partition_id != RETAINED and not run.group:
-        end = run.first_offset + run.length
-        session.positions[run.partition_id] = max(position, end)
 
 
 def _ignore(_error: StorageUnavailable | None) -> None:

@@ -52,7 +52,7 @@ class Subscribing:
             written[name] = subscription
             services.add_subscription(session, name, subscription)
         if not read_log_before:
-            session.behind = {}
+            services.stop_catching_up(session)
         if session.is_kept:
             done = partial(self._subscribed, session, written, replaced, ended, on_done)
             services.store.put_subscriptions(session, written, done)
@@ -81,7 +81,7 @@ class Subscribing:
                 continue
             old = replaced[name]
             if old is None:
-                session.forget_retained([services.drop_subscription(session, name)])
+                services.drop_subscription(session, name)
             else:  # in its place: a group without it would not be behind any more
                 services.add_subscription(session, name, old)
                 for rest in (one for of, one in ended if of == name):
@@ -100,7 +100,6 @@ class Subscribing:
             services.feeds.push_held()  # they match what was acknowledged before
         live = services.feeds.live_offsets() if session.behind else NO_STARTS
         existed = []
-        dropped = []
         for name in filters:
             old = session.subscriptions.get(name)
             existed.append(old is not None)
@@ -108,12 +107,8 @@ class Subscribing:
                 continue
             if name not in session.forbidden:
                 services.endings.end(session, old, live)
-            dropped.append(services.drop_subscription(session, name))
-        session.forget_retained(dropped)
-        if session.is_kept and any(existed):
-            services.store.remove_subscriptions(session, filters, on_done)
-        else:
-            on_done(None)
+            services.drop_subscription(session, name)
+        services.store.remove_subscriptions(session, filters, on_done)
         return existed
 
     # --- restoring

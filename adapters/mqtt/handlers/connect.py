@@ -171,7 +171,10 @@ def _check_owner(connection: "MqttConnection", username: str | None) -> None:
 def _check_will(connection: "MqttConnection", will: Will) -> None:
     """Refuse a will that could not be published, while there is somebody to be told."""
     assert connection.access is not None
+    refusal: GatewayError | None
     refusal = connection.access.publish_refusal(will.topic.encode(), will.qos)
+    if refusal is None:
+        refusal = connection.node.publishing.will_refusal(connection.client_id, will)
     if refusal is None:
         return
     if connection.version is not Version.V5:  # 3.x has one code for it

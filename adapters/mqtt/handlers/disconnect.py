@@ -11,10 +11,17 @@ if TYPE_CHECKING:  # connections know handlers
 
 
 def handle(connection: "MqttConnection", packet: Disconnect) -> None:
-    """Close. Only reason code 0 takes the will along (MQTT-3.14.4-3, MQTT-3.1.2-10).
+    """Close. Error: as ``heed``."""
+    heed(connection, packet)
+    connection.enter(State.CLOSED)
+    connection.close()
 
-    Error: 0x82 when a session that was to end with its connection is to be kept now
-    (section 3.14.2.2.2).
+
+def heed(connection: "MqttConnection", packet: Disconnect) -> None:
+    """Do as it says of the session and the will, also when the client has closed meanwhile.
+
+    Only reason code 0 takes the will along (MQTT-3.14.4-3, MQTT-3.1.2-10). Error: 0x82 when a
+    session that was to end with its connection is to be kept now (section 3.14.2.2.2).
     """
     expiry_s = packet.session_expiry_interval
     asked = connection.connect
@@ -28,5 +35,3 @@ def handle(connection: "MqttConnection", packet: Disconnect) -> None:
         )
     if packet.reason_code is ReasonCode.SUCCESS:
         connection.with_will = False
-    connection.enter(State.CLOSED)
-    connection.close()

@@ -1,11 +1,12 @@
 """SUBSCRIBE (section 3.8): a reason code for each filter; retained messages follow SUBACK."""
 
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from adapters.mqtt.codec import encode_suback
 from adapters.mqtt.errors import MqttError, ReasonCode, reason_code
-from adapters.mqtt.filter_work import FILTERS_PER_STEP, serve
+from adapters.mqtt.filter_work import serve
 from adapters.mqtt.filters import filter_bytes, parse_subscription
 from adapters.mqtt.refusals import SUBACK_CODES, within
 from adapters.mqtt.subscription import Subscription
@@ -24,40 +25,33 @@ _RETAINED_NEVER: Final = 2
 
 def handle(connection: "MqttConnection", packet: Subscribe) -> None:
     """Subscribe to what is allowed. Errors: ``MqttError`` for a shared one with No Local."""
-    connection.request_began()
     serve(connection, _Work(connection, packet), len(packet.requests))
 
 
 class _Work:
-    """A SUBSCRIBE: SUBACK goes when all subscriptions are kept. See ``filter_work``."""
+    """A SUBSCRIBE. See ``FilterWork``."""
 
     def __init__(self, connection: "MqttConnection", packet: Subscribe) -> None:
-        self.is_done = False
         self._connection = connection
         self._packet = packet
         self._parsed: list[tuple[str | None, str] | None] = []  # None: no filter
         self._codes: list[int] = []
         self._items: list[Item] = []
         self._why = ""  # the first refusal, for people to read
-        self._unkept = 1  # steps that are not kept, and the rest of the work
 
-    def step(self) -> None:
+    def check(self, step: slice) -> None:
         """See ``FilterWork``."""
-        requests, session = self._packet.requests, self._connection.session
-        at = len(self._parsed)
-        if at < len(requests):
-            self._parsed += map(self._parse, requests[at : at + FILTERS_PER_STEP])
-            return
+        self._parsed += map(self._parse, self._packet.requests[step])
+
+    def take(self, step: slice, on_kept: Callable[[], None]) -> None:
+        """See ``FilterWork``."""
+        session = self._connection.session
         assert session is not None
-        at = len(self._codes)
-        step = requests[at : at + FILTERS_PER_STEP]
-        items = self._take(step, self._parsed[at : at + FILTERS_PER_STEP])
-        self.is_done = len(self._codes) == len(requests)
+        items = self._decide(self._packet.requests[step], self._parsed[step])
         if items:
-            self._unkept += 1
-            session.subscribe(items, partial(self._on_kept, at, items))
-        if self.is_done:
-            self._end_step()
+            session.subscribe(items, partial(self._kept, step, items, on_kept))
+        else:
+            on_kept()
 
     def _parse(self, request: SubscriptionRequest) -> tuple[str | None, str] | None:
         levels_max = self._connection.config.topic_levels_max
@@ -75,7 +69,7 @@ class _Work:
             raise MqttError(ReasonCode.PROTOCOL_ERROR, msg)
         return group, topic_filter
 
-    def _take(
+    def _decide(
         self,
         requests: tuple[SubscriptionRequest, ...],
         parsed: list[tuple[str | None, str] | None],
@@ -151,26 +145,27 @@ class _Work:
         )
         return subscription, may_send
 
-    def _on_kept(self, start: int, items: list[Item], error: GatewayError | None) -> None:
+    def _kept(
+        self,
+        step: slice,
+        items: list[Item],
+        on_kept: Callable[[], None],
+        error: GatewayError | None,
+    ) -> None:
         if error is None:
             self._items += items
         else:
             code = within(SUBACK_CODES, reason_code(error))
-            for index in range(start, min(start + FILTERS_PER_STEP, len(self._codes))):
+            for index in range(*step.indices(len(self._codes))):
                 if self._codes[index] < FAILURE:
                     self._codes[index] = code
             self._why = str(error)
-        self._end_step()
+        on_kept()
 
-    def _end_step(self) -> None:
-        self._unkept -= 1
-        if not self._unkept:
-            self._connection.guard(self._send)
-
-    def _send(self) -> None:
+    def answer(self) -> None:
+        """See ``FilterWork``."""
         connection = self._connection
-        if connection.session is None or connection.is_closing:
-            return
+        assert connection.session is not None
         packet = Suback(
             self._packet.packet_id,
             tuple(self._codes),
@@ -180,4 +175,3 @@ class _Work:
             encode_suback(packet, connection.version, connection.packet_bytes_max)
         )
         connection.session.after_suback(self._items)
-        connection.request_ended()

@@ -1,10 +1,12 @@
 """UNSUBSCRIBE (section 3.10): whether there was a subscription of each filter, as written."""
 
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from adapters.mqtt.codec import encode_unsuback
 from adapters.mqtt.errors import MqttError, ReasonCode, reason_code
-from adapters.mqtt.filter_work import FILTERS_PER_STEP, serve
+from adapters.mqtt.filter_work import serve
 from adapters.mqtt.filters import parse_subscription
 from adapters.mqtt.refusals import UNSUBACK_CODES, within
 from adapters.mqtt.wire import Unsuback, Unsubscribe, Version
@@ -16,41 +18,35 @@ if TYPE_CHECKING:  # connections know handlers
 
 def handle(connection: "MqttConnection", packet: Unsubscribe) -> None:
     """Unsubscribe, and answer when that is kept."""
-    connection.request_began()
     serve(connection, _Work(connection, packet), len(packet.topic_filters))
 
 
 class _Work:
-    """An UNSUBSCRIBE: UNSUBACK goes when all of the change is kept. See ``filter_work``."""
+    """An UNSUBSCRIBE. See ``FilterWork``."""
 
     def __init__(self, connection: "MqttConnection", packet: Unsubscribe) -> None:
-        self.is_done = False
         self._connection = connection
         self._packet = packet
-        self._codes: list[ReasonCode] = []  # of what was checked
-        self._at = 0  # filters before it were unsubscribed
-        self._unkept = 1  # steps that are not kept, and the rest of the work
+        self._codes: list[ReasonCode] = []
         self._error: GatewayError | None = None
 
-    def step(self) -> None:
+    def check(self, step: slice) -> None:
         """See ``FilterWork``."""
-        filters, session = self._packet.topic_filters, self._connection.session
-        at = len(self._codes)
-        if at < len(filters):
-            self._codes += map(self._check, filters[at : at + FILTERS_PER_STEP])
-            return
+        self._codes += map(self._check, self._packet.topic_filters[step])
+
+    def take(self, step: slice, on_kept: Callable[[], None]) -> None:
+        """See ``FilterWork``."""
+        session, codes = self._connection.session, self._codes
+        filters = self._packet.topic_filters
         assert session is not None
-        step = range(self._at, min(self._at + FILTERS_PER_STEP, len(filters)))
-        valid = [index for index in step if self._codes[index] is ReasonCode.SUCCESS]
-        self._unkept += 1
-        existed = session.unsubscribe([filters[index] for index in valid], self._on_kept)
-        for index, did_exist in zip(valid, existed, strict=True):
+        places = range(*step.indices(len(filters)))
+        valid = [at for at in places if codes[at] is ReasonCode.SUCCESS]
+        existed = session.unsubscribe(
+            [filters[at] for at in valid], partial(self._kept, on_kept)
+        )
+        for at, did_exist in zip(valid, existed, strict=True):
             if not did_exist:
-                self._codes[index] = ReasonCode.NO_SUBSCRIPTION_EXISTED
-        self._at = step.stop
-        self.is_done = self._at == len(filters)
-        if self.is_done:
-            self._end_step()
+                codes[at] = ReasonCode.NO_SUBSCRIPTION_EXISTED
 
     def _check(self, text: str) -> ReasonCode:
         connection = self._connection
@@ -62,19 +58,13 @@ class _Work:
             return error.reason_code
         return ReasonCode.SUCCESS
 
-    def _on_kept(self, error: GatewayError | None) -> None:
+    def _kept(self, on_kept: Callable[[], None], error: GatewayError | None) -> None:
         self._error = self._error or error
-        self._end_step()
+        on_kept()
 
-    def _end_step(self) -> None:
-        self._unkept -= 1
-        if not self._unkept:
-            self._connection.guard(self._send)
-
-    def _send(self) -> None:
+    def answer(self) -> None:
+        """See ``FilterWork``."""
         connection = self._connection
-        if connection.is_closing:
-            return
         if self._error is not None:
             if connection.version is not Version.V5:  # its UNSUBACK can only say yes
                 connection.fail(self._error)
@@ -85,4 +75,3 @@ class _Work:
         connection.send_packet(
             encode_unsuback(packet, connection.version, connection.packet_bytes_max)
         )
-        connection.request_ended()

@@ -14,7 +14,7 @@ from adapters.mqtt.mapping import (
     record_run,
     runs_of_batch,
 )
-from adapters.mqtt.medley import MEDLEY_MAX, Medley
+from adapters.mqtt.medley import MEDLEY_BYTES_MAX, MEDLEY_MAX, Medley
 from adapters.mqtt.record_kinds import CACHED_BLOCK_BYTES_MAX
 from adapters.mqtt.routes import Routes
 from adapters.mqtt.wire import NO_PROPERTIES, PublishProperties, PublishRun
@@ -431,6 +431,17 @@ def test_a_medley_is_no_longer_than_it_may_be_and_ends_where_a_topic_stays() -> 
     assert sum(counts) >= len(turns) - 2
     assert isinstance(found[-1], PublishRun)
     assert len(found[-1].payloads) > 40
+
+
+def test_the_payloads_of_a_medley_are_bounded_in_octets() -> None:
+    payload = bytes(MEDLEY_BYTES_MAX // 8)
+    batch = encode_batch([(0, b"%d" % (n % 3), payload, ()) for n in range(30)])
+
+    found = mixed_runs_of_batch(batch, ROUTE, from_offset=0, skipped=Counter())
+
+    counts = [len(one.payloads) for one in found]
+    assert sum(counts) == 30
+    assert max(counts) == 8
 
 
 @pytest.mark.parametrize("topic", [b"k/x", "k/é".encode()])

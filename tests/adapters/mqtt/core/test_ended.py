@@ -161,6 +161,43 @@ async def test_the_oldest_ended_ones_go_when_there_are_too_many(tmp_path: Path) 
         assert one.adapter.node.counters.ended_dropped == 17
 
 
+async def test_octets_of_ended_filters_are_bounded(tmp_path: Path) -> None:
+    async with rig(tmp_path, mqtt={"session": {"filter_bytes_max": 100}}) as one:
+        subscriber = await behind(one, ("t", 1), count=2)
+        await subscriber.message()
+        publisher = await one.client("p")
+        for number in range(9):
+            name = f"{number}" + "x" * 39
+            await subscriber.subscribe((name, 1))
+            await publisher.publish("t", [b"more"])
+            await subscriber.unsubscribe(name)
+        session = one.session("s")
+        assert session is not None
+        assert session.ended is not None
+        assert session.ended.filter_bytes == 80
+        assert len(session.ended) == stored(one) == 2
+        assert one.adapter.node.counters.ended_dropped == 7
+
+
+async def test_who_was_behind_and_may_read_nothing_is_not_asked_any_more(
+    tmp_path: Path,
+) -> None:
+    async with rig(tmp_path) as one:
+        subscriber = await behind(one, ("t", 1))
+        await subscriber.message()
+        session = one.session("s")
+        assert session is not None
+        assert session.behind
+        [partition_id] = session.behind
+        session.forbidden = frozenset({"t"})
+        await subscriber.unsubscribe("t")
+        catch_up = one.adapter.node.feeds.catch_up(partition_id)
+        assert catch_up is not None
+        catch_up._wanted.add(session)
+        await subscriber.subscribe(("u", 1))
+        assert (session.behind, len(catch_up._wanted)) == ({}, 0)
+
+
 async def test_what_was_acknowledged_a_moment_ago_counts(tmp_path: Path) -> None:
     async with rig(tmp_path) as one:
         subscriber = await behind(one, ("t", 1), count=1)

@@ -1,13 +1,16 @@
 """Rules that change: what they mean for publishers, subscriptions, wills, and who is away."""
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
+from adapters.mqtt.outbox import Inflight, Outbox
 from gateway.auth import Operation, PatternKind, ResourceType, Rule
 from gateway.auth_rules import RuleBook
 from gateway.config import AuthRule
+from tests.adapters.mqtt.core.disks import SlowReads
 from tests.adapters.mqtt.core.rig import Client, Rig, payloads, rig, until
 from tests.adapters.mqtt.core.test_delayed import due
 from tests.adapters.mqtt.live import PASSWORD
@@ -224,6 +227,72 @@ async def test_retained_messages_that_wait_are_not_sent_any_more(tmp_path: Path)
         await delete(one, denial)
         await reader.subscribe(("a/#", 1))
         assert payloads(await reader.take(3)) == [b"0", b"1", b"2"]
+
+
+async def test_who_was_away_when_rules_changed_gets_no_retained_message_that_waited(
+    tmp_path: Path,
+) -> None:
+    denial = rule("a/#", Operation.READ, client="r")
+    async with rig(tmp_path) as one:
+        publisher = await one.client("p")
+        for number in range(3):
+            await publisher.publish(f"a/{number}", [b"%d" % number], retain=True)
+        reader = await one.client("r", kept=True, found=[(Prop.RECEIVE_MAXIMUM, 1)])
+        await reader.subscribe(("a/#", 1))
+        await reader.message()
+        await reader.drop()
+        await one.gone("r")
+        await add(one, denial)
+        reader = await one.client("r", kept=True)
+        await reader.take(1)  # it was on its way already
+        await reader.silent()
+        session = one.session("r")
+        assert session is not None
+        assert not session.retained_scans
+        await reader.silent()
+
+
+@pytest.mark.parametrize("topics", [1, 3], ids=["a run", "a medley"])
+async def test_who_is_being_served_of_the_log_gets_nothing_after_rules_have_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, topics: int
+) -> None:
+    """Who wants a run was asked before the rules changed; then others were served."""
+    names = [f"r{number}" for number in range(6)]
+    async with rig(tmp_path) as one:
+        publisher = await one.client("p")
+        for name in names:
+            reader = await one.client(name, kept=True)
+            await reader.subscribe(("t/#", 1))
+            await reader.leave()
+        for number in range(12):
+            await publisher.publish(f"t/{number % topics}", [b"%d" % number])
+        await one.restart()
+        disk = SlowReads(one, monkeypatch)
+        monkeypatch.setattr(one.adapter.node.feeds._pace, "_slice_s", 0.0)
+        push = Outbox.push
+        left: list[str] = []
+
+        def noting(outbox: Outbox, *args: Any, **more: Any) -> Inflight:
+            left.append("left")
+            return push(outbox, *args, **more)
+
+        monkeypatch.setattr(Outbox, "push", noting)
+        for name in names:
+            await one.client(name, kept=True)
+        await disk.started.wait()
+        disk.go.set()
+        await until(lambda: bool(left))
+
+        sessions = list(one.adapter.node.sessions)
+        for session in sessions:
+            assert session.connection is not None
+            session.connection.access = cast(
+                "Any", SimpleNamespace(may_subscribe=lambda _filter: False)
+            )
+        await one.adapter.node.rights.rules_changed()
+        left.append("denied")
+        await until(lambda: not any(session.behind for session in sessions))
+        assert left == ["left", "denied"]
 
 
 async def leave_with_will(one: Rig, *, delay_s: int = 0, **options: Any) -> None:

@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
+from adapters.mqtt.wire import Will
 from gateway.auth import Principal
+from gateway.model import DEFAULT_NAMESPACE, TopicName
 from tests.adapters.mqtt.live import PASSWORD, Live, running
 from tests.support import mqtt_wire as wire
 from tests.support.certificates import make_certificate
@@ -195,6 +197,37 @@ async def test_a_will_that_may_not_be_published_is_refused_at_once(
     async with running(tmp_path, mqtt={"acl": acl}) as live:
         answer = await refused(live, version, will=WillMessage(topic, b"x"))
         assert answer == [(Kind.CONNACK, code)]
+
+
+@pytest.mark.parametrize(("version", "code"), [(V5, 0x95), (V3_1_1, 5)])
+@pytest.mark.parametrize("topic", ["t", "$delayed/5/t"])
+async def test_a_will_that_its_topic_never_takes_is_refused_at_once(
+    tmp_path: Path, version: int, code: int, topic: str
+) -> None:
+    async with running(tmp_path) as live:
+        name = TopicName(DEFAULT_NAMESPACE, "mqtt")
+        await live.kernel.topics.alter_configs(name, {"max.message.bytes": "1000"})
+        answer = await refused(live, version, will=WillMessage(topic, b"x" * 1_000))
+        assert answer == [(Kind.CONNACK, code)]
+        assert live.adapter.node.sessions.count == 0
+        await live.connected(version=version, will=WillMessage(topic, b"x" * 600))
+
+
+async def test_the_largest_will_that_is_let_in_is_published(tmp_path: Path) -> None:
+    async with running(tmp_path) as live:
+        name = TopicName(DEFAULT_NAMESPACE, "mqtt")
+        await live.kernel.topics.alter_configs(name, {"max.message.bytes": "1000"})
+        refusal = live.adapter.node.publishing.will_refusal
+        sizes = [size for size in range(1_000) if not refusal("c", Will("t", bytes(size), 1))]
+        watcher = await live.connected("watcher")
+        watcher.send(wire.subscribe(1, [("t", 0)]))
+        await watcher.receive(Kind.SUBACK)
+        client = await live.connected(will=WillMessage("t", bytes(max(sizes)), qos=1))
+        client.writer.transport.abort()
+        assert len((await watcher.receive(Kind.PUBLISH)).payload) == max(sizes) > 800
+        assert await refused(live, V5, will=WillMessage("t", bytes(max(sizes) + 1), qos=1)) == [
+            (Kind.CONNACK, 0x95)
+        ]
 
 
 @pytest.mark.parametrize("level", [2, 6])

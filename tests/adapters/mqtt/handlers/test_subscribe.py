@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from adapters.mqtt.handlers import TABLES, subscribe, unsubscribe
+from adapters.mqtt import filter_work
+from adapters.mqtt.handlers import TABLES
 from adapters.mqtt.pacing import Pace
 from adapters.mqtt.session import State
 from adapters.mqtt.wire import Pingreq
@@ -182,8 +183,8 @@ def note_what_is_served(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
         return serve
 
-    for work in (subscribe._Work, unsubscribe._Work):
-        monkeypatch.setattr(work, "step", noting("filters", work.step))
+    steps = filter_work._Steps
+    monkeypatch.setattr(steps, "go", noting("filters", steps.go))
     connected = dict(TABLES[State.CONNECTED])
     connected[Pingreq] = noting("ping", connected[Pingreq])
     monkeypatch.setitem(TABLES, State.CONNECTED, connected)
@@ -208,7 +209,30 @@ async def test_who_closes_amid_its_filters_has_what_it_got_and_no_other_suffers(
         assert (await again.receive(Kind.PUBLISH)).payload == b"kept"
         assert await client.ended_with() == [(Kind.DISCONNECT, 0x8E)]
         assert len(session.subscriptions) < MANY
+        assert dict(live.adapter.listener.faults) == {}  # nobody went on with its filters
         assert session.filter_bytes == sum(map(len, session.subscriptions))
+
+
+@pytest.mark.parametrize("expiry_s", [0, 50])
+async def test_a_farewell_behind_many_filters_is_heeded_when_nobody_waits_for_them(
+    tmp_path: Path, expiry_s: int
+) -> None:
+    """Section 3.14.2.2.2; it was read, though not served."""
+    async with running(tmp_path) as live:
+        live.adapter.node.services.pace = Pace(slice_s=0.0)
+        client = await live.connected("many", found=[(Prop.SESSION_EXPIRY, 100)])
+        packet = filters_packet("subscribe", 1, [f"a/{number}" for number in range(MANY)])
+        client.send(packet, wire.disconnect(found=[(Prop.SESSION_EXPIRY, expiry_s)]))
+        session = live.adapter.node.sessions.find("many")
+        assert session is not None
+        await until(lambda: bool(session.subscriptions))
+        transport = live.connection().transport
+        assert transport is not None
+        transport.abort()  # as when a write says that nobody is there; nothing is read just now
+        await until(lambda: session.connection is None)
+        assert len(session.subscriptions) < MANY
+        assert session.expiry_s == expiry_s
+        assert live.adapter.node.sessions.count == (1 if expiry_s else 0)
 
 
 async def test_a_fault_at_the_end_of_many_filters_subscribes_to_none(tmp_path: Path) -> None:
