@@ -212,11 +212,22 @@ class Coalescer:
     def _done(self, waiting: list[OnDone], error: StorageUnavailable | None) -> None:
         self._rounds_in_flight -= 1
         try:
+            if error is None:  # the disk is busy again while those of this round are answered
+                self._seal_next()
+        finally:
+            self._tell(waiting, error)
+
+    def _tell(self, waiting: list[OnDone], error: StorageUnavailable | None) -> None:
+        try:
             for on_done in waiting:
                 on_done(error)
         finally:  # nor may a bug of one who waited
-            if not self._rounds_in_flight and not self._is_scheduled:
-                self.seal()  # What came while this round was being synced.
+            self._seal_next()
+
+    def _seal_next(self) -> None:
+        """Append what came while the round before was being synced."""
+        if not self._rounds_in_flight and not self._is_scheduled:
+            self.seal()
 
 
 def _refuse(waiting: list[OnDone], error: GatewayError) -> None:

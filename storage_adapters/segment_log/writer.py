@@ -63,6 +63,7 @@ class Writer:
         self.fault: StorageUnavailable | None = None
         self._handed: deque[Group] = deque()
         self._scheduled = False
+        self._is_telling = False
         self._is_syncing = False
         self._unsynced: dict[Segment, None] = {}
         self._progress = asyncio.Event()
@@ -72,8 +73,14 @@ class Writer:
             self._timer = self._loop.call_later(self._interval_s, self._sync_interval)
 
     def schedule(self) -> None:
-        """Have the open group written when this tick of the loop ends."""
-        if not self._scheduled:
+        """Have the open group written when this tick of the loop ends.
+
+        Or now: what is appended first while those of the last group are told has waited for it, and
+        telling all of them may take as long as the disk takes for the next one.
+        """
+        if self._is_telling and self._syncs_groups and not self._handed:
+            self._flush()
+        elif not self._scheduled:
             self._scheduled = True
             self._loop.call_soon(self._flush)
 
@@ -151,6 +158,7 @@ class Writer:
         self._on_group()
 
     def _tell(self, callbacks: Iterator[OnDone], error: StorageUnavailable | None) -> None:
+        self._is_telling = True
         try:
             for on_done in callbacks:
                 on_done(error)
@@ -158,6 +166,8 @@ class Writer:
             # One callback's bug must not leave the others without an answer.
             self._loop.call_soon(self._tell, callbacks, error)
             raise
+        finally:
+            self._is_telling = False
 
     # Syncs that nobody waits for.
 

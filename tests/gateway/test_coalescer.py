@@ -128,6 +128,21 @@ async def test_what_comes_while_a_round_is_synced_waits_for_it(house: House) -> 
     assert [len(batch) for batch in house.batches(partition)] == [1, 2]
 
 
+async def test_the_next_round_is_appended_before_the_last_one_is_answered(house: House) -> None:
+    partition = await house.partition("t")
+    publisher = Publisher(Coalescer(house.broker))
+    rounds: list[int] = []
+    publisher.coalescer.add(
+        partition, run_of(b"1"), lambda _: rounds.append(publisher.coalescer.rounds_appended)
+    )
+    publisher.coalescer.seal()
+    publisher.add(partition, b"2")
+
+    await publisher.all_done()
+
+    assert rounds == [2]
+
+
 async def test_a_batch_is_sealed_at_its_bound_of_records(house: House) -> None:
     partition = await house.partition("t")
     publisher = Publisher(Coalescer(house.broker))

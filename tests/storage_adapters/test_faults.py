@@ -118,6 +118,33 @@ async def test_slow_disk_only_slows(tmp_path: Path) -> None:
     await log.close()
 
 
+async def test_what_is_appended_while_others_are_told_goes_to_the_disk_at_once(
+    tmp_path: Path,
+) -> None:
+    """Who is told may take long: here until the disk has begun, or for ever."""
+    files = SlowFiles()
+    files.go.set()
+    log = log_on(files, tmp_path)
+    await log.open(Host())
+    loop = asyncio.get_running_loop()
+    first, second, third = (loop.create_future() for _ in range(3))
+    has_begun: list[bool] = []
+
+    def on_first(_error: StorageUnavailable | None) -> None:
+        files.waiting.clear()
+        log.enqueue([make_entry((1, 1))], second.set_result)
+        has_begun.append(files.waiting.wait(20))
+        log.enqueue([make_entry((1, 2))], third.set_result)
+        first.set_result(None)
+
+    log.enqueue([make_entry((1, 0))], on_first)
+    assert await asyncio.gather(first, second, third) == [None] * 3
+
+    assert has_begun == [True]
+    assert log.bounds(1) == Bounds(0, 3)
+    await log.close()
+
+
 async def test_one_callback_that_fails_leaves_the_others_their_answers(tmp_path: Path) -> None:
     log = log_on(FailingFiles("none"), tmp_path)
     await log.open(Host())
