@@ -18,6 +18,8 @@ from adapters.sqs.mapping import (
     MESSAGE_BYTES_MAX,
     Header,
     StoredHeaders,
+    body_of,
+    is_oversize,
     read_headers,
 )
 from adapters.sqs.md5 import md5_of_attributes, md5s_of_bodies
@@ -61,9 +63,9 @@ _IN_BASE64: Final = b',"MessageAttributes":%b,"MD5OfMessageAttributes":"%b"' % (
 def show_plain(partition: Partition, records: Sequence[Record]) -> Columns | None:
     """Return ids, digests and bodies of records, as JSON has them; None when one is not plain.
 
-    Plain is what has no attributes or id of its own, is not null, and not above what a message may
-    have as it is shown. The column ``ABOUT`` is of those who ask for attributes of the system. The
-    last one has the mark of what is no text, and is shown in base64.
+    Plain is what has no id of its own, is not null, and not above what a message may have as it is
+    shown. The column ``ABOUT`` is for those who ask for attributes, where there are none but those
+    of the system. The last one has the mark of what is no text, and is shown in base64.
     """
     headers: Sequence[Header] | None = None
     stored = StoredHeaders()
@@ -71,14 +73,17 @@ def show_plain(partition: Partition, records: Sequence[Record]) -> Columns | Non
     values: list[bytes] = []
     abouts: list[bytes] = []
     keys: set[bytes] = set()
-    for _, timestamp, key, value, found in records:
+    for record in records:
+        _, timestamp, key, value, found = record
         if found is not headers or timestamp != sent_unix_ms:  # those of one send are shared
             headers, sent_unix_ms = found, timestamp
             stored = read_headers(found)
-            if stored.others or stored.message_id is not None:
+            if stored.message_id is not None:
                 return None
             of_sender = _about_stored(stored, timestamp)
         if value is None or len(value) > MESSAGE_BYTES_MAX:
+            return None
+        if stored.others and is_oversize(record, body_of(value), stored):
             return None
         values.append(value)
         abouts.append(b"" if key else of_sender)
@@ -98,7 +103,12 @@ def show_plain(partition: Partition, records: Sequence[Record]) -> Columns | Non
 
 def _about_stored(stored: StoredHeaders, sent_unix_ms: int) -> bytes:
     """Return ``about`` of a message, nothing where there is more to be said of it."""
-    if stored.dead_letter or stored.trace is not None or stored.dedup_id is not None:
+    if (
+        stored.others
+        or stored.dead_letter
+        or stored.trace is not None
+        or stored.dedup_id is not None
+    ):
         return b""
     return about(stored.sender or "", sent_unix_ms)
 

@@ -125,9 +125,7 @@ def test_rows_are_answered_as_messages_one_by_one_are(
     handles = [f"handle/{offset}+=" for offset in range(len(records))]
     shown = show_plain(PARTITION, records)
     is_plain = all(
-        value is not None
-        and not read_headers(headers).others
-        and read_headers(headers).message_id is None
+        value is not None and read_headers(headers).message_id is None
         for _, value, headers in kinds
     ) and not (
         any(key == b"\xff" for key, _, _ in kinds)
@@ -169,7 +167,7 @@ def test_attributes_are_those_of_messages_one_by_one(
         return
     stored = [read_headers(record.headers) for record in records]
     more_to_say = [
-        bool(record.key or one.trace or one.dedup_id or one.dead_letter)
+        bool(record.key or one.others or one.trace or one.dedup_id or one.dead_letter)
         for record, one in zip(records, stored, strict=True)
     ]
     assert [not one for one in shown[ABOUT]] == more_to_say
@@ -200,6 +198,16 @@ def test_what_is_larger_than_a_message_is_not_plain() -> None:
     assert shown(MESSAGE_BYTES_MAX + 1) is None
     assert shown(MESSAGE_BYTES_MAX // 4 * 3, b"\xff") is not None  # in base64
     assert shown(MESSAGE_BYTES_MAX // 4 * 3 + 1, b"\xff") is None
+
+
+def test_attributes_count_as_part_of_a_message_though_nobody_asks_for_them() -> None:
+    def shown(size_bytes: int) -> object:
+        headers = (("color", b"red"),)  # as it counts: name, type and value
+        return show_plain(PARTITION, [Record(0, 5, None, b"x" * size_bytes, headers)])
+
+    own_bytes = len("color") + len("String") + len("red")
+    assert shown(MESSAGE_BYTES_MAX - own_bytes) is not None
+    assert shown(MESSAGE_BYTES_MAX - own_bytes + 1) is None
 
 
 @given(st.lists(st.from_regex(r"[A-Za-z0-9_-]{1,80}", fullmatch=True), min_size=1, max_size=10))

@@ -134,6 +134,29 @@ async def test_octets_are_rows_in_base64(
     assert (await delete_all(live, url, rows))["Failed"] == []
 
 
+async def test_rows_have_no_attributes_where_nobody_asks_for_them(
+    live: Live, seen: Seen
+) -> None:
+    url = await live.queue()
+    color = {"color": {"DataType": "String", "StringValue": "red"}}
+    entries = [
+        {"Id": str(n), "MessageBody": f"b{n}", "MessageAttributes": color} for n in range(3)
+    ]
+    await live.call("send_message_batch", QueueUrl=url, Entries=entries)
+    rows = await receive(live, url, 3)
+    assert seen.rows == 1
+    assert [one["Body"] for one in rows] == ["b0", "b1", "b2"]
+    assert all(
+        one.keys() == {"MessageId", "MD5OfBody", "Body", "ReceiptHandle"} for one in rows
+    )
+    await live.call("send_message_batch", QueueUrl=url, Entries=entries)
+    for wanted in ({"MessageAttributeNames": ["color"]}, {"AttributeNames": ["SenderId"]}):
+        for number in range(2):
+            [one] = await receive(live, url, 1, VisibilityTimeout=number, **wanted)
+            assert ("MessageAttributes" in one) == ("MessageAttributeNames" in wanted)
+    assert seen.rows == 1
+
+
 async def test_rows_with_more_to_say_are_looked_at(live: Live, seen: Seen) -> None:
     url = await live.queue("work")
     trace = {"AWSTraceHeader": {"DataType": "String", "StringValue": "Root=1"}}
