@@ -15,6 +15,14 @@ class Clock(Protocol):
         """Milliseconds since 1970. Never goes backwards within a process."""
         ...
 
+    def wall_unix_ms(self) -> int:
+        """What the machine's clock says now; somebody may have set it back.
+
+        To compare with times that others made by clocks of their own, as a signature's or a
+        policy's: as long as a step backwards holds ``unix_ms`` level, it is ahead of them all.
+        """
+        ...
+
     def monotonic_ms(self) -> int:
         """Milliseconds since some moment; for durations, unaffected by clock steps."""
         ...
@@ -107,6 +115,10 @@ class SystemClock:
             steps.note(now, self.steady_unix_ms() - now)
         return steps.highest_unix_ms
 
+    def wall_unix_ms(self) -> int:
+        """See ``Clock``."""
+        return time.time_ns() // 1_000_000
+
     def monotonic_ms(self) -> int:
         """See ``Clock``."""
         return time.monotonic_ns() // 1_000_000
@@ -145,6 +157,10 @@ class ManualClock:
         if self._unix_ms > self._steps.highest_unix_ms:
             self._steps.note(self._unix_ms, self.steady_unix_ms() - self._unix_ms)
         return self._steps.highest_unix_ms
+
+    def wall_unix_ms(self) -> int:
+        """See ``Clock``."""
+        return self._unix_ms
 
     def monotonic_ms(self) -> int:
         """See ``Clock``."""

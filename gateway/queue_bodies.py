@@ -24,7 +24,7 @@ from gateway.model import (
 )
 from gateway.partition import Partition, Write
 from gateway.queue_rows import (
-    SHOWN_BATCH_BYTES_MAX,
+    SHOWN_RUNS_BYTES_MAX,
     Columns,
     Show,
     Shown,
@@ -116,15 +116,24 @@ class _Batch:
         self.records = records
         self.octets = self.runs = None
 
-    def show(self, partition: Partition, show: Show) -> Shown:
-        """Have, and return, what the messages look like; most need no records for that."""
+    def show(self, partition: Partition, index: int, show: Show) -> Shown:
+        """Have, and return, what the message at an index, and others, look like.
+
+        Most need no records for that. What was shown of others before is given up.
+        """
         shown = None
-        if self.runs is not None and self.stamp_unix_ms is None:  # else times are other ones
+        if (
+            self.runs is not None
+            and self.stamp_unix_ms is None  # else times are other ones
+            and self.size_bytes <= SHOWN_RUNS_BYTES_MAX
+        ):
             shown = shown_runs(self.runs, show)
         if shown is None:
             self.decode()
             assert self.records is not None
-            shown = shown_records(partition, self.records, show)
+            shown = shown_records(partition, self.records, index, show)
+        if self.shown is not None:
+            self.size_bytes -= self.shown.size_bytes
         self.shown = shown
         self.size_bytes += shown.size_bytes
         return shown
@@ -220,20 +229,20 @@ class Bodies:
             batch = self._kept(partition, offset)
             if batch is None or not batch.is_dense:
                 return None
+            index = offset - batch.base_offset
             shown = batch.shown
-            if shown is None:
-                if batch.size_bytes > SHOWN_BATCH_BYTES_MAX:
-                    return None
+            if shown is None or not shown.first <= index < shown.end:
                 size_bytes = batch.size_bytes
-                shown = batch.show(partition, show)
+                shown = batch.show(partition, index, show)
                 self.kept_bytes += batch.size_bytes - size_bytes
                 self._shrink()
             if not shown.columns or shown.oldest_unix_ms < oldest_unix_ms:
                 return None
             room_bytes -= batch.size_bytes  # what is shown is part of it
-            first = offset - batch.base_offset
-            offset = min(end, batch.last_offset + 1)
-            last = offset - batch.base_offset
+            start = batch.base_offset + shown.first
+            first = offset - start
+            offset = min(end, batch.base_offset + shown.end)
+            last = offset - start
             found = [column[first:last] for column in shown.columns]
             if columns:
                 found = [[*one, *more] for one, more in zip(columns, found, strict=True)]

@@ -1,7 +1,8 @@
 """The common case of a receive: messages in a row that are in memory, as their protocol shows them.
 
-A protocol makes of the records of a batch what it shows of each, once; then a receive of ten is a
-slice of that. One that has put messages in itself may say so then, and no record is made of them.
+A protocol makes of the records of a batch, or of the next ones of a large batch, what it shows of
+each, once; then a receive of ten is a slice of that. One that has put messages in itself may say
+so then, and no record is made of them.
 Where a batch or a message is not of the plain kind there is no row, and the receive goes the way
 of all others (``gateway.queue_receivers``), which gives the same messages.
 """
@@ -15,7 +16,9 @@ from gateway.partition import Partition
 from gateway.records import RecordRun
 
 FIRST_ATTEMPT: Final = 1  # of all messages of a row
-SHOWN_BATCH_BYTES_MAX: Final = 524_288  # a larger batch costs too much memory twice
+SHOWN_RECORDS_MAX: Final = 256  # of a batch at a time: of what is shown, one piece is kept
+SHOWN_RUNS_BYTES_MAX: Final = 524_288  # a larger batch costs too much memory twice
+SHOWN_VALUES_BYTES_MAX: Final = 524_288  # and so do larger values, all of a piece
 SHOWN_BYTES: Final = 33  # what a piece of ``shown`` takes beside its octets
 _REFERENCE_BYTES: Final = 8
 
@@ -49,25 +52,40 @@ class ShownRun(NamedTuple):
 
 
 class Shown:
-    """What a batch of plain messages looks like; without ``columns`` it is not one of these."""
+    """What a piece of a batch looks like; without ``columns`` not all of it is plain messages.
 
-    __slots__ = ("columns", "oldest_unix_ms", "size_bytes")
+    ``first`` and ``end`` are the indexes, within the batch, of the records that it is of.
+    """
 
-    def __init__(self, columns: Columns, oldest_unix_ms: int, size_bytes: int) -> None:
+    __slots__ = ("columns", "end", "first", "oldest_unix_ms", "size_bytes")
+
+    def __init__(
+        self, columns: Columns, first: int, end: int, oldest_unix_ms: int, size_bytes: int
+    ) -> None:
         self.columns = columns
+        self.first = first
+        self.end = end
         self.oldest_unix_ms = oldest_unix_ms
         self.size_bytes = size_bytes
 
 
-def shown_records(partition: Partition, records: Sequence[Record], show: Show) -> Shown:
-    """Return what the records of a batch look like."""
+def shown_records(
+    partition: Partition, batch: Sequence[Record], index: int, show: Show
+) -> Shown:
+    """Return what the piece of a batch looks like that the record at an index is in."""
+    first = index - index % SHOWN_RECORDS_MAX
+    records = batch[first : first + SHOWN_RECORDS_MAX]
     columns: Columns = ()
     oldest_unix_ms = 0
-    if records and not _may_expire(records):
+    if (
+        records
+        and sum(len(record[3] or b"") for record in records) <= SHOWN_VALUES_BYTES_MAX
+        and not _may_expire(records)
+    ):
         columns = show(partition, records) or ()
         oldest_unix_ms = min(record[1] for record in records)
     size_bytes = sum(sum(map(len, column)) + SHOWN_BYTES * len(column) for column in columns)
-    return Shown(columns, oldest_unix_ms, size_bytes)
+    return Shown(columns, first, first + len(records), oldest_unix_ms, size_bytes)
 
 
 def shown_runs(runs: Sequence[RecordRun], show: Show) -> Shown | None:
@@ -80,7 +98,8 @@ def shown_runs(runs: Sequence[RecordRun], show: Show) -> Shown | None:
         found.append(shown.columns)
     oldest_unix_ms = min(run.timestamp_unix_ms for run in runs)
     columns = [list(chain.from_iterable(column)) for column in zip(*found, strict=True)]
-    return Shown(columns, oldest_unix_ms, _REFERENCE_BYTES * sum(map(len, columns)))
+    size_bytes = _REFERENCE_BYTES * sum(map(len, columns))
+    return Shown(columns, 0, len(columns[0]), oldest_unix_ms, size_bytes)
 
 
 def _may_expire(records: Sequence[Record]) -> bool:

@@ -152,7 +152,7 @@ class Retention:
     ) -> int | None:
         if settings.retention_ms < 0:
             return 0
-        oldest_unix_ms = self._clock.unix_ms() - settings.retention_ms
+        oldest_unix_ms = self._clock.wall_unix_ms() - settings.retention_ms
         return await self._storage.base_offset_for_time(partition_id, oldest_unix_ms)
 
     def _first_within_size(self, settings: TopicSettings, partition_id: int) -> int:

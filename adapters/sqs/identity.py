@@ -46,7 +46,7 @@ class Identifier:
 
     def identify(self, request: Request, peer_host: str) -> Identity:
         """Return who has sent a request. Errors: ``SqsError``."""
-        keys, now_unix_ms = self._keys, self._clock.unix_ms()
+        keys, now_unix_ms = self._keys, self._clock.wall_unix_ms()
         identity = self._signers.find(request, peer_host, now_unix_ms, keys.revision)
         if identity is not None:
             return identity

@@ -166,7 +166,7 @@ class SqsNode:
 
     def asked(self, call: Call) -> Asked:
         """Return what policies test their conditions on."""
-        return Asked(call.identity, self.clock.unix_ms(), is_tls=self._is_tls)
+        return Asked(call.identity, self.clock.wall_unix_ms(), is_tls=self._is_tls)
 
     def _denied(self, call: Call, name: TopicName) -> SqsError:
         identity = call.identity

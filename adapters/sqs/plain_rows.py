@@ -5,14 +5,25 @@ down without a dict for each message. What is shown of a message but for its rec
 once for all receives.
 """
 
+from base64 import b64encode
 from collections.abc import Sequence
 from operator import add
 from typing import Final
 
 import orjson
 
-from adapters.sqs.mapping import MESSAGE_BYTES_MAX, Header, StoredHeaders, read_headers
-from adapters.sqs.md5 import md5s_of_bodies
+from adapters.sqs.mapping import (
+    BASE64,
+    BODY_MARK,
+    MESSAGE_BYTES_MAX,
+    Header,
+    StoredHeaders,
+    body_of,
+    is_oversize,
+    read_headers,
+)
+from adapters.sqs.md5 import md5_of_attributes, md5s_of_bodies
+from adapters.sqs.message_attributes import MessageAttribute, to_result
 from adapters.sqs.text import to_text
 from gateway.auth import ANONYMOUS
 from gateway.message_ids import message_ids
@@ -32,7 +43,7 @@ _PARTS: Final = [
 ]
 _STEP: Final = len(_PARTS)
 _SHOWN_BYTES: Final = 36 + 32 + 2 * 33  # an id and a digest; the text is in the run
-ABOUT: Final = 3  # the last column: empty where not all is said by it
+ABOUT: Final = 3  # a column: empty where not all is said by it
 _SENT: Final = b',"SentTimestamp":'  # a text of JSON has no quotation mark without a backslash
 _ABOUT_NAMES: Final = frozenset(
     {
@@ -42,44 +53,62 @@ _ABOUT_NAMES: Final = frozenset(
         "ApproximateFirstReceiveTimestamp",
     }
 )
+_MARK: Final = {BODY_MARK: MessageAttribute("String", BASE64)}
+_IN_BASE64: Final = b',"MessageAttributes":%b,"MD5OfMessageAttributes":"%b"' % (
+    orjson.dumps(to_result(_MARK)),
+    md5_of_attributes(_MARK).encode(),
+)
 
 
 def show_plain(partition: Partition, records: Sequence[Record]) -> Columns | None:
     """Return ids, digests and bodies of records, as JSON has them; None when one is not plain.
 
-    Plain is a text, not above what a message may have, without attributes or an id of its own.
-    The last column (``ABOUT``) is of those who ask for attributes of the system.
+    Plain is what has no id of its own, is not null, and not above what a message may have as it is
+    shown. The column ``ABOUT`` is for those who ask for attributes, where there are none but those
+    of the system. The last one has the mark of what is no text, and is shown in base64.
     """
     headers: Sequence[Header] | None = None
     stored = StoredHeaders()
     sent_unix_ms, of_sender = -1, b""
     values: list[bytes] = []
     abouts: list[bytes] = []
-    for _, timestamp, key, value, found in records:
+    keys: set[bytes] = set()
+    for record in records:
+        _, timestamp, key, value, found = record
         if found is not headers or timestamp != sent_unix_ms:  # those of one send are shared
             headers, sent_unix_ms = found, timestamp
             stored = read_headers(found)
-            if stored.others or stored.message_id is not None:
+            if stored.message_id is not None:
                 return None
             of_sender = _about_stored(stored, timestamp)
         if value is None or len(value) > MESSAGE_BYTES_MAX:
             return None
+        if stored.others and is_oversize(record, body_of(value), stored):
+            return None
         values.append(value)
         abouts.append(b"" if key else of_sender)
-    texts = _in_json(values)
-    if texts is None:
-        return None
+        if key:
+            keys.add(key)
+    bodies, texts, marks = _bodies(values)
+    if any(marks) and (None in map(to_text, keys) or max(map(len, bodies)) > MESSAGE_BYTES_MAX):
+        return None  # such a key has a mark beside the body's
     return (
         message_ids(partition.topic.uuid, partition.number).row(records[0][0], len(records)),
-        md5s_of_bodies(values),
+        md5s_of_bodies(bodies),
         texts,
         abouts,
+        marks,
     )
 
 
 def _about_stored(stored: StoredHeaders, sent_unix_ms: int) -> bytes:
     """Return ``about`` of a message, nothing where there is more to be said of it."""
-    if stored.dead_letter or stored.trace is not None or stored.dedup_id is not None:
+    if (
+        stored.others
+        or stored.dead_letter
+        or stored.trace is not None
+        or stored.dedup_id is not None
+    ):
         return b""
     return about(stored.sender or "", sent_unix_ms)
 
@@ -124,18 +153,26 @@ def shown_run(
     ids: Sequence[bytes], digests: Sequence[bytes], texts: Sequence[bytes], about_all: bytes
 ) -> ShownRun:
     """Return what ``show_plain`` would say of messages that were just sent."""
-    abouts = [about_all] * len(ids)
-    return ShownRun(show_plain, (ids, digests, texts, abouts), _SHOWN_BYTES * len(ids))
+    count = len(ids)
+    columns = (ids, digests, texts, [about_all] * count, [b""] * count)
+    return ShownRun(show_plain, columns, _SHOWN_BYTES * count)
 
 
-def _in_json(values: list[bytes]) -> list[bytes] | None:
-    """Return what JSON has between quotation marks, None where one of them is no text of SQS."""
+def _bodies(values: list[bytes]) -> tuple[list[bytes], list[bytes], list[bytes]]:
+    """Return bodies of messages, what JSON has of them between quotation marks, and their marks."""
     if is_own_json(b"".join(values)):
-        return values
+        return values, values, [b""] * len(values)
     texts = [to_text(value) for value in values]
+    marks = [_IN_BASE64 if text is None else b"" for text in texts]
+    bodies = values
     if None in texts:
-        return None
-    return orjson.dumps(texts, option=orjson.OPT_INDENT_2)[_AROUND].split(_BETWEEN)
+        bodies = [
+            b64encode(value) if mark else value
+            for value, mark in zip(values, marks, strict=True)
+        ]
+        texts = [body.decode() for body in bodies]
+    in_json = orjson.dumps(texts, option=orjson.OPT_INDENT_2)[_AROUND].split(_BETWEEN)
+    return bodies, in_json, marks
 
 
 def messages_body(
@@ -143,8 +180,10 @@ def messages_body(
 ) -> bytes:
     """Return the body of an answer to ReceiveMessage; ``attributes``: see ``attributes_of``."""
     parts = _PARTS * len(handles)
-    parts[1::_STEP], parts[3::_STEP], parts[5::_STEP], _ = shown
+    parts[1::_STEP], parts[3::_STEP], parts[5::_STEP], _, marks = shown
     last = _LAST
+    if any(marks):
+        attributes = list(map(add, attributes or [b'"'] * len(marks), marks))
     if attributes is not None:  # they bring the quotation mark behind the handle
         handles = list(map(add, handles, attributes))
         parts[0::_STEP] = [_PARTS[0][1:]] * len(handles)

@@ -73,8 +73,8 @@ class SqsAdapter:
         return f"{self._request_id_prefix}{self._requests_count:012x}"
 
     def http_date(self) -> str:
-        """Return the time as HTTP has it (RFC 9110 section 5.6.7)."""
-        now_s = self.kernel.clock.unix_ms() // 1_000
+        """Return the time as HTTP has it (RFC 9110 section 5.6.7); SDKs set their clocks by it."""
+        now_s = self.kernel.clock.wall_unix_ms() // 1_000
         if now_s != self._date_s:
             self._date_s = now_s
             self._date = formatdate(now_s, usegmt=True)

@@ -203,7 +203,7 @@ class Index:
 
         They died before a time, and no lease is alive that was taken before they died.
         """
-        now_ms = self._clock.unix_ms()
+        now_ms = self._clock.wall_unix_ms()  # leases end by the clocks of their holders
         return self._read(
             lambda connection: sweeping.dead(
                 connection, before_unix_ms=before_unix_ms, now_unix_ms=now_ms, limit=limit
@@ -226,7 +226,7 @@ class Index:
         Take it before ``load``: all that was loaded then stays. ``holder`` is for people to read.
         """
         lease_id = str(uuid4())
-        now_ms = self._clock.unix_ms()
+        now_ms = self._clock.wall_unix_ms()
         self._write(
             lambda connection: leases.take(
                 connection, lease_id, holder, now_ms=now_ms, ttl_ms=ttl_ms
@@ -236,7 +236,7 @@ class Index:
 
     def extend_lease(self, lease_id: str, *, ttl_ms: int) -> bool:
         """Let a lease live ``ttl_ms`` from now on. False: it was over, objects may be gone."""
-        now_ms = self._clock.unix_ms()
+        now_ms = self._clock.wall_unix_ms()
         return self._write(
             lambda connection: leases.extend(connection, lease_id, now_ms=now_ms, ttl_ms=ttl_ms)
         )

@@ -24,6 +24,16 @@ def test_unix_time_stands_still_after_a_step_backwards(monkeypatch: pytest.Monke
     assert caught_up == first + 5
 
 
+def test_wall_time_is_what_the_machine_says_now(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = SystemClock()
+    now_ns = time.time_ns()
+    times = iter([now_ns, now_ns - 3_600_000_000_000, now_ns - 3_600_000_000_000])
+    monkeypatch.setattr(time, "time_ns", lambda: next(times))
+    highest, stepped_back, held = clock.unix_ms(), clock.wall_unix_ms(), clock.unix_ms()
+    assert stepped_back == highest - 3_600_000
+    assert held == highest
+
+
 def test_durations_do_not_see_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = SystemClock()
     before = clock.monotonic_ms()
@@ -39,6 +49,7 @@ def test_a_manual_clock_steps_unix_time_alone() -> None:
     clock.step_unix(-700)
     clock.advance(5)
     assert (clock.unix_ms(), clock.monotonic_ms()) == (1_705, 10)
+    assert clock.wall_unix_ms() == 1_010
     clock.advance(696)
     assert (clock.unix_ms(), clock.monotonic_ms()) == (1_706, 706)
 

@@ -41,8 +41,15 @@ class Node(TopicsHost):
         self.broker: Broker
         self.retention: Retention
 
-    def append(self, topic: Topic, *, number: int = 0, count: int = 1) -> asyncio.Future[None]:
-        """Append a batch, made now; the future ends when it is kept."""
+    def append(
+        self,
+        topic: Topic,
+        *,
+        number: int = 0,
+        count: int = 1,
+        timestamp_unix_ms: int | None = None,
+    ) -> asyncio.Future[None]:
+        """Append a batch, made now if not said otherwise; the future ends when it is kept."""
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
         def on_done(error: StorageUnavailable | None) -> None:
@@ -50,7 +57,8 @@ class Node(TopicsHost):
             done.set_result(None)
 
         partition = self.broker.partition(topic, number)
-        write = self.broker.prepare(partition, batch_of(count, self.clock.unix_ms()))
+        made_unix_ms = timestamp_unix_ms or self.clock.unix_ms()
+        write = self.broker.prepare(partition, batch_of(count, made_unix_ms))
         assert isinstance(write, Write)
         self.broker.append([write], on_done)
         return done
@@ -105,6 +113,22 @@ async def test_what_is_too_old_goes_and_the_rest_stays(node: Node) -> None:
     assert node.start_offset(topic) == 8
     assert node.retention.passes == 3
     assert node.retention.truncations == 2
+
+
+async def test_records_are_as_old_as_the_clock_as_it_is_says(node: Node) -> None:
+    """It was two days ahead, and was set right: producers' clocks always were."""
+    topic = await node.topics.create(ORDERS, configs={"retention.ms": str(DAY_MS)})
+    node.clock.step_unix(2 * DAY_MS)
+    node.clock.unix_ms()
+    node.clock.step_unix(-2 * DAY_MS)
+    await node.append(topic, timestamp_unix_ms=NOW_UNIX_MS)
+
+    await node.retention.run_once()
+    assert node.start_offset(topic) == 0
+
+    node.clock.advance(DAY_MS + 1)
+    await node.retention.run_once()
+    assert node.start_offset(topic) == 1
 
 
 async def test_what_is_too_much_goes(node: Node) -> None:

@@ -104,22 +104,32 @@ def test_a_body_that_ends_as_one_of_a_list_does_is_shown_as_it_is() -> None:
     assert [message["Body"] for message in answer["Messages"]] == bodies
 
 
-@given(first=FIRSTS, kinds=st.lists(st.tuples(VALUES, HEADERS), min_size=1, max_size=12))
+@given(
+    first=FIRSTS,
+    kinds=st.lists(
+        st.tuples(st.sampled_from([None, None, b"k", b"\xff"]), VALUES, HEADERS),
+        min_size=1,
+        max_size=12,
+    ),
+)
+@example(0, [(None, b"\xff", ()), (None, b"text", ()), (None, b'"', ())])
+@example(0, [(b"\xff", b"text", ())])
+@example(0, [(b"\xff", b"text", ()), (None, b"\xff", ())])
 def test_rows_are_answered_as_messages_one_by_one_are(
-    first: int, kinds: list[tuple[bytes | None, tuple[tuple[str, bytes], ...]]]
+    first: int, kinds: list[tuple[bytes | None, bytes | None, tuple[tuple[str, bytes], ...]]]
 ) -> None:
     records = [
-        Record(offset, 5, None, value, headers)
-        for offset, (value, headers) in enumerate(kinds, start=first)
+        Record(offset, 5, key, value, headers)
+        for offset, (key, value, headers) in enumerate(kinds, start=first)
     ]
     handles = [f"handle/{offset}+=" for offset in range(len(records))]
     shown = show_plain(PARTITION, records)
     is_plain = all(
-        value is not None
-        and to_text(value) is not None
-        and not read_headers(headers).others
-        and read_headers(headers).message_id is None
-        for value, headers in kinds
+        value is not None and read_headers(headers).message_id is None
+        for _, value, headers in kinds
+    ) and not (
+        any(key == b"\xff" for key, _, _ in kinds)
+        and any(value is not None and to_text(value) is None for _, value, _ in kinds)
     )
     assert (shown is not None) == is_plain
     if shown is not None:
@@ -129,20 +139,27 @@ def test_rows_are_answered_as_messages_one_by_one_are(
 
 @given(
     st.lists(
-        st.tuples(st.sampled_from([4, 5]), st.sampled_from([None, None, b"", b"k"]), HEADERS),
+        st.tuples(
+            st.sampled_from([4, 5]),
+            st.sampled_from([None, None, b"", b"k"]),
+            st.sampled_from([b"body", b"body", b"\xff\x00"]),
+            HEADERS,
+        ),
         min_size=1,
         max_size=6,
     ),
     st.none() | st.frozensets(st.sampled_from(NAMES)),
 )
-@example([(4, None, ()), (5, None, ())], None)  # one sender, at two times
+@example([(4, None, b"body", ()), (5, None, b"body", ())], None)  # one sender, at two times
+@example([(4, None, b"\xff", ()), (5, None, b"body", ())], None)
+@example([(4, None, b"\xff", ()), (5, None, b"body", ())], frozenset({"Other"}))
 def test_attributes_are_those_of_messages_one_by_one(
-    kinds: list[tuple[int, bytes | None, tuple[tuple[str, bytes], ...]]],
+    kinds: list[tuple[int, bytes | None, bytes, tuple[tuple[str, bytes], ...]]],
     system: frozenset[str] | None,
 ) -> None:
     records = [
-        Record(offset, timestamp, key, b"body", headers)
-        for offset, (timestamp, key, headers) in enumerate(kinds)
+        Record(offset, timestamp, key, value, headers)
+        for offset, (timestamp, key, value, headers) in enumerate(kinds)
     ]
     handles = [f"handle/{offset}+=" for offset in range(len(records))]
     shown = show_plain(PARTITION, records)
@@ -150,7 +167,7 @@ def test_attributes_are_those_of_messages_one_by_one(
         return
     stored = [read_headers(record.headers) for record in records]
     more_to_say = [
-        bool(record.key or one.trace or one.dedup_id or one.dead_letter)
+        bool(record.key or one.others or one.trace or one.dedup_id or one.dead_letter)
         for record, one in zip(records, stored, strict=True)
     ]
     assert [not one for one in shown[ABOUT]] == more_to_say
@@ -174,11 +191,23 @@ def test_a_sender_may_be_called_anything() -> None:
 
 
 def test_what_is_larger_than_a_message_is_not_plain() -> None:
-    def shown(size_bytes: int) -> object:
-        return show_plain(PARTITION, [Record(0, 5, None, b"x" * size_bytes, ())])
+    def shown(size_bytes: int, octet: bytes = b"x") -> object:
+        return show_plain(PARTITION, [Record(0, 5, None, octet * size_bytes, ())])
 
     assert shown(MESSAGE_BYTES_MAX) is not None
     assert shown(MESSAGE_BYTES_MAX + 1) is None
+    assert shown(MESSAGE_BYTES_MAX // 4 * 3, b"\xff") is not None  # in base64
+    assert shown(MESSAGE_BYTES_MAX // 4 * 3 + 1, b"\xff") is None
+
+
+def test_attributes_count_as_part_of_a_message_though_nobody_asks_for_them() -> None:
+    def shown(size_bytes: int) -> object:
+        headers = (("color", b"red"),)  # as it counts: name, type and value
+        return show_plain(PARTITION, [Record(0, 5, None, b"x" * size_bytes, headers)])
+
+    own_bytes = len("color") + len("String") + len("red")
+    assert shown(MESSAGE_BYTES_MAX - own_bytes) is not None
+    assert shown(MESSAGE_BYTES_MAX - own_bytes + 1) is None
 
 
 @given(st.lists(st.from_regex(r"[A-Za-z0-9_-]{1,80}", fullmatch=True), min_size=1, max_size=10))

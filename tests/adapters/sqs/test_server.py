@@ -1,6 +1,7 @@
 """The endpoint as SDKs see it: what queue URLs begin with, who is let in, what is counted."""
 
 from collections.abc import AsyncIterator
+from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Any
 
@@ -114,6 +115,18 @@ async def test_another_account_is_not_let_in(tmp_path: Path) -> None:
 
         assert (refused.code, refused.status) == ("AccessDenied", 403)
         assert "sqs:sendmessage on resource: arn:aws:sqs:us-east-1:0000" in refused.message
+
+
+async def test_answers_bear_the_time_as_it_is(live: Live) -> None:
+    """SDKs whose signature is refused set their clocks by it."""
+    client = await connect(live)
+    dates = []
+    for step_ms in (0, 7_200_000, -3_600_000):
+        live.clock.step_unix(step_ms)
+        (answer,) = await client.exchange(request("ListQueues", {}))
+        dates.append(parsedate_to_datetime(answer.headers["date"]).timestamp())
+
+    assert [date - dates[0] for date in dates] == [0, 7_200, 3_600]
 
 
 async def test_who_must_sign_signs(tmp_path: Path) -> None:

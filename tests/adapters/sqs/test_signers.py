@@ -10,6 +10,7 @@ from adapters.sqs import signers
 from adapters.sqs.config import SqsConfig
 from adapters.sqs.errors import (
     INVALID_CLIENT_TOKEN_ID,
+    REQUEST_EXPIRED,
     SIGNATURE_DOES_NOT_MATCH,
     ErrorCode,
     SqsError,
@@ -21,7 +22,7 @@ from gateway.access_keys import AccessKeys
 from gateway.clock import ManualClock
 from gateway.metadata import AccessKey, MetadataStore
 from tests.adapters.sqs.test_identity import ELSEWHERE, HERE, Stored
-from tests.adapters.sqs.test_signature import KEY_ID, SECRET, signed
+from tests.adapters.sqs.test_signature import KEY_ID, SECRET, presigned, signed
 
 TARGET = {"X-Amz-Target": "AmazonSQS.ReceiveMessage"}
 SKEW_S = SqsConfig().clock_skew_s_max
@@ -141,6 +142,27 @@ def test_a_signature_begins_to_hold_as_any() -> None:
     assert [who.ask(again(b"%d" % n)) for n in range(2)] == ["bob"] * 2
     behind = Who(ahead_ms=-SKEW_S * 1_000 - 1)
     assert behind.refusal(again(b"first")) is SIGNATURE_DOES_NOT_MATCH
+
+
+@pytest.mark.parametrize("step_ms", [3_600_000, -3_600_000])
+def test_a_clock_that_is_set_right_lets_in_at_once(step_ms: int) -> None:
+    """The node's was wrong by an hour: its unix time may stand still for as long."""
+    who = Who(ahead_ms=-step_ms)
+    assert who.refusal(again(b"first")) is SIGNATURE_DOES_NOT_MATCH
+    who.clock.step_unix(step_ms)
+    assert [who.ask(again(b"%d" % n)) for n in range(2)] == ["bob"] * 2
+    who.clock.step_unix(step_ms)  # wrong the other way: known by the short way, too
+    assert who.refusal(again(b"second")) is SIGNATURE_DOES_NOT_MATCH
+
+
+def test_a_presigned_url_holds_by_a_clock_that_was_set_right() -> None:
+    who = Who(ahead_ms=3_600_000)
+    url = presigned(expires_s=60)
+    assert who.refusal(url) is REQUEST_EXPIRED
+    who.clock.step_unix(-3_600_000)
+    assert who.ask(url) == "bob"
+    who.clock.advance(61_000)
+    assert who.refusal(url) is REQUEST_EXPIRED
 
 
 def test_a_token_is_invalid_whoever_has_signed() -> None:

@@ -9,8 +9,16 @@ from gateway.errors import StorageUnavailable
 from gateway.model import EXPIRES_AT, Record
 from gateway.partition import Partition
 from gateway.queue_instance import Queue
-from gateway.queue_rows import Columns, Row, Show, ShownRun
-from gateway.records import NO_HEADERS, RecordRun
+from gateway.queue_rows import (
+    SHOWN_RECORDS_MAX,
+    SHOWN_VALUES_BYTES_MAX,
+    Columns,
+    Row,
+    Show,
+    ShownRun,
+)
+from gateway.records import NO_HEADERS, RecordRun, encode_batch
+from gateway.writer import Write
 from tests.gateway.queues.test_journal import drain, fill
 from tests.gateway.queues.world import World, is_fed, running, settle, take, take_now, values
 
@@ -98,6 +106,59 @@ async def test_a_row_of_many_batches_is_whole(tmp_path: Path) -> None:
         row = taken(queue)
         expected = [b"%d-%d" % (number, n) for number in range(4) for n in range(3)]
         assert row.shown[0] == expected[:10]
+
+
+async def send_one_batch(world: World, queue: Queue, bodies: Sequence[bytes]) -> None:
+    """Append one batch, as a Kafka producer has made it."""
+    partition = queue.lanes[0].partition
+    now_unix_ms = world.clock.unix_ms()
+    batch = encode_batch([(now_unix_ms, None, body, ()) for body in bodies])
+    write = world.broker.prepare(partition, batch)
+    assert isinstance(write, Write)
+    end = partition.log_end_offset + len(bodies)
+    world.broker.append([write], lambda _: None)
+    await world.until(lambda: queue.lanes[0].lane.fed_end == end)
+
+
+async def test_rows_of_a_large_batch_are_shown_piece_by_piece(tmp_path: Path) -> None:
+    """What is shown of the others takes memory only while they are received."""
+    async with running(tmp_path) as world:
+        queue = await world.queue(order="fair")
+        bodies = [b"m%d" % n for n in range(5 * SHOWN_RECORDS_MAX // 2)]
+        await send_one_batch(world, queue, bodies)
+        kept = world.queues._kit.bodies
+        asked: list[int] = []
+        sizes: list[int] = []
+
+        def showing(partition: Partition, records: Sequence[Record]) -> Columns:
+            asked.append(len(records))
+            return show(partition, records)
+
+        shown: list[bytes] = []
+        for _ in range(len(bodies) // 10):
+            row = queue.receive_row(10, bytes_max=1_000, show=showing)
+            assert row is not None
+            shown += row.shown[0]
+            sizes.append(kept.kept_bytes)
+
+        assert shown == bodies
+        assert asked == [SHOWN_RECORDS_MAX, SHOWN_RECORDS_MAX, SHOWN_RECORDS_MAX // 2]
+        assert max(sizes) < sizes[0] * 1.01
+        kept.forget([queue.lanes[0].partition.partition_id])
+        assert kept.kept_bytes == 0
+
+
+async def test_a_piece_of_a_large_batch_that_is_not_plain_is_no_row(tmp_path: Path) -> None:
+    async with running(tmp_path) as world:
+        queue = await world.queue(order="fair")
+        large = b"x" * (SHOWN_VALUES_BYTES_MAX // 2)
+        bodies = [b"m"] * SHOWN_RECORDS_MAX + [large, large, b"m"]
+        await send_one_batch(world, queue, bodies)
+        for _ in range(SHOWN_RECORDS_MAX // 8):
+            taken(queue, 8)
+        assert take_row(queue, 1, bytes_max=1 << 22) is None
+        found = await take(queue, bytes_max=1 << 22)
+        assert [len(body or b"") for body in values(found)] == [len(large), len(large), 1]
 
 
 async def test_what_the_sender_has_said_of_its_messages_is_shown(tmp_path: Path) -> None:

@@ -55,3 +55,25 @@ async def test_what_the_policy_denies_is_refused(
     refused = await live.refused(action, QueueUrl=url, **asked)
 
     assert (refused.code, refused.status) == ("AccessDenied", 403)
+
+
+async def test_dates_of_a_policy_are_compared_with_the_clock_as_it_is(live: Live) -> None:
+    """It was an hour ahead, and was set right: the node's unix time stands still."""
+    url = await live.queue()
+    in_half_an_hour_s = live.clock.unix_ms() // 1_000 + 1_800
+    statement = {
+        "Effect": "Deny",
+        "Principal": "*",
+        "Action": "sqs:SendMessage",
+        "Resource": "*",
+        "Condition": {"DateGreaterThan": {"aws:CurrentTime": str(in_half_an_hour_s)}},
+    }
+    policy = json.dumps({"Statement": [statement]})
+    await live.call("set_queue_attributes", QueueUrl=url, Attributes={"Policy": policy})
+
+    live.clock.step_unix(3_600_000)
+    refused = await live.refused("send_message", QueueUrl=url, MessageBody="m")
+    live.clock.step_unix(-3_600_000)
+    await send(live, url)
+
+    assert (refused.code, refused.status) == ("AccessDenied", 403)

@@ -6,7 +6,7 @@ import pytest
 
 from gateway.errors import StorageFull
 from gateway.queue_instance import Queue
-from tests.adapters.sqs.handlers.messages import let_pass, receive
+from tests.adapters.sqs.handlers.messages import append, let_pass, receive
 from tests.adapters.sqs.handlers.serving import Live
 
 TEXTS = ["plain", '"', "\\", '","', "é", "\U0001f600", "\t\r\n", "x" * 300, "{}", "\x7f"]
@@ -105,6 +105,56 @@ async def test_what_a_send_has_said_is_what_is_in_the_log(
         if wanted:
             assert message["Attributes"].pop("ApproximateReceiveCount") == "1"
     assert without(said, {"ReceiptHandle"}) == without(read, {"ReceiptHandle"})
+
+
+@pytest.mark.parametrize("wanted", [{}, {"AttributeNames": ["All"]}])
+async def test_octets_are_rows_in_base64(
+    live: Live, seen: Seen, wanted: dict[str, Any]
+) -> None:
+    url = await live.queue()
+    values = [b"\xff" * 9, b"text", b'"', b"\xff\x00\n"]
+    for value in values:
+        await append(live, value)
+    seen.allows = False
+    looked_at = await receive(live, url, 4, VisibilityTimeout=0, **wanted)
+    for value in values:
+        await append(live, value)
+    await delete_all(live, url, await receive(live, url, 4))
+    seen.allows = True
+
+    rows = await receive(live, url, 4, **wanted)
+
+    assert seen.rows == 1
+    for message in (*looked_at, *rows):
+        for name in ("SentTimestamp", "ApproximateFirstReceiveTimestamp"):
+            message.get("Attributes", {}).pop(name, None)
+    assert without(rows, BY_KEY) == without(looked_at, BY_KEY)
+    assert [sorted(one) for one in rows] == [sorted(one) for one in looked_at]
+    assert "MD5OfMessageAttributes" in rows[0]
+    assert (await delete_all(live, url, rows))["Failed"] == []
+
+
+async def test_rows_have_no_attributes_where_nobody_asks_for_them(
+    live: Live, seen: Seen
+) -> None:
+    url = await live.queue()
+    color = {"color": {"DataType": "String", "StringValue": "red"}}
+    entries = [
+        {"Id": str(n), "MessageBody": f"b{n}", "MessageAttributes": color} for n in range(3)
+    ]
+    await live.call("send_message_batch", QueueUrl=url, Entries=entries)
+    rows = await receive(live, url, 3)
+    assert seen.rows == 1
+    assert [one["Body"] for one in rows] == ["b0", "b1", "b2"]
+    assert all(
+        one.keys() == {"MessageId", "MD5OfBody", "Body", "ReceiptHandle"} for one in rows
+    )
+    await live.call("send_message_batch", QueueUrl=url, Entries=entries)
+    for wanted in ({"MessageAttributeNames": ["color"]}, {"AttributeNames": ["SenderId"]}):
+        for number in range(2):
+            [one] = await receive(live, url, 1, VisibilityTimeout=number, **wanted)
+            assert ("MessageAttributes" in one) == ("MessageAttributeNames" in wanted)
+    assert seen.rows == 1
 
 
 async def test_rows_with_more_to_say_are_looked_at(live: Live, seen: Seen) -> None:

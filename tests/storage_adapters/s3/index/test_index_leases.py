@@ -59,6 +59,27 @@ def test_what_a_lease_keeps_does_not_depend_on_clocks(
     assert index.dead(before_unix_ms=1 << 60, limit=9) == []
 
 
+def test_a_lease_lasts_by_clocks_as_they_are(
+    index: Index, owned: Ownership, url: str, clock: ManualClock
+) -> None:
+    """The owner's clock was an hour ahead, and was set right; a reader's always was."""
+    reader_clock = ManualClock(clock.unix_ms())
+    clock.step_unix(3_600_000)
+    clock.unix_ms()
+    clock.step_unix(-3_600_000)
+    reader = Index(url, clock=reader_clock)
+    reader.open(create=False)
+    lease = reader.take_lease("spark", ttl_ms=TTL_MS)
+    kill(index, owned, 1)
+
+    index.take_lease("another", ttl_ms=1)  # removes those that are over
+
+    clock.advance(TTL_MS - 1)
+    assert index.dead(before_unix_ms=1 << 60, limit=9) == []
+    assert index.extend_lease(lease, ttl_ms=TTL_MS)
+    reader.close()
+
+
 def test_a_lease_ends_by_itself(index: Index, owned: Ownership, clock: ManualClock) -> None:
     index.take_lease("spark", ttl_ms=TTL_MS)
     kill(index, owned, 1)
