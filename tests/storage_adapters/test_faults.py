@@ -138,7 +138,7 @@ async def test_what_is_appended_while_others_are_told_goes_to_the_disk_at_once(
         first.set_result(None)
 
     log.enqueue([make_entry((1, 0))], on_first)
-    assert await asyncio.gather(first, second, third) == [None] * 3
+    assert list(await asyncio.gather(first, second, third)) == [None] * 3
 
     assert has_begun == [True]
     assert log.bounds(1) == Bounds(0, 3)
