@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 from benchmarks.report import Report, Row, Sample
 from benchmarks.sides import OURS, Options
-from gateway.record_keys import keys_of_batch
-from gateway.records import encode_batch
+from gateway.records.codec import encode_batch
+from gateway.records.keys import keys_of_batch
 from storage_adapters.formats.key_index import KeyIndex
 from storage_adapters.formats.key_index_builder import build_key_index
 

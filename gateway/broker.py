@@ -10,9 +10,8 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 from gateway.clock import Clock
-from gateway.config import BrokerConfig
+from gateway.config.settings import BrokerConfig
 from gateway.errors import OffsetOutOfRange, TopicNotFound
-from gateway.holders import Holders
 from gateway.key_spans import has_key_spans, spans_with_keys
 from gateway.model import Octets
 from gateway.partition import Partition
@@ -20,7 +19,8 @@ from gateway.placement import Placement
 from gateway.reader import MAX_INT64, Reader
 from gateway.slots import slot_of_partition
 from gateway.storage import KeySpans, OnDone, StorageAdapter, WantedKeys
-from gateway.topics import Topic
+from gateway.topics.manager import Topic
+from gateway.upkeep.holders import Holders
 from gateway.waiting import Receiver, Tail, Waiter
 from gateway.writer import Duplicate, Write, Writer
 

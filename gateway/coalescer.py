@@ -16,10 +16,10 @@ from gateway.broker import Broker
 from gateway.errors import GatewayError, InvalidRecord, MessageTooLarge, StorageUnavailable
 from gateway.model import HEADER_BYTES, TIMESTAMP_TYPE_MASK, parse_batch_header
 from gateway.partition import Partition, Write
-from gateway.records import RecordRun, encode_runs
-from gateway.single_records import SingleRecords
+from gateway.records.codec import RecordRun, encode_runs
+from gateway.records.singles import SingleRecords
 from gateway.storage import OnDone
-from gateway.topics import Topic
+from gateway.topics.manager import Topic
 
 BATCH_RECORDS_MAX: Final = 256
 BATCH_BYTES_MAX: Final = 65_536

@@ -10,14 +10,14 @@ from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from gateway.broker import Broker
-from gateway.compression import decompress
 from gateway.errors import InvalidRequest, RequestError
 from gateway.key_spans import spans_with_keys
 from gateway.model import COMPRESSION_MASK, HEADER_BYTES, Octets, Record, parse_batch_header
 from gateway.partition import Partition
-from gateway.records import DECOMPRESSED_BYTES_MAX, iter_records
+from gateway.records.codec import DECOMPRESSED_BYTES_MAX, iter_records
+from gateway.records.compression import decompress
 from gateway.storage import KeySpans, WantedKeys
-from gateway.topics import Topic
+from gateway.topics.manager import Topic
 
 STEP_BYTES_MAX: Final = 33_554_432  # read from the log in one step
 ANSWER_BYTES_MAX: Final = 4_194_304  # of the records that a step answers

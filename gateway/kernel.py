@@ -3,19 +3,19 @@
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from gateway.access_keys import AccessKeys
-from gateway.auth import Authenticator, Authorizer
+from gateway.auth.access_keys import AccessKeys
+from gateway.auth.ports import Authenticator, Authorizer
 from gateway.broker import Broker
 from gateway.clock import Clock
-from gateway.config import Settings
-from gateway.cursors import CursorManager
-from gateway.delays import Delays
-from gateway.groups import GroupManager
-from gateway.metadata import MetadataStore
+from gateway.config.settings import Settings
+from gateway.delays.manager import Delays
+from gateway.groups.cursors import CursorManager
+from gateway.groups.manager import GroupManager
+from gateway.metadata.store import MetadataStore
 from gateway.metrics import Metrics
 from gateway.placement import Placement
-from gateway.queues import QueueManager
-from gateway.topics import TopicManager
+from gateway.queues.manager import QueueManager
+from gateway.topics.manager import TopicManager
 
 
 class Endpoint(NamedTuple):

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import structlog
 
-from gateway.config import ListenerConfig, parse_address
+from gateway.config.base import ListenerConfig, parse_address
 from gateway.connection import Connection
 from gateway.preamble import Preamble, make_tls_context
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import structlog
 
-from gateway.config import LogConfig
+from gateway.config.settings import LogConfig
 
 _LEVELS: Final = {
     "debug": logging.DEBUG,

@@ -17,45 +17,45 @@ from typing import Any, Final
 import structlog
 import uvloop
 
-from gateway.access_keys import AccessKeys
-from gateway.admin import AdminServer
-from gateway.admin_state import AdminState
+from gateway.admin.server import AdminServer
+from gateway.admin.state import AdminState
 from gateway.allocator import keep_freed_memory
-from gateway.archive_holds import ArchiveHolds
-from gateway.auth_rules import RuleBook
-from gateway.auth_users import StoredUsers
+from gateway.auth.access_keys import AccessKeys
+from gateway.auth.rules import RuleBook
+from gateway.auth.users import StoredUsers
 from gateway.broker import Broker
 from gateway.clock import Clock, SystemClock
-from gateway.compaction import COMPACTION_TOPIC, Compaction, can_compact
-from gateway.config import Settings
-from gateway.config_advice import check_exposure, listeners_of
-from gateway.config_checker import InvalidSettings
-from gateway.cursors import CursorManager
-from gateway.delays import Delays
+from gateway.config.advice import check_exposure, listeners_of
+from gateway.config.checker import InvalidSettings
+from gateway.config.settings import Settings
+from gateway.delays.manager import Delays
 from gateway.errors import GatewayError, StorageUnavailable
-from gateway.groups import GroupManager
+from gateway.groups.cursors import CursorManager
+from gateway.groups.manager import GroupManager
 from gateway.internal_metrics import register_metrics
 from gateway.kernel import Kernel
-from gateway.key_indexer import KeyIndexer
-from gateway.metadata import reconcile
-from gateway.metadata_sql import SqlMetadata
+from gateway.metadata.sql import SqlMetadata
+from gateway.metadata.store import reconcile
 from gateway.metrics import Metrics
 from gateway.model import PartitionIdentity
 from gateway.placement import SingleNode
 from gateway.producers import PRODUCERS_TOPIC, ProducerStates
-from gateway.queues import QueueManager
+from gateway.queues.declared import make_queues
+from gateway.queues.manager import QueueManager
 from gateway.registry import adapter_class, storage_class
-from gateway.retention import Retention
-from gateway.sql import engine_url
-from gateway.start_queues import make_queues
-from gateway.start_topics import (
+from gateway.sql.engines import engine_url
+from gateway.streams import InternalStream
+from gateway.topics.declared import (
     delete_leftovers,
     delete_partitions,
     forget_partitions,
     make_topics,
 )
-from gateway.streams import InternalStream
-from gateway.topics import TopicManager
+from gateway.topics.manager import TopicManager
+from gateway.upkeep.archive_holds import ArchiveHolds
+from gateway.upkeep.compaction import COMPACTION_TOPIC, Compaction, can_compact
+from gateway.upkeep.key_indexer import KeyIndexer
+from gateway.upkeep.retention import Retention
 
 STATUS_OK: Final = 0
 STATUS_FAULT: Final = 1

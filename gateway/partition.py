@@ -7,10 +7,10 @@ from features.dedup import ProducerSequences
 from gateway.errors import TopicNotFound
 from gateway.model import BatchHeader
 from gateway.storage import Bounds
-from gateway.topics import Topic
+from gateway.topics.manager import Topic
 
 if TYPE_CHECKING:
-    from gateway.records import RecordRun
+    from gateway.records.codec import RecordRun
 
 
 class Appended(Protocol):

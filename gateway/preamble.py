@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, cast
 
 import structlog
 
-from gateway.config import ListenerConfig
+from gateway.config.base import ListenerConfig
 from gateway.errors import PeerError
 from gateway.proxy_protocol import ProxyHeader
 

@@ -17,13 +17,13 @@ import structlog
 from features.dedup import ProducerSequences
 from gateway.broker import Broker
 from gateway.clock import Clock
-from gateway.config import BrokerConfig
+from gateway.config.settings import BrokerConfig
 from gateway.errors import GatewayError, MessageTooLarge, TopicNotFound
 from gateway.model import unpack_batch_header
 from gateway.partition import Partition
 from gateway.storage import StoredHeader
 from gateway.streams import InternalStream, Item
-from gateway.topics import TopicManager
+from gateway.topics.manager import TopicManager
 
 PRODUCERS_TOPIC: Final = "__producers"
 CHECK_EVERY_S: Final = 1.0

@@ -6,7 +6,7 @@ from typing import Final
 from gateway.errors import CorruptBatch, OffsetOutOfRange
 from gateway.model import Octets, parse_batch_header
 from gateway.partition import Partition
-from gateway.record_times import first_record_at
+from gateway.records.times import first_record_at
 from gateway.storage import StorageAdapter
 
 MAX_INT64: Final = (1 << 63) - 1

@@ -12,7 +12,7 @@ from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Final
 
-from gateway.config import FrozenConfig
+from gateway.config.base import FrozenConfig
 from gateway.errors import GatewayError
 
 ADAPTERS: Final[Mapping[str, str]] = {

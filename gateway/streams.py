@@ -18,9 +18,9 @@ from gateway.coalescer import BATCH_BYTES_MAX, BATCH_RECORDS_MAX, Coalescer, Par
 from gateway.errors import GatewayError, StorageUnavailable
 from gateway.model import DEFAULT_NAMESPACE, TopicName, parse_batch_header
 from gateway.partition import Partition
-from gateway.records import NO_HEADERS, RecordRun, iter_records
+from gateway.records.codec import NO_HEADERS, RecordRun, iter_records
 from gateway.storage import OnDone
-from gateway.topics import TopicManager
+from gateway.topics.manager import TopicManager
 
 REWRITE_ROOM_BYTES: Final = 64 * 1024 * 1024
 CHECKS_PER_ROOM: Final = 16  # looking at the size is not free

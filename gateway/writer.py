@@ -9,14 +9,14 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 from features.dedup import ProducerSequences
-from gateway.batch import check_batch, check_keys, check_timestamps, stamp_append_time
 from gateway.clock import Clock
-from gateway.config import BrokerConfig
+from gateway.config.settings import BrokerConfig
 from gateway.errors import StorageUnavailable
-from gateway.holders import Holders
 from gateway.model import BatchHeader, stamp
 from gateway.partition import Partition, Write
+from gateway.records.checks import check_batch, check_keys, check_timestamps, stamp_append_time
 from gateway.storage import Entry, OnDone, StorageAdapter, Target
+from gateway.upkeep.holders import Holders
 
 __all__ = ["Duplicate", "Write", "Writer"]
 

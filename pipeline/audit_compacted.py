@@ -9,10 +9,10 @@ from sqlalchemy import select
 from sqlalchemy.exc import SQLAlchemyError
 
 from gateway.errors import GatewayError, OffsetOutOfRange, StorageUnavailable
-from gateway.metadata_schema import TOPIC_CONFIGS
+from gateway.metadata.schema import TOPIC_CONFIGS
 from gateway.model import Record
-from gateway.records import iter_records
-from gateway.sql import make_engine, reading
+from gateway.records.codec import iter_records
+from gateway.sql.engines import make_engine, reading
 from pipeline.catalogs import find_again, open_extents
 from pipeline.options import Options
 from pipeline.views import FileGone, PartitionView

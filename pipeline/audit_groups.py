@@ -11,7 +11,7 @@ from pipeline.audit_findings import Finding
 from pipeline.options import Options
 from pipeline.views import PartitionView
 
-# As ``gateway.cursors`` writes them; docs/formats.md has the layout.
+# As ``gateway.groups.cursors`` writes them; docs/formats.md has the layout.
 _CURSORS_TOPIC: Final = "__cursors"
 _CURSOR_KEY: Final = 1
 _LENGTHS: Final = struct.Struct(">II")

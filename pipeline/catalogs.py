@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Final
 
 from gateway.clock import SystemClock
-from gateway.config import Settings
+from gateway.config.settings import Settings
 from gateway.errors import RequestError, StorageUnavailable
-from gateway.sql import engine_url
+from gateway.sql.engines import engine_url
 from pipeline import local_log
 from pipeline.options import Options
 from pipeline.views import Extent, ExtentReader, PartitionView

@@ -12,7 +12,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from gateway.compression import decompress
 from gateway.errors import CorruptBatch
 from gateway.model import (
     COMPRESSION_MASK,
@@ -24,7 +23,8 @@ from gateway.model import (
     parse_batch_header,
     read_varint,
 )
-from gateway.records import DECOMPRESSED_BYTES_MAX, check_crc
+from gateway.records.codec import DECOMPRESSED_BYTES_MAX, check_crc
+from gateway.records.compression import decompress
 from pipeline.rows import HEADERS
 from pipeline.varints import Bytes, Ints, varints
 

@@ -7,8 +7,8 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from gateway.errors import StorageUnavailable
 from gateway.model import DEFAULT_NAMESPACE, TopicName
-from gateway.records import iter_records
-from gateway.sql import make_engine, one_line
+from gateway.records.codec import iter_records
+from gateway.sql.engines import make_engine, one_line
 from pipeline.options import S3Place
 from pipeline.s3_log import open_extents, read_view
 

@@ -16,8 +16,8 @@ from confluent_kafka import KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from gateway.clock import Clock, SystemClock
-from gateway.config import Settings
-from gateway.config_base import parse_address
+from gateway.config.base import parse_address
+from gateway.config.settings import Settings
 from gateway.errors import GatewayError, RequestError
 
 Headers = Sequence[tuple[str, bytes | None]]

@@ -15,10 +15,10 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from gateway.clock import SystemClock
 from gateway.errors import StorageUnavailable
-from gateway.metadata import TopicRow
-from gateway.metadata_topic_rows import load_topics
+from gateway.metadata.store import TopicRow
+from gateway.metadata.topic_rows import load_topics
 from gateway.model import PartitionIdentity
-from gateway.sql import make_engine, one_line, reading
+from gateway.sql.engines import make_engine, one_line, reading
 from pipeline.options import S3Place
 from pipeline.s3_object import ObjectReader, Recent
 from pipeline.views import Extent, FileGone, PartitionView, found_again

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from pydantic import Field
 
 from gateway.clock import Clock
-from gateway.config import FrozenConfig
+from gateway.config.base import FrozenConfig
 from gateway.errors import RunTooLarge, StorageFull, StorageUnavailable
 from gateway.model import HEADER_BYTES, Octets, parse_batch_header, stamp
 from gateway.storage import (

@@ -9,7 +9,7 @@ import pytest
 import uvloop
 from hypothesis import settings
 
-from gateway import sql
+from gateway.sql import engines as sql
 from tests.gateway import postgres
 from tests.support.toolchain import PACKAGES
 

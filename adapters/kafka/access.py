@@ -11,9 +11,9 @@ from typing import Final
 from adapters.kafka.codec import TopicRef
 from adapters.kafka.session import Session
 from adapters.kafka.topic_refs import resolve_topic
-from gateway.auth import CLUSTER, Operation, ResourceType
+from gateway.auth.ports import CLUSTER, Operation, ResourceType
 from gateway.errors import PolicyViolation, Unauthorized
-from gateway.topics import Topic
+from gateway.topics.manager import Topic
 
 OPERATION_CODES: Final[Mapping[Operation, int]] = {
     Operation.ALL: 2,

@@ -21,8 +21,8 @@ from typing import Any, Final, NamedTuple
 from adapters.kafka.access import OPERATION_CODES, RESOURCE_TYPE_CODES
 from adapters.kafka.errors import ErrorCode, Refused
 from adapters.kafka.session import Session
-from gateway.auth import CLUSTER, EVERYBODY, Operation, PatternKind, ResourceType, Rule
-from gateway.auth_rules import RuleBook
+from gateway.auth.ports import CLUSTER, EVERYBODY, Operation, PatternKind, ResourceType, Rule
+from gateway.auth.rules import RuleBook
 
 ANY: Final = 1  # in a filter, for resource types, operations, permissions and patterns
 WILDCARD: Final = "*"

@@ -9,9 +9,9 @@ from typing import Final
 
 from adapters.kafka.config import KafkaConfig
 from adapters.kafka.session import Session
-from gateway.config import Settings
-from gateway.topic_config_specs import ConfigType
-from gateway.topic_configs import ConfigEntry, ConfigSource, ConfigSynonym
+from gateway.config.settings import Settings
+from gateway.topics.config_specs import ConfigType
+from gateway.topics.configs import ConfigEntry, ConfigSource, ConfigSynonym
 
 _MS_PER_MINUTE: Final = 60_000
 

@@ -4,7 +4,7 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from gateway.config import BindAddress, ListenerConfig
+from gateway.config.base import BindAddress, ListenerConfig
 
 _MIB = 1024 * 1024
 

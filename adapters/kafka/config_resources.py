@@ -8,10 +8,10 @@ from typing import Any, Final, TypeVar
 from adapters.kafka.access import check_cluster, ordinary_topic_for
 from adapters.kafka.errors import ErrorCode, Refused, code_of
 from adapters.kafka.session import Session
-from gateway.auth import Operation
+from gateway.auth.ports import Operation
 from gateway.errors import GatewayError
 from gateway.model import check_topic_name
-from gateway.topics import Topic
+from gateway.topics.manager import Topic
 
 _R = TypeVar("_R")
 WHOLE_CLUSTER: Final = ""  # as a broker's name: the defaults of all brokers

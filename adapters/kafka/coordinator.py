@@ -6,9 +6,9 @@ from typing import Final
 from adapters.kafka.errors import ErrorCode, code_of
 from adapters.kafka.session import Session
 from gateway import errors
-from gateway.auth import Operation, ResourceType
+from gateway.auth.ports import Operation, ResourceType
 from gateway.errors import GatewayError, Unauthorized
-from gateway.group_model import GroupName
+from gateway.groups.model import GroupName
 
 # Where a coordinator's answer differs from a partition leader's: clients look for a coordinator
 # again on these, and do not understand the others.

@@ -14,10 +14,10 @@ from uuid import UUID
 
 from adapters.kafka.errors import ErrorCode
 from adapters.kafka.metadata_codec import TopicAnswered, encode_topic, encode_topics
-from gateway.auth import Principal
+from gateway.auth.ports import Principal
 from gateway.placement import Placement
 from gateway.slots import SLOT_COUNT, slot_of_partition
-from gateway.topics import Topic
+from gateway.topics.manager import Topic
 
 LISTS_BYTES_MAX: Final = 64 * 1024 * 1024
 VERSIONS_MAX: Final = 4  # whose single topics are kept; clients of one site rarely use more

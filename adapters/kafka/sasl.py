@@ -8,9 +8,9 @@ same connection: who guesses passwords needs a connection for each guess. Sessio
 import secrets
 from typing import Final, NamedTuple
 
-from gateway.auth import Authenticator
+from gateway.auth.ports import Authenticator
+from gateway.auth.scram import ScramMechanism, ScramServer, saslprep
 from gateway.errors import Unauthenticated
-from gateway.scram import ScramMechanism, ScramServer, saslprep
 
 PLAIN: Final = "PLAIN"
 MECHANISMS: Final = (PLAIN, *(mechanism.value for mechanism in ScramMechanism))

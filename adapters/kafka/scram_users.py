@@ -6,8 +6,8 @@ from typing import Final
 
 from adapters.kafka.errors import ErrorCode, Refused
 from adapters.kafka.session import Session
-from gateway.auth_users import StoredUsers
-from gateway.scram import ITERATIONS_MAX, ITERATIONS_MIN, ScramCredential, ScramMechanism
+from gateway.auth.scram import ITERATIONS_MAX, ITERATIONS_MIN, ScramCredential, ScramMechanism
+from gateway.auth.users import StoredUsers
 
 MECHANISM_CODES: Final = {ScramMechanism.SHA_256: 1, ScramMechanism.SHA_512: 2}
 _MECHANISMS: Final = {code: mechanism for mechanism, code in MECHANISM_CODES.items()}

@@ -16,10 +16,10 @@ from adapters.kafka.handlers import APIS, Api
 from adapters.kafka.metadata_cache import MetadataCache
 from adapters.kafka.session import Node
 from gateway.budget import Budget
-from gateway.config import Address, parse_address
+from gateway.config.base import Address, parse_address
 from gateway.kernel import Endpoint, Kernel
 from gateway.listener import Listener
-from gateway.metadata import ProducerIds
+from gateway.metadata.store import ProducerIds
 
 
 class KafkaAdapter:

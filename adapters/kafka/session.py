@@ -7,19 +7,20 @@ from typing import Any, Final
 from adapters.kafka.config import KafkaConfig
 from adapters.kafka.fetch_pacing import FetchPacing
 from adapters.kafka.metadata_cache import MetadataCache
-from gateway.auth import Authenticator, Authorizer, Operation, Principal, ResourceType
+from gateway.auth.ports import Authenticator, Authorizer, Operation, Principal, ResourceType
 from gateway.broker import Broker
 from gateway.budget import Budget
 from gateway.clock import Clock
-from gateway.config import Address, Settings
-from gateway.cursors import CursorManager
-from gateway.delays import Delays
+from gateway.config.base import Address
+from gateway.config.settings import Settings
+from gateway.delays.manager import Delays
 from gateway.errors import PeerError
-from gateway.groups import GroupManager
-from gateway.metadata import MetadataStore, ProducerIds
+from gateway.groups.cursors import CursorManager
+from gateway.groups.manager import GroupManager
+from gateway.metadata.store import MetadataStore, ProducerIds
 from gateway.model import DEFAULT_NAMESPACE
 from gateway.placement import Placement
-from gateway.topics import TopicManager
+from gateway.topics.manager import TopicManager
 
 REQUEST_BYTES_MIN: Final = 8  # API key, version, correlation id
 DIRECT_BYTES_MIN: Final = 64 * 1024  # from here on a frame is read in place, without a copy

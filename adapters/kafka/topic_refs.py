@@ -6,7 +6,7 @@ from adapters.kafka.codec import TopicRef
 from adapters.kafka.session import Session
 from gateway.errors import UnknownTopicId
 from gateway.model import TopicName
-from gateway.topics import Topic
+from gateway.topics.manager import Topic
 
 
 def resolve_topic(session: Session, ref: TopicRef) -> Topic:

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from struct import Struct, pack
 from typing import Final
 
-from adapters.mqtt import properties as p
-from adapters.mqtt.connect_codec import decode_connect, version_to_refuse
 from adapters.mqtt.errors import MqttError, ReasonCode, return_code
-from adapters.mqtt.primitives import (
+from adapters.mqtt.packets import properties as p
+from adapters.mqtt.packets.connect_codec import decode_connect, version_to_refuse
+from adapters.mqtt.packets.primitives import (
     VARINT_MAX,
     decode_text,
     decode_uint16,
@@ -22,7 +22,7 @@ from adapters.mqtt.primitives import (
     malformed,
     protocol_error,
 )
-from adapters.mqtt.properties import (
+from adapters.mqtt.packets.properties import (
     Properties,
     Property,
     decode_properties,

@@ -6,7 +6,8 @@ from typing import ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from adapters.mqtt.routes import check_routes
-from gateway.config import BindAddress, FrozenConfig, ListenerConfig, Settings
+from gateway.config.base import BindAddress, FrozenConfig, ListenerConfig
+from gateway.config.settings import Settings
 
 _MIB = 1024 * 1024
 _RETENTION_MS_DEFAULT = "604800000"  # Kafka's: seven days

@@ -10,13 +10,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from adapters.mqtt import handlers, keep_alive
-from adapters.mqtt.access import ClientAccess
-from adapters.mqtt.authentication import ScramExchange
 from adapters.mqtt.codec import encode_connack, encode_disconnect
 from adapters.mqtt.errors import MqttError, ReasonCode, reason_code
-from adapters.mqtt.framing import PacketReader
-from adapters.mqtt.inbound import Inbound
+from adapters.mqtt.incoming.inbound import Inbound
+from adapters.mqtt.packets.framing import PacketReader
 from adapters.mqtt.refusals import last_connack, last_disconnect
+from adapters.mqtt.rights.access import ClientAccess
+from adapters.mqtt.rights.authentication import ScramExchange
 from adapters.mqtt.session import State
 from adapters.mqtt.wire import (
     PACKET_ID_MAX,
@@ -27,15 +27,15 @@ from adapters.mqtt.wire import (
     PublishRun,
     Version,
 )
-from gateway.auth import ANONYMOUS, Principal
+from gateway.auth.ports import ANONYMOUS, Principal
 from gateway.connection import Connection
 from gateway.errors import GatewayError
 from gateway.listener import Listener
 
 if TYPE_CHECKING:  # the adapter makes connections; they know theirs
-    from adapters.mqtt.client_session import ClientSession
-    from adapters.mqtt.lone_publishes import LonePublisher
+    from adapters.mqtt.incoming.lone_publishes import LonePublisher
     from adapters.mqtt.server import MqttAdapter
+    from adapters.mqtt.sessions.client_session import ClientSession
 
 REQUESTS_WAITING_MAX: Final = 100  # SUBSCRIBE and UNSUBSCRIBE that are being kept
 

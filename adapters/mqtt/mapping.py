@@ -20,15 +20,18 @@ from collections import Counter
 from collections.abc import Callable
 from typing import TypeAlias
 
-from adapters.mqtt.batch_reading import BatchReading
 from adapters.mqtt.config import RouteConfig
 from adapters.mqtt.headers import headers_of
-from adapters.mqtt.medley import Medley
-from adapters.mqtt.record_kinds import CACHED_BLOCK_BYTES_MAX, CACHED_BLOCKS_MAX, CORRUPT_BATCH
+from adapters.mqtt.outgoing.batch_reading import BatchReading
+from adapters.mqtt.outgoing.medley import Medley
+from adapters.mqtt.outgoing.record_kinds import (
+    CACHED_BLOCK_BYTES_MAX,
+    CACHED_BLOCKS_MAX,
+    CORRUPT_BATCH,
+)
 from adapters.mqtt.routes import RoutedTopic
 from adapters.mqtt.wire import NO_PROPERTIES, PublishProperties, PublishRun
 from features.expiry import expires_at_unix_ms
-from gateway.compression import decompress
 from gateway.errors import CorruptBatch, UnsupportedFormat
 from gateway.model import (
     COMPRESSION_MASK,
@@ -37,7 +40,8 @@ from gateway.model import (
     Octets,
     parse_batch_header,
 )
-from gateway.records import DECOMPRESSED_BYTES_MAX, RecordRun, encode_headers
+from gateway.records.codec import DECOMPRESSED_BYTES_MAX, RecordRun, encode_headers
+from gateway.records.compression import decompress
 
 SteadyDeadline: TypeAlias = Callable[[int, int], int]  # of (deadline, when it was made)
 

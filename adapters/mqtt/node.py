@@ -4,30 +4,30 @@ import asyncio
 from dataclasses import dataclass
 from functools import partial
 
-from adapters.mqtt.access import Access, principal_of
 from adapters.mqtt.config import MqttConfig
-from adapters.mqtt.counters import Counters
-from adapters.mqtt.distributor import Distributor
-from adapters.mqtt.feed_set import FeedSet
-from adapters.mqtt.lone_publishes import LonePublishes
-from adapters.mqtt.publishing import INBOUND_TOPIC, Publishing, parse_inbound_key
-from adapters.mqtt.reading_rights import ReadingRights
-from adapters.mqtt.retained_store import RetainedStore
+from adapters.mqtt.figures.counters import Counters
+from adapters.mqtt.figures.sys_publisher import SysPublisher
+from adapters.mqtt.incoming.lone_publishes import LonePublishes
+from adapters.mqtt.incoming.publishing import INBOUND_TOPIC, Publishing, parse_inbound_key
+from adapters.mqtt.incoming.wills import Wills
+from adapters.mqtt.outgoing.distributor import Distributor
+from adapters.mqtt.outgoing.feed_set import FeedSet
+from adapters.mqtt.retained.store import RetainedStore
+from adapters.mqtt.rights.access import Access, principal_of
+from adapters.mqtt.rights.reading import ReadingRights
 from adapters.mqtt.routes import Routes
-from adapters.mqtt.session_services import SessionServices
-from adapters.mqtt.session_store import SESSIONS_TOPIC, SessionStore
-from adapters.mqtt.sessions import Sessions
-from adapters.mqtt.share_lanes import ROOM_BYTES, SHARES_TOPIC
-from adapters.mqtt.sys_publisher import SysPublisher
-from adapters.mqtt.wills import Wills
+from adapters.mqtt.sessions.registry import Sessions
+from adapters.mqtt.sessions.services import SessionServices
+from adapters.mqtt.sessions.store import SESSIONS_TOPIC, SessionStore
+from adapters.mqtt.shares.lanes import ROOM_BYTES, SHARES_TOPIC
 from adapters.mqtt.wire import Will
-from gateway.auth import Authenticator, Authorizer
+from gateway.auth.ports import Authenticator, Authorizer
 from gateway.clock import Clock
 from gateway.coalescer import Coalescer
-from gateway.config import Settings
+from gateway.config.settings import Settings
 from gateway.kernel import Kernel
 from gateway.placement import Placement
-from gateway.queue_journal import QueueJournal
+from gateway.queues.journal import QueueJournal
 from gateway.streams import InternalStream
 
 

@@ -7,8 +7,8 @@ says the nearest that it has.
 from typing import Final
 
 from adapters.mqtt.errors import ReasonCode as Code
-from adapters.mqtt.primitives import encode_varint
-from adapters.mqtt.properties import Property, encode_string
+from adapters.mqtt.packets.primitives import encode_varint
+from adapters.mqtt.packets.properties import Property, encode_string
 from adapters.mqtt.wire import Connack, Disconnect, PacketType
 
 _COMMON: Final = frozenset(

@@ -8,7 +8,7 @@ from adapters.mqtt.errors import MqttError
 from adapters.mqtt.filters import TOPIC_BYTES_MAX, check_filter, matches
 from gateway.errors import InvalidTopicName
 from gateway.model import check_topic_name
-from gateway.topics import INTERNAL_TOPICS
+from gateway.topics.manager import INTERNAL_TOPICS
 
 if TYPE_CHECKING:  # the config checks its routes here; targets are only kept
     from adapters.mqtt.config import MqttConfig, RouteConfig

@@ -8,16 +8,16 @@ from typing import Any, ClassVar, Final
 
 from adapters.mqtt.config import MqttConfig
 from adapters.mqtt.connection import MqttConnection
+from adapters.mqtt.figures.metrics import register_metrics
 from adapters.mqtt.node import Node, open_node
-from adapters.mqtt.node_metrics import register_metrics
 from adapters.mqtt.welcome import ConnectRate
-from gateway.config import Address, ListenerConfig
+from gateway.config.base import Address, ListenerConfig
 from gateway.connection import Connection
 from gateway.kernel import Endpoint, Kernel
 from gateway.listener import Listener
 from gateway.metrics import Metrics
 
-_WEBSOCKET: Final = "adapters.mqtt.websocket"
+_WEBSOCKET: Final = "adapters.mqtt.packets.websocket"
 
 
 class MqttAdapter:

@@ -4,7 +4,7 @@ import re
 from typing import Final, NamedTuple
 
 from adapters.mqtt.config import MqttConfig
-from adapters.mqtt.primitives import TEXT_BYTES_MAX
+from adapters.mqtt.packets.primitives import TEXT_BYTES_MAX
 from adapters.mqtt.wire import Connack, Connect, Version
 
 _NO_LEVEL: Final = re.compile(r"[+#\0]")

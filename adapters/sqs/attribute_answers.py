@@ -14,7 +14,7 @@ from adapters.sqs.attribute_specs import (
 )
 from adapters.sqs.names import is_fifo_name
 from features.queue.model import Counts
-from gateway.queues import Queue
+from gateway.queues.manager import Queue
 
 _S_MS: Final = 1_000
 

@@ -31,7 +31,7 @@ from adapters.sqs.policy import parse_policy
 from adapters.sqs.redrive_policies import RedriveTarget, check_redrive_allow_policy
 from adapters.sqs.text import to_octets
 from features.queue.model import Order
-from gateway.queue_model import QueueSettings
+from gateway.queues.model import QueueSettings
 
 _S_MS: Final = 1_000
 _INTEGER_DIGITS_MAX: Final = 9

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
 from adapters.sqs.errors import SqsError
-from gateway.auth import Principal
+from gateway.auth.ports import Principal
 
 Params = dict[str, Any]
 Result = dict[str, Any]

@@ -12,13 +12,8 @@ from adapters.sqs.errors import SqsError
 from adapters.sqs.names import check_queue_name, is_fifo_name
 from adapters.sqs.redrive_policies import RedriveTarget, parse_redrive_policy
 from adapters.sqs.tags import merge_tags
-from gateway.config import (
-    BindAddress,
-    FrozenConfig,
-    ListenerConfig,
-    Settings,
-    parse_address,
-)
+from gateway.config.base import BindAddress, FrozenConfig, ListenerConfig, parse_address
+from gateway.config.settings import Settings
 
 _MIB: Final = 1024 * 1024
 _ACCOUNT: Final = re.compile(r"[0-9]{12}")

@@ -7,10 +7,10 @@ from adapters.sqs.errors import SqsError
 from adapters.sqs.names import is_fifo_name
 from adapters.sqs.node import SqsNode
 from adapters.sqs.queue_changes import target_finder, wanted_queue
-from gateway.config_checker import InvalidSettings
+from gateway.config.checker import InvalidSettings
 from gateway.errors import GatewayError
 from gateway.model import DEFAULT_NAMESPACE, TopicName
-from gateway.queue_topics import make_queue
+from gateway.queues.topics import make_queue
 
 
 async def make_declared(node: SqsNode) -> None:

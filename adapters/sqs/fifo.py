@@ -15,11 +15,11 @@ from gateway.broker import Broker
 from gateway.errors import CorruptBatch, GatewayError, StorageUnavailable
 from gateway.model import DEDUP_ID, MESSAGE_ID, Record, parse_batch_header
 from gateway.partition import Partition
-from gateway.records import iter_records
-from gateway.topics import Topic
+from gateway.records.codec import iter_records
+from gateway.topics.manager import Topic
 
 if TYPE_CHECKING:
-    from gateway.queues import Queue
+    from gateway.queues.manager import Queue
 
 LOAD_BYTES_MAX: Final = 262_144  # of one read, so that the loop serves others between two
 

@@ -23,8 +23,8 @@ from adapters.sqs.errors import (
 from adapters.sqs.signature import Claim, check_signature, check_time, find_claim
 from adapters.sqs.signers import Signers
 from adapters.sqs.wire import Request
-from gateway.access_keys import AccessKeys
-from gateway.auth import ANONYMOUS, Principal
+from gateway.auth.access_keys import AccessKeys
+from gateway.auth.ports import ANONYMOUS, Principal
 from gateway.clock import Clock
 
 IDENTITIES_REMEMBERED: Final = 8_192

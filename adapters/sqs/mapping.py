@@ -44,8 +44,8 @@ from gateway.model import (
     RESERVED_PREFIXES,
     Record,
 )
-from gateway.record_runs import nullable
-from gateway.records import encode_headers
+from gateway.records.codec import encode_headers
+from gateway.records.runs import nullable
 
 MESSAGE_BYTES_MAX: Final = 1_048_576  # of body and attributes together, as they are shown
 MS_PER_S: Final = 1_000

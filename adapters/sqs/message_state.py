@@ -21,10 +21,10 @@ from adapters.sqs.receive_attempts import ReceiveAttempts
 from features.dedup_ids import DedupIds, Room
 from gateway.errors import GatewayError
 from gateway.kernel import Kernel
-from gateway.topics import Topic
+from gateway.topics.manager import Topic
 
 if TYPE_CHECKING:
-    from gateway.queues import Queue
+    from gateway.queues.manager import Queue
 
 
 class _Parsed:

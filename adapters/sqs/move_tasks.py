@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from adapters.sqs.errors import INVALID_PARAMETER_VALUE, RESOURCE_NOT_FOUND, SqsError
 from adapters.sqs.node import SqsNode
 from adapters.sqs.urls import parse_queue_arn
-from gateway.queues import Queue
+from gateway.queues.manager import Queue
 
 _HANDLE_CHARS_MAX: Final = 4_096
 

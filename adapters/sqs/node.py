@@ -18,11 +18,11 @@ from adapters.sqs.urls import (
     parse_queue_arn,
     parse_queue_url,
 )
-from gateway.auth import Operation, ResourceType
+from gateway.auth.ports import Operation, ResourceType
 from gateway.kernel import Kernel
-from gateway.metadata_changes import Changes
+from gateway.metadata.changes import Changes
 from gateway.model import DEFAULT_NAMESPACE, TopicName
-from gateway.queues import Queue
+from gateway.queues.manager import Queue
 
 SECRET_BYTES: Final = 32
 ASKED_MAX: Final = 4_096  # queues that were asked for by a URL, and are remembered by it

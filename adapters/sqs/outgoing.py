@@ -30,7 +30,7 @@ from adapters.sqs.message_attributes import (
 )
 from adapters.sqs.queue_rules import QueueRules
 from adapters.sqs.text import quote, to_octets
-from gateway.records import encode_headers
+from gateway.records.codec import encode_headers
 
 DELAY_S_MAX: Final = 900
 ID_CHARS_MAX: Final = 128

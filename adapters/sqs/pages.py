@@ -12,7 +12,7 @@ from itertools import islice
 from typing import Any, Final
 
 from adapters.sqs.errors import INVALID_PARAMETER_VALUE, SqsError
-from gateway.queues import Queue
+from gateway.queues.manager import Queue
 
 RESULTS_MAX: Final = 1_000
 _TOKEN_CHARS_MAX: Final = 4_096

@@ -25,11 +25,11 @@ from adapters.sqs.mapping import (
 from adapters.sqs.md5 import md5_of_attributes, md5s_of_bodies
 from adapters.sqs.message_attributes import MessageAttribute, to_result
 from adapters.sqs.text import to_text
-from gateway.auth import ANONYMOUS
-from gateway.message_ids import message_ids
+from gateway.auth.ports import ANONYMOUS
 from gateway.model import Record
 from gateway.partition import Partition
-from gateway.queue_rows import Columns, ShownRun
+from gateway.queues.rows import Columns, ShownRun
+from gateway.records.message_ids import message_ids
 
 _ESCAPED: Final = bytes([*range(0x20), 0x22, 0x5C])  # in JSON, or no text of SQS
 _BETWEEN: Final = b'",\n  "'  # two texts; within one, the end of a line is escaped

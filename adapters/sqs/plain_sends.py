@@ -17,13 +17,13 @@ from adapters.sqs.plain_rows import about, is_own_json, shown_run
 from adapters.sqs.queue_rules import QueueRules
 from adapters.sqs.text import has_only_text
 from gateway.errors import GatewayError, StorageUnavailable
-from gateway.message_ids import message_ids
 from gateway.partition import Partition
-from gateway.records import RecordRun
+from gateway.records.codec import RecordRun
+from gateway.records.message_ids import message_ids
 
 if TYPE_CHECKING:
     from adapters.sqs.node import SqsNode
-    from gateway.queues import Queue
+    from gateway.queues.manager import Queue
 
 _MEMBERS_COUNT: Final = 2  # Id and MessageBody, which all entries have
 

@@ -21,7 +21,7 @@ from adapters.sqs.redrive_policies import (
 from adapters.sqs.tags import merge_tags
 from adapters.sqs.urls import parse_queue_arn
 from gateway.model import TopicName
-from gateway.queue_model import QueueSettings
+from gateway.queues.model import QueueSettings
 
 REDRIVE_ALLOW_POLICY: Final = "sqs.RedriveAllowPolicy"
 

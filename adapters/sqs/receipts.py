@@ -21,7 +21,7 @@ from uuid import UUID
 
 from adapters.sqs.errors import RECEIPT_HANDLE_IS_INVALID, SqsError
 from adapters.sqs.text import quote
-from gateway.queue_model import Delivery, DeliveryId
+from gateway.queues.model import Delivery, DeliveryId
 
 HANDLE_CHARS: Final = 60
 SECRET_BYTES: Final = 32

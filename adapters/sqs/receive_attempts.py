@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from gateway.queue_model import DeliveryId
+from gateway.queues.model import DeliveryId
 
 ATTEMPT_MS: Final = 300_000
 

@@ -15,10 +15,10 @@ from adapters.sqs.mapping import (
 )
 from adapters.sqs.md5 import md5_of_attributes, md5_of_body
 from adapters.sqs.message_attributes import Attributes, MessageAttribute, to_result
-from gateway.auth import ANONYMOUS
-from gateway.message_ids import message_id
-from gateway.queue_model import Delivery
-from gateway.topics import Topic
+from gateway.auth.ports import ANONYMOUS
+from gateway.queues.model import Delivery
+from gateway.records.message_ids import message_id
+from gateway.topics.manager import Topic
 
 ALL: Final = "All"
 _ALL_BY_PREFIX: Final = ".*"

@@ -20,13 +20,13 @@ from adapters.sqs.received import NOTHING, Shown, Wanted, plain_message, to_mess
 from adapters.sqs.text import to_text
 from features.queue.model import Result as Settled
 from gateway.errors import GatewayError, StorageUnavailable
-from gateway.message_ids import message_ids
 from gateway.model import TopicName
-from gateway.queue_model import Delivery, DeliveryId, Outcome
+from gateway.queues.model import Delivery, DeliveryId, Outcome
+from gateway.records.message_ids import message_ids
 
 if TYPE_CHECKING:
     from adapters.sqs.node import SqsNode
-    from gateway.queues import Queue
+    from gateway.queues.manager import Queue
 
 RECEIVE_BYTES_MAX: Final = 4 * 1_048_576  # of one answer; the first message always comes
 OVERSIZE_ROUNDS_MAX: Final = 10  # receives in a row that found nothing but what is too large

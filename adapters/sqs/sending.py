@@ -16,13 +16,13 @@ from adapters.sqs.queue_rules import QueueRules
 from adapters.sqs.received import sequence_number
 from features.dedup_ids import DedupIds, Pending, Place
 from gateway.errors import GatewayError, StorageUnavailable
-from gateway.message_ids import message_id, message_ids
 from gateway.partition import Partition
-from gateway.records import RecordRun
+from gateway.records.codec import RecordRun
+from gateway.records.message_ids import message_id, message_ids
 
 if TYPE_CHECKING:
     from adapters.sqs.node import SqsNode
-    from gateway.queues import Queue
+    from gateway.queues.manager import Queue
 
 OnSent = Callable[[Sequence[Outgoing], GatewayError | None], None]
 

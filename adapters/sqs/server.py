@@ -13,7 +13,7 @@ from adapters.sqs.dispatch import Dispatcher
 from adapters.sqs.identity import Identifier
 from adapters.sqs.node import SqsNode, open_node
 from gateway.budget import Budget
-from gateway.config import Address
+from gateway.config.base import Address
 from gateway.kernel import Endpoint, Kernel
 from gateway.listener import Listener
 

@@ -13,7 +13,7 @@ from gateway.errors import StorageUnavailable
 
 if TYPE_CHECKING:
     from adapters.sqs.node import SqsNode
-    from gateway.queues import Queue
+    from gateway.queues.manager import Queue
 
 Check = Callable[[Params, Receipt], None]
 Refusal = Callable[[Settled, str], SqsError | None]

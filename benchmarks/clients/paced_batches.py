@@ -12,7 +12,7 @@ import threading
 import time
 from typing import Final
 
-from gateway.records import encode_batch
+from gateway.records.codec import encode_batch
 
 _PRODUCE: Final = 0
 _VERSION: Final = 7

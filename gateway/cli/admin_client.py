@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any, Final, Self
 from urllib.parse import quote, urlencode, urlsplit
 
-from gateway.admin_token import read_token, read_url
-from gateway.config import Settings
-from gateway.config_loader import load_settings
+from gateway.admin.token import read_token, read_url
+from gateway.config.loader import load_settings
+from gateway.config.settings import Settings
 from gateway.errors import GatewayError
 
 TIMEOUT_S: Final = 30

@@ -27,7 +27,7 @@ from gateway.cli.rules import rules_app
 from gateway.cli.topics import topics_app
 from gateway.cli.user_keys import keys_app
 from gateway.cli.users import users_app
-from gateway.config_checker import InvalidSettings
+from gateway.config.checker import InvalidSettings
 from gateway.errors import GatewayError
 
 STATUS_FAILED: Final = 1

@@ -6,11 +6,11 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from gateway.backup.restore import restore as restore_backup
 from gateway.cli import options
 from gateway.cli.admin_client import AdminClient, Refused, settings_of
 from gateway.cli.output import print_json, say
 from gateway.errors import StorageUnavailable
-from gateway.restore import restore as restore_backup
 from storage_adapters.segment_log.lockfile import DataLock
 
 _MIB: Final = 1_048_576

@@ -8,11 +8,12 @@ from gateway.cli import options
 from gateway.cli.admin_client import settings_of
 from gateway.cli.config_reference import reference
 from gateway.cli.output import print_json, say
-from gateway.config import FrozenConfig, Settings, StorageConfig
-from gateway.config_advice import check_exposure, warnings
-from gateway.config_checker import InvalidSettings
-from gateway.config_loader import load_settings
-from gateway.config_text import as_tables, format_key, format_value, toml_lines
+from gateway.config.advice import check_exposure, warnings
+from gateway.config.base import FrozenConfig
+from gateway.config.checker import InvalidSettings
+from gateway.config.loader import load_settings
+from gateway.config.settings import Settings, StorageConfig
+from gateway.config.text import as_tables, format_key, format_value, toml_lines
 
 
 def check_config(

@@ -12,8 +12,10 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from gateway import registry
-from gateway.config import AuthRule, DeclaredQueue, FrozenConfig, Settings, TopicConfig
-from gateway.config_text import format_value
+from gateway.config.base import FrozenConfig
+from gateway.config.queues import DeclaredQueue
+from gateway.config.settings import AuthRule, Settings, TopicConfig
+from gateway.config.text import format_value
 
 BEGIN: Final = "<!-- made by `headgate check-config --reference`; do not edit below -->"
 END: Final = "<!-- made until here -->"

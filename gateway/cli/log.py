@@ -9,7 +9,7 @@ import typer
 from gateway.cli.output import fail, say
 from gateway.errors import RequestError, StorageUnavailable
 from gateway.model import Octets, parse_batch_header
-from gateway.records import iter_records
+from gateway.records.codec import iter_records
 from storage_adapters.formats.entry import KIND_BATCH, KIND_NAMES
 from storage_adapters.formats.footer import Footer, Part
 from storage_adapters.formats.manifest import SHARED, FileRecord

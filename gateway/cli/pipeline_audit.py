@@ -11,7 +11,7 @@ from gateway.cli.admin_client import settings_of
 from gateway.cli.output import print_json, print_rows, say
 from gateway.cli.pipeline_options import LAKE_FORMATS, Progress, mib
 from gateway.errors import RequestError
-from gateway.sql import engine_url
+from gateway.sql.engines import engine_url
 
 if TYPE_CHECKING:
     from pipeline.audit import Audit

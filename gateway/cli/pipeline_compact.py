@@ -11,7 +11,7 @@ from gateway.cli.admin_client import AdminClient, NodeUnreachable, Refused, sett
 from gateway.cli.output import print_json, say
 from gateway.cli.pipeline_options import MIB, Progress, mib
 from gateway.clock import SystemClock
-from gateway.config import Settings
+from gateway.config.settings import Settings
 from gateway.errors import RequestError
 
 if TYPE_CHECKING:

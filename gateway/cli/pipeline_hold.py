@@ -10,7 +10,7 @@ from typing import Final
 
 from gateway.cli.admin_client import AdminClient, NodeUnreachable, Refused
 from gateway.cli.output import fail
-from gateway.config import Settings
+from gateway.config.settings import Settings
 from gateway.errors import GatewayError
 from gateway.model import PartitionIdentity, TopicName
 

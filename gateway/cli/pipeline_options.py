@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import typer
 
 from gateway.cli.output import fail, say
-from gateway.config import Settings
+from gateway.config.settings import Settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -57,7 +57,7 @@ PrintSubmit = Annotated[
 
 def catalog_of(table: str, settings: Settings) -> str:
     """Return Iceberg's catalog for a table in a bucket; empty: the file beside a local table."""
-    from gateway.sql import engine_url
+    from gateway.sql.engines import engine_url
 
     is_bucket = urlsplit(table).scheme not in {"", "file"}
     data_dir = settings.node.data_dir.absolute()

@@ -9,7 +9,7 @@ from gateway.cli import pipeline_options as shared
 from gateway.cli.admin_client import settings_of
 from gateway.cli.output import print_json, say
 from gateway.cli.pipeline_options import Progress, mib
-from gateway.sql import engine_url
+from gateway.sql.engines import engine_url
 
 if TYPE_CHECKING:
     from pipeline.snapshot import Snapshot, Taken

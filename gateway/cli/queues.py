@@ -9,7 +9,7 @@ from gateway.cli import options
 from gateway.cli.admin_client import AdminClient
 from gateway.cli.node_commands import Change, confirm, in_namespace, parse_change
 from gateway.cli.output import format_span, print_json, print_rows, say
-from gateway.queue_model import DEFAULT_GROUP, QueueSettings
+from gateway.queues.model import DEFAULT_GROUP, QueueSettings
 
 _MEANINGS: Final[Mapping[tuple[str, object], str]] = {
     ("retention_ms", -1): "no end",

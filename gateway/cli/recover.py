@@ -22,10 +22,10 @@ from gateway.cli.output import print_rows, say
 from gateway.cli.recover_queues import list_queues
 from gateway.cli.stopped_node import stopped_metadata
 from gateway.clock import SystemClock
-from gateway.config import Settings
+from gateway.config.settings import Settings
 from gateway.errors import GatewayError
-from gateway.metadata import PRODUCER_IDS, TopicRow
-from gateway.metadata_recovery import QueuePlace, restore_queues, restore_topics
+from gateway.metadata.recovery import QueuePlace, restore_queues, restore_topics
+from gateway.metadata.store import PRODUCER_IDS, TopicRow
 from gateway.model import PartitionIdentity
 from storage_adapters.segment_log.inspect import PartitionListing, list_partitions
 

@@ -4,10 +4,10 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from gateway.errors import RequestError
-from gateway.metadata_recovery import QueuePlace, parse_lane_id
+from gateway.metadata.recovery import QueuePlace, parse_lane_id
 from gateway.model import Octets, PartitionIdentity
-from gateway.queue_journal import QUEUES_TOPIC
-from gateway.records import iter_records
+from gateway.queues.journal import QUEUES_TOPIC
+from gateway.records.codec import iter_records
 from storage_adapters.formats.entry import KIND_BATCH
 from storage_adapters.segment_log.inspect import (
     PartitionListing,

@@ -9,10 +9,10 @@ from uuid import UUID
 
 from gateway.cli.recover_queues import journal_ids, places_in
 from gateway.clock import SystemClock
-from gateway.config import Settings
-from gateway.metadata_recovery import QueuePlace
+from gateway.config.settings import Settings
+from gateway.metadata.recovery import QueuePlace
 from gateway.model import PartitionIdentity
-from gateway.sql import engine_url
+from gateway.sql.engines import engine_url
 from storage_adapters.s3.bucket import Bucket
 from storage_adapters.s3.config import S3Config
 from storage_adapters.s3.index import Index

@@ -5,7 +5,7 @@ from typing import Annotated, Final
 
 import typer
 
-from gateway.auth import EVERYBODY, Operation, PatternKind, ResourceType
+from gateway.auth.ports import EVERYBODY, Operation, PatternKind, ResourceType
 from gateway.cli import options
 from gateway.cli.admin_client import AdminClient
 from gateway.cli.node_commands import confirm, of_node

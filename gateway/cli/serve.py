@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from gateway.config_advice import warnings
-from gateway.config_checker import InvalidSettings
-from gateway.config_loader import load_settings
+from gateway.config.advice import warnings
+from gateway.config.checker import InvalidSettings
+from gateway.config.loader import load_settings
 
 STATUS_USAGE: Final = 2
 

@@ -4,16 +4,16 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from gateway.config import Settings
+from gateway.config.settings import Settings
 
 if TYPE_CHECKING:
-    from gateway.metadata_sql import SqlMetadata
+    from gateway.metadata.sql import SqlMetadata
 
 
 @asynccontextmanager
 async def stopped_metadata(settings: Settings) -> "AsyncIterator[SqlMetadata]":
     """Open the metadata of a node that does not run; its data directory is made if it is new."""
-    from gateway.metadata_sql import SqlMetadata
+    from gateway.metadata.sql import SqlMetadata
 
     settings.node.data_dir.mkdir(parents=True, exist_ok=True)
     metadata = SqlMetadata.of(settings)

@@ -12,7 +12,7 @@ from gateway.cli.admin_client import AdminClient, settings_of
 from gateway.cli.node_commands import confirm, of_node
 from gateway.cli.output import print_json, print_rows, say
 from gateway.cli.stopped_node import stopped_metadata
-from gateway.config import Settings
+from gateway.config.settings import Settings
 
 keys_app = typer.Typer(
     no_args_is_help=True, help="Access keys, which requests are signed with."
@@ -91,7 +91,7 @@ async def _add_offline(
     settings: Settings, user: str, wanted: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Make the first key of a node that lets nobody in without one."""
-    from gateway.access_keys import AccessKeys
+    from gateway.auth.access_keys import AccessKeys
 
     async with stopped_metadata(settings) as metadata:
         keys = AccessKeys(metadata)

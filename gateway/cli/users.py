@@ -11,7 +11,7 @@ from gateway.cli.admin_client import AdminClient, settings_of
 from gateway.cli.node_commands import confirm, of_node
 from gateway.cli.output import print_rows, say
 from gateway.cli.stopped_node import stopped_metadata
-from gateway.config import Settings
+from gateway.config.settings import Settings
 
 users_app = typer.Typer(no_args_is_help=True, help="Users of a running node.")
 
@@ -61,7 +61,7 @@ def remove(client: AdminClient, name: Name, *, yes: options.Yes = False) -> None
 
 async def _put_offline(settings: Settings, name: str, password: str) -> None:
     """Add the first user of a node that will not listen beyond loopback without one."""
-    from gateway.auth_users import StoredUsers
+    from gateway.auth.users import StoredUsers
 
     async with stopped_metadata(settings) as metadata:
         users = StoredUsers(metadata)

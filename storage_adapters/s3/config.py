@@ -5,7 +5,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from gateway.config import FrozenConfig
+from gateway.config.base import FrozenConfig
 
 _KIB = 1024
 _MIB = 1024 * _KIB

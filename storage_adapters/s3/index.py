@@ -22,9 +22,9 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from gateway.clock import Clock
 from gateway.errors import StorageUnavailable
-from gateway.sql import bound_statements, make_engine, one_line, reading
-from gateway.sql_checkpoints import Checkpoints
-from gateway.sql_watch import Closing, Watch
+from gateway.sql.checkpoints import Checkpoints
+from gateway.sql.engines import bound_statements, make_engine, one_line, reading
+from gateway.sql.watch import Closing, Watch
 from storage_adapters.s3 import index_leases as leases
 from storage_adapters.s3 import index_sweeping as sweeping
 from storage_adapters.s3 import index_tables as tables

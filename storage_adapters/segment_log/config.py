@@ -4,7 +4,7 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from gateway.config import FrozenConfig
+from gateway.config.base import FrozenConfig
 
 _MIB = 1024 * 1024
 

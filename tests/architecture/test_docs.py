@@ -8,7 +8,8 @@ import typer.main
 from gateway import registry
 from gateway.cli.app import app
 from gateway.cli.config_reference import BEGIN, END, keys_of, reference, sections
-from gateway.config import FrozenConfig, Settings
+from gateway.config.base import FrozenConfig
+from gateway.config.settings import Settings
 
 ROOT = Path(__file__).resolve().parents[2]
 CONFIGURATION = ROOT / "docs" / "configuration.md"

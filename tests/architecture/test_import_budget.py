@@ -15,7 +15,7 @@ OTHERS = {"adapters.mqtt", "adapters.sqs"}  # adapters that this config does not
 
 LIST_MODULES = """
 import sys
-import gateway.cli.serve, gateway.config_loader, gateway.main
+import gateway.cli.serve, gateway.config.loader, gateway.main
 from gateway.registry import adapter_class, storage_class
 adapter_class("kafka"), storage_class("segment_log")
 print("\\n".join(sys.modules))

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.config_loader import load_settings
-from gateway.config_text import as_tables
+from gateway.config.loader import load_settings
+from gateway.config.text import as_tables
 from tests.cli.conftest import Run
 
 

@@ -11,10 +11,10 @@ import pytest
 from gateway.cli.pipeline_hold import begin_hold
 from gateway.kernel import Kernel
 from gateway.model import PartitionIdentity, TopicName
-from gateway.records import encode_batch
-from gateway.topics import Topic
+from gateway.records.codec import encode_batch
+from gateway.topics.manager import Topic
 from gateway.writer import Write
-from tests.gateway.admin_house import Setup, running_admin, settings_for
+from tests.gateway.admin.house import Setup, running_admin, settings_for
 from tests.gateway.house import outcome
 
 ORDERS = TopicName("default", "orders")

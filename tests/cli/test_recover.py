@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from kafka import KafkaProducer
 
-from gateway.metadata_sql import FILE_NAME
+from gateway.metadata.sql import FILE_NAME
 from tests.cli.conftest import Run
 from tests.support.gateway import Gateway
 from tests.support.process import ProgramFailed

@@ -22,15 +22,16 @@ from features.dead_letter import HOPS_MAX, hops_of
 from features.queue.model import Result
 from gateway.broker import Broker
 from gateway.clock import SystemClock
-from gateway.config import BrokerConfig, QueueConfig, TopicDefaults
+from gateway.config.queues import QueueConfig
+from gateway.config.settings import BrokerConfig, TopicDefaults
 from gateway.errors import StorageUnavailable
-from gateway.metadata_sql import SqlMetadata
+from gateway.metadata.sql import SqlMetadata
 from gateway.model import PartitionIdentity, TopicName
 from gateway.placement import SingleNode
-from gateway.queue_model import Delivery, DeliveryId, Outcome, QueueSettings
-from gateway.queues import Queue, QueueManager
-from gateway.records import NO_HEADERS, RecordRun
-from gateway.topics import TopicManager
+from gateway.queues.manager import Queue, QueueManager
+from gateway.queues.model import Delivery, DeliveryId, Outcome, QueueSettings
+from gateway.records.codec import NO_HEADERS, RecordRun
+from gateway.topics.manager import TopicManager
 from storage_adapters.segment_log.adapter import SegmentLog
 from storage_adapters.segment_log.config import SegmentLogConfig
 from tests.support.storage_host import NoDatabase

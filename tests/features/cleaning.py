@@ -13,7 +13,6 @@ from features.compaction import (
     OffsetMap,
     bytes_for,
 )
-from gateway.compression import compress, decompress
 from gateway.model import (
     ATTRIBUTES_AT,
     HEADER_BYTES,
@@ -22,7 +21,8 @@ from gateway.model import (
     parse_batch_header,
     stamp,
 )
-from gateway.records import NewRecord, decode_batch
+from gateway.records.codec import NewRecord, decode_batch
+from gateway.records.compression import compress, decompress
 from tests.support.batches import NOW_UNIX_MS, patched
 
 CODEC = Codec(partial(decompress, bytes_max=1 << 26), compress)

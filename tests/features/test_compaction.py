@@ -7,7 +7,6 @@ import pytest
 from features.compaction import (
     DELETE_HORIZON_MASK,
 )
-from gateway.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD
 from gateway.model import (
     ATTRIBUTES_AT,
     CONTROL_MASK,
@@ -16,7 +15,8 @@ from gateway.model import (
     TRANSACTIONAL_MASK,
     parse_batch_header,
 )
-from gateway.records import decode_batch, encode_batch
+from gateway.records.codec import decode_batch, encode_batch
+from gateway.records.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD
 from tests.features.cleaning import (
     DAY_MS,
     as_others_see,

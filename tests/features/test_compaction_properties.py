@@ -12,14 +12,14 @@ from features.compaction import (
     OffsetMap,
     bytes_for,
 )
-from gateway.compression import GZIP, NONE, ZSTD
 from gateway.errors import CorruptBatch
 from gateway.model import (
     ATTRIBUTES_AT,
     HEADER_BYTES,
     parse_batch_header,
 )
-from gateway.records import decode_batch, encode_batch
+from gateway.records.codec import decode_batch, encode_batch
+from gateway.records.compression import GZIP, NONE, ZSTD
 from tests.features.cleaning import (
     clean,
     cleaner_of,

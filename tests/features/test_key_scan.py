@@ -8,7 +8,7 @@ from features.compaction import scan_keys
 from features.compaction.record_slices import scan_records
 from gateway.errors import CorruptBatch
 from gateway.model import HEADER_BYTES, parse_batch_header
-from gateway.records import NewRecord, encode_batch
+from gateway.records.codec import NewRecord, encode_batch
 
 Seen = tuple[list[bytes | None], list[int], bool] | None
 

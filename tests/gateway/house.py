@@ -7,17 +7,17 @@ from pathlib import Path
 
 from gateway.broker import Broker
 from gateway.clock import ManualClock
-from gateway.config import BrokerConfig, GroupsConfig, TopicDefaults
-from gateway.cursors import CursorManager
+from gateway.config.settings import BrokerConfig, GroupsConfig, TopicDefaults
 from gateway.errors import StorageUnavailable
-from gateway.groups import GroupManager
-from gateway.metadata_sql import SqlMetadata
+from gateway.groups.cursors import CursorManager
+from gateway.groups.manager import GroupManager
+from gateway.metadata.sql import SqlMetadata
 from gateway.model import TopicName
 from gateway.partition import Partition
 from gateway.placement import SingleNode
-from gateway.records import decode_batch
+from gateway.records.codec import decode_batch
 from gateway.storage import OnDone
-from gateway.topics import Topic, TopicManager
+from gateway.topics.manager import Topic, TopicManager
 from storage_adapters.memory import MemoryStorage
 from tests.support.storage_host import TopicsHost
 

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from gateway.clock import STEPS_MAX, ManualClock, SystemClock
-from gateway.group_model import GroupState
+from gateway.groups.model import GroupState
 from gateway.writer import Write
-from tests.gateway.group_clients import NAME, Clients
+from tests.gateway.groups.clients import NAME, Clients
 from tests.gateway.house import running
 from tests.gateway.test_broker import append
 from tests.support.batches import sample_batch

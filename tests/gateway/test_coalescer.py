@@ -24,8 +24,8 @@ from gateway.errors import (
     TopicNotFound,
 )
 from gateway.partition import Partition
-from gateway.records import NO_HEADERS, RecordRun, decode_batch
-from gateway.single_records import RecordFrame, SingleRecords
+from gateway.records.codec import NO_HEADERS, RecordRun, decode_batch
+from gateway.records.singles import RecordFrame, SingleRecords
 from gateway.storage import OnDone
 from gateway.writer import Write
 from tests.gateway.house import House, running

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from gateway.coalescer import Coalescer
 from gateway.errors import StorageUnavailable
-from gateway.records import NO_HEADERS, RecordRun
+from gateway.records.codec import NO_HEADERS, RecordRun
 from tests.gateway.house import outcome, running
 
 WITHIN_S = 10

@@ -8,9 +8,9 @@ from gateway.broker import Broker
 from gateway.errors import InvalidRequest, TopicNotFound
 from gateway.finder import BEGINNING, Finder, Place, Query, Step
 from gateway.partition import Partition
-from gateway.records import NewRecord, encode_batch
+from gateway.records.codec import NewRecord, encode_batch
 from gateway.storage import KeySpans, WantedKeys
-from gateway.topics import Topic
+from gateway.topics.manager import Topic
 from gateway.writer import Write
 from tests.gateway.house import House, outcome
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.config import ListenerConfig
+from gateway.config.base import ListenerConfig
 from gateway.errors import PeerError
 from gateway.listener import Connection, Listener
 from tests.support.certificates import make_certificate

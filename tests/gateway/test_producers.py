@@ -3,7 +3,7 @@
 import pytest
 
 from gateway import streams
-from gateway.config import BrokerConfig
+from gateway.config.settings import BrokerConfig
 from gateway.errors import OutOfOrderSequence
 from gateway.model import TopicName
 from gateway.partition import Partition

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from gateway import registry
-from gateway.config import FrozenConfig
+from gateway.config.base import FrozenConfig
 from gateway.registry import BrokenPlugin, UnknownPlugin
 
 
@@ -33,7 +33,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 GOOD = """
-from gateway.config import FrozenConfig
+from gateway.config.base import FrozenConfig
 
 class Smoke:
     class Config(FrozenConfig):

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from gateway.clock import SystemClock
-from gateway.config_loader import load_settings
+from gateway.config.loader import load_settings
 from pipeline import s3_log
 from pipeline.catalogs import source_options
 from pipeline.options import Options, parse_options

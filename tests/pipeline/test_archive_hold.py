@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from gateway.cli.admin_client import AdminClient
-from gateway.config_loader import load_settings
+from gateway.config.loader import load_settings
 from tests.pipeline.archiving import archive, options, produce
 from tests.pipeline.running import Jobs
 from tests.support.gateway import Gateway

@@ -18,7 +18,7 @@ from gateway.model import (
     TIMESTAMP_TYPE_MASK,
     Octets,
 )
-from gateway.records import encode_batch, iter_records
+from gateway.records.codec import encode_batch, iter_records
 from pipeline.columns import Columns, decode_columns, named_header, protocols, read_batch
 
 _OCTETS = st.none() | st.binary(max_size=300)

@@ -10,8 +10,8 @@ import pytest
 from pyspark.sql.datasource import EqualTo
 
 from gateway.model import stamp
-from gateway.record_runs import varint
-from gateway.records import encode_batch
+from gateway.records.codec import encode_batch
+from gateway.records.runs import varint
 from pipeline.catalogs import views
 from pipeline.filters import Predicates
 from pipeline.lake_files import FileLimits, Layout, write_split

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from gateway.model import TIMESTAMP_TYPE_MASK, stamp
-from gateway.records import encode_batch
+from gateway.records.codec import encode_batch
 from pipeline.options import parse_options
 from pipeline.report import Figures, Percentiles, Report
 from tests.pipeline.audit_logs import TOPIC, Batch, write_log

@@ -14,7 +14,7 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from gateway.model import stamp
-from gateway.records import encode_batch
+from gateway.records.codec import encode_batch
 from pipeline.options import BadOption
 from pipeline.snapshot import Snapshot, Taken, as_of
 from pipeline.snapshot_places import SUCCESS, NotEmpty, open_target

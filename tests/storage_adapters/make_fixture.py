@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 from gateway.clock import ManualClock
-from gateway.records import encode_batch
+from gateway.records.codec import encode_batch
 from gateway.storage import Entry, Target
 from storage_adapters.segment_log.adapter import SegmentLog
 from storage_adapters.segment_log.config import SegmentLogConfig

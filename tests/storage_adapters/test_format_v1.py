@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from gateway.model import TopicName
-from gateway.records import decode_batch
+from gateway.records.codec import decode_batch
 from gateway.storage import Bounds
 from storage_adapters.segment_log.adapter import SegmentLog
 from storage_adapters.segment_log.inspect import list_partitions

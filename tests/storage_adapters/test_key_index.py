@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from gateway.errors import CorruptBatch
 from gateway.model import Octets, encode_uvarint
-from gateway.record_keys import keys_of_batch
-from gateway.records import encode_batch
+from gateway.records.codec import encode_batch
+from gateway.records.keys import keys_of_batch
 from storage_adapters.formats.damage import Damaged, TooNew
 from storage_adapters.formats.key_index import (
     KEY_BYTES_MAX,

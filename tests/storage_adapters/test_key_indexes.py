@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from gateway.model import parse_batch_header
-from gateway.record_keys import keys_of_batch
-from gateway.records import encode_batch
+from gateway.records.codec import encode_batch
+from gateway.records.keys import keys_of_batch
 from gateway.storage import Entry, Target, WantedKeys
 from storage_adapters.formats.key_index import (
     KEY_INDEX_HEADER_BYTES,

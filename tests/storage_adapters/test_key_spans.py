@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from gateway.model import parse_batch_header
-from gateway.record_keys import keys_of_batch
-from gateway.records import encode_batch
+from gateway.records.codec import encode_batch
+from gateway.records.keys import keys_of_batch
 from gateway.storage import Entry, Target, WantedKeys
 from storage_adapters.segment_log.adapter import SegmentLog
 from storage_adapters.segment_log.key_indexes import KeyIndexes

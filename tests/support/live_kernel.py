@@ -6,19 +6,19 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple, cast
 
-from gateway.access_keys import AccessKeys
-from gateway.auth_rules import RuleBook
-from gateway.auth_users import StoredUsers
+from gateway.auth.access_keys import AccessKeys
+from gateway.auth.rules import RuleBook
+from gateway.auth.users import StoredUsers
 from gateway.broker import Broker
 from gateway.clock import ManualClock
-from gateway.config import AuthRule, Settings
-from gateway.delays import Delays
+from gateway.config.settings import AuthRule, Settings
+from gateway.delays.manager import Delays
 from gateway.kernel import Kernel
-from gateway.metadata_sql import SqlMetadata
+from gateway.metadata.sql import SqlMetadata
 from gateway.metrics import Metrics
 from gateway.placement import SingleNode
-from gateway.queues import QueueManager
-from gateway.topics import TopicManager
+from gateway.queues.manager import QueueManager
+from gateway.topics.manager import TopicManager
 from tests.support.held_storage import HeldStorage
 from tests.support.storage_host import TopicsHost
 

@@ -1,7 +1,7 @@
 """What the node of a test says to its storage."""
 
 from gateway.model import PartitionIdentity
-from gateway.topics import TopicManager
+from gateway.topics.manager import TopicManager
 
 
 class NoDatabase:

@@ -13,7 +13,7 @@ from kafka.protocol.admin import AlterConfigsRequest, AlterConfigsResponse
 from adapters.kafka.config_resources import alter_each
 from adapters.kafka.errors import ErrorCode, Refused
 from adapters.kafka.session import Session
-from gateway.topics import Topic
+from gateway.topics.manager import Topic
 
 API_KEY: Final = 33
 VERSIONS: Final = range(3)

@@ -17,10 +17,10 @@ from adapters.kafka.access import check_cluster
 from adapters.kafka.errors import ErrorCode, Refused, code_of
 from adapters.kafka.scram_users import credential_from_salted, mechanism_of, stored_users
 from adapters.kafka.session import Session
-from gateway.auth import ANONYMOUS, EVERYBODY, NAME_CHARS_MAX, Operation
-from gateway.auth_users import StoredUsers
+from gateway.auth.ports import ANONYMOUS, EVERYBODY, NAME_CHARS_MAX, Operation
+from gateway.auth.scram import ScramCredential, ScramMechanism, saslprep
+from gateway.auth.users import StoredUsers
 from gateway.errors import GatewayError, PolicyViolation, Unauthenticated, Unauthorized
-from gateway.scram import ScramCredential, ScramMechanism, saslprep
 
 API_KEY: Final = 51
 VERSIONS: Final = range(1)

@@ -13,9 +13,9 @@ from adapters.kafka.access import ordinary_topic_for
 from adapters.kafka.errors import ErrorCode, Refused, code_of
 from adapters.kafka.replica_assignments import check_assignment
 from adapters.kafka.session import Session
-from gateway.auth import Operation
+from gateway.auth.ports import Operation
 from gateway.errors import GatewayError, InvalidPartitions
-from gateway.topics import Topic
+from gateway.topics.manager import Topic
 
 API_KEY: Final = 37
 VERSIONS: Final = range(4)

@@ -21,11 +21,11 @@ from adapters.kafka.replica_assignments import (
     check_replication_factor,
 )
 from adapters.kafka.session import Session
-from gateway.auth import Operation, ResourceType
+from gateway.auth.ports import Operation, ResourceType
 from gateway.errors import GatewayError, InvalidConfig, InvalidPartitions, Unauthorized
 from gateway.model import TopicName
 from gateway.placement import Placement
-from gateway.topics import Topic
+from gateway.topics.manager import Topic
 
 API_KEY: Final = 19
 VERSIONS: Final = range(2, 8)

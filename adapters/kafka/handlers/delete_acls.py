@@ -17,7 +17,7 @@ from adapters.kafka.access import check_cluster
 from adapters.kafka.acl_mapping import Binding, bindings, matches, rule_book, to_filter
 from adapters.kafka.errors import ErrorCode, code_of
 from adapters.kafka.session import Session
-from gateway.auth import Operation, Rule
+from gateway.auth.ports import Operation, Rule
 from gateway.errors import GatewayError
 
 API_KEY: Final = 31

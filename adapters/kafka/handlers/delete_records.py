@@ -14,7 +14,7 @@ from kafka.protocol.admin import DeleteRecordsRequest, DeleteRecordsResponse
 from adapters.kafka.access import ordinary_topic_for
 from adapters.kafka.errors import ErrorCode, code_of
 from adapters.kafka.session import Session
-from gateway.auth import Operation
+from gateway.auth.ports import Operation
 from gateway.broker import Broker
 from gateway.errors import GatewayError, StorageUnavailable
 from gateway.partition import Partition

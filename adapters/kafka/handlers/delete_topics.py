@@ -15,7 +15,7 @@ from adapters.kafka.access import may_describe, topic_for
 from adapters.kafka.errors import ErrorCode, Refused, code_of
 from adapters.kafka.session import Session
 from adapters.kafka.topic_refs import resolve_topic
-from gateway.auth import Operation
+from gateway.auth.ports import Operation
 from gateway.errors import GatewayError, Unauthorized
 
 API_KEY: Final = 20

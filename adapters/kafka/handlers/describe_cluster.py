@@ -12,7 +12,7 @@ from adapters.kafka.access import authorized_operations
 from adapters.kafka.endpoints import brokers
 from adapters.kafka.errors import ErrorCode
 from adapters.kafka.session import Session
-from gateway.auth import CLUSTER, Operation, ResourceType
+from gateway.auth.ports import CLUSTER, Operation, ResourceType
 
 API_KEY: Final = 60
 VERSIONS: Final = range(3)

@@ -20,9 +20,9 @@ from adapters.kafka.config_resources import (
 )
 from adapters.kafka.errors import ErrorCode, code_of
 from adapters.kafka.session import Session
-from gateway.auth import Operation
+from gateway.auth.ports import Operation
 from gateway.errors import GatewayError
-from gateway.topic_configs import ConfigEntry
+from gateway.topics.configs import ConfigEntry
 
 API_KEY: Final = 32
 VERSIONS: Final = range(1, 5)

@@ -15,10 +15,10 @@ from adapters.kafka.access import authorized_operations
 from adapters.kafka.coordinator import check_group, group_code_of, group_name
 from adapters.kafka.errors import ErrorCode
 from adapters.kafka.session import Session
-from gateway.auth import Operation, ResourceType
+from gateway.auth.ports import Operation, ResourceType
 from gateway.errors import GatewayError
-from gateway.group import Group
-from gateway.group_model import GroupState
+from gateway.groups.group import Group
+from gateway.groups.model import GroupState
 
 API_KEY: Final = 15
 VERSIONS: Final = range(7)

@@ -19,10 +19,10 @@ from kafka.protocol.admin import DescribeLogDirsRequest, DescribeLogDirsResponse
 from adapters.kafka.access import check_cluster
 from adapters.kafka.errors import ErrorCode, code_of
 from adapters.kafka.session import Session
-from gateway.auth import Operation
+from gateway.auth.ports import Operation
 from gateway.errors import Unauthorized
 from gateway.model import TopicName
-from gateway.topics import Topic
+from gateway.topics.manager import Topic
 
 API_KEY: Final = 35
 VERSIONS: Final = range(1, 5)

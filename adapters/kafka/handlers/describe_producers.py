@@ -8,7 +8,7 @@ from adapters.kafka.access import topic_for
 from adapters.kafka.errors import ErrorCode, code_of
 from adapters.kafka.session import Session
 from features.dedup import SEQUENCE_MODULUS
-from gateway.auth import Operation
+from gateway.auth.ports import Operation
 from gateway.errors import GatewayError
 from gateway.partition import Partition
 

@@ -16,10 +16,10 @@ from adapters.kafka.access import authorized_operations, is_visible, to_bits, to
 from adapters.kafka.errors import ErrorCode, code_of
 from adapters.kafka.metadata_cache import leader_epochs
 from adapters.kafka.session import Session
-from gateway.auth import Operation, ResourceType
+from gateway.auth.ports import Operation, ResourceType
 from gateway.errors import GatewayError
 from gateway.model import check_topic_name
-from gateway.topics import Topic
+from gateway.topics.manager import Topic
 
 API_KEY: Final = 75
 VERSIONS: Final = range(1)

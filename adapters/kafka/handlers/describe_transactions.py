@@ -9,7 +9,7 @@ from kafka.protocol.admin import DescribeTransactionsRequest, DescribeTransactio
 
 from adapters.kafka.errors import ErrorCode
 from adapters.kafka.session import Session
-from gateway.auth import Operation, ResourceType
+from gateway.auth.ports import Operation, ResourceType
 
 API_KEY: Final = 65
 VERSIONS: Final = range(1)

@@ -12,8 +12,8 @@ from adapters.kafka.access import check_cluster
 from adapters.kafka.errors import ErrorCode, Refused, code_of
 from adapters.kafka.scram_users import MECHANISM_CODES, stored_users
 from adapters.kafka.session import Session
-from gateway.auth import Operation
-from gateway.auth_users import StoredUsers
+from gateway.auth.ports import Operation
+from gateway.auth.users import StoredUsers
 from gateway.errors import GatewayError
 
 API_KEY: Final = 50

@@ -36,11 +36,11 @@ from adapters.kafka.fetch_codec import (
 )
 from adapters.kafka.leader_epochs import check_current
 from adapters.kafka.session import Session
-from gateway.auth import Operation
+from gateway.auth.ports import Operation
 from gateway.errors import GatewayError, TopicNotFound
-from gateway.expired import without_expired
 from gateway.model import Octets
 from gateway.partition import Partition
+from gateway.records.expired import without_expired
 from gateway.waiting import Waiter
 
 API_KEY: Final = 1

@@ -19,7 +19,7 @@ from adapters.kafka.endpoints import brokers
 from adapters.kafka.errors import ErrorCode
 from adapters.kafka.metadata_codec import Broker
 from adapters.kafka.session import Session
-from gateway.auth import Operation
+from gateway.auth.ports import Operation
 from gateway.errors import Unauthorized
 
 API_KEY: Final = 10

@@ -15,7 +15,7 @@ from adapters.kafka.group_codec import (
     encode_heartbeat_response,
 )
 from adapters.kafka.session import Session
-from gateway.auth import Operation
+from gateway.auth.ports import Operation
 from gateway.errors import GatewayError
 
 API_KEY: Final = 12

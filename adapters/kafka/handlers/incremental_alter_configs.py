@@ -16,9 +16,9 @@ from adapters.kafka.config_resources import alter_each
 from adapters.kafka.errors import ErrorCode, Refused
 from adapters.kafka.session import Session
 from gateway.errors import InvalidConfig
-from gateway.topic_config_specs import ConfigType, split_list
-from gateway.topic_configs import ConfigEntry
-from gateway.topics import Topic
+from gateway.topics.config_specs import ConfigType, split_list
+from gateway.topics.configs import ConfigEntry
+from gateway.topics.manager import Topic
 
 API_KEY: Final = 44
 VERSIONS: Final = range(2)

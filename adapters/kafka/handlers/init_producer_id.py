@@ -18,7 +18,7 @@ from kafka.protocol.producer import InitProducerIdRequest, InitProducerIdRespons
 from adapters.kafka.access import check_cluster
 from adapters.kafka.errors import ErrorCode, Refused, code_of
 from adapters.kafka.session import Session
-from gateway.auth import Operation
+from gateway.auth.ports import Operation
 from gateway.errors import GatewayError, Unauthorized
 
 API_KEY: Final = 22

@@ -18,9 +18,9 @@ from kafka.protocol.consumer import JoinGroupRequest, JoinGroupResponse
 from adapters.kafka.coordinator import check_group, group_code_of, group_name
 from adapters.kafka.errors import ErrorCode
 from adapters.kafka.session import Session
-from gateway.auth import Operation
+from gateway.auth.ports import Operation
 from gateway.errors import Unauthorized
-from gateway.group_model import JoinRequest, JoinResult
+from gateway.groups.model import JoinRequest, JoinResult
 
 API_KEY: Final = 11
 VERSIONS: Final = range(10)

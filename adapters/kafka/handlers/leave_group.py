@@ -13,7 +13,7 @@ from kafka.protocol.consumer import LeaveGroupRequest, LeaveGroupResponse
 from adapters.kafka.coordinator import check_group, group_code_of, group_name
 from adapters.kafka.errors import ErrorCode
 from adapters.kafka.session import Session
-from gateway.auth import Operation
+from gateway.auth.ports import Operation
 from gateway.errors import GatewayError, UnknownMember
 
 API_KEY: Final = 13

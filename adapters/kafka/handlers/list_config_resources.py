@@ -12,7 +12,7 @@ from adapters.kafka.access import check_cluster, is_visible
 from adapters.kafka.config_resources import ConfigResource
 from adapters.kafka.errors import ErrorCode, code_of
 from adapters.kafka.session import Session
-from gateway.auth import Operation
+from gateway.auth.ports import Operation
 from gateway.errors import Unauthorized
 
 API_KEY: Final = 74

@@ -13,9 +13,9 @@ from kafka.protocol.admin import ListGroupsRequest, ListGroupsResponse
 from adapters.kafka.coordinator import group_code_of
 from adapters.kafka.errors import ErrorCode
 from adapters.kafka.session import Session
-from gateway.auth import CLUSTER, Operation, ResourceType
+from gateway.auth.ports import CLUSTER, Operation, ResourceType
 from gateway.errors import GatewayError
-from gateway.group_model import GroupState
+from gateway.groups.model import GroupState
 
 API_KEY: Final = 16
 VERSIONS: Final = range(6)

@@ -23,11 +23,11 @@ from adapters.kafka.access import topic_for
 from adapters.kafka.errors import ErrorCode, Refused, code_of
 from adapters.kafka.leader_epochs import NO_EPOCH, NO_OFFSET, check_current, epoch_at
 from adapters.kafka.session import Session
-from gateway.auth import Operation
+from gateway.auth.ports import Operation
 from gateway.broker import Broker
 from gateway.errors import GatewayError
 from gateway.partition import Partition
-from gateway.topics import Topic
+from gateway.topics.manager import Topic
 
 API_KEY: Final = 2
 VERSIONS: Final = range(1, 12)

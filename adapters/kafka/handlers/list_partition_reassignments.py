@@ -10,7 +10,7 @@ from kafka.protocol.admin import (
 from adapters.kafka.access import check_cluster
 from adapters.kafka.errors import ErrorCode, code_of
 from adapters.kafka.session import Session
-from gateway.auth import Operation
+from gateway.auth.ports import Operation
 from gateway.errors import Unauthorized
 
 API_KEY: Final = 46

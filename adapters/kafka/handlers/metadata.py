@@ -28,10 +28,10 @@ from adapters.kafka.metadata_codec import (
     TopicAsked,
 )
 from adapters.kafka.session import Session
-from gateway.auth import CLUSTER, Operation, ResourceType
+from gateway.auth.ports import CLUSTER, Operation, ResourceType
 from gateway.errors import GatewayError, TopicNotFound
 from gateway.model import TopicName, check_topic_name
-from gateway.topics import Topic
+from gateway.topics.manager import Topic
 
 API_KEY: Final = metadata_codec.API_KEY
 VERSIONS: Final = metadata_codec.VERSIONS

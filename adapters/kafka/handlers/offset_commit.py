@@ -27,8 +27,7 @@ from adapters.kafka.group_codec import (
     encode_offset_commit_response,
 )
 from adapters.kafka.session import Session
-from gateway.auth import Operation
-from gateway.cursors import NO_EXPIRY, Commit
+from gateway.auth.ports import Operation
 from gateway.errors import (
     GatewayError,
     GroupNotFound,
@@ -36,7 +35,8 @@ from gateway.errors import (
     StorageUnavailable,
     TopicNotFound,
 )
-from gateway.topics import Topic
+from gateway.groups.cursors import NO_EXPIRY, Commit
+from gateway.topics.manager import Topic
 
 API_KEY: Final = 8
 VERSIONS: Final = range(2, 11)

@@ -14,7 +14,7 @@ from adapters.kafka.coordinator import check_group, group_code_of, group_name
 from adapters.kafka.durable import durably
 from adapters.kafka.errors import ErrorCode, code_of
 from adapters.kafka.session import Session
-from gateway.auth import Operation
+from gateway.auth.ports import Operation
 from gateway.errors import GatewayError
 
 API_KEY: Final = 47

@@ -21,10 +21,10 @@ from adapters.kafka.codec import TopicRef
 from adapters.kafka.coordinator import check_group, group_code_of, group_name
 from adapters.kafka.errors import ErrorCode, code_of
 from adapters.kafka.session import Session
-from gateway.auth import Operation, ResourceType
-from gateway.cursors import UNKNOWN_EPOCH, Cursor
+from gateway.auth.ports import Operation, ResourceType
 from gateway.errors import GatewayError, TopicNotFound, Unauthorized, UnknownTopicId
-from gateway.topics import Topic
+from gateway.groups.cursors import UNKNOWN_EPOCH, Cursor
+from gateway.topics.manager import Topic
 
 API_KEY: Final = 9
 VERSIONS: Final = range(1, 11)

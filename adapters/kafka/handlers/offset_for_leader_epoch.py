@@ -13,7 +13,7 @@ from adapters.kafka.access import topic_for
 from adapters.kafka.errors import ErrorCode, code_of
 from adapters.kafka.leader_epochs import NO_EPOCH, NO_OFFSET, check_current, end_offset
 from adapters.kafka.session import Session
-from gateway.auth import Operation
+from gateway.auth.ports import Operation
 from gateway.errors import GatewayError
 
 API_KEY: Final = 23

@@ -29,9 +29,8 @@ from adapters.kafka.produce_codec import (
     encode_produce_response,
 )
 from adapters.kafka.session import Session
-from gateway.auth import Operation
-from gateway.batch import ZSTD
-from gateway.delay_split import Split, split
+from gateway.auth.ports import Operation
+from gateway.delays.split import Split, split
 from gateway.errors import (
     GatewayError,
     InvalidRecord,
@@ -43,7 +42,8 @@ from gateway.errors import (
 )
 from gateway.model import COMPRESSION_MASK
 from gateway.partition import Partition
-from gateway.topics import Topic
+from gateway.records.checks import ZSTD
+from gateway.topics.manager import Topic
 from gateway.writer import Duplicate, Write
 
 API_KEY: Final = 0

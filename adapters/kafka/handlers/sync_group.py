@@ -13,9 +13,9 @@ from kafka.protocol.consumer import SyncGroupRequest, SyncGroupResponse
 
 from adapters.kafka.coordinator import check_group, group_code_of, group_name
 from adapters.kafka.session import Session
-from gateway.auth import Operation
+from gateway.auth.ports import Operation
 from gateway.errors import GatewayError
-from gateway.group_model import SyncResult
+from gateway.groups.model import SyncResult
 
 API_KEY: Final = 14
 VERSIONS: Final = range(6)

@@ -7,10 +7,10 @@ as the same user: a session belongs to one.
 from functools import partial
 from typing import TYPE_CHECKING
 
-from adapters.mqtt.authentication import ScramExchange, Step
 from adapters.mqtt.codec import encode_auth
 from adapters.mqtt.errors import MqttError, ReasonCode
 from adapters.mqtt.handlers import connect as connect_handler
+from adapters.mqtt.rights.authentication import ScramExchange, Step
 from adapters.mqtt.session import State
 from adapters.mqtt.wire import Auth
 from gateway.errors import GatewayError, Unauthenticated

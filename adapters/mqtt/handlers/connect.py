@@ -9,25 +9,25 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from adapters.mqtt.access import principal_of
-from adapters.mqtt.authentication import (
+from adapters.mqtt.codec import encode_connack
+from adapters.mqtt.errors import MqttError, ReasonCode, reason_code
+from adapters.mqtt.handlers import auth
+from adapters.mqtt.keep_alive import agree
+from adapters.mqtt.rights.access import principal_of
+from adapters.mqtt.rights.authentication import (
     ScramExchange,
     authenticate_password,
     certificate_name,
     check_anonymous,
 )
-from adapters.mqtt.codec import encode_connack
-from adapters.mqtt.errors import MqttError, ReasonCode, reason_code
-from adapters.mqtt.handlers import auth
-from adapters.mqtt.keep_alive import agree
 from adapters.mqtt.session import State
 from adapters.mqtt.welcome import Agreed, connack
 from adapters.mqtt.wire import PACKET_ID_MAX, Connect, Version, Will
 from gateway.errors import GatewayError
 
 if TYPE_CHECKING:  # connections know handlers
-    from adapters.mqtt.client_session import ClientSession
     from adapters.mqtt.connection import MqttConnection
+    from adapters.mqtt.sessions.client_session import ClientSession
 
 ASSIGNED_ID_BYTES: Final = 12  # of randomness in a client identifier that we make
 

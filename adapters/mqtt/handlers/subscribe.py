@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Final
 
 from adapters.mqtt.codec import encode_suback
 from adapters.mqtt.errors import MqttError, ReasonCode, reason_code
-from adapters.mqtt.filter_work import serve
 from adapters.mqtt.filters import filter_bytes, parse_subscription
 from adapters.mqtt.refusals import SUBACK_CODES, within
-from adapters.mqtt.subscription import Subscription
+from adapters.mqtt.sessions.filter_work import serve
+from adapters.mqtt.sessions.subscription import Subscription
 from adapters.mqtt.wire import Suback, Subscribe, SubscriptionRequest, Version
 from gateway.errors import GatewayError
 

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from adapters.mqtt.codec import encode_unsuback
 from adapters.mqtt.errors import MqttError, ReasonCode, reason_code
-from adapters.mqtt.filter_work import serve
 from adapters.mqtt.filters import parse_subscription
 from adapters.mqtt.refusals import UNSUBACK_CODES, within
+from adapters.mqtt.sessions.filter_work import serve
 from adapters.mqtt.wire import Unsuback, Unsubscribe, Version
 from gateway.errors import GatewayError
 

@@ -5,7 +5,7 @@ from typing import Final
 from adapters.sqs.call import Call, Result
 from adapters.sqs.node import POLICY, SqsNode
 from adapters.sqs.permissions import add_permission
-from gateway.auth import Operation
+from gateway.auth.ports import Operation
 
 ACTION: Final = "AddPermission"
 

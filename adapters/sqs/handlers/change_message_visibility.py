@@ -8,7 +8,7 @@ from adapters.sqs.errors import to_sqs_error
 from adapters.sqs.mapping import MS_PER_S
 from adapters.sqs.visibility import change_error, check_timeout, check_total
 from features.queue.model import Result as Settled
-from gateway.auth import Operation
+from gateway.auth.ports import Operation
 from gateway.errors import StorageUnavailable
 
 if TYPE_CHECKING:

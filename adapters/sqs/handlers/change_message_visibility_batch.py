@@ -9,7 +9,7 @@ from adapters.sqs.mapping import MS_PER_S
 from adapters.sqs.receipts import Receipt
 from adapters.sqs.settling import OnSettled, serve_batch
 from adapters.sqs.visibility import change_error, check_timeout, check_total
-from gateway.auth import Operation
+from gateway.auth.ports import Operation
 
 if TYPE_CHECKING:
     from adapters.sqs.node import SqsNode

@@ -24,10 +24,10 @@ from adapters.sqs.queue_changes import (
     wanted_queue,
     wants_fifo,
 )
-from gateway.auth import Operation
+from gateway.auth.ports import Operation
 from gateway.model import TopicName
-from gateway.queue_topics import is_left_over, make_queue
-from gateway.queues import Queue
+from gateway.queues.manager import Queue
+from gateway.queues.topics import is_left_over, make_queue
 
 ACTION: Final = "CreateQueue"
 

@@ -8,9 +8,9 @@ from adapters.sqs.errors import to_sqs_error
 from adapters.sqs.queue_rules import QueueRules
 from adapters.sqs.visibility import delete_error
 from features.queue.model import Result as Settled
-from gateway.auth import Operation
+from gateway.auth.ports import Operation
 from gateway.errors import StorageUnavailable
-from gateway.queue_model import Outcome
+from gateway.queues.model import Outcome
 
 if TYPE_CHECKING:
     from adapters.sqs.node import SqsNode

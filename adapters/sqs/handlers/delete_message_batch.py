@@ -11,13 +11,13 @@ from adapters.sqs.plain_rows import all_deleted_body
 from adapters.sqs.receipts import Receipt
 from adapters.sqs.settling import OnSettled, serve_batch
 from adapters.sqs.visibility import delete_error
-from gateway.auth import Operation
+from gateway.auth.ports import Operation
 from gateway.errors import StorageUnavailable
-from gateway.queue_model import Outcome
+from gateway.queues.model import Outcome
 
 if TYPE_CHECKING:
     from adapters.sqs.node import SqsNode
-    from gateway.queues import Queue
+    from gateway.queues.manager import Queue
 
 ACTION: Final = "DeleteMessageBatch"
 

@@ -4,7 +4,7 @@ from typing import Final
 
 from adapters.sqs.call import Call, Result
 from adapters.sqs.node import SqsNode
-from gateway.auth import Operation
+from gateway.auth.ports import Operation
 
 ACTION: Final = "DeleteQueue"
 

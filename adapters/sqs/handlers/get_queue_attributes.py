@@ -8,7 +8,7 @@ from adapters.sqs.call import Call, Result
 from adapters.sqs.errors import INVALID_ATTRIBUTE_NAME, SqsError
 from adapters.sqs.node import SqsNode
 from adapters.sqs.queue_changes import target_arn_of
-from gateway.auth import Operation
+from gateway.auth.ports import Operation
 
 ACTION: Final = "GetQueueAttributes"
 

@@ -5,7 +5,7 @@ from typing import Final
 from adapters.sqs.call import Call, Result
 from adapters.sqs.errors import QUEUE_DOES_NOT_EXIST, SqsError
 from adapters.sqs.node import SqsNode
-from gateway.auth import Operation
+from gateway.auth.ports import Operation
 from gateway.model import TopicName
 
 ACTION: Final = "GetQueueUrl"

@@ -5,8 +5,8 @@ from typing import Final
 from adapters.sqs.call import Call, Result
 from adapters.sqs.node import SqsNode
 from adapters.sqs.pages import take_page
-from gateway.auth import Operation
-from gateway.queue_model import DEFAULT_GROUP
+from gateway.auth.ports import Operation
+from gateway.queues.model import DEFAULT_GROUP
 
 ACTION: Final = "ListDeadLetterSourceQueues"
 

@@ -6,8 +6,8 @@ from adapters.sqs.call import Call, Result
 from adapters.sqs.errors import INVALID_PARAMETER_VALUE, SqsError
 from adapters.sqs.move_tasks import TaskHandle, format_task_handle, queue_of_arn
 from adapters.sqs.node import SqsNode
-from gateway.auth import Operation
-from gateway.redrive import Redrive
+from gateway.auth.ports import Operation
+from gateway.queues.redrive import Redrive
 
 ACTION: Final = "ListMessageMoveTasks"
 RESULTS_MAX: Final = 10

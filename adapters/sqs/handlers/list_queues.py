@@ -7,9 +7,9 @@ from adapters.sqs.call import Call, Result
 from adapters.sqs.errors import ACCESS_DENIED, SqsError
 from adapters.sqs.node import SqsNode
 from adapters.sqs.pages import take_page
-from gateway.auth import Operation
-from gateway.queue_model import DEFAULT_GROUP
-from gateway.queues import Queue
+from gateway.auth.ports import Operation
+from gateway.queues.manager import Queue
+from gateway.queues.model import DEFAULT_GROUP
 
 ACTION: Final = "ListQueues"
 

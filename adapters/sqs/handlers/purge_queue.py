@@ -9,9 +9,9 @@ from typing import Final
 from adapters.sqs.call import Call, Result
 from adapters.sqs.errors import PURGE_QUEUE_IN_PROGRESS, SqsError, to_sqs_error
 from adapters.sqs.node import SqsNode
-from gateway.auth import Operation
+from gateway.auth.ports import Operation
 from gateway.errors import StorageUnavailable
-from gateway.queues import Queue
+from gateway.queues.manager import Queue
 
 ACTION: Final = "PurgeQueue"
 

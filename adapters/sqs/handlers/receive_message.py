@@ -12,12 +12,12 @@ from adapters.sqs.received import NOTHING, Wanted, parse_wanted
 from adapters.sqs.receiving import RECEIVE_BYTES_MAX, Receiving
 from adapters.sqs.text import quote
 from adapters.sqs.visibility import check_timeout
-from gateway.auth import Operation
-from gateway.queue_rows import FIRST_ATTEMPT
+from gateway.auth.ports import Operation
+from gateway.queues.rows import FIRST_ATTEMPT
 
 if TYPE_CHECKING:
     from adapters.sqs.node import SqsNode
-    from gateway.queues import Queue
+    from gateway.queues.manager import Queue
 
 ACTION: Final = "ReceiveMessage"
 MESSAGES_MAX: Final = 10

@@ -8,7 +8,7 @@ from adapters.sqs.call import Call
 from adapters.sqs.errors import to_sqs_error
 from adapters.sqs.outgoing import Outgoing, prepare, send_result
 from adapters.sqs.sending import send
-from gateway.auth import Operation
+from gateway.auth.ports import Operation
 from gateway.errors import GatewayError
 
 if TYPE_CHECKING:

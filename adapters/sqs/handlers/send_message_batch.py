@@ -10,7 +10,7 @@ from adapters.sqs.handlers.send_message import sender_of
 from adapters.sqs.outgoing import Outgoing, check_batch_fifo, prepare, send_result
 from adapters.sqs.plain_sends import send_plain
 from adapters.sqs.sending import send
-from gateway.auth import Operation
+from gateway.auth.ports import Operation
 from gateway.errors import GatewayError
 
 if TYPE_CHECKING:

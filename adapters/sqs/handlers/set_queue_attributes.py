@@ -7,7 +7,7 @@ from adapters.sqs.call import Call, Result
 from adapters.sqs.names import is_fifo_name
 from adapters.sqs.node import SqsNode
 from adapters.sqs.queue_changes import check_fifo_stays, missing, target_finder
-from gateway.auth import Operation
+from gateway.auth.ports import Operation
 
 ACTION: Final = "SetQueueAttributes"
 

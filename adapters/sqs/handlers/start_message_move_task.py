@@ -11,10 +11,10 @@ from adapters.sqs.move_tasks import TaskHandle, format_task_handle, queue_of_arn
 from adapters.sqs.names import is_fifo_name
 from adapters.sqs.node import POLICY, SqsNode
 from adapters.sqs.policy import decide
-from gateway.auth import Operation
+from gateway.auth.ports import Operation
 from gateway.errors import PolicyViolation
 from gateway.model import TopicName
-from gateway.queues import Queue
+from gateway.queues.manager import Queue
 
 ACTION: Final = "StartMessageMoveTask"
 RATE_PER_S_MAX: Final = 500

@@ -6,7 +6,7 @@ from adapters.sqs.call import Call, Result
 from adapters.sqs.node import SqsNode
 from adapters.sqs.queue_changes import missing
 from adapters.sqs.tags import merge_tags
-from gateway.auth import Operation
+from gateway.auth.ports import Operation
 
 ACTION: Final = "TagQueue"
 

@@ -4,7 +4,7 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from gateway.config import BindAddress, FrozenConfig, ListenerConfig
+from gateway.config.base import BindAddress, FrozenConfig, ListenerConfig
 
 
 class LinesConfig(ListenerConfig):

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import Final, TypeVar
 
-from gateway.auth import ANONYMOUS, Operation, Principal, ResourceType
+from gateway.auth.ports import ANONYMOUS, Operation, Principal, ResourceType
 from gateway.errors import (
     GatewayError,
     Overloaded,
@@ -18,8 +18,8 @@ from gateway.kernel import Kernel
 from gateway.listener import Connection, Listener
 from gateway.model import DEFAULT_NAMESPACE, Octets, TopicName, check_topic_name
 from gateway.partition import Partition
-from gateway.records import decode_batch, encode_batch
-from gateway.topics import Topic
+from gateway.records.codec import decode_batch, encode_batch
+from gateway.topics.manager import Topic
 from gateway.waiting import Tail
 from gateway.writer import Duplicate, Write
 from headgate_lines.codec import (

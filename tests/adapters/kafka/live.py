@@ -11,7 +11,7 @@ from adapters.kafka.config import KafkaConfig
 from adapters.kafka.connection import KafkaConnection
 from adapters.kafka.server import KafkaAdapter
 from gateway.clock import ManualClock
-from gateway.config import BrokerConfig, NodeConfig, Settings
+from gateway.config.settings import BrokerConfig, NodeConfig, Settings
 from gateway.kernel import Kernel
 from gateway.model import TopicName
 from tests.support.held_storage import HeldStorage

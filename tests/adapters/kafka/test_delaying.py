@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from gateway.model import TopicName
-from gateway.records import decode_batch, encode_batch
-from gateway.topics import Topic
+from gateway.records.codec import decode_batch, encode_batch
+from gateway.topics.manager import Topic
 from tests.adapters.kafka.live import Live, produce, running
 from tests.support.kafka_wire import PRODUCE, produce_body, produce_errors, request
 from tests.support.waiting import until

@@ -6,7 +6,7 @@ import pytest
 
 from gateway.clock import ManualClock
 from gateway.model import TopicName
-from gateway.records import decode_batch, encode_batch
+from gateway.records.codec import decode_batch, encode_batch
 from tests.adapters.kafka.live import Live, fetch, produce, running
 from tests.support.kafka_wire import fetch_records, produce_errors
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.auth import Operation, PatternKind, ResourceType, Rule
-from gateway.auth_rules import RuleBook
+from gateway.auth.ports import Operation, PatternKind, ResourceType, Rule
+from gateway.auth.rules import RuleBook
 from gateway.model import TopicName
 from tests.adapters.kafka.live import MIB, produce, running
 from tests.support.batches import NOW_UNIX_MS, sample_batch

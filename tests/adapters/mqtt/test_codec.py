@@ -23,7 +23,7 @@ from adapters.mqtt.wire import (
     Version,
     Will,
 )
-from tests.adapters.mqtt.packets import (
+from tests.adapters.mqtt.octets import (
     MALFORMED,
     PROTOCOL,
     V3_AND_5,

@@ -4,7 +4,7 @@ import pytest
 from pydantic import ValidationError
 
 from adapters.mqtt.config import MqttConfig
-from gateway.config import Settings, TopicConfig
+from gateway.config.settings import Settings, TopicConfig
 
 
 def said(config: MqttConfig, **configs: str) -> str:

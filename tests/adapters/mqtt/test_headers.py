@@ -14,7 +14,13 @@ from adapters.mqtt.routes import Routes
 from adapters.mqtt.wire import PublishProperties, PublishRun
 from gateway.errors import CorruptBatch
 from gateway.model import Record, encode_varint
-from gateway.records import Headers, decode_batch, encode_batch, encode_headers, encode_runs
+from gateway.records.codec import (
+    Headers,
+    decode_batch,
+    encode_batch,
+    encode_headers,
+    encode_runs,
+)
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "protocols" / "mqtt.md"
 NOW_UNIX_MS = 1_700_000_000_123

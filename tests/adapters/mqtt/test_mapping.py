@@ -14,11 +14,10 @@ from adapters.mqtt.mapping import (
     record_run,
     runs_of_batch,
 )
-from adapters.mqtt.medley import MEDLEY_BYTES_MAX, MEDLEY_MAX, Medley
-from adapters.mqtt.record_kinds import CACHED_BLOCK_BYTES_MAX
+from adapters.mqtt.outgoing.medley import MEDLEY_BYTES_MAX, MEDLEY_MAX, Medley
+from adapters.mqtt.outgoing.record_kinds import CACHED_BLOCK_BYTES_MAX
 from adapters.mqtt.routes import Routes
 from adapters.mqtt.wire import NO_PROPERTIES, PublishProperties, PublishRun
-from gateway.compression import GZIP, compress
 from gateway.errors import CorruptBatch
 from gateway.model import (
     ATTRIBUTES_AT,
@@ -28,7 +27,8 @@ from gateway.model import (
     LENGTH_OVERHEAD_BYTES,
     stamp,
 )
-from gateway.records import RecordRun, decode_batch, encode_batch, encode_runs
+from gateway.records.codec import RecordRun, decode_batch, encode_batch, encode_runs
+from gateway.records.compression import GZIP, compress
 from tests.support.examples import examples
 
 NOW_UNIX_MS = 1_700_000_000_123

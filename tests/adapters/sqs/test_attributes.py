@@ -25,7 +25,7 @@ from adapters.sqs.errors import (
 )
 from adapters.sqs.redrive_policies import RedriveTarget
 from features.queue.model import Order
-from gateway.queue_model import QueueSettings
+from gateway.queues.model import QueueSettings
 
 
 def parse(given: dict[str, str], *, fifo: bool = False) -> Change:

@@ -7,7 +7,7 @@ import pytest
 from adapters.sqs.call import Identity
 from adapters.sqs.conditions import Asked, holds, parse_condition
 from adapters.sqs.errors import INVALID_ATTRIBUTE_VALUE, UNSUPPORTED_OPERATION, SqsError
-from gateway.auth import ANONYMOUS, Principal
+from gateway.auth.ports import ANONYMOUS, Principal
 
 NOON = 1_700_000_000_000  # 2023-11-14T22:13:20Z
 TOPIC = "arn:aws:sns:us-east-1:000000000000:news"

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from gateway.config_checker import InvalidSettings
-from gateway.config_loader import load_settings
+from gateway.config.checker import InvalidSettings
+from gateway.config.loader import load_settings
 from tests.adapters.sqs.handlers.serving import Live, running
 
 DEAD = "arn:aws:sqs:us-east-1:000000000000:dead"

@@ -24,7 +24,7 @@ from adapters.sqs.mapping import (
 )
 from adapters.sqs.message_attributes import MessageAttribute, is_legal_name
 from gateway.model import Record
-from gateway.records import encode_headers
+from gateway.records.codec import encode_headers
 
 Headers = tuple[tuple[str, bytes | None], ...]
 

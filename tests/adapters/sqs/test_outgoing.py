@@ -18,7 +18,7 @@ from adapters.sqs.errors import (
 from adapters.sqs.outgoing import Outgoing, check_batch_fifo, prepare, send_result
 from adapters.sqs.queue_rules import QueueRules, parse_rules
 from adapters.sqs.text import to_octets
-from gateway.records import encode_headers
+from gateway.records.codec import encode_headers
 
 NOW = 1_700_000_000_000
 STANDARD = QueueRules()

@@ -23,7 +23,7 @@ from adapters.sqs.received import NOTHING, Shown, Wanted, to_message
 from adapters.sqs.text import to_text
 from gateway.model import Record
 from gateway.partition import Partition
-from gateway.queue_model import Delivery
+from gateway.queues.model import Delivery
 
 HEADERS = st.sampled_from(
     [

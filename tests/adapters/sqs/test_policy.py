@@ -26,7 +26,7 @@ from adapters.sqs.policy import (
     evaluate,
     parse_policy,
 )
-from gateway.auth import ANONYMOUS, Principal
+from gateway.auth.ports import ANONYMOUS, Principal
 
 OWN = "000000000000"
 OTHER = "111111111111"

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from adapters.sqs.errors import RECEIPT_HANDLE_IS_INVALID, SqsError
 from adapters.sqs.receipts import HANDLE_CHARS, ROW_MAX, Receipt, Receipts, Row
 from gateway.model import Record
-from gateway.queue_model import Delivery, DeliveryId
+from gateway.queues.model import Delivery, DeliveryId
 
 SECRET = bytes(range(32))
 TOPIC = UUID(int=0x1234_5678_9ABC_DEF0_1111_2222_3333_4444)

@@ -3,7 +3,7 @@
 from uuid import UUID
 
 from adapters.sqs.receive_attempts import ATTEMPT_MS, Attempt, ReceiveAttempts
-from gateway.queue_model import DeliveryId
+from gateway.queues.model import DeliveryId
 
 NOW = 1_700_000_000_000
 TOPIC, OTHER = UUID(int=1), UUID(int=2)

@@ -6,11 +6,11 @@ from uuid import UUID
 
 from adapters.sqs.mapping import body_of, read_headers
 from adapters.sqs.received import NOTHING, Shown, Wanted, parse_wanted, to_message
-from gateway.message_ids import message_id
 from gateway.model import Record, TopicName
-from gateway.queue_model import Delivery
-from gateway.topic_configs import parse_settings
-from gateway.topics import Topic
+from gateway.queues.model import Delivery
+from gateway.records.message_ids import message_id
+from gateway.topics.configs import parse_settings
+from gateway.topics.manager import Topic
 
 TOPIC = Topic(
     UUID(int=7),

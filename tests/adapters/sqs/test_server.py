@@ -11,8 +11,8 @@ from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 
 from adapters.sqs.config import SqsConfig
-from gateway.config_checker import InvalidSettings
-from gateway.config_loader import load_settings
+from gateway.config.checker import InvalidSettings
+from gateway.config.loader import load_settings
 from gateway.registry import adapter_class
 from tests.adapters.sqs.handlers.serving import SESSION, Live, running
 from tests.adapters.sqs.test_connection import connect, request

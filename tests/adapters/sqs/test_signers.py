@@ -18,9 +18,9 @@ from adapters.sqs.errors import (
 from adapters.sqs.identity import Identifier
 from adapters.sqs.signature import find_claim
 from adapters.sqs.wire import Request
-from gateway.access_keys import AccessKeys
+from gateway.auth.access_keys import AccessKeys
 from gateway.clock import ManualClock
-from gateway.metadata import AccessKey, MetadataStore
+from gateway.metadata.store import AccessKey, MetadataStore
 from tests.adapters.sqs.test_identity import ELSEWHERE, HERE, Stored
 from tests.adapters.sqs.test_signature import KEY_ID, SECRET, presigned, signed
 

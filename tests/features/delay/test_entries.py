@@ -18,7 +18,7 @@ from features.delay.entries import (
     parse_waiting,
 )
 from gateway.errors import CorruptBatch
-from gateway.records import encode_batch
+from gateway.records.codec import encode_batch
 
 u64 = st.integers(0, (1 << 64) - 1)
 uuids = st.binary(min_size=16, max_size=16)

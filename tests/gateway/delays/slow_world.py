@@ -7,13 +7,14 @@ from typing import Self
 
 from gateway.clock import Clock, ManualClock
 from gateway.coalescer import Coalescer
-from gateway.config import BrokerConfig, DelayConfig
-from gateway.delays import DelayBounds
+from gateway.config.queues import DelayConfig
+from gateway.config.settings import BrokerConfig
+from gateway.delays.manager import DelayBounds
 from gateway.errors import PolicyViolation, StorageFull, StorageUnavailable
-from gateway.metadata_sql import SqlMetadata
+from gateway.metadata.sql import SqlMetadata
 from gateway.model import Octets
 from gateway.partition import Partition
-from gateway.records import decode_batch
+from gateway.records.codec import decode_batch
 from gateway.storage import Entry, OnDone, StorageAdapter
 from storage_adapters.memory import MemoryStorage
 from tests.gateway.delays.world import World

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.delay_batches import (
+from gateway.delays.batches import (
     cut,
     encode_tails,
     find_header,
@@ -15,8 +15,7 @@ from gateway.delay_batches import (
     with_header,
 )
 from gateway.model import HEADER_BYTES, parse_batch_header
-from gateway.record_runs import nullable
-from gateway.records import (
+from gateway.records.codec import (
     NO_HEADERS,
     RecordRun,
     check_crc,
@@ -24,6 +23,7 @@ from gateway.records import (
     encode_headers,
     encode_runs,
 )
+from gateway.records.runs import nullable
 
 nullables = st.one_of(st.none(), st.binary(max_size=300))
 headers_lists = st.lists(st.tuples(st.text(max_size=20), nullables), max_size=80)

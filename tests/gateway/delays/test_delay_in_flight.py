@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from gateway.clock import ManualClock
-from gateway.delay_drafts import Message as Delayed
-from gateway.delay_mover import RECHECK_MS, TICK_MS
+from gateway.delays.drafts import Message as Delayed
+from gateway.delays.mover import RECHECK_MS, TICK_MS
 from gateway.errors import GatewayError
-from gateway.metadata_sql import SqlMetadata
+from gateway.metadata.sql import SqlMetadata
 from gateway.partition import Partition
-from gateway.record_runs import nullable
-from gateway.records import NO_HEADERS, RecordRun
+from gateway.records.codec import NO_HEADERS, RecordRun
+from gateway.records.runs import nullable
 from gateway.storage import OnDone
 from tests.gateway.delays.flight_model import Ending, Message, both
 from tests.gateway.delays.slow_world import ClockLoop, SlowWorld

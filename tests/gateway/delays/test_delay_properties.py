@@ -10,8 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gateway.clock import ManualClock
-from gateway.delays import DelayBounds
-from gateway.topics import Topic
+from gateway.delays.manager import DelayBounds
+from gateway.topics.manager import Topic
 from tests.gateway.delays.world import World, running
 from tests.gateway.house import outcome
 from tests.support.examples import examples

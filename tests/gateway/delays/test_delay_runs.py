@@ -7,15 +7,15 @@ import pytest
 from features.delay.entries import RUN, is_waiting
 from features.delay.runs import RUN_COUNT_MIN
 from features.delay.state import DelayState
-from gateway.delay_batches import values_of
-from gateway.delay_mover import STAGE_AHEAD_MS
-from gateway.delay_stream import DelayStream
-from gateway.delays import DelayBounds
+from gateway.delays.batches import values_of
+from gateway.delays.manager import DelayBounds
+from gateway.delays.mover import STAGE_AHEAD_MS
+from gateway.delays.stream import DelayStream
 from gateway.errors import StorageUnavailable
 from gateway.model import parse_batch_header
-from gateway.records import NO_HEADERS, RecordRun, encode_batch
+from gateway.records.codec import NO_HEADERS, RecordRun, encode_batch
 from gateway.storage import OnDone
-from gateway.topics import Topic
+from gateway.topics.manager import Topic
 from tests.gateway.delays.test_delay_split import produce, record
 from tests.gateway.delays.world import World, running
 from tests.gateway.house import outcome

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 import pytest
 
 from gateway.clock import ManualClock
-from gateway.compression import GZIP, LZ4, compress
-from gateway.config import BrokerConfig
-from gateway.delay_split import Split, split
+from gateway.config.settings import BrokerConfig
+from gateway.delays.split import Split, split
 from gateway.errors import (
     CorruptBatch,
     InvalidRecord,
@@ -18,9 +17,10 @@ from gateway.errors import (
 from gateway.model import HEADER_BYTES, parse_batch_header
 from gateway.partition import Write
 from gateway.producers import PRODUCERS_TOPIC, ProducerStates
-from gateway.records import Headers, NewRecord, encode_batch
+from gateway.records.codec import Headers, NewRecord, encode_batch
+from gateway.records.compression import GZIP, LZ4, compress
 from gateway.streams import InternalStream
-from gateway.topics import Topic
+from gateway.topics.manager import Topic
 from gateway.writer import Duplicate
 from tests.gateway.delays.world import World
 from tests.gateway.house import outcome

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from gateway.clock import ManualClock
-from gateway.config import DelayConfig
-from gateway.delays import DelayBounds
+from gateway.config.queues import DelayConfig
+from gateway.delays.manager import DelayBounds
 from gateway.errors import MessageTooLarge, Overloaded, PolicyViolation, StorageUnavailable
 from gateway.model import parse_batch_header
-from gateway.records import NO_HEADERS, RecordRun
+from gateway.records.codec import NO_HEADERS, RecordRun
 from tests.gateway.delays.world import World, running
 from tests.gateway.house import outcome
 

@@ -6,16 +6,17 @@ from pathlib import Path
 
 from gateway.broker import Broker
 from gateway.clock import Clock, ManualClock
-from gateway.config import BrokerConfig, DelayConfig, TopicDefaults
-from gateway.delays import DEFAULT_BOUNDS, DelayBounds, Delays
+from gateway.config.queues import DelayConfig
+from gateway.config.settings import BrokerConfig, TopicDefaults
+from gateway.delays.manager import DEFAULT_BOUNDS, DelayBounds, Delays
 from gateway.errors import StorageFull
-from gateway.metadata_sql import SqlMetadata
+from gateway.metadata.sql import SqlMetadata
 from gateway.model import PartitionIdentity, Record, TopicName, parse_batch_header
 from gateway.partition import Partition, Write
 from gateway.placement import SingleNode
-from gateway.records import Headers, RecordRun, decode_batch, encode_batch, encode_headers
+from gateway.records.codec import Headers, RecordRun, decode_batch, encode_batch, encode_headers
 from gateway.storage import Entry, OnDone, StorageAdapter
-from gateway.topics import Topic, TopicManager
+from gateway.topics.manager import Topic, TopicManager
 from storage_adapters.segment_log.adapter import SegmentLog
 from storage_adapters.segment_log.config import SegmentLogConfig
 from tests.gateway.house import outcome

@@ -5,8 +5,8 @@ from pathlib import Path
 
 from gateway.errors import StorageUnavailable
 from gateway.model import Octets
-from gateway.queue_model import Delivery, Outcome
-from gateway.queues import Queue
+from gateway.queues.manager import Queue
+from gateway.queues.model import Delivery, Outcome
 from tests.gateway.queues.world import World, is_fed, running, settle, take, take_now, values
 
 

@@ -8,12 +8,12 @@ import pytest
 from features.dead_letter import HOPS_MAX
 from features.queue.model import Result
 from gateway.errors import StorageUnavailable
-from gateway.message_ids import message_id
 from gateway.model import parse_batch_header
 from gateway.partition import Write
-from gateway.queue_model import Outcome
-from gateway.queues import Queue
-from gateway.records import NO_HEADERS, RecordRun, encode_runs
+from gateway.queues.manager import Queue
+from gateway.queues.model import Outcome
+from gateway.records.codec import NO_HEADERS, RecordRun, encode_runs
+from gateway.records.message_ids import message_id
 from tests.gateway.house import outcome
 from tests.gateway.queues.world import (
     World,

@@ -6,9 +6,9 @@ from uuid import uuid4
 import pytest
 
 from features.queue.model import Order
-from gateway.queue_delays import EARLIER_MAX, earlier_delays, lane_delay
-from gateway.queue_model import EarlierDelay, QueueRow, QueueSettings
-from gateway.queues import Queue
+from gateway.queues.delay_changes import EARLIER_MAX, earlier_delays, lane_delay
+from gateway.queues.manager import Queue
+from gateway.queues.model import EarlierDelay, QueueRow, QueueSettings
 from tests.gateway.queues.world import World, is_fed, running, take, values
 
 LONG_MS = 300_000

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from features.queue import journal
 from features.queue.lane import Lane
 from features.queue.model import BY_TIME, Order, Policy, Run
-from gateway.queue_entries import Gathered
-from gateway.queue_model import Outcome
+from gateway.queues.entries import Gathered
+from gateway.queues.model import Outcome
 from tests.gateway.queues.world import is_fed, running, take
 
 ACK = Outcome.ACK

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from features.queue.model import Result
-from gateway import queue_journal
 from gateway.errors import StorageFull
-from gateway.queue_entries import LARGE_BYTES
-from gateway.queue_model import Outcome
+from gateway.queues import journal as queue_journal
+from gateway.queues.entries import LARGE_BYTES
+from gateway.queues.model import Outcome
 from gateway.storage import Entry, OnDone
 from tests.gateway.queues.world import (
     World,
@@ -142,7 +142,7 @@ async def test_an_entry_that_is_too_large_stops_nobody(
 
 
 class ALane:
-    """Has entries; see ``gateway.queue_journal.Journaled``."""
+    """Has entries; see ``gateway.queues.journal.Journaled``."""
 
     lane_id = bytes(20) + b"group"
     is_ahead = False

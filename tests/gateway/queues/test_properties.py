@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from features.queue.model import Result
-from gateway.queue_model import Delivery, Outcome
-from gateway.queues import Queue
+from gateway.queues.manager import Queue
+from gateway.queues.model import Delivery, Outcome
 from tests.gateway.house import outcome
 from tests.gateway.queues.world import World, extend, is_fed, settle, take
 from tests.support.examples import examples

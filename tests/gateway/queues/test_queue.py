@@ -8,8 +8,8 @@ import pytest
 from features.queue.model import Result
 from gateway.errors import Overloaded, TopicNotFound
 from gateway.model import TopicName
-from gateway.queue_model import Delivery, DeliveryId, Outcome, QueueSettings
-from gateway.queues import Queue, QueueExists
+from gateway.queues.manager import Queue, QueueExists
+from gateway.queues.model import Delivery, DeliveryId, Outcome, QueueSettings
 from tests.gateway.house import outcome
 from tests.gateway.queues.world import (
     extend,

@@ -5,8 +5,8 @@ from pathlib import Path
 
 from features.queue.model import Result
 from gateway.errors import StorageUnavailable
-from gateway.queue_model import Delivery, Outcome
-from gateway.records import RecordRun, encode_headers
+from gateway.queues.model import Delivery, Outcome
+from gateway.records.codec import RecordRun, encode_headers
 from tests.gateway.queues.world import is_fed, running, settle, take, take_now, values
 
 

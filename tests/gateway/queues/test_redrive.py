@@ -6,9 +6,9 @@ import pytest
 
 from gateway.errors import InvalidRequest, PolicyViolation
 from gateway.model import TopicName
-from gateway.queue_model import Outcome
-from gateway.queues import Queue
-from gateway.redrive import KEPT_MAX
+from gateway.queues.manager import Queue
+from gateway.queues.model import Outcome
+from gateway.queues.redrive import KEPT_MAX
 from tests.gateway.queues.world import World, headers_of, is_fed, running, settle, take, values
 
 

@@ -10,9 +10,9 @@ from features.queue.journal import encode_done
 from features.queue.lane import Lane
 from features.queue.model import BY_TIME, Order, Policy, Run
 from gateway.errors import StorageFull, StorageUnavailable
-from gateway.queue_entries import GATHERED_BYTES_MAX, LARGE_BYTES, Assembly
-from gateway.queue_journal import QueueJournal
-from gateway.records import iter_records
+from gateway.queues.entries import GATHERED_BYTES_MAX, LARGE_BYTES, Assembly
+from gateway.queues.journal import QueueJournal
+from gateway.records.codec import iter_records
 from gateway.storage import Entry, OnDone
 from storage_adapters.memory import MemoryStorage
 from tests.gateway import house as houses

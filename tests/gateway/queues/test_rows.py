@@ -8,8 +8,8 @@ from features.queue.model import Result
 from gateway.errors import StorageUnavailable
 from gateway.model import EXPIRES_AT, Record
 from gateway.partition import Partition
-from gateway.queue_instance import Queue
-from gateway.queue_rows import (
+from gateway.queues.instance import Queue
+from gateway.queues.rows import (
     SHOWN_RECORDS_MAX,
     SHOWN_VALUES_BYTES_MAX,
     Columns,
@@ -17,7 +17,7 @@ from gateway.queue_rows import (
     Show,
     ShownRun,
 )
-from gateway.records import NO_HEADERS, RecordRun, encode_batch
+from gateway.records.codec import NO_HEADERS, RecordRun, encode_batch
 from gateway.writer import Write
 from tests.gateway.queues.test_journal import drain, fill
 from tests.gateway.queues.world import World, is_fed, running, settle, take, take_now, values

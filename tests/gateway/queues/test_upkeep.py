@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from gateway import queue_upkeep
 from gateway.errors import StorageUnavailable
 from gateway.partition import Partition
-from gateway.queue_bodies import Body
-from gateway.queue_model import Outcome, QueueRow, QueueSettings
-from gateway.queues import Queue
+from gateway.queues import upkeep
+from gateway.queues.bodies import Body
+from gateway.queues.manager import Queue
+from gateway.queues.model import Outcome, QueueRow, QueueSettings
 from tests.gateway.queues.test_journal import drain, fill
 from tests.gateway.queues.world import World, is_fed, running, settle, take, take_now, values
 
@@ -60,7 +60,7 @@ async def test_a_queue_that_goes_while_holds_are_told_holds_nothing(
     async with running(tmp_path) as world:
         topic = await world.topic("events", 2)
         queue = await world.queues.create(topic, QueueSettings())
-        monkeypatch.setattr(queue_upkeep, "LANES_PER_TURN", 1)
+        monkeypatch.setattr(upkeep, "LANES_PER_TURN", 1)
         for lane in queue.lanes:
             lane.held_offset = -1
             world.queues._kit.touched.add(lane)

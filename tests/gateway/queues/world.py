@@ -9,15 +9,16 @@ from typing import Any
 from features.queue.model import BY_TIME, Result
 from gateway.broker import Broker
 from gateway.clock import ManualClock
-from gateway.config import BrokerConfig, QueueConfig, TopicDefaults
+from gateway.config.queues import QueueConfig
+from gateway.config.settings import BrokerConfig, TopicDefaults
 from gateway.errors import StorageUnavailable
-from gateway.metadata_sql import SqlMetadata
+from gateway.metadata.sql import SqlMetadata
 from gateway.model import PartitionIdentity, Record, TopicName
 from gateway.placement import SingleNode
-from gateway.queue_model import Delivery, DeliveryId, Outcome, QueueSettings
-from gateway.queues import Queue, QueueManager
-from gateway.records import RecordRun, encode_headers
-from gateway.topics import Topic, TopicManager
+from gateway.queues.manager import Queue, QueueManager
+from gateway.queues.model import Delivery, DeliveryId, Outcome, QueueSettings
+from gateway.records.codec import RecordRun, encode_headers
+from gateway.topics.manager import Topic, TopicManager
 from storage_adapters.segment_log.adapter import SegmentLog
 from storage_adapters.segment_log.config import SegmentLogConfig
 from tests.support.storage_host import NoDatabase

@@ -14,13 +14,13 @@ from kafka.protocol.consumer import (
 
 from adapters.kafka.handlers import heartbeat, offset_commit
 from adapters.kafka.session import Session
-from gateway.config import GroupsConfig
-from gateway.cursors import CursorManager
-from gateway.group_model import GroupName, GroupState
-from gateway.groups import GroupManager
+from gateway.config.settings import GroupsConfig
+from gateway.groups.cursors import CursorManager
+from gateway.groups.manager import GroupManager
+from gateway.groups.model import GroupName, GroupState
 from tests.adapters.kafka import second_codec
 from tests.adapters.kafka.handlers.rig import Rig, request_class_of
-from tests.gateway.group_world import SESSION_MS, subscription
+from tests.gateway.groups.world import SESSION_MS, subscription
 
 CONFIG = GroupsConfig(initial_rebalance_delay_ms=0)
 GROUP = "readers"

@@ -19,20 +19,21 @@ from adapters.kafka.config import KafkaConfig
 from adapters.kafka.fetch_pacing import FetchPacing
 from adapters.kafka.metadata_cache import MetadataCache
 from adapters.kafka.session import Node, Session
-from gateway.auth import Operation, PatternKind, Principal, ResourceType, Rule
-from gateway.auth_rules import RuleBook
-from gateway.auth_users import StoredUsers
+from gateway.auth.ports import Operation, PatternKind, Principal, ResourceType, Rule
+from gateway.auth.rules import RuleBook
+from gateway.auth.users import StoredUsers
 from gateway.broker import Broker
 from gateway.budget import Budget
 from gateway.clock import ManualClock
-from gateway.config import Address, BrokerConfig, NodeConfig, Settings, TopicDefaults
-from gateway.metadata import ProducerIds
-from gateway.metadata_sql import SqlMetadata
+from gateway.config.base import Address
+from gateway.config.settings import BrokerConfig, NodeConfig, Settings, TopicDefaults
+from gateway.metadata.sql import SqlMetadata
+from gateway.metadata.store import ProducerIds
 from gateway.model import TopicName
 from gateway.partition import Partition
 from gateway.placement import SingleNode
 from gateway.storage import StorageAdapter
-from gateway.topics import Topic, TopicManager
+from gateway.topics.manager import Topic, TopicManager
 from gateway.writer import Write
 from storage_adapters.memory import MemoryStorage
 from tests.adapters.kafka import second_codec

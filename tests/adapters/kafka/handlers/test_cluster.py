@@ -7,7 +7,7 @@ import pytest
 from kafka.protocol.admin import DescribeTopicPartitionsRequest, ElectLeadersRequest
 
 from adapters.kafka.errors import ErrorCode
-from gateway.auth import Operation
+from gateway.auth.ports import Operation
 from gateway.model import TopicName
 from tests.adapters.kafka.handlers.rig import LEADER_EPOCH, NODE_ID, Rig
 

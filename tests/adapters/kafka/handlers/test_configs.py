@@ -10,7 +10,7 @@ from kafka.protocol.admin import (
 )
 
 from adapters.kafka.errors import ErrorCode
-from gateway.auth import Operation
+from gateway.auth.ports import Operation
 from tests.adapters.kafka.handlers.rig import NODE_ID, Rig
 
 TOPIC, BROKER, LOGGER, METRICS = 2, 4, 8, 16

@@ -13,10 +13,10 @@ from adapters.kafka.handlers import (
     list_groups,
 )
 from adapters.kafka.session import Session
-from gateway.auth import Operation
+from gateway.auth.ports import Operation
 from tests.adapters.kafka.handlers.group_rig import GROUP, GroupRig
 from tests.adapters.kafka.handlers.rig import ADVERTISED, NODE_ID, Rig
-from tests.gateway.group_world import subscription
+from tests.gateway.groups.world import subscription
 
 GROUP_KEY, TRANSACTION_KEY, SHARE_KEY = 0, 1, 2
 

@@ -7,11 +7,11 @@ from kafka.protocol.consumer import LeaveGroupRequest
 
 from adapters.kafka.errors import ErrorCode
 from adapters.kafka.handlers import heartbeat, join_group, leave_group, sync_group
-from gateway.auth import Operation
-from gateway.group_model import GroupName, GroupState
+from gateway.auth.ports import Operation
+from gateway.groups.model import GroupName, GroupState
 from tests.adapters.kafka.handlers.group_rig import GROUP, GroupRig
 from tests.adapters.kafka.handlers.rig import Rig
-from tests.gateway.group_world import request, subscription
+from tests.gateway.groups.world import request, subscription
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ from kafka.protocol.consumer import OffsetDeleteRequest, OffsetFetchRequest
 
 from adapters.kafka.errors import ErrorCode
 from adapters.kafka.handlers import offset_commit, offset_fetch
-from gateway.auth import Operation
-from gateway.group_model import GroupName
+from gateway.auth.ports import Operation
+from gateway.groups.model import GroupName
 from gateway.model import TopicName
 from tests.adapters.kafka.handlers.group_rig import GROUP, GroupRig
 from tests.adapters.kafka.handlers.rig import Rig

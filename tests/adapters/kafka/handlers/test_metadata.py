@@ -8,8 +8,8 @@ import pytest
 from kafka.protocol.metadata import MetadataRequest
 
 from adapters.kafka.errors import ErrorCode
-from gateway.auth import Operation
-from gateway.config import TopicDefaults
+from gateway.auth.ports import Operation
+from gateway.config.settings import TopicDefaults
 from gateway.model import TopicName
 from tests.adapters.kafka.handlers.rig import LEADER_EPOCH, NODE_ID, Rig, running
 

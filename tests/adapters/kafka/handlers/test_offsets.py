@@ -12,7 +12,7 @@ from kafka.protocol.consumer import ListOffsetsRequest, OffsetForLeaderEpochRequ
 
 from adapters.kafka.errors import ErrorCode
 from adapters.kafka.handlers.delete_records import truncate
-from gateway.auth import Operation
+from gateway.auth.ports import Operation
 from gateway.model import TopicName
 from tests.adapters.kafka.handlers.rig import LEADER_EPOCH, Rig
 from tests.support.batches import NOW_UNIX_MS

@@ -11,7 +11,7 @@ from kafka.protocol.admin import (
 )
 
 from adapters.kafka.errors import ErrorCode
-from gateway.auth import Operation
+from gateway.auth.ports import Operation
 from gateway.model import TopicName
 from tests.adapters.kafka.handlers.rig import NODE_ID, Rig
 

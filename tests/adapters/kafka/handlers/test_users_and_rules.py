@@ -12,7 +12,7 @@ from kafka.protocol.admin import (
 )
 
 from adapters.kafka.errors import ErrorCode
-from gateway.auth import CLUSTER, Operation, PatternKind, ResourceType, Rule
+from gateway.auth.ports import CLUSTER, Operation, PatternKind, ResourceType, Rule
 from tests.adapters.kafka.handlers.rig import Rig
 
 ANY, MATCH, LITERAL, PREFIXED = 1, 2, 3, 4

@@ -7,15 +7,15 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import Any, cast
 
-from adapters.mqtt.client_session import ClientSession
 from adapters.mqtt.connection import MqttConnection
 from adapters.mqtt.server import MqttAdapter
+from adapters.mqtt.sessions.client_session import ClientSession
 from gateway.clock import ManualClock
-from gateway.compression import GZIP, compress
 from gateway.model import DEFAULT_NAMESPACE, HEADER_BYTES, TopicName
 from gateway.partition import Partition
-from gateway.records import encode_batch
-from gateway.topics import Topic
+from gateway.records.codec import encode_batch
+from gateway.records.compression import GZIP, compress
+from gateway.topics.manager import Topic
 from gateway.writer import Write
 from tests.adapters.mqtt import live
 from tests.support import mqtt_wire as wire

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from adapters.mqtt import catch_up, feeds
+from adapters.mqtt.outgoing import catch_up, feeds
 from gateway.errors import StorageUnavailable
 from gateway.model import Octets
 from tests.adapters.mqtt.core.rig import numbered, payloads, rig

@@ -6,10 +6,10 @@ from typing import Any, cast
 
 import pytest
 
-from adapters.mqtt.ended import EndedSubscription, MatchWithEnded
-from adapters.mqtt.subscription import Subscription
-from adapters.mqtt.trie import Match
-from gateway.records import encode_batch
+from adapters.mqtt.outgoing.trie import Match
+from adapters.mqtt.sessions.ended import EndedSubscription, MatchWithEnded
+from adapters.mqtt.sessions.subscription import Subscription
+from gateway.records.codec import encode_batch
 from gateway.writer import Write
 from tests.adapters.mqtt.core.rig import Client, Rig, numbered, payloads, rig, until
 from tests.support import mqtt_wire as wire

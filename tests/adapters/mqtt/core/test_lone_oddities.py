@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import pytest
 
-from gateway.records import decode_batch
+from gateway.records.codec import decode_batch
 from tests.adapters.mqtt.core.rig import Rig, rig, until
 from tests.adapters.mqtt.core.test_lone_publishes import (
     is_on_its_way_alone,

@@ -7,10 +7,10 @@ from typing import cast
 import pytest
 
 from adapters.mqtt.connection import MqttConnection
-from adapters.mqtt.lone_publishes import LoneMessages
+from adapters.mqtt.incoming.lone_publishes import LoneMessages
 from gateway.coalescer import BATCH_RECORDS_MAX
-from gateway.records import decode_batch
-from gateway.single_records import RecordFrame, SingleRecords
+from gateway.records.codec import decode_batch
+from gateway.records.singles import RecordFrame, SingleRecords
 from tests.adapters.mqtt.core.disks import full_disk
 from tests.adapters.mqtt.core.rig import Client, Rig, payloads, rig, until
 from tests.support import mqtt_wire as wire

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from adapters.mqtt import sessions as sessions_module
-from adapters.mqtt.session_journal import decode_runs
-from adapters.mqtt.session_store import RUN_KEY, decode_state, run_key, state_key
+from adapters.mqtt.sessions import registry as sessions_module
+from adapters.mqtt.sessions.journal import decode_runs
+from adapters.mqtt.sessions.store import RUN_KEY, decode_state, run_key, state_key
 from gateway.slots import partition_for_key
 from tests.adapters.mqtt.core.disks import RARELY, full_disk
 from tests.adapters.mqtt.core.rig import Client, Rig, numbered, payloads, rig, turns, until

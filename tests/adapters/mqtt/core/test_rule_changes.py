@@ -6,10 +6,10 @@ from typing import Any, cast
 
 import pytest
 
-from adapters.mqtt.outbox import Inflight, Outbox
-from gateway.auth import Operation, PatternKind, ResourceType, Rule
-from gateway.auth_rules import RuleBook
-from gateway.config import AuthRule
+from adapters.mqtt.sessions.outbox import Inflight, Outbox
+from gateway.auth.ports import Operation, PatternKind, ResourceType, Rule
+from gateway.auth.rules import RuleBook
+from gateway.config.settings import AuthRule
 from tests.adapters.mqtt.core.disks import SlowReads
 from tests.adapters.mqtt.core.rig import Client, Rig, payloads, rig, until
 from tests.adapters.mqtt.core.test_delayed import due

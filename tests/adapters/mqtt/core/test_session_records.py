@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from adapters.mqtt.session_store import filter_key, run_key
-from adapters.mqtt.subscription import Subscription
+from adapters.mqtt.sessions.store import filter_key, run_key
+from adapters.mqtt.sessions.subscription import Subscription
 from tests.adapters.mqtt.core.disks import RARELY, full_disk
 from tests.adapters.mqtt.core.rig import Client, Rig, rig, turns, until
 from tests.adapters.mqtt.core.test_ended import behind, stored

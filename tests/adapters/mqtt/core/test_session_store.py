@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapters.mqtt.client_session import ClientSession
-from adapters.mqtt.ended import EndedSubscription
-from adapters.mqtt.outbox import Inflight
-from adapters.mqtt.session_journal import decode_runs, encode_runs
-from adapters.mqtt.session_store import (
+from adapters.mqtt.sessions.client_session import ClientSession
+from adapters.mqtt.sessions.ended import EndedSubscription
+from adapters.mqtt.sessions.journal import decode_runs, encode_runs
+from adapters.mqtt.sessions.outbox import Inflight
+from adapters.mqtt.sessions.store import (
     ENDED_KEY,
     FILTER_KEY,
     GROUP_KEY,
@@ -27,8 +27,8 @@ from adapters.mqtt.session_store import (
     run_key,
     state_key,
 )
-from adapters.mqtt.subscription import Subscription
-from adapters.mqtt.subscription_records import (
+from adapters.mqtt.sessions.subscription import Subscription
+from adapters.mqtt.sessions.subscription_records import (
     decode_ended,
     decode_subscription,
     encode_ended,

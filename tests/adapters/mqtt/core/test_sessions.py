@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from adapters.mqtt.client_session import ClientSession
+from adapters.mqtt.sessions.client_session import ClientSession
 from gateway.errors import StorageUnavailable
 from gateway.storage import OnDone
 from tests.adapters.mqtt.core.rig import numbered, payloads, rig, until

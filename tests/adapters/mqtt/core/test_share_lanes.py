@@ -5,9 +5,9 @@ from zlib import crc32
 
 import pytest
 
-from adapters.mqtt.share_groups import ShareGroup
-from adapters.mqtt.share_lanes import ShareLane
-from gateway import queue_journal
+from adapters.mqtt.shares.groups import ShareGroup
+from adapters.mqtt.shares.lanes import ShareLane
+from gateway.queues import journal
 from tests.adapters.mqtt.core.disks import RARELY, full_disk, no_room_for
 from tests.adapters.mqtt.core.rig import Client, Rig, numbered, payloads, rig, until
 from tests.support import mqtt_wire as wire
@@ -208,7 +208,7 @@ async def test_a_snapshot_of_which_a_piece_is_refused_goes_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its end alone would be kept, and would not count."""
-    monkeypatch.setattr(queue_journal, "PIECE_BYTES_MAX", 10)
+    monkeypatch.setattr(journal, "PIECE_BYTES_MAX", 10)
     async with rig(tmp_path, mqtt=RARELY) as one:
         gone = await only_member(one)
         await publish(one, numbered(4))

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from adapters.mqtt.wire import Will
-from gateway.auth import Principal
+from gateway.auth.ports import Principal
 from gateway.model import DEFAULT_NAMESPACE, TopicName
 from tests.adapters.mqtt.live import PASSWORD, Live, running
 from tests.support import mqtt_wire as wire

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from adapters.mqtt import filter_work
 from adapters.mqtt.handlers import TABLES
-from adapters.mqtt.pacing import Pace
+from adapters.mqtt.outgoing.pacing import Pace
 from adapters.mqtt.session import State
+from adapters.mqtt.sessions import filter_work
 from adapters.mqtt.wire import Pingreq
 from tests.adapters.mqtt.live import running
 from tests.support import mqtt_wire as wire

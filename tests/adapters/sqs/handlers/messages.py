@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from gateway.model import Record
-from gateway.records import NO_HEADERS, RecordRun, encode_headers, iter_records
+from gateway.records.codec import NO_HEADERS, RecordRun, encode_headers, iter_records
 from tests.adapters.sqs.handlers.serving import Live
 
 HOUR_S = 3_600

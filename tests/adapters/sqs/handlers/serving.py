@@ -14,10 +14,10 @@ from botocore.exceptions import ClientError
 from adapters.sqs.config import SqsConfig
 from adapters.sqs.server import SqsAdapter
 from gateway.clock import ManualClock
-from gateway.config import AuthRule, NodeConfig, Settings
+from gateway.config.settings import AuthRule, NodeConfig, Settings
 from gateway.kernel import Kernel
 from gateway.model import DEFAULT_NAMESPACE, TopicName
-from gateway.queues import Queue
+from gateway.queues.manager import Queue
 from tests.support.held_storage import HeldStorage
 from tests.support.live_kernel import running_kernel
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from gateway import metadata_changes
-from gateway.config import AuthRule
+from gateway.config.settings import AuthRule
+from gateway.metadata import changes
 from gateway.model import TopicName
 from tests.adapters.sqs.handlers.serving import Live, running
 
@@ -69,7 +69,7 @@ async def test_too_many_changes_that_wait_are_throttled(
     live: Live, monkeypatch: pytest.MonkeyPatch, action: str
 ) -> None:
     url = await live.queue()
-    monkeypatch.setattr(metadata_changes, "CHANGES_MAX", 1)
+    monkeypatch.setattr(changes, "CHANGES_MAX", 1)
     may_go_on = asyncio.Event()
     slow = live.adapter.node.changes.start(may_go_on.wait())
     refused = await live.refused(action, QueueUrl=url, **QUEUE_PARAMS[action])

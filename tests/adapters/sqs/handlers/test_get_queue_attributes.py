@@ -7,7 +7,7 @@ import pytest
 from adapters.sqs.attribute_specs import NAMES
 from features.queue.model import Order
 from gateway.model import TopicName
-from gateway.queue_model import QueueSettings
+from gateway.queues.model import QueueSettings
 from tests.adapters.sqs.handlers.serving import Live
 
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from gateway.queue_model import QueueSettings
+from gateway.queues.model import QueueSettings
 from tests.adapters.sqs.handlers.serving import Live
 
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from gateway.config import AuthRule
+from gateway.config.settings import AuthRule
 from gateway.model import TopicName
-from gateway.queue_model import QueueSettings
+from gateway.queues.model import QueueSettings
 from tests.adapters.sqs.handlers.serving import Live, running
 
 

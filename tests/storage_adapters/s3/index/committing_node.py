@@ -6,15 +6,15 @@ would show. SQLite's journal is copied all the time.
 
 import sys
 
-from gateway import sql_checkpoints
 from gateway.clock import SystemClock
+from gateway.sql import checkpoints
 from storage_adapters.s3.index import Index
 from tests.storage_adapters.s3.index.house import added, bounds
 
 
 def main(url: str) -> None:
     index = Index(url, clock=SystemClock())
-    sql_checkpoints.PAUSE_S = 0.001  # type: ignore[misc]
+    checkpoints.PAUSE_S = 0.001  # type: ignore[misc]
     index.open(commits_often=True)
     owned = index.take_over(1, reserve=1)
     count = len(index.load().objects)

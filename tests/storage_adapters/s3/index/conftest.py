@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import create_engine, text
 
 from gateway.clock import ManualClock
-from gateway.sql import engine_url
+from gateway.sql.engines import engine_url
 from storage_adapters.s3.index import Index
 
 

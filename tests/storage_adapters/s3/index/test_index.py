@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import event
 
 from gateway.clock import ManualClock
-from gateway.sql import FILE_NAME, engine_url
+from gateway.sql.engines import FILE_NAME, engine_url
 from storage_adapters.s3.change import Change
 from storage_adapters.s3.index import Fenced, Index, PendingLost
 from tests.storage_adapters.s3.index.house import (
@@ -276,7 +276,7 @@ def test_doing_a_change_again_changes_nothing(index: Index, clock: ManualClock) 
 def test_the_journal_of_a_nodes_index_is_copied_beside_its_commits(
     tmp_path: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gateway.sql_checkpoints.PAUSE_S", 0.01)
+    monkeypatch.setattr("gateway.sql.checkpoints.PAUSE_S", 0.01)
     index = Index(engine_url("sqlite", tmp_path), clock=clock)
     index.open(commits_often=True)
     index.take_over(1, reserve=1)  # far from a journal that SQLite would copy by itself

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection, create_engine, make_url, text
 
-from gateway import sql
 from gateway.clock import ManualClock
+from gateway.sql import engines as sql
 from storage_adapters.s3.change import Change
 from storage_adapters.s3.index import Fenced, Index, IndexUnavailable, OutcomeUnknown
 from tests.storage_adapters.s3.index.cutting_proxy import Cut, CuttingProxy, proxied

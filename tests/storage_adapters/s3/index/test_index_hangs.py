@@ -10,8 +10,8 @@ from typing import TypeVar
 import pytest
 from sqlalchemy import create_engine, make_url, text
 
-from gateway import sql
 from gateway.clock import ManualClock
+from gateway.sql import engines as sql
 from storage_adapters.s3.index import Index, IndexUnavailable, OutcomeUnknown
 from tests.storage_adapters.s3.index.cutting_proxy import Cut, CuttingProxy, proxied
 from tests.storage_adapters.s3.index.house import added, live

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from gateway.clock import ManualClock
-from gateway.sql import engine_url
+from gateway.sql.engines import engine_url
 from storage_adapters.s3.change import BoundsRow, Change, ObjectPart
 from storage_adapters.s3.index import Fenced, Index, Ownership, PendingLost
 from tests.storage_adapters.s3.index.house import bounds, new_object, part

@@ -1,0 +1,1 @@
+"""What the endpoint counts: for ``/metrics``, and as ``$SYS``."""

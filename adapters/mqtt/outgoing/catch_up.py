@@ -1,0 +1,397 @@
+"""Catching up: all who are behind on one feed read its log together.
+
+Each step reads a piece of the log where one of the ready followers stands, and serves every
+ready follower that stands in that piece. So ten thousand sessions that come back together read
+the log once, and of a piece only what one of them may want is decoded; where the storage knows
+in which batches that is, the others are not read (``wanted_spans``). Steps are cut into slices;
+between two of them the loop serves live traffic.
+"""
+
+import asyncio
+from bisect import bisect_right
+from collections import OrderedDict, deque
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+
+import structlog
+
+from adapters.mqtt.outgoing.feeds import RETRY_S, Feed
+from adapters.mqtt.outgoing.medley import Medley
+from adapters.mqtt.outgoing.pacing import Pace
+from adapters.mqtt.outgoing.trie import Match
+from adapters.mqtt.outgoing.wanted import Wanted
+from adapters.mqtt.outgoing.wanted_spans import Reach, WantedSpans
+from adapters.mqtt.sessions.ended import EndedIndex, match_at
+from adapters.mqtt.wire import PublishRun
+from gateway.errors import GatewayError, OffsetOutOfRange
+from gateway.model import Octets, parse_batch_header
+
+if TYPE_CHECKING:  # who follows is served here, and finds this by its feeds
+    from adapters.mqtt.outgoing.distributor import Subscriber, SubscriberMatch
+    from adapters.mqtt.sessions.ended import AnyMatch, Offer
+
+READ_BYTES_MAX: Final = 1_048_576
+SPANS_MAX: Final = 16  # read for one piece: what lies between them is not wanted
+PIECES_MAX: Final = 4  # kept decoded: readers with small windows come again
+PIECE_BYTES_MAX: Final = 4_194_304  # of payloads; a larger piece is not kept
+WANTED_SPARE: Final = 1_000  # followers that went on, whose filters are still asked for
+
+log = structlog.get_logger()
+
+
+class Matcher(Protocol):
+    """Who wants a topic; ``ended``: and who did, until its subscription ended."""
+
+    ended: EndedIndex
+
+    def matches_by_follower(self, topic: bytes) -> "dict[Subscriber, SubscriberMatch]":
+        """Return the matches of a topic by who subscribed."""
+        ...
+
+
+class _Piece(NamedTuple):
+    """Offsets [start, end): what those who were ``wanted`` at a revision may want of them."""
+
+    start: int
+    end: int
+    runs: list[PublishRun | Medley]
+    wanted: Wanted
+    revision: int
+
+
+class CatchUp:
+    """The followers of one feed that are behind and ready.
+
+    Below ``_horizon`` the filters in ``_wanted`` are all that count: what a follower subscribes
+    to later begins at the live end.
+    """
+
+    def __init__(self, feed: Feed, matcher: Matcher, pace: Pace | None = None) -> None:
+        self.feed = feed
+        self.records_scanned = 0
+        self._matcher = matcher
+        self._pace = pace or Pace()
+        self._ready: OrderedDict[Subscriber, None] = OrderedDict()
+        self._going: dict[Subscriber, None] = {}  # served together, and all ready
+        self._gone_through: _Piece | None = None  # at the end of which they stand
+        self._task: asyncio.Task[None] | None = None
+        self._wanted = Wanted()
+        self._spans = WantedSpans(feed)
+        self._horizon = feed.live_offset
+        self._pieces: deque[_Piece] = deque(maxlen=PIECES_MAX)
+
+    def add(self, follower: "Subscriber") -> None:
+        """Serve a follower that is behind on this feed; again and again is no harm."""
+        if follower in self._ready or not follower.is_ready:
+            return
+        if not len(self._wanted):
+            self._forget()
+        self._wanted.add(follower)
+        self._ready[follower] = None
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._run())
+
+    def discard(self, follower: "Subscriber") -> None:
+        """It has gone."""
+        self._going.pop(follower, None)
+        self._ready.pop(follower, None)
+        self._leave(follower)
+
+    def close(self) -> None:
+        """Serve nobody any more."""
+        if self._task is not None:
+            self._task.cancel()
+        self._ready.clear()
+        self._going.clear()
+        self._forget()
+
+    async def _run(self) -> None:
+        try:
+            while self._ready:
+                follower = next(iter(self._ready))
+                self._ready.move_to_end(follower)
+                if self._is_behind(follower):
+                    await self._step_or_wait(follower)
+        finally:
+            self._task = None
+
+    async def _step_or_wait(self, follower: "Subscriber") -> None:
+        """A log that cannot be read is tried again: nobody else would ask for it."""
+        try:
+            await self._step(follower)
+        except GatewayError as error:
+            log.warning(
+                "catching up", topic=self.feed.partition.topic.name.name, error=str(error)
+            )
+            await asyncio.sleep(RETRY_S)
+
+    def _is_behind(self, follower: "Subscriber") -> bool:
+        """Join who has caught up with the live end, who goes on from there."""
+        offset = follower.behind.get(self.feed.partition_id)
+        if offset is not None and offset < self.feed.live_offset and follower.is_ready:
+            return True
+        if offset is not None and offset >= self.feed.live_offset:
+            del follower.behind[self.feed.partition_id]
+            self._leave(follower)
+        self._ready.pop(follower, None)
+        self._going.pop(follower, None)
+        return False
+
+    def _leave(self, follower: "Subscriber") -> None:
+        """It is not behind here any more; after the last one, nothing is kept."""
+        self._wanted.discard(follower)
+        if not len(self._wanted):
+            self._forget()
+
+    async def _step(self, follower: "Subscriber") -> None:
+        """Read where ``follower`` stands; serve all that stand in what was read."""
+        feed = self.feed
+        offset = follower.behind[feed.partition_id]
+        if offset < feed.log_start_offset:
+            follower.on_skipped(feed.log_start_offset - offset)
+            offset = follower.behind[feed.partition_id] = feed.log_start_offset
+        spare = self._wanted.revision - 4 * len(self._ready)
+        if offset >= self._horizon or spare > WANTED_SPARE:
+            await self._look_again()
+        piece = self._find_piece(follower, offset)
+        if piece is None:
+            wanted = self._wanted
+            reach = await self._spans.reach(wanted, follower, offset, self._horizon)
+            try:
+                batches, end = await self._read(reach, offset)
+            except OffsetOutOfRange:
+                # Retention went past it meanwhile: the next turn begins at the log start.
+                await asyncio.sleep(0)
+                return
+            async with self._pace:
+                piece = await self._decode(batches, offset, end, wanted, reach.revision)
+        async with self._pace:
+            await self._serve(piece, offset)
+
+    # --- what is wanted, and read
+
+    def _forget(self) -> None:
+        self._wanted = Wanted()
+        self._spans.forget()
+        self._horizon = self.feed.live_offset
+        self._pieces.clear()
+        self._gone_through = None
+
+    async def _look_again(self) -> None:
+        """Ask those who are ready what they want by now."""
+        self._forget()
+        async with self._pace:
+            for follower in tuple(self._ready):
+                if follower in self._ready:
+                    self._wanted.add(follower)
+                if self._pace.is_over:
+                    await self._pace.rest()
+
+    def _find_piece(self, follower: "Subscriber", offset: int) -> _Piece | None:
+        for piece in self._pieces:
+            if piece.start <= offset < piece.end and piece.wanted.has(follower, piece.revision):
+                return piece
+        return None
+
+    async def _read(self, reach: Reach, offset: int) -> tuple[list[Octets], int]:
+        """Return batches that are to be read from ``offset`` on, and up to where these are all."""
+        batches: list[Octets] = []
+        room_bytes = READ_BYTES_MAX
+        for start, end in reach.spans[:SPANS_MAX]:
+            begin = max(start, offset)
+            found = await self.feed.read_batches(begin, bytes_max=room_bytes, end=end)
+            batches += found
+            upto = parse_batch_header(found[-1]).last_offset + 1 if found else end
+            self.records_scanned += min(upto, end) - begin
+            room_bytes -= sum(map(len, found))
+            if upto < end or room_bytes <= 0:
+                return batches, min(upto, end)
+        rest = reach.spans[SPANS_MAX : SPANS_MAX + 1]
+        return batches, rest[0][0] if rest else reach.end
+
+    async def _decode(
+        self,
+        batches: Sequence[Octets],
+        offset: int,
+        end: int,
+        wanted: Wanted,
+        revision: int | None,
+    ) -> _Piece:
+        """Return what is wanted of batches that are all to be read of [offset, end)."""
+        wants = wanted.wants
+        if revision is None:
+            revision = wanted.revision
+        found: list[PublishRun | Medley] = []
+        for batch in batches:
+            runs = self.feed.runs_of(batch, wants)
+            # A run that was cut is whole beside each of its batches.
+            found += runs[1:] if found and runs and runs[0] is found[-1] else runs
+            if self._pace.is_over:
+                await self._pace.rest()
+        piece = _Piece(offset, end, found, wanted, revision)
+        size_bytes = sum(sum(map(len, run.payloads)) for run in found)
+        if found and size_bytes <= PIECE_BYTES_MAX:
+            self._pieces.append(piece)
+        return piece
+
+    # --- serving
+
+    async def _serve(self, piece: _Piece, offset: int) -> None:
+        """Serve who stands in a piece at or after ``offset``."""
+        self._gather(piece, offset)
+        runs, end, going = piece.runs, piece.end, self._going
+        done = offset
+        for at in range(max(bisect_right(runs, offset, key=_base_offset) - 1, 0), len(runs)):
+            run = runs[at]
+            if not going or run.base_offset >= end:
+                break
+            start, stop = max(run.base_offset, done), min(_end_offset(run), end)
+            if start >= stop:
+                continue
+            if isinstance(run, Medley):
+                await self._offer_medley(run, start, stop)
+            else:
+                await self._offer_all(self._offers(run), run, start, stop)
+            done = stop
+        self._gone_through = piece
+        self._go_on_at(end)
+
+    def _gather(self, piece: _Piece, offset: int) -> None:
+        """Have those go together who stand in a piece; most came out of the one before."""
+        last = self._gone_through
+        if (
+            last is None
+            or last.end != offset
+            or last.wanted is not piece.wanted
+            or last.revision > piece.revision  # one of them may not have been asked for it
+        ):
+            self._going = {}
+        going, has, revision, end = self._going, piece.wanted.has, piece.revision, piece.end
+        if len(going) == len(self._ready):
+            return
+        partition_id = self.feed.partition_id
+        for follower in self._ready.keys() - going.keys():
+            stands_at = follower.behind.get(partition_id, -1)
+            if offset <= stands_at < end and has(follower, revision):
+                going[follower] = None
+
+    async def _offer_all(
+        self,
+        offers: "list[Offer]",
+        run: PublishRun,
+        start: int,
+        stop: int,
+    ) -> None:
+        while offers:
+            self._offer(offers, run, start, stop)
+            if self._pace.is_over:
+                await self._pace.rest()
+
+    async def _offer_medley(self, medley: Medley, start: int, stop: int) -> None:
+        """Offer messages of a medley, of offsets [start, stop), to who wants some of its kinds."""
+        feed, partition_id, base_offset = self.feed, self.feed.partition_id, medley.base_offset
+        wanting: dict[Subscriber, dict[PublishRun, AnyMatch]] = {}
+        for kind in set(medley.kinds[start - base_offset : stop - base_offset]):
+            for follower, match in self._offers(kind):
+                wanting.setdefault(follower, {})[kind] = match
+        for follower, matches in wanting.items():
+            first = max(follower.behind.get(partition_id, stop), start)
+            if first >= stop or follower not in self._going:
+                continue
+            places = range(first - base_offset, stop - base_offset)
+            plain = {kind: one for kind, one in matches.items() if isinstance(one, Match)}
+            taken = None
+            if len(plain) == len(matches):
+                taken = follower.take_medley(medley, places, plain, feed)
+            if taken is None:
+                await self._offer_each(medley.runs(places), medley, follower, matches)
+                continue
+            follower.behind[partition_id] = base_offset + taken
+            if base_offset + taken < stop:
+                self._stop_serving(follower)
+            if self._pace.is_over:
+                await self._pace.rest()
+
+    async def _offer_each(
+        self,
+        runs: Iterable[PublishRun],
+        medley: Medley,
+        follower: "Subscriber",
+        matches: "Mapping[PublishRun, AnyMatch]",
+    ) -> None:
+        """Offer messages of a medley, each by itself, to one who wants some of its kinds."""
+        for run in runs:
+            match = matches.get(medley.kinds[run.base_offset - medley.base_offset])
+            if match is not None and follower in self._going:
+                at = run.base_offset
+                await self._offer_all([(follower, match)], run, at, at + 1)
+
+    def _stop_serving(self, follower: "Subscriber") -> None:
+        """It is full, and comes back by itself."""
+        self._going.pop(follower, None)
+        self._ready.pop(follower, None)
+
+    def _offers(self, run: PublishRun) -> "list[Offer]":
+        """Return who is served just now and wants a run."""
+        going, ended = self._going, self._matcher.ended
+        by_follower = self._matcher.matches_by_follower(run.topic)
+        if ended:
+            return ended.offers(by_follower, going, run.topic)
+        if len(going) < len(by_follower):
+            return [(one, by_follower[one]) for one in going if one in by_follower]
+        return [(one, match) for one, match in by_follower.items() if one in going]
+
+    def _offer(
+        self,
+        offers: "list[Offer]",
+        run: PublishRun,
+        start: int,
+        stop: int,
+    ) -> None:
+        """Offer messages of a run, of offsets [start, stop), until this slice is over."""
+        feed, going, pace = self.feed, self._going, self._pace
+        partition_id, base_offset = feed.partition_id, run.base_offset
+        while offers:
+            follower, match = offers.pop()
+            behind = follower.behind
+            offset = behind.get(partition_id)
+            if offset is None or follower not in going:
+                going.pop(follower, None)  # it went while this one waited
+                continue
+            first = max(offset, start)
+            while first < stop:
+                at_first, until = match_at(match, partition_id, first, stop)
+                taken = until - first
+                if at_first is not None:
+                    taken = follower.take(
+                        run, first - base_offset, until - base_offset, at_first, feed
+                    )
+                first += taken
+                behind[partition_id] = first
+                if first < until:
+                    self._stop_serving(follower)
+                    break
+            if pace.is_over:
+                break
+
+    def _go_on_at(self, offset: int) -> None:
+        """Move who was served to the end of the piece, or on to what comes live."""
+        partition_id = self.feed.partition_id
+        is_live = offset >= self.feed.live_offset
+        for follower in self._going:
+            behind = follower.behind
+            if is_live and behind.pop(partition_id, None) is not None:
+                self._ready.pop(follower, None)
+                self._leave(follower)
+            elif behind.get(partition_id, offset) < offset:
+                behind[partition_id] = offset
+        if is_live:
+            self._going = {}
+
+
+def _base_offset(run: PublishRun | Medley) -> int:
+    return run.base_offset
+
+
+def _end_offset(run: PublishRun | Medley) -> int:
+    return run.base_offset + len(run.payloads)

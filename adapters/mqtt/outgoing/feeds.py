@@ -1,0 +1,309 @@
+"""Feeds: the partitions of the log that hold MQTT messages, each with its live end.
+
+A feed's tail hands every run to the distributor once. Who is behind reads older runs here, from
+what is kept beside the live end or from the log.
+"""
+
+import asyncio
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol
+
+import structlog
+
+from adapters.mqtt.config import RouteConfig
+from adapters.mqtt.incoming.lone_publishes import LoneMessages
+from adapters.mqtt.mapping import mixed_runs_of_batch, runs_of_batch
+from adapters.mqtt.outgoing.medley import Medley
+from adapters.mqtt.wire import PublishRun
+from gateway.broker import Broker
+from gateway.clock import Clock
+from gateway.errors import GatewayError, OffsetOutOfRange
+from gateway.model import DELIVER_AT, Octets, parse_batch_header
+from gateway.partition import Partition
+from gateway.reader import MAX_INT64
+from gateway.storage import KeySpans, WantedKeys
+from gateway.waiting import Tail
+from gateway.writer import Write
+
+RECENT_BATCHES_MAX: Final = 128
+RECENT_BYTES_MAX: Final = 16 << 20  # of batches as they are stored, for each partition
+READ_BYTES_MAX: Final = 256 * 1024
+READ_BYTES_PER_MESSAGE: Final = 1024  # of those asked for by number; a batch comes whole
+RETRY_S: Final = 1.0  # until a log that could not be read is tried again
+
+log = structlog.get_logger()
+
+
+class Live(Protocol):
+    """Who gets what is new."""
+
+    @property
+    def wants_runs(self) -> bool:
+        """Whether anybody is there: if not, nothing needs to be decoded."""
+        ...
+
+    def deliver(self, run: PublishRun, feed: "Feed") -> None:
+        """Take one run, each once, in the order of its partition."""
+        ...
+
+
+class Feed:
+    """One partition, followed from its end. ``live_offset``: all before it was handed out."""
+
+    def __init__(  # noqa: PLR0917 - its surroundings, made once
+        self,
+        broker: Broker,
+        partition: Partition,
+        route: RouteConfig,
+        live: Live,
+        skipped: Counter[str],
+        clock: Clock,
+    ) -> None:
+        self.partition = partition
+        self.partition_id = partition.partition_id
+        self.live_offset = partition.high_watermark
+        self.on_new_foreign: Callable[[PublishRun], None] | None = None
+        self._broker = broker
+        self._route = route
+        self._live = live
+        self._skipped = skipped
+        self._clock = clock
+        self._recent: OrderedDict[int, list[PublishRun]] = OrderedDict()
+        self._sizes: dict[int, int] = {}
+        self._recent_bytes = 0
+        self._tail: Tail | None = None
+        self._retry: asyncio.TimerHandle | None = None
+        self._follow()
+
+    @property
+    def log_start_offset(self) -> int:
+        """The first offset that is still there."""
+        return self.partition.log_start_offset
+
+    def close(self) -> None:
+        """Follow no more."""
+        if self._tail is not None:
+            self._tail.close()
+            self._tail = None
+        if self._retry is not None:
+            self._retry.cancel()
+        self._recent.clear()
+        self._sizes.clear()
+        self._recent_bytes = 0
+
+    def push_held(self) -> None:
+        """Hand out now what the loop's next turn would: senders may know that it is kept."""
+        if self._tail is not None:
+            self._tail.push_held()
+
+    # --- gateway.waiting.Receiver
+
+    def on_writes(self, partition: Partition, writes: Sequence[Write]) -> bool:  # noqa: ARG002
+        """See ``Receiver``: what has just become visible, with its runs when it is ours."""
+        for write in writes:
+            natives = write.natives
+            end = write.base_offset + write.header.record_count
+            if natives is None:
+                self._hand_out_foreign(write.batch, write.base_offset)
+            elif self._live.wants_runs:
+                # A run that was cut into several batches comes with each, and whole with the
+                # first: its other batches are part of the same append.
+                runs: list[PublishRun] = []
+                new: list[PublishRun] = []
+                for offset, native in natives:
+                    is_new = offset >= write.base_offset
+                    for run in _runs_of(native):
+                        run.base_offset = offset
+                        offset += len(run.payloads)  # noqa: PLW2901 - of the next of its runs
+                        runs.append(run)
+                        if is_new:
+                            new.append(run)
+                            end = max(end, offset)
+                self._keep(write.base_offset, runs, len(write.batch))
+                self._hand_out(new)
+            self.live_offset = max(self.live_offset, end)
+        return True
+
+    def on_batches(self, partition: Partition, batches: Sequence[Octets]) -> bool:  # noqa: ARG002
+        """See ``Receiver``: what was read from the log, because the tail was not at its end.
+
+        What came by MQTT at QoS 0 since this feed began has left already.
+        """
+        for batch in batches:
+            header = parse_batch_header(batch)
+            if header.last_offset < self.live_offset:
+                continue
+            self._hand_out_foreign(batch, header.base_offset, may_have_left=True)
+            self.live_offset = header.last_offset + 1
+        return True
+
+    def on_tail_error(self, partition: Partition, error: GatewayError) -> None:
+        """See ``Receiver``: go on from where the log begins; a topic that is gone has no more.
+
+        Where the log cannot be read, it is tried again after ``RETRY_S``.
+        """
+        self._tail = None
+        if partition.is_gone:
+            return
+        log.warning("feed", topic=partition.topic.name.name, error=str(error))
+        if isinstance(error, OffsetOutOfRange):
+            self.live_offset = max(self.live_offset, partition.log_start_offset)
+            self._follow()
+        else:
+            self._retry = asyncio.get_running_loop().call_later(RETRY_S, self._follow)
+
+    def _follow(self) -> None:
+        self._retry = None
+        self._tail = self._broker.tail(self.partition, self.live_offset, self)
+
+    def _hand_out_foreign(
+        self, batch: Octets, base_offset: int, *, may_have_left: bool = False
+    ) -> None:
+        """Decode what another protocol appended (or what has to be read again)."""
+        if not self._live.wants_runs and self.on_new_foreign is None:
+            return
+        runs = self._decode(batch, base_offset)
+        self._keep(base_offset, runs, len(batch))
+        # What of a cut run was handed out with its first batch is not handed out again.
+        runs = [_from_offset(run, self.live_offset) for run in runs if self._is_new(run)]
+        for run in runs:
+            if may_have_left and run.client_id and not _has_waited(run):
+                run.left_early = not run.qos
+            elif run.retain and self.on_new_foreign is not None:
+                self.on_new_foreign(run)
+        self._hand_out(runs)
+
+    def _is_new(self, run: PublishRun) -> bool:
+        return _end_of(run) > self.live_offset
+
+    def _hand_out(self, runs: Sequence[PublishRun]) -> None:
+        deliver = self._live.deliver
+        for run in runs:
+            if not run.left_early:
+                deliver(run, self)
+
+    # --- reading again
+
+    async def read(
+        self, offset: int, *, end: int | None = None
+    ) -> tuple[list[PublishRun], int]:
+        """Return the runs at or after ``offset``, from one or more batches, and what is next.
+
+        The first run may begin before ``offset``. Batches at or after ``end`` are left alone:
+        who wants one message again does not pay for the hundreds behind it. Errors:
+        ``OffsetOutOfRange`` when retention has passed it, ``StorageUnavailable``,
+        ``TopicNotFound``.
+        """
+        bytes_max = READ_BYTES_MAX
+        if end is not None:
+            bytes_max = min(bytes_max, (end - offset) * READ_BYTES_PER_MESSAGE)
+        batches = await self.read_batches(offset, bytes_max=bytes_max)
+        found: list[PublishRun] = []
+        next_offset = offset
+        for batch in batches:
+            header = parse_batch_header(batch)
+            if end is not None and header.base_offset >= end:
+                break
+            runs = self._recent.get(header.base_offset)
+            if runs is None:
+                runs = self._decode(batch, header.base_offset)
+                self._keep(header.base_offset, runs, len(batch))
+            for run in runs:
+                # A run that was cut is whole beside each of its batches, or decoded in parts.
+                covered = _end_of(found[-1]) if found else run.base_offset
+                if _end_of(run) > covered:
+                    found.append(_from_offset(run, covered))
+            next_offset = header.last_offset + 1
+        return found, next_offset
+
+    async def read_batches(
+        self, offset: int, *, bytes_max: int, end: int = MAX_INT64
+    ) -> Sequence[Octets]:
+        """Return the batches from ``offset`` on, the first maybe from before, none from ``end`` on.
+
+        Errors: ``read``.
+        """
+        batches = self._broker.read(self.partition, offset, bytes_max=bytes_max, end=end)
+        if batches is None:
+            batches = await self._broker.read_disk(
+                self.partition, offset, bytes_max=bytes_max, end=end
+            )
+        return batches
+
+    @property
+    def has_key_spans(self) -> bool:
+        """Whether ``spans_with_keys`` may say more than that all is to be read."""
+        return self._broker.has_key_spans
+
+    async def spans_with_keys(self, keys: WantedKeys, start: int, end: int) -> KeySpans:
+        """Return where messages of wanted topics may be; see ``IndexedStorage``."""
+        return await self._broker.spans_with_keys(self.partition, keys, start, end)
+
+    def runs_of(
+        self, batch: Octets, wants: Callable[[bytes], bool] | None
+    ) -> Sequence[PublishRun | Medley]:
+        """Return the runs of a batch that somebody wants; all where they are at hand.
+
+        What was decoded for some is not kept beside the live end, where all of it belongs.
+        """
+        base_offset = parse_batch_header(batch).base_offset
+        runs = self._recent.get(base_offset)
+        if runs is not None:
+            return runs
+        return mixed_runs_of_batch(
+            batch,
+            self._route,
+            from_offset=base_offset,
+            skipped=self._skipped,
+            wants=wants,
+            steady_deadline=self._clock.steady_deadline,
+        )
+
+    def _decode(self, batch: Octets, base_offset: int) -> list[PublishRun]:
+        return runs_of_batch(
+            batch,
+            self._route,
+            from_offset=base_offset,
+            skipped=self._skipped,
+            steady_deadline=self._clock.steady_deadline,
+        )
+
+    def _keep(self, base_offset: int, runs: list[PublishRun], size_bytes: int) -> None:
+        """Keep decoded runs of the latest batches: readers with small windows come again."""
+        recent, sizes = self._recent, self._sizes
+        self._recent_bytes += size_bytes - sizes.get(base_offset, 0)
+        recent[base_offset] = runs
+        sizes[base_offset] = size_bytes
+        while len(recent) > RECENT_BATCHES_MAX or self._recent_bytes > RECENT_BYTES_MAX:
+            oldest, _ = recent.popitem(last=False)
+            self._recent_bytes -= sizes.pop(oldest)
+
+
+def _runs_of(native: object) -> Sequence[PublishRun]:
+    """Return the runs of what was appended as one, in the order of their offsets."""
+    if isinstance(native, LoneMessages):
+        return native.runs()
+    assert isinstance(native, PublishRun)
+    return (native,)
+
+
+def _has_waited(run: PublishRun) -> bool:
+    """Whether it was published to ``$delayed/``: its header is one that no publisher can set.
+
+    It was not retained when it was published, and left for nobody.
+    """
+    return any(name == DELIVER_AT for name, _ in run.properties.user_properties)
+
+
+def _end_of(run: PublishRun) -> int:
+    return run.base_offset + len(run.payloads)
+
+
+def _from_offset(run: PublishRun, offset: int) -> PublishRun:
+    """Return the messages of a run from ``offset`` on."""
+    if run.base_offset >= offset:
+        return run
+    part = run.part(run.payloads[offset - run.base_offset :], qos=run.qos)
+    part.base_offset = offset
+    return part

@@ -1,0 +1,1 @@
+"""Retained messages: kept, and sent to who subscribes."""

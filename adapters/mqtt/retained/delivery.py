@@ -1,0 +1,163 @@
+"""Retained messages to a new subscription (section 3.3.1.3), many of them in one write.
+
+Messages of one QoS that have nothing beside their payload take a run of packet identifiers and
+one entry of the outbox; the others, and those to clients with topic aliases, leave one by one.
+"""
+
+import struct
+from itertools import repeat
+from typing import TYPE_CHECKING, Final
+
+from adapters.mqtt.outgoing.at_most_once import send_part
+from adapters.mqtt.packets.primitives import encode_varint
+from adapters.mqtt.packets.properties import encode_publish_properties
+from adapters.mqtt.retained.store import Retained, RetainedStretch
+from adapters.mqtt.sessions.outbox import RETAINED, packet_id_of
+from adapters.mqtt.sessions.subscription import Subscription
+from adapters.mqtt.wire import NO_PROPERTIES, PublishRun, Version
+from features.expiry import remaining_s
+
+if TYPE_CHECKING:  # sessions ask for this by way of their services
+    from adapters.mqtt.sessions.client_session import ClientSession
+
+_RETAINED_PUBLISH: Final = 0x31
+_SHORT: Final = struct.Struct(">H")
+_NO_OFFSET: Final = -1
+
+
+def wants_runs(session: "ClientSession", subscription: Subscription) -> bool:
+    """Say whether each message is to be looked at: who published it, or its topic's alias."""
+    connection = session.connection
+    assert connection is not None
+    return subscription.no_local or connection.topic_alias_maximum > 0
+
+
+def send_retained_part(
+    session: "ClientSession", subscription: Subscription, part: Retained
+) -> None:
+    """Send messages that the session is ready for and, at QoS 1 and 2, has room for."""
+    if isinstance(part, RetainedStretch):
+        _send_stretch(session, subscription, part)
+    else:
+        _send_run(session, subscription, part)
+
+
+def _send_run(session: "ClientSession", subscription: Subscription, run: PublishRun) -> None:
+    if subscription.no_local and run.client_id == session.client_id:
+        return
+    expiry_s = None
+    if run.expires_at_unix_ms:
+        expiry_s = remaining_s(run.expires_at_unix_ms, session.services.clock.steady_unix_ms())
+        if not expiry_s:
+            return
+    identifiers = _identifiers(subscription)
+    qos = min(run.qos, subscription.qos)
+    if qos:
+        session.send_run(
+            run,
+            0,
+            1,
+            qos=qos,
+            retain=True,
+            identifiers=identifiers,
+            expiry_s=expiry_s,
+            partition_id=RETAINED,
+        )
+    else:
+        send_part(session, run, 0, 1, retain=True, identifiers=identifiers)
+
+
+def _send_stretch(
+    session: "ClientSession", subscription: Subscription, stretch: RetainedStretch
+) -> None:
+    connection = session.connection
+    assert connection is not None
+    services = session.services
+    identifiers = _identifiers(subscription)
+    properties = b""
+    if connection.version is Version.V5:
+        properties = encode_publish_properties(
+            NO_PROPERTIES._replace(subscription_identifiers=identifiers)
+        )
+    qos = min(stretch.qos, subscription.qos)
+    packets = _Packets(stretch, qos, properties)
+    # What is too large counts as delivered (MQTT-3.1.2-25).
+    services.counters.too_large += packets.leave_out_above(connection.packet_bytes_max)
+    count = len(packets.topics)
+    if not count:
+        return
+    if not qos:
+        if connection.out_bytes > services.receiver_bytes_max:
+            services.counters.dropped += count
+            return
+        services.counters.publish_sent += count
+        connection.send(packets.octets())
+        return
+    inflight = session.outbox.push(
+        count,
+        qos,
+        partition_id=RETAINED,
+        first_offset=_NO_OFFSET,
+        retain=True,
+        identifiers=identifiers,
+        topics=tuple(packets.topics),
+    )
+    services.counters.publish_sent += count
+    octets = packets.octets(inflight.first_seq)
+    if session.is_kept:
+        session.journal.add(inflight, octets)
+    else:
+        session.send(connection, octets)
+
+
+class _Packets:
+    """The packets of a stretch. Those of equal sizes share what is in front of the topic."""
+
+    def __init__(self, stretch: RetainedStretch, qos: int, properties: bytes) -> None:
+        self.topics, self._payloads = stretch.topics, stretch.payloads
+        self._has_ids = qos > 0
+        self._properties = properties
+        self._sizes = list(zip(map(len, self.topics), map(len, self._payloads), strict=True))
+        first = bytes((_RETAINED_PUBLISH | qos << 1,))
+        fixed_bytes = _SHORT.size * (1 + self._has_ids) + len(properties)
+        self._heads = {
+            (topic_bytes, payload_bytes): first
+            + encode_varint(fixed_bytes + topic_bytes + payload_bytes)
+            + _SHORT.pack(topic_bytes)
+            for topic_bytes, payload_bytes in set(self._sizes)
+        }
+
+    def leave_out_above(self, packet_bytes_max: int) -> int:
+        """Leave out the packets above a size; return how many there are."""
+        beside_bytes = len(self._properties) + _SHORT.size * self._has_ids
+        large = {
+            sizes
+            for sizes, head in self._heads.items()
+            if len(head) + sum(sizes) + beside_bytes > packet_bytes_max
+        }
+        if not large:
+            return 0
+        count = len(self._sizes)
+        kept = [at for at, sizes in enumerate(self._sizes) if sizes not in large]
+        self.topics = [self.topics[at] for at in kept]
+        self._payloads = [self._payloads[at] for at in kept]
+        self._sizes = [self._sizes[at] for at in kept]
+        return count - len(kept)
+
+    def octets(self, first_seq: int = 0) -> bytes:
+        """Return the packets; with QoS their identifiers are those from ``first_seq`` on."""
+        count = len(self.topics)
+        fields = 4 + self._has_ids
+        parts = [b""] * (count * fields)
+        parts[0::fields] = map(self._heads.__getitem__, self._sizes)
+        parts[1::fields] = self.topics
+        if self._has_ids:
+            ids = map(packet_id_of, range(first_seq, first_seq + count))
+            parts[2::fields] = map(_SHORT.pack, ids)
+        parts[fields - 2 :: fields] = repeat(self._properties, count)
+        parts[fields - 1 :: fields] = self._payloads
+        return b"".join(parts)
+
+
+def _identifiers(subscription: Subscription) -> tuple[int, ...]:
+    return (subscription.identifier,) if subscription.identifier else ()

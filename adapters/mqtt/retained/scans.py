@@ -1,0 +1,67 @@
+"""Which retained messages a new subscription still waits for, a page at a time."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final
+
+from adapters.mqtt.outgoing.at_most_once import send_part
+from adapters.mqtt.retained.delivery import send_retained_part, wants_runs
+from adapters.mqtt.retained.store import RetainedStore
+from adapters.mqtt.sessions.subscription import Subscription
+from adapters.mqtt.wire import PublishRun
+
+if TYPE_CHECKING:  # sessions ask for this by way of their services
+    from adapters.mqtt.sessions.client_session import ClientSession
+
+PAGES_PER_TURN: Final = 2
+PAGE_MAX: Final = 512
+PAGE_BYTES_MAX: Final = 65_536
+
+
+class RetainedScans:
+    """Sends retained messages to sessions for as long as their clients keep up.
+
+    ``sys_values`` gives the present ``$SYS`` values that a filter matches.
+    """
+
+    def __init__(self, retained: RetainedStore) -> None:
+        self.sys_values: Callable[[str], Sequence[tuple[bytes, bytes]]] | None = None
+        self._retained = retained
+        self._scanning: set[ClientSession] = set()  # they go on in the loop's next turn
+
+    def send_sys(self, session: "ClientSession", subscription: Subscription) -> None:
+        """Send the present ``$SYS`` values, which are retained in memory only, at QoS 0."""
+        if self.sys_values is None:
+            return
+        identifiers = (subscription.identifier,) if subscription.identifier else ()
+        for topic, payload in self.sys_values(subscription.topic_filter):
+            run = PublishRun(topic, [payload], retain=True)
+            send_part(session, run, 0, 1, retain=True, identifiers=identifiers)
+
+    def send(self, session: "ClientSession") -> None:
+        """Send the next pages of what a session's new subscriptions wait for."""
+        for _ in range(PAGES_PER_TURN):
+            if not (session.retained_scans and session.is_ready):
+                return
+            scans = session.retained_scans
+            name, (subscription, after) = next(iter(scans.items()))
+            parts, following = self._retained.match(
+                subscription.topic_filter,
+                after=after,
+                count_max=min(session.outbox.room, PAGE_MAX),
+                bytes_max=PAGE_BYTES_MAX,
+                as_runs=wants_runs(session, subscription),
+            )
+            if following is None:
+                del scans[name]
+            else:
+                scans[name] = subscription, following
+            for part in parts:
+                send_retained_part(session, subscription, part)
+        if session.retained_scans and session not in self._scanning:
+            self._scanning.add(session)
+            asyncio.get_running_loop().call_soon(self._go_on, session)
+
+    def _go_on(self, session: "ClientSession") -> None:
+        self._scanning.discard(session)
+        session.go_on()

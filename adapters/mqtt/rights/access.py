@@ -1,0 +1,173 @@
+"""Who may publish and subscribe to what: stored rules, the list of the config, ``acl_default``.
+
+A stored rule that denies comes first, so that somebody can be shut out at any time; then the
+first rule of ``acl`` that matches; then a stored rule that allows; then ``acl_default``. What
+they allow is asked of the gateway's ``Authorizer``, whose resource is the log's topic by route:
+WRITE to publish, READ to subscribe. Super users may do everything. Answers are kept per
+connection until the authorizer's revision changes.
+
+A subscription is a filter, and rules are filters too: an ``allow`` matches what it covers
+wholly, a ``deny`` matches whatever it has a topic in common with. So nobody reads through ``#``
+what is denied to him, and no message is checked when it is delivered: ``reading_rights`` looks
+at subscriptions again when rules change.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from adapters.mqtt.config import MqttConfig, MqttRule, RouteConfig
+from adapters.mqtt.errors import MqttError, ReasonCode
+from adapters.mqtt.filters import check_publish_topic
+from adapters.mqtt.incoming.delayed import DELAYED_PREFIX, parse_delayed
+from adapters.mqtt.rights.rule_filters import Compiled, applies, covers, levels_for, overlaps
+from adapters.mqtt.rights.stored_rules import StoredRules, say_of
+from gateway.auth.ports import ANONYMOUS, Authorizer, Operation, Principal, ResourceType
+
+ANSWERS_MAX: Final = 512  # topics remembered per connection, of QoS 0 and of the rest each
+
+
+def principal_of(username: str | None, host: str) -> Principal:
+    """Return who a client is to the gateway; None: nobody was asked."""
+    return Principal(username or ANONYMOUS, "mqtt", host)
+
+
+class ClientAccess:
+    """What one client may do. Loop only; answers come from memory."""
+
+    def __init__(
+        self,
+        access: "Access",
+        client_id: str,
+        username: str | None,
+        principal: Principal,
+        rules: Sequence[Compiled],
+    ) -> None:
+        """``rules``: those of the config about this client, first match first."""
+        self._access = access
+        self._client_id = client_id
+        self._username = username
+        self._principal = principal
+        self._rules = rules
+        self._stored: Sequence[Sequence[Compiled]] = ()
+        self._is_super_user = False
+        self._answers: dict[bytes, MqttError | None] = {}
+        self._answers_qos0: dict[bytes, MqttError | None] = {}
+        self._revision = -1
+
+    def publish_refusal(self, topic: bytes, qos: int) -> MqttError | None:
+        """Return why the client may not publish to a topic, or None when it may."""
+        revision = self._access.authorizer.revision
+        if self._revision != revision:
+            self._renew(revision)
+        answers = self._answers if qos else self._answers_qos0
+        try:
+            return answers[topic]
+        except KeyError:
+            if len(answers) >= ANSWERS_MAX:
+                answers.clear()
+            refusal = answers[topic] = self._refusal(topic, qos)
+            return refusal
+
+    def may_subscribe(self, topic_filter: str) -> bool:
+        """Say whether the client may subscribe to a checked filter (without its group)."""
+        revision = self._access.authorizer.revision
+        if self._revision != revision:
+            self._renew(revision)
+        wanted = tuple(topic_filter.split("/"))
+        return self._rules_allow(wanted, to_subscribe=True) and all(
+            self._is_authorized(Operation.READ, name)
+            for name in log_topics(self._access.config, wanted)
+        )
+
+    def _renew(self, revision: int) -> None:
+        """Rules have changed: forget answers."""
+        access = self._access
+        self._answers.clear()
+        self._answers_qos0.clear()
+        self._is_super_user = access.authorizer.is_super_user(self._principal)
+        self._stored = access.stored.of_client(self._client_id, self._username, self._principal)
+        self._revision = revision
+
+    def _refusal(self, topic: bytes, qos: int) -> MqttError | None:
+        try:
+            if topic.startswith(DELAYED_PREFIX):  # whoever may publish to it may do so later
+                _, topic = parse_delayed(topic)
+            text = topic.decode()
+            check_publish_topic(text, levels_max=self._access.config.topic_levels_max)
+        except MqttError as error:
+            return error
+        if self._rules_allow(text.split("/"), to_subscribe=False) and self._is_authorized(
+            Operation.WRITE, self._access.log_topic(topic, qos)
+        ):
+            return None
+        return MqttError(ReasonCode.NOT_AUTHORIZED, f"may not publish to {text[:80]!r}")
+
+    def _rules_allow(self, wanted: Sequence[str], *, to_subscribe: bool) -> bool:
+        if self._is_super_user:
+            return True
+        stored = say_of(self._stored, wanted, to_subscribe=to_subscribe)
+        if stored is False:
+            return False
+        for rule in self._rules:
+            if applies(rule, wanted, to_subscribe=to_subscribe):
+                return rule.allows
+        return stored or self._access.allows_by_default
+
+    def _is_authorized(self, operation: Operation, log_topic: str) -> bool:
+        return self._access.authorizer.allows(
+            self._principal, operation, ResourceType.TOPIC, log_topic
+        )
+
+
+class Access:
+    """The rules of the node. ``log_topic`` says where a message of a topic and QoS goes."""
+
+    def __init__(
+        self,
+        config: MqttConfig,
+        authorizer: Authorizer,
+        log_topic: Callable[[bytes, int], str],
+    ) -> None:
+        self.config = config
+        self.authorizer = authorizer
+        self.stored = StoredRules(authorizer)
+        self.log_topic = log_topic
+        self.allows_by_default = config.acl_default == "allow"
+
+    def of_client(
+        self, client_id: str, username: str | None, principal: Principal
+    ) -> ClientAccess:
+        """Return what one client may do. ``username`` is None for who was not asked."""
+        rules = [
+            compiled
+            for rule in self.config.acl
+            if rule.user in {"*", username} and rule.client in {"*", client_id}
+            for compiled in [_compile(rule, client_id, username)]
+            if compiled is not None
+        ]
+        return ClientAccess(self, client_id, username, principal, rules)
+
+
+def log_topics(config: MqttConfig, wanted: Sequence[str]) -> list[str]:
+    """Return the topics of the log that a filter may read: of its routes, first match first."""
+    names: list[str] = []
+    for route in (*config.routes, config.default_route):
+        levels = route.filter.split("/")
+        if overlaps(levels, wanted):
+            names += _names(route)
+        if covers(levels, wanted):
+            break
+    return names
+
+
+def _names(route: RouteConfig) -> list[str]:
+    return [route.topic] if route.qos0_topic is None else [route.topic, route.qos0_topic]
+
+
+def _compile(rule: MqttRule, client_id: str, username: str | None) -> Compiled | None:
+    allows = rule.effect == "allow"
+    levels = levels_for(rule.filter, client_id, username, allows=allows)
+    if levels is None:
+        return None
+    publishes = rule.action in {"publish", "all"}
+    return Compiled(allows, publishes, rule.action in {"subscribe", "all"}, levels)

@@ -1,0 +1,84 @@
+"""Who a client is: by password, by its certificate, or by enhanced authentication (SCRAM).
+
+Without configured users anybody is let in, and a user name that nobody checked counts for
+nothing. A name that was checked is the principal's, and what ``%u`` stands for.
+"""
+
+import asyncio
+import secrets
+from typing import Any, Final, NamedTuple
+
+from adapters.mqtt.errors import MqttError, ReasonCode
+from adapters.mqtt.wire import Connect
+from gateway.auth.ports import Authenticator
+from gateway.auth.scram import ScramMechanism, ScramServer
+from gateway.errors import Unauthenticated, Unauthorized
+
+_NONCE_BYTES: Final = 18
+_METHODS: Final = {mechanism.value: mechanism for mechanism in ScramMechanism}
+
+
+class Step(NamedTuple):
+    """What to send to the client, and who it is once that is known."""
+
+    data: bytes
+    username: str | None = None
+
+
+class ScramExchange:
+    """One exchange of AUTH packets (section 4.12); it is not begun anew after an error."""
+
+    def __init__(self, method: str, authenticator: Authenticator) -> None:
+        """Error: 0x8C for a method that is not served (MQTT-4.12.0-1)."""
+        mechanism = _METHODS.get(method)
+        if mechanism is None:
+            msg = f"authentication method {method[:80]!r}: there are {', '.join(_METHODS)}"
+            raise MqttError(ReasonCode.BAD_AUTHENTICATION_METHOD, msg)
+        self.method = method
+        self._authenticator = authenticator
+        self._scram = ScramServer(mechanism, nonce=secrets.token_urlsafe(_NONCE_BYTES))
+
+    async def receive(self, data: bytes) -> Step:
+        """Take the client's next message. Errors: ``Unauthenticated``."""
+        scram = self._scram
+        if scram.username:
+            return Step(scram.final_message(data), scram.username)
+        username = scram.receive_first(data)
+        return Step(
+            scram.first_message(
+                await self._authenticator.scram_credential(username, scram.mechanism)
+            )
+        )
+
+
+async def authenticate_password(connect: Connect, authenticator: Authenticator) -> str:
+    """Return the user's name. Errors: ``Unauthenticated``, ``Overloaded``."""
+    assert connect.username is not None
+    try:
+        password = (connect.password or b"").decode()
+    except UnicodeDecodeError as error:
+        msg = "a password is not UTF-8"
+        raise Unauthenticated(msg) from error
+    return await authenticator.authenticate_plain(connect.username, password)
+
+
+def check_anonymous(authenticator: Authenticator) -> None:
+    """Let nobody in unnamed once users are configured. Error: ``Unauthorized``."""
+    if authenticator.required:
+        msg = "users are configured, and no user name was given"
+        raise Unauthorized(msg)
+
+
+def certificate_name(transport: asyncio.Transport | None) -> str | None:
+    """Return the common name of the peer's certificate, which TLS has verified; None: none.
+
+    A certificate is asked for only where ``tls_client_ca`` is set.
+    """
+    certificate: dict[str, Any] | None = (
+        transport.get_extra_info("peercert") if transport is not None else None
+    )
+    for relative_name in (certificate or {}).get("subject", ()):
+        for kind, value in relative_name:
+            if kind == "commonName":
+                return str(value)
+    return None

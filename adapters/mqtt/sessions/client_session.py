@@ -1,0 +1,386 @@
+"""One client's session: its subscriptions, what is on its way to it, and how far it has read.
+
+A session is positions and filters, not a copy of a queue. While a client is connected it gets
+what is new as it comes (it is live on a feed), or it is behind on a feed at an offset, because
+its window was full or it was away; then it reads the log until it has caught up.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Final, Literal, Protocol
+
+from adapters.mqtt.codec import encode_acks
+from adapters.mqtt.outgoing.at_most_once import fitting_parts, form_for
+from adapters.mqtt.outgoing.medley import Medley, send_medley
+from adapters.mqtt.rights.reading import NOTHING
+from adapters.mqtt.sessions.journal import SessionJournal
+from adapters.mqtt.sessions.outbox import RETAINED, Outbox, packet_id_of
+from adapters.mqtt.sessions.subscription import Subscription
+from adapters.mqtt.wire import (
+    AckRun,
+    PacketType,
+    PublishRun,
+    Version,
+    Will,
+)
+from features.expiry import remaining_s
+from gateway.errors import GatewayError, StorageUnavailable
+from gateway.model import Octets
+
+if TYPE_CHECKING:  # the session's surroundings know sessions
+    from adapters.mqtt.outgoing.distributor import SubscriberMatch
+    from adapters.mqtt.outgoing.feeds import Feed
+    from adapters.mqtt.rights.access import ClientAccess
+    from adapters.mqtt.sessions.ended import EndedSubscriptions
+    from adapters.mqtt.sessions.services import SessionServices
+    from adapters.mqtt.shares.groups import ShareGroup
+
+NOT_FOUND: Final = 0x92
+
+
+class SessionConnection(Protocol):
+    """What a session needs of its connection."""
+
+    access: "ClientAccess | None"
+    peer_host: str
+    version: Version
+    receive_maximum: int
+    packet_bytes_max: int
+    topic_alias_maximum: int
+    aliases: dict[bytes, int]
+    out_bytes: int
+    is_closing: bool
+    with_will: bool
+    session_expiry_interval: int | None
+
+    def send(self, *octets: Octets) -> None:
+        """Queue octets; see ``gateway.connection``."""
+        ...
+
+    def fail(self, error: GatewayError) -> None:
+        """Close, because what was sent, or was to be, cannot be kept."""
+        ...
+
+    def taken_over(self) -> None:
+        """Another connection has come with this client identifier."""
+        ...
+
+    def quota_exceeded(self) -> None:
+        """More waits for this receiver than it may make us keep."""
+        ...
+
+
+class ClientSession:
+    """All there is of one client identifier. ``behind`` is by partition id, see ``CatchUp``."""
+
+    __slots__ = (
+        "behind",
+        "client_id",
+        "connection",
+        "deadline_ms",
+        "disconnected_unix_ms",
+        "ended",
+        "expiry_s",
+        "filter_bytes",
+        "forbidden",
+        "groups",
+        "holder",
+        "host",
+        "inbound",
+        "is_attached",
+        "is_redelivering",
+        "journal",
+        "on_progress",
+        "outbox",
+        "positions",
+        "retained_scans",
+        "services",
+        "subscriptions",
+        "username",
+        "will",
+    )
+
+    is_group: Literal[False] = False
+
+    def __init__(self, client_id: str, services: "SessionServices") -> None:
+        self.client_id = client_id
+        self.services = services
+        self.connection: SessionConnection | None = None
+        self.username: str | None = None
+        self.host = ""  # it was connected from last, for rules; nobody writes it down
+        self.expiry_s = 0
+        self.disconnected_unix_ms = 0  # 0 while it is connected
+        self.deadline_ms = 0  # monotonic
+        self.will: Will | None = None
+        self.subscriptions: dict[str, Subscription] = {}  # by the filter as the client wrote it
+        self.filter_bytes = 0  # of all of them
+        self.ended: EndedSubscriptions | None = None  # whose rest still leaves
+        self.forbidden = NOTHING  # those out of force, see ``reading_rights``
+        self.groups: dict[str, ShareGroup] = {}
+        self.holder = services.lanes.new_holder()  # of messages of shared subscriptions
+        self.outbox = Outbox()
+        self.journal = SessionJournal(self)
+        self.inbound: set[int] = set()  # QoS 2 identifiers that wait for PUBREL
+        self.behind: dict[int, int] = {}
+        self.positions: dict[int, int] = {}  # while it is away
+        # Who waits for retained messages by filter, and the topic they are at.
+        self.retained_scans: OrderedDict[str, tuple[Subscription, bytes]] = OrderedDict()
+        self.is_attached = False  # CONNACK was sent, and deliveries go on
+        self.is_redelivering = False
+        self.on_progress: Callable[[], None] | None = None  # what redelivery waits for
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether the session outlives its connection, and so must be written down."""
+        return self.expiry_s > 0
+
+    @property
+    def reads_log(self) -> bool:
+        """Whether any subscription of its own, of now or ended, is of QoS 1 or 2."""
+        return bool(self.ended) or any(
+            one.qos and one.group is None for one in self.subscriptions.values()
+        )
+
+    @property
+    def is_ready(self) -> bool:
+        """See ``CatchUp``."""
+        connection = self.connection
+        return (
+            connection is not None
+            and not connection.is_closing
+            and self.is_attached
+            and not self.is_redelivering
+            and self.outbox.room > 0
+            and connection.out_bytes <= self.services.receiver_bytes_max
+        )
+
+    # --- sending
+
+    def offer(self, run: PublishRun, match: "SubscriberMatch", feed: "Feed") -> None:
+        """Send what is new and of QoS 1 or 2, or note from where on the log is to be read."""
+        if feed.partition_id in self.behind:
+            return
+        count = len(run.payloads)
+        taken = self.take(run, 0, count, match, feed) if self.is_ready else 0
+        if taken < count:
+            self.behind[feed.partition_id] = run.base_offset + taken
+
+    def take(
+        self, run: PublishRun, start: int, stop: int, match: "SubscriberMatch", feed: "Feed"
+    ) -> int:
+        """See ``CatchUp``: QoS 0 is for those who were there when it came."""
+        if match.no_local and run.client_id == self.client_id:
+            own = match.for_own()
+            if own is None:
+                return stop - start
+            match = own
+        qos = min(run.qos, match.qos)
+        if not qos:
+            return stop - start
+        expiry_s = None
+        if run.expires_at_unix_ms:
+            expiry_s = remaining_s(run.expires_at_unix_ms, self.services.clock.steady_unix_ms())
+            if not expiry_s:
+                self.services.counters.expired += stop - start
+                return stop - start
+        count = min(stop - start, self.outbox.room)
+        if count <= 0 or not self.is_ready:
+            return 0
+        retain = run.retain and match.retain_as_published
+        self.send_run(
+            run,
+            start,
+            start + count,
+            qos=qos,
+            retain=retain,
+            identifiers=match.identifiers,
+            expiry_s=expiry_s,
+            partition_id=feed.partition_id,
+        )
+        return count
+
+    def take_medley(
+        self,
+        medley: Medley,
+        places: range,
+        matches: "Mapping[PublishRun, SubscriberMatch]",
+        feed: "Feed",
+    ) -> int | None:
+        """See ``CatchUp``."""
+        return send_medley(self, medley, places, matches, feed.partition_id)
+
+    def send_run(  # noqa: PLR0913 - all that makes one delivery differ from another
+        self,
+        run: PublishRun,
+        start: int,
+        stop: int,
+        *,
+        qos: int,
+        retain: bool,
+        identifiers: tuple[int, ...],
+        expiry_s: int | None,
+        partition_id: int,
+        group: str = "",
+        attempt: int = 0,
+    ) -> Sequence[tuple[int, int]]:
+        """Send messages of QoS 1 or 2 that there is room for, journaled when that is due.
+
+        Return which stretches of them were sent: what is too large is not.
+        """
+        connection = self.connection
+        assert connection is not None
+        form = form_for(
+            connection,
+            run,
+            qos=qos,
+            retain=retain,
+            identifiers=identifiers,
+            expiry_s=expiry_s,
+            may_set_alias=qos == 1 and not self.journal.is_held_up,
+        )
+        # What is too large counts as delivered (MQTT-3.1.2-25).
+        parts = fitting_parts(form, start, stop, connection.packet_bytes_max)
+        self.services.counters.too_large += stop - start - sum(end - at for at, end in parts)
+        for first, end in parts:
+            inflight = self.outbox.push(
+                end - first,
+                qos,
+                partition_id=partition_id,
+                first_offset=run.base_offset + first,
+                retain=retain,
+                identifiers=identifiers,
+                group=group,
+                topics=(run.topic,) if partition_id == RETAINED else (),
+                attempt=attempt,
+            )
+            octets = form.with_ids(packet_id_of(inflight.first_seq), first, end)
+            self.services.counters.publish_sent += end - first
+            if self.is_kept:
+                self.journal.add(inflight, octets)
+            else:
+                self.send(connection, octets)
+        return parts
+
+    def send(self, connection: SessionConnection, *octets: Octets) -> None:
+        """Send packets; who makes us keep more than is bearable is cut off."""
+        connection.send(*octets)
+        if connection.out_bytes > self.services.config.receiver_bytes_hard_max:
+            connection.quota_exceeded()
+
+    # --- acknowledgements
+
+    def acked(self, run: AckRun) -> None:
+        """PUBACK, PUBREC or PUBCOMP came. Error: ``MqttError`` for the wrong one."""
+        if run.kind is PacketType.PUBREC:
+            self._received(run)
+        else:
+            qos = 1 if run.kind is PacketType.PUBACK else 2
+            self.outbox.settle(run.packet_ids, qos)
+            self.note_settled()
+        self.go_on()
+
+    def _received(self, run: AckRun) -> None:
+        connection = self.connection
+        assert connection is not None
+        release, unknown = self.outbox.receive(run.packet_ids, run.reason_codes)
+        if unknown:
+            codes = [NOT_FOUND] * len(unknown)
+            connection.send(encode_acks(PacketType.PUBREL, unknown, connection.version, codes))
+        self.note_settled()
+        if not release:
+            return
+        octets = encode_acks(PacketType.PUBREL, release, connection.version)
+        if not self.is_kept:
+            connection.send(octets)
+            return
+        # PUBREL says that PUBLISH will not come again: it must be true after a crash too.
+        self.services.store.put_state(
+            self, partial(self._release_when_kept, connection, octets)
+        )
+
+    def _release_when_kept(
+        self, connection: SessionConnection, octets: Octets, error: StorageUnavailable | None
+    ) -> None:
+        if self.connection is not connection:
+            return
+        if error is None:
+            connection.send(octets)
+        else:
+            connection.fail(error)  # PUBREL goes when it is back
+
+    def note_settled(self) -> None:
+        """Something was settled: the next checkpoint says so, and shared lanes now."""
+        if self.outbox.settled:
+            self.services.lanes.settle(self.outbox.take_settled())
+        if self.is_kept:
+            self.services.dirty.add(self)
+
+    def go_on(self) -> None:
+        """There may be room again: go on with what waits."""
+        if self.on_progress is not None:
+            self.on_progress()
+        if self.retained_scans:
+            self.services.retained_scans.send(self)
+        if self.behind:
+            self.services.catch_up(self)
+        for group in self.groups.values():
+            group.go_on()
+
+    def on_skipped(self, count: int) -> None:
+        """See ``CatchUp``."""
+        self.services.counters.backlog_skipped += count
+
+    # --- subscriptions, by way of the registry that keeps them
+
+    def subscribe(
+        self,
+        items: Sequence[tuple[Subscription, bool]],
+        on_done: Callable[[StorageUnavailable | None], None],
+    ) -> None:
+        """Add subscriptions; ``on_done`` (SUBACK) when they are kept as the session asks."""
+        self.services.subscribing.subscribe(self, [item for item, _ in items], on_done)
+
+    def after_suback(self, items: Sequence[tuple[Subscription, bool]]) -> None:
+        """Send retained messages to subscriptions that ask for them, and are still there.
+
+        A filter that waits for them already begins again: it is sent all of them once.
+        """
+        for subscription, may_send in items:
+            name = subscription.topic_filter  # what is shared asks for none
+            if not may_send or name not in self.subscriptions or name in self.forbidden:
+                continue
+            if name.startswith("$SYS/"):
+                self.services.retained_scans.send_sys(self, subscription)
+            else:
+                self.retained_scans[name] = subscription, b""
+        if self.retained_scans:
+            self.services.retained_scans.send(self)
+
+    def forget_retained(self, filters: Iterable[str]) -> None:
+        """Send subscriptions nothing of the retained messages that they still wait for."""
+        for name in filters if self.retained_scans else ():
+            self.retained_scans.pop(name, None)
+
+    def unsubscribe(
+        self, filters: Sequence[str], on_done: Callable[[StorageUnavailable | None], None]
+    ) -> list[bool]:
+        """Remove subscriptions; return which of the filters, as written, had one."""
+        return self.services.subscribing.unsubscribe(self, filters, on_done)
+
+    def attach(self, connection: SessionConnection) -> None:
+        """CONNACK was sent: deliver what waits, then what is new."""
+        self.services.attach(self, connection)
+
+    def writable(self) -> None:
+        """The peer has caught up with what was written."""
+        self.go_on()
+
+
+def written_filter(subscription: Subscription) -> str:
+    """Return the filter as the client wrote it, with ``$share/<group>/``."""
+    if subscription.group is None:
+        return subscription.topic_filter
+    if subscription.group == "$queue":
+        return f"$queue/{subscription.topic_filter}"
+    return f"$share/{subscription.group}/{subscription.topic_filter}"

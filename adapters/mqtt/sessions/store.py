@@ -1,0 +1,370 @@
+"""Sessions on disk: the internal stream ``__mqtt_sessions``. Integers are big-endian.
+
+client        client identifier, UTF-8, then 0x00 (no identifier holds one)
+state key     0x01, client
+state value   version u8 = 0, Session Expiry Interval u32, disconnected at i64 (unix ms, 0:
+              connected), user name (length u16 + 1 or 0 for none, UTF-8), will (length u32,
+              octets), base sequence u64, next sequence u64, then three lists, each with its
+              length u32: settled sequences u64 above base, sequences u64 that PUBREC came
+              for, positions (partition id u32, offset i64)
+filter key    0x02, client, the filter as the client wrote it
+filter value  version u8 = 0, QoS u8, flags u8 (1 No Local, 2 Retain As Published), Retain
+              Handling u8, identifier u32, count u32, starts (partition id u32, offset i64)
+run key       0x03, client, first sequence u64
+run value     see ``session_journal``
+ended key     0x05, client, number u64: a subscription that has ended, with a rest to deliver
+ended value   version u8 = 0, QoS u8, flags u8, Retain Handling u8, identifier u32 (all as
+              above), topic filter (length u16, UTF-8), count u32, where it counts (partition
+              id u32, start i64, end i64)
+group key     0x04, group name, 0x00, filter
+group value   version u8 = 0, count u32, positions (partition id u32, offset i64)
+"""
+
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import structlog
+
+from adapters.mqtt.errors import MqttError
+from adapters.mqtt.incoming.wills import decode_will, encode_will
+from adapters.mqtt.sessions.subscription import Subscription
+from adapters.mqtt.sessions.subscription_records import (
+    COUNT,
+    VERSION,
+    check_version,
+    decode_positions,
+    encode_ended,
+    encode_positions,
+    encode_subscription,
+)
+from adapters.mqtt.wire import Will
+from gateway.coalescer import Part
+from gateway.errors import CorruptBatch, InvalidRecord, StorageUnavailable
+from gateway.storage import OnDone
+from gateway.streams import InternalStream, Item
+
+if TYPE_CHECKING:  # the session calls its store
+    from adapters.mqtt.sessions.client_session import ClientSession
+    from adapters.mqtt.shares.groups import ShareGroup
+
+SESSIONS_TOPIC: Final = "__mqtt_sessions"
+STATE_KEY: Final = b"\x01"
+FILTER_KEY: Final = b"\x02"
+RUN_KEY: Final = b"\x03"
+GROUP_KEY: Final = b"\x04"
+ENDED_KEY: Final = b"\x05"
+REMOVED_TOGETHER_MAX: Final = 1_000  # records of sessions that are gone, in one put
+
+_STATE: Final = struct.Struct(">BIqH")
+_SEQUENCES: Final = struct.Struct(">QQ")
+_SEQ: Final = struct.Struct(">Q")
+
+log = structlog.get_logger()
+
+
+class StoredState(NamedTuple):
+    """What the state value of a session says."""
+
+    expiry_s: int
+    disconnected_unix_ms: int
+    username: str | None
+    will: Will | None
+    base: int
+    next_seq: int
+    done: tuple[int, ...]
+    received: tuple[int, ...]
+    positions: dict[int, int]
+
+
+class SessionStore:
+    """Writes sessions down. Nothing here waits: who must wait hands an ``on_done`` in."""
+
+    def __init__(self, stream: InternalStream) -> None:
+        self.stream = stream
+        self._unremoved: set[bytes] = set()  # what a full disk refused to forget
+
+    def journal(
+        self,
+        records: Sequence[tuple[str, int, bytes]],
+        on_done: OnDone,
+        beside: Sequence[Part] = (),
+    ) -> None:
+        """Write down what leaves in one turn, all or none of it.
+
+        Records are (client identifier, first sequence number, value). ``beside`` is what the
+        lanes of shared subscriptions say of it.
+        """
+        items = [(run_key(client_id, seq), value) for client_id, seq, value in records]
+        self.stream.put(items, on_done, beside=beside)
+
+    def put_state(self, session: "ClientSession", on_done: OnDone | None = None) -> None:
+        """Write down how far the session is, and forget what of its journal is settled."""
+        session.services.write_journals()  # no position is kept before what it has passed
+        client_id, journal = session.client_id, session.journal
+        settled = journal.settled()
+        items: list[Item] = [(run_key(client_id, seq), None) for seq in settled]
+        again = {seq: value for seq, value in journal.unkept.items() if seq not in settled}
+        items += [(run_key(client_id, seq), value) for seq, value in again.items()]
+        items.append((state_key(client_id), encode_state(session)))
+        changes = _EndedChanges(session, items)
+
+        def done(error: StorageUnavailable | None) -> None:
+            changes.done(error)
+            if error is None:
+                journal.forget(settled)
+                for seq in again:
+                    journal.unkept.pop(seq, None)
+            else:
+                session.services.dirty.add(session)
+            (on_done or _log_failure)(error)
+
+        self.stream.put(items, done)
+        changes.written()
+
+    def put_subscriptions(
+        self, session: "ClientSession", written: Mapping[str, Subscription], on_done: OnDone
+    ) -> None:
+        """Write down new subscriptions, together with where the session stands."""
+        session.services.write_journals()
+        items: list[Item] = [
+            (filter_key(session.client_id, name), encode_subscription(one))
+            for name, one in written.items()
+        ]
+        self._put_with_state(session, items, on_done)
+
+    def remove_subscriptions(
+        self, session: "ClientSession", written: Sequence[str], on_done: OnDone
+    ) -> None:
+        """Forget subscriptions, together with where the session stands when a rest is left.
+
+        Of a session that is not kept any more there may be some that were written down before.
+        """
+        keys = [filter_key(session.client_id, name) for name in written]
+        items: list[Item] = [(key, None) for key in keys if self.stream.get(key) is not None]
+        if not items:
+            on_done(None)
+            return
+        session.services.write_journals()
+        done = partial(self._removed, [key for key, _ in items], on_done)
+        if session.is_kept and session.ended is not None:
+            self._put_with_state(session, items, done)
+        else:
+            self.stream.put(items, done)
+
+    def _put_with_state(
+        self, session: "ClientSession", items: list[Item], on_done: OnDone
+    ) -> None:
+        items.append((state_key(session.client_id), encode_state(session)))
+        changes = _EndedChanges(session, items)
+
+        def done(error: StorageUnavailable | None) -> None:
+            changes.done(error)
+            on_done(error)
+
+        self.stream.put(items, done)
+        changes.written()
+
+    def put_group(self, group: "ShareGroup", positions: Mapping[int, int]) -> None:
+        """Write down how far a shared subscription is."""
+        group.services.write_journals()
+        value = bytes((VERSION,)) + encode_positions(positions)
+        self.stream.put([(group_key(group.name, group.topic_filter), value)], _log_failure)
+
+    def remove_group(self, group: "ShareGroup") -> None:
+        """Forget a shared subscription without members."""
+        self.stream.put([(group_key(group.name, group.topic_filter), None)], _log_failure)
+
+    def remove(self, session: "ClientSession", on_done: OnDone | None = None) -> None:
+        """Forget a session, whole."""
+        self._remove(_keys_of(session), on_done or _log_failure)
+
+    def remove_orphans(self, keys: Sequence[bytes]) -> None:
+        """Forget records of which there is no session."""
+        for start in range(0, len(keys), REMOVED_TOGETHER_MAX):
+            self._remove(keys[start : start + REMOVED_TOGETHER_MAX], _log_failure)
+
+    def remove_again(self, find: "Callable[[str], ClientSession | None]") -> None:
+        """Try again to forget what was refused, but for what a session has made anew since."""
+        if not self._unremoved:
+            return
+        unremoved, self._unremoved = self._unremoved, set()
+        for client_id in {parse_key(key)[0] for key in unremoved}:
+            session = find(client_id)
+            if session is not None and session.is_kept:
+                unremoved.difference_update(_keys_of(session))
+        self.remove_orphans([key for key in unremoved if self.stream.get(key) is not None])
+
+    def _remove(self, keys: Sequence[bytes], on_done: OnDone) -> None:
+        self.stream.put([(key, None) for key in keys], partial(self._removed, keys, on_done))
+
+    def _removed(
+        self, keys: Sequence[bytes], on_done: OnDone, error: StorageUnavailable | None
+    ) -> None:
+        if error is not None:
+            self._unremoved.update(keys)
+        on_done(error)
+
+
+def _keys_of(session: "ClientSession") -> list[bytes]:
+    """Return the keys of all records of a session."""
+    client_id = session.client_id
+    keys = [state_key(client_id)]
+    keys += [filter_key(client_id, name) for name in session.subscriptions]
+    if session.ended is not None:
+        keys += [ended_key(client_id, number) for number in session.ended.kept]
+    keys += [run_key(client_id, seq) for seq in session.journal.first_seqs()]
+    return keys
+
+
+class _EndedChanges:
+    """What is to be written down of a session's ended subscriptions, added to ``items``."""
+
+    def __init__(self, session: "ClientSession", items: list[Item]) -> None:
+        self._session = session
+        self._ended = ended = session.ended
+        self._new: list[int] = []
+        self._gone: list[int] = []
+        if ended is None:
+            return
+        self._new, self._gone = ended.changes()
+        client_id = session.client_id
+        items += [
+            (ended_key(client_id, number), encode_ended(ended.by_number[number]))
+            for number in self._new
+        ]
+        items += [(ended_key(client_id, number), None) for number in self._gone]
+
+    def written(self) -> None:
+        """They are on their way."""
+        if self._ended is not None:
+            self._ended.kept.update(self._new)
+            self._ended.kept.difference_update(self._gone)
+
+    def done(self, error: StorageUnavailable | None) -> None:
+        """They are kept, or the next record of the session is to say it again."""
+        if error is not None and self._ended is not None:
+            self._ended.kept.difference_update(self._new)
+            self._ended.kept.update(self._gone)
+            if self._session.ended is None:
+                self._session.ended = self._ended
+            self._session.services.dirty.add(self._session)
+
+
+def _log_failure(error: StorageUnavailable | None) -> None:
+    if error is not None:
+        log.warning("session not written down", error=str(error))
+
+
+def _client(client_id: str) -> bytes:
+    return client_id.encode() + b"\0"
+
+
+def state_key(client_id: str) -> bytes:
+    """Return the key of a session's state."""
+    return STATE_KEY + _client(client_id)
+
+
+def filter_key(client_id: str, written: str) -> bytes:
+    """Return the key of one subscription."""
+    return FILTER_KEY + _client(client_id) + written.encode()
+
+
+def run_key(client_id: str, first_seq: int) -> bytes:
+    """Return the key of one run on its way."""
+    return RUN_KEY + _client(client_id) + _SEQ.pack(first_seq)
+
+
+def ended_key(client_id: str, number: int) -> bytes:
+    """Return the key of a subscription that has ended."""
+    return ENDED_KEY + _client(client_id) + _SEQ.pack(number)
+
+
+def group_key(name: str, topic_filter: str) -> bytes:
+    """Return the key of a shared subscription."""
+    return GROUP_KEY + name.encode() + b"\0" + topic_filter.encode()
+
+
+def parse_key(key: bytes) -> tuple[str, bytes]:
+    """Return (client identifier or group, what follows it) of any key."""
+    name, _, rest = key[1:].partition(b"\0")
+    return name.decode(), rest
+
+
+def encode_state(session: "ClientSession") -> bytes:
+    """Return the state value."""
+    outbox = session.outbox
+    user = None if session.username is None else session.username.encode()
+    will = b"" if session.will is None else encode_will(session.will)
+    return b"".join(
+        (
+            _STATE.pack(
+                VERSION,
+                session.expiry_s,
+                session.disconnected_unix_ms,
+                0 if user is None else len(user) + 1,
+            ),
+            user or b"",
+            COUNT.pack(len(will)),
+            will,
+            _SEQUENCES.pack(outbox.base, outbox.next_seq),
+            _encode_seqs(outbox.done),
+            _encode_seqs(outbox.received),
+            encode_positions(session.services.positions_of(session)),
+        )
+    )
+
+
+def decode_state(value: bytes) -> StoredState:
+    """Return what a state value says. Error: ``CorruptBatch``."""
+    try:
+        version, expiry_s, disconnected_unix_ms, user_bytes = _STATE.unpack_from(value)
+        check_version(version)
+        at = _STATE.size
+        username = None
+        if user_bytes:
+            username = value[at : at + user_bytes - 1].decode()
+            at += user_bytes - 1
+        (will_bytes,) = COUNT.unpack_from(value, at)
+        at += COUNT.size
+        will = decode_will(value[at : at + will_bytes]) if will_bytes else None
+        at += will_bytes
+        base, next_seq = _SEQUENCES.unpack_from(value, at)
+        done, at = _decode_seqs(value, at + _SEQUENCES.size)
+        received, at = _decode_seqs(value, at)
+        positions, _ = decode_positions(value, at)
+    except (struct.error, UnicodeDecodeError, MqttError, InvalidRecord) as error:
+        msg = f"a session's state cannot be read: {error}"
+        raise CorruptBatch(msg) from error
+    return StoredState(
+        expiry_s,
+        disconnected_unix_ms,
+        username,
+        will,
+        base,
+        next_seq,
+        done,
+        received,
+        positions,
+    )
+
+
+def decode_group(value: bytes) -> dict[int, int]:
+    """Return the positions that a group value says. Error: ``CorruptBatch``."""
+    try:
+        check_version(value[0])
+        return decode_positions(value, 1)[0]
+    except (struct.error, IndexError) as error:
+        msg = f"a shared subscription's positions cannot be read: {error}"
+        raise CorruptBatch(msg) from error
+
+
+def _encode_seqs(seqs: "set[int]") -> bytes:
+    return COUNT.pack(len(seqs)) + struct.pack(f">{len(seqs)}Q", *sorted(seqs))
+
+
+def _decode_seqs(value: bytes, at: int) -> tuple[tuple[int, ...], int]:
+    (count,) = COUNT.unpack_from(value, at)
+    at += COUNT.size
+    return struct.unpack_from(f">{count}Q", value, at), at + _SEQ.size * count

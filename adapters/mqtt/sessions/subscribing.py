@@ -1,0 +1,128 @@
+"""SUBSCRIBE and UNSUBSCRIBE of a session: what begins, what ends, and what is written down."""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from adapters.mqtt.filters import TOPIC_BYTES_MAX, filter_bytes, parse_subscription
+from adapters.mqtt.sessions.client_session import ClientSession, written_filter
+from adapters.mqtt.sessions.ended import EndedSubscription
+from adapters.mqtt.sessions.subscription import NO_STARTS, Subscription
+from adapters.mqtt.sessions.subscription_records import decode_ended, decode_subscription
+from gateway.errors import StorageUnavailable
+from gateway.storage import OnDone
+
+if TYPE_CHECKING:  # the services have it
+    from adapters.mqtt.sessions.services import SessionServices
+
+
+class Subscribing:
+    """Adds and removes the subscriptions of sessions."""
+
+    def __init__(self, services: "SessionServices") -> None:
+        self._services = services
+
+    def subscribe(
+        self, session: ClientSession, subscriptions: Sequence[Subscription], on_done: OnDone
+    ) -> None:
+        """Add subscriptions; one with the filter of another takes its place.
+
+        With its options too, it goes on from where the other began; else the other ends.
+        """
+        services = self._services
+        if any(self._ends(session, one) for one in subscriptions):
+            services.feeds.push_held()  # the old ones match what was acknowledged before
+        read_log_before = session.reads_log
+        live: Mapping[int, int] = NO_STARTS
+        if session.is_kept or session.behind:
+            live = services.feeds.live_offsets()
+        written = {}
+        replaced: dict[str, Subscription | None] = {}
+        ended: list[tuple[str, EndedSubscription]] = []
+        for subscription in subscriptions:
+            name = written_filter(subscription)
+            old = session.subscriptions.get(name)
+            replaced.setdefault(name, old)  # a filter may be there twice
+            subscription.starts = live
+            if old is not None and old.qos:
+                if old.group is not None or old.is_alike(subscription):
+                    subscription.starts = old.starts
+                elif (rest := services.endings.end(session, old, live)) is not None:
+                    ended.append((name, rest))
+            written[name] = subscription
+            services.add_subscription(session, name, subscription)
+        if not read_log_before:
+            services.stop_catching_up(session)
+        if session.is_kept:
+            done = partial(self._subscribed, session, written, replaced, ended, on_done)
+            services.store.put_subscriptions(session, written, done)
+        else:
+            on_done(None)
+
+    @staticmethod
+    def _ends(session: ClientSession, subscription: Subscription) -> bool:
+        """Say whether there is one of QoS 1 or 2 that ends when this one comes."""
+        old = session.subscriptions.get(written_filter(subscription))
+        return old is not None and old.qos > 0 and not old.is_alike(subscription)
+
+    def _subscribed(  # noqa: PLR0917 - all that there was before
+        self,
+        session: ClientSession,
+        written: Mapping[str, Subscription],
+        replaced: Mapping[str, Subscription | None],
+        ended: Sequence[tuple[str, EndedSubscription]],
+        on_done: OnDone,
+        error: StorageUnavailable | None,
+    ) -> None:
+        """SUBACK says no when nothing was kept: then all is as it was before."""
+        services = self._services
+        for name, subscription in written.items() if error is not None else ():
+            if session.subscriptions.get(name) is not subscription:
+                continue
+            old = replaced[name]
+            if old is None:
+                services.drop_subscription(session, name)
+            else:  # in its place: a group without it would not be behind any more
+                services.add_subscription(session, name, old)
+                for rest in (one for of, one in ended if of == name):
+                    services.endings.remove(rest)
+        on_done(error)
+
+    def unsubscribe(
+        self, session: ClientSession, filters: Sequence[str], on_done: OnDone
+    ) -> list[bool]:
+        """Remove subscriptions; what they matched before still leaves.
+
+        What rules have put out of force has no such rest.
+        """
+        services = self._services
+        if session.reads_log:
+            services.feeds.push_held()  # they match what was acknowledged before
+        live = services.feeds.live_offsets() if session.behind else NO_STARTS
+        existed = []
+        for name in filters:
+            old = session.subscriptions.get(name)
+            existed.append(old is not None)
+            if old is None:
+                continue
+            if name not in session.forbidden:
+                services.endings.end(session, old, live)
+            services.drop_subscription(session, name)
+        services.store.remove_subscriptions(session, filters, on_done)
+        return existed
+
+    # --- restoring
+
+    def restore(self, session: ClientSession, written: str, value: bytes) -> None:
+        """Take back a subscription. Error: ``CorruptBatch``."""
+        group_name, topic_filter = parse_subscription(written, levels_max=TOPIC_BYTES_MAX + 1)
+        subscription = decode_subscription(topic_filter, group_name, value)
+        session.subscriptions[written] = subscription
+        session.filter_bytes += filter_bytes(written)
+        self._services.subscription_count += 1
+        if group_name is not None:
+            self._services.restore_member(session, subscription)
+
+    def restore_ended(self, session: ClientSession, number: int, value: bytes) -> None:
+        """Take back one that has ended; they come in order. Error: ``CorruptBatch``."""
+        self._services.endings.restore(decode_ended(session, number, value))

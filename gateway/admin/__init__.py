@@ -1,0 +1,1 @@
+"""The admin endpoint: health, metrics, and REST about all that a node holds."""

@@ -1,0 +1,147 @@
+"""The admin endpoint's HTTP application: open health and metrics, REST for who has the token.
+
+An error is ``{"error": "TopicNotFound", "message": "...", "retriable": true}`` with an HTTP
+status from ``STATUS``, in which the nearest base class wins.
+"""
+
+import hmac
+from collections.abc import Mapping
+from typing import Final
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.routing import Mount, Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from gateway import errors
+from gateway.admin import (
+    backup,
+    dlq,
+    find,
+    groups,
+    keys,
+    node,
+    queues,
+    rules,
+    topics,
+    users,
+)
+from gateway.admin.state import AdminState
+from gateway.auth.access_keys import AccessKeyExists
+from gateway.metrics import CONTENT_TYPE
+
+STATUS: Final[Mapping[type[errors.GatewayError], int]] = {
+    errors.GatewayError: 500,
+    errors.PeerError: 400,
+    errors.RequestError: 400,
+    errors.TopicNotFound: 404,
+    errors.GroupNotFound: 404,
+    errors.TopicExists: 409,
+    AccessKeyExists: 409,
+    errors.GroupNotEmpty: 409,
+    errors.GroupSubscribed: 409,
+    errors.RebalanceInProgress: 409,
+    errors.Unauthenticated: 401,
+    errors.Unauthorized: 403,
+    errors.PolicyViolation: 403,
+    errors.NotLeader: 421,
+    errors.CoordinatorLoading: 503,
+    errors.StorageUnavailable: 503,
+    errors.StorageFull: 507,
+    errors.Overloaded: 429,
+    errors.ShuttingDown: 503,
+}
+
+
+def build_app(state: AdminState, token: str) -> Starlette:
+    """Return the application that answers for the node."""
+
+    async def healthz(_: Request) -> Response:
+        return PlainTextResponse("ok\n")
+
+    async def readyz(_: Request) -> Response:
+        if state.is_ready:
+            return PlainTextResponse("ready\n")
+        return PlainTextResponse("not ready\n", status_code=503)
+
+    async def metrics(_: Request) -> Response:
+        return Response(state.metrics.render(), headers={"content-type": CONTENT_TYPE})
+
+    rest = [
+        *node.routes(state),
+        *topics.routes(state),
+        *find.routes(state),
+        *backup.routes(state),
+        *groups.routes(state),
+        *queues.routes(state),
+        *dlq.routes(state),
+        *users.routes(state),
+        *keys.routes(state),
+        *rules.routes(state),
+    ]
+    return Starlette(
+        routes=[
+            Route("/healthz", healthz),
+            Route("/readyz", readyz),
+            Route("/metrics", metrics),
+            Mount("/v1", routes=rest),
+        ],
+        middleware=[Middleware(_Gate, token=token)],
+        exception_handlers={
+            errors.GatewayError: _answer_gateway_error,
+            HTTPException: _answer_http_error,
+        },
+    )
+
+
+def error_answer(error: errors.GatewayError) -> Response:
+    """Return what a client of the REST calls gets for an error."""
+    status = next(STATUS[kind] for kind in type(error).__mro__ if kind in STATUS)
+    content = {
+        "error": type(error).__name__,
+        "message": str(error) or (type(error).__doc__ or "").splitlines()[0],
+        "retriable": error.retriable,
+    }
+    return JSONResponse(content, status)
+
+
+async def _answer_gateway_error(_: Request, error: Exception) -> Response:
+    assert isinstance(error, errors.GatewayError)
+    return error_answer(error)
+
+
+async def _answer_http_error(_: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    content = {"error": "Http", "message": error.detail, "retriable": False}
+    return JSONResponse(content, error.status_code, error.headers)
+
+
+class _Gate:
+    """Asks for the token, except where anybody may look.
+
+    It also matches routes by the path as it came: a group id may hold a ``/``, which is ``%2F``
+    in the path; handlers decode their parameters.
+    """
+
+    OPEN: Final = frozenset({"/healthz", "/readyz", "/metrics"})
+
+    def __init__(self, app: ASGIApp, token: str) -> None:
+        self._app = app
+        self._expected = f"Bearer {token}".encode()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return
+        if scope["path"] not in self.OPEN:
+            shown = dict(scope["headers"]).get(b"authorization", b"")
+            if not hmac.compare_digest(shown, self._expected):
+                error = errors.Unauthenticated("show the token of data_dir/admin.token")
+                await error_answer(error)(scope, receive, send)
+                return
+            raw_path = scope.get("raw_path")
+            if raw_path:
+                scope = {**scope, "path": raw_path.decode("ascii", "replace")}
+        await self._app(scope, receive, send)

@@ -1,0 +1,118 @@
+"""REST about dead letters: ``/v1/dlq`` and what lies below.
+
+A dead-letter queue is one whose topic some queue names as its ``dead_letter_topic``, or that
+holds what was moved there when one did; any queue may be looked at and redriven.
+"""
+
+from typing import Any, Final
+
+from pydantic import Field
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from gateway.admin.queue_views import letters_of, purge_queue, queue_of, queue_summary
+from gateway.admin.requests import namespace_of, read_body
+from gateway.admin.state import AdminState
+from gateway.config.base import FrozenConfig
+from gateway.errors import InvalidRequest, PolicyViolation
+from gateway.kernel import Kernel
+from gateway.model import TopicName, check_topic_name
+from gateway.queues.redrive import Redrive
+
+COUNT_MAX: Final = 1_000
+
+
+class NewRedrive(FrozenConfig):
+    """Body of ``POST /v1/dlq/<name>/redrives``; no destination is where each came from."""
+
+    destination: str | None = None
+    rate_per_s: int | None = Field(default=None, ge=1)
+
+
+def routes(state: AdminState) -> list[Route]:
+    """Return the routes below ``/v1/dlq``."""
+
+    async def list_all(request: Request) -> Response:
+        kernel, namespace = state.running(), namespace_of(request)
+        return JSONResponse({"dlqs": await _dead_letter_queues(kernel, namespace)})
+
+    async def messages(request: Request) -> Response:
+        kernel = state.running()
+        count = _count(request.query_params.get("count", "100"))
+        return JSONResponse(await letters_of(kernel, queue_of(kernel, request), count))
+
+    async def redrives(request: Request) -> Response:
+        kernel, queue = state.running(), queue_of(state.running(), request)
+        if request.method == "POST":
+            body = await read_body(request, NewRedrive)
+            destination = None
+            if body.destination is not None:
+                name = check_topic_name(body.destination)
+                destination = TopicName(namespace_of(request), name)
+                kernel.topics.get(destination)
+            begun = kernel.queues.redrives.start(
+                queue, destination=destination, rate_per_s=body.rate_per_s
+            )
+            return JSONResponse(_redrive(kernel, begun), 202)
+        found = kernel.queues.redrives.of(queue)
+        return JSONResponse({"redrives": [_redrive(kernel, one) for one in found]})
+
+    async def cancel(request: Request) -> Response:
+        kernel, queue = state.running(), queue_of(state.running(), request)
+        running = [one for one in kernel.queues.redrives.of(queue) if one.is_active]
+        if not running:
+            raise PolicyViolation(f"no redrive of {queue.name.name} is running")
+        kernel.queues.redrives.cancel(running[0].handle)
+        return JSONResponse(_redrive(kernel, running[0]))
+
+    async def purge(request: Request) -> Response:
+        kernel = state.running()
+        await purge_queue(kernel, queue_of(kernel, request))
+        return Response(status_code=204)
+
+    return [
+        Route("/dlq", list_all, methods=["GET"]),
+        Route("/dlq/{queue}/messages", messages, methods=["GET"]),
+        Route("/dlq/{queue}/redrives", redrives, methods=["GET", "POST"]),
+        Route("/dlq/{queue}/redrives/cancel", cancel, methods=["POST"]),
+        Route("/dlq/{queue}/purge", purge, methods=["POST"]),
+    ]
+
+
+async def _dead_letter_queues(kernel: Kernel, namespace: str) -> list[dict[str, Any]]:
+    """Return the queues that others name, and the topics they name that have no queue."""
+    sources: dict[str, list[str]] = {}
+    for queue in kernel.queues.queues(namespace):
+        if queue.settings.dead_letter_topic:
+            sources.setdefault(queue.settings.dead_letter_topic, []).append(queue.name.name)
+    found = []
+    for name in sorted(sources):
+        target = kernel.queues.find(TopicName(namespace, name))
+        summary: dict[str, Any] = {"name": name, "counts": None, "oldest_age_ms": None}
+        if target is not None:
+            summary = await queue_summary(kernel, target)
+        found.append({**summary, "sources": sorted(sources[name])})
+    return found
+
+
+def _count(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and 1 <= int(text[:9]) <= COUNT_MAX):
+        raise InvalidRequest(f"count: 1 to {COUNT_MAX}, not {text[:80]!r}")
+    return int(text)
+
+
+def _redrive(kernel: Kernel, redrive: Redrive) -> dict[str, Any]:
+    destination = redrive.destination
+    return {
+        "handle": redrive.handle,
+        "status": redrive.status,
+        "moved": redrive.moved,
+        "skipped": redrive.skipped,
+        "total_at_start": redrive.total_at_start,
+        "destination": None if destination is None else destination.name,
+        "rate_per_s": redrive.rate_per_s,
+        "failure": redrive.failure,
+        "started_unix_ms": redrive.started_unix_ms,
+        "age_ms": max(0, kernel.clock.unix_ms() - redrive.started_unix_ms),
+    }

@@ -1,0 +1,56 @@
+"""REST about the node itself: what it is, and who is connected."""
+
+import os
+from importlib.metadata import PackageNotFoundError, version
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from gateway.admin.state import AdminState
+
+
+def routes(state: AdminState) -> list[Route]:
+    """Return ``GET node`` and ``GET clients``."""
+
+    async def node(_: Request) -> Response:
+        return JSONResponse(_node(state))
+
+    async def clients(_: Request) -> Response:
+        return JSONResponse(
+            {
+                "clients": [
+                    {"protocol": name, **connection}
+                    for name, adapter in sorted(state.adapters.items())
+                    for connection in adapter.connections()
+                ]
+            }
+        )
+
+    return [Route("/node", node), Route("/clients", clients)]
+
+
+def _node(state: AdminState) -> dict[str, object]:
+    kernel = state.running()
+    return {
+        "node_id": kernel.placement.node_id,
+        "cluster_id": kernel.placement.cluster_id,
+        "version": _version(),
+        "pid": os.getpid(),
+        "data_dir": str(kernel.settings.node.data_dir.absolute()),
+        "storage": kernel.settings.storage.adapter,
+        "is_ready": state.is_ready,
+        "authentication_required": kernel.authenticator.required,
+        "endpoints": [
+            {"protocol": name, **endpoint._asdict()}
+            for name, adapter in sorted(state.adapters.items())
+            for endpoint in adapter.endpoints()
+        ],
+    }
+
+
+def _version() -> str:
+    try:
+        return version("headgate")
+    except PackageNotFoundError:
+        return "unknown"  # run from a checkout that was never installed

@@ -1,0 +1,123 @@
+"""What the admin endpoint says of queues and of the messages in them."""
+
+from typing import Any, Final
+
+from starlette.requests import Request
+
+from gateway.admin.requests import kept, namespace_of, octets_as_text, path_text
+from gateway.errors import TopicNotFound
+from gateway.kernel import Kernel
+from gateway.model import DLQ_PREFIX, TopicName
+from gateway.queues.instance import Browsed
+from gateway.queues.manager import Queue
+from gateway.queues.model import DEFAULT_GROUP
+
+LANES_MAX: Final = 256  # looked at for the oldest message; of a wider queue it is near enough
+
+
+class QueueNotFound(TopicNotFound):
+    """No queue of this name and group."""
+
+
+def queue_of(kernel: Kernel, request: Request) -> Queue:
+    """Return the queue that path and query name. Errors: ``QueueNotFound``."""
+    name = TopicName(namespace_of(request), path_text(request, "queue"))
+    group = request.query_params.get("group", DEFAULT_GROUP)
+    queue = kernel.queues.find(name, group)
+    if queue is None:
+        suffix = "" if group == DEFAULT_GROUP else f" of group {group[:80]!r}"
+        raise QueueNotFound(f"no queue {name.name[:249]!r}{suffix}")
+    return queue
+
+
+async def queue_summary(kernel: Kernel, queue: Queue) -> dict[str, Any]:
+    """Return a queue's name, settings, counts by state, and the age of its oldest message.
+
+    What waits for a time of its own, which no group has seen, counts as delayed.
+    """
+    counts = queue.counts()._asdict()
+    counts["delayed"] += kernel.delays.count(queue.topic)
+    oldest_unix_ms = await _oldest_unix_ms(queue)
+    age_ms = None if oldest_unix_ms is None else kernel.clock.unix_ms() - oldest_unix_ms
+    return {
+        "namespace": queue.name.namespace,
+        "name": queue.name.name,
+        "group": queue.group,
+        "partitions": len(queue.lanes),
+        "settings": queue.settings.model_dump(mode="json"),
+        "counts": counts,
+        "oldest_age_ms": None if age_ms is None else max(0, age_ms),
+        "receivers_waiting": queue.waiting_count,
+    }
+
+
+async def queue_details(kernel: Kernel, queue: Queue) -> dict[str, Any]:
+    """Return what ``queue_summary`` does, and all else that is known of a queue."""
+    return {
+        **await queue_summary(kernel, queue),
+        "topic_uuid": str(queue.topic.uuid),
+        "owns_topic": queue.owns_topic,
+        "attributes": queue.attributes,
+        "tags": queue.tags,
+        "created_unix_ms": queue.created_unix_ms,
+        "changed_unix_ms": queue.changed_unix_ms,
+        "dead_letter_sources": [
+            source.name.name for source in kernel.queues.sources_of(queue.name)
+        ],
+    }
+
+
+async def letters_of(kernel: Kernel, queue: Queue, count: int) -> dict[str, Any]:
+    """Return a queue's first messages, with what their ``dlq.*`` headers say of their death."""
+    now_unix_ms = kernel.clock.unix_ms()
+    found = await queue.browse(count)
+    return {
+        "total": sum(queue.counts()),
+        "messages": [_letter(browsed, now_unix_ms) for browsed in found],
+    }
+
+
+async def purge_queue(kernel: Kernel, queue: Queue) -> None:
+    """Drop a queue's messages, and those of its topic that wait, when no other queue is there.
+
+    Errors: ``StorageUnavailable``.
+    """
+    others = [one for one in kernel.queues.everything() if one.topic is queue.topic]
+    if others == [queue]:
+        await kept(lambda on_done: kernel.delays.purge(queue.topic, on_done))
+    await kept(queue.purge)
+
+
+async def _oldest_unix_ms(queue: Queue) -> int | None:
+    """Return the lowest timestamp among the first messages that each partition still needs."""
+    oldest: int | None = None
+    for lane in queue.lanes[:LANES_MAX]:
+        if lane.lane.floor >= lane.partition.high_watermark:
+            continue
+        record = await queue.get(lane.number, lane.lane.floor)
+        if record is not None and (oldest is None or record.timestamp_unix_ms < oldest):
+            oldest = record.timestamp_unix_ms
+    return oldest
+
+
+def _letter(browsed: Browsed, now_unix_ms: int) -> dict[str, Any]:
+    record = browsed.record
+    return {
+        "partition": browsed.number,
+        "offset": record.offset,
+        "state": browsed.state,
+        "timestamp_unix_ms": record.timestamp_unix_ms,
+        "age_ms": max(0, now_unix_ms - record.timestamp_unix_ms),
+        **octets_as_text("key", record.key),
+        **octets_as_text("value", record.value),
+        "headers": [
+            {"name": name, **octets_as_text("value", value)}
+            for name, value in record.headers
+            if not name.startswith(DLQ_PREFIX)
+        ],
+        "dlq": {
+            name.removeprefix(DLQ_PREFIX): (value or b"").decode(errors="replace")
+            for name, value in record.headers
+            if name.startswith(DLQ_PREFIX)
+        },
+    }

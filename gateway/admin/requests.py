@@ -1,0 +1,73 @@
+"""Reading the REST calls' parameters and bodies, within bounds; what answers share."""
+
+import asyncio
+import base64
+from collections.abc import Callable
+from typing import Final, TypeVar
+from urllib.parse import unquote
+
+from pydantic import ValidationError
+from starlette.requests import Request
+
+from gateway.config.base import FrozenConfig
+from gateway.errors import InvalidRequest, StorageUnavailable
+from gateway.model import DEFAULT_NAMESPACE, TopicName, check_topic_name
+from gateway.storage import OnDone
+
+BODY_BYTES_MAX: Final = 1_048_576
+Body = TypeVar("Body", bound=FrozenConfig)
+
+
+def path_text(request: Request, name: str) -> str:
+    """Return a decoded part of the path; the gate leaves them as they came."""
+    return unquote(request.path_params[name])
+
+
+def namespace_of(request: Request) -> str:
+    """Return the namespace that the query names, or the default one."""
+    return request.query_params.get("namespace", DEFAULT_NAMESPACE)
+
+
+def topic_name(request: Request) -> TopicName:
+    """Return the topic that the path names. Errors: ``InvalidTopicName``."""
+    return TopicName(namespace_of(request), check_topic_name(path_text(request, "topic")))
+
+
+async def read_body(request: Request, model: type[Body]) -> Body:
+    """Return the JSON body, checked. Errors: ``InvalidRequest``."""
+    octets = bytearray()
+    async for chunk in request.stream():
+        octets += chunk
+        if len(octets) > BODY_BYTES_MAX:
+            msg = f"the body is larger than {BODY_BYTES_MAX} bytes"
+            raise InvalidRequest(msg)
+    try:
+        return model.model_validate_json(bytes(octets) or b"{}")
+    except ValidationError as error:
+        detail = error.errors(include_url=False)[0]
+        path = ".".join(map(str, detail["loc"])) or "body"
+        msg = f"{path}: {detail['msg']}"
+        raise InvalidRequest(msg) from error
+
+
+async def kept(begin: Callable[[OnDone], None]) -> None:
+    """Begin a change and wait until it is kept. Errors: ``StorageUnavailable``."""
+    done: asyncio.Future[StorageUnavailable | None] = asyncio.get_running_loop().create_future()
+
+    def on_done(error: StorageUnavailable | None) -> None:
+        if not done.done():  # The caller may have hung up.
+            done.set_result(error)
+
+    begin(on_done)
+    error = await done
+    if error is not None:
+        raise error
+
+
+def octets_as_text(name: str, octets: bytes | None) -> dict[str, str | None]:
+    """Return octets as text; under ``<name>_base64`` where they are none."""
+    try:
+        return {name: None if octets is None else octets.decode()}
+    except UnicodeDecodeError:
+        assert octets is not None
+        return {f"{name}_base64": base64.b64encode(octets).decode()}

@@ -1,0 +1,129 @@
+"""REST about topics: ``/v1/topics`` and what lies below.
+
+``?namespace=`` names another namespace than the default one.
+"""
+
+from typing import Any
+
+from pydantic import Field
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from gateway.admin.requests import namespace_of, read_body, topic_name
+from gateway.admin.state import AdminState
+from gateway.config.base import FrozenConfig
+from gateway.config.settings import TopicConfigs
+from gateway.kernel import Kernel
+from gateway.model import TopicName, check_topic_name
+from gateway.topics.manager import Topic
+
+
+class NewTopic(FrozenConfig):
+    """Body of ``POST /v1/topics``."""
+
+    name: str
+    partitions: int | None = None
+    configs: TopicConfigs = Field(default_factory=dict)
+    validate_only: bool = False
+
+
+class ConfigChanges(FrozenConfig):
+    """Body of ``PATCH /v1/topics/<name>/configs``; null puts a config back to its default."""
+
+    changes: dict[str, str | None]
+
+
+class PartitionCount(FrozenConfig):
+    """Body of ``POST /v1/topics/<name>/partitions``: how many there are to be in all."""
+
+    total: int = Field(ge=1)
+
+
+def routes(state: AdminState) -> list[Route]:
+    """Return the routes below ``/v1/topics``."""
+
+    async def list_or_create(request: Request) -> Response:
+        if request.method == "POST":
+            return await _create(state.running(), request)
+        internal = request.query_params.get("internal") == "true"
+        topics = state.running().topics.topics(namespace_of(request), include_internal=internal)
+        return JSONResponse({"topics": [_summary(topic) for topic in topics]})
+
+    async def describe_or_delete(request: Request) -> Response:
+        kernel = state.running()
+        if request.method == "DELETE":
+            await kernel.topics.delete(topic_name(request))
+            return Response(status_code=204)
+        return JSONResponse(_details(kernel, kernel.topics.get(topic_name(request))))
+
+    async def alter(request: Request) -> Response:
+        kernel, name = state.running(), topic_name(request)
+        body = await read_body(request, ConfigChanges)
+        await kernel.topics.alter_configs(name, body.changes)
+        return JSONResponse(_details(kernel, kernel.topics.get(name)))
+
+    async def add_partitions(request: Request) -> Response:
+        kernel, name = state.running(), topic_name(request)
+        body = await read_body(request, PartitionCount)
+        await kernel.topics.add_partitions(name, body.total)
+        return JSONResponse(_summary(kernel.topics.get(name)))
+
+    return [
+        Route("/topics", list_or_create, methods=["GET", "POST"]),
+        Route("/topics/{topic}", describe_or_delete, methods=["GET", "DELETE"]),
+        Route("/topics/{topic}/configs", alter, methods=["PATCH"]),
+        Route("/topics/{topic}/partitions", add_partitions, methods=["POST"]),
+    ]
+
+
+async def _create(kernel: Kernel, request: Request) -> Response:
+    body = await read_body(request, NewTopic)
+    topic = await kernel.topics.create(
+        TopicName(namespace_of(request), check_topic_name(body.name)),
+        partitions=body.partitions,
+        configs=body.configs,
+        validate_only=body.validate_only,
+    )
+    return JSONResponse(_summary(topic), status_code=200 if body.validate_only else 201)
+
+
+def _summary(topic: Topic) -> dict[str, Any]:
+    return {
+        "namespace": topic.name.namespace,
+        "name": topic.name.name,
+        "uuid": str(topic.uuid),
+        "partitions": len(topic.partition_ids),
+        "is_internal": topic.is_internal,
+        "configs_set": dict(topic.configs),
+    }
+
+
+def _details(kernel: Kernel, topic: Topic) -> dict[str, Any]:
+    partitions = []
+    for number in range(len(topic.partition_ids)):
+        partition = kernel.broker.partition(topic, number)
+        partitions.append(
+            {
+                "number": number,
+                "partition_id": partition.partition_id,
+                "log_start_offset": partition.log_start_offset,
+                "high_watermark": partition.high_watermark,
+                "log_end_offset": partition.log_end_offset,
+                "size_bytes": kernel.broker.size_bytes(partition),
+                "holders": [
+                    {
+                        "name": hold.name,
+                        "kind": str(hold.kind),
+                        "offset": hold.offset,
+                        "behind": max(partition.high_watermark - hold.offset, 0),
+                    }
+                    for hold in kernel.broker.holders.of(partition.partition_id)
+                ],
+            }
+        )
+    configs = [
+        {"name": entry.name, "value": entry.value, "is_default": entry.is_default}
+        for entry in kernel.topics.describe_configs(topic)
+    ]
+    return {**_summary(topic), "partitions": partitions, "configs": configs}

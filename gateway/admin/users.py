@@ -1,0 +1,59 @@
+"""REST about users: ``/v1/users``. A password comes in and never goes out again."""
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from gateway.admin.requests import path_text, read_body
+from gateway.admin.state import AdminState
+from gateway.auth.users import StoredUsers
+from gateway.config.base import FrozenConfig
+from gateway.errors import InvalidRequest
+
+
+class NewPassword(FrozenConfig):
+    """Body of ``PUT /v1/users/<name>``."""
+
+    password: str
+
+
+def routes(state: AdminState) -> list[Route]:
+    """Return the routes below ``/v1/users``."""
+
+    async def list_users(_: Request) -> Response:
+        users = _users(state)
+        listed = [
+            {"name": name, "mechanisms": [c.mechanism.value for c in users.credentials(name)]}
+            for name in users.names()
+        ]
+        return JSONResponse({"users": listed})
+
+    async def put(request: Request) -> Response:
+        body = await read_body(request, NewPassword)
+        name = await _users(state).put_user(path_text(request, "user"), body.password)
+        return JSONResponse({"name": name})
+
+    async def delete(request: Request) -> Response:
+        name = path_text(request, "user")
+        if not await _users(state).remove_user(name):
+            content = {
+                "error": "UserNotFound",
+                "message": f"no user {name!r}",
+                "retriable": False,
+            }
+            return JSONResponse(content, 404)
+        return Response(status_code=204)
+
+    return [
+        Route("/users", list_users, methods=["GET"]),
+        Route("/users/{user}", put, methods=["PUT"]),
+        Route("/users/{user}", delete, methods=["DELETE"]),
+    ]
+
+
+def _users(state: AdminState) -> StoredUsers:
+    authenticator = state.running().authenticator
+    if not isinstance(authenticator, StoredUsers):
+        msg = "this node's users are kept elsewhere"
+        raise InvalidRequest(msg)
+    return authenticator

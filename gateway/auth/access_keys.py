@@ -1,0 +1,131 @@
+"""Access keys: what requests are signed with where a protocol signs them, as SQS does.
+
+Kept in the metadata store, answered from memory. Both sides of a signature compute it from the
+secret itself, so the secret is kept as it is, in a file (or database) that is private to the
+node; it is shown once, to who makes the key.
+"""
+
+import re
+import secrets
+from base64 import b32encode
+from typing import Final
+
+from gateway.auth.ports import ANONYMOUS, EVERYBODY, NAME_CHARS_MAX
+from gateway.auth.scram import saslprep
+from gateway.errors import InvalidRequest, Overloaded, RequestError, Unauthenticated
+from gateway.metadata.changes import Changes
+from gateway.metadata.store import AccessKey, MetadataStore
+
+__all__ = ["AccessKey", "AccessKeyExists", "AccessKeys"]
+
+KEYS_MAX: Final = 10_000
+ID_PREFIX: Final = "AKIA"  # as AWS's long-term keys begin; some clients look at it
+ID_RANDOM_BYTES: Final = 10  # 16 characters of base32: ids have 20, as AWS's have
+SECRET_RANDOM_BYTES: Final = 20  # 40 characters, as AWS's have; hexadecimal needs no quoting
+# What may stand before the first "/" of a signature's credential scope.
+_KEY_ID: Final = re.compile(r"[A-Za-z0-9_.+=@-]{1,128}")
+_SECRET: Final = re.compile(r"[!-~]{1,256}")
+_ACCOUNT: Final = re.compile(r"(?:[0-9]{12})?")
+
+
+class AccessKeyExists(RequestError):
+    """There is a key of this id already."""
+
+
+class AccessKeys:
+    """The keys of all users. Loop only."""
+
+    def __init__(self, metadata: MetadataStore) -> None:
+        self.revision = 0
+        """Grows when a key came or went, so that what was derived of keys may be kept."""
+        self._metadata = metadata
+        self._changes = Changes()
+        self._keys: dict[str, AccessKey] = {}
+
+    async def load(self) -> None:
+        """Read everything from the store; once, before anything else is asked."""
+        self._keys = {key.key_id: key for key in await self._metadata.access_keys()}
+
+    async def close(self) -> None:
+        """Wait for changes that are on their way."""
+        await self._changes.close()
+
+    def find(self, key_id: str) -> AccessKey | None:
+        """Return the key of that id."""
+        return self._keys.get(key_id)
+
+    def keys(self) -> list[AccessKey]:
+        """Return all keys, sorted by user and id."""
+        return sorted(self._keys.values(), key=lambda key: (key.user, key.key_id))
+
+    async def add(
+        self,
+        user: str,
+        *,
+        account: str = "",
+        key_id: str | None = None,
+        secret: str | None = None,
+    ) -> AccessKey:
+        """Make a key for a user, who need not have a password.
+
+        What is left out is chosen at random. ``account``: 12 digits, or empty for the default
+        one. Errors: ``InvalidRequest``, ``AccessKeyExists``, ``Overloaded``,
+        ``StorageUnavailable``.
+        """
+        key = AccessKey(
+            key_id or _new_key_id(),
+            secret or secrets.token_hex(SECRET_RANDOM_BYTES),
+            _check_user(user),
+            account,
+        )
+        _check(key)
+        await self._changes.make(self._add(key))
+        return key
+
+    async def remove(self, key_id: str) -> bool:
+        """Remove a key and say whether there was one; requests signed with it are refused now."""
+        return await self._changes.make(self._remove(key_id))
+
+    def forget_user(self, user: str) -> None:
+        """The store has removed a user and with it the user's keys."""
+        self._keys = {id_: key for id_, key in self._keys.items() if key.user != user}
+        self.revision += 1
+
+    async def _add(self, key: AccessKey) -> None:
+        if key.key_id in self._keys:
+            raise AccessKeyExists(f"there is an access key {key.key_id} already")
+        if len(self._keys) >= KEYS_MAX:
+            raise Overloaded(f"there are {KEYS_MAX} access keys")
+        await self._metadata.put_access_key(key)
+        self._keys[key.key_id] = key
+        self.revision += 1
+
+    async def _remove(self, key_id: str) -> bool:
+        removed = await self._metadata.delete_access_key(key_id)
+        self._keys.pop(key_id, None)
+        self.revision += 1
+        return removed
+
+
+def _new_key_id() -> str:
+    return ID_PREFIX + b32encode(secrets.token_bytes(ID_RANDOM_BYTES)).decode("ascii")
+
+
+def _check_user(user: str) -> str:
+    """Return the name as ``StoredUsers`` prepares names, so that both mean the same user."""
+    try:
+        prepared = saslprep(user, stored=True)
+    except Unauthenticated as error:
+        raise InvalidRequest(str(error)) from error
+    if not 1 <= len(prepared) <= NAME_CHARS_MAX or prepared in {ANONYMOUS, EVERYBODY}:
+        raise InvalidRequest(f"{prepared[:80]!r} cannot be a user's name")
+    return prepared
+
+
+def _check(key: AccessKey) -> None:
+    if not _KEY_ID.fullmatch(key.key_id):
+        raise InvalidRequest(f"{key.key_id[:80]!r} is not 1 to 128 of a-zA-Z0-9_.+=@-")
+    if not _SECRET.fullmatch(key.secret):
+        raise InvalidRequest("a secret has 1 to 256 characters of ASCII, none of them a space")
+    if not _ACCOUNT.fullmatch(key.account):
+        raise InvalidRequest(f"account {key.account[:80]!r} is not 12 digits")

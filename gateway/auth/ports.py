@@ -1,0 +1,191 @@
+"""Who somebody is and what they may do: one model for all protocols, and its two ports.
+
+Standard library only. Rules speak of users, operations and resources, never of a protocol's own
+commands; each adapter maps its commands to operations, and its resource names to the gateway's
+(a topic outside of the default namespace is named ``namespace/name``). What MQTT clients call
+topics is a resource of its own: many of those names are one topic of the log.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from enum import Enum
+from typing import Final, NamedTuple, Protocol
+
+from gateway.auth.scram import ScramCredential, ScramMechanism
+from gateway.errors import InvalidRequest
+
+ANONYMOUS: Final = "ANONYMOUS"
+EVERYBODY: Final = "*"  # as a rule's principal, host or protocol
+CLUSTER: Final = "kafka-cluster"  # the one name that a resource of type CLUSTER has
+NAME_CHARS_MAX: Final = 255
+RULE_BYTES_MAX: Final = 2_048  # of all names in a rule: PostgreSQL indexes no row above 2,704
+
+
+class Principal(NamedTuple):
+    """Who a connection speaks for. ``name`` is ``ANONYMOUS`` where nobody was asked."""
+
+    name: str
+    protocol: str
+    host: str
+
+    @property
+    def is_anonymous(self) -> bool:
+        """Nobody has said who they are."""
+        return self.name == ANONYMOUS
+
+
+class Operation(Enum):
+    """What is done to a resource; Kafka's words, for want of better ones."""
+
+    READ = "read"
+    WRITE = "write"
+    CREATE = "create"
+    DELETE = "delete"
+    ALTER = "alter"
+    DESCRIBE = "describe"
+    CLUSTER_ACTION = "cluster_action"
+    DESCRIBE_CONFIGS = "describe_configs"
+    ALTER_CONFIGS = "alter_configs"
+    IDEMPOTENT_WRITE = "idempotent_write"
+    ALL = "all"
+
+
+class ResourceType(Enum):
+    """What can be guarded."""
+
+    TOPIC = "topic"
+    GROUP = "group"
+    CLUSTER = "cluster"
+    TRANSACTIONAL_ID = "transactional_id"
+    MQTT_TOPIC = "mqtt_topic"  # READ is to subscribe, WRITE to publish
+
+
+class PatternKind(Enum):
+    """How a rule's pattern selects names."""
+
+    LITERAL = "literal"
+    PREFIX = "prefix"
+    ANY = "any"
+    FILTER = "filter"  # MQTT's topic filter, in which %c and %u are the client's own names
+
+
+class Rule(NamedTuple):
+    """May, or may not, ``principal`` do ``operation`` to what the pattern selects.
+
+    ``principal``, ``protocol``, ``host`` and ``client`` are exact or ``*``. A rule that denies
+    wins over every rule that allows.
+    """
+
+    principal: str
+    operation: Operation
+    resource_type: ResourceType
+    pattern_kind: PatternKind
+    pattern: str
+    allow: bool = True
+    protocol: str = EVERYBODY
+    host: str = EVERYBODY
+    client: str = EVERYBODY  # the identifier that an MQTT client says it has
+
+
+def check_rule(rule: Rule) -> Rule:
+    """Return ``rule`` when it makes sense, else raise ``InvalidRequest``."""
+    if rule.pattern_kind is PatternKind.ANY and rule.pattern:
+        msg = f"a rule for any {rule.resource_type.value} names none, not {rule.pattern[:80]!r}"
+        raise InvalidRequest(msg)
+    if rule.pattern_kind is not PatternKind.ANY and not rule.pattern:
+        msg = f"a {rule.pattern_kind.value} rule needs a name"
+        raise InvalidRequest(msg)
+    names = (rule.principal, rule.protocol, rule.host, rule.pattern or EVERYBODY, rule.client)
+    for text in names:
+        if not 1 <= len(text) <= NAME_CHARS_MAX or "\0" in text:
+            msg = f"{text[:80]!r} is not 1 to {NAME_CHARS_MAX} characters, none of them NUL"
+            raise InvalidRequest(msg)
+    if sum(len(text.encode("utf-8", "surrogatepass")) for text in names) > RULE_BYTES_MAX:
+        msg = f"the names of a rule have more than {RULE_BYTES_MAX} octets in all"
+        raise InvalidRequest(msg)
+    _check_filter_rule(rule)
+    return rule
+
+
+def _check_filter_rule(rule: Rule) -> None:
+    is_filter = rule.pattern_kind is PatternKind.FILTER
+    if is_filter is not (rule.resource_type is ResourceType.MQTT_TOPIC):
+        msg = "a filter is for MQTT topics, and they take no other pattern"
+    elif not is_filter:
+        if rule.client == EVERYBODY:
+            return
+        msg = "a rule for one client identifier is for MQTT topics"
+    elif rule.operation not in {Operation.READ, Operation.WRITE, Operation.ALL}:
+        msg = f"{rule.operation.value}: MQTT clients subscribe (read) and publish (write)"
+    elif rule.protocol != EVERYBODY:
+        msg = "a rule for MQTT topics is for no other protocol, and names none"
+    elif not _is_filter(rule.pattern):
+        msg = f"{rule.pattern[:80]!r}: '+' stands for a whole level, '#' for all that are left"
+    else:
+        return
+    raise InvalidRequest(msg)
+
+
+def _is_filter(text: str) -> bool:
+    *levels, last = text.split("/")
+    return not any(
+        "#" in level or ("+" in level and level != "+")
+        for level in (*levels, "" if last == "#" else last)
+    )
+
+
+class Authenticator(Protocol):
+    """Finds out who somebody is."""
+
+    @property
+    def required(self) -> bool:
+        """Users are configured, so nobody gets in without showing that they are one of them."""
+        ...
+
+    async def authenticate_plain(self, username: str, password: str) -> str:
+        """Return the principal's name for a password that is right.
+
+        Errors: ``Unauthenticated`` (wrong, or no such user, which take equally long),
+        ``Overloaded`` (too many passwords are being checked at once).
+        """
+        ...
+
+    async def scram_credential(
+        self, username: str, mechanism: ScramMechanism
+    ) -> ScramCredential:
+        """Return what a SCRAM exchange needs; for an unknown user one that no proof fits.
+
+        The decoy has a salt that stays the same for a name, so that names cannot be probed.
+        """
+        ...
+
+
+class Authorizer(Protocol):
+    """Says who may do what. Answers come from memory, without waiting."""
+
+    @property
+    def revision(self) -> int:
+        """Grows whenever an answer may have changed, so that a session may keep answers."""
+        ...
+
+    def allows(
+        self, principal: Principal, operation: Operation, resource_type: ResourceType, name: str
+    ) -> bool:
+        """Say whether ``principal`` may do that to the resource of that name."""
+        ...
+
+    @property
+    def filter_rules(self) -> Sequence[Rule]:
+        """The rules for MQTT topics. They open and close nothing else.
+
+        Without any, what the adapter's own settings say holds.
+        """
+        ...
+
+    @property
+    def after_change(self) -> list[Callable[[], Awaitable[None]]]:
+        """What to wait for after each change of rules, before whoever made it is answered."""
+        ...
+
+    def is_super_user(self, principal: Principal) -> bool:
+        """Say whether somebody may do everything, whatever rules say."""
+        ...

@@ -1,0 +1,191 @@
+"""Users and their passwords: kept in the metadata store, answered from memory.
+
+Only what SCRAM needs of a password is kept (see ``gateway.auth.scram``). Deriving that takes
+milliseconds of CPU, on purpose, so it is done in threads, and a bounded number at once.
+"""
+
+import asyncio
+import hmac
+import secrets
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final, TypeVar
+
+from gateway.auth.ports import ANONYMOUS, EVERYBODY, NAME_CHARS_MAX
+from gateway.auth.scram import (
+    SALT_BYTES,
+    ScramCredential,
+    ScramMechanism,
+    fits,
+    make_credential,
+    make_decoy,
+    saslprep,
+)
+from gateway.errors import InvalidRequest, Overloaded, Unauthenticated
+from gateway.metadata.changes import Changes
+from gateway.metadata.store import MetadataStore
+
+ITERATIONS: Final = 8_192  # of PBKDF2 for new passwords: 4 ms here, and at the client
+PASSWORD_CHARS_MAX: Final = 1_024
+USERS_MAX: Final = 10_000
+CHECKS_MAX: Final = 100  # passwords being checked or waiting for it; more are refused
+CHECK_THREADS: Final = 2
+REMEMBERED_MAX: Final = 1_000  # right passwords, so that a storm of reconnects burns no CPU
+DECOY_SECRET: Final = "scram_decoy_secret"  # noqa: S105 - the name of a row
+
+_T = TypeVar("_T")
+
+
+class StoredUsers:
+    """An ``Authenticator`` over the metadata store. Loop only.
+
+    ``on_removed`` hooks run with the name of a user that is gone.
+    """
+
+    def __init__(self, metadata: MetadataStore) -> None:
+        self.revision = 0
+        self.on_removed: list[Callable[[str], None]] = []
+        self._metadata = metadata
+        self._changes = Changes()
+        self._users: dict[str, list[ScramCredential]] = {}
+        self._decoy_secret = b""
+        self._remember_key = secrets.token_bytes(32)
+        self._remembered: OrderedDict[bytes, ScramCredential] = OrderedDict()
+        self._threads = ThreadPoolExecutor(CHECK_THREADS, thread_name_prefix="passwords")
+        self._checks = 0
+
+    async def load(self) -> None:
+        """Read everything from the store; once, before anything else is asked."""
+        self._decoy_secret = bytes.fromhex(
+            await self._metadata.once(DECOY_SECRET, secrets.token_hex(32))
+        )
+        self._users = await self._metadata.users()
+
+    async def close(self) -> None:
+        """Wait for changes that are on their way, and end the threads."""
+        await self._changes.close()
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    @property
+    def required(self) -> bool:
+        """See ``Authenticator``."""
+        return bool(self._users)
+
+    def names(self) -> list[str]:
+        """Return the names of all users, sorted."""
+        return sorted(self._users)
+
+    def credentials(self, name: str) -> Sequence[ScramCredential]:
+        """Return what is kept of a user's password; nothing for an unknown user."""
+        return self._users.get(name, ())
+
+    async def put_user(self, name: str, password: str) -> str:
+        """Add a user, or change a password; returns the name as it was prepared.
+
+        Errors: ``InvalidRequest``, ``Overloaded``, ``StorageUnavailable``.
+        """
+        prepared, secret = _check_new(name, password)
+        credentials = await self._derive(
+            lambda: [
+                make_credential(
+                    mechanism,
+                    secret,
+                    salt=secrets.token_bytes(SALT_BYTES),
+                    iterations=ITERATIONS,
+                )
+                for mechanism in ScramMechanism
+            ]
+        )
+        await self.put_credentials(prepared, credentials)
+        return prepared
+
+    async def put_credentials(self, name: str, credentials: Sequence[ScramCredential]) -> None:
+        """Add a user with credentials derived elsewhere, or replace all that it has."""
+        if not credentials:
+            msg = "a user has at least one credential"
+            raise InvalidRequest(msg)
+        await self._changes.make(self._put(name, list(credentials)))
+
+    async def remove_user(self, name: str) -> bool:
+        """Remove a user and say whether there was one; who is connected stays so."""
+        return await self._changes.make(self._remove(name))
+
+    async def authenticate_plain(self, username: str, password: str) -> str:
+        """See ``Authenticator``."""
+        name, secret = saslprep(username), saslprep(password)
+        if len(secret) > PASSWORD_CHARS_MAX:
+            raise _wrong()
+        credential = self._any_credential(name)
+        key = hmac.digest(self._remember_key, f"{name}\0{secret}".encode(), "sha256")
+        if self._remembered.get(key) is not credential:
+            if not await self._derive(lambda: fits(credential, secret)):
+                raise _wrong()
+            if self._any_credential(name) is not credential:  # changed while we were checking
+                raise _wrong()
+            self._remembered[key] = credential
+            if len(self._remembered) > REMEMBERED_MAX:
+                self._remembered.popitem(last=False)
+        self._remembered.move_to_end(key)
+        return name
+
+    async def scram_credential(
+        self, username: str, mechanism: ScramMechanism
+    ) -> ScramCredential:
+        """See ``Authenticator``."""
+        for credential in self._users.get(username, ()):
+            if credential.mechanism is mechanism:
+                return credential
+        return self._decoy(username, mechanism)
+
+    def _any_credential(self, name: str) -> ScramCredential:
+        credentials = self._users.get(name)
+        # A decoy is a new object each time, and so is never found among the remembered.
+        return credentials[0] if credentials else self._decoy(name, ScramMechanism.SHA_256)
+
+    def _decoy(self, name: str, mechanism: ScramMechanism) -> ScramCredential:
+        return make_decoy(mechanism, name, secret=self._decoy_secret, iterations=ITERATIONS)
+
+    async def _derive(self, work: Callable[[], _T]) -> _T:
+        if self._checks >= CHECKS_MAX:
+            msg = f"{CHECKS_MAX} passwords are being checked"
+            raise Overloaded(msg)
+        self._checks += 1
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+        finally:
+            self._checks -= 1
+
+    async def _put(self, name: str, credentials: list[ScramCredential]) -> None:
+        if name not in self._users and len(self._users) >= USERS_MAX:
+            msg = f"there are {USERS_MAX} users"
+            raise Overloaded(msg)
+        await self._metadata.put_user(name, credentials)
+        self._users[name] = credentials
+        self.revision += 1
+
+    async def _remove(self, name: str) -> bool:
+        removed = await self._metadata.delete_user(name)
+        self._users.pop(name, None)
+        self.revision += 1
+        for hook in self.on_removed if removed else ():
+            hook(name)
+        return removed
+
+
+def _check_new(name: str, password: str) -> tuple[str, str]:
+    try:
+        prepared, secret = saslprep(name, stored=True), saslprep(password, stored=True)
+    except Unauthenticated as error:
+        raise InvalidRequest(str(error)) from error
+    if not 1 <= len(prepared) <= NAME_CHARS_MAX or prepared in {ANONYMOUS, EVERYBODY}:
+        msg = f"{prepared[:80]!r} cannot be a user's name"
+        raise InvalidRequest(msg)
+    if not 1 <= len(secret) <= PASSWORD_CHARS_MAX:
+        msg = f"a password has 1 to {PASSWORD_CHARS_MAX} characters"
+        raise InvalidRequest(msg)
+    return prepared, secret
+
+
+def _wrong() -> Unauthenticated:
+    return Unauthenticated("wrong user name or password")

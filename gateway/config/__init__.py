@@ -1,0 +1,1 @@
+"""Settings: of the config file, the environment and the command line."""

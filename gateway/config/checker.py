@@ -1,0 +1,150 @@
+"""Checks merged settings against their sections and words what is wrong, one line per key."""
+
+import difflib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar, get_args
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from gateway import registry
+from gateway.config.base import FrozenConfig
+from gateway.config.settings import Settings, StorageConfig
+from gateway.errors import GatewayError
+
+Table = dict[str, Any]
+KeyPath = tuple[int | str, ...]
+C = TypeVar("C", bound=FrozenConfig)
+
+
+class InvalidSettings(GatewayError):
+    """What was set cannot be used. One line per bad key, its path first."""
+
+
+class Source(NamedTuple):
+    """Where some keys were set, in the operator's words, and the keys."""
+
+    name: str
+    table: Table
+
+
+class Checker:
+    """Makes a ``Settings`` of a merged table and gathers one line per bad key."""
+
+    def __init__(self, sources: Sequence[Source]) -> None:
+        self._sources = sources
+        self._faults: list[str] = []
+
+    def check(self, merged: Table) -> Settings:
+        """Return the settings. Errors: ``InvalidSettings`` with every fault found."""
+        table = dict(merged)
+        adapters = self._check_adapters(table.pop("adapters", {}))
+        storage = self._check_storage(table.pop("storage", {}))
+        settings = self._section(Settings, table, ())
+        if self._faults or settings is None:
+            raise InvalidSettings("\n".join(self._faults))
+        return settings.model_copy(update={"adapters": adapters, "storage": storage})
+
+    def _check_adapters(self, tables: object) -> dict[str, FrozenConfig]:
+        if not isinstance(tables, dict):
+            self._add(("adapters",), "is not a table of tables")
+            return {}
+        configs = {}
+        for name, table in tables.items():
+            path = ("adapters", name)
+            try:
+                plugin = registry.config_class(registry.adapter_class(name))
+            except (registry.UnknownPlugin, registry.BrokenPlugin) as error:
+                self._add(path, str(error))
+                continue
+            config = self._section(plugin, table, path)
+            if config is not None:
+                configs[name] = config
+        return configs
+
+    def _check_storage(self, table: object) -> StorageConfig | None:
+        if not isinstance(table, dict):
+            self._add(("storage",), "is not a table")
+            return None
+        own = {key: value for key, value in table.items() if key != "adapter"}
+        name = table.get("adapter", StorageConfig.model_fields["adapter"].default)
+        try:
+            plugin = registry.config_class(registry.storage_class(str(name)))
+        except (registry.UnknownPlugin, registry.BrokenPlugin) as error:
+            self._add(("storage", "adapter"), str(error))
+            return None
+        options = self._section(plugin, own, ("storage",))
+        if options is None:
+            return None
+        return StorageConfig(adapter=str(name), options=options)
+
+    def _section(self, model: type[C], table: object, path: KeyPath) -> C | None:
+        try:
+            return model.model_validate(table)
+        except ValidationError as error:
+            for detail in error.errors(include_url=False):
+                self._add((*path, *detail["loc"]), _words(model, detail, path))
+        return None
+
+    def _add(self, path: KeyPath, words: str) -> None:
+        origin = next((s.name for s in reversed(self._sources) if _reaches(s.table, path)), "")
+        prefix = f"{origin}: " if origin else ""
+        self._faults.append(f"{prefix}{dotted(path)}: {words}")
+
+
+def _words(model: type[BaseModel], detail: ErrorDetails, path: KeyPath) -> str:
+    """Say what is wrong with one key, and which key was meant when there is none such."""
+    if detail["type"] != "extra_forbidden":
+        message = detail["msg"].removeprefix("Value error, ")
+        given = detail["input"]
+        shown = isinstance(given, str | int | float)
+        return f"{message[:1].lower()}{message[1:]}" + (f", not {given!r}" if shown else "")
+    *parents, key = detail["loc"]
+    section = _model_at(model, parents)
+    near = difflib.get_close_matches(str(key), section.model_fields, n=1)
+    if near:
+        return f"unknown key; did you mean {dotted((*path, *parents, near[0]))}?"
+    elsewhere = next((other for other in _all_keys() if other.endswith(f".{key}")), None)
+    if elsewhere is not None:
+        return f"unknown key; did you mean {elsewhere}?"
+    return f"unknown key; there are: {', '.join(section.model_fields)}"
+
+
+def _model_at(model: type[BaseModel], path: Sequence[int | str]) -> type[BaseModel]:
+    """Return the section that a key's path leads to."""
+    for step in path:
+        if isinstance(step, str) and step in model.model_fields:
+            annotation = model.model_fields[step].annotation
+            candidates = (annotation, *get_args(annotation))
+            model = next(
+                (c for c in candidates if isinstance(c, type) and issubclass(c, BaseModel)),
+                model,
+            )
+    return model
+
+
+def _all_keys() -> Iterator[str]:
+    for section, field in Settings.model_fields.items():
+        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
+            yield from (f"{section}.{key}" for key in field.annotation.model_fields)
+
+
+def _reaches(table: object, path: KeyPath) -> bool:
+    """Whether a source has set the key, or a table around it, itself."""
+    for step in path:
+        if isinstance(table, list):
+            table = dict(enumerate(table))
+        if not isinstance(table, Mapping) or step not in table:
+            return not isinstance(table, Mapping)
+        table = table[step]
+    return True
+
+
+def dotted(path: KeyPath) -> str:
+    """Return a key's path as it is written: ``topics[0].name``.
+
+    >>> dotted(("topics", 0, "name"))
+    'topics[0].name'
+    """
+    text = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)
+    return text.removeprefix(".")

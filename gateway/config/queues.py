@@ -1,0 +1,123 @@
+"""The sections of the config that queues and delayed messages have."""
+
+from typing import Final, Literal
+
+from pydantic import Field
+
+from gateway.config.base import FrozenConfig
+
+_MIB: Final = 1024 * 1024
+
+
+class QueueConfig(FrozenConfig):
+    """Bounds of all queues, whatever protocol reads them."""
+
+    queues_max: int = Field(
+        default=10_000, ge=1, le=1_000_000, description="Queues on this node; more are refused."
+    )
+    receivers_max: int = Field(
+        default=100_000,
+        ge=1,
+        le=10_000_000,
+        description="Receivers that wait for messages, of all queues; more are refused.",
+    )
+    wait_ms_max: int = Field(
+        default=60_000,
+        ge=0,
+        le=3_600_000,
+        description="Milliseconds a receiver may wait before it gets an empty answer.",
+    )
+    lookahead: int = Field(
+        default=120_000,
+        ge=1_000,
+        le=10_000_000,
+        description="Runs of messages with one key that a partition's queue knows ahead, to "
+        "find a message of a free or quiet key behind those of others.",
+    )
+    bodies_bytes_max: int = Field(
+        default=64 * _MIB,
+        ge=_MIB,
+        description="Octets of decoded batches that are kept for receivers to come.",
+    )
+    journal_room_bytes: int = Field(
+        default=8 * _MIB,
+        ge=_MIB,
+        description="Octets that the journal of who has what may grow above twice what is "
+        "alive of it before it is written anew.",
+    )
+
+
+class DelayConfig(FrozenConfig):
+    """Messages that wait for their time."""
+
+    messages_max: int = Field(
+        default=10_000_000,
+        ge=1,
+        le=1_000_000_000,
+        description="Messages that wait, of all topics; more are refused.",
+    )
+    drafted_bytes_max: int = Field(
+        default=128 * _MIB,
+        ge=_MIB,
+        description="Octets, decompressed, of messages that are to wait and are on their way "
+        "into the log; more are refused. Above `broker.wal_queued_bytes_max` connections are "
+        "paused first.",
+    )
+    due_per_tick: int = Field(
+        default=10_000,
+        ge=1,
+        le=1_000_000,
+        description="Messages whose time has come that are appended before others have their "
+        "turn.",
+    )
+
+
+class DeclaredQueue(FrozenConfig):
+    """One queue of `[[queues]]`; it is made at the start, with its topic, when it is not there.
+
+    What a queue that is there has been given since stays as it is. The settings have the names,
+    the defaults and the bounds of ``gateway.queues.model.QueueSettings``; what is not set here
+    is that default.
+    """
+
+    name: str = Field(min_length=1, max_length=249, description="The queue's and its topic's.")
+    partitions: int = Field(
+        default=1, ge=1, le=100_000, description="Partitions of its topic when that is made."
+    )
+    order: Literal["none", "key", "fair"] = Field(
+        default="none",
+        description="`key`: messages of one key one after the other (FIFO; needed where the "
+        "name ends in `.fifo`); `fair`: those of quiet keys before those of noisy ones.",
+    )
+    lease_ms: int = Field(
+        default=30_000,
+        ge=0,
+        le=43_200_000,
+        description="Milliseconds a receiver has to settle a message before others get it.",
+    )
+    delay_ms: int = Field(
+        default=0, ge=0, description="Milliseconds before a message can be received."
+    )
+    retention_ms: int = Field(
+        default=-1,
+        ge=-1,
+        description="Milliseconds for which messages are kept; -1 for any time.",
+    )
+    attempts_max: int = Field(
+        default=0,
+        ge=0,
+        description="Times a message is handed out before it is a dead letter; 0 for any "
+        "number.",
+    )
+    dead_letter_topic: str = Field(
+        default="",
+        max_length=249,
+        description="Topic that dead letters go to; it is made, with a queue, when it is not "
+        "there. Without one they are dropped.",
+    )
+    in_flight_max: int = Field(
+        default=120_000,
+        ge=1,
+        le=1_000_000,
+        description="Messages of a partition that are with receivers at a time.",
+    )

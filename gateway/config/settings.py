@@ -1,0 +1,324 @@
+"""Headgate's settings: one frozen section per table of the config file.
+
+Every limit is a number and none is infinite; the unit is the last word of a key's name. The
+section of an adapter or a storage is a ``Config`` class beside its code that derives from
+``FrozenConfig``, or from ``ListenerConfig`` when it listens on TCP. ``gateway.config.loader``
+makes a ``Settings`` of a file, the environment and ``--set``; docs/configuration.md lists every
+key.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BeforeValidator, Field, InstanceOf, SerializeAsAny, model_validator
+
+from gateway.config.base import (
+    BindAddress,
+    FrozenConfig,
+)
+from gateway.config.queues import DeclaredQueue, DelayConfig, QueueConfig
+
+_MIB = 1024 * 1024
+_DAY_MS = 86_400_000
+
+
+def _to_config_values(table: object) -> object:
+    """Let TOML's numbers and booleans stand for the texts that topic configs are."""
+    if not isinstance(table, Mapping):
+        return table
+    return {
+        key: str(value).lower() if isinstance(value, bool | int | float) else value
+        for key, value in table.items()
+    }
+
+
+TopicConfigs = Annotated[dict[str, str], BeforeValidator(_to_config_values)]
+
+
+class NodeConfig(FrozenConfig):
+    """This process."""
+
+    data_dir: Path = Field(
+        default=Path("data"), description="Folder of everything that is kept; made if missing."
+    )
+    node_id: int = Field(
+        default=1, ge=1, le=2**31 - 1, description="This node's number in its cluster."
+    )
+    insecure: bool = Field(
+        default=False,
+        description="Allow listening beyond loopback with nobody being asked who they are.",
+    )
+    drain_s_max: int = Field(
+        default=10, ge=0, le=3_600, description="Seconds that SIGTERM gives what is in flight."
+    )
+
+
+class AdminConfig(FrozenConfig):
+    """The admin HTTP endpoint: health, metrics, and the REST calls that the commands use."""
+
+    bind: BindAddress = Field(
+        default="127.0.0.1:9644", description="Address of the admin HTTP endpoint."
+    )
+
+
+class StorageConfig(FrozenConfig):
+    """Where batches live. The other keys of `[storage]` are the adapter's own: ``options``."""
+
+    adapter: str = Field(
+        default="segment_log",
+        description="`segment_log` (files), `s3` (a bucket), `memory` (nothing is kept) or a "
+        "plug-in's name.",
+    )
+    options: SerializeAsAny[InstanceOf[FrozenConfig]] = Field(
+        default_factory=FrozenConfig, exclude=True
+    )
+
+
+class MetadataConfig(FrozenConfig):
+    """Where topics, configs, users and rules live."""
+
+    url: str = Field(
+        default="sqlite",
+        min_length=1,
+        description="`sqlite` (a file in data_dir) or an SQLAlchemy URL, "
+        "`postgresql+psycopg://...`.",
+    )
+    timeout_ms: int = Field(
+        default=15_000,
+        ge=100,
+        le=600_000,
+        description="A statement that takes longer is given up, and its connection cut: the "
+        "database hangs. What waited for it fails, and may be tried again.",
+    )
+
+
+class BrokerConfig(FrozenConfig):
+    """Bounds of the write and the read path, shared by all protocols."""
+
+    wal_queued_bytes_max: int = Field(
+        default=64 * _MIB,
+        ge=_MIB,
+        description="Appended octets that are not yet kept; above it, producers are paused. "
+        "With storage in S3 201326592.",
+    )
+    wal_queued_bytes_low: int = Field(
+        default=32 * _MIB,
+        ge=0,
+        description="Paused producers go on when it is below this again. With storage in S3 "
+        "134217728.",
+    )
+    fetch_bytes_budget: int = Field(
+        default=64 * _MIB,
+        ge=_MIB,
+        description="Octets of all answers to reads that clients have not taken yet.",
+    )
+    producer_ids_max: int = Field(
+        default=100_000,
+        ge=1,
+        description="Idempotent producers remembered; the idlest go first.",
+    )
+    producer_id_expiration_ms: int = Field(
+        default=_DAY_MS, ge=1, description="Milliseconds after which an idle one is forgotten."
+    )
+    producer_snapshot_bytes: int = Field(
+        default=64 * _MIB,
+        ge=_MIB,
+        description="Octets appended between snapshots of producer state; bounds a start.",
+    )
+
+    @model_validator(mode="after")
+    def _check_marks(self) -> Self:
+        if self.wal_queued_bytes_low > self.wal_queued_bytes_max:
+            msg = "wal_queued_bytes_low is above wal_queued_bytes_max"
+            raise ValueError(msg)
+        return self
+
+
+class TopicDefaults(FrozenConfig):
+    """What a topic is when its creator does not say."""
+
+    partitions: int = Field(
+        default=1, ge=1, le=100_000, description="Partitions of a topic that names no number."
+    )
+    auto_create: bool = Field(
+        default=True, description="A topic that is written to, or asked for, comes to be."
+    )
+    partitions_max: int = Field(
+        default=100_000, ge=1, le=1_000_000, description="Partitions on this node, all topics."
+    )
+    configs: TopicConfigs = Field(
+        default_factory=dict,
+        description="Topic configs by their Kafka names, as defaults for every topic: "
+        '`"retention.ms" = 86400000`.',
+    )
+
+
+class RetentionConfig(FrozenConfig):
+    """Removing what is older, or more, than topics allow."""
+
+    interval_ms: int = Field(
+        default=300_000, ge=100, description="Milliseconds between two passes over all topics."
+    )
+
+
+class CompactionConfig(FrozenConfig):
+    """Keeping the latest record of each key, in topics with `cleanup.policy=compact`."""
+
+    interval_ms: int = Field(
+        default=15_000, ge=10, description="Milliseconds between two looks at all such topics."
+    )
+    map_bytes_max: int = Field(
+        default=64 * _MIB,
+        ge=32 * _MIB,
+        description="Memory for the keys of one round, 32 octets each; more keys take more "
+        "rounds.",
+    )
+    bytes_per_s_max: int = Field(
+        default=32 * _MIB,
+        ge=_MIB,
+        description="Octets looked at in a second, a record counting as 256 at least.",
+    )
+
+
+class GroupsConfig(FrozenConfig):
+    """Consumer groups."""
+
+    initial_rebalance_delay_ms: int = Field(
+        default=100,
+        ge=0,
+        le=60_000,
+        description="Milliseconds an empty group waits for more members to join.",
+    )
+    session_timeout_ms_min: int = Field(
+        default=6_000, ge=1, description="Shortest session timeout a member may ask for."
+    )
+    session_timeout_ms_max: int = Field(
+        default=1_800_000, ge=1, description="Longest session timeout a member may ask for."
+    )
+    groups_max: int = Field(
+        default=100_000,
+        ge=1,
+        description="Groups with members, and as many with offsets; more are refused.",
+    )
+    group_size_max: int = Field(
+        default=1_000, ge=1, le=100_000, description="Members of one group."
+    )
+    offset_metadata_bytes_max: int = Field(
+        default=4_096, ge=0, le=_MIB, description="Octets of text beside a committed offset."
+    )
+    offsets_retention_ms: int = Field(
+        default=7 * _DAY_MS,
+        ge=1,
+        description="Milliseconds for which an empty group's offsets are kept.",
+    )
+
+    @model_validator(mode="after")
+    def _check_range(self) -> Self:
+        if self.session_timeout_ms_min > self.session_timeout_ms_max:
+            msg = "session_timeout_ms_min is above session_timeout_ms_max"
+            raise ValueError(msg)
+        return self
+
+
+AuthOperation = Literal[
+    "all",
+    "read",
+    "write",
+    "create",
+    "delete",
+    "alter",
+    "describe",
+    "describe_configs",
+    "alter_configs",
+    "cluster_action",
+    "idempotent_write",
+]
+
+
+class AuthRule(FrozenConfig):
+    """One rule of `[[auth.rules]]`: who may, or may not, do what to which resource."""
+
+    principal: str = Field(
+        default="*", min_length=1, description="User name, `ANONYMOUS`, or `*` for everybody."
+    )
+    protocol: str = Field(default="*", min_length=1, description="Adapter's name, or `*`.")
+    operation: AuthOperation = Field(default="all", description="What is done to it.")
+    resource: Literal["topic", "group", "cluster", "transactional_id"] = Field(
+        default="topic", description="Kind of resource."
+    )
+    pattern: Literal["literal", "prefix", "any"] = Field(
+        default="any", description="How `name` selects resources."
+    )
+    name: str = Field(
+        default="", description="Name or prefix of the resource; empty for `any`."
+    )
+    effect: Literal["allow", "deny"] = Field(
+        default="allow", description="A matching `deny` wins over every `allow`."
+    )
+
+    @model_validator(mode="after")
+    def _check_name(self) -> Self:
+        if (self.pattern == "any") != (self.name == ""):
+            msg = 'name goes with pattern = "literal" or "prefix", and with no other'
+            raise ValueError(msg)
+        return self
+
+
+class AuthConfig(FrozenConfig):
+    """Who may do what. Without a rule, here or in the metadata, everything is allowed."""
+
+    super_users: tuple[str, ...] = Field(
+        default=(), description="Users who may do everything, whatever rules say."
+    )
+    rules: tuple[AuthRule, ...] = Field(
+        default=(), description="Rules that stand beside those in the metadata store."
+    )
+
+
+class LogConfig(FrozenConfig):
+    """Log lines on standard error."""
+
+    level: Literal["debug", "info", "warning", "error"] = Field(
+        default="info", description="Lowest level that is written."
+    )
+    format: Literal["console", "json"] = Field(
+        default="console", description="`console` for people, `json` for collectors."
+    )
+
+
+class TopicConfig(FrozenConfig):
+    """One topic of `[[topics]]`; it is made at the start when it is not there."""
+
+    name: str = Field(min_length=1, max_length=249, description="The topic's name.")
+    partitions: int | None = Field(
+        default=None, ge=1, le=100_000, description="Its partitions; `topic_defaults` if unset."
+    )
+    configs: TopicConfigs = Field(
+        default_factory=dict, description="Its topic configs, by their Kafka names."
+    )
+
+
+class Settings(FrozenConfig):
+    """Everything that can be set, checked. ``adapters`` holds each adapter's own ``Config``."""
+
+    node: NodeConfig = NodeConfig()
+    admin: AdminConfig = AdminConfig()
+    storage: StorageConfig = StorageConfig()
+    metadata: MetadataConfig = MetadataConfig()
+    broker: BrokerConfig = BrokerConfig()
+    topic_defaults: TopicDefaults = TopicDefaults()
+    retention: RetentionConfig = RetentionConfig()
+    compaction: CompactionConfig = CompactionConfig()
+    groups: GroupsConfig = GroupsConfig()
+    queue: QueueConfig = QueueConfig()
+    delay: DelayConfig = DelayConfig()
+    auth: AuthConfig = AuthConfig()
+    log: LogConfig = LogConfig()
+    adapters: dict[str, SerializeAsAny[InstanceOf[FrozenConfig]]] = Field(default_factory=dict)
+    topics: tuple[TopicConfig, ...] = ()
+    queues: tuple[DeclaredQueue, ...] = ()
+
+    def adapter_dump(self) -> dict[str, Any]:
+        """Return the adapters' sections as plain tables, for printing."""
+        return {name: config.model_dump(mode="json") for name, config in self.adapters.items()}

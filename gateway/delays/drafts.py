@@ -1,0 +1,183 @@
+"""Messages that are to wait, on their way into the log beside others of their maker.
+
+Messages in a row that are due in the same millisecond become a run: one entry, which holds the
+batch in which they will come, ready but for what is only known then.
+"""
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from operator import itemgetter
+from typing import Final, NamedTuple
+
+from features.delay.entries import RUN, encode_waiting
+from features.delay.places import BLOCK_COUNT
+from features.delay.runs import RUN_COUNT_MIN, start_of_run
+from gateway.coalescer import Part
+from gateway.delays.batches import Tail, cut, encode_tails, has_header, with_header
+from gateway.errors import GatewayError
+from gateway.model import DELIVER_AT, MESSAGE_ID
+from gateway.partition import Partition, Write
+from gateway.records.message_ids import message_ids
+from gateway.records.runs import nullable, varint
+
+_DELIVER_AT: Final = nullable(DELIVER_AT.encode())
+_MESSAGE_ID: Final = nullable(MESSAGE_ID.encode())
+_ID_BYTES: Final = 36
+
+# What becomes one entry: due time, number (of the first message), how many messages it has if it
+# is a run, else 0, and the entry.
+Row = tuple[int, int, int, bytes]
+
+OnKept = Callable[["Draft", int, GatewayError | None], None]
+"""Called with the draft, the base offset of its entries, and the error."""
+
+
+class Message(NamedTuple):
+    """A message that is to wait. ``key_value`` and ``headers`` are as a v2 batch has them."""
+
+    due_unix_ms: int
+    timestamp_unix_ms: int
+    key_value: bytes
+    headers: bytes
+
+
+class Draft:
+    """Messages that are to wait, which their maker appends beside others of its own.
+
+    Either as ``part`` of what goes through a coalescer, or as ``writes``. ``done`` is to be called
+    once: with the outcome of the append, or with the error for which there was none.
+    """
+
+    __slots__ = ("_on_kept", "count", "part", "rows", "size_bytes", "topic_uuid", "writes")
+
+    def __init__(self, on_kept: OnKept, partition: Partition, rows: Sequence[Row]) -> None:
+        self._on_kept = on_kept
+        self.topic_uuid = partition.topic.uuid.bytes
+        self.rows = rows
+        self.count = sum([run_count or 1 for _, _, run_count, _ in rows])
+        self.size_bytes = sum([len(value) for *_, value in rows])
+        self.part: Part | None = None
+        self.writes: list[Write] = []
+
+    @property
+    def numbers(self) -> list[int]:
+        """The numbers of the messages, by which they can be cancelled."""
+        return [
+            number for _, first, run_count, _ in self.rows
+            for number in range(first, first + (run_count or 1))
+        ]  # fmt: skip
+
+    @property
+    def values(self) -> list[bytes]:
+        """The entries."""
+        return [value for *_, value in self.rows]
+
+    def done(self, error: GatewayError | None) -> None:
+        """The messages are durable, or were not appended."""
+        if self.part is not None:
+            base_offset = self.part[1].base_offset
+        else:
+            base_offset = self.writes[0].base_offset
+        self._on_kept(self, base_offset, error)
+
+
+def rows_of(
+    partition: Partition, messages: Sequence[Message], last_number: int
+) -> Iterator[Row]:
+    """Yield the rows of messages by their times; their numbers are above ``last_number``.
+
+    Messages that are due together keep their order.
+    """
+    messages = sorted(messages, key=itemgetter(0))
+    start = 0  # of what is due alone
+    for at, end in _groups([message[0] for message in messages]):
+        if end - at < RUN_COUNT_MIN:
+            continue
+        yield from _singles(partition, messages[start:at], last_number + 1)
+        last_number += at - start
+        for piece_at in range(at, end, BLOCK_COUNT):
+            piece = messages[piece_at : min(piece_at + BLOCK_COUNT, end)]
+            first = start_of_run(last_number, len(piece))
+            yield from _runs(partition, piece, first)
+            last_number = first + len(piece) - 1
+        start = end
+    yield from _singles(partition, messages[start:], last_number + 1)
+
+
+def _groups(times: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Yield (start, end) of what is the same in a sorted row."""
+    start = 0
+    while start < len(times):
+        end = bisect_right(times, times[start], lo=start + 1)
+        yield start, end
+        start = end
+
+
+def _runs(partition: Partition, messages: Sequence[Message], first: int) -> Iterator[Row]:
+    """Yield the rows of messages that are due together."""
+    topic = partition.topic
+    due_unix_ms = messages[0].due_unix_ms
+    tails = _tails(partition, messages, first)
+    for piece in cut(tails, topic.settings.message_bytes_max):
+        if len(piece) < RUN_COUNT_MIN:
+            yield from _rows(partition, [due_unix_ms] * len(piece), piece, first)
+        else:
+            entry = encode_waiting(
+                due_unix_ms,
+                first,
+                topic.uuid.bytes,
+                partition.number,
+                max([timestamp_unix_ms for timestamp_unix_ms, _ in piece]),
+                encode_tails(piece),
+                kind=RUN,
+            )
+            yield due_unix_ms, first, len(piece), entry
+        first += len(piece)
+
+
+def _singles(partition: Partition, messages: Sequence[Message], first: int) -> Iterator[Row]:
+    times = [message[0] for message in messages]
+    return _rows(partition, times, _tails(partition, messages, first), first)
+
+
+def _rows(
+    partition: Partition, times: Sequence[int], tails: Sequence[Tail], first: int
+) -> Iterator[Row]:
+    """Yield rows of one message each."""
+    topic_uuid, partition_number = partition.topic.uuid.bytes, partition.number
+    for number, due_unix_ms, (timestamp_unix_ms, tail) in zip(
+        range(first, first + len(times)), times, tails, strict=True
+    ):
+        entry = encode_waiting(
+            due_unix_ms, number, topic_uuid, partition_number, timestamp_unix_ms, tail
+        )
+        yield due_unix_ms, number, 0, entry
+
+
+def _tails(partition: Partition, messages: Sequence[Message], first: int) -> list[Tail]:
+    """Return the records of messages, with the headers that say when they are due and their id."""
+    ids = message_ids(partition.topic.uuid, partition.number)
+    tails = []
+    known: tuple[bytes, int] | None = None
+    front, has_id = b"", False
+    for number, (due_unix_ms, timestamp, key_value, headers) in enumerate(messages, first):
+        if known != (headers, due_unix_ms):  # a producer's messages mostly have the same
+            known = headers, due_unix_ms
+            front, has_id = _front(headers, due_unix_ms)
+        if has_id:
+            tails.append((timestamp, key_value + front))
+        else:  # no offset of a partition is as high as a number
+            tails.append((timestamp, key_value + front + ids.at(number).encode()))
+    return tails
+
+
+def _front(headers: bytes, due_unix_ms: int) -> tuple[bytes, bool]:
+    """Return headers that say when the message is due, as it came or as it is; and of its id.
+
+    Without an id of its own, the last header lacks one.
+    """
+    if not has_header(headers, _DELIVER_AT):
+        headers = with_header(headers, _DELIVER_AT + nullable(b"%d" % due_unix_ms))
+    if has_header(headers, _MESSAGE_ID):
+        return headers, True
+    return with_header(headers, _MESSAGE_ID + varint(_ID_BYTES)), False

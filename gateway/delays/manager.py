@@ -1,0 +1,344 @@
+"""Messages that wait for their time, of all protocols and topics.
+
+``put`` keeps a message in the internal topic ``__delays``; when its time has come it is
+appended to its topic and taken out of there in one append, so that it comes once, whatever
+happens in between. Until then no reader sees it. It keeps its key, its headers and the
+timestamp it had, and gets ``deliver-at`` (decimal unix ms) and, unless it has one, ``message-id``.
+
+What is due is due by the wall clock, which is looked at every second at least: when somebody
+sets it, messages come by the time it says then.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from functools import partial
+from typing import Final, NamedTuple
+
+from features.delay.entries import encode_purged
+from features.delay.places import Place
+from features.delay.runs import Run
+from features.delay.state import DelayState
+from features.delay.wheel import DUE_UNIX_MS_MAX
+from gateway.broker import Broker
+from gateway.clock import Clock
+from gateway.coalescer import Coalescer, Part
+from gateway.config.queues import DelayConfig
+from gateway.delays.bodies import KEEP_MS, Bodies
+from gateway.delays.drafts import Draft, Message, rows_of
+from gateway.delays.mover import DelayMover
+from gateway.delays.round import entry_writes, removal_writes
+from gateway.delays.stream import ENTRY_OVERHEAD_BYTES, ROOM_BYTES, DelayStream
+from gateway.errors import GatewayError, Overloaded, PolicyViolation, StorageUnavailable
+from gateway.partition import Partition
+from gateway.records.codec import NO_HEADERS, RecordRun
+from gateway.records.runs import nullable
+from gateway.storage import OnDone
+from gateway.topics.manager import Topic, TopicManager
+
+_STAGED_PART: Final = 4  # of the octets of bodies, as much again is made ready to go
+_COUNTER_BITS: Final = 40  # of a number, below the incarnation that gave it
+_EVERYTHING: Final = (1 << 64) - 1
+
+
+Waits = tuple[int, Place, Run | None]  # number, place of its row, the run it is of
+
+
+class DelayBounds(NamedTuple):
+    """Octets that ``__delays`` may have beside twice the live ones; octets of bodies kept."""
+
+    room_bytes: int = ROOM_BYTES
+    bodies_bytes: int = 64 << 20
+
+
+DEFAULT_BOUNDS: Final = DelayBounds()
+
+
+class Delays:
+    """Keeps messages until they are due. All on the loop."""
+
+    def __init__(
+        self,
+        partition: Partition,
+        broker: Broker,
+        topics: TopicManager,
+        clock: Clock,
+        config: DelayConfig,
+        *,
+        bounds: DelayBounds = DEFAULT_BOUNDS,
+    ) -> None:
+        self._broker = broker
+        self._topics = topics
+        self._clock = clock
+        self._config = config
+        self._loop = asyncio.get_running_loop()
+        self._state = DelayState(clock.unix_ms())
+        self._pending_count = 0
+        self._drafted_bytes = 0
+        self._last_number = 0
+        self._coalescer = Coalescer(broker)
+        self.stream = DelayStream(
+            partition, broker, clock, self._state, room_bytes=bounds.room_bytes
+        )
+        self.bodies = Bodies(self._state, broker, partition, bytes_max=bounds.bodies_bytes)
+        self.mover = DelayMover(
+            self._state,
+            self.bodies,
+            partition,
+            broker,
+            topics,
+            clock,
+            due_per_tick=config.due_per_tick,
+            staged_bytes_max=bounds.bodies_bytes // _STAGED_PART,
+        )
+
+    @classmethod
+    async def open(
+        cls,
+        broker: Broker,
+        topics: TopicManager,
+        clock: Clock,
+        config: DelayConfig,
+        *,
+        bounds: DelayBounds = DEFAULT_BOUNDS,
+        starts: bool = True,
+    ) -> "Delays":
+        """Return the node's delays, loaded; what became due meanwhile is moved at once.
+
+        Or from ``start`` on, when it does not start by itself. Errors: as ``DelayStream.load``.
+        """
+        partition = await DelayStream.partition_of(broker, topics)
+        delays = cls(partition, broker, topics, clock, config, bounds=bounds)
+        await delays._load()
+        if starts:
+            delays.start()
+        return delays
+
+    async def _load(self) -> None:
+        highest = await self.stream.load(self._topics)
+        self._last_number = max(highest, self._broker.storage.incarnation << _COUNTER_BITS)
+        self._topics.on_deleted.append(self.on_topic_deleted)
+
+    def start(self) -> None:
+        """Move what is due. Whoever follows topics as they are written is there by now."""
+        self.stream.start()
+        self.mover.start()
+
+    def close(self) -> None:
+        """Take and move nothing more; hand over what waits for the tick's end."""
+        self.mover.close()
+        self.stream.close()
+        self.bodies.close()
+        self._coalescer.seal()
+
+    # --- what waits
+
+    @property
+    def total(self) -> int:
+        """How many messages wait, of all topics."""
+        return self._state.count
+
+    def count(self, topic: Topic) -> int:
+        """Return how many messages of a topic wait."""
+        return self._state.count_of(topic.uuid.bytes)
+
+    def put(
+        self,
+        topic: Topic,
+        number: int,
+        run: RecordRun,
+        deliver_at_unix_ms: int,
+        on_done: OnDone,
+        *,
+        beside: Sequence[Part] = (),
+    ) -> Sequence[int]:
+        """Keep the records of a run for a partition until ``deliver_at_unix_ms``.
+
+        Returns the numbers of the messages, by which they can be cancelled. What is ``beside``
+        is part of the same append. ``on_done`` runs once, when they are durable, never before
+        this returns; its error is retriable (a full disk). A time that has passed is now.
+        Errors, with nothing changed: those of ``draft_run``, and what ``Coalescer.add_many``
+        says of what is beside.
+        """
+        draft = self.draft_run(self._broker.partition(topic, number), run, deliver_at_unix_ms)
+        assert draft.part is not None
+
+        def done(error: StorageUnavailable | None) -> None:
+            draft.done(error)
+            on_done(error)
+
+        try:
+            self._coalescer.add_many([draft.part, *beside], done)
+        except GatewayError as error:
+            draft.done(error)
+            raise
+        return draft.numbers
+
+    def draft_run(self, partition: Partition, run: RecordRun, deliver_at_unix_ms: int) -> Draft:
+        """Return the records of a run as a part of what the caller gives to a coalescer.
+
+        They count against the bounds until ``Draft.done``. Errors, with nothing changed:
+        ``PolicyViolation`` for a time that is further ahead than the topic's ``delay.max.ms``,
+        ``Overloaded`` above ``delay.messages_max`` and ``delay.drafted_bytes_max``, and what
+        ``Coalescer.check`` says.
+        """
+        self._coalescer.check(partition, run)
+        due_unix_ms = max(deliver_at_unix_ms, 0)
+        self._check(partition.topic, due_unix_ms, len(run.values), run.size_bytes)
+        key, timestamp_unix_ms, headers = nullable(run.key), run.timestamp_unix_ms, run.headers
+        draft = self._draft(
+            partition,
+            [
+                Message(due_unix_ms, timestamp_unix_ms, key + nullable(value), headers)
+                for value in run.values
+            ],
+        )
+        record = RecordRun(None, draft.values, NO_HEADERS, self._clock.unix_ms())
+        draft.part = (self.stream.partition, record)
+        return draft
+
+    def draft(self, partition: Partition, messages: Sequence[Message]) -> Draft:
+        """Return messages as writes, which the caller appends with others.
+
+        They count against the bounds until ``Draft.done``. Errors: as ``draft_run``, but for the
+        size of messages, which the caller has checked.
+        """
+        due_unix_ms = max([message[0] for message in messages])
+        size_bytes = sum([len(one[2]) + len(one[3]) for one in messages])
+        self._check(partition.topic, due_unix_ms, len(messages), size_bytes)
+        draft = self._draft(partition, messages)
+        draft.writes = entry_writes(self.stream.partition, draft.values, self._clock.unix_ms())
+        return draft
+
+    def _draft(self, partition: Partition, messages: Sequence[Message]) -> Draft:
+        """Give messages their numbers; from here on they are expected."""
+        rows = list(rows_of(partition, messages, self._last_number))
+        _, number, run_count, _ = rows[-1]
+        self._last_number = number + max(run_count - 1, 0)
+        draft = Draft(self._on_kept, partition, rows)
+        self._pending_count += draft.count
+        self._drafted_bytes += draft.size_bytes
+        self._state.expect(draft.topic_uuid)
+        return draft
+
+    def _check(self, topic: Topic, due_unix_ms: int, count: int, size_bytes: int) -> None:
+        """Raise what refuses ``count`` more messages, of which the last is due then."""
+        drafted_bytes = self._drafted_bytes
+        if drafted_bytes and drafted_bytes + size_bytes > self._config.drafted_bytes_max:
+            msg = f"{drafted_bytes} bytes of delayed messages are on their way into the log"
+            raise Overloaded(msg)
+        waiting = self._state.count + self._pending_count
+        if waiting + count > self._config.messages_max:
+            msg = f"{waiting} messages wait, at most {self._config.messages_max} may"
+            raise Overloaded(msg)
+        ahead_ms = due_unix_ms - self._clock.unix_ms()
+        ahead_ms_max = topic.settings.delay_ms_max
+        if ahead_ms > ahead_ms_max or due_unix_ms > DUE_UNIX_MS_MAX:
+            msg = f"due in {ahead_ms} ms, the topic's delay.max.ms is {ahead_ms_max}"
+            raise PolicyViolation(msg)
+
+    def _on_kept(self, draft: Draft, base_offset: int, error: GatewayError | None) -> None:
+        """What was put lies in the stream from ``base_offset`` on, or does not; see ``Draft``."""
+        rows, topic_uuid = draft.rows, draft.topic_uuid
+        self._pending_count -= draft.count
+        self._drafted_bytes -= draft.size_bytes
+        if error is None:
+            add = self._state.add
+            is_present = True
+            for offset, (due_unix_ms, number, run_count, value) in enumerate(rows, base_offset):
+                size_bytes = len(value) + ENTRY_OVERHEAD_BYTES
+                is_present = add(due_unix_ms, number, topic_uuid, offset, size_bytes, run_count)
+            earliest_unix_ms = min(rows)[0]
+            if not is_present:  # none of them is: a purge is of all numbers below one
+                self.mover.take_out(rows)
+            elif earliest_unix_ms < self._clock.unix_ms() + KEEP_MS:
+                self.bodies.keep([row[1] for row in rows], [row[3] for row in rows])
+            self.mover.wake_at(earliest_unix_ms)
+        self._state.expected(topic_uuid)
+
+    # --- what does not wait any more
+
+    def cancel(self, numbers: Sequence[int], on_done: OnDone) -> list[bool]:
+        """Take out messages that wait; say of each whether it did.
+
+        Those do not come any more once ``on_done`` has run without an error. A full disk does
+        not hinder it. Errors, with nothing changed: ``StorageUnavailable``.
+        """
+        found = [self._find(number) for number in dict.fromkeys(numbers)]
+        waiting = [one for one in found if one is not None]
+        if not waiting:
+            self._loop.call_soon(on_done, None)
+            return [False] * len(numbers)
+        own = [number for number, _, _ in waiting]
+        writes = removal_writes(self.stream.partition, own, self._clock.unix_ms())
+        self._broker.append(writes, partial(self._cancelled, waiting, on_done), reserved=True)
+        for number, _, run in waiting:
+            if run is not None:
+                run.gone |= {number}  # the others of it wait on
+            elif self._state.remove(number) is None:
+                self.mover.staged.withdraw(number)
+        present = set(own)
+        return [number in present for number in numbers]
+
+    def _find(self, number: int) -> Waits | None:
+        """Return what is known of a message that waits, None when it does not (any more)."""
+        run = self._state.runs.of(number)
+        row = number if run is None else run.first
+        if run is not None and number in run.gone:
+            return None
+        place = self._state.find(row)
+        if place is None:
+            place = self.mover.staged.place_of(row)
+            if place is None or self._state.is_purged(row, place):
+                return None
+        return number, place, run
+
+    def _cancelled(
+        self, waiting: Sequence[Waits], on_done: OnDone, error: StorageUnavailable | None
+    ) -> None:
+        alone = [(number, place) for number, place, run in waiting if run is None]
+        for number, place in alone:
+            self.bodies.drop(number)
+            if error is not None:  # its own time stands in its entry
+                self._state.back(number, place, 0)
+        if error is None:
+            self._state.settled(alone)
+        for number, place, run in waiting:
+            # A run that was purged meanwhile went as a whole.
+            if run is not None and self._state.runs.get(run.first) is run:
+                self._cancelled_of_run(run, number, place, error)
+        on_done(error)
+
+    def _cancelled_of_run(
+        self, run: Run, number: int, place: Place, error: StorageUnavailable | None
+    ) -> None:
+        if error is None:
+            self._state.settle_part(run, 1, place)
+            if not run.left:
+                self.mover.end_run(run)
+            return
+        run.gone -= {number}
+        if run.place is not None:  # the others have gone without it
+            self._state.back(run.first, run.place, 0)
+            run.place = None
+
+    def purge(self, topic: Topic, on_done: OnDone) -> None:
+        """Take out all messages of a topic that wait.
+
+        They do not come any more once ``on_done`` has run without an error. Errors, with
+        nothing changed: ``StorageUnavailable``.
+        """
+        uuid = topic.uuid.bytes
+        below = self._last_number + 1
+        # What was put before this must lie before it.
+        self._coalescer.seal()
+        entry = encode_purged(uuid, below)
+        writes = entry_writes(self.stream.partition, [entry], self._clock.unix_ms())
+        self._broker.append(writes, on_done, reserved=True)
+        self._state.purge(uuid, below)
+
+    def on_topic_deleted(self, topic: Topic) -> None:
+        """A topic is gone, with all that waits for it; a hook of the ``TopicManager``.
+
+        Nothing is written: a start drops what waits for a topic that it does not know.
+        """
+        self._state.purge(topic.uuid.bytes, _EVERYTHING)

@@ -1,0 +1,205 @@
+"""What is due together, as the writes of one append: batches, and what takes it out of the stream.
+
+A run goes as the batch that it has been since it was put; messages that waited alone are put
+together here, and so is what is left of a run of which some were cancelled.
+"""
+
+from collections.abc import Sequence
+from itertools import groupby
+from operator import itemgetter
+from typing import Final
+from uuid import UUID
+
+from features.delay.entries import ENDED, REMOVED, encode_removed, parse_destination
+from features.delay.runs import Run
+from features.delay.staged import Item
+from features.delay.state import DelayState
+from gateway.broker import Broker
+from gateway.delays.batches import Tail, cut, encode_tails, is_whole, ready, tail_of, tails_of
+from gateway.errors import PolicyViolation, TopicNotFound
+from gateway.model import TIMESTAMP_TYPE_MASK, parse_batch_header
+from gateway.partition import Partition, Write
+from gateway.records.codec import NO_HEADERS
+from gateway.topics.manager import TopicManager
+
+_REMOVED_MAX: Final = 4_096  # numbers in one entry
+
+
+class Round:
+    """One append in the making. All numbers are of rows but those of ``parts``.
+
+    ``parts``: runs of which some messages go; ``later``: what a full queue refuses; ``damaged``:
+    what can go nowhere; ``count``: how many messages go.
+    """
+
+    def __init__(
+        self, state: DelayState, broker: Broker, topics: TopicManager, now_unix_ms: int
+    ) -> None:
+        self._state = state
+        self._broker = broker
+        self._topics = topics
+        self._now_unix_ms = now_unix_ms
+        self._batches: list[Write] = []
+        self._alone: list[int] = []
+        self._runs: list[int] = []
+        self.parts: list[tuple[Run, list[int]]] = []
+        self.later: list[int] = []
+        self.damaged: list[int] = []
+        self.refused = 0
+        self.count = 0
+
+    @property
+    def rows(self) -> list[int]:
+        """What leaves the state with this append, but ``parts``."""
+        return [*self._alone, *self._runs]
+
+    def add(self, due: Sequence[Item]) -> None:
+        """Add messages, in order."""
+        groups: dict[bytes, list[Item]] = {}
+        for destination, some in groupby(due, itemgetter(2)):
+            groups.setdefault(destination, []).extend(some)
+        for destination, items in groups.items():
+            runs = self._runs_of(items)
+            whole = self._whole(items, runs) if runs else items
+            numbers = [item[1] for item in whole]
+            try:
+                self._add_batches(destination, whole, runs)
+            except PolicyViolation:  # its queue is full; the others need not wait for it
+                self.later += numbers
+                self.refused += 1
+            except TopicNotFound:  # of a partition that never was: its entry is damaged
+                self.damaged += numbers
+            else:
+                self._take_out(numbers, runs)
+
+    def _runs_of(self, items: Sequence[Item]) -> dict[int, Run]:
+        """Return those of them that are runs, by number."""
+        runs = self._state.runs
+        if not runs:
+            return {}
+        found = [(item[1], runs.get(item[1])) for item in items]
+        return {number: run for number, run in found if run is not None}
+
+    def _whole(self, items: Sequence[Item], runs: dict[int, Run]) -> list[Item]:
+        """Return what is as it was put: what is sent on gets a checksum of its own here."""
+        whole = []
+        for item in items:
+            run = runs.get(item[1])
+            if run is None or is_whole(item[4], run.count):
+                whole.append(item)
+            else:
+                self.damaged.append(item[1])
+        return whole
+
+    def _take_out(self, numbers: Sequence[int], runs: dict[int, Run]) -> None:
+        if not runs:
+            self._alone += numbers
+            self.count += len(numbers)
+            return
+        for number in numbers:
+            run = runs.get(number)
+            if run is None:
+                self._alone.append(number)
+                self.count += 1
+            elif run.gone:
+                self.parts.append((run, run.present()))
+                self.count += len(self.parts[-1][1])
+            else:
+                self._runs.append(number)
+                self.count += run.count
+
+    def _add_batches(
+        self, destination: bytes, items: Sequence[Item], runs: dict[int, Run]
+    ) -> None:
+        """Add what appends messages to their partition.
+
+        Errors: ``PolicyViolation``, ``TopicNotFound``.
+        """
+        topic_uuid, partition_number = parse_destination(destination)
+        topic = self._topics.by_uuid(UUID(bytes=topic_uuid))
+        if topic is None or not items:  # it is gone, with all that waits for it
+            return
+        below = self._state.purged_below(topic_uuid)
+        if below:
+            items = [item for item in items if item[1] >= below]
+        if not items:
+            return
+        partition = self._broker.partition(topic, partition_number)
+        settings = topic.settings
+        holders = self._broker.holders
+        if settings.is_queue or holders.stopped:
+            holders.check_room(partition, sum([len(item[4]) for item in items]))
+        tails: list[Tail] = []
+        batches: list[Write] = []
+        for _, number, _, timestamp_unix_ms, tail in items:
+            run = runs.get(number) if runs else None
+            if run is None:
+                tails.append((timestamp_unix_ms, tail))
+            elif run.gone or len(tail) > settings.message_bytes_max:
+                tails += tails_of(tail, [one - number for one in run.present()])
+            else:
+                batches += self._encode(partition, tails)
+                tails = []
+                batches.append(self._ready(partition, tail, timestamp_unix_ms))
+        self._batches += batches + self._encode(partition, tails)
+
+    # Retention counts from now, not from when a message was put: it may wait for longer than its
+    # topic keeps any. It stands in the batch, because the log's copies of closed segments know
+    # nothing else.
+
+    def _ready(self, partition: Partition, octets: bytes, max_unix_ms: int) -> Write:
+        """Return the write of a run as it is."""
+        now_unix_ms = self._now_unix_ms
+        if partition.topic.settings.log_append_time:
+            batch = ready(octets, now_unix_ms, attributes=TIMESTAMP_TYPE_MASK)
+        else:
+            batch = ready(octets, max(now_unix_ms, max_unix_ms))
+        return self._write(partition, batch)
+
+    def _encode(self, partition: Partition, tails: Sequence[Tail]) -> list[Write]:
+        """Return the writes of messages that are put together now."""
+        settings = partition.topic.settings
+        now_unix_ms = self._now_unix_ms
+        attributes = 0
+        if settings.log_append_time:
+            attributes = TIMESTAMP_TYPE_MASK
+            tails = [(now_unix_ms, tail) for _, tail in tails]
+        return [
+            self._write(
+                partition, encode_tails(piece, attributes=attributes, max_unix_ms=now_unix_ms)
+            )
+            for piece in cut(tails, settings.message_bytes_max)
+        ]
+
+    def _write(self, partition: Partition, batch: bytearray) -> Write:
+        header = parse_batch_header(batch)
+        return Write(partition, batch, header._replace(max_timestamp_unix_ms=self._now_unix_ms))
+
+    def writes(self, stream: Partition) -> list[Write]:
+        """Return all writes; none when nothing goes."""
+        numbers = self._alone + [number for _, some in self.parts for number in some]
+        return self._batches + removal_writes(stream, numbers, self._now_unix_ms, self._runs)
+
+
+def removal_writes(
+    partition: Partition, numbers: Sequence[int], now_unix_ms: int, runs: Sequence[int] = ()
+) -> list[Write]:
+    """Return the writes into ``__delays`` that take messages out, and whole runs."""
+    values = [
+        encode_removed(some[start : start + _REMOVED_MAX], kind=kind)
+        for some, kind in ((numbers, REMOVED), (runs, ENDED))
+        for start in range(0, len(some), _REMOVED_MAX)
+    ]
+    return entry_writes(partition, values, now_unix_ms)
+
+
+def entry_writes(
+    partition: Partition, values: Sequence[bytes], now_unix_ms: int
+) -> list[Write]:
+    """Return the writes that append entries to ``__delays``, in order."""
+    tails = [(now_unix_ms, tail_of(None, value, NO_HEADERS)) for value in values]
+    writes = []
+    for piece in cut(tails, partition.topic.settings.message_bytes_max):
+        octets = encode_tails(piece)
+        writes.append(Write(partition, octets, parse_batch_header(octets)))
+    return writes

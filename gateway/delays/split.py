@@ -1,0 +1,145 @@
+"""A producer's batch, split into what is due and what waits (topics with ``delay.enable``).
+
+The due records stay in a batch with the offsets, the producer and the sequence of the whole:
+readers see holes, as after compaction, and the producer's state can be rebuilt from the log. A
+batch of which nothing is due stays only as such a batch without records, and only when its
+producer is idempotent.
+"""
+
+import struct
+from functools import partial
+from typing import Final
+
+from features.compaction import Codec
+from features.compaction.rebuilding import rebuild, without_records
+from features.compaction.record_slices import TIMESTAMP_DELTA, RecordSlice, scan_records
+from gateway.delays.batches import pairs_of, record_places
+from gateway.delays.drafts import Draft, Message
+from gateway.delays.manager import Delays
+from gateway.errors import CorruptBatch, GatewayError, InvalidRecord, InvalidTimestamp
+from gateway.model import (
+    COMPRESSION_MASK,
+    DELIVER_AT,
+    HEADER_BYTES,
+    TIMESTAMP_TYPE_MASK,
+    BatchHeader,
+)
+from gateway.partition import Write
+from gateway.records.checks import KEYED_BYTES_MAX, KEYED_RECORDS_MAX
+from gateway.records.compression import compress, decompress
+from gateway.records.runs import nullable, varint
+
+_NAME: Final = DELIVER_AT.encode()
+_STORED_NAME: Final = nullable(_NAME)
+_DIGITS_MAX: Final = 15  # the year 33658
+_USUAL_DIGITS: Final = 13
+_USUAL: Final = varint(1) + _STORED_NAME + varint(_USUAL_DIGITS)
+_USUAL_BYTES: Final = len(_USUAL)
+_INT64_END: Final = 1 << 63
+_CODEC: Final = Codec(partial(decompress, bytes_max=KEYED_BYTES_MAX), compress)
+
+
+class Split:
+    """What becomes of a batch of which records wait. ``due``: what is appended at once."""
+
+    __slots__ = ("draft", "due", "partition")
+
+    def __init__(self, write: Write, due: Write | None, draft: Draft) -> None:
+        self.partition = write.partition
+        self.due = due
+        self.draft = draft
+
+    @property
+    def writes(self) -> list[Write]:
+        """All that is to be appended, as one."""
+        return self.draft.writes if self.due is None else [self.due, *self.draft.writes]
+
+    def done(self, error: GatewayError | None) -> None:
+        """The writes are durable, or were not appended."""
+        self.draft.done(error)
+
+
+def split(write: Write, delays: Delays, now_unix_ms: int) -> Split | None:
+    """Return what becomes of a checked batch, or None when it may be appended as it is.
+
+    The caller appends ``Split.writes`` at once, and then calls ``Split.done``. Errors:
+    ``InvalidRecord`` for a ``deliver-at`` that is no time and for a batch with more records or
+    octets than can be looked at; ``InvalidTimestamp`` for one that no batch can hold;
+    ``CorruptBatch``; those of ``Delays.draft``.
+    """
+    header = write.header
+    data = bytes(memoryview(write.batch)[HEADER_BYTES:])
+    data = decompress(header.attributes & COMPRESSION_MASK, data, bytes_max=KEYED_BYTES_MAX)
+    if _STORED_NAME not in data:
+        return None
+    if header.record_count > KEYED_RECORDS_MAX:
+        raise InvalidRecord(f"at most {KEYED_RECORDS_MAX} records of a batch may wait")
+    append_time = header.attributes & TIMESTAMP_TYPE_MASK
+    if (
+        append_time
+    ):  # which was a moment ago: what is due since then would come with a time before
+        now_unix_ms = header.max_timestamp_unix_ms
+    kept: list[RecordSlice] = []
+    messages: list[Message] = []
+    known = b""
+    due_unix_ms = 0
+    for record in scan_records(data, header):
+        key_at, headers_at = record_places(data, record)
+        headers = data[headers_at : record[2]]
+        if headers != known:  # of what is due together they are mostly the same
+            known, due_unix_ms = headers, _due_unix_ms(headers)
+        if due_unix_ms <= now_unix_ms:
+            kept.append(record)
+            continue
+        timestamp_unix_ms = header.base_timestamp_unix_ms + record[TIMESTAMP_DELTA]
+        if append_time:
+            timestamp_unix_ms = header.max_timestamp_unix_ms
+        if not -_INT64_END <= timestamp_unix_ms < _INT64_END:
+            raise InvalidTimestamp(f"timestamp {timestamp_unix_ms} has more than 64 bits")
+        messages.append(
+            Message(due_unix_ms, timestamp_unix_ms, data[key_at:headers_at], headers)
+        )
+    if not messages:
+        return None
+    due = _due_write(write, header, data, kept)
+    # Last, because it counts what waits from here on.
+    return Split(write, due, delays.draft(write.partition, messages))
+
+
+def _due_unix_ms(headers: bytes) -> int:
+    """Return when a record is due, 0 when it does not say. Error: ``InvalidRecord``."""
+    if headers.startswith(
+        _USUAL
+    ):  # the only header, with what unix milliseconds are until 2286
+        value = headers[_USUAL_BYTES:]
+        if len(value) == _USUAL_DIGITS and value.isdigit():
+            return int(value)
+    if _STORED_NAME not in headers:
+        return 0
+    try:
+        # All of them are looked at: those of what waits are looked through once more.
+        values = [value for name, value in pairs_of(headers) if name == _NAME and value]
+    except IndexError as error:
+        raise CorruptBatch(f"headers: {error}") from None
+    if not values:
+        return 0
+    value = values[0]
+    if not value.isdigit() or len(value) > _DIGITS_MAX:
+        raise InvalidRecord(f"{DELIVER_AT} is {value[:40]!r}, not unix milliseconds")
+    return int(value)
+
+
+def _due_write(
+    write: Write, header: BatchHeader, data: bytes, kept: list[RecordSlice]
+) -> Write | None:
+    if kept:
+        try:
+            octets = rebuild(header, data, kept, _CODEC, horizon_unix_ms=None)
+        except (OverflowError, struct.error) as error:
+            raise InvalidTimestamp(str(error)) from None
+    elif header.is_idempotent:
+        octets = without_records(header)
+    else:
+        return None
+    # It takes the offsets of the whole batch: the header that gives them stays.
+    return Write(write.partition, bytearray(octets), header)

@@ -1,0 +1,274 @@
+"""The internal topic ``__delays``: read at a start, cut off at its front, kept small.
+
+What is in front of the first message that waits is cut off once a second. When the stream
+exceeds twice its live octets and some room, what lives in its oldest part is appended again, a
+bounded part at a time, until it does not.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Final
+from uuid import UUID
+
+import structlog
+
+from features.delay.entries import (
+    Ended,
+    Purged,
+    count_of,
+    decode_other,
+    encode_removed,
+    is_waiting,
+    parse_waiting,
+)
+from features.delay.places import Place
+from features.delay.state import DelayState
+from gateway.broker import Broker
+from gateway.clock import Clock
+from gateway.delays.batches import values_of
+from gateway.delays.round import entry_writes
+from gateway.errors import GatewayError, StorageUnavailable
+from gateway.model import DEFAULT_NAMESPACE, Octets, TopicName, parse_batch_header
+from gateway.partition import Partition
+from gateway.topics.manager import TopicManager
+
+DELAYS_TOPIC: Final = "__delays"
+ROOM_BYTES: Final = 64 << 20
+ENTRY_OVERHEAD_BYTES: Final = 16  # what a record has beside its value
+CHECK_S: Final = 1.0
+
+_READ_BYTES: Final = 1 << 20
+_CONFIGS: Final = {
+    "cleanup.policy": "delete",
+    "retention.ms": "-1",
+    "retention.bytes": "-1",
+    "message.timestamp.type": "CreateTime",
+    "max.message.bytes": str(48 << 20),  # above that of any topic, with its headers
+}
+
+log = structlog.get_logger()
+
+
+class DelayStream:
+    """Owns the log of what waits. ``load`` comes first."""
+
+    def __init__(
+        self,
+        partition: Partition,
+        broker: Broker,
+        clock: Clock,
+        state: DelayState,
+        *,
+        room_bytes: int = ROOM_BYTES,
+    ) -> None:
+        self.partition = partition
+        self._broker = broker
+        self._clock = clock
+        self._state = state
+        self._room_bytes = room_bytes
+        self._loop = asyncio.get_running_loop()
+        self._timer: asyncio.TimerHandle | None = None
+        self._rewrite: asyncio.Task[None] | None = None
+        self.rewrites = 0
+
+    @staticmethod
+    async def partition_of(broker: Broker, topics: TopicManager) -> Partition:
+        """Return the stream's only partition; its topic is made at the first start."""
+        name = TopicName(DEFAULT_NAMESPACE, DELAYS_TOPIC)
+        topic = topics.find(name)
+        if topic is None:
+            topic = await topics.create(name, partitions=1, configs=_CONFIGS, internal=True)
+        return broker.partition(topic, 0)
+
+    @property
+    def size_bytes(self) -> int:
+        """Octets that the stream takes."""
+        return self._broker.size_bytes(self.partition)
+
+    @property
+    def is_rewriting(self) -> bool:
+        """Whether what lives is being appended again."""
+        return self._rewrite is not None
+
+    async def quiet(self) -> None:
+        """Wait until nothing is being appended again."""
+        if self._rewrite is not None:
+            await asyncio.wait([self._rewrite])
+
+    async def load(self, topics: TopicManager) -> int:
+        """Read what waits into the state; return the highest number ever given.
+
+        What waits for a topic that is gone goes. Errors: ``StorageUnavailable``;
+        ``CorruptBatch``, when what was stored cannot be read.
+        """
+        highest = 0
+        present: dict[bytes, bool] = {}
+        start = offset = self.partition.log_start_offset
+        while offset < self.partition.high_watermark:
+            for batch in await self._read(offset):
+                for at, value in values_of(batch):
+                    if at >= start:
+                        highest = max(highest, self._apply(at, value, topics, present))
+                offset = parse_batch_header(batch).last_offset + 1
+            await asyncio.sleep(0)  # The loop serves others while much is loaded.
+        self._state.loaded()
+        return highest
+
+    def _apply(
+        self, offset: int, value: bytes, topics: TopicManager, present: dict[bytes, bool]
+    ) -> int:
+        """Apply one stored entry; return its number, 0 when it is none that waits."""
+        state = self._state
+        if is_waiting(value):
+            due_unix_ms, waiting_number, uuid, *_ = parse_waiting(value)
+            run_count = count_of(value)
+            is_present = present.get(uuid)
+            if is_present is None:
+                is_present = present[uuid] = topics.by_uuid(UUID(bytes=uuid)) is not None
+            if is_present:
+                size_bytes = len(value) + ENTRY_OVERHEAD_BYTES
+                state.add(due_unix_ms, waiting_number, uuid, offset, size_bytes, run_count)
+            return waiting_number + max(run_count - 1, 0)
+        entry = decode_other(value)
+        if isinstance(entry, Purged):
+            state.purge(*entry)
+        elif isinstance(entry, Ended):
+            self._remove(entry.firsts)
+        else:
+            self._remove([number for number in entry if not self._remove_of_run(number)])
+        return 0
+
+    def _remove(self, numbers: Sequence[int]) -> None:
+        state = self._state
+        found = [(number, state.remove(number)) for number in numbers]
+        state.settled([(number, place) for number, place in found if place is not None])
+
+    def _remove_of_run(self, number: int) -> bool:
+        """Remove a message of a run; False when it is of none. The last one takes it along."""
+        state = self._state
+        run = state.runs.of(number) if state.runs else None
+        if run is None:
+            return False
+        place = state.find(run.first)
+        if place is not None and number not in run.gone:
+            run.gone |= {number}
+            state.settle_part(run, 1, place)
+            if not run.left:
+                self._remove([run.first])
+        return True
+
+    async def _read(self, offset: int) -> Sequence[Octets]:
+        batches = self._broker.read(self.partition, offset, bytes_max=_READ_BYTES)
+        if batches is None:
+            batches = await self._broker.read_disk(
+                self.partition, offset, bytes_max=_READ_BYTES
+            )
+        return batches
+
+    def start(self) -> None:
+        """Keep the stream small from now on."""
+        self._timer = self._loop.call_later(CHECK_S, self._check)
+
+    def close(self) -> None:
+        """Leave the stream as it is."""
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._rewrite is not None:
+            self._rewrite.cancel()
+
+    # --- keeping small
+
+    def _check(self) -> None:
+        self._timer = self._loop.call_later(CHECK_S, self._check)
+        self.keep_small()
+
+    def keep_small(self) -> None:
+        """Cut off what is done with; begin to append again what keeps too much from that."""
+        self._cut_off()
+        bound = 2 * self._state.live_bytes + self._room_bytes
+        if self._rewrite is None and self.size_bytes > bound:
+            self._rewrite = self._loop.create_task(self._append_again())
+            self._rewrite.add_done_callback(self._rewritten)
+
+    def _cut_off(self) -> None:
+        """Never from within an ``on_done``: others of the same append may still be to come."""
+        partition = self.partition
+        lowest = self._state.lowest_offset
+        offset = partition.high_watermark if lowest is None else lowest
+        if offset > partition.log_start_offset:
+            self._broker.truncate_before(partition, offset, _ignore)
+
+    def _rewritten(self, task: asyncio.Task[None]) -> None:
+        self._rewrite = None
+        if task.cancelled():
+            return
+        error = task.exception()
+        if isinstance(error, GatewayError):  # tried again at the next look
+            log.warning("delayed messages not written anew", error=str(error))
+        elif error is not None:
+            raise error
+        else:
+            self.rewrites += 1
+
+    async def _append_again(self) -> None:
+        """Append what lives in the oldest part again, until the stream is small enough."""
+        end = self.partition.high_watermark  # what is on its way cannot be read yet
+        offset = self.partition.log_start_offset
+        while offset < end and self.size_bytes > 2 * self._state.live_bytes:
+            for batch in await self._read(max(offset, self.partition.log_start_offset)):
+                header = parse_batch_header(batch)
+                if header.base_offset >= end:
+                    return
+                live = self._live_in(batch)
+                if live:
+                    await self._append(live)
+                offset = header.last_offset + 1
+            self._cut_off()
+            await asyncio.sleep(0)
+
+    def _live_in(self, batch: Octets) -> list[tuple[int, Place, bytes]]:
+        live = []
+        for offset, value in values_of(batch):
+            if not is_waiting(value):
+                continue
+            number = parse_waiting(value)[1]
+            place = self._state.find(number)
+            if place is None:
+                self._state.drop_purged(number, offset)
+            elif place[0] == offset:
+                live.append((number, place, value))
+        return live
+
+    def _gone_of(self, live: list[tuple[int, Place, bytes]]) -> list[bytes]:
+        """Return the entries that take out again what is gone of runs that wait."""
+        runs = self._state.runs
+        found = [runs.get(number) for number, _, _ in live] if runs else []
+        return [encode_removed(sorted(run.gone)) for run in found if run and run.gone]
+
+    async def _append(self, live: list[tuple[int, Place, bytes]]) -> None:
+        """Append entries again and say so. Error: ``StorageUnavailable``."""
+        done: asyncio.Future[None] = self._loop.create_future()
+        values = [value for _, _, value in live] + self._gone_of(live)
+        writes = entry_writes(self.partition, values, self._clock.unix_ms())
+
+        def on_done(error: StorageUnavailable | None) -> None:
+            if error is None:
+                self._moved(live, writes[0].base_offset)
+            if done.cancelled():
+                return
+            if error is None:
+                done.set_result(None)
+            else:
+                done.set_exception(error)
+
+        self._broker.append(writes, on_done, reserved=True)
+        await done
+
+    def _moved(self, live: list[tuple[int, Place, bytes]], base_offset: int) -> None:
+        for offset, (number, place, _) in enumerate(live, start=base_offset):
+            if self._state.find(number) == place:  # else it is on its way, or gone
+                self._state.move(number, place, offset)
+
+
+def _ignore(_error: StorageUnavailable | None) -> None:
+    """Nobody waits for the cut: without it a start reads more, and ends at the same state."""

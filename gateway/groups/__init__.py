@@ -1,0 +1,1 @@
+"""Consumer groups: their members, and the positions that they have committed."""

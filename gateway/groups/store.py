@@ -1,0 +1,130 @@
+"""A consumer group as it is stored, so that its members go on after a restart.
+
+    key    0x02, group (see ``gateway.groups.cursors``)
+    value  version u8 = 0, generation i32, state time i64 (unix ms; since when it is empty),
+           protocol type, protocol name, leader id (texts that may be null), member count u32,
+           then per member: member id, instance id (may be null), client id, client host
+           (texts), session timeout u32 ms, rebalance timeout u32 ms, assignment (octets),
+           protocol count u32, per protocol: name (text), metadata (octets)
+
+Integers are big-endian. Octets and UTF-8 texts stand behind their length (u32; 0xFFFFFFFF:
+null).
+"""
+
+import struct
+from typing import Final, NamedTuple
+
+from gateway.errors import CorruptBatch
+from gateway.groups.group import Group
+from gateway.groups.model import JoinRequest, Member
+
+_VERSION: Final = 0
+_HEAD: Final = struct.Struct(">Biq")
+_U32: Final = struct.Struct(">I")
+_TIMEOUTS: Final = struct.Struct(">II")
+_NULL: Final = 0xFFFF_FFFF
+
+
+class StoredGroup(NamedTuple):
+    """What a group's value says."""
+
+    generation: int
+    state_unix_ms: int
+    protocol_type: str | None
+    protocol_name: str | None
+    leader_id: str | None
+    members: list[Member]
+
+
+def encode_group(group: Group, state_unix_ms: int) -> bytes:
+    """Return the value for a group as it is now."""
+    parts = [_HEAD.pack(_VERSION, group.generation, state_unix_ms)]
+    for text in (group.protocol_type, group.protocol_name, group.roster.leader_id):
+        parts += _text(text)
+    parts.append(_U32.pack(len(group.roster)))
+    for member in group.roster:
+        for text in (
+            member.member_id,
+            member.instance_id,
+            member.client_id,
+            member.client_host,
+        ):
+            parts += _text(text)
+        parts.append(_TIMEOUTS.pack(member.session_timeout_ms, member.rebalance_timeout_ms))
+        parts += _octets(member.assignment)
+        parts.append(_U32.pack(len(member.protocols)))
+        for name, metadata in member.protocols:
+            parts += _text(name)
+            parts += _octets(metadata)
+    return b"".join(parts)
+
+
+def _text(text: str | None) -> tuple[bytes, bytes]:
+    return (_U32.pack(_NULL), b"") if text is None else _octets(text.encode())
+
+
+def _octets(octets: bytes) -> tuple[bytes, bytes]:
+    return _U32.pack(len(octets)), octets
+
+
+class _Cursor:
+    """Reads one field after the other."""
+
+    def __init__(self, value: bytes) -> None:
+        self._value = value
+        self._at = 0
+
+    def unpack(self, layout: struct.Struct) -> tuple[int, ...]:
+        fields = layout.unpack_from(self._value, self._at)
+        self._at += layout.size
+        return fields
+
+    def octets(self) -> bytes | None:
+        (size,) = self.unpack(_U32)
+        if size == _NULL:
+            return None
+        start, self._at = self._at, self._at + size
+        return self._value[start : self._at]
+
+    def text(self) -> str | None:
+        octets = self.octets()
+        return None if octets is None else octets.decode()
+
+
+def decode_group(value: bytes) -> StoredGroup:
+    """Return what ``encode_group`` has written. Error: ``CorruptBatch``."""
+    cursor = _Cursor(value)
+    try:
+        version, generation, state_unix_ms = cursor.unpack(_HEAD)
+        if version != _VERSION:
+            raise CorruptBatch(f"a consumer group is stored in version {version}")
+        protocol_type, protocol_name, leader_id = cursor.text(), cursor.text(), cursor.text()
+        (count,) = cursor.unpack(_U32)
+        members = [_decode_member(cursor, protocol_type or "") for _ in range(count)]
+    except (struct.error, UnicodeDecodeError) as error:
+        raise CorruptBatch(f"a consumer group as it was stored: {error}") from None
+    return StoredGroup(
+        generation, state_unix_ms, protocol_type, protocol_name, leader_id, members
+    )
+
+
+def _decode_member(cursor: _Cursor, protocol_type: str) -> Member:
+    member_id, instance_id = cursor.text() or "", cursor.text()
+    client_id, client_host = cursor.text() or "", cursor.text() or ""
+    session_timeout_ms, rebalance_timeout_ms = cursor.unpack(_TIMEOUTS)
+    assignment = cursor.octets() or b""
+    (count,) = cursor.unpack(_U32)
+    protocols = tuple((cursor.text() or "", cursor.octets() or b"") for _ in range(count))
+    request = JoinRequest(
+        member_id,
+        instance_id,
+        client_id,
+        client_host,
+        session_timeout_ms,
+        rebalance_timeout_ms,
+        protocol_type,
+        protocols,
+    )
+    member = Member(member_id, request)
+    member.assignment = assignment
+    return member

@@ -1,0 +1,1 @@
+"""Slow facts: topics, queues, users and rules, in SQL."""

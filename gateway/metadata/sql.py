@@ -1,0 +1,258 @@
+"""The metadata store in SQL: SQLite by default, PostgreSQL for a fleet (SQLAlchemy Core).
+
+All statements run in one worker thread, in the order of the calls; the event loop never waits
+for a database. SQLite syncs at every commit (WAL journal, ``synchronous=FULL``), so that a
+topic that was answered for is there after a power cut.
+"""
+
+import asyncio
+import base64
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Concatenate, Final, ParamSpec, Self, TypeVar
+from uuid import UUID, uuid4
+
+from sqlalchemy import Connection, Engine, event
+from sqlalchemy.exc import SQLAlchemyError
+
+from gateway.auth.ports import Rule
+from gateway.auth.scram import ScramCredential
+from gateway.config.settings import Settings
+from gateway.errors import Overloaded, StorageUnavailable
+from gateway.metadata import queue_rows, topic_rows, user_rows
+from gateway.metadata.store import AccessKey, Address, DeletedRange, PartitionRange, TopicRow
+from gateway.metadata.versions import bring_up
+from gateway.queues.model import QueueRow
+from gateway.sql import engines as sql
+from gateway.sql.watch import Watch
+
+MS_MAX: Final = 15_000  # of a statement
+CALLS_MAX: Final = 10_000  # waiting for the worker thread; more are refused
+DATA_UUID: Final = "data_uuid"
+CLUSTER_ID: Final = "cluster_id"
+FILE_NAME: Final = sql.FILE_NAME
+
+_T = TypeVar("_T")
+_P = ParamSpec("_P")
+
+
+class SqlMetadata:
+    """A ``MetadataStore`` in a database.
+
+    ``url`` is an SQLAlchemy URL, or ``sqlite`` for a file in ``data_dir``. ``ms_max`` bounds a
+    statement, whatever the database does; connecting may take its own time (``gateway.sql``)
+    in addition. Errors of the driver come out as ``StorageUnavailable`` with the driver's own
+    words; whether what was cut at its end is done, who tries again will see.
+    """
+
+    def __init__(self, url: str, *, data_dir: Path, ms_max: int = MS_MAX) -> None:
+        self._url = sql.engine_url(url, data_dir)
+        self._ms_max = ms_max
+        self._watch = Watch()
+        self._engine: Engine | None = None
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="metadata")
+        self._calls = 0
+        self._is_closed = False
+
+    @classmethod
+    def of(cls, settings: Settings) -> Self:
+        """Return the store that a node's settings name; it is not open yet."""
+        config = settings.metadata
+        return cls(config.url, data_dir=settings.node.data_dir, ms_max=config.timeout_ms)
+
+    async def open(self) -> None:
+        """See ``MetadataStore``. A schema newer than this version's is refused."""
+        await self._in_thread(self._open)
+
+    async def close(self) -> None:
+        """See ``MetadataStore``. A second time does nothing."""
+        if not self._is_closed:
+            await self._in_thread(self._dispose)
+            self._is_closed = True
+            self._thread.shutdown(wait=False)
+
+    async def data_uuid(self) -> UUID | None:
+        """See ``MetadataStore``."""
+        text = await self._run(user_rows.get_value, DATA_UUID)
+        return None if text is None else UUID(text)
+
+    async def set_data_uuid(self, data_uuid: UUID) -> None:
+        """See ``MetadataStore``."""
+        await self._run(user_rows.set_value, DATA_UUID, str(data_uuid))
+
+    async def cluster_id(self) -> str:
+        """See ``MetadataStore``."""
+        return await self.once(CLUSTER_ID, _new_cluster_id())
+
+    async def once(self, key: str, value: str) -> str:
+        """See ``MetadataStore``."""
+        return await self._run(user_rows.set_once, key, value)
+
+    async def reserve_ids(self, counter: str, count: int) -> int:
+        """See ``MetadataStore``."""
+        return await self._run(topic_rows.reserve_ids, counter, count)
+
+    async def topics(self) -> list[TopicRow]:
+        """See ``MetadataStore``."""
+        return await self._run(topic_rows.load_topics)
+
+    async def create_topic(self, row: TopicRow, *, partitions: int) -> TopicRow:
+        """See ``MetadataStore``."""
+        return await self._run(topic_rows.create_topic, row, partitions)
+
+    async def add_partitions(
+        self, uuid: UUID, *, first_number: int, count: int
+    ) -> PartitionRange:
+        """See ``MetadataStore``."""
+        return await self._run(
+            topic_rows.add_partitions, uuid, first_number=first_number, count=count
+        )
+
+    async def set_topic_configs(self, uuid: UUID, configs: Mapping[str, str]) -> None:
+        """See ``MetadataStore``."""
+        await self._run(topic_rows.set_topic_configs, uuid, configs)
+
+    async def delete_topic(self, uuid: UUID, *, deleted_unix_ms: int) -> None:
+        """See ``MetadataStore``."""
+        await self._run(topic_rows.delete_topic, uuid, deleted_unix_ms)
+
+    async def deleted_ranges(self) -> list[DeletedRange]:
+        """See ``MetadataStore``."""
+        return await self._run(topic_rows.load_deleted)
+
+    async def forget_deleted(self, uuid: UUID) -> None:
+        """See ``MetadataStore``."""
+        await self._run(topic_rows.forget_deleted, uuid)
+
+    async def restore(
+        self,
+        topics: Sequence[TopicRow],
+        deleted: Sequence[DeletedRange],
+        *,
+        outdated: Sequence[UUID] = (),
+        next_partition_id: int,
+    ) -> None:
+        """See ``MetadataStore``."""
+        await self._run(topic_rows.restore, topics, deleted, outdated, next_partition_id)
+
+    async def addresses(self) -> list[Address]:
+        """See ``MetadataStore``."""
+        return await self._run(topic_rows.load_addresses)
+
+    async def put_address(self, address: Address) -> None:
+        """See ``MetadataStore``."""
+        await self._run(topic_rows.put_address, address)
+
+    async def delete_address(self, namespace: str, protocol: str, native_name: str) -> None:
+        """See ``MetadataStore``."""
+        await self._run(topic_rows.delete_address, namespace, protocol, native_name)
+
+    async def queues(self) -> list[QueueRow]:
+        """See ``MetadataStore``."""
+        return await self._run(queue_rows.load_queues)
+
+    async def put_queue(self, row: QueueRow) -> None:
+        """See ``MetadataStore``."""
+        await self._run(queue_rows.put_queue, row)
+
+    async def delete_queue(self, topic_uuid: UUID, group: str) -> bool:
+        """See ``MetadataStore``."""
+        return await self._run(queue_rows.delete_queue, topic_uuid, group)
+
+    async def users(self) -> dict[str, list[ScramCredential]]:
+        """See ``MetadataStore``."""
+        return await self._run(user_rows.load_users)
+
+    async def put_user(self, name: str, credentials: Iterable[ScramCredential]) -> None:
+        """See ``MetadataStore``."""
+        await self._run(user_rows.put_user, name, credentials)
+
+    async def delete_user(self, name: str) -> bool:
+        """See ``MetadataStore``."""
+        return await self._run(user_rows.delete_user, name)
+
+    async def access_keys(self) -> list[AccessKey]:
+        """See ``MetadataStore``."""
+        return await self._run(user_rows.load_access_keys)
+
+    async def put_access_key(self, key: AccessKey) -> None:
+        """See ``MetadataStore``."""
+        await self._run(user_rows.put_access_key, key)
+
+    async def delete_access_key(self, key_id: str) -> bool:
+        """See ``MetadataStore``."""
+        return await self._run(user_rows.delete_access_key, key_id)
+
+    async def rules(self) -> list[Rule]:
+        """See ``MetadataStore``."""
+        return await self._run(user_rows.load_rules)
+
+    async def add_rules(self, rules: Sequence[Rule]) -> None:
+        """See ``MetadataStore``."""
+        await self._run(user_rows.add_rules, rules)
+
+    async def delete_rules(self, rules: Sequence[Rule]) -> None:
+        """See ``MetadataStore``."""
+        await self._run(user_rows.delete_rules, rules)
+
+    async def _run(
+        self,
+        work: Callable[Concatenate[Connection, _P], _T],
+        *args: _P.args,
+        **kwargs: _P.kwargs,
+    ) -> _T:
+        """Do ``work`` in the worker thread, as one transaction."""
+
+        def transaction() -> _T:
+            assert self._engine is not None, "open comes first"
+            with self._watch.limited(self._ms_max), self._engine.begin() as connection:
+                return work(connection, *args, **kwargs)
+
+        return await self._in_thread(transaction)
+
+    async def _in_thread(self, work: Callable[[], _T]) -> _T:
+        if self._is_closed:
+            msg = "the metadata store is closed"
+            raise StorageUnavailable(msg)
+        if self._calls >= CALLS_MAX:
+            msg = f"{CALLS_MAX} calls wait for the metadata store"
+            raise Overloaded(msg)
+        self._calls += 1
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+        except (SQLAlchemyError, OSError) as error:
+            raise StorageUnavailable(f"metadata store: {self._text(error)}") from error
+        finally:
+            self._calls -= 1
+
+    def _text(self, error: Exception) -> str:
+        if self._watch.is_over:
+            return f"no answer within {self._ms_max} ms, the connection was cut"
+        return str(error)
+
+    def _open(self) -> None:
+        self._engine = sql.make_engine(self._url)
+        self._watch.follow(self._engine)
+        # A hundred thousand topics take their time: it is each statement that must be answered.
+        event.listen(self._engine, "before_cursor_execute", lambda *_: self._watch.renew())
+        sql.bound_statements(self._engine, self._ms_max)
+        try:
+            with self._engine.begin() as connection:
+                bring_up(connection)
+        except BaseException:
+            self._dispose()
+            raise
+
+    def _dispose(self) -> None:
+        if self._engine is not None:
+            self._engine.dispose()
+            self._engine = None
+            self._watch.leave()
+
+
+def _new_cluster_id() -> str:
+    while True:
+        text = base64.urlsafe_b64encode(uuid4().bytes).decode("ascii").rstrip("=")
+        if not text.startswith("-"):  # or a command line would take it for an option
+            return text

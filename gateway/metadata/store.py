@@ -1,0 +1,273 @@
+"""The port behind which slow facts live: topics, queues, users, rules, counters.
+
+Every method is a coroutine that does its work elsewhere than on the event loop's thread, and is
+one transaction: when it returns, what it changed survives a crash of the machine. Any of them
+raises ``StorageUnavailable`` when the store cannot be reached or refuses; then nothing has
+changed, except after a connection lost during the commit, which nobody can tell from here.
+"""
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, NamedTuple, Protocol
+from uuid import UUID
+
+from gateway.auth.ports import Rule
+from gateway.auth.scram import ScramCredential
+from gateway.errors import StorageUnavailable
+from gateway.model import TopicName
+from gateway.queues.model import QueueRow
+
+PRODUCER_IDS: Final = "producer_id"
+PARTITION_IDS: Final = "partition_id"
+PRODUCER_ID_BLOCK: Final = 1_000
+PARTITION_ID_MAX: Final = 2**32 - 1
+
+
+class PartitionRange(NamedTuple):
+    """``length`` partitions with consecutive numbers and consecutive ids."""
+
+    first_number: int
+    first_partition_id: int
+    length: int
+
+
+class TopicRow(NamedTuple):
+    """A topic as it is stored. ``ranges`` are in order of number and leave none out."""
+
+    uuid: UUID
+    name: TopicName
+    is_internal: bool
+    created_unix_ms: int
+    ranges: tuple[PartitionRange, ...]
+    configs: dict[str, str]
+
+
+class DeletedRange(NamedTuple):
+    """Partitions of a topic that is gone, which the storage has yet to be told of."""
+
+    topic_uuid: UUID
+    topic: TopicName
+    range: PartitionRange
+
+
+class Address(NamedTuple):
+    """What a protocol calls something that is, for the gateway, a topic and maybe a group."""
+
+    namespace: str
+    protocol: str
+    native_name: str
+    topic_uuid: UUID
+    group: str | None
+
+
+class AccessKey(NamedTuple):
+    """What requests are signed with, and for whom they speak.
+
+    ``user``: a principal's name, not always one with a password. ``account``: where the
+    protocol has accounts, the one that the key belongs to; empty for the default one.
+    """
+
+    key_id: str
+    secret: str
+    user: str
+    account: str
+
+    def __repr__(self) -> str:
+        """Return all but the secret, for logs."""
+        return f"AccessKey({self.key_id!r}, user={self.user!r}, account={self.account!r})"
+
+
+class MetadataStore(Protocol):
+    """See the module."""
+
+    async def open(self) -> None:
+        """Connect, and bring the schema to this version's."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of connections and threads."""
+        ...
+
+    async def data_uuid(self) -> UUID | None:
+        """Return the uuid of the data directory that this store belongs to; None when new."""
+        ...
+
+    async def set_data_uuid(self, data_uuid: UUID) -> None:
+        """Bind this store to a data directory."""
+        ...
+
+    async def cluster_id(self) -> str:
+        """Return the cluster's name, chosen once: 22 characters of base64url."""
+        ...
+
+    async def once(self, key: str, value: str) -> str:
+        """Return what ``key`` was first set to; it is set to ``value`` when it never was."""
+        ...
+
+    async def reserve_ids(self, counter: str, count: int) -> int:
+        """Return the first of ``count`` ids of ``counter`` that nobody else ever gets."""
+        ...
+
+    async def topics(self) -> list[TopicRow]:
+        """Return all topics."""
+        ...
+
+    async def create_topic(self, row: TopicRow, *, partitions: int) -> TopicRow:
+        """Store a topic whose ``ranges`` are yet empty; returns it with its partitions.
+
+        Errors: ``TopicExists``.
+        """
+        ...
+
+    async def add_partitions(
+        self, uuid: UUID, *, first_number: int, count: int
+    ) -> PartitionRange:
+        """Store more partitions of a topic. Errors: ``TopicNotFound``."""
+        ...
+
+    async def set_topic_configs(self, uuid: UUID, configs: Mapping[str, str]) -> None:
+        """Make ``configs`` all that is overridden. Errors: ``TopicNotFound``."""
+        ...
+
+    async def delete_topic(self, uuid: UUID, *, deleted_unix_ms: int) -> None:
+        """Remove a topic and remember its partitions as deleted. Errors: ``TopicNotFound``."""
+        ...
+
+    async def deleted_ranges(self) -> list[DeletedRange]:
+        """Return the partitions that were deleted and not yet forgotten."""
+        ...
+
+    async def forget_deleted(self, uuid: UUID) -> None:
+        """The storage has logged the delete of all of a topic's partitions."""
+        ...
+
+    async def restore(
+        self,
+        topics: Sequence[TopicRow],
+        deleted: Sequence[DeletedRange],
+        *,
+        outdated: Sequence[UUID] = (),
+        next_partition_id: int,
+    ) -> None:
+        """Put rows that were rebuilt from the log in place of those of equal name or uuid.
+
+        Topics that are ``outdated`` are removed, and leave no deleted partitions behind.
+        """
+        ...
+
+    async def addresses(self) -> list[Address]:
+        """Return all addresses."""
+        ...
+
+    async def put_address(self, address: Address) -> None:
+        """Store an address, in place of one of the same name. Errors: ``TopicNotFound``."""
+        ...
+
+    async def delete_address(self, namespace: str, protocol: str, native_name: str) -> None:
+        """Remove an address; one that is not there is no error."""
+        ...
+
+    async def queues(self) -> list[QueueRow]:
+        """Return all queues, in no order."""
+        ...
+
+    async def put_queue(self, row: QueueRow) -> None:
+        """Store a queue, in place of one of the same topic and group.
+
+        A queue goes with its topic. Errors: ``TopicNotFound``.
+        """
+        ...
+
+    async def delete_queue(self, topic_uuid: UUID, group: str) -> bool:
+        """Remove a queue; says whether there was one."""
+        ...
+
+    async def users(self) -> dict[str, list[ScramCredential]]:
+        """Return all users with their credentials."""
+        ...
+
+    async def put_user(self, name: str, credentials: Iterable[ScramCredential]) -> None:
+        """Store a user with these credentials and no others."""
+        ...
+
+    async def delete_user(self, name: str) -> bool:
+        """Remove a user and its access keys; says whether there was such a user."""
+        ...
+
+    async def access_keys(self) -> list[AccessKey]:
+        """Return all access keys, in no order."""
+        ...
+
+    async def put_access_key(self, key: AccessKey) -> None:
+        """Store an access key, in place of one of the same id."""
+        ...
+
+    async def delete_access_key(self, key_id: str) -> bool:
+        """Remove an access key; says whether there was one."""
+        ...
+
+    async def rules(self) -> list[Rule]:
+        """Return all rules, oldest first."""
+        ...
+
+    async def add_rules(self, rules: Sequence[Rule]) -> None:
+        """Store rules; one that is there already is no error."""
+        ...
+
+    async def delete_rules(self, rules: Sequence[Rule]) -> None:
+        """Remove rules; one that is not there is no error."""
+        ...
+
+
+class ProducerIds:
+    """Gives out producer ids that are never given again, from blocks that the store hands out.
+
+    What is left of a block at a stop is lost; there are 2^63 ids. Loop only.
+    """
+
+    def __init__(self, metadata: MetadataStore) -> None:
+        self._metadata = metadata
+        self._left = range(0)
+        self._refill = asyncio.Lock()
+
+    async def next(self) -> int:
+        """Return a new producer id. Errors: ``StorageUnavailable``, ``Overloaded``."""
+        if not self._left:
+            async with self._refill:
+                if not self._left:  # else who had the lock before us has filled it
+                    first = await self._metadata.reserve_ids(PRODUCER_IDS, PRODUCER_ID_BLOCK)
+                    self._left = range(first, first + PRODUCER_ID_BLOCK)
+                return self._take()
+        return self._take()
+
+    def _take(self) -> int:
+        producer_id = self._left[0]
+        self._left = self._left[1:]
+        return producer_id
+
+
+async def reconcile(metadata: MetadataStore, data_uuid: UUID, *, log_is_empty: bool) -> None:
+    """Check that the store and the log belong together; bind a new store to a new log.
+
+    ``data_uuid`` is the storage's. Errors: ``StorageUnavailable``, whose text names the way
+    out: the store belongs to another data directory, or is new while the log holds data (it was
+    lost, or the config points to another).
+    """
+    known = await metadata.data_uuid()
+    if known == data_uuid:
+        return
+    if known is not None:
+        msg = (
+            f"the metadata store belongs to data directory {known}, the log is of {data_uuid}: "
+            "set [metadata] url and [node] data_dir to a pair, or rebuild the store's topics "
+            "from the log with `headgate recover-metadata`"
+        )
+        raise StorageUnavailable(msg)
+    if not log_is_empty:
+        msg = (
+            f"the log of data directory {data_uuid} holds data, but the metadata store is new: "
+            "bring the store back, or rebuild its topics from the log with "
+            "`headgate recover-metadata`"
+        )
+        raise StorageUnavailable(msg)
+    await metadata.set_data_uuid(data_uuid)

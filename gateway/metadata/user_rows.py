@@ -1,0 +1,145 @@
+"""Users, their credentials and keys, rules and single values in SQL: functions of a connection.
+
+They run in the worker thread of ``gateway.metadata.sql``, which begins and commits.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, and_, delete, insert, select
+
+from gateway.auth.ports import Operation, PatternKind, ResourceType, Rule
+from gateway.auth.scram import ScramCredential, ScramMechanism
+from gateway.metadata.schema import ACCESS_KEYS, ACL_RULES, META, SCRAM_CREDENTIALS, USERS
+from gateway.metadata.store import AccessKey
+
+
+def get_value(connection: Connection, key: str) -> str | None:
+    """Return what ``key`` is set to."""
+    return connection.scalar(select(META.c.value).where(META.c.key == key))
+
+
+def set_value(connection: Connection, key: str, value: str) -> None:
+    """Set ``key``."""
+    connection.execute(delete(META).where(META.c.key == key))
+    connection.execute(insert(META).values(key=key, value=value))
+
+
+def set_once(connection: Connection, key: str, value: str) -> str:
+    """Set ``key`` unless it is set; returns what it is set to."""
+    known = get_value(connection, key)
+    if known is not None:
+        return known
+    connection.execute(insert(META).values(key=key, value=value))
+    return value
+
+
+def load_users(connection: Connection) -> dict[str, list[ScramCredential]]:
+    """Return every user's credentials."""
+    users: dict[str, list[ScramCredential]] = {
+        name: [] for name in connection.scalars(select(USERS.c.name).order_by(USERS.c.name))
+    }
+    for row in connection.execute(select(SCRAM_CREDENTIALS)):
+        users[row.user_name].append(
+            ScramCredential(
+                ScramMechanism(row.mechanism),
+                row.salt,
+                row.iterations,
+                row.stored_key,
+                row.server_key,
+            )
+        )
+    return users
+
+
+def put_user(connection: Connection, name: str, credentials: Iterable[ScramCredential]) -> None:
+    """Insert a user, or replace its credentials."""
+    connection.execute(delete(USERS).where(USERS.c.name == name))
+    connection.execute(insert(USERS).values(name=name))
+    connection.execute(
+        insert(SCRAM_CREDENTIALS),
+        [
+            {
+                "user_name": name,
+                "mechanism": credential.mechanism.value,
+                "salt": credential.salt,
+                "iterations": credential.iterations,
+                "stored_key": credential.stored_key,
+                "server_key": credential.server_key,
+            }
+            for credential in credentials
+        ],
+    )
+
+
+def delete_user(connection: Connection, name: str) -> bool:
+    """Remove a user with its access keys and, by their foreign key, its credentials."""
+    removed = connection.execute(delete(USERS).where(USERS.c.name == name)).rowcount > 0
+    if removed:
+        connection.execute(delete(ACCESS_KEYS).where(ACCESS_KEYS.c.user_name == name))
+    return removed
+
+
+def load_access_keys(connection: Connection) -> list[AccessKey]:
+    """Return all access keys, in no order."""
+    rows = connection.execute(select(ACCESS_KEYS))
+    return [AccessKey(row.key_id, row.secret, row.user_name, row.account) for row in rows]
+
+
+def put_access_key(connection: Connection, key: AccessKey) -> None:
+    """Insert or replace an access key."""
+    delete_access_key(connection, key.key_id)
+    connection.execute(
+        insert(ACCESS_KEYS).values(
+            key_id=key.key_id, secret=key.secret, user_name=key.user, account=key.account
+        )
+    )
+
+
+def delete_access_key(connection: Connection, key_id: str) -> bool:
+    """Remove an access key and say whether there was one."""
+    gone = delete(ACCESS_KEYS).where(ACCESS_KEYS.c.key_id == key_id)
+    return connection.execute(gone).rowcount > 0
+
+
+def load_rules(connection: Connection) -> list[Rule]:
+    """Return all rules, oldest first."""
+    return [
+        Rule(
+            principal=row.principal,
+            operation=Operation(row.operation),
+            resource_type=ResourceType(row.resource_type),
+            pattern_kind=PatternKind(row.pattern_kind),
+            pattern=row.pattern,
+            allow=row.allow,
+            protocol=row.protocol,
+            host=row.host,
+            client=row.client,
+        )
+        for row in connection.execute(select(ACL_RULES).order_by(ACL_RULES.c.id))
+    ]
+
+
+def add_rules(connection: Connection, rules: Sequence[Rule]) -> None:
+    """Insert the rules that are not there yet."""
+    for rule in dict.fromkeys(rules):
+        if connection.scalar(select(ACL_RULES.c.id).where(_is(rule))) is None:
+            connection.execute(insert(ACL_RULES).values(_rule_values(rule)))
+
+
+def delete_rules(connection: Connection, rules: Sequence[Rule]) -> None:
+    """Remove those of the rules that are there."""
+    for rule in rules:
+        connection.execute(delete(ACL_RULES).where(_is(rule)))
+
+
+def _rule_values(rule: Rule) -> dict[str, Any]:
+    return rule._asdict() | {
+        "operation": rule.operation.value,
+        "resource_type": rule.resource_type.value,
+        "pattern_kind": rule.pattern_kind.value,
+    }
+
+
+def _is(rule: Rule) -> ColumnElement[bool]:
+    return and_(*(ACL_RULES.c[name] == value for name, value in _rule_values(rule).items()))

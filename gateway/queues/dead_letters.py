@@ -1,0 +1,315 @@
+"""Dead letters: messages that nobody gets any more move to a topic that somebody looks at.
+
+A message moves with its original key, value, headers and (mostly) timestamp, and with headers that
+say why and whence. The move and the message's end in its queue are one append: after a crash it is
+in one of the two, never in both or in none. What cannot be moved (a full disk, a topic that is
+not there) stays in its queue and is tried again. Without a dead-letter topic it is dropped; but
+where there was one when it died, or where it may go more often by now, receivers get it again.
+As long as a dead-letter topic that is set is not there, nothing dies of its attempts.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Iterable, Sequence
+from functools import partial
+from typing import Final, NamedTuple
+
+import structlog
+
+from features.dead_letter import Origin, dead_letter_headers
+from features.queue.journal import encode_done
+from features.queue.model import ATTEMPTS, Dead, Effects, Order
+from gateway.coalescer import ROUND_BYTES_MAX, Part
+from gateway.errors import GatewayError, StorageUnavailable, TopicNotFound
+from gateway.model import Record, TopicName
+from gateway.queues.bodies import Body, Unreadable
+from gateway.queues.lanes import Kit, OnMoved, QueueLane
+from gateway.records.codec import RecordRun, encode_headers
+from gateway.records.message_ids import message_id
+from gateway.slots import partition_for_key
+from gateway.storage import OnDone
+from gateway.topics.manager import Topic, TopicManager
+
+MOVED_PER_APPEND_MAX: Final = 128
+RETRY_MS: Final = 5_000
+
+_log = structlog.get_logger()
+
+
+def dead_letter(lane: QueueLane, dead: Dead, body: Body, now_unix_ms: int) -> RecordRun | None:
+    """Return the record that a message becomes, or None when it has moved too often.
+
+    It keeps its time, but for one of a queue in order of its keys: that is sent anew, so its
+    retention begins with the move (Amazon SQS, "dead-letter queues and message retention").
+
+    One that cannot be read becomes a record without key and value that says where it lies.
+    """
+    if isinstance(body, Unreadable):
+        body = Record(dead.offset, 0, None, None)
+    partition = lane.partition
+    topic = partition.topic
+    headers = dead_letter_headers(
+        body.headers,
+        Origin(
+            topic.name.name,
+            partition.number,
+            dead.offset,
+            lane.owner.group,
+            dead.attempts,
+            dead.reason,
+            lane.owner.protocol,
+        ),
+        message_id=message_id(topic.uuid, partition.number, dead.offset),
+    )
+    if headers is None:
+        return None
+    is_ordered = lane.lane.policy.order is Order.KEY
+    sent_unix_ms = now_unix_ms if is_ordered else body.timestamp_unix_ms
+    return RecordRun(body.key, (body.value,), encode_headers(headers), sent_unix_ms)
+
+
+class _Told:
+    """Somebody waits for some messages to have moved."""
+
+    __slots__ = ("_error", "_left", "_on_moved")
+
+    def __init__(self, count: int, on_moved: OnMoved) -> None:
+        self._left = count
+        self._on_moved = on_moved
+        self._error: StorageUnavailable | None = None
+
+    def one(self, error: StorageUnavailable | None) -> None:
+        self._error = error or self._error
+        self._left -= 1
+        if not self._left:
+            self._on_moved(self._error)
+
+
+class Waiting(NamedTuple):
+    """A message to be moved. ``had_target``: there was a dead-letter topic when it died."""
+
+    dead: Dead
+    told: _Told | None
+    had_target: bool
+
+
+class DeadLetters:
+    """Moves the dead of all queues. Loop only."""
+
+    def __init__(self, kit: Kit, topics: TopicManager) -> None:
+        self._kit = kit
+        self._topics = topics
+        self._waiting: dict[QueueLane, deque[Waiting]] = {}
+        self._turn = 0
+        self._warned: set[bytes] = set()  # ids of lanes
+
+    def bury(
+        self, lane: QueueLane, dead: Sequence[Dead], on_moved: OnMoved | None = None
+    ) -> None:
+        """Move messages of a lane, beginning in a later turn of the loop.
+
+        ``on_moved`` runs once, when all of them are kept elsewhere (or dropped, where that is
+        what happens), or with an error when some stay, to be tried again or handed out again.
+        """
+        told = None if on_moved is None else _Told(len(dead), on_moved)
+        waiting = self._waiting.get(lane)
+        if waiting is None:
+            waiting = self._waiting[lane] = deque()
+            self._kit.start(self._move_all(lane, waiting))
+        has_target = bool(lane.owner.settings.dead_letter_topic)
+        # Only a move is tried again, and that had somewhere to go.
+        waiting.extend(Waiting(one, told, has_target or one.is_again) for one in dead)
+
+    def is_there(self, name: TopicName) -> bool:
+        """Say whether there is a topic of that name to move messages to."""
+        return self._topics.find(name) is not None
+
+    async def _move_all(self, lane: QueueLane, waiting: deque[Waiting]) -> None:
+        """Move what waits of a lane; one task for a lane as long as there is something."""
+        try:
+            while waiting and not lane.partition.is_gone:
+                await self._move_some(lane, waiting)
+        finally:
+            del self._waiting[lane]
+            _tell(waiting, StorageUnavailable("the queue is gone"))
+
+    async def _move_some(self, lane: QueueLane, waiting: deque[Waiting]) -> None:
+        """Take some from the front and move them in one append."""
+        some = [waiting.popleft() for _ in range(min(len(waiting), MOVED_PER_APPEND_MAX))]
+        some = self._without_revived(lane, some)
+        name = lane.owner.settings.dead_letter_topic
+        try:
+            if not some:
+                pass
+            elif name:
+                topic = self._topics.get(TopicName(lane.partition.topic.name.namespace, name))
+                await self._move(lane, topic, some, waiting)
+            else:
+                self._drop(lane, some)
+        except TopicNotFound as error:
+            self._failed(lane, some, error)
+        await asyncio.sleep(0)  # others have their turn
+
+    def _without_revived(self, lane: QueueLane, some: list[Waiting]) -> list[Waiting]:
+        """Give back what is not to be moved as things are now; return the rest."""
+        settings = lane.owner.settings
+        attempts_max = lane.lane.policy.attempts_max  # none while the topic is not there
+        moved: list[Waiting] = []
+        revived: list[Waiting] = []
+        for one in some:
+            may_go = one.dead.reason == ATTEMPTS and not 0 < attempts_max <= one.dead.attempts
+            lost_target = one.had_target and not settings.dead_letter_topic
+            (revived if may_go or lost_target else moved).append(one)
+        if revived:
+            now = self._kit.clock.steady_unix_ms()
+            lane.done(lane.lane.not_moved([one.dead.offset for one in revived], now=now))
+            _tell(revived, StorageUnavailable("the message is handed out again"))
+        return moved
+
+    async def _move(
+        self, lane: QueueLane, topic: Topic, some: list[Waiting], waiting: deque[Waiting]
+    ) -> None:
+        """Move what one append holds of ``some``; the rest waits on, at the front."""
+        moved: list[Waiting] = []
+        failed: list[Waiting] = []
+        parts: list[Part] = []
+        why: GatewayError | None = None
+        size_bytes = 0
+        try:
+            for one in some:
+                if size_bytes >= ROUND_BYTES_MAX:
+                    break
+                try:
+                    part = await self._part(lane, topic, one[0])
+                except GatewayError as error:
+                    why = error
+                    failed.append(one)
+                    continue
+                moved.append(one)
+                if part is not None:
+                    parts.append(part)
+                    size_bytes += part[1].size_bytes
+        except Exception:
+            self._failed(lane, some, StorageUnavailable("a message could not be moved"))
+            raise
+        waiting.extendleft(reversed(some[len(moved) + len(failed) :]))
+        if why is not None:
+            self._failed(lane, failed, why)
+        if moved:
+            self._append(lane, moved, parts)
+
+    async def _part(self, lane: QueueLane, topic: Topic, dead: Dead) -> Part | None:
+        """Return what a message becomes, and where; None when there is nothing to keep.
+
+        Errors: ``StorageUnavailable``, and as ``Coalescer.check``.
+        """
+        source = lane.partition
+        bodies = self._kit.bodies.find(source, [dead.offset])
+        if bodies is None:
+            bodies = await self._kit.bodies.read(source, (dead.offset,))
+        if bodies[0] is Unreadable.GONE:
+            return None
+        run = dead_letter(lane, dead, bodies[0], self._kit.clock.unix_ms())
+        if run is None:
+            return None
+        target = self._kit.broker.partition(topic, self._number(run.key, topic))
+        self._kit.messages.check(target, run)
+        return target, run
+
+    def _number(self, key: bytes | None, topic: Topic) -> int:
+        count = len(topic.partition_ids)
+        if key is not None:
+            return partition_for_key(key, count)
+        self._turn += 1
+        return self._turn % count
+
+    # --- how it ends
+
+    def _append(self, lane: QueueLane, some: list[Waiting], parts: list[Part]) -> None:
+        offsets = [dead.offset for dead, _, _ in some]
+        try:
+            write_down(self._kit, lane)
+            append_and_end(self._kit, lane, parts, offsets, partial(_tell, some))
+        except GatewayError as error:
+            self._failed(lane, some, error)
+            return
+        lane.lane.moved(offsets)
+        lane.done(Effects(wake=True))
+        self._warned.discard(lane.lane_id)
+        self._kit.counters.dead_lettered += len(parts)
+        self._kit.counters.dropped += len(some) - len(parts)
+
+    def _drop(self, lane: QueueLane, some: list[Waiting]) -> None:
+        entry = lane.lane.moved([dead.offset for dead, _, _ in some])
+        self._kit.journal.put(lane, entry, partial(_tell, some))
+        lane.done(Effects(wake=True))
+        self._kit.counters.dropped += len(some)
+
+    def _failed(self, lane: QueueLane, some: list[Waiting], error: GatewayError) -> None:
+        if lane.lane_id not in self._warned:  # once, until something moves again
+            self._warned.add(lane.lane_id)
+            _log.warning(
+                "dead letters stay where they are", lane=repr(lane.partition), error=str(error)
+            )
+        now = self._kit.clock.steady_unix_ms()
+        lane.lane.move_failed([dead.offset for dead, _, _ in some], now=now, retry_ms=RETRY_MS)
+        self._kit.arm(lane)
+        if not isinstance(error, StorageUnavailable):
+            error = StorageUnavailable(str(error))
+        _tell(some, error)
+
+
+def write_down(kit: Kit, lane: QueueLane) -> None:
+    """Have the journal know a lane as it is: what it does not know cannot end there.
+
+    Error: ``StorageUnavailable``.
+    """
+    if lane.is_ahead:
+        kit.journal.put(lane, b"")  # a snapshot, then
+        kit.journal.seal()
+    if lane.is_ahead:
+        raise StorageUnavailable("the queue's journal cannot be written")
+
+
+def append_and_end(
+    kit: Kit, lane: QueueLane, parts: Sequence[Part], offsets: Sequence[int], on_done: OnDone
+) -> None:
+    """Append records elsewhere, and the end of messages of a lane, in one append.
+
+    ``write_down`` comes first. It is appended when this returns: what the journal gets after it
+    lies behind it. ``on_done`` runs once it is durable. Errors, with nothing changed: as
+    ``Coalescer.add_many``, and ``StorageUnavailable`` when the storage refuses it.
+    """
+    kit.journal.seal()  # entries keep their order, whichever way they go
+    outcome = _Outcome(on_done)
+    kit.messages.add_many([*parts, kit.journal.delta(lane, encode_done(offsets))], outcome.done)
+    kit.messages.seal()
+    outcome.check()
+
+
+class _Outcome:
+    """A refusal comes while the append is made; what comes later is told to who waits."""
+
+    __slots__ = ("_is_appended", "_on_done", "_refusal")
+
+    def __init__(self, on_done: OnDone) -> None:
+        self._on_done = on_done
+        self._is_appended = False
+        self._refusal: StorageUnavailable | None = None
+
+    def done(self, error: StorageUnavailable | None) -> None:
+        if self._is_appended:
+            self._on_done(error)
+        else:
+            self._refusal = error
+
+    def check(self) -> None:
+        if self._refusal is not None:
+            raise self._refusal
+        self._is_appended = True
+
+
+def _tell(some: Iterable[Waiting], error: StorageUnavailable | None) -> None:
+    for _, told, _ in some:
+        if told is not None:
+            told.one(error)

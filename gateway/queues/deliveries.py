@@ -1,0 +1,142 @@
+"""From what was taken to what is delivered: old, expired and unreadable messages are sifted out."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Final, NamedTuple, cast
+
+from features.queue.model import Taken
+from gateway.clock import Clock
+from gateway.model import EXPIRES_AT, Record, unix_ms_in
+from gateway.queues.bodies import Body, Unreadable
+from gateway.queues.lanes import Kit, QueueLane
+from gateway.queues.model import Delivery, QueueSettings
+
+EXPIRED: Final = "expired"  # the reasons of dead letters
+CORRUPT: Final = "corrupt"
+
+_NOTHING_LEFT: Final = -1  # of the octets: not even an empty message fits
+
+Part = tuple[QueueLane, list[Taken]]
+Id = tuple[int, int]  # offset, attempt
+Headers = tuple[tuple[str, bytes | None], ...]
+
+
+# Without a frame of Python for each: 0.1 us a message where its class costs 0.4.
+_new_delivery = cast(
+    "Callable[[tuple[int, int, int, Record]], Delivery]", partial(tuple.__new__, Delivery)
+)
+
+
+class _Rest(NamedTuple):
+    """What was taken of one lane and is not delivered, by what becomes of it."""
+
+    gone: list[Id]
+    expired: list[Id]
+    corrupt: list[Id]
+    back: list[Id]
+
+
+class Sifter:
+    """Sifts what the receivers of one queue take."""
+
+    def __init__(self, kit: Kit) -> None:
+        self._kit = kit
+
+    def sift(
+        self,
+        parts: list[Part],
+        bodies: list[list[Body]],
+        bytes_max: int,
+        settings: QueueSettings,
+    ) -> list[Delivery]:
+        """Return what can be delivered of what was taken, and see to the rest.
+
+        The first message is delivered whatever its size. What the retention has passed goes
+        without a word; what has expired, or cannot be decoded, is a dead letter.
+        """
+        deliveries: list[Delivery] = []
+        headers: Headers = ()  # of the message before: those of one sender are shared
+        header_bytes, deadline_unix_ms = 0, None
+        clock, retention_ms = self._kit.clock, settings.retention_ms
+        oldest_unix_ms = clock.unix_ms_ago(retention_ms) if retention_ms >= 0 else -1
+        left_bytes = bytes_max
+        for (lane, taken), found in zip(parts, bodies, strict=True):
+            number = lane.number
+            rest: _Rest | None = None
+            for (offset, attempt, first_taken_unix_ms), body in zip(taken, found, strict=True):
+                if isinstance(body, Unreadable) or body.timestamp_unix_ms < oldest_unix_ms:
+                    rest = rest or _Rest([], [], [], [])
+                    is_corrupt = body is Unreadable.CORRUPT
+                    (rest.corrupt if is_corrupt else rest.gone).append((offset, attempt))
+                    continue
+                _, _, _, value, found_headers = body
+                if found_headers is not headers:
+                    headers = found_headers
+                    header_bytes, deadline_unix_ms = _look_at(headers)
+                size_bytes = header_bytes if value is None else header_bytes + len(value)
+                if (
+                    deadline_unix_ms is not None
+                    and clock.steady_deadline(deadline_unix_ms, body.timestamp_unix_ms)
+                    <= clock.steady_unix_ms()
+                ):
+                    rest = rest or _Rest([], [], [], [])
+                    rest.expired.append((offset, attempt))
+                elif size_bytes > left_bytes and deliveries:
+                    left_bytes = _NOTHING_LEFT  # what follows goes back too: order is kept
+                    rest = rest or _Rest([], [], [], [])
+                    rest.back.append((offset, attempt))
+                else:
+                    left_bytes -= size_bytes
+                    deliveries.append(
+                        _new_delivery((number, attempt, first_taken_unix_ms, body))
+                    )
+            if rest is not None:
+                self._see_to(lane, rest)
+        return deliveries
+
+    def give_back(self, parts: list[Part], *, delay_ms: int = 0) -> None:
+        """Release what was taken, as if it had not been."""
+        for lane, taken in parts:
+            self._release(lane, [(one.offset, one.attempt) for one in taken], delay_ms)
+
+    def _see_to(self, lane: QueueLane, rest: _Rest) -> None:
+        counters = self._kit.counters
+        now = self._kit.clock.steady_unix_ms()
+        if rest.gone:
+            lane.done(lane.lane.ack(rest.gone, now=now)[1])
+        if rest.expired:
+            counters.expired += len(rest.expired)
+            lane.done(lane.lane.reject(rest.expired, reason=EXPIRED, now=now)[1])
+        if rest.corrupt:
+            counters.corrupt += len(rest.corrupt)
+            lane.done(lane.lane.reject(rest.corrupt, reason=CORRUPT, now=now)[1])
+        if rest.back:
+            self._release(lane, rest.back, 0)
+
+    def _release(self, lane: QueueLane, ids: list[Id], delay_ms: int) -> None:
+        now = self._kit.clock.steady_unix_ms()
+        _, effects = lane.lane.release(ids, delay_ms=delay_ms, now=now, counts_attempt=False)
+        lane.done(effects)
+
+
+def expires_unix_ms(body: Body, clock: Clock) -> int | None:
+    """Return when a message expires by steady time, None when it does not say."""
+    if isinstance(body, Unreadable):
+        return None
+    _, deadline_unix_ms = _look_at(body.headers)
+    if deadline_unix_ms is None:
+        return None
+    return clock.steady_deadline(deadline_unix_ms, body.timestamp_unix_ms)
+
+
+def _look_at(headers: Headers) -> tuple[int, int | None]:
+    """Return the octets of a message's headers, and when they say at last that it expires."""
+    size_bytes = 0
+    deadline_unix_ms = None
+    for name, value in headers:
+        if value is None:
+            continue
+        size_bytes += len(name) + len(value)
+        if name == EXPIRES_AT and (said := unix_ms_in(value)) is not None:
+            deadline_unix_ms = said
+    return size_bytes, deadline_unix_ms

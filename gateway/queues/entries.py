@@ -1,0 +1,184 @@
+"""Entries of the queues' journal: what they gather on the way in, and what records are of one.
+
+What happens to a lane within a turn of the loop becomes one entry.
+
+A record, and what it takes to append one, costs more than the changes in it: sixteen receivers
+that take and settle ten messages each are two changes, of a few ranges. Rows that are taken, and
+messages that are done, are gathered beside the other changes, and are put behind those
+before them: a message that was never handed out is taken before it is done, and what was done
+never is again, so that no order is lost.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from itertools import chain
+from typing import Final, Protocol
+
+from features.queue.journal import encode_done, encode_group, encode_take
+from gateway.coalescer import Coalescer
+from gateway.records.codec import Headers
+from gateway.storage import OnDone
+
+SNAPSHOT: Final = "snapshot"  # headers of its records
+PIECE: Final = "snapshot-piece"
+GATHERED_BYTES_MAX: Final = 65_536  # of one entry
+LARGE_BYTES: Final = 4_096  # a change that waits for no others
+_DONE_BYTES: Final = 12  # of each message at most, and the rest of a change
+_TAKE_BYTES: Final = 60
+
+OnEntry = Callable[[bytes, bytes, bool], None]
+"""Called with lane id, entry, and whether it is a snapshot."""
+
+
+class Gathered:
+    """The changes of one lane since its last entry. ``waiting``: to be told, in order of calls."""
+
+    __slots__ = ("_changes", "_done", "_next_offset", "_taken", "size_bytes", "waiting")
+
+    def __init__(self) -> None:
+        self.waiting: list[OnDone] = []
+        self.size_bytes = 0  # at least what the entry will have
+        self._changes: list[bytes] = []
+        self._taken: dict[tuple[int, int], list[range]] = {}  # by lease's end, and when
+        self._next_offset = 0
+        self._done: list[int] = []
+
+    def add(self, change: bytes) -> None:
+        """Add any change."""
+        self._close()
+        self._changes.append(change)
+        self.size_bytes += len(change)
+
+    def take(self, row: range, *, due_unix_ms: int, now_unix_ms: int, next_offset: int) -> None:
+        """Messages without a key, in a row, were handed out for the first time, until a time."""
+        rows = self._taken.setdefault((due_unix_ms, now_unix_ms), [])
+        if rows and rows[-1].stop == row.start:
+            rows[-1] = range(rows[-1].start, row.stop)
+        else:
+            rows.append(row)
+            self.size_bytes += _TAKE_BYTES
+        self._next_offset = next_offset
+
+    def done(self, offsets: Sequence[int]) -> None:
+        """Messages are done."""
+        self._done += offsets
+        self.size_bytes += _DONE_BYTES * len(offsets)
+
+    def entry(self) -> bytes:
+        """Return all of it as one entry."""
+        self._close()
+        return b"".join(self._changes)
+
+    def _close(self) -> None:
+        for (due_unix_ms, now_unix_ms), rows in self._taken.items():
+            offsets = rows[0] if len(rows) == 1 else list(chain.from_iterable(rows))
+            group = encode_group(1, now_unix_ms, None, offsets)
+            self._changes.append(
+                encode_take(
+                    is_held=False,
+                    due_unix_ms=due_unix_ms,
+                    next_offset=self._next_offset,
+                    groups=(group,),
+                )
+            )
+        self._taken = {}
+        if self._done:
+            self._changes.append(encode_done(self._done))
+            self._done = []
+
+
+class Journaled(Protocol):
+    """A lane, as far as its entries go."""
+
+    lane_id: bytes
+    is_ahead: bool
+    """An entry was refused: only a snapshot says what the lane is now."""
+    is_gone: bool
+    """Its queue was deleted: another may bear its id by now."""
+
+    def snapshot(self) -> bytes:
+        """Return the lane as it is."""
+        ...
+
+
+class Gathering:
+    """What is gathered of all lanes, and when it becomes part of the coalescer's round.
+
+    That is at the end of the tick, or when the round before is done. So it is with takes, though
+    nobody waits for them: a message whose take a crash forgets comes again at once, as if for
+    the first time, while its receiver still works on it.
+    """
+
+    def __init__(
+        self,
+        coalescer: Coalescer,
+        append: Callable[[Journaled, bytes, Sequence[OnDone]], None],
+    ) -> None:
+        self._coalescer = coalescer
+        self._append = append
+        self._loop = asyncio.get_running_loop()
+        self._gathered: dict[Journaled, Gathered] = {}
+        self._is_due = False
+        coalescer.before_seal.append(self._fill)
+
+    def of(self, lane: Journaled) -> Gathered:
+        """Return what takes the next change of a lane."""
+        gathered = self._gathered.get(lane)
+        if gathered is not None and gathered.size_bytes >= GATHERED_BYTES_MAX:
+            self.append()
+            gathered = self._gathered.get(lane)  # who was refused meanwhile may have put more
+        if gathered is None:
+            gathered = self._gathered[lane] = Gathered()
+        return gathered
+
+    def append_soon(self) -> None:
+        """Append what there is with the next round."""
+        self._is_due = True
+        self._coalescer.schedule()
+
+    def append(self) -> None:
+        """Put what there is into the open round now.
+
+        One lane at a time: who is refused meanwhile may put more, behind what the lane has here.
+        """
+        self._is_due = False
+        gathered = self._gathered
+        while gathered:
+            lane = next(iter(gathered))
+            one = gathered.pop(lane)
+            if not lane.is_gone:
+                self._append(lane, one.entry(), one.waiting)
+                continue
+            for on_done in one.waiting:
+                self._loop.call_soon(on_done, None)
+        self._is_due = False
+
+    def _fill(self) -> None:
+        while self._is_due and self._gathered:  # who is refused for want of room may put more
+            self.append()
+
+
+class Assembly:
+    """Makes entries of records: those of a snapshot in pieces become one."""
+
+    def __init__(self, on_entry: OnEntry) -> None:
+        self._on_entry = on_entry
+        self._pieces: dict[bytes, list[bytes]] = {}
+
+    def add(self, lane: bytes, value: bytes, headers: Headers) -> None:
+        """Take the next record, and give out the entry that it is the end of."""
+        if not headers:
+            self._on_entry(lane, value, False)  # noqa: FBT003 - no snapshot
+            return
+        name, number = headers[0]
+        pieces = self._pieces.pop(lane, [])
+        count = int.from_bytes(number or b"", "big")
+        if name == PIECE:
+            if count == 0:
+                self._pieces[lane] = [value]
+            elif count == len(pieces):
+                self._pieces[lane] = [*pieces, value]
+        elif count == 0:
+            self._on_entry(lane, value, True)  # noqa: FBT003
+        elif count == len(pieces):
+            self._on_entry(lane, b"".join((*pieces, value)), True)  # noqa: FBT003

@@ -1,0 +1,331 @@
+"""One queue: a topic, and a queue group that competes for its messages."""
+
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
+
+from features.fairness import Fairness
+from features.queue.lane import Lane
+from features.queue.model import BY_TIME, Counts, Policy
+from gateway.errors import StorageUnavailable
+from gateway.model import Record, TopicName
+from gateway.partition import Partition
+from gateway.queues.bodies import Unreadable
+from gateway.queues.lanes import Kit, QueueLane
+from gateway.queues.model import DeliveryId, EarlierDelay, Outcome, QueueRow
+from gateway.queues.receivers import OnDeliveries, Receiver, Receivers, Waits
+from gateway.queues.rows import Row, Show
+from gateway.queues.settling import OnSettled, Settler
+from gateway.slots import partition_for_key
+from gateway.storage import OnDone
+from gateway.topics.manager import Topic
+
+BROWSED_MAX: Final = 1_000  # of one call
+
+
+class Browsed(NamedTuple):
+    """A message as it lies in the queue; ``state`` as ``Lane.browse`` has it."""
+
+    number: int
+    state: str
+    record: Record
+
+
+class Queue:
+    """What receivers see of a queue. Loop only; made by ``QueueManager``."""
+
+    def __init__(self, kit: Kit, waits: Waits, topic: Topic, row: QueueRow) -> None:
+        self._kit = kit
+        self._waits = waits
+        self._fairness = Fairness()
+        self._receivers = Receivers(kit, waits, row.settings)
+        self._settler = Settler(kit, self._receivers.freed)
+        self._turn = 0
+        self.topic = topic
+        self.row = row
+        self.settings = row.settings
+        self.lanes: list[QueueLane] = []
+        self.is_gone = False
+
+    # --- what it is
+
+    @property
+    def name(self) -> TopicName:
+        """The topic's name."""
+        return self.topic.name
+
+    @property
+    def group(self) -> str:
+        """The queue group's name."""
+        return self.row.group
+
+    @property
+    def attributes(self) -> dict[str, str]:
+        """What protocols keep beside the settings; see ``QueueRow``."""
+        return self.row.attributes
+
+    @property
+    def tags(self) -> dict[str, str]:
+        """What its owner has written on it."""
+        return self.row.tags
+
+    @property
+    def earlier_delays(self) -> tuple[EarlierDelay, ...]:
+        """Delays that go on for what was sent before they were changed."""
+        return self.row.earlier_delays
+
+    @property
+    def owns_topic(self) -> bool:
+        """The topic goes with the queue."""
+        return self.row.owns_topic
+
+    @property
+    def created_unix_ms(self) -> int:
+        """When it was made."""
+        return self.row.created_unix_ms
+
+    @property
+    def changed_unix_ms(self) -> int:
+        """When it was last changed."""
+        return self.row.changed_unix_ms
+
+    @property
+    def protocol(self) -> str:
+        """The protocol that keeps attributes with it; empty when none does."""
+        return next(iter(self.row.attributes), "").partition(".")[0]
+
+    @property
+    def policy(self) -> Policy:
+        """The settings, as lanes go by them. Nothing dies that would have nowhere to go."""
+        settings = self.settings
+        target = settings.dead_letter_topic
+        is_there = not target or self._kit.mover.is_there(
+            TopicName(self.name.namespace, target)
+        )
+        return Policy(
+            settings.order,
+            settings.attempts_max if is_there else 0,
+            self._kit.config.lookahead,
+            settings.in_flight_max,
+        )
+
+    # --- sending
+
+    def partition_for(self, key: bytes | None) -> Partition:
+        """Return where a message of that key goes; without a key the partitions in turn."""
+        lanes = self.lanes
+        if len(lanes) == 1:
+            return lanes[0].partition
+        if key is not None:
+            return lanes[partition_for_key(key, len(lanes))].partition
+        self._turn = (self._turn + 1) % len(lanes)
+        return lanes[self._turn].partition
+
+    # --- receiving
+
+    def receive(
+        self,
+        messages_max: int,
+        *,
+        bytes_max: int,
+        on_done: OnDeliveries,
+        lease_ms: int | None = None,
+        wait_ms: int = 0,
+        holder: int = BY_TIME,
+    ) -> Receiver | None:
+        """Hand out up to ``messages_max`` messages, at least one whatever ``bytes_max`` says.
+
+        ``on_done`` runs once: before this returns (then it returns None), or when there is
+        something, or with an empty list when ``wait_ms`` are over. Who waits is served in order
+        of arrival. The messages are the receiver's for ``lease_ms`` (by default the queue's), or
+        until its ``holder`` ends. Error: ``Overloaded`` when too many wait already.
+        """
+        if wait_ms > 0:
+            self._waits.check_room()
+        lease_ms = self.settings.lease_ms if lease_ms is None else lease_ms
+        receiver = Receiver(self._receivers, messages_max, bytes_max, lease_ms, holder, on_done)
+        return self._receivers.receive(receiver, min(wait_ms, self._kit.config.wait_ms_max))
+
+    def receive_row(
+        self,
+        count: int,
+        *,
+        bytes_max: int,
+        show: Show,
+        lease_ms: int | None = None,
+        column: int | None = None,
+    ) -> Row | None:
+        """Hand out so many messages in a row, in the common case; see ``gateway.queues.rows``.
+
+        With a ``column`` of what is shown it is not the common case where that is empty.
+        None, with nothing changed, in all others: ``receive`` then hands out what there is.
+        """
+        lease_ms = self.settings.lease_ms if lease_ms is None else lease_ms
+        return self._receivers.receive_row(
+            count, bytes_max=bytes_max, lease_ms=lease_ms, show=show, column=column
+        )
+
+    @property
+    def waiting_count(self) -> int:
+        """Receivers that wait."""
+        return len(self._receivers)
+
+    def end_holder(self, holder: int, *, counts_attempt: bool = True) -> None:
+        """Free what a holder has in flight: its connection has ended."""
+        now = self._kit.clock.steady_unix_ms()
+        for lane in self.lanes:
+            lane.done(lane.lane.end_holder(holder, now, counts_attempt=counts_attempt))
+
+    # --- settling
+
+    def settle(
+        self,
+        items: Sequence[tuple[DeliveryId, Outcome]],
+        on_done: OnSettled,
+        *,
+        delay_ms: int = 0,
+        reason: str = "rejected",
+    ) -> None:
+        """Settle messages; ``on_done`` gets a result each, once all that is done is durable.
+
+        ``delay_ms`` is for what is released, ``reason`` for what is rejected. With an error,
+        nothing of what was acknowledged counts; a rejected message whose move to the dead
+        letters failed stays, and is tried again. ``on_done`` never runs before this returns.
+        """
+        self._settler.settle(items, on_done, delay_ms=delay_ms, reason=reason)
+
+    def ack_row(self, number: int, offsets: range, attempt: int, on_done: OnDone) -> bool:
+        """Acknowledge what ``receive_row`` has handed out, when all of it is still in flight.
+
+        False, with nothing changed, when it is not: ``settle`` says of each what it is now.
+        ``on_done`` runs once it is durable, or with an error when nothing of it counts; never
+        before this returns.
+        """
+        return self._settler.ack_row(number, offsets, attempt, on_done)
+
+    def extend(self, items: Sequence[tuple[DeliveryId, int]], on_done: OnSettled) -> None:
+        """Let leases end that many milliseconds from now; 0 releases. As ``settle`` else."""
+        self._settler.extend(items, on_done)
+
+    def purge(self, on_done: OnDone) -> None:
+        """Drop all messages that are there now, in flight or not; ``on_done`` when kept."""
+        gate = _Gate(len(self.lanes), on_done)
+        for lane in self.lanes:
+            lane.done_then(lane.lane.purge(lane.partition.high_watermark), gate.one)
+            lane.feed_more()
+        if not self.lanes:
+            self._kit.loop.call_soon(on_done, None)
+
+    # --- looking
+
+    def counts(self) -> Counts:
+        """Return how many messages there are, by state."""
+        if len(self.lanes) == 1:
+            lane = self.lanes[0]
+            return lane.lane.counts(lane.partition.high_watermark)
+        counts = [lane.lane.counts(lane.partition.high_watermark) for lane in self.lanes]
+        return Counts(*map(sum, zip(*counts, strict=True))) if counts else Counts(0, 0, 0)
+
+    @property
+    def is_full(self) -> bool:
+        """As many messages are in flight as may be: nobody gets one until some are settled."""
+        in_flight_max = self.settings.in_flight_max
+        if sum(lane.lane.open_count for lane in self.lanes) < in_flight_max:
+            return False
+        return self.counts().in_flight >= in_flight_max
+
+    async def browse(
+        self, count: int, *, from_offsets: Mapping[int, int] | None = None
+    ) -> list[Browsed]:
+        """Return messages without taking them, partition by partition, lowest offsets first.
+
+        ``from_offsets``: where to begin, by number of the partition; others begin at what is
+        still needed. At most ``BROWSED_MAX``. Errors: ``StorageUnavailable``.
+        """
+        found: list[Browsed] = []
+        left = min(count, BROWSED_MAX)
+        starts = from_offsets or {}
+        for lane in self.lanes:
+            start = starts.get(lane.number, lane.lane.floor)
+            end = lane.partition.high_watermark
+            places = lane.lane.browse_there(start, end, left - len(found))
+            bodies = await self._kit.bodies.read(lane.partition, [place[0] for place in places])
+            found += [
+                Browsed(lane.number, state, body)
+                for (_, state), body in zip(places, bodies, strict=True)
+                if not isinstance(body, Unreadable)
+            ]
+            if len(found) >= left:
+                break
+        return found
+
+    async def get(self, number: int, offset: int) -> Record | None:
+        """Return a message by its place, whatever its state, or None when it is not there."""
+        if not 0 <= number < len(self.lanes):
+            return None
+        partition = self.lanes[number].partition
+        if not partition.log_start_offset <= offset < partition.high_watermark:
+            return None
+        body = (await self._kit.bodies.read(partition, (offset,)))[0]
+        return None if isinstance(body, Unreadable) else body
+
+    # --- for the manager, and for lanes
+
+    def new_lane(self, partition: Partition, next_offset: int) -> QueueLane:
+        """Return a lane that begins at an offset; it is not fed yet."""
+        lane = Lane(self.policy, next_offset, fairness=self._fairness)
+        return QueueLane(self._kit, self, partition, self.group, lane)
+
+    def add_lanes(self, lanes: Sequence[QueueLane]) -> None:
+        """Have more lanes, in order of number."""
+        self.lanes += lanes
+        self._receivers.lanes = self.lanes
+        self._settler.lanes = {lane.number: lane for lane in self.lanes}
+
+    def wake(self, lane: QueueLane) -> None:
+        """See ``gateway.queues.lanes.Owner``."""
+        if not self.is_gone:
+            self._receivers.wake(lane)
+
+    def set_row(self, row: QueueRow) -> None:
+        """Go by another row from now on."""
+        self.row = row
+        self.settings = self._receivers.settings = row.settings
+        self.renew_policy()
+        for lane in self.lanes:
+            self._receivers.wake(lane)  # more may be in flight than before
+
+    def renew_policy(self) -> None:
+        """The settings have changed, or whether there is a topic for dead letters."""
+        policy = self.policy
+        for lane in self.lanes:
+            lane.configure(self.settings, policy)
+
+    def close(self) -> None:
+        """Stop; what is in flight is in the journal. Who waits gets an empty answer."""
+        self._receivers.close()
+        for lane in self.lanes:
+            lane.close()
+
+    def drop(self) -> None:
+        """The queue is gone."""
+        self.is_gone = True
+        self.close()
+        for lane in self.lanes:
+            lane.leave()
+
+
+class _Gate:
+    """Calls once when all have called."""
+
+    __slots__ = ("_error", "_left", "_on_done")
+
+    def __init__(self, count: int, on_done: OnDone) -> None:
+        self._left = count
+        self._on_done = on_done
+        self._error: StorageUnavailable | None = None
+
+    def one(self, error: StorageUnavailable | None) -> None:
+        self._error = error or self._error
+        self._left -= 1
+        if not self._left:
+            self._on_done(self._error)

@@ -1,0 +1,360 @@
+"""What is remembered of lanes across restarts: the internal topic ``__queues``, or another one.
+
+Each record is an entry of one lane: what happened to it in a turn of the loop
+(``gateway.queues.entries``), or a snapshot, which has a header that says so.
+
+    record key    topic uuid (16 octets), partition number u32, group as UTF-8
+    record value  the entry, in the lane's own form (``features.queue``)
+
+A snapshot that is too large for a record goes in several: pieces, which have a header that says
+which they are, then the end, whose header says how many pieces come before it. Nothing of the
+lane comes between them; where they are not all there, none of them counts.
+
+The first entry of a lane is a snapshot; deltas before one are of a queue that is gone. The
+journal keeps itself small: when its octets exceed twice the last snapshots and some room, a
+snapshot of every lane is appended, and all that came before is cut off. It may use the space
+that the storage keeps back, so that messages can be settled on a full disk.
+
+After an entry was refused, memory is ahead of the journal: the lane's next entry is a snapshot.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from typing import Final
+from uuid import UUID
+
+from gateway.broker import Broker
+from gateway.clock import Clock
+from gateway.coalescer import Coalescer, Part
+from gateway.errors import GatewayError, StorageUnavailable
+from gateway.model import DEFAULT_NAMESPACE, TopicName, parse_batch_header
+from gateway.partition import Partition
+from gateway.queues.entries import (
+    LARGE_BYTES,
+    PIECE,
+    SNAPSHOT,
+    Assembly,
+    Gathering,
+    Journaled,
+    OnEntry,
+)
+from gateway.records.codec import NO_HEADERS, RecordRun, encode_headers, iter_records
+from gateway.storage import OnDone
+from gateway.topics.manager import TopicManager
+
+QUEUES_TOPIC: Final = "__queues"
+CHECKS_PER_ROOM: Final = 16  # looking at the size is not free
+SNAPSHOT_BYTES_PER_TICK: Final = 1_048_576  # of a rewrite, before others have their turn
+PIECE_BYTES_MAX: Final = 512 * 1024  # of a snapshot: an append of it fits any segment
+RECORD_BYTES_MAX: Final = 64 * 1024 * 1024
+STOP_BYTES_MAX: Final = 1024 * 1024  # a longer journal is rewritten when the node stops
+
+_CONFIGS: Final = {
+    "cleanup.policy": "delete",
+    "retention.ms": "-1",
+    "max.message.bytes": str(RECORD_BYTES_MAX),
+}
+_SNAPSHOT_HEADERS: Final = encode_headers([(SNAPSHOT, None)])
+_NUMBER_BYTES: Final = 4
+_LOAD_BYTES: Final = 1_048_576
+
+
+def lane_id(topic_uuid: UUID, number: int, group: str) -> bytes:
+    """Return what a lane's entries are found by."""
+    return topic_uuid.bytes + number.to_bytes(4, "big") + group.encode()
+
+
+class QueueJournal:
+    """Writes and reads entries. Loop only. ``load`` comes before anything is put."""
+
+    def __init__(
+        self,
+        partition: Partition,
+        broker: Broker,
+        clock: Clock,
+        *,
+        room_bytes: int,
+        coalescer: Coalescer | None = None,
+    ) -> None:
+        self.partition = partition
+        self.rewrites = 0
+        self.refusals = 0
+        self._broker = broker
+        self._clock = clock
+        self._coalescer = coalescer or Coalescer(broker, reserved=True)
+        # Where others share the rounds, entries keep their place among what those put.
+        self._gathers = coalescer is None
+        self._gathering = Gathering(self._coalescer, self._append)
+        self._room_bytes = room_bytes
+        self._live_bytes = 0  # of the last snapshots
+        self._unchecked_bytes = 0
+        self._lanes: Callable[[], Iterable[Journaled]] = tuple
+        self._rewrite: Iterator[Journaled] | None = None
+        self._rewrite_start = 0
+        self._has_lost_piece = False
+
+    @classmethod
+    async def open(
+        cls,
+        broker: Broker,
+        topics: TopicManager,
+        clock: Clock,
+        *,
+        room_bytes: int,
+        name: str = QUEUES_TOPIC,
+        coalescer: Coalescer | None = None,
+    ) -> "QueueJournal":
+        """Return the journal, not loaded; its topic is made at the first start.
+
+        What else goes through the ``coalescer`` keeps its order with the entries.
+        """
+        topic_name = TopicName(DEFAULT_NAMESPACE, name)
+        topic = topics.find(topic_name)
+        if topic is None:
+            topic = await topics.create(
+                topic_name, partitions=1, configs=_CONFIGS, internal=True
+            )
+        partition = broker.partition(topic, 0)
+        return cls(partition, broker, clock, room_bytes=room_bytes, coalescer=coalescer)
+
+    async def load(self, on_entry: OnEntry) -> None:
+        """Read all entries, in order. Errors: ``StorageUnavailable``, ``CorruptBatch``."""
+        partition = self.partition
+        offset = partition.log_start_offset
+        assembly = Assembly(on_entry)
+        while offset < partition.high_watermark:
+            batches = self._broker.read(partition, offset, bytes_max=_LOAD_BYTES)
+            if batches is None:
+                batches = await self._broker.read_disk(partition, offset, bytes_max=_LOAD_BYTES)
+            for batch in batches:
+                for record in iter_records(batch):
+                    if record.offset >= offset and record.key and record.value is not None:
+                        assembly.add(record.key, record.value, record.headers)
+                offset = parse_batch_header(batch).last_offset + 1
+            await asyncio.sleep(0)  # The loop serves others while much is loaded.
+
+    def keep_small(self, lanes: Callable[[], Iterable[Journaled]]) -> None:
+        """Rewrite the journal when it is due, now and later; ``lanes`` says of what."""
+        self._lanes = lanes
+        self._rewrite_when_due()
+
+    # --- writing
+
+    def put(self, lane: Journaled, entry: bytes, on_done: OnDone | None = None) -> None:
+        """Append an entry; ``on_done`` runs once it is durable, never before this returns.
+
+        When it is refused, ``on_done`` gets the error; refused entries come back in reverse
+        order. What is too large to be an entry is refused too. Of a lane that is gone nothing
+        is written.
+        """
+        if lane.is_gone:
+            if on_done is not None:
+                asyncio.get_running_loop().call_soon(on_done, None)
+            return
+        if not self._gathers:
+            self._append(lane, entry, () if on_done is None else (on_done,))
+            return
+        gathered = self._gathering.of(lane)
+        gathered.add(entry)
+        if on_done is not None:
+            gathered.waiting.append(on_done)
+        if len(entry) > LARGE_BYTES:
+            self._gathering.append()
+        else:
+            self._gathering.append_soon()
+
+    def put_taken(
+        self,
+        lane: Journaled,
+        row: range,
+        *,
+        due_unix_ms: int,
+        now_unix_ms: int,
+        next_offset: int,
+    ) -> None:
+        """As ``put``, for a row that was handed out until a time; nobody waits for it."""
+        if not lane.is_gone:
+            self._gathering.of(lane).take(
+                row, due_unix_ms=due_unix_ms, now_unix_ms=now_unix_ms, next_offset=next_offset
+            )
+            self._gathering.append_soon()
+
+    def put_done(self, lane: Journaled, offsets: Sequence[int], on_done: OnDone) -> None:
+        """As ``put``, for messages that are done."""
+        if lane.is_gone:
+            asyncio.get_running_loop().call_soon(on_done, None)
+            return
+        gathered = self._gathering.of(lane)
+        gathered.done(offsets)
+        gathered.waiting.append(on_done)
+        self._gathering.append_soon()
+
+    def _append(self, lane: Journaled, entry: bytes, waiting: Sequence[OnDone]) -> None:
+        on_kept = partial(self._done, lane, waiting)
+        partition, run = self.part(lane, entry)
+        if lane.is_ahead:  # a piece of its snapshot was refused: the end would not count
+            refusal = StorageUnavailable(
+                "a piece of a snapshot of a queue's journal was refused"
+            )
+            asyncio.get_running_loop().call_soon(on_kept, refusal)
+            return
+        try:
+            self._coalescer.add(partition, run, on_kept)
+        except GatewayError as error:  # who hands out messages goes on: they come again
+            lane.is_ahead = True
+            refusal = StorageUnavailable(f"an entry of a queue's journal: {error}")
+            asyncio.get_running_loop().call_soon(on_kept, refusal)
+
+    def part(self, lane: Journaled, entry: bytes) -> Part:
+        """Return an entry, or the snapshot due in its place, for an append that holds more.
+
+        Who appends it calls ``note`` when that has ended.
+        """
+        is_ahead = lane.is_ahead
+        # Now, not after the append: to make room it may refuse what this lane put before.
+        lane.is_ahead = False
+        part = self._snapshot_part(lane) if is_ahead else self.delta(lane, entry)
+        self._unchecked_bytes += part[1].size_bytes
+        return part
+
+    def note(self, lanes: Iterable[Journaled], error: StorageUnavailable | None) -> None:
+        """The append of ``part`` of some lanes is durable, or was refused."""
+        if error is not None:
+            for lane in lanes:
+                lane.is_ahead = True
+            self.refusals += 1
+        if self._unchecked_bytes >= self._room_bytes // CHECKS_PER_ROOM:
+            self._rewrite_when_due()
+
+    def put_snapshots(self, lanes: Iterable[Journaled], on_done: OnDone) -> None:
+        """Append a snapshot of each lane, all or none; for queues that are made."""
+        self._gathering.append()
+        parts = [self._snapshot_part(lane) for lane in lanes]
+        self._coalescer.add_many(parts, on_done)
+
+    def delta(self, lane: Journaled, entry: bytes) -> Part:
+        """Return an entry as a part of an append that holds more; ``seal`` comes before it."""
+        now_unix_ms = self._clock.unix_ms()
+        return self.partition, RecordRun(lane.lane_id, (entry,), NO_HEADERS, now_unix_ms)
+
+    def seal(self) -> None:
+        """Append what was put now, and not at the end of the tick."""
+        self._gathering.append()
+        self._coalescer.seal()
+
+    def _snapshot_part(self, lane: Journaled) -> Part:
+        """Return the end of a lane's snapshot; the pieces before it are appended at once."""
+        snapshot = lane.snapshot()
+        count = max(len(snapshot) - 1, 0) // PIECE_BYTES_MAX
+        for index in range(count):
+            piece = snapshot[index * PIECE_BYTES_MAX : (index + 1) * PIECE_BYTES_MAX]
+            header = (PIECE, index.to_bytes(_NUMBER_BYTES, "big"))
+            run = RecordRun(
+                lane.lane_id, (piece,), encode_headers([header]), self._clock.unix_ms()
+            )
+            self._unchecked_bytes += run.size_bytes
+            self._coalescer.add(self.partition, run, partial(self._piece_done, lane))
+            self._coalescer.seal()
+        headers = _SNAPSHOT_HEADERS
+        if count:
+            headers = encode_headers([(SNAPSHOT, count.to_bytes(_NUMBER_BYTES, "big"))])
+        end = snapshot[count * PIECE_BYTES_MAX :]
+        return self.partition, RecordRun(lane.lane_id, (end,), headers, self._clock.unix_ms())
+
+    def _piece_done(self, lane: Journaled, error: StorageUnavailable | None) -> None:
+        if error is not None:  # the end may be kept all the same, and will not count
+            lane.is_ahead = True
+            self._has_lost_piece = True
+
+    def _done(
+        self, lane: Journaled, waiting: Sequence[OnDone], error: StorageUnavailable | None
+    ) -> None:
+        if error is not None:
+            lane.is_ahead = True  # before the callers hear: they may put more
+            waiting = waiting[::-1]
+        for on_done in waiting:
+            on_done(error)
+        if error is not None:
+            # Again: one of them may have had a snapshot written, before the others.
+            lane.is_ahead = True
+        self.note((), error)
+
+    # --- keeping small
+
+    @property
+    def stored_bytes(self) -> int:
+        """Octets of all entries."""
+        return self._broker.size_bytes(self.partition)
+
+    def _rewrite_when_due(self) -> None:
+        self._unchecked_bytes = 0
+        if (
+            self._rewrite is None
+            and self.stored_bytes > 2 * self._live_bytes + self._room_bytes
+        ):
+            self._begin_rewrite()
+
+    def _begin_rewrite(self) -> None:
+        self.seal()
+        self._live_bytes = 0
+        self._has_lost_piece = False
+        self._rewrite_start = self.partition.log_end_offset
+        self._rewrite = iter(list(self._lanes()))
+        self._rewrite_some(None)
+
+    def _rewrite_some(self, error: StorageUnavailable | None) -> None:
+        """Append some snapshots; the next follow when these are durable, so as not to flood."""
+        if self._rewrite is None:
+            return
+        if error is not None or self._has_lost_piece:
+            self._rewrite = None  # The node stops, or the disk is full: tried again later.
+            return
+        self._gathering.append()
+        parts: list[Part] = []
+        size_bytes = 0
+        for lane in self._rewrite:
+            if lane.is_gone:
+                continue
+            before_bytes = self._unchecked_bytes
+            parts.append(self._snapshot_part(lane))
+            size_bytes += parts[-1][1].size_bytes + self._unchecked_bytes - before_bytes
+            if size_bytes >= SNAPSHOT_BYTES_PER_TICK:
+                break
+        if parts:
+            self._live_bytes += size_bytes
+            try:
+                self._coalescer.add_many(parts, self._rewrite_some)
+            except GatewayError:
+                self._rewrite = None
+            return
+        self._rewrite = None
+        self.rewrites += 1
+        self._cut(self._rewrite_start)
+
+    def _cut(self, offset: int) -> None:
+        offset = min(offset, self.partition.high_watermark)
+        self._broker.truncate_before(self.partition, offset, _ignore)
+
+    async def close(self) -> None:
+        """Hand over what waits, and leave a short journal, so that the next start is fast."""
+        self._rewrite = None
+        self.seal()
+        lanes = list(self._lanes())
+        if self.stored_bytes <= STOP_BYTES_MAX:
+            return
+        start = self.partition.log_end_offset
+        self._has_lost_piece = False
+        written: asyncio.Future[StorageUnavailable | None] = asyncio.Future()
+        try:
+            if lanes:
+                self.put_snapshots(lanes, written.set_result)
+                self._coalescer.seal()
+            if not lanes or (await written is None and not self._has_lost_piece):
+                self._cut(start)
+        except GatewayError:
+            return  # The journal stays as it is, which only makes the start longer.
+
+
+def _ignore(_error: StorageUnavailable | None) -> None:
+    """Nobody waits for the cut: without it a start reads more, and ends at the same state."""

@@ -1,0 +1,299 @@
+"""A partition of a queue at work: the pure lane, with its journal, feeder, timer and hold."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any, Final, Protocol
+
+import structlog
+
+from features.queue.lane import Lane
+from features.queue.model import Dead, Effects, Order, Policy
+from gateway.broker import Broker
+from gateway.clock import Clock
+from gateway.coalescer import Coalescer
+from gateway.config.queues import QueueConfig
+from gateway.deadlines import Deadlines
+from gateway.errors import Overloaded, StorageUnavailable
+from gateway.model import TopicName
+from gateway.partition import Partition
+from gateway.queues.bodies import Bodies
+from gateway.queues.feeder import Feeder
+from gateway.queues.journal import QueueJournal, lane_id
+from gateway.queues.model import EarlierDelay, QueueSettings
+from gateway.storage import OnDone
+from gateway.upkeep.holders import HolderKind
+
+TICK_MESSAGES_MAX: Final = 1_000  # leases that end before others have their turn
+COLD_READS_MAX: Final = 64  # of the disk at a time, all queues; more wait
+
+OnMoved = Callable[[StorageUnavailable | None], None]
+
+_log = structlog.get_logger()
+
+
+class Counters:
+    """What happened to messages of all queues since the start."""
+
+    __slots__ = ("corrupt", "dead_lettered", "delivered", "dropped", "expired", "settled")
+
+    def __init__(self) -> None:
+        self.delivered = 0
+        self.settled = 0
+        self.expired = 0
+        self.corrupt = 0
+        self.dead_lettered = 0
+        self.dropped = 0
+
+
+class Mover(Protocol):
+    """Where a lane's dead go; see ``gateway.queues.dead_letters``."""
+
+    def bury(
+        self, lane: "QueueLane", dead: list[Dead], on_moved: OnMoved | None = None
+    ) -> None:
+        """Move messages to the dead letters, later; ``on_moved`` runs when that has ended."""
+        ...
+
+    def is_there(self, name: TopicName) -> bool:
+        """Say whether there is a topic of that name to move messages to."""
+        ...
+
+
+class Kit:
+    """What all queues of a node share."""
+
+    def __init__(
+        self, broker: Broker, clock: Clock, config: QueueConfig, journal: QueueJournal
+    ) -> None:
+        self.broker = broker
+        self.clock = clock
+        self.config = config
+        self.journal = journal
+        self.loop = asyncio.get_running_loop()
+        self.messages = Coalescer(broker)
+        self.bodies = Bodies(broker, bytes_max=config.bodies_bytes_max)
+        self.leases: Deadlines[QueueLane] = Deadlines(clock, QueueLane.tick)
+        self.cold_reads = asyncio.Semaphore(COLD_READS_MAX)
+        self.counters = Counters()
+        self.mover: Mover
+        # Lanes go by the steady clock, timers by the monotonic one; their distance is fixed.
+        self.steady_ahead_ms = clock.steady_unix_ms() - clock.monotonic_ms()
+        self.touched: set[QueueLane] = set()
+        """Lanes whose floor may have moved."""
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Do something beside; it ends with the node."""
+        task = self.loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    def arm(self, lane: "QueueLane") -> None:
+        """Call a lane's ``tick`` when its next lease or delay ends."""
+        due_unix_ms = lane.lane.next_due_unix_ms
+        if due_unix_ms is not None:
+            self.leases.arm(lane, due_unix_ms - self.steady_ahead_ms)
+
+    async def close(self) -> None:
+        """End what is done beside; arm no lease any more."""
+        self.leases.close()
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+class Owner(Protocol):
+    """The queue of a lane, as far as the lane needs it."""
+
+    settings: QueueSettings
+
+    @property
+    def earlier_delays(self) -> tuple[EarlierDelay, ...]:
+        """See ``QueueRow``."""
+        ...
+
+    @property
+    def group(self) -> str:
+        """The queue group's name."""
+        ...
+
+    @property
+    def protocol(self) -> str:
+        """The protocol that it belongs to; empty when there is none."""
+        ...
+
+    def wake(self, lane: "QueueLane") -> None:
+        """There may be something to hand out."""
+        ...
+
+
+class QueueLane:
+    """One partition of a queue. What the lane's calls answer goes through ``done``."""
+
+    __slots__ = (
+        "_feeder",
+        "_hold_name",
+        "_kit",
+        "_loop",
+        "fresh_offset",
+        "fresh_unix_ms",
+        "held_offset",
+        "is_ahead",
+        "is_gone",
+        "is_open",
+        "lane",
+        "lane_id",
+        "number",
+        "owner",
+        "partition",
+        "retained_unix_ms",
+    )
+
+    def __init__(
+        self, kit: Kit, owner: Owner, partition: Partition, group: str, lane: Lane
+    ) -> None:
+        self._kit = kit
+        self._loop = kit.loop
+        self.owner = owner
+        self.partition = partition
+        self.number = partition.number
+        self.lane = lane
+        self.lane_id = lane_id(partition.topic.uuid, partition.number, group)
+        self.is_ahead = False
+        self.is_gone = False
+        self.is_open = False
+        self.held_offset = -1
+        self.retained_unix_ms = 0  # until then nothing is old enough for the retention
+        self.fresh_offset = -1  # the front, when its message was seen not to have expired
+        self.fresh_unix_ms = 0  # and before then will not have
+        self._hold_name = f"queue:{group}"
+        self._feeder = Feeder(kit.broker, kit.clock, partition, kit.bodies, self.done)
+
+    # --- life
+
+    def open(self) -> None:
+        """Begin: hold the partition, feed the lane."""
+        self.is_open = True
+        self.hold()
+        self._feeder.start(self.lane, self.owner.settings, self.owner.earlier_delays)
+
+    def close(self) -> None:
+        """End; what is in flight stays in the journal."""
+        self.is_open = False
+        self._feeder.close()
+        self._kit.leases.forget(self)
+
+    def leave(self) -> None:
+        """The queue is gone: need nothing of the partition any more."""
+        self.is_gone = True
+        self.close()
+        self._kit.touched.discard(self)
+        self._kit.broker.holders.release(self.partition.partition_id, self._hold_name)
+
+    def configure(self, settings: QueueSettings, policy: Policy) -> None:
+        """Go by other settings from now on."""
+        is_reordered = policy.order is not self.lane.policy.order
+        is_delay_other = settings.delay_ms != self._feeder.delay_ms
+        self.lane.policy = policy
+        self.retained_unix_ms = 0
+        earlier = self.owner.earlier_delays
+        self._feeder.configure(settings, earlier)
+        if is_reordered:
+            self._feeder.start(self.lane, settings, earlier)  # now its keys count, or do not
+        elif is_delay_other and policy.order is Order.KEY:
+            self.lane.unfeed()  # it goes for all that waits
+            self._feeder.start(self.lane, settings, earlier)
+
+    def hold(self) -> None:
+        """Tell retention what is still needed; not with every settle, see ``Holders``."""
+        floor = self.lane.floor
+        if floor == self.held_offset:
+            return
+        try:
+            self._kit.broker.holders.hold(
+                self.partition.partition_id, self._hold_name, HolderKind.QUEUE, floor
+            )
+        except Overloaded as error:
+            _log.warning("queue holds nothing", lane=self._hold_name, error=str(error))
+        self.held_offset = floor
+
+    def snapshot(self) -> bytes:
+        """See ``gateway.queues.journal.Journaled``."""
+        return self.lane.snapshot()
+
+    # --- effects
+
+    def done(self, effects: Effects) -> None:
+        """Do what the lane wants done; nobody waits for its entry in the journal."""
+        if effects.journal is not None:
+            self._kit.journal.put(self, effects.journal)
+        if effects.dead:
+            self._kit.mover.bury(self, effects.dead)
+        if self.is_open:
+            if effects.wake:
+                self.owner.wake(self)
+            self._kit.arm(self)
+            self._kit.touched.add(self)
+
+    def done_then(self, effects: Effects, on_done: OnDone) -> None:
+        """As ``done``; ``on_done`` runs once the entry is durable, never before this returns."""
+        journal, effects.journal = effects.journal, None
+        if journal is not None:
+            self._kit.journal.put(self, journal, on_done)
+        else:
+            self._loop.call_soon(on_done, None)
+        self.done(effects)
+
+    def take_row(self, count: int, lease_ms: int) -> int:
+        """Hand out the row that ``Lane.fresh_row`` tells of; return when that was."""
+        kit, lane = self._kit, self.lane
+        now = kit.clock.steady_unix_ms()
+        row = lane.take_row(count, lease_ms=lease_ms, now=now)
+        kit.journal.put_taken(
+            self,
+            row,
+            due_unix_ms=now + lease_ms,
+            now_unix_ms=now,
+            next_offset=lane.next_offset,
+        )
+        if self.is_open:
+            kit.arm(self)
+            kit.touched.add(self)
+        self.feed_more()
+        return now
+
+    def ack_row(self, row: range, attempt: int, on_done: OnDone) -> bool:
+        """Settle a row that has come back whole; False, with nothing changed, when it has not.
+
+        ``on_done`` as in ``done_then``.
+        """
+        kit = self._kit
+        effects = self.lane.ack_row(row, attempt, now=kit.clock.steady_unix_ms())
+        if effects is None:
+            return False
+        kit.counters.settled += len(row)
+        kit.journal.put_done(self, row, on_done)
+        self.done(effects)
+        return True
+
+    def tick(self) -> None:
+        """Leases have ended, or delays: see ``Deadlines``."""
+        now = self._kit.clock.steady_unix_ms()
+        self.done(self.lane.tick(now, messages_max=TICK_MESSAGES_MAX))
+
+    def come_up_to_now(self, now: int) -> None:
+        """Know of all that was acknowledged to its sender, and end what is over at ``now``.
+
+        A lease of 0 ms is over at once, and timers are a little late.
+        """
+        self._feeder.feed_held()
+        due_unix_ms = self.lane.next_due_unix_ms
+        if due_unix_ms is not None and due_unix_ms <= now:
+            self.tick()
+
+    def feed_more(self) -> None:
+        """Something was taken: the lane may want to know of more."""
+        if self._feeder.is_paused and self.lane.wants_more:
+            self._feeder.resume()

@@ -1,0 +1,357 @@
+"""The node's queues: made, found, changed and dropped; loaded at a start.
+
+A queue's row is in the metadata store, what its receivers have done in the journal. A queue is
+made in this order: its place in the journal, then its row; so a row is never without a place, and
+a place without a row means nothing.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from itertools import count
+from typing import Self
+
+from gateway.broker import Broker
+from gateway.clock import Clock
+from gateway.coalescer import Coalescer
+from gateway.config.queues import QueueConfig
+from gateway.errors import (
+    Overloaded,
+    StorageUnavailable,
+    TopicExists,
+    TopicNotFound,
+)
+from gateway.metadata.changes import Changes
+from gateway.metadata.store import MetadataStore
+from gateway.model import DEFAULT_NAMESPACE, TopicName
+from gateway.queues.dead_letters import DeadLetters
+from gateway.queues.delay_changes import earlier_delays
+from gateway.queues.instance import Browsed, Queue
+from gateway.queues.journal import QueueJournal
+from gateway.queues.lanes import Counters, Kit, QueueLane
+from gateway.queues.model import DEFAULT_GROUP, QueueRow, QueueSettings
+from gateway.queues.receivers import Receiver, Waits
+from gateway.queues.redrive import Redrive, Redrives
+from gateway.queues.upkeep import Upkeep
+from gateway.topics.manager import Topic, TopicManager
+
+__all__ = [
+    "Browsed",
+    "Queue",
+    "QueueExists",
+    "QueueManager",
+    "Receiver",
+    "Redrive",
+]
+
+
+class QueueExists(TopicExists):
+    """The topic has a queue of that group already."""
+
+
+class QueueManager:
+    """See the module. Loop only. Changes are made one at a time, and show once durable."""
+
+    def __init__(self, kit: Kit, topics: TopicManager, metadata: MetadataStore) -> None:
+        self._kit = kit
+        self._topics = topics
+        self._metadata = metadata
+        self._changes = Changes()
+        self._holders = count(1)
+        self._queues: dict[tuple[TopicName, str], Queue] = {}
+        self._making: list[QueueLane] = []  # of the queue that is being made
+        self._waits = Waits(kit.clock, receivers_max=kit.config.receivers_max)
+        kit.mover = DeadLetters(kit, topics)
+        self.upkeep = Upkeep(kit, self.everything)
+        self.redrives = Redrives(kit, topics, self)
+
+    @classmethod
+    async def open(
+        cls,
+        broker: Broker,
+        topics: TopicManager,
+        clock: Clock,
+        metadata: MetadataStore,
+        config: QueueConfig,
+    ) -> Self:
+        """Return the node's queues, as they were, with receivers for all of them.
+
+        Errors: ``StorageUnavailable``; ``CorruptBatch`` when the journal cannot be read.
+        """
+        journal = await QueueJournal.open(
+            broker, topics, clock, room_bytes=config.journal_room_bytes
+        )
+        kit = Kit(broker, clock, config, journal)
+        manager = cls(kit, topics, metadata)
+        await manager._load()
+        topics.on_changed.append(manager._on_topic_changed)
+        topics.on_deleted.append(manager._on_topic_deleted)
+        manager.upkeep.start()
+        return manager
+
+    async def close(self) -> None:
+        """Answer who waits, and hand over what is yet to be written."""
+        await self._changes.close()
+        for queue in self._queues.values():
+            queue.close()
+        self._waits.close()
+        await self._kit.close()
+        self._kit.messages.seal()
+        await self._kit.journal.close()
+
+    # --- what there is
+
+    @property
+    def coalescer(self) -> Coalescer:
+        """What messages are sent by; moves of dead letters keep their order with them."""
+        return self._kit.messages
+
+    @property
+    def counters(self) -> Counters:
+        """What happened to messages since the start."""
+        return self._kit.counters
+
+    @property
+    def waiting_count(self) -> int:
+        """Receivers that wait, of all queues."""
+        return len(self._waits)
+
+    def find(self, name: TopicName, group: str = DEFAULT_GROUP) -> Queue | None:
+        """Return the queue of a topic and a group."""
+        return self._queues.get((name, group))
+
+    def queues(self, namespace: str = DEFAULT_NAMESPACE) -> list[Queue]:
+        """Return a namespace's queues, sorted by name and group."""
+        found = [queue for queue in self._queues.values() if queue.name.namespace == namespace]
+        return sorted(found, key=lambda queue: (queue.name.name, queue.group))
+
+    def everything(self) -> list[Queue]:
+        """Return all queues, in no order."""
+        return list(self._queues.values())
+
+    def sources_of(self, topic_name: TopicName) -> list[Queue]:
+        """Return the queues whose dead letters go to a topic, sorted by name and group."""
+        return [
+            queue
+            for queue in self.queues(topic_name.namespace)
+            if queue.settings.dead_letter_topic == topic_name.name
+        ]
+
+    def new_holder(self) -> int:
+        """Return what a connection takes messages as; never 0, never the same again."""
+        return next(self._holders)
+
+    # --- changes
+
+    async def create(  # noqa: PLR0913 - what a queue is made of, by keyword
+        self,
+        topic: Topic,
+        settings: QueueSettings,
+        *,
+        group: str = DEFAULT_GROUP,
+        attributes: Mapping[str, str] | None = None,
+        tags: Mapping[str, str] | None = None,
+        owns_topic: bool = False,
+        from_start: bool = False,
+    ) -> Queue:
+        """Make a queue of a topic; it begins with what comes from now on, or at the start.
+
+        Errors: ``QueueExists``, ``TopicNotFound`` (deleted meanwhile), ``Overloaded`` above
+        `queue.queues_max`, ``StorageUnavailable``.
+        """
+        now_unix_ms = self._kit.clock.unix_ms()
+        row = QueueRow(
+            topic.uuid,
+            group,
+            settings,
+            dict(attributes or {}),
+            dict(tags or {}),
+            owns_topic,
+            now_unix_ms,
+            now_unix_ms,
+        )
+        return await self._changes.make(self._create(topic, row, from_start))
+
+    async def alter(
+        self,
+        queue: Queue,
+        *,
+        settings: QueueSettings | None = None,
+        attributes: Mapping[str, str] | None = None,
+        tags: Mapping[str, str] | None = None,
+    ) -> None:
+        """Change a queue; what is None stays, what is not replaces what was.
+
+        Errors: ``TopicNotFound`` when it is gone, ``StorageUnavailable``.
+        """
+        changes: dict[str, object] = {}
+        if settings is not None:
+            changes["settings"] = settings
+        if attributes is not None:
+            changes["attributes"] = dict(attributes)
+        if tags is not None:
+            changes["tags"] = dict(tags)
+        await self._changes.make(self._alter(queue, changes))
+
+    async def delete(self, queue: Queue) -> None:
+        """Drop a queue; its topic too when it was made for it and no other group is on it.
+
+        Errors: ``TopicNotFound`` when it is gone already, ``StorageUnavailable``.
+        """
+        await self._changes.make(self._delete(queue))
+
+    async def _create(self, topic: Topic, row: QueueRow, from_start: bool) -> Queue:  # noqa: FBT001
+        kit = self._kit
+        if (topic.name, row.group) in self._queues:
+            raise QueueExists(f"queue {topic.name.name} {row.group} exists already")
+        if len(self._queues) >= kit.config.queues_max:
+            raise Overloaded(f"there are queue.queues_max, {kit.config.queues_max}, queues")
+        queue = Queue(kit, self._waits, topic, row)
+        lanes = []
+        for number in range(len(topic.partition_ids)):
+            partition = kit.broker.partition(topic, number)
+            start = partition.log_start_offset if from_start else partition.log_end_offset
+            lanes.append(queue.new_lane(partition, start))
+        self._making = lanes
+        try:
+            await self._keep(lanes, row)
+        finally:
+            self._making = []
+        if self._topics.by_uuid(topic.uuid) is not topic:
+            raise TopicNotFound(f"topic {topic.name.name} was deleted")
+        queue.add_lanes(lanes)
+        self._queues[topic.name, row.group] = queue
+        for lane in lanes:
+            lane.open()
+        self._grow(queue)
+        return queue
+
+    async def _keep(self, lanes: list[QueueLane], row: QueueRow) -> None:
+        """Write down a queue's places, then its row; a rewrite of the journal keeps them."""
+        kept: asyncio.Future[StorageUnavailable | None] = self._kit.loop.create_future()
+        self._kit.journal.put_snapshots(lanes, kept.set_result)
+        error = await kept
+        if error is not None:
+            raise error
+        await self._metadata.put_queue(row)
+
+    async def _alter(self, queue: Queue, changes: dict[str, object]) -> None:
+        self._check_there(queue)
+        now_unix_ms = self._kit.clock.unix_ms()
+        settings = changes.get("settings")
+        if isinstance(settings, QueueSettings):
+            ends = [lane.partition.log_end_offset for lane in queue.lanes]
+            changes["earlier_delays"] = earlier_delays(queue.row, settings, ends, now_unix_ms)
+        row = queue.row._replace(
+            **changes,  # type: ignore[arg-type]  # fields of the row, by name
+            changed_unix_ms=now_unix_ms,
+        )
+        await self._metadata.put_queue(row)
+        queue.set_row(row)
+
+    async def _delete(self, queue: Queue) -> None:
+        self._check_there(queue)
+        others = [
+            other
+            for other in self._queues.values()
+            if other.topic is queue.topic and other is not queue
+        ]
+        if queue.owns_topic and not others:
+            await self._topics.delete(queue.name)  # the rest follows: ``_on_topic_deleted``
+            return
+        await self._metadata.delete_queue(queue.topic.uuid, queue.group)
+        self._drop(queue)
+
+    def _check_there(self, queue: Queue) -> None:
+        if queue.is_gone:
+            raise TopicNotFound(f"queue {queue.name.name} {queue.group} was deleted")
+
+    def _drop(self, queue: Queue) -> None:
+        self._queues.pop((queue.name, queue.group), None)
+        queue.drop()
+        self.redrives.forget(queue)
+
+    # --- topics change
+
+    def _on_topic_changed(self, topic: Topic) -> None:
+        for queue in self._of(topic):
+            self._grow(queue)
+        self._renew_sources(topic)
+
+    def _on_topic_deleted(self, topic: Topic) -> None:
+        for queue in self._of(topic):
+            self._drop(queue)
+        self._kit.bodies.forget(topic.partition_ids)
+        self._renew_sources(topic)
+
+    def _renew_sources(self, topic: Topic) -> None:
+        """There is a topic for dead letters, or it has gone."""
+        name = topic.name.name
+        for queue in self._queues.values():
+            settings = queue.settings
+            if (
+                settings.dead_letter_topic == name
+                and queue.name.namespace == topic.name.namespace
+            ):
+                queue.renew_policy()
+
+    def _of(self, topic: Topic) -> list[Queue]:
+        return [queue for queue in self._queues.values() if queue.topic is topic]
+
+    def _grow(self, queue: Queue) -> None:
+        """Have a lane for each partition that the topic has got since."""
+        added = self._new_lanes(queue)
+        queue.add_lanes(added)
+        for lane in added:
+            lane.open()
+
+    def _new_lanes(self, queue: Queue) -> list[QueueLane]:
+        lanes = []
+        for number in range(len(queue.lanes), len(queue.topic.partition_ids)):
+            partition = self._kit.broker.partition(queue.topic, number)
+            lane = queue.new_lane(partition, partition.log_start_offset)
+            lane.is_ahead = True  # its first entry is a snapshot
+            lanes.append(lane)
+        return lanes
+
+    # --- a start
+
+    async def _load(self) -> None:
+        loading: dict[bytes, QueueLane] = {}
+        for row in await self._metadata.queues():
+            topic = self._topics.by_uuid(row.topic_uuid)
+            if topic is None:
+                await self._metadata.delete_queue(row.topic_uuid, row.group)
+                continue
+            queue = self._queues[topic.name, row.group] = Queue(
+                self._kit, self._waits, topic, row
+            )
+            queue.add_lanes(self._new_lanes(queue))
+            loading.update((lane.lane_id, lane) for lane in queue.lanes)
+        loader = _Loader(loading)
+        await self._kit.journal.load(loader.on_entry)
+        now = self._kit.clock.steady_unix_ms()
+        for lane in loading.values():
+            effects = lane.lane.recovered(now)
+            lane.open()
+            lane.done(effects)
+            lane.tick()  # leases have ended meanwhile
+        self._kit.journal.keep_small(self._all_lanes)
+
+    def _all_lanes(self) -> list[QueueLane]:
+        lanes = [lane for queue in self._queues.values() for lane in queue.lanes]
+        return lanes + self._making
+
+
+class _Loader:
+    """Replays the journal's entries. What comes before a lane's snapshot is of another life."""
+
+    def __init__(self, lanes: Mapping[bytes, QueueLane]) -> None:
+        self._lanes = lanes
+
+    def on_entry(self, lane_id: bytes, entry: bytes, is_snapshot: bool) -> None:  # noqa: FBT001
+        """See ``gateway.queues.journal.OnEntry``."""
+        lane = self._lanes.get(lane_id)
+        if lane is None or (lane.is_ahead and not is_snapshot):
+            return
+        lane.lane.apply(entry)
+        lane.is_ahead = False

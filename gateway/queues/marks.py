@@ -1,0 +1,149 @@
+"""What a lane is told of a batch: which offsets there are, of which key, visible from when.
+
+Pure. Only a queue that orders by key, or delays, looks into batches; for the others the header
+says all there is.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from features.queue.model import AT_ONCE, Run
+from gateway.errors import CorruptBatch
+from gateway.model import (
+    COMPRESSION_MASK,
+    DELIVER_AT,
+    HEADER_BYTES,
+    TWO_OCTETS,
+    ZIGZAG,
+    BatchHeader,
+    Octets,
+    Record,
+    read_varint,
+    unix_ms_in,
+)
+from gateway.queues.delay_changes import LaneDelay
+from gateway.records.codec import DECOMPRESSED_BYTES_MAX, iter_records
+from gateway.records.compression import decompress
+
+
+def plain_run(base_offset: int, last_offset: int) -> list[Run]:
+    """Return what there is to say of a batch where neither key nor age matters."""
+    return [Run(base_offset, last_offset, None)]
+
+
+def keyed_runs(batch: Octets, header: BatchHeader, base_offset: int) -> list[Run]:
+    """Return the runs of a batch by key; what cannot be read is one run without a key.
+
+    Who takes a message of it then finds out that it is corrupt, and says so.
+    """
+    try:
+        return _joined(base_offset, _keys(batch, header))
+    except (CorruptBatch, IndexError):
+        return plain_run(base_offset, base_offset + header.last_offset_delta)
+
+
+def runs_of_records(records: Sequence[Record], header: BatchHeader) -> list[Run]:
+    """Return what ``keyed_runs`` does, of a batch that is decoded; none: it is corrupt."""
+    if not records:
+        return plain_run(header.base_offset, header.last_offset)
+    runs: list[Run] = []
+    first, _, key, _, _ = records[0]
+    last = first - 1
+    for offset, _, record_key, _, _ in records:
+        if record_key != key or offset != last + 1:
+            runs.append(Run(first, last, key))
+            first, key = offset, record_key
+        last = offset
+    runs.append(Run(first, last, key))
+    return runs
+
+
+class Delay(NamedTuple):
+    """A queue's own delay. ``now_unix_ms``: by the clock that stamps records.
+
+    ``step_ms`` is how far the steady clock, by which lanes go, is ahead of that one.
+    """
+
+    delay: LaneDelay
+    now_unix_ms: int
+    step_ms: int = 0
+
+
+def delayed_runs(
+    batch: Octets, base_offset: int, header: BatchHeader, delay: Delay, *, with_keys: bool
+) -> list[Run]:
+    """Return the runs of a batch of a queue whose messages are visible when they are old enough.
+
+    One from the future counts as one of now. A record with the header ``deliver-at`` is visible
+    from that time instead.
+    """
+    runs: list[Run] = []
+    try:
+        for record in iter_records(batch):
+            offset = record.offset
+            visible = _visible_unix_ms(record, delay) + delay.step_ms
+            key = record.key if with_keys else None
+            last = runs[-1] if runs else None
+            if last is not None and last[1:] == (offset - 1, key, visible):
+                runs[-1] = Run(last.first, offset, key, visible)
+            else:
+                runs.append(Run(offset, offset, key, visible))
+    except CorruptBatch:
+        return plain_run(base_offset, base_offset + header.last_offset_delta)
+    return runs
+
+
+def _visible_unix_ms(record: Record, delay: Delay) -> int:
+    for name, value in record.headers:
+        if name == DELIVER_AT and (said := unix_ms_in(value)) is not None:
+            return said
+    return min(record.timestamp_unix_ms, delay.now_unix_ms) + delay.delay.of(record.offset)
+
+
+def _joined(base_offset: int, keys: Iterator[tuple[int, bytes | None]]) -> list[Run]:
+    runs: list[Run] = []
+    first = last = -1
+    run_key: bytes | None = None
+    for delta, key in keys:
+        if delta == last + 1 and key == run_key and first >= 0:
+            last = delta
+            continue
+        if first >= 0:
+            runs.append(Run(base_offset + first, base_offset + last, run_key, AT_ONCE))
+        first = last = delta
+        run_key = key
+    if first >= 0:
+        runs.append(Run(base_offset + first, base_offset + last, run_key, AT_ONCE))
+    return runs
+
+
+def _keys(batch: Octets, header: BatchHeader) -> Iterator[tuple[int, bytes | None]]:
+    """Yield (offset delta, key) of each record; values and headers are passed over.
+
+    Errors: ``CorruptBatch``, ``IndexError``.
+    """
+    data = bytes(memoryview(batch)[HEADER_BYTES : header.size_bytes])
+    data = decompress(
+        header.attributes & COMPRESSION_MASK, data, bytes_max=DECOMPRESSED_BYTES_MAX
+    )
+    position = 0
+    lowest = 0
+    for _ in range(header.record_count):
+        length, position = read_varint(data, position)
+        end = position + length
+        position += 1  # the attributes, of which none is defined
+        while data[position] >= TWO_OCTETS:  # the timestamp delta
+            position += 1
+        position += 1
+        if (delta := data[position]) < TWO_OCTETS:
+            delta = ZIGZAG[delta]
+            position += 1
+        else:
+            delta, position = read_varint(data, position)
+        size, position = read_varint(data, position)
+        key = data[position : position + size] if size >= 0 else None
+        if not position < end <= len(data) or not lowest <= delta <= header.last_offset_delta:
+            raise CorruptBatch(f"a record of {length} bytes does not hold its key")
+        lowest = delta + 1
+        position = end
+        yield delta, key

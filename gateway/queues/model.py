@@ -1,0 +1,85 @@
+"""Queues in the kernel's words: settings, rows of the metadata store, deliveries.
+
+A queue is a topic and a queue group that competes for its messages. All spans are milliseconds.
+"""
+
+from enum import Enum
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from pydantic import Field
+
+from features.queue.model import Order
+from gateway.config.base import FrozenConfig
+from gateway.model import Record
+
+DEFAULT_GROUP: Final = "@queue"
+LEASE_MS_MAX: Final = 43_200_000  # 12 h
+
+
+class QueueSettings(FrozenConfig):
+    """How a queue behaves, whatever protocol reads it. Stored as JSON; defaults are left out."""
+
+    order: Order = Order.NONE
+    lease_ms: int = Field(default=30_000, ge=0, le=LEASE_MS_MAX)
+    delay_ms: int = Field(default=0, ge=0, description="Visible only when that old.")
+    retention_ms: int = Field(default=-1, ge=-1, description="Older messages go; -1 for none.")
+    attempts_max: int = Field(default=0, ge=0, description="0 for any number.")
+    dead_letter_topic: str = Field(default="", description="Of the same namespace; or none.")
+    in_flight_max: int = Field(default=120_000, ge=1, le=1_000_000)
+
+
+class EarlierDelay(NamedTuple):
+    """A delay that a queue had: see ``delay_changes``. ``ends``: offsets, by partition."""
+
+    ends: tuple[int, ...]
+    delay_ms: int
+    changed_unix_ms: int
+
+
+class QueueRow(NamedTuple):
+    """A queue as the metadata store has it.
+
+    ``attributes``: what a protocol keeps beside the settings, by its own names, prefixed with the
+    protocol (``sqs.Policy``). ``owns_topic``: the topic was made for it and goes with it.
+    """
+
+    topic_uuid: UUID
+    group: str
+    settings: QueueSettings
+    attributes: dict[str, str]
+    tags: dict[str, str]
+    owns_topic: bool
+    created_unix_ms: int
+    changed_unix_ms: int
+    earlier_delays: tuple[EarlierDelay, ...] = ()
+
+
+class DeliveryId(NamedTuple):
+    """What a receiver shows to settle a message: it is out of date once it was handed out again."""
+
+    number: int  # of the partition
+    offset: int
+    attempt: int
+
+
+class Delivery(NamedTuple):
+    """A message that was handed out."""
+
+    number: int
+    attempt: int
+    first_taken_unix_ms: int
+    record: Record
+
+    @property
+    def delivery_id(self) -> DeliveryId:
+        """What to settle it by."""
+        return DeliveryId(self.number, self.record.offset, self.attempt)
+
+
+class Outcome(Enum):
+    """What a receiver says of a message."""
+
+    ACK = "ack"
+    RELEASE = "release"  # back to the queue, at once or when a delay is over
+    REJECT = "reject"  # to the dead letters, or dropped where there are none

@@ -1,0 +1,323 @@
+"""Redrive: dead letters go back where they came from, or elsewhere, in the background.
+
+A redrive moves what is ready in a dead-letter queue, as many messages as there were at its start
+and not more, so that it ends even when what it moves comes back. Each message's move and its end in
+the dead-letter queue are one append. It is in memory: a restart ends it, what was moved is
+moved, the rest is in the queue.
+
+A message that goes back is a new one: its time is now and its attempts are none. It loses what
+was said of it as a dead letter, but for how often it was one.
+
+Where a message came from is what its headers say, and whoever may write to the dead-letter topic
+writes those: so it never goes to an internal topic, nor to one beside ``origins``.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+from functools import partial
+from typing import Final, Literal, Protocol
+from uuid import uuid4
+
+from features.dead_letter import origin, strip_headers
+from features.queue.model import Effects, Result, Taken
+from gateway.coalescer import ROUND_BYTES_MAX, Part
+from gateway.errors import (
+    GatewayError,
+    InvalidRequest,
+    PolicyViolation,
+    StorageUnavailable,
+    TopicNotFound,
+)
+from gateway.model import Record, TopicName
+from gateway.partition import Partition
+from gateway.queues.bodies import Unreadable
+from gateway.queues.dead_letters import append_and_end, write_down
+from gateway.queues.instance import Queue
+from gateway.queues.lanes import Kit, QueueLane
+from gateway.queues.model import LEASE_MS_MAX
+from gateway.records.codec import RecordRun, encode_headers
+from gateway.slots import partition_for_key
+from gateway.topics.manager import TopicManager
+
+KEPT_MAX: Final = 10  # of one queue, the newest
+MOVED_PER_APPEND_MAX: Final = 128
+LEASE_MS: Final = LEASE_MS_MAX  # what is not moved stays with a redrive until that ends
+LOOK_AGAIN_S: Final = 0.05  # for messages that are there and cannot be taken just now
+LOOKS_MAX: Final = 100
+
+Status = Literal["RUNNING", "COMPLETED", "CANCELLING", "CANCELLED", "FAILED"]
+
+
+class Redrive:
+    """One redrive, running or ended. ``destination`` None: each to where it came from.
+
+    ``origins``: the only topics that count as such; None for all but internal ones.
+    """
+
+    def __init__(
+        self,
+        destination: TopicName | None,
+        rate_per_s: int | None,
+        *,
+        total_at_start: int,
+        started_unix_ms: int,
+        origins: frozenset[TopicName] | None = None,
+    ) -> None:
+        self.handle = uuid4().hex
+        self.destination = destination
+        self.rate_per_s = rate_per_s
+        self.origins = origins
+        self.total_at_start = total_at_start
+        self.started_unix_ms = started_unix_ms
+        self.status: Status = "RUNNING"
+        self.moved = 0
+        self.skipped = 0  # there is no place that they came from, or none any more
+        self.failure = ""
+        self.is_cancelled = asyncio.Event()
+
+    @property
+    def is_active(self) -> bool:
+        """It has not ended."""
+        return self.status in {"RUNNING", "CANCELLING"}
+
+
+class Directory(Protocol):
+    """Who knows the queues."""
+
+    def find(self, name: TopicName) -> Queue | None:
+        """Return the queue of a topic."""
+        ...
+
+    def new_holder(self) -> int:
+        """Return a holder that nobody else is."""
+        ...
+
+
+class Redrives:
+    """All redrives of a node. Loop only."""
+
+    def __init__(self, kit: Kit, topics: TopicManager, queues: Directory) -> None:
+        self._kit = kit
+        self._topics = topics
+        self._queues = queues
+        self._of: dict[Queue, deque[Redrive]] = {}
+
+    def start(
+        self,
+        source: Queue,
+        *,
+        destination: TopicName | None,
+        rate_per_s: int | None,
+        origins: frozenset[TopicName] | None = None,
+    ) -> Redrive:
+        """Begin to move what is in ``source``, at most so many messages in a second.
+
+        ``origins``: see ``Redrive``; what came from elsewhere stays. Errors:
+        ``PolicyViolation`` when one of that queue runs already.
+        """
+        known = self._of.setdefault(source, deque(maxlen=KEPT_MAX))
+        if known and known[0].is_active:
+            raise PolicyViolation(f"a redrive of {source.name.name} runs already")
+        counts = source.counts()
+        redrive = Redrive(
+            destination,
+            rate_per_s,
+            total_at_start=counts.ready + counts.delayed,
+            started_unix_ms=self._kit.clock.unix_ms(),
+            origins=origins,
+        )
+        known.appendleft(redrive)
+        self._kit.start(self._run(source, redrive))
+        return redrive
+
+    def cancel(self, handle: str) -> Redrive:
+        """End a redrive; what it has moved stays moved.
+
+        Errors: ``InvalidRequest`` when there is no such one, ``PolicyViolation`` when it has
+        ended.
+        """
+        for known in self._of.values():
+            for redrive in known:
+                if redrive.handle == handle:
+                    if not redrive.is_active:
+                        raise PolicyViolation(f"redrive {handle} has ended")
+                    redrive.status = "CANCELLING"
+                    redrive.is_cancelled.set()
+                    return redrive
+        raise InvalidRequest(f"no redrive {handle[:80]}")
+
+    def of(self, queue: Queue) -> list[Redrive]:
+        """Return a queue's redrives, newest first."""
+        return list(self._of.get(queue, ()))
+
+    def forget(self, queue: Queue) -> None:
+        """The queue is gone."""
+        for redrive in self._of.pop(queue, ()):
+            redrive.is_cancelled.set()
+
+    # --- one redrive
+
+    async def _run(self, source: Queue, redrive: Redrive) -> None:
+        holder = self._queues.new_holder()
+        try:
+            await self._move_all(source, redrive, holder)
+            redrive.status = "CANCELLED" if redrive.is_cancelled.is_set() else "COMPLETED"
+        except GatewayError as error:
+            redrive.status = "FAILED"
+            redrive.failure = str(error)
+        except asyncio.CancelledError:  # the node stops
+            redrive.status = "CANCELLED"
+            raise
+        finally:
+            if not source.is_gone:
+                source.end_holder(holder, counts_attempt=False)  # nobody has seen them
+
+    async def _move_all(self, source: Queue, redrive: Redrive, holder: int) -> None:
+        started_ms = self._kit.clock.monotonic_ms()
+        looks = 0
+        while redrive.moved < redrive.total_at_start and not redrive.is_cancelled.is_set():
+            moved = 0
+            for lane in list(source.lanes):
+                wanted = min(
+                    MOVED_PER_APPEND_MAX,
+                    redrive.total_at_start - redrive.moved,
+                    redrive.rate_per_s or MOVED_PER_APPEND_MAX,
+                )
+                moved += await self._move_some(lane, redrive, holder, wanted)
+                await self._keep_rate(redrive, started_ms)
+                if redrive.is_cancelled.is_set():
+                    return
+            looks = 0 if moved else looks + 1
+            if not moved:
+                if looks > LOOKS_MAX or not source.counts().ready:
+                    return
+                await _wait(redrive, LOOK_AGAIN_S)
+
+    async def _keep_rate(self, redrive: Redrive, started_ms: int) -> None:
+        """Wait until as much time has passed as what was moved takes."""
+        if redrive.rate_per_s is None:
+            await asyncio.sleep(0)  # others have their turn
+            return
+        due_ms = started_ms + redrive.moved * 1_000 // redrive.rate_per_s
+        left_ms = due_ms - self._kit.clock.monotonic_ms()
+        if left_ms > 0:
+            await _wait(redrive, left_ms / 1_000)
+
+    async def _move_some(
+        self, lane: QueueLane, redrive: Redrive, holder: int, wanted: int
+    ) -> int:
+        """Move messages of one lane in one append; return how many."""
+        if wanted <= 0:
+            return 0
+        kit = self._kit
+        now = kit.clock.steady_unix_ms()
+        taken, effects = lane.lane.take(wanted, holder=holder, lease_ms=LEASE_MS, now=now)
+        lane.done(effects)
+        lane.feed_more()
+        if not taken:
+            return 0
+        parts: list[Part] = []
+        ids: list[tuple[int, int]] = []
+        size_bytes = 0
+        for at, one in enumerate(taken):
+            if size_bytes >= ROUND_BYTES_MAX:
+                self._give_back(lane, taken[at:])
+                break
+            body = (await kit.bodies.read(lane.partition, (one.offset,)))[0]
+            if body is Unreadable.CORRUPT:
+                continue  # it stays, in flight until this redrive ends
+            if not isinstance(body, Unreadable):
+                try:
+                    part = self._part(lane, redrive, body)
+                except TopicNotFound:
+                    if redrive.destination is not None:
+                        raise
+                    redrive.skipped += 1
+                    continue  # so does what has no place to go to
+                parts.append(part)
+                size_bytes += part[1].size_bytes
+            ids.append((one.offset, one.attempt))
+        if ids:
+            await self._append(lane, ids, parts)
+        redrive.moved += len(ids)
+        return len(ids)
+
+    def _part(self, lane: QueueLane, redrive: Redrive, record: Record) -> Part:
+        name = redrive.destination
+        if name is None:
+            name = TopicName(lane.partition.topic.name.namespace, _source_of(record))
+            if redrive.origins is not None and name not in redrive.origins:
+                raise TopicNotFound(f"{name.name} is no source of this queue")
+        headers = encode_headers(strip_headers(record.headers))
+        now_unix_ms = self._kit.clock.unix_ms()
+        run = RecordRun(record.key, (record.value,), headers, now_unix_ms)
+        return self._target(name, record), run
+
+    def _target(self, name: TopicName, record: Record) -> Partition:
+        queue = self._queues.find(name)
+        if queue is not None:
+            return queue.partition_for(record.key)
+        topic = self._topics.get(name)
+        if topic.is_internal:
+            raise TopicNotFound(f"{name.name} is the node's own")
+        count = len(topic.partition_ids)
+        number = record.offset % count
+        if record.key is not None:
+            number = partition_for_key(record.key, count)
+        return self._kit.broker.partition(topic, number)
+
+    async def _append(
+        self, lane: QueueLane, ids: list[tuple[int, int]], parts: list[Part]
+    ) -> None:
+        """Append the messages elsewhere and their end here. Errors: as ``append_and_end``."""
+        lane.partition.check_present()
+        kit = self._kit
+        write_down(kit, lane)  # as it is before the acknowledgement
+        results, effects = lane.lane.ack(ids, now=kit.clock.steady_unix_ms())
+        if any(result is not Result.DONE for result in results):
+            lane.lane.put_back(
+                [one for one, result in zip(ids, results, strict=True) if result is Result.DONE]
+            )
+            raise StorageUnavailable("what was read came back to the queue meanwhile")
+        kept: asyncio.Future[StorageUnavailable | None] = kit.loop.create_future()
+        try:
+            offsets = [offset for offset, _ in ids]
+            append_and_end(kit, lane, parts, offsets, partial(_tell, kept))
+        except GatewayError:
+            lane.lane.put_back(ids)
+            lane.done(Effects(wake=True))
+            raise
+        effects.journal = None  # it is in the append
+        lane.done(effects)
+        error = await kept
+        if error is not None:
+            raise error
+
+    def _give_back(self, lane: QueueLane, taken: Sequence[Taken]) -> None:
+        now = self._kit.clock.steady_unix_ms()
+        ids = [(one.offset, one.attempt) for one in taken]
+        lane.done(lane.lane.release(ids, delay_ms=0, now=now, counts_attempt=False)[1])
+
+
+def _source_of(record: Record) -> str:
+    """Return the topic that a dead letter came from. Error: ``TopicNotFound``."""
+    found = origin(record.headers)
+    if found is None or not found.topic:
+        raise TopicNotFound(f"offset {record.offset} does not say where it came from")
+    return found.topic
+
+
+def _tell(
+    kept: asyncio.Future[StorageUnavailable | None], error: StorageUnavailable | None
+) -> None:
+    if not kept.done():  # cancelled: the node stops
+        kept.set_result(error)
+
+
+async def _wait(redrive: Redrive, seconds: float) -> None:
+    """Wait, or until the redrive is cancelled."""
+    try:
+        await asyncio.wait_for(redrive.is_cancelled.wait(), seconds)
+    except TimeoutError:
+        return

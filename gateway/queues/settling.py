@@ -1,0 +1,203 @@
+"""Settling and extending: batches of delivery ids, each by itself, answered when all are kept."""
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import repeat
+
+from features.queue.model import Effects, Result
+from gateway.errors import StorageUnavailable
+from gateway.queues.lanes import Kit, QueueLane
+from gateway.queues.model import DeliveryId, Outcome
+from gateway.storage import OnDone
+
+OnSettled = Callable[[list[Result], StorageUnavailable | None], None]
+Ids = list[tuple[int, int]]  # offset, attempt
+
+
+class _Batch:
+    """One call's results, and for how many entries in the journal they wait."""
+
+    __slots__ = ("_error", "_on_done", "_waits_for", "results")
+
+    def __init__(self, count: int, on_done: OnSettled) -> None:
+        self.results = [Result.GONE] * count
+        self._on_done = on_done
+        self._waits_for = 1  # for the end of the call itself
+        self._error: StorageUnavailable | None = None
+
+    def put(self, indexes: Sequence[int], results: Sequence[Result]) -> None:
+        if len(indexes) == len(self.results):  # they ascend: all of them
+            self.results = list(results)
+            return
+        for index, result in zip(indexes, results, strict=True):
+            self.results[index] = result
+
+    def wait(self) -> None:
+        self._waits_for += 1
+
+    def end_call(self, loop: asyncio.AbstractEventLoop) -> None:
+        """The call is about to return, which the answer never comes before."""
+        if self._waits_for > 1:
+            self._waits_for -= 1
+        else:
+            loop.call_soon(self.arrived, None)
+
+    def arrived(self, error: StorageUnavailable | None) -> None:
+        self._error = error or self._error
+        self._waits_for -= 1
+        if not self._waits_for:
+            self._on_done(self.results, self._error)
+
+
+class _Acked:
+    """Messages of one lane that are done, as soon as the journal has it."""
+
+    __slots__ = ("_ack_number", "_acked", "_lane", "_on_done")
+
+    def __init__(
+        self,
+        lane: QueueLane,
+        acked: Iterable[tuple[int, int]],
+        ack_number: int,
+        on_done: OnDone,
+    ) -> None:
+        self._lane = lane
+        self._acked = acked
+        self._ack_number = ack_number
+        self._on_done = on_done
+
+    def arrived(self, error: StorageUnavailable | None) -> None:
+        """What is not kept as acknowledged is in flight again, as it was."""
+        lane = self._lane
+        if error is None:
+            lane.lane.kept(self._ack_number)
+        else:
+            lane.lane.put_back(list(self._acked))
+            lane.done(Effects(wake=True))  # its floor is lower, and some may wait to go again
+        self._on_done(error)
+
+
+class _Group:
+    """What of a batch goes to one lane in one call."""
+
+    __slots__ = ("ids", "indexes", "lease_ms")
+
+    def __init__(self) -> None:
+        self.indexes: list[int] = []
+        self.ids: Ids = []
+        self.lease_ms: list[int] = []
+
+
+class Settler:
+    """Settles what was handed out of one queue."""
+
+    def __init__(self, kit: Kit, on_freed: Callable[[], None]) -> None:
+        self._kit = kit
+        self._on_freed = on_freed
+        self.lanes: Mapping[int, QueueLane] = {}
+
+    def settle(
+        self,
+        items: Sequence[tuple[DeliveryId, Outcome]],
+        on_done: OnSettled,
+        *,
+        delay_ms: int,
+        reason: str,
+    ) -> None:
+        """See ``Queue.settle``."""
+        batch = _Batch(len(items), on_done)
+        groups: dict[tuple[int, Outcome], _Group] = {}
+        group: _Group | None = None
+        key: tuple[int, Outcome] | None = None
+        for index, ((number, offset, attempt), outcome) in enumerate(items):
+            # What came together is mostly of one lane; an enum's hash is a call of Python's.
+            if group is None or key != (number, outcome):
+                key = (number, outcome)
+                group = groups.setdefault(key, _Group())
+            group.indexes.append(index)
+            group.ids.append((offset, attempt))
+        for (number, outcome), group in groups.items():
+            lane = self.lanes.get(number)
+            if lane is None:
+                continue
+            if outcome is Outcome.ACK:
+                self._ack(lane, group, batch)
+            elif outcome is Outcome.RELEASE:
+                now = self._kit.clock.steady_unix_ms()
+                results, effects = lane.lane.release(group.ids, delay_ms=delay_ms, now=now)
+                self._done(lane, group, batch, results, effects)
+            else:
+                self._reject(lane, group, batch, reason)
+        self._on_freed()
+        batch.end_call(self._kit.loop)
+
+    def ack_row(self, number: int, offsets: range, attempt: int, on_done: OnDone) -> bool:
+        """See ``Queue.ack_row``."""
+        lane = self.lanes.get(number)
+        if lane is None:
+            return False
+        ids = zip(offsets, repeat(attempt))  # to be looked at if it is not kept
+        acked = _Acked(lane, ids, lane.lane.ack_number + 1, on_done)  # the one that follows
+        if not lane.ack_row(offsets, attempt, acked.arrived):
+            return False
+        self._on_freed()
+        return True
+
+    def extend(self, items: Sequence[tuple[DeliveryId, int]], on_done: OnSettled) -> None:
+        """See ``Queue.extend``."""
+        batch = _Batch(len(items), on_done)
+        groups: dict[int, _Group] = {}
+        for index, (delivery_id, lease_ms) in enumerate(items):
+            group = groups.setdefault(delivery_id.number, _Group())
+            group.indexes.append(index)
+            group.ids.append((delivery_id.offset, delivery_id.attempt))
+            group.lease_ms.append(lease_ms)
+        now = self._kit.clock.steady_unix_ms()
+        for number, group in groups.items():
+            lane = self.lanes.get(number)
+            if lane is not None:
+                results, effects = lane.lane.extend(group.ids, lease_ms=group.lease_ms, now=now)
+                self._done(lane, group, batch, results, effects)
+        batch.end_call(self._kit.loop)
+
+    def _ack(self, lane: QueueLane, group: _Group, batch: _Batch) -> None:
+        now = self._kit.clock.steady_unix_ms()
+        results, effects = lane.lane.ack(group.ids, now=now)
+        batch.put(group.indexes, results)
+        if effects.journal is None:
+            lane.done(effects)
+            return
+        batch.wait()
+        acked: Ids = group.ids
+        if results.count(Result.DONE) != len(results):
+            found = zip(group.ids, results, strict=True)
+            acked = [one for one, result in found if result is Result.DONE]
+        self._kit.counters.settled += len(acked)
+        done = _Acked(lane, acked, lane.lane.ack_number, batch.arrived)
+        lane.done_then(effects, done.arrived)
+
+    def _reject(self, lane: QueueLane, group: _Group, batch: _Batch, reason: str) -> None:
+        """A rejected message is settled once it has moved."""
+        now = self._kit.clock.steady_unix_ms()
+        results, effects = lane.lane.reject(group.ids, reason=reason, now=now)
+        batch.put(group.indexes, results)
+        dead, effects.dead = effects.dead, []
+        lane.done(effects)
+        if dead:
+            batch.wait()
+            self._kit.mover.bury(lane, dead, batch.arrived)
+
+    def _done(
+        self,
+        lane: QueueLane,
+        group: _Group,
+        batch: _Batch,
+        results: Sequence[Result],
+        effects: Effects,
+    ) -> None:
+        batch.put(group.indexes, results)
+        if effects.journal is None:
+            lane.done(effects)
+        else:
+            batch.wait()
+            lane.done_then(effects, batch.arrived)

@@ -1,0 +1,141 @@
+"""What queues need from time to time: retention is told what they hold, old messages go.
+
+A message is too old by its record's timestamp and the wall clock. The ones at the front of a
+backlog go here, a few seconds late at most; nobody is handed a message that is too old, and one
+that is in flight goes when it comes back (``gateway.queues.deliveries``). So it is with messages
+that say themselves when they expire: where dead letters are kept, those at the front move
+though nobody receives.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import Final, Protocol
+
+import structlog
+
+from features.queue.model import BY_TIME
+from gateway.errors import GatewayError
+from gateway.queues.deliveries import Sifter, expires_unix_ms
+from gateway.queues.lanes import Kit, QueueLane
+from gateway.queues.model import QueueSettings
+
+HOLD_EVERY_S: Final = 1.0
+EXPIRE_EVERY_TURNS: Final = 3  # of holding
+LANES_PER_TURN: Final = 256  # that are told before others have their turn
+HEAD_MESSAGES: Final = 64  # of the front that are looked at, as long as all have expired
+HEADS_MAX: Final = 1_000  # of one lane at a time
+NEVER_UNIX_MS: Final = 1 << 63
+LEASE_MS: Final = 10_000  # none lasts so long: what is taken here is seen to at once
+
+_log = structlog.get_logger()
+
+
+class Kept(Protocol):
+    """A queue, as far as this goes."""
+
+    settings: QueueSettings
+    lanes: list[QueueLane]
+
+
+class Upkeep:
+    """See the module. Loop only."""
+
+    def __init__(self, kit: Kit, queues: Callable[[], Iterable[Kept]]) -> None:
+        self._kit = kit
+        self._sifter = Sifter(kit)
+        self._queues = queues
+
+    def start(self) -> None:
+        """Go on until the kit is closed."""
+        self._kit.start(self._run())
+
+    async def _run(self) -> None:
+        turns = 0
+        while True:
+            await asyncio.sleep(HOLD_EVERY_S)
+            await self.hold_all()
+            turns += 1
+            if turns % EXPIRE_EVERY_TURNS == 0:
+                try:
+                    await self.expire_all()
+                except GatewayError as error:
+                    _log.warning("retention of queues ended early", error=str(error))
+
+    async def hold_all(self) -> None:
+        """Say of every lane that has changed what it still needs."""
+        touched, self._kit.touched = self._kit.touched, set()
+        for count, lane in enumerate(touched, 1):
+            if lane.is_open and not lane.partition.is_gone:  # it may have left meanwhile
+                lane.hold()
+            if count % LANES_PER_TURN == 0:
+                await asyncio.sleep(0)
+
+    async def expire_all(self) -> None:
+        """Drop what is too old at the front of every backlog. Errors: of the storage."""
+        for queue in list(self._queues()):
+            settings = queue.settings
+            if settings.retention_ms < 0 and not settings.dead_letter_topic:
+                continue
+            for lane in list(queue.lanes):
+                if settings.retention_ms >= 0:
+                    await self._expire(lane, settings.retention_ms)
+                if settings.dead_letter_topic:
+                    await self._expire_heads(lane, settings)
+
+    async def _expire(self, lane: QueueLane, retention_ms: int) -> None:
+        partition = lane.partition
+        clock, end = self._kit.clock, partition.high_watermark
+        now = clock.steady_unix_ms()
+        if partition.is_gone or lane.lane.floor >= end or now < lane.retained_unix_ms:
+            return
+        oldest_unix_ms = clock.unix_ms_ago(retention_ms)
+        found = await self._kit.broker.offset_for_time(partition, oldest_unix_ms)
+        if not lane.is_open or partition.is_gone:
+            return
+        offset = end if found is None else found[0]
+        lane.done(lane.lane.expire_before(offset))
+        lane.feed_more()
+        if found is not None and lane.lane.floor >= offset:  # else one that is out comes back
+            lane.retained_unix_ms = clock.steady_deadline(found[1] + retention_ms, found[1])
+
+    async def _expire_heads(self, lane: QueueLane, settings: QueueSettings) -> None:
+        for _ in range(HEADS_MAX):
+            if not await self._expire_head(lane, settings):
+                return
+            await asyncio.sleep(0)  # others have their turn
+
+    async def _expire_head(self, lane: QueueLane, settings: QueueSettings) -> bool:
+        """Have messages of the front that have expired move; says whether there may be more."""
+        partition = lane.partition
+        start = lane.lane.next_offset
+        clock = self._kit.clock
+        now = clock.steady_unix_ms()
+        if partition.is_gone or start >= partition.high_watermark:
+            return False
+        if start == lane.fresh_offset and now < lane.fresh_unix_ms:
+            return False  # it is still as it was: most lanes cost nothing
+        size = min(HEAD_MESSAGES, partition.high_watermark - start)
+        ready = [at for at, state in lane.lane.browse(start, size) if state == "ready"]
+        bodies = await self._kit.bodies.read(partition, ready)
+        times = [expires_unix_ms(body, clock) for body in bodies]
+        fresh = (at for at, time in enumerate(times) if time is None or time > now)
+        count = next(fresh, len(bodies))
+        if not count and ready[:1] == [start]:
+            lane.fresh_offset = start
+            lane.fresh_unix_ms = NEVER_UNIX_MS if times[0] is None else times[0]
+        if not count or not lane.is_open:
+            return False
+        now = self._kit.clock.steady_unix_ms()
+        taken, effects = lane.lane.take(count, holder=BY_TIME, lease_ms=LEASE_MS, now=now)
+        lane.done(effects)
+        lane.feed_more()
+        part = (lane, taken)
+        try:
+            found = await self._kit.bodies.read(partition, [one.offset for one in taken])
+        except BaseException:  # the disk, or the node stops: nobody has had them
+            self._sifter.give_back([part])
+            raise
+        deliveries = self._sifter.sift([part], [found], 0, settings)
+        kept = {one.record.offset for one in deliveries}  # others were given back before these
+        self._sifter.give_back([(lane, [one for one in taken if one.offset in kept])])
+        return not kept and count == HEAD_MESSAGES

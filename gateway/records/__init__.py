@@ -1,0 +1,1 @@
+"""Record batches: octets to records and back, checked, searched and compressed."""

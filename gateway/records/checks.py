@@ -1,0 +1,145 @@
+"""What a producer's batch must be before the log takes it.
+
+The rules are those of Kafka's ``LogValidator`` that can be checked from the 61-byte header and
+the CRC; what is inside is looked at by whoever decodes it, within bounds. Only for compacted
+topics it is looked inside here: each record needs a key.
+"""
+
+import struct
+from typing import Final
+
+from crc32c import crc32c
+
+from features.compaction import scan_keys
+from gateway.errors import (
+    CorruptBatch,
+    InvalidRecord,
+    InvalidTimestamp,
+    MessageTooLarge,
+    UnsupportedCompression,
+)
+from gateway.model import (
+    ATTRIBUTES_AT,
+    COMPRESSION_MASK,
+    CONTROL_MASK,
+    CRC_AT,
+    HEADER_BYTES,
+    MAX_TIMESTAMP_AT,
+    TIMESTAMP_TYPE_MASK,
+    TRANSACTIONAL_MASK,
+    BatchHeader,
+    parse_batch_header,
+)
+from gateway.records.compression import decompress
+
+NO_TIMESTAMP: Final = -1
+ZSTD: Final = 4
+RECORD_BYTES_MIN: Final = 7  # length, attributes, 2 deltas, key and value length, header count
+KEYED_RECORDS_MAX: Final = 100_000  # of a batch whose keys are looked at: 0.1 s of the loop
+KEYED_BYTES_MAX: Final = 16 * 1024 * 1024  # of such a batch, decompressed
+
+_CRC: Final = struct.Struct(">I")
+_ATTRIBUTES: Final = struct.Struct(">h")
+_MAX_TIMESTAMP: Final = struct.Struct(">q")
+_REFUSED_MASK: Final = CONTROL_MASK | TRANSACTIONAL_MASK
+
+
+def check_batch(batch: bytearray | memoryview, *, bytes_max: int) -> BatchHeader:
+    """Return the header of the one whole batch in ``batch`` when a client may write it.
+
+    Errors: ``CorruptBatch`` (length, CRC), ``UnsupportedFormat``, ``MessageTooLarge`` (above
+    ``bytes_max``), ``InvalidRecord`` (counts or flags that contradict),
+    ``UnsupportedCompression``.
+    """
+    header = parse_batch_header(batch)
+    if header.size_bytes != len(batch):
+        msg = f"one batch of {header.size_bytes} bytes was expected, {len(batch)} came"
+        raise InvalidRecord(msg)
+    if len(batch) > bytes_max:
+        msg = f"a batch of {len(batch)} bytes is above the topic's {bytes_max}"
+        raise MessageTooLarge(msg)
+    if crc32c(memoryview(batch)[ATTRIBUTES_AT:]) != header.crc:
+        msg = "the batch's CRC-32C does not match its bytes"
+        raise CorruptBatch(msg)
+    _check_counts(header)
+    return header
+
+
+def _check_counts(header: BatchHeader) -> None:
+    count = header.record_count
+    if count < 1 or header.last_offset_delta != count - 1:
+        msg = f"last offset delta {header.last_offset_delta} does not fit {count} records"
+        raise InvalidRecord(msg)
+    compression = header.attributes & COMPRESSION_MASK
+    if compression > ZSTD:
+        msg = f"compression {compression} is unknown"
+        raise UnsupportedCompression(msg)
+    if not compression and count * RECORD_BYTES_MIN > header.size_bytes - HEADER_BYTES:
+        msg = f"{count} records do not fit {header.size_bytes - HEADER_BYTES} bytes"
+        raise InvalidRecord(msg)
+    if header.attributes & _REFUSED_MASK:
+        what = "control batch" if header.is_control else "transactional batch"
+        msg = f"a {what} cannot be produced here"
+        raise InvalidRecord(msg)
+    if header.is_idempotent and (header.base_sequence < 0 or header.producer_epoch < 0):
+        msg = f"producer {header.producer_id} gave no sequence or epoch"
+        raise InvalidRecord(msg)
+
+
+def check_keys(batch: bytearray | memoryview, header: BatchHeader) -> None:
+    """Refuse records without a key, which compaction could not keep.
+
+    Every record is looked at, as Kafka does, compressed or not, within bounds that the loop can
+    bear. Errors: ``InvalidRecord``; ``CorruptBatch`` for what cannot be decoded within them.
+    """
+    if header.record_count > KEYED_RECORDS_MAX:
+        msg = f"a batch for a compacted topic has at most {KEYED_RECORDS_MAX} records"
+        raise InvalidRecord(msg)
+    data = bytes(memoryview(batch)[HEADER_BYTES:])
+    data = decompress(header.attributes & COMPRESSION_MASK, data, bytes_max=KEYED_BYTES_MAX)
+    found = scan_keys(data, header)
+    if found.has_unkeyed:
+        msg = f"record {found.keys.index(None)} has no key, and the topic is compacted"
+        raise InvalidRecord(msg)
+
+
+def check_timestamps(
+    header: BatchHeader,
+    now_unix_ms: int,
+    *,
+    before_ms_max: int,
+    after_ms_max: int,
+    is_stamped: bool = False,
+) -> None:
+    """Refuse what is further from now than the topic allows (KIP-937), or claims our stamp.
+
+    ``is_stamped``: the topic's timestamps are LogAppendTime, so the producer's do not matter.
+    """
+    if header.attributes & TIMESTAMP_TYPE_MASK:
+        msg = "a producer may not set LogAppendTime; the topic's config does"
+        raise InvalidTimestamp(msg)
+    if is_stamped:
+        return
+    if header.max_timestamp_unix_ms - now_unix_ms > after_ms_max:
+        msg = f"timestamp {header.max_timestamp_unix_ms} is over {after_ms_max} ms ahead"
+        raise InvalidTimestamp(msg)
+    first = header.base_timestamp_unix_ms
+    if first != NO_TIMESTAMP and now_unix_ms - first > before_ms_max:
+        msg = f"timestamp {first} is over {before_ms_max} ms old"
+        raise InvalidTimestamp(msg)
+
+
+def stamp_append_time(
+    batch: bytearray | memoryview, header: BatchHeader, now_unix_ms: int
+) -> BatchHeader:
+    """Turn a batch's timestamps into LogAppendTime, in place; return its header as it is then.
+
+    The records keep their deltas; a reader takes the batch's max timestamp for each of them.
+    The CRC covers both changed fields, so it is computed again.
+    """
+    attributes = header.attributes | TIMESTAMP_TYPE_MASK
+    _ATTRIBUTES.pack_into(batch, ATTRIBUTES_AT, attributes)
+    _MAX_TIMESTAMP.pack_into(batch, MAX_TIMESTAMP_AT, now_unix_ms)
+    crc = crc32c(memoryview(batch)[ATTRIBUTES_AT:])
+    _CRC.pack_into(batch, CRC_AT, crc)
+    return header._replace(attributes=attributes, max_timestamp_unix_ms=now_unix_ms, crc=crc)

@@ -1,0 +1,114 @@
+"""Records of many publishers, one of each, as one run: keys and headers differ, too.
+
+Who waits for each acknowledgement brings one record at a time. What is the same from one record
+of a publisher to its next is encoded once (``RecordFrame``), so a batch of such records costs a
+tuple for each. ``gateway.coalescer`` takes these as it takes a ``RecordRun``.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from gateway.records.runs import SMALL, SMALL_MAX, varint
+
+FRAME_OVERHEAD_BYTES: Final = 32  # as ``records.RECORD_OVERHEAD_BYTES``
+_ONE_OCTET_END: Final = 1 << 6  # offset deltas below it take one octet
+_NO_TIMESTAMP_DELTA: Final = b"\x00\x00"  # and the attributes, of which none is defined
+
+
+class RecordFrame:
+    """A record without offset and value: all that a publisher's records of one size share.
+
+    ``size_bytes`` is at least what such a record takes in a batch. ``front`` is all that stands
+    before an offset delta of one octet, ``front_2`` before one of two; ``middle`` stands between
+    the delta and the value.
+    """
+
+    __slots__ = ("front", "front_2", "headers", "middle", "size_bytes")
+
+    def __init__(self, key: bytes, headers: bytes, value_bytes: int) -> None:
+        """``headers`` are encoded, see ``records.encode_headers``."""
+        self.headers = headers
+        self.middle = varint(len(key)) + key + varint(value_bytes)
+        rest_bytes = len(self.middle) + value_bytes + len(headers)
+        self.front = varint(3 + rest_bytes) + _NO_TIMESTAMP_DELTA
+        self.front_2 = varint(4 + rest_bytes) + _NO_TIMESTAMP_DELTA
+        self.size_bytes = FRAME_OVERHEAD_BYTES + len(key) + value_bytes + len(headers)
+
+
+class SingleRecords:
+    """One record of each of many publishers, on their way into one partition.
+
+    The names are those of ``records.RecordRun``. None is without a key or a value.
+    """
+
+    __slots__ = (
+        "base_offset",
+        "frames",
+        "key",
+        "native",
+        "size_bytes",
+        "timestamp_unix_ms",
+        "values",
+    )
+
+    def __init__(
+        self,
+        frames: Sequence[RecordFrame],
+        values: Sequence[bytes],
+        timestamp_unix_ms: int,
+        native: object | None = None,
+    ) -> None:
+        self.frames = frames
+        self.values = values
+        self.timestamp_unix_ms = timestamp_unix_ms
+        self.native = native
+        self.key = b""  # "there are keys": what a compacted topic asks for
+        self.base_offset = -1
+        self.size_bytes = sum([frame.size_bytes for frame in frames])
+
+    @property
+    def largest_bytes(self) -> int:
+        """What the largest of the records takes at most."""
+        return max(frame.size_bytes for frame in self.frames)
+
+    def pieces(self, *, records_max: int, bytes_max: int) -> "list[SingleRecords]":
+        """Return runs, without native forms, that are within the bounds or one record."""
+        found: list[SingleRecords] = []
+        start = size_bytes = 0
+        for index, frame in enumerate(self.frames):
+            if index - start == records_max or (
+                index > start and size_bytes + frame.size_bytes > bytes_max
+            ):
+                found.append(self._part(start, index))
+                start, size_bytes = index, 0
+            size_bytes += frame.size_bytes
+        found.append(self._part(start, len(self.frames)))
+        return found
+
+    def _part(self, start: int, stop: int) -> "SingleRecords":
+        return SingleRecords(
+            self.frames[start:stop], self.values[start:stop], self.timestamp_unix_ms
+        )
+
+    def encoded(self, lead: bytes, first_delta: int) -> list[bytes]:
+        """Return parts that, joined, are the records; see ``record_runs.encode_records``."""
+        parts: list[bytes] = []
+        values, frames = self.values, self.frames
+        end_delta = first_delta + len(values)
+        if lead != _NO_TIMESTAMP_DELTA or end_delta > SMALL_MAX:
+            for number, frame, value in zip(
+                range(first_delta, end_delta), frames, values, strict=True
+            ):
+                record = b"".join((lead, varint(number), frame.middle, value, frame.headers))
+                parts += (varint(len(record)), record)
+            return parts
+        one_octet = max(0, min(len(values), _ONE_OCTET_END - first_delta))
+        fronts = [frame.front for frame in frames[:one_octet]]
+        fronts += [frame.front_2 for frame in frames[one_octet:]]
+        parts = [b""] * (5 * len(values))
+        parts[0::5] = fronts
+        parts[1::5] = SMALL[first_delta:end_delta]
+        parts[2::5] = [frame.middle for frame in frames]
+        parts[3::5] = values
+        parts[4::5] = [frame.headers for frame in frames]
+        return parts

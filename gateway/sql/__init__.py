@@ -1,0 +1,1 @@
+"""What all parts have in common that keep something in SQL."""

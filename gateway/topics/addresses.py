@@ -1,0 +1,57 @@
+"""Addresses: what a protocol calls a topic (and a group) that has another name here.
+
+``%RETRY%g``, ``a/b``, AMQP names of 255 octets and aliases. In memory here, durable in SQL
+first.
+"""
+
+from gateway.metadata.changes import Changes
+from gateway.metadata.store import Address, MetadataStore
+from gateway.topics.index import Topic
+from gateway.topics.manager import TopicManager
+
+
+class AddressBook:
+    """Finds topics by their native names. Loop only."""
+
+    def __init__(self, metadata: MetadataStore, topics: TopicManager) -> None:
+        self._metadata = metadata
+        self._changes = Changes()
+        self._addresses: dict[tuple[str, str, str], Address] = {}
+        topics.on_deleted.append(self._forget_topic)
+
+    async def load(self) -> None:
+        """Read everything from the store; once, before anything else is asked."""
+        for address in await self._metadata.addresses():
+            self._addresses[_key(address)] = address
+
+    def find(self, namespace: str, protocol: str, native_name: str) -> Address | None:
+        """Return what a native name stands for."""
+        return self._addresses.get((namespace, protocol, native_name))
+
+    async def put(self, address: Address) -> None:
+        """Add or replace an address. Errors: ``TopicNotFound``, ``StorageUnavailable``."""
+        await self._changes.make(self._put(address))
+
+    async def remove(self, namespace: str, protocol: str, native_name: str) -> None:
+        """Remove an address, if it is there."""
+        await self._changes.make(self._remove(namespace, protocol, native_name))
+
+    async def _put(self, address: Address) -> None:
+        await self._metadata.put_address(address)
+        self._addresses[_key(address)] = address
+
+    async def _remove(self, namespace: str, protocol: str, native_name: str) -> None:
+        await self._metadata.delete_address(namespace, protocol, native_name)
+        self._addresses.pop((namespace, protocol, native_name), None)
+
+    def _forget_topic(self, topic: Topic) -> None:
+        """A topic is gone, and with it, in the store, its addresses."""
+        self._addresses = {
+            key: address
+            for key, address in self._addresses.items()
+            if address.topic_uuid != topic.uuid
+        }
+
+
+def _key(address: Address) -> tuple[str, str, str]:
+    return (address.namespace, address.protocol, address.native_name)

@@ -1,0 +1,172 @@
+"""Topic configs: checked when set, described when asked, parsed once for those who act on them.
+
+Values are texts, as Kafka's are; a topic keeps only what differs from the node's defaults
+(`[topic_defaults] configs`), and those keep only what differs from Kafka's.
+"""
+
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+from gateway.errors import InvalidConfig
+from gateway.topics.config_specs import SPECS, ConfigType, split_list
+
+VALUE_CHARS_MAX: Final = 32_767
+
+
+class ConfigSource(IntEnum):
+    """Where a value comes from, numbered as in Kafka's DescribeConfigs."""
+
+    TOPIC = 1
+    NODE = 4  # the config file's [topic_defaults]
+    DEFAULT = 5
+
+
+class ConfigSynonym(NamedTuple):
+    """One of the places that a value may come from."""
+
+    name: str
+    value: str
+    source: ConfigSource
+
+
+class ConfigEntry(NamedTuple):
+    """A topic config as it is described. ``synonyms`` are in order: the first one holds."""
+
+    name: str
+    value: str
+    is_default: bool
+    source: ConfigSource
+    type: ConfigType
+    documentation: str
+    synonyms: tuple[ConfigSynonym, ...]
+    is_read_only: bool = False
+    is_sensitive: bool = False
+
+
+class TopicSettings(NamedTuple):
+    """What a topic's configs come to, of those that are honoured. Negative: no limit."""
+
+    deletes: bool
+    compacts: bool
+    is_queue: bool
+    retention_ms: int
+    retention_bytes: int
+    message_bytes_max: int
+    log_append_time: bool
+    timestamp_before_ms_max: int
+    timestamp_after_ms_max: int
+    compression_type: str
+    cleanup_policy: str
+    delete_retention_ms: int
+    dirty_ratio_min: float
+    compaction_lag_ms_min: int
+    compaction_lag_ms_max: int
+    hold_bytes_max: int
+    queue_keep_ms: int
+    key_index: bool
+    delays: bool
+    delay_ms_max: int
+    expires: bool
+    archive_hold: str
+
+
+def check_names(names: Iterable[str]) -> None:
+    """Raise ``InvalidConfig`` for a name that no config has; its text says the nearest."""
+    for name in names:
+        if name not in SPECS:
+            near = get_close_matches(name[:249], SPECS, n=1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            msg = f"unknown topic config {name[:80]!r}{hint}"
+            raise InvalidConfig(msg)
+
+
+def check_configs(
+    configs: Mapping[str, str], *, nodes: int = 1, can_compact: bool = True
+) -> dict[str, str]:
+    """Return ``configs`` with their values in normal form.
+
+    ``nodes`` bounds ``min.insync.replicas``; ``can_compact`` says whether the storage can, or
+    the topic is an internal one, which keeps itself small. Errors: ``InvalidConfig``, which
+    names the config and what is wrong.
+    """
+    check_names(configs)
+    checked = {name: _check_one(name, value) for name, value in configs.items()}
+    if int(checked.get("min.insync.replicas", 1)) > nodes:
+        msg = f"min.insync.replicas is above the number of nodes, {nodes}"
+        raise InvalidConfig(msg)
+    if not can_compact and "compact" in split_list(checked.get("cleanup.policy", "")):
+        msg = "cleanup.policy: this node's storage adapter cannot compact topics"
+        raise InvalidConfig(msg)
+    return checked
+
+
+def parse_settings(defaults: Mapping[str, str], overrides: Mapping[str, str]) -> TopicSettings:
+    """Return what checked configs come to; overrides go before the node's defaults."""
+
+    def value(name: str) -> str:
+        return overrides.get(name, defaults.get(name, SPECS[name].default))
+
+    policies = split_list(value("cleanup.policy"))
+    return TopicSettings(
+        deletes="delete" in policies,
+        compacts="compact" in policies,
+        is_queue="queue" in policies,
+        retention_ms=int(value("retention.ms")),
+        retention_bytes=int(value("retention.bytes")),
+        message_bytes_max=int(value("max.message.bytes")),
+        log_append_time=value("message.timestamp.type") == "LogAppendTime",
+        timestamp_before_ms_max=int(value("message.timestamp.before.max.ms")),
+        timestamp_after_ms_max=int(value("message.timestamp.after.max.ms")),
+        compression_type=value("compression.type"),
+        cleanup_policy=value("cleanup.policy"),
+        delete_retention_ms=int(value("delete.retention.ms")),
+        dirty_ratio_min=float(value("min.cleanable.dirty.ratio")),
+        compaction_lag_ms_min=int(value("min.compaction.lag.ms")),
+        compaction_lag_ms_max=int(value("max.compaction.lag.ms")),
+        hold_bytes_max=int(value("hold.bytes.max")),
+        queue_keep_ms=int(value("queue.keep.ms")),
+        key_index=value("key.index") == "true",
+        delays=value("delay.enable") == "true",
+        delay_ms_max=int(value("delay.max.ms")),
+        expires=value("expiry.enable") == "true",
+        archive_hold=value("archive.hold"),
+    )
+
+
+def describe(defaults: Mapping[str, str], overrides: Mapping[str, str]) -> list[ConfigEntry]:
+    """Return every topic config there is, by name, with its value and where that comes from."""
+    return [_describe_one(name, defaults.get(name), overrides.get(name)) for name in SPECS]
+
+
+def _describe_one(name: str, node_value: str | None, override: str | None) -> ConfigEntry:
+    spec = SPECS[name]
+    node_name = spec.node_name or name
+    synonyms = [ConfigSynonym(node_name, spec.default, ConfigSource.DEFAULT)]
+    if node_value is not None:
+        synonyms.insert(0, ConfigSynonym(node_name, node_value, ConfigSource.NODE))
+    if override is not None:
+        synonyms.insert(0, ConfigSynonym(name, override, ConfigSource.TOPIC))
+    holding = synonyms[0]
+    return ConfigEntry(
+        name,
+        holding.value,
+        is_default=holding.source is ConfigSource.DEFAULT,
+        source=holding.source,
+        type=spec.type,
+        documentation=spec.documentation,
+        synonyms=tuple(synonyms),
+    )
+
+
+def _check_one(name: str, value: str) -> str:
+    spec = SPECS[name]
+    normal = value.strip()
+    if spec.type is ConfigType.BOOLEAN:
+        normal = normal.lower()
+    wrong = spec.check(normal) if len(normal) <= VALUE_CHARS_MAX else "is too long"
+    if wrong:
+        msg = f"topic config {name}: {normal[:80]!r} {wrong}"
+        raise InvalidConfig(msg)
+    return normal

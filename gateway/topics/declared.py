@@ -1,0 +1,65 @@
+"""What a start does with topics: makes those of the config, ends what a crash left undone."""
+
+from collections.abc import Callable, Iterable
+from functools import partial
+from uuid import UUID
+
+import structlog
+
+from gateway.broker import Broker
+from gateway.config.checker import InvalidSettings
+from gateway.config.settings import TopicConfig
+from gateway.errors import GatewayError, StorageUnavailable, TopicExists
+from gateway.model import DEFAULT_NAMESPACE, TopicName
+from gateway.topics.manager import Topic, TopicManager
+
+_log = structlog.get_logger()
+
+
+async def make_topics(topics: TopicManager, wanted: tuple[TopicConfig, ...]) -> None:
+    """Make the topics of the config that are not there. Errors: ``InvalidSettings``."""
+    for topic in wanted:
+        name = TopicName(DEFAULT_NAMESPACE, topic.name)
+        if topics.find(name) is not None:
+            continue
+        try:
+            await topics.create(name, partitions=topic.partitions, configs=topic.configs)
+        except TopicExists:
+            continue
+        except GatewayError as error:
+            msg = f"topics.{topic.name}: {error}"
+            raise InvalidSettings(msg) from error
+
+
+def delete_partitions(topics: TopicManager, broker: Broker, topic: Topic) -> None:
+    """Have the storage delete a topic that has gone from the metadata."""
+
+    def on_done(error: StorageUnavailable | None) -> None:
+        if error is None:
+            topics.forget(topic.uuid)
+
+    try:
+        broker.delete_topic(topic, on_done)
+    except StorageUnavailable as error:  # the next start does it: see delete_leftovers
+        _log.warning(
+            "topic not deleted from the storage", topic=topic.name.name, error=str(error)
+        )
+
+
+def forget_partitions(
+    forgetters: Iterable[Callable[[Iterable[int]], None]], topic: Topic
+) -> None:
+    """Tell all who keep something by partition that a topic is gone."""
+    for forget in forgetters:
+        forget(topic.partition_ids)
+
+
+def delete_leftovers(topics: TopicManager, broker: Broker) -> None:
+    """Delete what a crash left between a topic's end in the metadata and its end in the log."""
+
+    def on_done(uuid: UUID, error: StorageUnavailable | None) -> None:
+        if error is None:
+            topics.forget(uuid)
+
+    for uuid, partition_ids in topics.pending_deletes().items():
+        broker.delete(partition_ids, partial(on_done, uuid))

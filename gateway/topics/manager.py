@@ -1,0 +1,395 @@
+"""Topics: what there is and how it is set. In memory here, durable in SQL first.
+
+All state belongs to the event loop's thread. A change is one SQL transaction in a worker
+thread; changes are made one at a time, in order of arrival, and show here (``revision`` grows)
+once they are durable. A caller that goes away meanwhile does not undo its change.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Final
+from uuid import UUID, uuid4
+
+import structlog
+
+from gateway.clock import Clock
+from gateway.config.settings import TopicDefaults
+from gateway.errors import (
+    InvalidPartitions,
+    InvalidTopicName,
+    Overloaded,
+    PolicyViolation,
+    StorageUnavailable,
+    TopicExists,
+    TopicNotFound,
+)
+from gateway.metadata.changes import Changes
+from gateway.metadata.store import MetadataStore, PartitionRange, TopicRow
+from gateway.model import DEFAULT_NAMESPACE, PartitionIdentity, TopicName, check_topic_name
+from gateway.topics.configs import (
+    ConfigEntry,
+    TopicSettings,
+    check_configs,
+    check_names,
+    describe,
+    parse_settings,
+)
+from gateway.topics.index import Topic, TopicIndex
+
+__all__ = ["INTERNAL_TOPICS", "Topic", "TopicManager", "TopicSettings"]
+
+# Streams of the gateway's own: nobody else may make a topic of such a name, and a store that is
+# rebuilt from the log knows them by it.
+INTERNAL_TOPICS: Final = frozenset(
+    {
+        "__compaction",
+        "__cursors",
+        "__delays",
+        "__groups",
+        "__mqtt_inbound",
+        "__mqtt_retained",
+        "__mqtt_sessions",
+        "__mqtt_shares",
+        "__producers",
+        "__queues",
+    }
+)
+
+TopicHook = Callable[[Topic], None]
+
+_log = structlog.get_logger()
+
+
+class TopicManager:
+    """Finds topics (from memory, at once) and changes them (durably, see the module).
+
+    ``on_changed`` hooks run after a topic was made or changed, ``on_deleted`` hooks after it
+    has gone from here; the broker then deletes its partitions from the storage, and calls
+    ``forget`` when that is logged. ``nodes`` bounds what ``min.insync.replicas`` may ask for,
+    ``can_compact`` says whether the storage can compact topics.
+    Errors of all changes, beside their own: ``StorageUnavailable``, ``Overloaded``.
+    """
+
+    def __init__(
+        self,
+        metadata: MetadataStore,
+        *,
+        defaults: TopicDefaults,
+        clock: Clock,
+        nodes: int = 1,
+        can_compact: bool = True,
+    ) -> None:
+        self.revision = 0
+        self.on_changed: list[TopicHook] = []
+        self.on_deleted: list[TopicHook] = []
+        self._metadata = metadata
+        self._defaults = defaults
+        self._default_configs = check_configs(
+            defaults.configs, nodes=nodes, can_compact=can_compact
+        )
+        self._default_settings = parse_settings(self._default_configs, {})
+        self._clock = clock
+        self._nodes = nodes
+        self._can_compact = can_compact
+        self._index = TopicIndex()
+        self._changes = Changes()
+        self._auto_creating: dict[TopicName, asyncio.Task[Topic]] = {}
+
+    async def load(self) -> None:
+        """Read everything from the store; once, before anything else is asked."""
+        for row in await self._metadata.topics():
+            self._add(row)
+        for gone in await self._metadata.deleted_ranges():
+            self._index.add_removed(gone.range, gone.topic_uuid, gone.topic)
+
+    async def close(self) -> None:
+        """Wait for changes that are on their way."""
+        await self._changes.close()
+
+    @property
+    def partition_count(self) -> int:
+        """Partitions of all topics."""
+        return self._index.partition_count
+
+    def find(self, name: TopicName) -> Topic | None:
+        """Return the topic of that name."""
+        return self._index.find(name)
+
+    def get(self, name: TopicName) -> Topic:
+        """Return the topic of that name. Errors: ``TopicNotFound``."""
+        topic = self._index.find(name)
+        if topic is None:
+            msg = f"topic {name.name[:249]!r} is not there"
+            raise TopicNotFound(msg)
+        return topic
+
+    def by_uuid(self, uuid: UUID) -> Topic | None:
+        """Return the topic of that uuid."""
+        return self._index.by_uuid(uuid)
+
+    def topics(
+        self, namespace: str = DEFAULT_NAMESPACE, *, include_internal: bool = False
+    ) -> list[Topic]:
+        """Return a namespace's topics, sorted by name."""
+        topics = self._index.sorted(namespace)
+        return [topic for topic in topics if include_internal or not topic.is_internal]
+
+    def everything(self) -> list[Topic]:
+        """Return all topics of all namespaces, internal ones too, in no order."""
+        return self._index.everything()
+
+    def identify(self, partition_id: int) -> PartitionIdentity:
+        """Say what a partition is, or was until a moment ago. Errors: ``TopicNotFound``."""
+        return self._index.identify(partition_id)
+
+    @property
+    def default_settings(self) -> TopicSettings:
+        """What holds for a topic whose creator says nothing."""
+        return self._default_settings
+
+    def describe_configs(self, topic: Topic) -> list[ConfigEntry]:
+        """Return all configs there are, by name, with their values for ``topic``."""
+        return describe(self._default_configs, topic.configs)
+
+    def pending_deletes(self) -> dict[UUID, list[int]]:
+        """Return partition ids by topic uuid that the storage may not have deleted yet.
+
+        At a start, they are what a crash left between a delete here and the one in the storage.
+        """
+        return {
+            uuid: [
+                partition_id
+                for part in ranges
+                for partition_id in range(
+                    part.first_partition_id, part.first_partition_id + part.length
+                )
+            ]
+            for uuid, ranges in self._index.removed().items()
+        }
+
+    def forget(self, uuid: UUID) -> None:
+        """The storage has logged the delete of all partitions of a topic that is gone."""
+        self._index.forget(uuid)
+        self._changes.start(self._forget(uuid))
+
+    async def create(
+        self,
+        name: TopicName,
+        *,
+        partitions: int | None = None,
+        configs: Mapping[str, str] | None = None,
+        internal: bool = False,
+        validate_only: bool = False,
+    ) -> Topic:
+        """Make a topic; of callers who want the same one, one makes it, the others are refused.
+
+        ``partitions`` and ``configs`` left out are the node's defaults; internal topics may be
+        compacted, are hidden, and are not counted in the bound on partitions. With
+        ``validate_only`` the topic that is returned is not there. Errors: ``TopicExists``,
+        ``InvalidTopicName`` (also when Kafka's metrics could not tell it from another's),
+        ``InvalidPartitions``, ``InvalidConfig``.
+        """
+        return await self._changes.make(
+            self._create(name, partitions, configs or {}, internal, validate_only)
+        )
+
+    async def auto_create(self, name: TopicName) -> Topic:
+        """Return the topic of that name, making it when that is allowed.
+
+        Concurrent callers share one creation. Errors: ``TopicNotFound`` when `auto_create` is
+        off, ``InvalidTopicName``, ``InvalidPartitions``.
+        """
+        topic = self._index.find(name)
+        if topic is not None:
+            return topic
+        if not self._defaults.auto_create:
+            return self.get(name)
+        task = self._auto_creating.get(name)
+        if task is None:
+            task = self._changes.start(self._create_or_get(name))
+            self._auto_creating[name] = task
+            task.add_done_callback(lambda _: self._auto_creating.pop(name, None))
+        return await asyncio.shield(task)
+
+    async def delete(self, name: TopicName, *, internal: bool = False) -> None:
+        """Remove a topic. Errors: ``TopicNotFound``, ``PolicyViolation`` for internal ones."""
+        await self._changes.make(self._delete(name, internal))
+
+    async def add_partitions(
+        self, name: TopicName, total_count: int, *, validate_only: bool = False
+    ) -> Topic:
+        """Give a topic more partitions, ``total_count`` then.
+
+        Errors: ``TopicNotFound``, ``InvalidPartitions`` (not more than before, or too many),
+        ``PolicyViolation`` for internal topics.
+        """
+        return await self._changes.make(self._add_partitions(name, total_count, validate_only))
+
+    async def alter_configs(
+        self,
+        name: TopicName,
+        changes: Mapping[str, str | None],
+        *,
+        replace: bool = False,
+        validate_only: bool = False,
+    ) -> Topic:
+        """Set configs; None sets one back to the node's default.
+
+        With ``replace``, all that ``changes`` does not name go back to their defaults too.
+        Errors: ``TopicNotFound``, ``InvalidConfig``, ``PolicyViolation`` for internal topics.
+        """
+        return await self._changes.make(
+            self._alter_configs(name, changes, replace, validate_only)
+        )
+
+    async def _create(
+        self,
+        name: TopicName,
+        partitions: int | None,
+        configs: Mapping[str, str],
+        internal: bool,  # noqa: FBT001 - from create's keyword
+        validate_only: bool,  # noqa: FBT001
+    ) -> Topic:
+        self._check_name(name, internal=internal)
+        count = self._defaults.partitions if partitions is None else partitions
+        if count < 1:
+            msg = f"a topic has at least 1 partition, not {count}"
+            raise InvalidPartitions(msg)
+        if not internal:
+            self._check_room(count)
+        checked = check_configs(
+            configs, nodes=self._nodes, can_compact=self._can_compact or internal
+        )
+        row = TopicRow(uuid4(), name, internal, self._clock.unix_ms(), (), checked)
+        if validate_only:
+            topic = self._make(row)
+            topic.extend(PartitionRange(0, 0, count))
+            return topic
+        stored = await self._metadata.create_topic(row, partitions=count)
+        topic = self._add(stored)
+        self._announce(topic)
+        return topic
+
+    async def _create_or_get(self, name: TopicName) -> Topic:
+        topic = self._index.find(name)  # somebody may have made it while we waited for our turn
+        return topic or await self._create(name, None, {}, internal=False, validate_only=False)
+
+    async def _delete(self, name: TopicName, internal: bool) -> None:  # noqa: FBT001
+        topic = self.get(name)
+        if not internal:
+            _check_not_internal(topic)
+        await self._metadata.delete_topic(topic.uuid, deleted_unix_ms=self._clock.unix_ms())
+        self._index.remove(topic)
+        self.revision += 1
+        for hook in self.on_deleted:
+            hook(topic)
+
+    async def _add_partitions(
+        self,
+        name: TopicName,
+        total_count: int,
+        validate_only: bool,  # noqa: FBT001
+    ) -> Topic:
+        topic = self.get(name)
+        _check_not_internal(topic)
+        present = len(topic.partition_ids)
+        if total_count <= present:
+            msg = f"topic {name.name} has {present} partitions; {total_count} is not more"
+            raise InvalidPartitions(msg)
+        self._check_room(total_count - present)
+        if not validate_only:
+            added = await self._metadata.add_partitions(
+                topic.uuid, first_number=present, count=total_count - present
+            )
+            self._index.add_partitions(topic, added)
+            self._announce(topic)
+        return topic
+
+    async def _alter_configs(
+        self,
+        name: TopicName,
+        changes: Mapping[str, str | None],
+        replace: bool,  # noqa: FBT001
+        validate_only: bool,  # noqa: FBT001
+    ) -> Topic:
+        topic = self.get(name)
+        _check_not_internal(topic)
+        wanted = {**({} if replace else topic.configs), **changes}
+        check_names(changes)  # a name set back to its default may be wrong too
+        overrides = {key: value for key, value in wanted.items() if value is not None}
+        checked = check_configs(overrides, nodes=self._nodes, can_compact=self._can_compact)
+        if not validate_only:
+            await self._metadata.set_topic_configs(topic.uuid, checked)
+            topic.configs = checked
+            topic.settings = self._settings(checked)
+            self._announce(topic)
+        return topic
+
+    async def _forget(self, uuid: UUID) -> None:
+        try:
+            await self._metadata.forget_deleted(uuid)
+        except (StorageUnavailable, Overloaded) as error:
+            # At the next start it is deleted from the storage once more, which does nothing.
+            _log.warning("deleted topic not forgotten", topic=str(uuid), error=str(error))
+
+    def _check_name(self, name: TopicName, *, internal: bool) -> None:
+        check_topic_name(name.name)
+        if not internal and name.name in INTERNAL_TOPICS:
+            msg = f"topic name {name.name} is reserved for internal use"
+            raise InvalidTopicName(msg)
+        if self._index.find(name) is not None:
+            msg = f"topic {name.name} exists already"
+            raise TopicExists(msg)
+        other = self._index.colliding(name)
+        if other is not None:
+            # Kafka refuses it because its metrics' names turn '.' into '_'.
+            msg = f"topic {name.name} collides with existing topic {other.name}"
+            raise InvalidTopicName(msg)
+
+    def _check_room(self, added: int) -> None:
+        bound = self._defaults.partitions_max
+        internal = [
+            self._index.find(TopicName(DEFAULT_NAMESPACE, name)) for name in INTERNAL_TOPICS
+        ]
+        present = self._index.partition_count - sum(
+            len(topic.partition_ids) for topic in internal if topic is not None
+        )
+        if present + added > bound:
+            msg = (
+                f"{added} partitions more than the {present} there are "
+                f"would be above topic_defaults.partitions_max, {bound}"
+            )
+            raise InvalidPartitions(msg)
+
+    def _add(self, row: TopicRow) -> Topic:
+        topic = self._make(row)
+        self._index.add(topic)
+        for part in row.ranges:
+            self._index.add_partitions(topic, part)
+        return topic
+
+    def _make(self, row: TopicRow) -> Topic:
+        return Topic(
+            row.uuid,
+            row.name,
+            configs=row.configs,
+            settings=self._settings(row.configs),
+            is_internal=row.is_internal,
+            created_unix_ms=row.created_unix_ms,
+        )
+
+    def _settings(self, configs: Mapping[str, str]) -> TopicSettings:
+        if not configs:
+            return self._default_settings  # one object for the many topics that set nothing
+        return parse_settings(self._default_configs, configs)
+
+    def _announce(self, topic: Topic) -> None:
+        self.revision += 1
+        for hook in self.on_changed:
+            hook(topic)
+
+
+def _check_not_internal(topic: Topic) -> None:
+    if topic.is_internal:
+        msg = f"topic {topic.name.name} is internal"
+        raise PolicyViolation(msg)

@@ -1,0 +1,1 @@
+"""What goes, what stays and what is listed: retention, compaction, key indexes."""

@@ -1,0 +1,102 @@
+"""Has key indexes made for topics with ``key.index=true``, some seconds behind settling."""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import Final, Protocol
+
+import structlog
+
+from gateway.metrics import Metrics
+from gateway.model import Octets
+from gateway.records.keys import keys_of_batch
+from gateway.storage import StorageAdapter
+from gateway.topics.manager import TopicManager
+
+INTERVAL_MS: Final = 10_000
+
+_log = structlog.get_logger()
+
+
+class KeyIndexes(Protocol):
+    """What a storage with key indexes has as its ``key_indexes``, with its totals."""
+
+    built_count: int
+    built_bytes: int
+    undecodable_count: int
+
+    @property
+    def memory_bytes(self) -> int:
+        """Octets of memory for keys of what has no index on the disk yet."""
+        ...
+
+    async def index(
+        self, wanted: frozenset[int], keys_of: Callable[[Octets], Iterable[bytes]]
+    ) -> int:
+        """Make what is missing for those partitions; return how many files were made."""
+        ...
+
+
+class KeyIndexer:
+    """Asks the storage once per interval; does nothing for one without key indexes."""
+
+    def __init__(
+        self, topics: TopicManager, storage: StorageAdapter, *, interval_ms: int = INTERVAL_MS
+    ) -> None:
+        self._topics = topics
+        self._indexes: KeyIndexes | None = getattr(storage, "key_indexes", None)
+        self._interval_ms = interval_ms
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin, with the first pass one interval from now."""
+        assert self._task is None
+        if self._indexes is not None:
+            self._task = asyncio.get_running_loop().create_task(self._run(self._indexes))
+
+    def stop(self) -> None:
+        """End, also in the middle of a pass."""
+        if self._task is not None:
+            self._task.cancel()
+            self._task = None
+
+    def register_metrics(self, metrics: Metrics) -> None:
+        """Register what the storage counts of its indexes."""
+        indexes = self._indexes
+        if indexes is None:
+            return
+        metrics.counter_fn(
+            "headgate_key_index_files", "Key index files made.", lambda: indexes.built_count
+        )
+        metrics.counter_fn(
+            "headgate_key_index_bytes", "Octets of them.", lambda: indexes.built_bytes
+        )
+        metrics.counter_fn(
+            "headgate_key_index_undecodable_batches",
+            "Batches listed under no key.",
+            lambda: indexes.undecodable_count,
+        )
+        metrics.gauge(
+            "headgate_key_index_memory_bytes",
+            "Octets of memory for keys of what is not settled yet.",
+            lambda: indexes.memory_bytes,
+        )
+
+    async def run_once(self, indexes: KeyIndexes) -> int:
+        """Make what is missing; return how many files were made. Errors: ``OSError``."""
+        return await indexes.index(self._wanted(), keys_of_batch)
+
+    def _wanted(self) -> frozenset[int]:
+        return frozenset(
+            partition_id
+            for topic in self._topics.everything()
+            if topic.settings.key_index
+            for partition_id in topic.partition_ids
+        )
+
+    async def _run(self, indexes: KeyIndexes) -> None:
+        while True:
+            await asyncio.sleep(self._interval_ms / 1_000)
+            try:
+                await self.run_once(indexes)
+            except OSError as error:
+                _log.warning("key indexes could not be made", error=str(error))

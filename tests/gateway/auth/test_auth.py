@@ -1,0 +1,411 @@
+"""Users, passwords and rules over a real SQLite file."""
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator
+from itertools import product
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from gateway.auth.ports import (
+    CLUSTER,
+    Operation,
+    PatternKind,
+    Principal,
+    ResourceType,
+    Rule,
+    check_rule,
+)
+from gateway.auth.rules import RuleBook, decide, parse_rule
+from gateway.auth.scram import ScramMechanism, ScramServer
+from gateway.auth.users import CHECK_THREADS, CHECKS_MAX, StoredUsers
+from gateway.config.settings import AuthRule
+from gateway.errors import InvalidRequest, Overloaded, Unauthenticated
+from gateway.metadata.sql import SqlMetadata
+from tests.gateway.auth.test_scram import CLIENT_FIRST, SERVER_NONCE, client_final
+
+ALICE = Principal("alice", "kafka", "10.0.0.1")
+BOB = Principal("bob", "mqtt", "10.0.0.2")
+NOBODY = Principal("ANONYMOUS", "kafka", "10.0.0.3")
+
+
+@pytest.fixture
+async def metadata(tmp_path: Path) -> AsyncIterator[SqlMetadata]:
+    store = SqlMetadata("sqlite", data_dir=tmp_path)
+    await store.open()
+    yield store
+    await store.close()
+
+
+@pytest.fixture
+async def users(metadata: SqlMetadata) -> AsyncIterator[StoredUsers]:
+    stored = StoredUsers(metadata)
+    await stored.load()
+    yield stored
+    await stored.close()
+
+
+async def rule_book(
+    metadata: SqlMetadata,
+    users: StoredUsers,
+    *static: AuthRule,
+    super_users: tuple[str, ...] = (),
+) -> RuleBook:
+    book = RuleBook(metadata, users, static_rules=static, super_users=super_users)
+    await book.load()
+    return book
+
+
+def rule(
+    principal: str, operation: Operation, pattern: str = "", *, allow: bool = True
+) -> Rule:
+    kind = PatternKind.LITERAL if pattern else PatternKind.ANY
+    return Rule(principal, operation, ResourceType.TOPIC, kind, pattern, allow=allow)
+
+
+def may(book: RuleBook, principal: Principal, operation: Operation, topic: str = "t") -> bool:
+    return book.allows(principal, operation, ResourceType.TOPIC, topic)
+
+
+# --- users
+
+
+async def test_a_password_lets_its_user_in(users: StoredUsers) -> None:
+    await users.put_user("alice", "sesame")
+    await users.put_user("bob", "other")
+
+    assert await users.authenticate_plain("alice", "sesame") == "alice"
+    for name, password in (("alice", "other"), ("alice", ""), ("carol", "sesame"), ("", "")):
+        with pytest.raises(Unauthenticated, match="wrong user name or password"):
+            await users.authenticate_plain(name, password)
+
+
+async def test_users_are_required_once_there_is_one(users: StoredUsers) -> None:
+    required = [users.required]
+    await users.put_user("alice", "sesame")
+    required.append(users.required)
+    assert await users.remove_user("alice")
+    required.append(users.required)
+
+    assert required == [False, True, False]
+    assert not await users.remove_user("alice")
+
+
+async def test_users_are_there_after_a_restart(
+    metadata: SqlMetadata, users: StoredUsers
+) -> None:
+    await users.put_user("alice", "sesame")
+    await users.put_user("bob", "other")
+    await users.remove_user("bob")
+
+    restarted = StoredUsers(metadata)
+    await restarted.load()
+
+    assert restarted.names() == ["alice"]
+    assert await restarted.authenticate_plain("alice", "sesame") == "alice"
+    assert {one.mechanism for one in restarted.credentials("alice")} == set(ScramMechanism)
+    await restarted.close()
+
+
+async def test_a_new_password_ends_the_old_one_even_when_remembered(
+    users: StoredUsers,
+) -> None:
+    await users.put_user("alice", "first")
+    await users.authenticate_plain("alice", "first")
+
+    await users.put_user("alice", "second")
+
+    with pytest.raises(Unauthenticated):
+        await users.authenticate_plain("alice", "first")
+    assert await users.authenticate_plain("alice", "second") == "alice"
+    await users.remove_user("alice")
+    with pytest.raises(Unauthenticated):
+        await users.authenticate_plain("alice", "second")
+
+
+async def test_a_storm_of_reconnects_costs_one_check(users: StoredUsers) -> None:
+    await users.put_user("alice", "sesame")
+    await users.authenticate_plain("alice", "sesame")
+    users._threads.shutdown()  # nothing can be derived any more
+
+    names = [await users.authenticate_plain("alice", "sesame") for _ in range(500)]
+
+    assert names == ["alice"] * 500
+
+
+async def test_a_user_who_is_removed_while_being_checked_does_not_get_in(
+    users: StoredUsers,
+) -> None:
+    await users.put_user("alice", "sesame")
+    gate = threading.Event()
+    for _ in range(CHECK_THREADS):
+        users._threads.submit(gate.wait)
+    check = asyncio.create_task(users.authenticate_plain("alice", "sesame"))
+
+    await users.remove_user("alice")
+    gate.set()
+
+    with pytest.raises(Unauthenticated):
+        await check
+
+
+async def test_checks_at_once_are_bounded(users: StoredUsers) -> None:
+    await users.put_user("alice", "sesame")
+
+    outcomes = await asyncio.gather(
+        *(users.authenticate_plain("alice", f"guess{n}") for n in range(CHECKS_MAX + 5)),
+        return_exceptions=True,
+    )
+
+    assert sum(isinstance(outcome, Overloaded) for outcome in outcomes) == 5
+    assert sum(isinstance(outcome, Unauthenticated) for outcome in outcomes) == CHECKS_MAX
+
+
+@pytest.mark.parametrize("mechanism", list(ScramMechanism))
+async def test_scram_lets_a_stored_user_in(
+    users: StoredUsers, mechanism: ScramMechanism
+) -> None:
+    await users.put_user("user", "pencil")
+    server = ScramServer(mechanism, nonce=SERVER_NONCE)
+
+    name = server.receive_first(CLIENT_FIRST)
+    first = server.first_message(await users.scram_credential(name, mechanism))
+    final = server.final_message(client_final("pencil", first, mechanism=mechanism))
+
+    assert final.startswith(b"v=")
+
+
+async def test_unknown_users_cannot_be_told_by_their_salt(
+    metadata: SqlMetadata, users: StoredUsers
+) -> None:
+    mechanism = ScramMechanism.SHA_256
+    await users.put_user("alice", "sesame")
+    real = await users.scram_credential("alice", mechanism)
+    restarted = StoredUsers(metadata)
+    await restarted.load()
+
+    decoy = await users.scram_credential("carol", mechanism)
+
+    assert await restarted.scram_credential("carol", mechanism) == decoy
+    assert (len(decoy.salt), decoy.iterations) == (len(real.salt), real.iterations)
+    assert (await users.scram_credential("dave", mechanism)).salt != decoy.salt
+    await restarted.close()
+
+
+@pytest.mark.parametrize(
+    ("name", "password"),
+    [
+        ("", "sesame"),
+        ("*", "sesame"),
+        ("ANONYMOUS", "sesame"),
+        ("a\x00b", "sesame"),
+        ("a" * 256, "sesame"),
+        ("alice", ""),
+        ("alice", "a\x07b"),
+        ("alice", "p" * 1025),
+    ],
+)
+async def test_a_name_or_password_that_cannot_be_is_refused(
+    users: StoredUsers, name: str, password: str
+) -> None:
+    with pytest.raises(InvalidRequest):
+        await users.put_user(name, password)
+
+    assert users.names() == []
+
+
+# --- rules
+
+
+async def test_without_rules_everything_is_allowed_to_who_was_let_in(
+    metadata: SqlMetadata, users: StoredUsers
+) -> None:
+    book = await rule_book(metadata, users)
+
+    assert may(book, NOBODY, Operation.WRITE)
+    await users.put_user("alice", "sesame")
+    assert not may(book, NOBODY, Operation.WRITE)
+    assert may(book, ALICE, Operation.WRITE)
+
+
+async def test_the_first_rule_closes_what_it_does_not_open(
+    metadata: SqlMetadata, users: StoredUsers
+) -> None:
+    book = await rule_book(metadata, users, super_users=("root",))
+    before = book.revision
+
+    await book.add_rules([rule("alice", Operation.READ, "t")])
+
+    assert book.revision > before
+    assert may(book, ALICE, Operation.READ)
+    assert not may(book, ALICE, Operation.WRITE)
+    assert not may(book, ALICE, Operation.READ, "u")
+    assert not may(book, BOB, Operation.READ)
+    assert may(book, ALICE._replace(name="root"), Operation.DELETE, "u")
+
+
+async def test_rules_of_the_store_are_there_after_a_restart_and_can_go(
+    metadata: SqlMetadata, users: StoredUsers
+) -> None:
+    book = await rule_book(metadata, users)
+    rules = [rule("alice", Operation.READ, "t"), rule("*", Operation.ALL, allow=False)]
+    await book.add_rules([*rules, rules[0]])
+
+    restarted = await rule_book(metadata, users)
+
+    assert restarted.stored_rules() == book.stored_rules() == rules
+    assert not may(restarted, ALICE, Operation.READ)
+    await restarted.delete_rules(rules[1:])
+    assert may(restarted, ALICE, Operation.READ)
+    await restarted.delete_rules(rules)
+    assert may(restarted, BOB, Operation.WRITE)
+
+
+async def test_static_rules_stand_beside_stored_ones(
+    metadata: SqlMetadata, users: StoredUsers
+) -> None:
+    static = AuthRule(principal="bob", operation="write", pattern="prefix", name="t")
+    book = await rule_book(metadata, users, static)
+    await book.add_rules([rule("alice", Operation.READ, "t")])
+
+    assert may(book, BOB, Operation.WRITE, "tx")
+    assert may(book, ALICE, Operation.READ)
+    assert not may(book, BOB, Operation.READ)
+    await book.delete_rules(book.static_rules())
+    assert may(book, BOB, Operation.WRITE, "tx")
+
+
+def test_a_static_rule_means_what_it_says() -> None:
+    config = AuthRule(
+        principal="bob",
+        protocol="mqtt",
+        operation="describe_configs",
+        resource="cluster",
+        effect="deny",
+    )
+
+    assert parse_rule(config) == Rule(
+        "bob",
+        Operation.DESCRIBE_CONFIGS,
+        ResourceType.CLUSTER,
+        PatternKind.ANY,
+        "",
+        allow=False,
+        protocol="mqtt",
+    )
+
+
+@pytest.mark.parametrize(
+    ("config", "hint"),
+    [
+        ({"operation": "wite"}, "write"),
+        ({"pattern": "literal"}, "name goes with"),
+        ({"pattern": "prefix"}, "name goes with"),
+        ({"pattern": "any", "name": "t"}, "name goes with"),
+    ],
+)
+def test_a_static_rule_that_makes_no_sense_is_refused(
+    config: dict[str, str], hint: str
+) -> None:
+    with pytest.raises(ValidationError, match=hint):
+        AuthRule.model_validate(config)
+
+
+def test_a_rule_with_an_empty_principal_is_refused() -> None:
+    with pytest.raises(InvalidRequest):
+        check_rule(rule("", Operation.READ))
+
+
+@pytest.mark.parametrize(
+    "doing", [Operation.READ, Operation.WRITE, Operation.DELETE, Operation.ALTER]
+)
+def test_who_may_do_may_describe(doing: Operation) -> None:
+    rules = {ResourceType.TOPIC: [rule("alice", doing)]}
+
+    assert decide(rules, ALICE, Operation.DESCRIBE, ResourceType.TOPIC, "t")
+    assert not decide(rules, ALICE, Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, "t")
+
+
+def test_denying_to_read_does_not_deny_to_describe() -> None:
+    rules = {
+        ResourceType.TOPIC: [
+            rule("alice", Operation.DESCRIBE),
+            rule("alice", Operation.READ, allow=False),
+        ]
+    }
+
+    assert decide(rules, ALICE, Operation.DESCRIBE, ResourceType.TOPIC, "t")
+    assert not decide(rules, ALICE, Operation.READ, ResourceType.TOPIC, "t")
+
+
+def test_who_may_write_somewhere_may_do_so_idempotently() -> None:  # KIP-679
+    rules = {ResourceType.TOPIC: [rule("alice", Operation.WRITE, "t")]}
+    denied = Rule(
+        "alice",
+        Operation.IDEMPOTENT_WRITE,
+        ResourceType.CLUSTER,
+        PatternKind.ANY,
+        "",
+        allow=False,
+    )
+
+    assert decide(rules, ALICE, Operation.IDEMPOTENT_WRITE, ResourceType.CLUSTER, CLUSTER)
+    assert not decide(rules, BOB, Operation.IDEMPOTENT_WRITE, ResourceType.CLUSTER, CLUSTER)
+    rules[ResourceType.CLUSTER] = [denied]
+    assert not decide(rules, ALICE, Operation.IDEMPOTENT_WRITE, ResourceType.CLUSTER, CLUSTER)
+
+
+names = st.sampled_from(["", "a", "ab", "abc", "b"])
+rules_of_any_kind = st.builds(
+    Rule,
+    principal=st.sampled_from(["*", "alice", "bob"]),
+    operation=st.sampled_from([Operation.READ, Operation.CREATE, Operation.ALL]),
+    resource_type=st.sampled_from([ResourceType.TOPIC, ResourceType.GROUP]),
+    pattern_kind=st.sampled_from(PatternKind),
+    pattern=names,
+    allow=st.booleans(),
+    protocol=st.sampled_from(["*", "kafka", "mqtt"]),
+    host=st.sampled_from(["*", "10.0.0.1", "10.0.0.2"]),
+)
+
+
+def fits_by_definition(
+    one: Rule, principal: Principal, operation: Operation, kind: ResourceType, name: str
+) -> bool:
+    """A rule applies when every part of it is a wildcard or the thing itself."""
+    pattern = {
+        PatternKind.ANY: True,
+        PatternKind.LITERAL: name == one.pattern,
+        PatternKind.PREFIX: name[: len(one.pattern)] == one.pattern,
+        PatternKind.FILTER: False,
+    }[one.pattern_kind]
+    return (
+        pattern
+        and one.principal in ("*", principal.name)
+        and one.protocol in ("*", principal.protocol)
+        and one.host in ("*", principal.host)
+        and one.operation in (Operation.ALL, operation)
+        and one.resource_type is kind
+    )
+
+
+@given(rules=st.lists(rules_of_any_kind, max_size=6))
+def test_deny_wins_then_allow_then_no(rules: list[Rule]) -> None:
+    by_type = {
+        kind: [one for one in rules if one.resource_type is kind] for kind in ResourceType
+    }
+    questions = product(
+        (ALICE, BOB),
+        (Operation.READ, Operation.CREATE),
+        (ResourceType.TOPIC, ResourceType.GROUP),
+        ("a", "ab", "c"),
+    )
+
+    for question in questions:
+        fitting = [one for one in rules if fits_by_definition(one, *question)]
+        expected = bool(fitting) and all(one.allow for one in fitting)
+        assert decide(by_type, *question) is expected
