@@ -2,8 +2,8 @@
 
 ``group`` and ``join`` decide what happens in a group; here requests find their group, deadlines
 meet the loop, and groups meet the internal stream. Heartbeats only put deadlines off, so they
-touch neither timer nor stream. Other kinds of groups (KIP-848, share
-groups, RocketMQ) will stand beside ``Group`` here.
+touch neither timer nor stream. Other kinds of groups (KIP-848, share groups, RocketMQ) will stand
+beside ``Group`` here.
 """
 
 from collections.abc import Mapping, Sequence

@@ -8,8 +8,8 @@ connection until the authorizer's revision changes.
 
 A subscription is a filter, and rules are filters too: an ``allow`` matches what it covers
 wholly, a ``deny`` matches whatever it has a topic in common with. So nobody reads through ``#``
-what is denied to him, and no message is checked when it is delivered: ``reading_rights`` looks
-at subscriptions again when rules change.
+what is denied to him, and no message is checked when it is delivered: ``reading`` looks at
+subscriptions again when rules change.
 """
 
 from collections.abc import Callable, Sequence

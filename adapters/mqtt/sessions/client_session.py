@@ -116,7 +116,7 @@ class ClientSession:
         self.subscriptions: dict[str, Subscription] = {}  # by the filter as the client wrote it
         self.filter_bytes = 0  # of all of them
         self.ended: EndedSubscriptions | None = None  # whose rest still leaves
-        self.forbidden = NOTHING  # those out of force, see ``reading_rights``
+        self.forbidden = NOTHING  # those out of force, see ``rights.reading``
         self.groups: dict[str, ShareGroup] = {}
         self.holder = services.lanes.new_holder()  # of messages of shared subscriptions
         self.outbox = Outbox()

@@ -17,8 +17,8 @@ LOOKED_AT_MAX: Final = 10_000  # ended subscriptions, in one sweep
 class Endings:
     """Ended subscriptions of all sessions.
 
-    Of one session: above ``count_max``, and
-    ``filter_bytes_max`` octets of their filters, the oldest are dropped.
+    Of one session's the oldest are dropped above ``count_max``, and above ``filter_bytes_max``
+    octets of their filters.
     """
 
     def __init__(
@@ -45,9 +45,7 @@ class Endings:
         Return None when nothing is left that it matched.
         """
         if not subscription.qos or subscription.group is not None:
-            return (
-                None  # QoS 0 is for those who are there, and what is shared waits in the group
-            )
+            return None  # QoS 0 is for who is there, and what is shared waits in the group
         starts, ends = {}, {}
         for partition_id, offset in session.behind.items():
             start = subscription.starts.get(partition_id, 0)
@@ -56,9 +54,7 @@ class Endings:
                 starts[partition_id], ends[partition_id] = start, end
         if not ends:
             return None
-        ended = session.ended
-        if ended is None:
-            ended = session.ended = EndedSubscriptions()
+        ended = _made_of(session)
         one = EndedSubscription(
             session,
             ended.next_number,
@@ -84,9 +80,7 @@ class Endings:
 
     def restore(self, one: EndedSubscription) -> None:
         """Take back one that was written down; they come in the order of their numbers."""
-        ended = one.session.ended
-        if ended is None:
-            ended = one.session.ended = EndedSubscriptions()
+        ended = _made_of(one.session)
         ended.add(one)
         ended.kept.add(one.number)
 
@@ -145,3 +139,10 @@ class Endings:
                 self.remove(one)
         if not ended.by_number and not ended.kept:
             session.ended = None
+
+
+def _made_of(session: "ClientSession") -> EndedSubscriptions:
+    """Return a session's ended subscriptions, made when it has had none."""
+    if session.ended is None:
+        session.ended = EndedSubscriptions()
+    return session.ended

@@ -11,7 +11,7 @@ filter key    0x02, client, the filter as the client wrote it
 filter value  version u8 = 0, QoS u8, flags u8 (1 No Local, 2 Retain As Published), Retain
               Handling u8, identifier u32, count u32, starts (partition id u32, offset i64)
 run key       0x03, client, first sequence u64
-run value     see ``session_journal``
+run value     see ``journal``
 ended key     0x05, client, number u64: a subscription that has ended, with a rest to deliver
 ended value   version u8 = 0, QoS u8, flags u8, Retain Handling u8, identifier u32 (all as
               above), topic filter (length u16, UTF-8), count u32, where it counts (partition

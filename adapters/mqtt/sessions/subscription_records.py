@@ -1,4 +1,4 @@
-"""The records of subscriptions, of now and ended, as ``session_store`` says them."""
+"""The records of subscriptions, of now and ended, as ``store`` says them."""
 
 import struct
 from collections.abc import Mapping

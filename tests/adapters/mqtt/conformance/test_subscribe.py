@@ -9,7 +9,7 @@ from tests.adapters.mqtt.conformance.versions import ALL, BOTH
 from tests.support import mqtt_wire as wire
 from tests.support.mqtt_raw import RawClient, payloads
 from tests.support.mqtt_target import OWN, STRICT
-from tests.support.mqtt_wire import V3_1_1, V5, Kind, Prop
+from tests.support.mqtt_wire import V3_1_1, V5, Kind, Prop, Received
 
 MALFORMED = 0x81
 PROTOCOL_ERROR = 0x82
@@ -320,17 +320,23 @@ def test_replacing_a_subscription_loses_nothing(rig: Rig, version: int, qos: int
     assert (message.payload, message.qos) == (b"x", qos)
 
 
-@pytest.mark.parametrize("options", [0, 1])
-def test_replacing_a_subscription_loses_nothing_behind_the_window(
-    rig: Rig, options: int
-) -> None:
-    """5.0: 3.8.4-4."""
+def behind_its_window(rig: Rig) -> tuple[RawClient, RawClient, Received]:
+    """Return a subscriber that holds the first of three messages back, its publisher, and that."""
     client = rig.client(found=[(Prop.RECEIVE_MAXIMUM, 1)])
     client.subscribe((rig.topic(), 1))
     publisher = rig.client()
     for payload in (b"1", b"2", b"3"):
         publisher.publish(rig.topic(), payload, qos=1)
     [first] = client.messages(1, accept=False)
+    return client, publisher, first
+
+
+@pytest.mark.parametrize("options", [0, 1])
+def test_replacing_a_subscription_loses_nothing_behind_the_window(
+    rig: Rig, options: int
+) -> None:
+    """5.0: 3.8.4-4."""
+    client, _, first = behind_its_window(rig)
     found = [(Prop.SUBSCRIPTION_ID, 5)]
     client.send(wire.subscribe(9, [(rig.topic(), options)], found=found))
     client.receive(Kind.SUBACK)
@@ -342,12 +348,7 @@ def test_replacing_a_subscription_loses_nothing_behind_the_window(
 @OWN
 def test_what_was_matched_comes_after_unsubscribe(rig: Rig) -> None:
     """Section 3.10.4 allows it, and Mosquitto does the same."""
-    client = rig.client(found=[(Prop.RECEIVE_MAXIMUM, 1)])
-    client.subscribe((rig.topic(), 1))
-    publisher = rig.client()
-    for payload in (b"1", b"2", b"3"):
-        publisher.publish(rig.topic(), payload, qos=1)
-    [first] = client.messages(1, accept=False)
+    client, publisher, first = behind_its_window(rig)
     client.send(wire.unsubscribe(9, [rig.topic()]))
     client.receive(Kind.UNSUBACK)
     publisher.publish(rig.topic(), b"new", qos=1)

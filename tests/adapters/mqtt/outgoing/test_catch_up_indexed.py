@@ -4,7 +4,14 @@ import pytest
 
 from adapters.mqtt.outgoing import catch_up as catch_up_module
 from adapters.mqtt.outgoing import wanted_spans as wanted_spans_module
-from tests.adapters.mqtt.outgoing.test_catch_up import Case, Scene, make_case, until, wanted_of
+from tests.adapters.mqtt.outgoing.test_catch_up import (
+    Case,
+    Follower,
+    Scene,
+    make_case,
+    until,
+    wanted_of,
+)
 
 
 def indexed_scene(case: Case, monkeypatch: pytest.MonkeyPatch, *, file_batches: int) -> Scene:
@@ -12,6 +19,21 @@ def indexed_scene(case: Case, monkeypatch: pytest.MonkeyPatch, *, file_batches: 
     scene = Scene(case)
     scene.feed.file_batches = file_batches
     return scene
+
+
+async def hold_at_the_first(first: Follower) -> None:
+    """Let one whose window is 1 get a message, and acknowledge nothing."""
+    first.acknowledges = False
+    first.go_on()
+    await until(lambda: bool(first.got))
+
+
+async def pass_by(first: Follower, late: Follower) -> None:
+    """Let another one come and read all, and then the first go on."""
+    late.go_on()
+    await until(lambda: not late.behind)
+    first.acknowledges = True
+    first.acknowledge()
 
 
 async def test_where_nothing_is_wanted_nothing_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -44,13 +66,8 @@ async def test_who_comes_later_is_asked_for_alone(monkeypatch: pytest.MonkeyPatc
     case = make_case([(b"a", 40), (b"b", 10), (b"c", 10), (b"a", 40)], 10)
     scene = indexed_scene(case, monkeypatch, file_batches=10)
     first, late = scene.follower(0, ["b"], window=1), scene.follower(5, ["c"])
-    first.acknowledges = False
-    first.go_on()
-    await until(lambda: bool(first.got))
-    late.go_on()
-    await until(lambda: not late.behind)
-    first.acknowledges = True
-    first.acknowledge()
+    await hold_at_the_first(first)
+    await pass_by(first, late)
 
     await scene.until_live()
 
@@ -67,11 +84,11 @@ async def test_retention_may_pass_while_the_index_is_asked(
     scene = indexed_scene(case, monkeypatch, file_batches=10)
     follower = scene.follower(0, ["b"])
 
-    def pass_by() -> None:
+    def retain() -> None:
         if scene.feed.asked and not scene.feed.log_start_offset:
             scene.feed.log_start_offset = 60
 
-    scene.feed.on_read = pass_by
+    scene.feed.on_read = retain
     follower.go_on()
 
     await scene.until_live()
@@ -121,13 +138,8 @@ async def test_an_answer_with_more_filters_keeps_what_it_has_said_before(
     case = make_case([(b"a", 20), (b"b", 10), (b"a", 20), (b"c", 10), (b"b", 10)], 10)
     scene = indexed_scene(case, monkeypatch, file_batches=10)
     first, late = scene.follower(0, ["b"], window=1), scene.follower(25, ["c"])
-    first.acknowledges = False
-    first.go_on()
-    await until(lambda: bool(first.got))
-    late.go_on()
-    await until(lambda: not late.behind)
-    first.acknowledges = True
-    first.acknowledge()
+    await hold_at_the_first(first)
+    await pass_by(first, late)
 
     await scene.until_live()
 
@@ -142,14 +154,9 @@ async def test_files_may_be_others_when_the_index_is_asked_for_more(
     case = make_case([(b"a", 20), (b"b", 10), (b"a", 20), (b"c", 10), (b"a", 20)], 10)
     scene = indexed_scene(case, monkeypatch, file_batches=8)
     first, late = scene.follower(0, ["b"], window=1), scene.follower(45, ["c"])
-    first.acknowledges = False
-    first.go_on()
-    await until(lambda: bool(first.got))
+    await hold_at_the_first(first)
     scene.feed.file_batches = 2  # what was one file is four
-    late.go_on()
-    await until(lambda: not late.behind)
-    first.acknowledges = True
-    first.acknowledge()
+    await pass_by(first, late)
 
     await scene.until_live()
 
