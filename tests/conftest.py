@@ -11,6 +11,7 @@ from hypothesis import settings
 
 from gateway.sql import engines as sql
 from tests.gateway import postgres
+from tests.support.gateway import LAUNCHED
 from tests.support.toolchain import PACKAGES
 
 _TOOLS = {
@@ -79,7 +80,10 @@ def postgres_url() -> Iterator[str]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """With CI=true a skip that says what to install is a failure: CI has everything."""
+    """With CI=true a skip that says what to install is a failure: CI has everything.
+
+    A failure shows what the gateways have logged that ran meanwhile.
+    """
     report = yield
     if (
         report.skipped
@@ -87,4 +91,10 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
         and " install " in str(report.longrepr)
     ):
         report.outcome = "failed"
+    if report.failed:
+        for gateway in LAUNCHED:
+            report.sections.append((f"gateway on {gateway.bootstrap}", gateway.tail()))
+    if report.when == "teardown":
+        for gateway in [one for one in LAUNCHED if not one.is_running]:
+            LAUNCHED.discard(gateway)
     return report

@@ -3,8 +3,10 @@
 import os
 import random
 import threading
+import time
 from collections.abc import Callable, Mapping
-from typing import Final
+from functools import partial
+from typing import Final, TypeVar
 
 from confluent_kafka import (
     OFFSET_BEGINNING,
@@ -19,6 +21,9 @@ from confluent_kafka import (
 _OUTSTANDING_MAX: Final = 2_000
 _FLUSH_S_MAX: Final = 90.0
 _QUIET_S_MAX: Final = 30.0
+_ASKED_S_MAX: Final = 60.0
+_ASK_S: Final = 0.1
+_LET_GO: Final = {KafkaError._DESTROY_BROKER, KafkaError._TRANSPORT}
 
 _SOON_BACK: Final = {
     "reconnect.backoff.ms": 10,
@@ -28,6 +33,8 @@ _SOON_BACK: Final = {
 
 Place = tuple[int, int]
 """(partition, offset)"""
+
+Answer = TypeVar("Answer")
 
 
 def patient_producer(bootstrap: str, *, idempotent: bool = True) -> Producer:
@@ -164,7 +171,8 @@ def committed(bootstrap: str, topic: str, group: str, partitions: int) -> dict[i
     """Return what the group has committed, asked from outside of it."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group, "log_level": 1})
     places = [TopicPartition(topic, n) for n in range(partitions)]
-    found = {place.partition: place.offset for place in consumer.committed(places, timeout=30)}
+    answered = _asked(partial(consumer.committed, places, timeout=30))
+    found = {place.partition: place.offset for place in answered}
     consumer.close()
     return {partition: offset for partition, offset in found.items() if offset >= 0}
 
@@ -197,19 +205,24 @@ def read_all(bootstrap: str, topic: str, partitions: int) -> dict[Place, bytes]:
 
 
 def _bounds(consumer: Consumer, place: TopicPartition) -> tuple[int, int]:
-    """Return first and next offset of a partition.
+    """Return first and next offset of a partition."""
+    return _asked(partial(consumer.get_watermark_offsets, place, timeout=30))
 
-    librdkafka lets go of the address it began with once it knows the broker there; what was asked
-    by that moment fails in the client itself.
+
+def _asked(ask: Callable[[], Answer]) -> Answer:
+    """Return what a client answers whose broker has just come back.
+
+    librdkafka lets go of the address it began with once it knows the broker there, and what was
+    asked over a connection that ends fails in the client itself.
     """
+    deadline = time.monotonic() + _ASKED_S_MAX
     while True:
         try:
-            found: tuple[int, int] = consumer.get_watermark_offsets(place, timeout=30)
+            return ask()
         except KafkaException as error:
-            if error.args[0].code() != KafkaError._DESTROY_BROKER:
+            if error.args[0].code() not in _LET_GO or time.monotonic() > deadline:
                 raise
-        else:
-            return found
+            time.sleep(_ASK_S)
 
 
 def check_commits(

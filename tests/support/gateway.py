@@ -5,6 +5,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, Self
+from weakref import WeakSet
 
 from tests.support import s3_gateway
 from tests.support.ports import free_port
@@ -14,6 +15,10 @@ from tests.support.waiting import wait_until
 ROOT: Final = Path(__file__).resolve().parents[2]
 _READY_S_MAX: Final = 60.0
 _STOP_S_MAX: Final = 30.0
+_LINES_SHOWN: Final = 100
+
+LAUNCHED: Final[WeakSet["Gateway"]] = WeakSet()
+"""Those of the test that runs: what they have logged is shown with its failure."""
 
 
 class Gateway:
@@ -52,6 +57,11 @@ class Gateway:
         return f"127.0.0.1:{self.kafka_port}"
 
     @property
+    def is_running(self) -> bool:
+        """It was started and has not ended."""
+        return self.program is not None and self.program.is_running
+
+    @property
     def pid(self) -> int:
         """The process id of the running gateway."""
         return self._running().pid
@@ -65,14 +75,18 @@ class Gateway:
         return self.start()
 
     def __exit__(self, kind: object, *_exc: object) -> None:
-        if self.program is None:
-            return
-        if kind is None and self.program.is_running:
-            self.stop()
-        else:
-            self.program.kill()  # also closes the pipes of one that has ended
-        if kind is not None:
-            sys.stderr.write("\n".join(["--- gateway:", *self.lines[-100:], "---\n"]))
+        if self.program is not None:
+            if kind is None and self.program.is_running:
+                self.stop()
+            else:
+                self.program.kill()  # also closes the pipes of one that has ended
+        if kind is None:
+            bugs = [line for line in self.lines if "closed by a bug" in line]
+            assert not bugs, "\n".join(bugs)
+
+    def tail(self) -> str:
+        """Return the last lines of its log, to be shown with a failure."""
+        return "\n".join(self.lines[-_LINES_SHOWN:])
 
     def start(self, *, within_s: float = _READY_S_MAX) -> Self:
         """Start it and return when it is ready."""
@@ -88,6 +102,7 @@ class Gateway:
         config.parent.mkdir(parents=True, exist_ok=True)
         config.write_text("".join(f"[adapters.{name}]\n" for name in sorted(names)))
         assignments = [f"--set={key}={value}" for key, value in self.settings.items()]
+        LAUNCHED.add(self)
         command = [sys.executable, "-m", "gateway", "serve", f"--config={config}", *assignments]
         self.program = Program(command, cwd=ROOT, env=self.env)
         return self.program
