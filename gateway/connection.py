@@ -8,7 +8,7 @@ only.
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import structlog
@@ -335,15 +335,3 @@ class Connection(asyncio.BufferedProtocol):
         if not self.is_busy() and now_s - self.last_received_s > config.idle_s_max:
             return "idle_s_max"
         return None
-
-
-def send_each(answers: Iterable[tuple[Connection, Octets]]) -> None:
-    """Send each of many connections its only octets of this turn; see ``send_now``.
-
-    A bug that one of them meets is no other's.
-    """
-    for connection, octets in answers:
-        try:
-            connection.send_now(octets)
-        except Exception as error:  # noqa: BLE001 - see ``failed_by``
-            connection.failed_by(error)

@@ -103,11 +103,9 @@ class MqttConnection(Connection, asyncio.Protocol):
 
     def receive(self, data: bytes) -> None:
         """Take octets of the stream, cut anywhere; an error comes after what came before it."""
-        lone = self.lone
-        if lone is not None:
-            if lone.take(data):
-                return
-            lone.leave()
+        if self.lone is not None:  # where not the transport itself calls it
+            self.lone.take(data)
+            return
         packets = (reader := self._reader).receive(data)
         self._counters.messages_received += len(packets)
         if not reader.has_partial:
@@ -129,9 +127,38 @@ class MqttConnection(Connection, asyncio.Protocol):
             and len(packets) == 1
             and not (self._queued or self._is_waiting or reader.has_partial)
         ):
-            self.lone = self._lone_publishes.publisher(self, likeness, packets[0])
+            lone = self._lone_publishes.publisher(self, likeness, packets[0])
+            if lone is not None:
+                self.begin_lone(lone)
 
     octets_received = receive  # but a WebSocket has frames around them
+
+    def begin_lone(self, lone: "LonePublisher") -> None:
+        """Have the transport call ``lone`` with what is read, who counts it, too."""
+        self.lone = lone
+        vars(self)["data_received"] = lone.take
+        self._transport_looks_again()
+
+    def end_lone(self) -> None:
+        """Read as ever."""
+        if self.lone is not None:
+            self.lone = None
+            vars(self).pop("data_received", None)
+            self._transport_looks_again()
+
+    def _transport_looks_again(self) -> None:
+        if self.transport is not None:
+            self.transport.set_protocol(self)
+
+    def take_other(self, data: bytes) -> None:
+        """Take what ``lone`` has read and not taken; it has left."""
+        self.data_received(data)
+
+    @property
+    def writer(self) -> Callable[[bytes], object]:
+        """What sends octets at once, as long as the connection is open."""
+        assert self.transport is not None
+        return self.transport.write
 
     def _leave_lone(self) -> None:
         if self.lone is not None:

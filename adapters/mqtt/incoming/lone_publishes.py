@@ -7,7 +7,7 @@ records of its publisher) is looked up once, and holds until a revision changes;
 goes the way of ``inbound``.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -21,8 +21,8 @@ from adapters.mqtt.session import State
 from adapters.mqtt.wire import Packet, PublishRun
 from gateway.clock import Clock
 from gateway.coalescer import BATCH_BYTES_MAX, BATCH_RECORDS_MAX, Coalescer
-from gateway.connection import send_each
 from gateway.errors import GatewayError
+from gateway.listener import Listener
 from gateway.model import HEADER_BYTES
 from gateway.partition import Partition
 from gateway.records.singles import RecordFrame, SingleRecords
@@ -36,6 +36,8 @@ if TYPE_CHECKING:  # connections know their publisher, feeds what it hands to th
 LONE_BYTES_MAX: Final = 4_096  # below ``unacknowledged_bytes_max``; beyond, other costs matter
 _QOS_1: Final = b"\x32"  # the first octet: neither DUP nor RETAIN
 _PUBACK: Final = b"\x40\x02"
+_PUBACK_BYTES: Final = 4
+_NO_IDENTIFIER: Final = b"\x00\x00"
 _TWO_OCTETS: Final = 128  # Remaining Lengths from here on take two octets
 
 
@@ -45,10 +47,13 @@ class _Lane:
     ``waiting``: those whose packet is not in a round yet, in the order in which packets came.
     """
 
-    __slots__ = ("_gathering", "is_over", "partition", "waiting")
+    __slots__ = ("_gathering", "is_over", "listener", "partition", "waiting")
 
-    def __init__(self, gathering: "LonePublishes", partition: Partition) -> None:
+    def __init__(
+        self, gathering: "LonePublishes", partition: Partition, listener: Listener
+    ) -> None:
         self.partition = partition
+        self.listener = listener
         self.waiting: list[LonePublisher] = []
         self.is_over = False
         self._gathering = gathering
@@ -77,11 +82,9 @@ class LonePublisher:
         "_inbound",
         "_key",
         "_lane",
-        "_low_at",
         "_prefix",
         "_size_bytes",
         "_tail",
-        "_waiting",
         "connection",
         "data",
         "frame",
@@ -91,6 +94,8 @@ class LonePublisher:
         "payload_at",
         "published",
         "tail_at",
+        "take",
+        "write",
     )
 
     def __init__(
@@ -107,43 +112,61 @@ class LonePublisher:
         self.published: Published | None = None  # in the line of ``inbound``, once it has left
         self.data: bytes | None = None  # the packet that is on its way
         self.frame: RecordFrame
-        self.payload_at = self.id_at = self.tail_at = self._low_at = 0
+        self.payload_at = self.id_at = self.tail_at = 0
         self._key, self.headers = record
         self._gathering = gathering
         self._lane = lane
-        self._waiting = lane.waiting
         self._inbound = connection.inbound
         self._tail = likeness.tail
         self._prefix = b""
         self._size_bytes = -1
         self._bytes_max = min(LONE_BYTES_MAX, connection.config.packet_bytes_max)
+        self.write = connection.writer
+        taking = self._taking()
+        next(taking)
+        self.take: Callable[[bytes], None] = taking.send
 
-    def take(self, data: bytes) -> bool:
-        """Take what one read brought, or return False with nothing done."""
-        if (
-            len(data) == self._size_bytes
-            and self.data is None
-            and data.startswith(self._prefix)
-            and (not self._tail or data.startswith(self._tail, self.tail_at))
-            and (data[self._low_at] or data[self.id_at])  # 0 is no identifier
-        ):
-            waiting = self._waiting
-            if waiting or self._lane.begin():
-                self.data = data
-                waiting.append(self)
-                return True
-            return False
-        return self._take_other(data)
+    def _taking(self) -> Generator[None, bytes, None]:
+        """Take what reads bring, until something else comes: see ``leave``.
 
-    def _take_other(self, data: bytes) -> bool:
-        """Take a packet that differs from the last one in size at most."""
+        A generator, whose ``send`` the transport calls: what each read is compared with is in
+        locals, and none needs a frame of its own.
+        """
+        connection, listener = self.connection, self.connection.listener
+        waiting, begin, tail = self._lane.waiting, self._lane.begin, self._tail
+        data = yield
+        try:
+            while True:
+                prefix, size_bytes = self._prefix, self._size_bytes
+                id_at, tail_at = self.id_at, self.tail_at
+                while (
+                    len(data) == size_bytes
+                    and self.data is None
+                    and data.startswith(prefix)
+                    and (not tail or data.startswith(tail, tail_at))
+                    and data[id_at:tail_at] != _NO_IDENTIFIER
+                    and (waiting or begin())
+                ):
+                    self.data = data
+                    waiting.append(self)
+                    connection.last_received_s = listener.now_s
+                    connection.bytes_received += size_bytes
+                    data = yield
+                if not self._is_ready_for(data):
+                    break
+            self.leave()
+            connection.take_other(data)
+        except Exception as fault:  # noqa: BLE001 - see ``failed_by``
+            connection.failed_by(fault)
+        yield  # nobody sends any more, and an end would be raised
+
+    def _is_ready_for(self, data: bytes) -> bool:
+        """Look at a packet that differs from the last one: in size, if it is to go this way."""
         if self.data is not None:
             if data[:1] == _QOS_1:
                 self.likeness.may_be_lone = False  # it does not wait
             return False
-        if len(data) == self._size_bytes or not self._resize(len(data)):
-            return False
-        return self.take(data)
+        return len(data) != self._size_bytes and self._resize(len(data))
 
     def _resize(self, size_bytes: int) -> bool:
         """Be ready for packets of another size; False when they are none for this way.
@@ -164,7 +187,7 @@ class LonePublisher:
         if not is_minimal or payload_at > size_bytes:
             return False
         self._prefix, self._size_bytes = prefix, size_bytes
-        self.id_at, self._low_at, self.tail_at = (len(prefix) + one for one in range(3))
+        self.id_at, self.tail_at = len(prefix), len(prefix) + 2
         self.payload_at = payload_at
         self.frame = RecordFrame(self._key, self.headers, size_bytes - payload_at)
         return True
@@ -178,7 +201,7 @@ class LonePublisher:
 
     def leave(self) -> None:
         """Something else comes on the connection: what is on its way stands in line from now."""
-        self.connection.lone = None
+        self.connection.end_lone()
         if self.data is not None:
             self._gathering.fill()
             if self.data is not None:
@@ -187,13 +210,13 @@ class LonePublisher:
     def give_up(self) -> None:
         """What holds for all has changed meanwhile: let ``inbound`` look at the packet."""
         run, self.data = self.run(), None
-        self.connection.lone = None
+        self.connection.end_lone()
         self.connection.guard(self._inbound.take, run)
 
     def refuse(self, error: GatewayError) -> None:
         """The log has not taken the packet."""
         if self.published is None:
-            self.connection.lone = None
+            self.connection.end_lone()
             self.published = self._inbound.join(self.run())
         self.data = None
         self.published(error)
@@ -239,7 +262,7 @@ class LonePublishes:
         self._authorizer = access.authorizer
         self._is_saturated = is_saturated
         self._authorizer_revision = self._topics_revision = -1
-        self._lanes: dict[Partition, _Lane] = {}
+        self._lanes: dict[tuple[Partition, Listener], _Lane] = {}
         self._begun: list[_Lane] = []  # those of the open round
         coalescer.before_seal.append(self.fill)
 
@@ -268,9 +291,10 @@ class LonePublishes:
             partition = self._feeds.target(routed)
         except GatewayError:
             return None
-        lane = self._lanes.get(partition)
+        place = partition, connection.listener
+        lane = self._lanes.get(place)
         if lane is None:
-            lane = self._lanes[partition] = _Lane(self, partition)
+            lane = self._lanes[place] = _Lane(self, *place)
         run = likeness.message(b"", connection.client_id)
         record = (routed.key, header_block(run, routed, connection.client_id))
         return LonePublisher(self, connection, likeness, lane, record)
@@ -313,50 +337,52 @@ class LonePublishes:
                     publisher.give_up()
             else:
                 self._counters.publish_received += len(some)
-                self._put(lane.partition, some)
+                self._put(lane, some)
 
-    def _put(self, partition: Partition, some: list[LonePublisher]) -> None:
+    def _put(self, lane: _Lane, some: list[LonePublisher]) -> None:
         now_unix_ms = self._clock.unix_ms()
+        bytes_max = min(BATCH_BYTES_MAX, lane.partition.topic.settings.message_bytes_max)
         largest_bytes = max([publisher.frame.size_bytes for publisher in some])
-        bytes_max = min(BATCH_BYTES_MAX, partition.topic.settings.message_bytes_max)
         count = min(BATCH_RECORDS_MAX, (bytes_max - HEADER_BYTES) // largest_bytes) or 1
-        if len(some) <= count:
-            self._add(partition, some, now_unix_ms)
-            return
         for start in range(0, len(some), count):
-            self._add(partition, some[start : start + count], now_unix_ms)
+            self._add(lane, some[start : start + count], now_unix_ms)
 
-    def _add(
-        self, partition: Partition, some: Sequence[LonePublisher], now_unix_ms: int
-    ) -> None:
+    def _add(self, lane: _Lane, some: Sequence[LonePublisher], now_unix_ms: int) -> None:
         payloads = [one.data[one.payload_at :] for one in some]  # type: ignore[index]  # waits
         records = SingleRecords(
             [one.frame for one in some], payloads, now_unix_ms, LoneMessages(some, payloads)
         )
         try:
-            self._coalescer.add(partition, records, partial(self._done, some))
+            self._coalescer.add(lane.partition, records, partial(self._done, lane, some))
         except GatewayError:  # of one of them, perhaps: each gets an answer of its own
             self._counters.publish_received -= len(some)
             for publisher in some:
                 publisher.give_up()
 
-    def _done(self, some: Sequence[LonePublisher], error: GatewayError | None) -> None:
+    def _done(
+        self, lane: _Lane, some: Sequence[LonePublisher], error: GatewayError | None
+    ) -> None:
         """The log has all of them, or none."""
         if error is not None:
             for publisher in reversed(some):
                 publisher.refuse(error)
             return
-        alone = [publisher for publisher in some if publisher.published is None]
-        answers = [
-            (one.connection, _PUBACK + one.data[one.id_at : one.tail_at])  # type: ignore[index]  # waits
-            for one in alone
-        ]
-        for publisher in alone:  # ready for the next packet before anybody is answered
+        left = []
+        for one in some:
+            if one.published is not None:
+                left.append(one)
+                continue
+            data, one.data = one.data, None  # ready for the next packet
+            connection = one.connection
+            connection.bytes_sent += _PUBACK_BYTES
+            try:
+                one.write(_PUBACK + data[one.id_at : one.tail_at])  # type: ignore[index]  # waits
+            except Exception as fault:  # noqa: BLE001 - a bug that one meets is no other's
+                connection.failed_by(fault)
+        answered = len(some) - len(left)
+        lane.listener.socket_writes += answered
+        self._counters.messages_sent += answered
+        for publisher in left:
+            assert publisher.published is not None
             publisher.data = None
-        self._counters.messages_sent += len(alone)
-        send_each(answers)
-        if len(alone) < len(some):
-            for publisher in some:
-                if publisher.published is not None:
-                    publisher.data = None
-                    publisher.published(None)
+            publisher.published(None)

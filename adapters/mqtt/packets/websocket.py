@@ -5,7 +5,7 @@ stream. RFC 6455 is the ``websockets`` library's part, without its I/O. We close
 for the peer's Close frame: for a peer that is gone, its will would wait too.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from websockets.frames import CloseCode, Frame, Opcode
@@ -20,6 +20,7 @@ from gateway.listener import Listener
 from gateway.model import Octets
 
 if TYPE_CHECKING:  # the adapter makes connections; they know theirs
+    from adapters.mqtt.incoming.lone_publishes import LonePublisher
     from adapters.mqtt.server import MqttAdapter
 
 SUBPROTOCOLS: Final = (Subprotocol("mqtt"), Subprotocol("mqttv3.1"))
@@ -90,9 +91,18 @@ class WebSocketConnection(MqttConnection):
             self.bytes_sent += len(octets)
             self.transport.write(octets)
 
-    def send_now(self, octets: Octets) -> None:
-        """See ``Connection``: what leaves in one write is one frame."""
-        self.send(octets)
+    def begin_lone(self, lone: "LonePublisher") -> None:
+        """See ``MqttConnection``: what the transport reads is unwrapped first."""
+        self.lone = lone
+
+    def take_other(self, data: bytes) -> None:
+        """See ``MqttConnection``: what comes out of a frame."""
+        self.receive(data)
+
+    @property
+    def writer(self) -> Callable[[bytes], object]:
+        """See ``MqttConnection``: what leaves in one write is one frame."""
+        return self.send
 
     def _write(self, run: Sequence[Octets]) -> None:
         """See ``Connection``: what leaves in one write is one frame."""

@@ -110,3 +110,20 @@ def test_another_path_is_refused(opened: Opener) -> None:
     """The listener serves one path."""
     with pytest.raises(InvalidStatus):
         opened(path="/other")
+
+
+def test_a_client_that_waits_for_each_acknowledgement_gets_it(rig: Rig, opened: Opener) -> None:
+    """5.0: 6.0.0-1, 4.3.2-4. Cut anywhere, and with others in between."""
+    socket = opened()
+    socket.send(wire.connect(rig.name(), version=4))
+    octets(socket, 4)
+    topic = rig.topic()
+    for packet_id in range(1, 12):
+        packet = wire.publish(topic, b"x", qos=1, packet_id=packet_id, version=4)
+        pieces = [packet[:9], packet[9:]] if packet_id % 4 == 0 else [packet]
+        for piece in pieces:
+            socket.send(piece)
+        assert octets(socket, 4) == wire.ack(Kind.PUBACK, packet_id)
+        if packet_id % 5 == 0:
+            socket.send(wire.PINGREQ)
+            assert octets(socket, 2) == b"\xd0\x00"

@@ -1,0 +1,115 @@
+"""A lone client's connection is counted, watched and closed as any other."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from adapters.mqtt.connection import MqttConnection
+from tests.adapters.mqtt.core.rig import Rig, rig, until
+from tests.adapters.mqtt.core.test_lone_publishes import (
+    is_on_its_way_alone,
+    lone_client,
+    server_side,
+    stored,
+)
+from tests.support import mqtt_wire as wire
+from tests.support.mqtt_wire import Kind
+
+
+def counted(one: Rig, connection: MqttConnection) -> tuple[int, ...]:
+    counters = one.adapter.node.counters
+    return (
+        connection.bytes_received,
+        connection.bytes_sent,
+        connection.listener.socket_writes,
+        counters.publish_received,
+        counters.messages_received,
+        counters.messages_sent,
+    )
+
+
+async def test_what_goes_alone_is_counted_as_what_does_not(tmp_path: Path) -> None:
+    packet = wire.publish("t", b"third", qos=1, packet_id=3)
+    async with rig(tmp_path) as one:
+        client = await lone_client(one)
+        connection = server_side(one, "p")
+        grown = []
+        for _ in range(2):  # alone, then after the first has left the way
+            before = counted(one, connection)
+            client.send(packet)
+            await client.receive(Kind.PUBACK)
+            await until(lambda: connection.lone is None or connection.lone.data is None)
+            grown.append(
+                tuple(b - a for a, b in zip(before, counted(one, connection), strict=True))
+            )
+            assert connection.lone is not None
+            connection.lone.leave()
+        assert grown[0] == grown[1] == (len(packet), 4, 1, 1, 1, 1)
+
+
+async def test_a_lone_message_is_a_sign_of_life(tmp_path: Path) -> None:
+    async with rig(tmp_path) as one:
+        client = await lone_client(one)
+        connection = server_side(one, "p")
+        connection.listener.now_s += 10
+        await client.publish("t", [b"third"])
+        assert connection.last_received_s == connection.listener.now_s
+
+
+async def test_a_bug_met_by_one_while_reading_closes_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with rig(tmp_path) as one:
+        unlucky, other = await lone_client(one, "u"), await lone_client(one, "o")
+        node = one.adapter.node
+
+        def bug(*_: Any) -> bool:
+            raise ZeroDivisionError
+
+        with monkeypatch.context() as patch:
+            patch.setattr(node.lone_publishes, "_is_saturated", bug)
+            unlucky.send(wire.publish("t", b"3", qos=1, packet_id=3))
+            await unlucky.ended_with()
+        assert one.adapter.listener.faults["bug"] == 1
+        await other.publish("t", [b"4"])
+
+
+async def test_a_bug_met_by_one_answer_keeps_back_no_other(tmp_path: Path) -> None:
+    async with rig(tmp_path) as one:
+        clients = [await lone_client(one, name) for name in ("1", "2", "3")]
+        one.live.storage.held = True
+        for client, name in zip(clients, ("1", "2", "3"), strict=True):
+            client.send(wire.publish("t", b"3", qos=1, packet_id=3))
+            await until(lambda name=name: is_on_its_way_alone(one, name))  # type: ignore[misc]
+
+        def bug(_: bytes) -> None:
+            raise ZeroDivisionError
+
+        unlucky = server_side(one, "1").lone
+        assert unlucky is not None
+        unlucky.write = bug
+        one.live.storage.release()
+        assert [(await client.receive(Kind.PUBACK)).packet_id for client in clients[1:]] == [
+            3,
+            3,
+        ]
+        await clients[0].ended_with()
+        assert one.adapter.listener.faults["bug"] == 1
+
+
+async def test_a_connection_may_end_with_a_message_on_its_way(tmp_path: Path) -> None:
+    async with rig(tmp_path) as one:
+        client, other = await lone_client(one, "p"), await lone_client(one, "o")
+        one.live.storage.held = True
+        for each, name in ((client, "p"), (other, "o")):
+            each.send(wire.publish("t", b"third", qos=1, packet_id=3))
+            await until(lambda name=name: is_on_its_way_alone(one, name))  # type: ignore[misc]
+        connection = server_side(one, "p")
+        connection.close()
+        one.live.storage.release()  # before the transport has told that it is closed
+        assert (await other.receive(Kind.PUBACK)).packet_id == 3
+        await until(lambda: connection.transport is None)
+        assert connection.lone is None
+        assert one.adapter.listener.faults["bug"] == 0
+        assert [value for _, value in stored(one)[4:]] == [b"third", b"third"]
