@@ -30,7 +30,6 @@ def run(options: Options) -> MqttReport:
     with started(THREE) as found:
         samples = measured(found, partial(turns, place=place), runs=options.runs)
     ceiling = against_sink("mqtt_turns", *place, plain=True)
-    on_uvloop = against_sink("mqtt_turns", *place)
     rows = rows_of(f"{CONNECTIONS} connections", "msg/s", samples)
     return MqttReport(
         "m4",
@@ -40,7 +39,6 @@ def run(options: Options) -> MqttReport:
         [
             f"{seconds} s a run; nobody is subscribed; a topic for each connection",
             f"the load generator's ceiling (a sink): {number(ceiling['rate'])} msg/s",
-            f"a sink on uvloop reaches {number(on_uvloop['rate'])} msg/s",
         ],
     )
 
