@@ -14,6 +14,7 @@ QUEUE_GROUP: Final = "$queue"  # the group of ``$queue/<filter>``; $share may no
 _SHARE_PREFIX: Final = "$share/"
 _QUEUE_PREFIX: Final = "$queue/"
 _WILDCARDS: Final = frozenset("+#")
+_CHARACTER_BYTES_MAX: Final = 4
 
 
 def check_filter(text: str, *, levels_max: int) -> None:
@@ -93,7 +94,7 @@ def check_publish_topic(topic: str, *, levels_max: int) -> None:
     ``levels_max`` levels, and names that begin with ``$``, which are the server's (4.7.2).
     """
     _check_text(topic, ReasonCode.TOPIC_NAME_INVALID, "name", levels_max)
-    if topic.startswith("$") or not _WILDCARDS.isdisjoint(topic):
+    if topic.startswith("$") or "+" in topic or "#" in topic:
         msg = f"topic name {topic[:80]!r} has a wildcard or begins with '$'"
         raise MqttError(ReasonCode.TOPIC_NAME_INVALID, msg)
 
@@ -126,7 +127,10 @@ def _check_text(text: str, code: ReasonCode, kind: str, levels_max: int) -> None
     """Check what names and filters have in common."""
     if not text:
         raise MqttError(code, f"topic {kind} is empty")
-    if "\x00" in text or len(text.encode("utf-8", "surrogatepass")) > TOPIC_BYTES_MAX:
+    if "\x00" in text or (
+        len(text) > TOPIC_BYTES_MAX // _CHARACTER_BYTES_MAX
+        and len(text.encode("utf-8", "surrogatepass")) > TOPIC_BYTES_MAX
+    ):
         raise MqttError(code, f"topic {kind} has U+0000 or more than {TOPIC_BYTES_MAX} octets")
     if text.count("/") >= levels_max:
         raise MqttError(code, f"topic {kind} has more than {levels_max} levels")

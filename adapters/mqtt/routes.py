@@ -87,8 +87,8 @@ class Routes:
 
     def _find(self, topic: bytes, qos: int) -> RoutedTopic:
         text = topic.decode()
-        # The last route takes all, see check_routes.
-        route = next(one for one in self._routes if matches(one.topic_filter, text))
+        *special, last = self._routes  # which takes all, see check_routes
+        route = next((one for one in special if matches(one.topic_filter, text)), last)
         key = route.key_of(text)
         found = RoutedTopic(
             route.for_rest if qos else route.for_qos_0, key, topic_header=key != topic

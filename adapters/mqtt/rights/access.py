@@ -50,6 +50,7 @@ class ClientAccess:
         self._rules = rules
         self._stored: Sequence[Sequence[Compiled]] = ()
         self._is_super_user = False
+        self._has_rules = True
         self._answers: dict[bytes, MqttError | None] = {}
         self._answers_qos0: dict[bytes, MqttError | None] = {}
         self._revision = -1
@@ -73,10 +74,9 @@ class ClientAccess:
         revision = self._access.authorizer.revision
         if self._revision != revision:
             self._renew(revision)
-        wanted = tuple(topic_filter.split("/"))
-        return self._rules_allow(wanted, to_subscribe=True) and all(
+        return self._rules_allow(topic_filter, to_subscribe=True) and all(
             self._is_authorized(Operation.READ, name)
-            for name in log_topics(self._access.config, wanted)
+            for name in log_topics(self._access.config, tuple(topic_filter.split("/")))
         )
 
     def _renew(self, revision: int) -> None:
@@ -86,6 +86,7 @@ class ClientAccess:
         self._answers_qos0.clear()
         self._is_super_user = access.authorizer.is_super_user(self._principal)
         self._stored = access.stored.of_client(self._client_id, self._username, self._principal)
+        self._has_rules = bool(self._rules) or any(self._stored)
         self._revision = revision
 
     def _refusal(self, topic: bytes, qos: int) -> MqttError | None:
@@ -96,15 +97,18 @@ class ClientAccess:
             check_publish_topic(text, levels_max=self._access.config.topic_levels_max)
         except MqttError as error:
             return error
-        if self._rules_allow(text.split("/"), to_subscribe=False) and self._is_authorized(
+        if self._rules_allow(text, to_subscribe=False) and self._is_authorized(
             Operation.WRITE, self._access.log_topic(topic, qos)
         ):
             return None
         return MqttError(ReasonCode.NOT_AUTHORIZED, f"may not publish to {text[:80]!r}")
 
-    def _rules_allow(self, wanted: Sequence[str], *, to_subscribe: bool) -> bool:
+    def _rules_allow(self, name: str, *, to_subscribe: bool) -> bool:
         if self._is_super_user:
             return True
+        if not self._has_rules:  # who has a million topics is asked a million times
+            return self._access.allows_by_default
+        wanted = tuple(name.split("/"))
         stored = say_of(self._stored, wanted, to_subscribe=to_subscribe)
         if stored is False:
             return False
