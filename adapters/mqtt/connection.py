@@ -7,7 +7,7 @@ reasons for a close.
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from adapters.mqtt import handlers, keep_alive
 from adapters.mqtt.codec import encode_connack, encode_disconnect
@@ -33,7 +33,7 @@ from gateway.errors import GatewayError
 from gateway.listener import Listener
 
 if TYPE_CHECKING:  # the adapter makes connections; they know theirs
-    from adapters.mqtt.incoming.lone_publishes import LonePublisher
+    from adapters.mqtt.incoming.lone_publisher import LonePublisher
     from adapters.mqtt.server import MqttAdapter
     from adapters.mqtt.sessions.client_session import ClientSession
 
@@ -51,6 +51,8 @@ class MqttConnection(Connection, asyncio.Protocol):
     what is more than ``receiver_bytes_max``), ``drain``. A slow receiver alone is read from: its
     acknowledgements are what makes room.
     """
+
+    is_framed: ClassVar = False  # whether packets come and go in frames of another protocol
 
     def __init__(self, listener: Listener, adapter: "MqttAdapter") -> None:
         super().__init__(listener)
@@ -103,7 +105,7 @@ class MqttConnection(Connection, asyncio.Protocol):
 
     def receive(self, data: bytes) -> None:
         """Take octets of the stream, cut anywhere; an error comes after what came before it."""
-        if self.lone is not None:  # where not the transport itself calls it
+        if self.lone is not None:  # where the transport does not call it by itself
             self.lone.take(data)
             return
         packets = (reader := self._reader).receive(data)
@@ -127,38 +129,9 @@ class MqttConnection(Connection, asyncio.Protocol):
             and len(packets) == 1
             and not (self._queued or self._is_waiting or reader.has_partial)
         ):
-            lone = self._lone_publishes.publisher(self, likeness, packets[0])
-            if lone is not None:
-                self.begin_lone(lone)
+            self._lone_publishes.admit(self, likeness, packets[0])
 
     octets_received = receive  # but a WebSocket has frames around them
-
-    def begin_lone(self, lone: "LonePublisher") -> None:
-        """Have the transport call ``lone`` with what is read, who counts it, too."""
-        self.lone = lone
-        vars(self)["data_received"] = lone.take
-        self._transport_looks_again()
-
-    def end_lone(self) -> None:
-        """Read as ever."""
-        if self.lone is not None:
-            self.lone = None
-            vars(self).pop("data_received", None)
-            self._transport_looks_again()
-
-    def _transport_looks_again(self) -> None:
-        if self.transport is not None:
-            self.transport.set_protocol(self)
-
-    def take_other(self, data: bytes) -> None:
-        """Take what ``lone`` has read and not taken; it has left."""
-        self.data_received(data)
-
-    @property
-    def writer(self) -> Callable[[bytes], object]:
-        """What sends octets at once, as long as the connection is open."""
-        assert self.transport is not None
-        return self.transport.write
 
     def _leave_lone(self) -> None:
         if self.lone is not None:

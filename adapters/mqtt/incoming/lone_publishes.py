@@ -7,12 +7,13 @@ records of its publisher) is looked up once, and holds until a revision changes;
 goes the way of ``inbound``.
 """
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from adapters.mqtt.figures.counters import Counters
 from adapters.mqtt.incoming.delayed import DELAYED_PREFIX
+from adapters.mqtt.incoming.lone_publisher import Lane, LonePublisher
 from adapters.mqtt.mapping import header_block
 from adapters.mqtt.packets.publish_codec import Likeness
 from adapters.mqtt.rights.access import Access
@@ -25,201 +26,15 @@ from gateway.errors import GatewayError
 from gateway.listener import Listener
 from gateway.model import HEADER_BYTES
 from gateway.partition import Partition
-from gateway.records.singles import RecordFrame, SingleRecords
+from gateway.records.singles import SingleRecords
 from gateway.topics.manager import TopicManager
 
 if TYPE_CHECKING:  # connections know their publisher, feeds what it hands to them
     from adapters.mqtt.connection import MqttConnection
-    from adapters.mqtt.incoming.inbound import Published
     from adapters.mqtt.outgoing.feed_set import FeedSet
 
-LONE_BYTES_MAX: Final = 4_096  # below ``unacknowledged_bytes_max``; beyond, other costs matter
-_QOS_1: Final = b"\x32"  # the first octet: neither DUP nor RETAIN
 _PUBACK: Final = b"\x40\x02"
 _PUBACK_BYTES: Final = 4
-_NO_IDENTIFIER: Final = b"\x00\x00"
-_TWO_OCTETS: Final = 128  # Remaining Lengths from here on take two octets
-
-
-class _Lane:
-    """Where lone publishers of one partition gather, as long as what was looked up holds.
-
-    ``waiting``: those whose packet is not in a round yet, in the order in which packets came.
-    """
-
-    __slots__ = ("_gathering", "is_over", "listener", "partition", "waiting")
-
-    def __init__(
-        self, gathering: "LonePublishes", partition: Partition, listener: Listener
-    ) -> None:
-        self.partition = partition
-        self.listener = listener
-        self.waiting: list[LonePublisher] = []
-        self.is_over = False
-        self._gathering = gathering
-
-    def begin(self) -> bool:
-        """The first of a round comes; False when it is to go the other way."""
-        return not self.is_over and self._gathering.begin(self)
-
-    def take_waiting(self) -> "list[LonePublisher]":
-        """Return those who wait, who do not any more."""
-        some = self.waiting[:]
-        self.waiting.clear()  # not another one: publishers know it
-        return some
-
-
-class LonePublisher:
-    """What one client's next packet must look like, and the one that is on its way.
-
-    A packet that is taken here is acknowledged before the next one is taken, so there is nothing
-    to count and no order to keep. ``leave`` puts it into the line of ``inbound``.
-    """
-
-    __slots__ = (
-        "_bytes_max",
-        "_gathering",
-        "_inbound",
-        "_key",
-        "_lane",
-        "_prefix",
-        "_size_bytes",
-        "_tail",
-        "connection",
-        "data",
-        "frame",
-        "headers",
-        "id_at",
-        "likeness",
-        "payload_at",
-        "published",
-        "tail_at",
-        "take",
-        "write",
-    )
-
-    def __init__(
-        self,
-        gathering: "LonePublishes",
-        connection: "MqttConnection",
-        likeness: Likeness,
-        lane: _Lane,
-        record: tuple[bytes, bytes],
-    ) -> None:
-        """``record``: key and encoded headers."""
-        self.connection = connection
-        self.likeness = likeness
-        self.published: Published | None = None  # in the line of ``inbound``, once it has left
-        self.data: bytes | None = None  # the packet that is on its way
-        self.frame: RecordFrame
-        self.payload_at = self.id_at = self.tail_at = 0
-        self._key, self.headers = record
-        self._gathering = gathering
-        self._lane = lane
-        self._inbound = connection.inbound
-        self._tail = likeness.tail
-        self._prefix = b""
-        self._size_bytes = -1
-        self._bytes_max = min(LONE_BYTES_MAX, connection.config.packet_bytes_max)
-        self.write = connection.writer
-        taking = self._taking()
-        next(taking)
-        self.take: Callable[[bytes], None] = taking.send
-
-    def _taking(self) -> Generator[None, bytes, None]:
-        """Take what reads bring, until something else comes: see ``leave``.
-
-        A generator, whose ``send`` the transport calls: what each read is compared with is in
-        locals, and none needs a frame of its own.
-        """
-        connection, listener = self.connection, self.connection.listener
-        waiting, begin, tail = self._lane.waiting, self._lane.begin, self._tail
-        data = yield
-        try:
-            while True:
-                prefix, size_bytes = self._prefix, self._size_bytes
-                id_at, tail_at = self.id_at, self.tail_at
-                while (
-                    len(data) == size_bytes
-                    and self.data is None
-                    and data.startswith(prefix)
-                    and (not tail or data.startswith(tail, tail_at))
-                    and data[id_at:tail_at] != _NO_IDENTIFIER
-                    and (waiting or begin())
-                ):
-                    self.data = data
-                    waiting.append(self)
-                    connection.last_received_s = listener.now_s
-                    connection.bytes_received += size_bytes
-                    data = yield
-                if not self._is_ready_for(data):
-                    break
-            self.leave()
-            connection.take_other(data)
-        except Exception as fault:  # noqa: BLE001 - see ``failed_by``
-            connection.failed_by(fault)
-        yield  # nobody sends any more, and an end would be raised
-
-    def _is_ready_for(self, data: bytes) -> bool:
-        """Look at a packet that differs from the last one: in size, if it is to go this way."""
-        if self.data is not None:
-            if data[:1] == _QOS_1:
-                self.likeness.may_be_lone = False  # it does not wait
-            return False
-        return len(data) != self._size_bytes and self._resize(len(data))
-
-    def _resize(self, size_bytes: int) -> bool:
-        """Be ready for packets of another size; False when they are none for this way.
-
-        Nor is the first one while what came before it, another way, is not acknowledged. Nothing
-        comes that way later, but for who has left.
-        """
-        if size_bytes > self._bytes_max or self._inbound.unacknowledged_bytes:
-            return False
-        length = size_bytes - 2
-        head = _QOS_1 + bytes((length & 0x7F,))
-        if length >= _TWO_OCTETS:
-            length -= 1
-            head = _QOS_1 + bytes((length & 0x7F | _TWO_OCTETS, length >> 7))
-        prefix = head + self.likeness.topic_octets
-        payload_at = len(prefix) + 2 + len(self._tail)
-        is_minimal = length >= _TWO_OCTETS or len(head) == 2  # noqa: PLR2004 - type and length
-        if not is_minimal or payload_at > size_bytes:
-            return False
-        self._prefix, self._size_bytes = prefix, size_bytes
-        self.id_at, self.tail_at = len(prefix), len(prefix) + 2
-        self.payload_at = payload_at
-        self.frame = RecordFrame(self._key, self.headers, size_bytes - payload_at)
-        return True
-
-    def run(self) -> PublishRun:
-        """Return the packet as ``inbound`` knows it."""
-        assert self.data is not None
-        run = self.likeness.decode(self.data)
-        assert run is not None
-        return run
-
-    def leave(self) -> None:
-        """Something else comes on the connection: what is on its way stands in line from now."""
-        self.connection.end_lone()
-        if self.data is not None:
-            self._gathering.fill()
-            if self.data is not None:
-                self.published = self._inbound.join(self.run())
-
-    def give_up(self) -> None:
-        """What holds for all has changed meanwhile: let ``inbound`` look at the packet."""
-        run, self.data = self.run(), None
-        self.connection.end_lone()
-        self.connection.guard(self._inbound.take, run)
-
-    def refuse(self, error: GatewayError) -> None:
-        """The log has not taken the packet."""
-        if self.published is None:
-            self.connection.end_lone()
-            self.published = self._inbound.join(self.run())
-        self.data = None
-        self.published(error)
 
 
 class LoneMessages:
@@ -262,14 +77,12 @@ class LonePublishes:
         self._authorizer = access.authorizer
         self._is_saturated = is_saturated
         self._authorizer_revision = self._topics_revision = -1
-        self._lanes: dict[tuple[Partition, Listener], _Lane] = {}
-        self._begun: list[_Lane] = []  # those of the open round
+        self._lanes: dict[tuple[Partition, Listener], Lane] = {}
+        self._begun: list[Lane] = []  # those of the open round
         coalescer.before_seal.append(self.fill)
 
-    def publisher(
-        self, connection: "MqttConnection", likeness: Likeness, packet: Packet
-    ) -> LonePublisher | None:
-        """Return how what is like ``packet`` is taken from now on; None: as ``packet`` was."""
+    def admit(self, connection: "MqttConnection", likeness: Likeness, packet: Packet) -> None:
+        """Take what is like ``packet`` from now on, unless that is to go as ``packet`` did."""
         topic, access = likeness.topic, connection.access
         if (
             type(packet) is not PublishRun
@@ -280,24 +93,24 @@ class LonePublishes:
             or not connection.is_writable
             or connection.inbound.has_exactly_once
         ):
-            return None
+            return
         if not self._is_current():
             self.fill()
             self._renew()
         if access.publish_refusal(topic, 1) is not None:
-            return None
+            return
         routed = self._routes.find(topic, 1)
         try:
             partition = self._feeds.target(routed)
         except GatewayError:
-            return None
+            return
         place = partition, connection.listener
         lane = self._lanes.get(place)
         if lane is None:
-            lane = self._lanes[place] = _Lane(self, *place)
+            lane = self._lanes[place] = Lane(self, partition, connection)
         run = likeness.message(b"", connection.client_id)
         record = (routed.key, header_block(run, routed, connection.client_id))
-        return LonePublisher(self, connection, likeness, lane, record)
+        LonePublisher(self, connection, likeness, lane, record).begin()
 
     def _is_current(self) -> bool:
         """Say whether all that was looked up still holds."""
@@ -314,7 +127,7 @@ class LonePublishes:
             lane.is_over = True
         self._lanes = {}
 
-    def begin(self, lane: _Lane) -> bool:
+    def begin(self, lane: Lane) -> bool:
         """The first of a round comes; False while the log has more than it can write."""
         if self._is_saturated():
             return False
@@ -339,7 +152,7 @@ class LonePublishes:
                 self._counters.publish_received += len(some)
                 self._put(lane, some)
 
-    def _put(self, lane: _Lane, some: list[LonePublisher]) -> None:
+    def _put(self, lane: Lane, some: list[LonePublisher]) -> None:
         now_unix_ms = self._clock.unix_ms()
         bytes_max = min(BATCH_BYTES_MAX, lane.partition.topic.settings.message_bytes_max)
         largest_bytes = max([publisher.frame.size_bytes for publisher in some])
@@ -347,7 +160,7 @@ class LonePublishes:
         for start in range(0, len(some), count):
             self._add(lane, some[start : start + count], now_unix_ms)
 
-    def _add(self, lane: _Lane, some: Sequence[LonePublisher], now_unix_ms: int) -> None:
+    def _add(self, lane: Lane, some: Sequence[LonePublisher], now_unix_ms: int) -> None:
         payloads = [one.data[one.payload_at :] for one in some]  # type: ignore[index]  # waits
         records = SingleRecords(
             [one.frame for one in some], payloads, now_unix_ms, LoneMessages(some, payloads)
@@ -360,7 +173,7 @@ class LonePublishes:
                 publisher.give_up()
 
     def _done(
-        self, lane: _Lane, some: Sequence[LonePublisher], error: GatewayError | None
+        self, lane: Lane, some: Sequence[LonePublisher], error: GatewayError | None
     ) -> None:
         """The log has all of them, or none."""
         if error is not None:
@@ -368,19 +181,21 @@ class LonePublishes:
                 publisher.refuse(error)
             return
         left = []
+        counted_bytes = 0 if lane.is_framed else _PUBACK_BYTES
         for one in some:
             if one.published is not None:
                 left.append(one)
                 continue
             data, one.data = one.data, None  # ready for the next packet
             connection = one.connection
-            connection.bytes_sent += _PUBACK_BYTES
+            connection.bytes_sent += counted_bytes
             try:
                 one.write(_PUBACK + data[one.id_at : one.tail_at])  # type: ignore[index]  # waits
             except Exception as fault:  # noqa: BLE001 - a bug that one meets is no other's
                 connection.failed_by(fault)
         answered = len(some) - len(left)
-        lane.listener.socket_writes += answered
+        if not lane.is_framed:
+            lane.listener.socket_writes += answered
         self._counters.messages_sent += answered
         for publisher in left:
             assert publisher.published is not None

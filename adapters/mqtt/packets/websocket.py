@@ -5,8 +5,8 @@ stream. RFC 6455 is the ``websockets`` library's part, without its I/O. We close
 for the peer's Close frame: for a peer that is gone, its will would wait too.
 """
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from websockets.frames import CloseCode, Frame, Opcode
 from websockets.http11 import Request
@@ -20,7 +20,6 @@ from gateway.listener import Listener
 from gateway.model import Octets
 
 if TYPE_CHECKING:  # the adapter makes connections; they know theirs
-    from adapters.mqtt.incoming.lone_publishes import LonePublisher
     from adapters.mqtt.server import MqttAdapter
 
 SUBPROTOCOLS: Final = (Subprotocol("mqtt"), Subprotocol("mqttv3.1"))
@@ -33,6 +32,8 @@ _SWITCHING: Final = 101
 
 class WebSocketConnection(MqttConnection):
     """One client behind a WebSocket."""
+
+    is_framed: ClassVar = True
 
     def __init__(self, listener: Listener, adapter: "MqttAdapter") -> None:
         super().__init__(listener, adapter)
@@ -91,18 +92,9 @@ class WebSocketConnection(MqttConnection):
             self.bytes_sent += len(octets)
             self.transport.write(octets)
 
-    def begin_lone(self, lone: "LonePublisher") -> None:
-        """See ``MqttConnection``: what the transport reads is unwrapped first."""
-        self.lone = lone
-
-    def take_other(self, data: bytes) -> None:
-        """See ``MqttConnection``: what comes out of a frame."""
-        self.receive(data)
-
-    @property
-    def writer(self) -> Callable[[bytes], object]:
-        """See ``MqttConnection``: what leaves in one write is one frame."""
-        return self.send
+    def send_now(self, octets: Octets) -> None:
+        """See ``Connection``: what leaves in one write is one frame."""
+        self.send(octets)
 
     def _write(self, run: Sequence[Octets]) -> None:
         """See ``Connection``: what leaves in one write is one frame."""

@@ -1,11 +1,16 @@
 """A lone client's connection is counted, watched and closed as any other."""
 
+import asyncio
+import gc
 from pathlib import Path
 from typing import Any
 
 import pytest
+import websockets
 
 from adapters.mqtt.connection import MqttConnection
+from adapters.mqtt.incoming.lone_publisher import LonePublisher
+from gateway.records.codec import encode_batch
 from tests.adapters.mqtt.core.rig import Rig, rig, until
 from tests.adapters.mqtt.core.test_lone_publishes import (
     is_on_its_way_alone,
@@ -113,3 +118,77 @@ async def test_a_connection_may_end_with_a_message_on_its_way(tmp_path: Path) ->
         assert connection.lone is None
         assert one.adapter.listener.faults["bug"] == 0
         assert [value for _, value in stored(one)[4:]] == [b"third", b"third"]
+
+
+async def test_octets_in_frames_are_counted_once(tmp_path: Path) -> None:
+    packet = wire.publish("t", b"x" * 50, qos=1, packet_id=3, version=4)
+    async with rig(tmp_path) as one:
+        [listener] = [each for each in one.adapter.listeners if each.name == "mqtt-ws"]
+        url = f"ws://127.0.0.1:{listener.port}{one.adapter.config.websocket.path}"
+        async with websockets.connect(url, subprotocols=["mqtt"], compression=None) as socket:  # type: ignore[list-item]  # plain names
+            await socket.send(wire.connect("w", version=4))
+            await socket.recv()
+            for _ in range(2):
+                await socket.send(packet)
+                await socket.recv()
+            connection = server_side(one, "w")
+            grown = []
+            for _ in range(2):  # alone, then after the first has left the way
+                before = counted(one, connection)
+                await socket.send(packet)
+                await socket.recv()
+                await until(lambda: connection.lone is None or connection.lone.data is None)
+                grown.append(
+                    tuple(b - a for a, b in zip(before, counted(one, connection), strict=True))
+                )
+                assert connection.lone is not None
+                connection.lone.leave()
+        frame_bytes = 2 + 4 + len(packet)  # head and mask
+        assert grown[0] == grown[1] == (frame_bytes, 2 + 4, 1, 1, 1, 1)
+
+
+async def test_nothing_goes_alone_before_the_last_answer_is_sent(
+    tmp_path: Path,
+) -> None:  # MQTT-4.6.0-2
+    """The storage tells a group in the turn in which one more packet is read."""
+    async with rig(tmp_path) as one:
+        client, other = await lone_client(one, "p"), await one.client("o")
+        connection, beside = server_side(one, "p"), server_side(one, "o")
+        storage, broker = one.live.storage, one.kernel.broker
+        client.send(wire.PINGREQ)
+        await client.receive(Kind.PINGRESP)
+
+        def append(done: Any) -> None:
+            batch = encode_batch([(one.clock.unix_ms(), b"t", b"k", ())])
+            broker.append([broker.prepare(one.partition(), batch)], done)  # type: ignore[list-item]  # no duplicate
+
+        def turn() -> None:
+            beside.data_received(wire.publish("u", b".", qos=1, packet_id=1))
+            storage.release()
+            assert connection.out_bytes, "the first answer is queued"
+            client.send(wire.publish("t", b"two", qos=1, packet_id=102))
+
+        storage.held = True
+        append(lambda _: append(lambda _: None))
+        client.send(wire.publish("t", b"one", qos=1, packet_id=101))
+        await until(lambda: connection.lone is not None and len(storage._kept_back) == 2)
+        asyncio.get_running_loop().call_soon(turn)
+        assert [(await client.receive(Kind.PUBACK)).packet_id for _ in range(2)] == [101, 102]
+        assert (await other.receive(Kind.PUBACK)).packet_id == 1
+
+
+async def test_who_has_left_the_way_is_freed_at_once(tmp_path: Path) -> None:
+    async with rig(tmp_path) as one:
+        client = await lone_client(one)
+        gc.collect()
+        gc.disable()
+        try:
+            for _ in range(10):
+                client.send(wire.PINGREQ)
+                await client.receive(Kind.PINGRESP)
+                await client.publish("t", [b"x"])
+            await client.publish("t", [b"x"])
+            found = [each for each in gc.get_objects() if isinstance(each, LonePublisher)]
+        finally:
+            gc.enable()
+        assert len(found) == 1
