@@ -218,19 +218,10 @@ class KafkaConnection(Connection):
         session.client_id = header.client_id
         module = self._adapter.handlers.get(api.key)
         body = frame[header.body_at :]
-        if api.turn is Turn.IN_TURN:
-            if module is None:
-                self._start(reply, self._load_and_handle(api, header.version, body, reply))
-            else:
-                self._handle(module, api, header.version, body, reply)
-            return
-        module = module or self._adapter.load(api)
-        request = module.decode(header.version, body)
-        if api.turn is Turn.DEFERRED:
-            self._serving = reply
+        if module is None:
+            self._start(reply, self._load_and_handle(api, header.version, body, reply))
         else:
-            self._count_unacknowledged(reply, len(frame))
-        module.handle(request, session, header.version, reply)
+            self._handle(module, api, header.version, body, reply)
 
     def _find(self, header: RequestHeader) -> Api:
         api = APIS.get(header.api_key)
@@ -248,6 +239,14 @@ class KafkaConnection(Connection):
     def _handle(
         self, module: ModuleType, api: Api, version: int, body: memoryview, reply: Reply
     ) -> None:
+        if api.turn is not Turn.IN_TURN:
+            request = module.decode(version, body)
+            if api.turn is Turn.DEFERRED:
+                self._serving = reply
+            else:
+                self._count_unacknowledged(reply, len(body))
+            module.handle(request, self.session, version, reply)
+            return
         decode = getattr(module, "decode", None)
         request = (
             decode(version, body)
@@ -276,6 +275,7 @@ class KafkaConnection(Connection):
         module = await self.listener.loop.run_in_executor(None, self._adapter.load, api)
         self._serving = None
         self._handle(module, api, version, body, reply)
+        self._serve_queued()  # where the next request does not wait for this one's answer
 
     async def _answer_later(
         self,

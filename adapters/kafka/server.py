@@ -1,13 +1,13 @@
 """The Kafka endpoint: a listener, the handlers it has loaded, and what they are given."""
 
 import asyncio
-import importlib
 import os
 import sys
 from collections import Counter
 from types import ModuleType
 from typing import Any, ClassVar
 
+from adapters.kafka import handlers
 from adapters.kafka.codec import API_VERSIONS
 from adapters.kafka.config import KafkaConfig
 from adapters.kafka.connection import KafkaConnection
@@ -58,9 +58,8 @@ class KafkaAdapter:
         return self.node.fetch_budget, self.node.request_budget
 
     def load(self, api: Api) -> ModuleType:
-        """Return the API's handler module, imported when it is first needed."""
-        module = importlib.import_module(f"adapters.kafka.handlers.{api.module}")
-        self.handlers[api.key] = module
+        """Return the API's handler module, imported when it is first needed; for any thread."""
+        module = self.handlers[api.key] = handlers.load(api)
         return module
 
     @property

@@ -81,8 +81,9 @@ class Gateway:
             else:
                 self.program.kill()  # also closes the pipes of one that has ended
         if kind is None:
-            bugs = [line for line in self.lines if "closed by a bug" in line]
-            assert not bugs, "\n".join(bugs)
+            lines = self.lines
+            at = next((n for n, line in enumerate(lines) if "closed by a bug" in line), None)
+            assert at is None, "\n".join(lines[at:][:_LINES_SHOWN])
 
     def tail(self) -> str:
         """Return the last lines of its log, to be shown with a failure."""

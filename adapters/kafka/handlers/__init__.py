@@ -11,8 +11,13 @@ server calls ``handle``:
 - PIPELINED: as DEFERRED, but the next request does not wait; answers still leave in order.
 """
 
+import threading
 from enum import Enum, auto
+from importlib import import_module
+from types import ModuleType
 from typing import Final, NamedTuple
+
+_LOADING: Final = threading.Lock()
 
 
 class Turn(Enum):
@@ -84,3 +89,13 @@ APIS: Final = {
 ADVERTISED_FROM: Final = {0: 0}
 """Versions below those served that are advertised nonetheless: librdkafka before 2.10 turns
 compression off when Produce does not begin at 0 (KAFKA-18659)."""
+
+
+def load(api: Api) -> ModuleType:
+    """Return an API's handler module, imported with the messages that it names.
+
+    One at a time, for any thread: kafka-python's modules import each other, and threads that
+    begin at different ends would wait for each other, which Python ends with an error.
+    """
+    with _LOADING:
+        return import_module(f"{__name__}.{api.module}")

@@ -20,3 +20,23 @@ def test_the_hot_apis_do_not_bring_kafka_python_with_them(api: Api) -> None:
     )
 
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+def test_first_requests_of_many_apis_may_come_at_once() -> None:
+    """Each is loaded in a thread; kafka-python's modules import each other."""
+    program = (
+        "import sys, threading\n"
+        "from adapters.kafka import handlers\n"
+        "sys.setswitchinterval(1e-5)\n"
+        "apis = [api for key, api in handlers.APIS.items() if key >= 8][:8]\n"
+        "begun, loaded = threading.Barrier(len(apis)), []\n"
+        "def work(api):\n"
+        "    begun.wait()\n"
+        "    loaded.append(handlers.load(api).handle)\n"
+        "threads = [threading.Thread(target=work, args=(api,)) for api in apis]\n"
+        "[thread.start() for thread in threads]\n"
+        "[thread.join() for thread in threads]\n"
+        "sys.exit(len(loaded) != len(apis))\n"
+    )
+
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

@@ -287,6 +287,19 @@ async def test_garbage_closes_its_connection_and_no_other(
         assert live.adapter.listener.faults["bug"] == 0
 
 
+async def test_a_pipelined_request_whose_handler_is_not_loaded_does_not_hold_up_the_next(
+    tmp_path: Path,
+) -> None:
+    async with running(tmp_path) as live:
+        client = await live.client()
+        live.adapter.handlers.pop(PRODUCE)
+        live.storage.held = True
+        client.send(*[produce(number, sample_batch()) for number in (1, 2, 3)])
+        await until(lambda: live.storage.enqueued == 3)
+        live.storage.release()
+        assert [(await client.answer())[0] for _ in range(3)] == [1, 2, 3]
+
+
 async def test_an_unknown_api_versions_version_is_answered_with_version_0(
     tmp_path: Path,
 ) -> None:
