@@ -214,14 +214,12 @@ class KafkaConnection(Connection):
         if header.version not in api.versions:
             reply(api_versions.unsupported_version())
             return
-        session = self.session
-        session.client_id = header.client_id
+        self.session.client_id = header.client_id
         module = self._adapter.handlers.get(api.key)
-        body = frame[header.body_at :]
         if module is None:
-            self._start(reply, self._load_and_handle(api, header.version, body, reply))
+            self._start(reply, self._load_and_handle(api, header, frame, reply))
         else:
-            self._handle(module, api, header.version, body, reply)
+            self._handle(module, api, header, frame, reply)
 
     def _find(self, header: RequestHeader) -> Api:
         api = APIS.get(header.api_key)
@@ -237,14 +235,20 @@ class KafkaConnection(Connection):
         return api
 
     def _handle(
-        self, module: ModuleType, api: Api, version: int, body: memoryview, reply: Reply
+        self,
+        module: ModuleType,
+        api: Api,
+        header: RequestHeader,
+        frame: memoryview,
+        reply: Reply,
     ) -> None:
+        version, body = header.version, frame[header.body_at :]
         if api.turn is not Turn.IN_TURN:
             request = module.decode(version, body)
             if api.turn is Turn.DEFERRED:
                 self._serving = reply
             else:
-                self._count_unacknowledged(reply, len(body))
+                self._count_unacknowledged(reply, len(frame))
             module.handle(request, self.session, version, reply)
             return
         decode = getattr(module, "decode", None)
@@ -269,12 +273,12 @@ class KafkaConnection(Connection):
             task.result()
 
     async def _load_and_handle(
-        self, api: Api, version: int, body: memoryview, reply: Reply
+        self, api: Api, header: RequestHeader, frame: memoryview, reply: Reply
     ) -> None:
         """Import the handler, which may bring kafka-python with it, while the loop goes on."""
         module = await self.listener.loop.run_in_executor(None, self._adapter.load, api)
         self._serving = None
-        self._handle(module, api, version, body, reply)
+        self._handle(module, api, header, frame, reply)
         self._serve_queued()  # where the next request does not wait for this one's answer
 
     async def _answer_later(

@@ -3,10 +3,8 @@
 import os
 import random
 import threading
-import time
 from collections.abc import Callable, Mapping
-from functools import partial
-from typing import Final, TypeVar
+from typing import Final
 
 from confluent_kafka import (
     OFFSET_BEGINNING,
@@ -21,9 +19,6 @@ from confluent_kafka import (
 _OUTSTANDING_MAX: Final = 2_000
 _FLUSH_S_MAX: Final = 90.0
 _QUIET_S_MAX: Final = 30.0
-_ASKED_S_MAX: Final = 60.0
-_ASK_S: Final = 0.1
-_LET_GO: Final = {KafkaError._DESTROY_BROKER, KafkaError._TRANSPORT}
 
 _SOON_BACK: Final = {
     "reconnect.backoff.ms": 10,
@@ -33,8 +28,6 @@ _SOON_BACK: Final = {
 
 Place = tuple[int, int]
 """(partition, offset)"""
-
-Answer = TypeVar("Answer")
 
 
 def patient_producer(bootstrap: str, *, idempotent: bool = True) -> Producer:
@@ -171,8 +164,7 @@ def committed(bootstrap: str, topic: str, group: str, partitions: int) -> dict[i
     """Return what the group has committed, asked from outside of it."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group, "log_level": 1})
     places = [TopicPartition(topic, n) for n in range(partitions)]
-    answered = _asked(partial(consumer.committed, places, timeout=30))
-    found = {place.partition: place.offset for place in answered}
+    found = {place.partition: place.offset for place in consumer.committed(places, timeout=30)}
     consumer.close()
     return {partition: offset for partition, offset in found.items() if offset >= 0}
 
@@ -205,24 +197,19 @@ def read_all(bootstrap: str, topic: str, partitions: int) -> dict[Place, bytes]:
 
 
 def _bounds(consumer: Consumer, place: TopicPartition) -> tuple[int, int]:
-    """Return first and next offset of a partition."""
-    return _asked(partial(consumer.get_watermark_offsets, place, timeout=30))
+    """Return first and next offset of a partition.
 
-
-def _asked(ask: Callable[[], Answer]) -> Answer:
-    """Return what a client answers whose broker has just come back.
-
-    librdkafka lets go of the address it began with once it knows the broker there, and what was
-    asked over a connection that ends fails in the client itself.
+    librdkafka lets go of the address it began with once it knows the broker there; what was asked
+    by that moment fails in the client itself.
     """
-    deadline = time.monotonic() + _ASKED_S_MAX
     while True:
         try:
-            return ask()
+            found: tuple[int, int] = consumer.get_watermark_offsets(place, timeout=30)
         except KafkaException as error:
-            if error.args[0].code() not in _LET_GO or time.monotonic() > deadline:
+            if error.args[0].code() != KafkaError._DESTROY_BROKER:
                 raise
-            time.sleep(_ASK_S)
+        else:
+            return found
 
 
 def check_commits(

@@ -80,7 +80,10 @@ class Gateway:
                 self.stop()
             else:
                 self.program.kill()  # also closes the pipes of one that has ended
-        if kind is None:
+        if kind is not None:
+            LAUNCHED.discard(self)  # it is shown here, whoever runs it
+            sys.stderr.write(f"\n--- gateway:\n{self.tail()}\n---\n")
+        else:
             lines = self.lines
             at = next((n for n, line in enumerate(lines) if "closed by a bug" in line), None)
             assert at is None, "\n".join(lines[at:][:_LINES_SHOWN])

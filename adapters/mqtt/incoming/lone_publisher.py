@@ -104,7 +104,7 @@ class LonePublisher:
         self._bytes_max = min(LONE_BYTES_MAX, connection.config.packet_bytes_max)
         assert connection.transport is not None
         self.write: Callable[[bytes], object] = (
-            connection.send if connection.is_framed else connection.transport.write
+            connection.send_now if connection.is_framed else connection.transport.write
         )
         taking = self._taking()
         next(taking)
@@ -139,7 +139,7 @@ class LonePublisher:
         try:
             while True:
                 prefix, size_bytes = self._prefix, self._size_bytes
-                counted_bytes = 0 if self._lane.is_framed else size_bytes
+                counted_bytes = 0 if connection.is_framed else size_bytes
                 id_at, tail_at = self.id_at, self.tail_at
                 while (
                     len(data) == size_bytes

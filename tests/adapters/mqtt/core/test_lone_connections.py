@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -34,22 +35,33 @@ def counted(one: Rig, connection: MqttConnection) -> tuple[int, ...]:
     )
 
 
+async def grown_both_ways(
+    one: Rig, connection: MqttConnection, exchange: Callable[[], Awaitable[None]]
+) -> list[tuple[int, ...]]:
+    """Return what is counted of one message alone, and of one after that has left the way."""
+    grown = []
+    for _ in range(2):
+        before = counted(one, connection)
+        await exchange()
+        await until(lambda: connection.lone is None or connection.lone.data is None)
+        after = counted(one, connection)
+        grown.append(tuple(b - a for a, b in zip(before, after, strict=True)))
+        assert connection.lone is not None
+        connection.lone.leave()
+    return grown
+
+
 async def test_what_goes_alone_is_counted_as_what_does_not(tmp_path: Path) -> None:
     packet = wire.publish("t", b"third", qos=1, packet_id=3)
     async with rig(tmp_path) as one:
         client = await lone_client(one)
         connection = server_side(one, "p")
-        grown = []
-        for _ in range(2):  # alone, then after the first has left the way
-            before = counted(one, connection)
+
+        async def exchange() -> None:
             client.send(packet)
             await client.receive(Kind.PUBACK)
-            await until(lambda: connection.lone is None or connection.lone.data is None)
-            grown.append(
-                tuple(b - a for a, b in zip(before, counted(one, connection), strict=True))
-            )
-            assert connection.lone is not None
-            connection.lone.leave()
+
+        grown = await grown_both_ways(one, connection, exchange)
         assert grown[0] == grown[1] == (len(packet), 4, 1, 1, 1, 1)
 
 
@@ -126,23 +138,16 @@ async def test_octets_in_frames_are_counted_once(tmp_path: Path) -> None:
         [listener] = [each for each in one.adapter.listeners if each.name == "mqtt-ws"]
         url = f"ws://127.0.0.1:{listener.port}{one.adapter.config.websocket.path}"
         async with websockets.connect(url, subprotocols=["mqtt"], compression=None) as socket:  # type: ignore[list-item]  # plain names
+
+            async def exchange() -> None:
+                await socket.send(packet)
+                await socket.recv()
+
             await socket.send(wire.connect("w", version=4))
             await socket.recv()
             for _ in range(2):
-                await socket.send(packet)
-                await socket.recv()
-            connection = server_side(one, "w")
-            grown = []
-            for _ in range(2):  # alone, then after the first has left the way
-                before = counted(one, connection)
-                await socket.send(packet)
-                await socket.recv()
-                await until(lambda: connection.lone is None or connection.lone.data is None)
-                grown.append(
-                    tuple(b - a for a, b in zip(before, counted(one, connection), strict=True))
-                )
-                assert connection.lone is not None
-                connection.lone.leave()
+                await exchange()
+            grown = await grown_both_ways(one, server_side(one, "w"), exchange)
         frame_bytes = 2 + 4 + len(packet)  # head and mask
         assert grown[0] == grown[1] == (frame_bytes, 2 + 4, 1, 1, 1, 1)
 
