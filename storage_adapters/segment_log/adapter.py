@@ -60,6 +60,7 @@ from storage_adapters.segment_log.settled_set import SettledSet
 from storage_adapters.segment_log.settler import Settler
 from storage_adapters.segment_log.sweeper import Sweeper
 from storage_adapters.segment_log.synced import MarkFile
+from storage_adapters.segment_log.wal_ring import new_ring
 from storage_adapters.segment_log.writer import Writer
 
 _NOT_OPEN: Final = "the log is not open"
@@ -89,6 +90,7 @@ class SegmentLog:
         self._data_dir = data_dir
         self._clock = clock
         self._files = HoldingFiles(SystemFiles() if files is None else files)
+        self._may_ring = config.io_uring and config.flush == "group" and files is None
         self._lock = DataLock(data_dir)
         self._catalog = Catalog(config)
         self._reader = Reader(self._catalog, config)
@@ -310,10 +312,11 @@ class SegmentLog:
             config=self._config,
             handles=self._catalog.handles,
             metrics=self.metrics,
+            mark=self._mark,
+            ring=new_ring() if self._may_ring else None,
             durable_sequence=next_sequence - 1,
             on_group=self._on_group,
             on_fault=self._host.on_fault,
-            on_synced=self._mark.note,
         )
         base = Base(
             self._config,

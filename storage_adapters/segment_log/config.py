@@ -21,6 +21,11 @@ class SegmentLogConfig(FrozenConfig):
     flush_interval_ms: int = Field(
         default=1_000, ge=10, description='Between two syncs, with `flush = "interval"`.'
     )
+    io_uring: bool = Field(
+        default=True,
+        description='With `flush = "group"`: write and sync small groups by io_uring, where the '
+        "system lets us (Linux 5.6 or newer, on x86-64); elsewhere, and if not, by a thread.",
+    )
     segment_bytes: int = Field(
         default=128 * _MIB,
         ge=_MIB,

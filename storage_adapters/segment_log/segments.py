@@ -87,6 +87,11 @@ class Segment:
         self.record: FileRecord | None = None
         self.damage_seen = 0
 
+    @property
+    def is_ready(self) -> bool:
+        """Whether it can be written without waiting for its space."""
+        return self.ready is None or (self.ready.done() and self.ready.exception() is None)
+
     def close_with(self, trailer: Trailer) -> None:
         """Let the footer, which is on the disk now, take the live index's place."""
         if self.live is not None:

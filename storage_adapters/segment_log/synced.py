@@ -22,27 +22,41 @@ _MODE: Final = 0o640
 
 
 class MarkFile:
-    """The writer's end. ``note`` is called in one thread at a time."""
+    """The writer's end, for one thread at a time. ``fd``: where marks are written, at 0."""
 
     def __init__(self, data_dir: Path, data_uuid: UUID) -> None:
         self._data_uuid = data_uuid
-        self._fd = _NONE
+        self._sequence = _NONE
+        self.fd = _NONE
         with suppress(OSError):
             flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC
-            self._fd = os.open(data_dir / WAL_DIRECTORY / MARK_NAME, flags, _MODE)
+            self.fd = os.open(data_dir / WAL_DIRECTORY / MARK_NAME, flags, _MODE)
 
     def note(self, sequence: int) -> None:
-        """Say that all up to ``sequence`` is synced. A disk that refuses ends the marking."""
-        if self._fd == _NONE:
+        """Say that all up to ``sequence`` is synced, unless that is said already.
+
+        A disk that refuses ends the marking.
+        """
+        if not self.is_open or sequence <= self._sequence:
             return
         try:
-            os.pwrite(self._fd, encode_mark(SyncedMark(self._data_uuid, sequence)), 0)
+            os.pwrite(self.fd, self.octets(sequence), 0)
         except OSError:
             self.close()
 
+    def octets(self, sequence: int) -> bytes:
+        """Return what says that, for who writes it now."""
+        self._sequence = sequence
+        return encode_mark(SyncedMark(self._data_uuid, sequence))
+
+    @property
+    def is_open(self) -> bool:
+        """Whether marks are written."""
+        return self.fd != _NONE
+
     def close(self) -> None:
         """Let go of the file. A second time does nothing."""
-        fd, self._fd = self._fd, _NONE
+        fd, self.fd = self.fd, _NONE
         if fd != _NONE:
             os.close(fd)
 

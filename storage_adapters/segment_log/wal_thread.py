@@ -15,6 +15,7 @@ from gateway.storage import OnDone
 from storage_adapters.segment_log.files import Files, write_all
 from storage_adapters.segment_log.index import LivePart
 from storage_adapters.segment_log.segments import Segment
+from storage_adapters.segment_log.synced import MarkFile
 from storage_adapters.segment_log.zeros import ZerosAhead
 
 SYNC_BYTES_MAX: Final = 16_777_216
@@ -66,21 +67,24 @@ class Done(NamedTuple):
     error: BaseException | None
 
 
-class WalThread:
-    """Does jobs in order.
+def reached(jobs: Sequence[Job]) -> int:
+    """Return the highest sequence that the syncs of jobs reach, -1 for none."""
+    return max([job.group.next_sequence - 1 for job in jobs if job.sync], default=_NOTHING)
 
-    Both are called in the thread: ``tell`` with what is done, ``on_synced`` with the highest
-    sequence that a sync has reached.
+
+class WalThread:
+    """Does jobs in order. ``tell`` is called in the thread, with what is done.
+
+    ``zeros`` is used while it has jobs.
     """
 
     def __init__(
-        self, files: Files, tell: Callable[[Done], None], on_synced: Callable[[int], None]
+        self, files: Files, mark: MarkFile, zeros: ZerosAhead, tell: Callable[[Done], None]
     ) -> None:
         self._files = files
+        self._mark = mark
+        self._zeros = zeros
         self._tell = tell
-        self._on_synced = on_synced
-        self._synced = _NOTHING
-        self._zeros = ZerosAhead()
         self._jobs: SimpleQueue[Job | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="headgate-wal", daemon=True)
         self._thread.start()
@@ -105,21 +109,13 @@ class WalThread:
             error: BaseException | None = None
             try:
                 work.do(jobs)
-                self._note_synced(jobs)
+                self._mark.note(reached(jobs))
             except BaseException as caught:  # noqa: BLE001  # Every error stops the node.
                 error = caught
             try:
                 self._tell(Done(jobs, work.sync_s, error))
             except RuntimeError:  # The loop was closed without the log: nobody is left to tell.
                 return
-
-    def _note_synced(self, jobs: Sequence[Job]) -> None:
-        reached = max(
-            [job.group.next_sequence - 1 for job in jobs if job.sync], default=_NOTHING
-        )
-        if reached > self._synced:
-            self._synced = reached
-            self._on_synced(reached)
 
     def _take(self) -> tuple[list[Job], bool]:
         """Wait for a job; return all there are, and False when the end was asked for."""

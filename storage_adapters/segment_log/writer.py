@@ -1,9 +1,10 @@
 """Groups of appends on their way to the disk, seen from the loop.
 
-What is enqueued within a tick of the loop forms a group. ``group``: the thread writes and syncs it.
-``never`` and ``interval``: the loop itself writes (a page-cache write costs less than waking a
-thread), but for large groups, and for what comes while the thread has one. Everything here is on
-the loop's thread: the index, who is acknowledged, and what is known to be durable.
+What is enqueued within a tick of the loop forms a group. ``group``: a ring or the thread (see
+``wal_ring``) writes and syncs it. ``never`` and ``interval``: the loop itself writes (a page-cache
+write costs less than waking a thread), but for large groups, and for what comes while the thread
+has one. Everything here is on the loop's thread: the index, who is acknowledged, and what is known
+to be durable.
 """
 
 import asyncio
@@ -16,25 +17,23 @@ from gateway.errors import StorageUnavailable
 from gateway.storage import OnDone
 from storage_adapters.segment_log.config import SegmentLogConfig
 from storage_adapters.segment_log.files import Files, write_all
+from storage_adapters.segment_log.io_uring import IoUring
 from storage_adapters.segment_log.metrics import SegmentLogMetrics
 from storage_adapters.segment_log.segments import Handles, Segment
+from storage_adapters.segment_log.synced import MarkFile
+from storage_adapters.segment_log.wal_ring import WalRing
 from storage_adapters.segment_log.wal_thread import Chunk, Done, Group, Job, WalThread
+from storage_adapters.segment_log.zeros import ZerosAhead
 
 LOOP_WRITE_BYTES_MAX: Final = 262_144
 
 
-def _is_ready(segment: Segment) -> bool:
-    if segment.ready is None:
-        return True
-    return segment.ready.done() and segment.ready.exception() is None
-
-
 class Writer:
-    """The open group, and those that the thread has.
+    """The open group, and those that are on their way to the disk.
 
     ``written_sequence`` and ``durable_sequence`` are the highest written and synced.
     ``on_group`` runs after a group was published; ``on_fault`` once, at the first error of the
-    disk; ``on_synced``, in the thread, with the highest sequence that a sync has reached.
+    disk. ``ring``: None where there is none, or it is not wanted.
     """
 
     def __init__(  # noqa: PLR0913  # What a thread between a loop and a disk has to know.
@@ -44,10 +43,11 @@ class Writer:
         config: SegmentLogConfig,
         handles: Handles,
         metrics: SegmentLogMetrics,
+        mark: MarkFile,
+        ring: IoUring | None,
         durable_sequence: int,
         on_group: Callable[[], None],
         on_fault: Callable[[BaseException], None],
-        on_synced: Callable[[int], None],
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._files = files
@@ -68,7 +68,11 @@ class Writer:
         self._unsynced: dict[Segment, None] = {}
         self._progress = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
-        self._thread = WalThread(files, self._tell_loop, on_synced)
+        self._hands: WalRing | WalThread
+        if ring is None:
+            self._hands = WalThread(files, mark, ZerosAhead(), self._tell_loop)
+        else:
+            self._hands = WalRing(ring, files, mark, self._on_done)
         if config.flush == "interval":
             self._timer = self._loop.call_later(self._interval_s, self._sync_interval)
 
@@ -107,12 +111,12 @@ class Writer:
 
     def _fits_loop(self, group: Group) -> bool:
         return group.size_bytes <= LOOP_WRITE_BYTES_MAX and all(
-            _is_ready(chunk.segment) for chunk in group.chunks
+            chunk.segment.is_ready for chunk in group.chunks
         )
 
     def _hand_over(self, group: Group, *, sync: bool) -> None:
         fds = [self._handles.acquire(chunk.segment) for chunk in group.chunks]
-        self._thread.put(Job(group, fds, sync))
+        self._hands.put(Job(group, fds, sync))
 
     def _tell_loop(self, done: Done) -> None:
         """In the thread: what is done is the loop's business."""
@@ -239,5 +243,5 @@ class Writer:
         """End the thread. Nothing may be enqueued any more."""
         if self._timer is not None:
             self._timer.cancel()
-        self._thread.stop()
-        await self._loop.run_in_executor(None, self._thread.join)
+        self._hands.stop()
+        await self._loop.run_in_executor(None, self._hands.join)

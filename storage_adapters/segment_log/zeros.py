@@ -13,11 +13,11 @@ AHEAD_BYTES: Final = 1_048_576
 GROUP_BYTES_MAX: Final = 65_536
 """A larger group takes long enough itself, and zeros double what is written."""
 
-_ZEROS: Final = memoryview(bytes(AHEAD_BYTES))
+_ZEROS: Final = memoryview(bytearray(AHEAD_BYTES))  # io_uring takes writable memory
 
 
 class ZerosAhead:
-    """How far the segment that is being written has been written already. For one thread."""
+    """How far the segment that is being written has been written. For one writer at a time."""
 
     def __init__(self) -> None:
         self._segment: Segment | None = None
@@ -32,3 +32,7 @@ class ZerosAhead:
             return _ZEROS[:0]
         self._end = max(end, min(end + AHEAD_BYTES, segment.disk_bytes))
         return _ZEROS[: self._end - end]
+
+    def forget(self) -> None:
+        """What was returned last has perhaps not been written."""
+        self._segment = None

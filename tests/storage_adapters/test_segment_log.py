@@ -24,6 +24,11 @@ class TestGroup(CompactingStorageContract):
         return new_log(data_dir, flush="group")
 
 
+class TestGroupByThread(CompactingStorageContract):
+    def new_storage(self, data_dir: Path) -> StorageAdapter:
+        return new_log(data_dir, flush="group", io_uring=False)
+
+
 class TestNever(CompactingStorageContract):
     def new_storage(self, data_dir: Path) -> StorageAdapter:
         return new_log(data_dir, flush="never")

@@ -1,0 +1,145 @@
+"""Small groups written and synced by io_uring: the loop hands them over, no thread of ours runs.
+
+A thread in between has to be woken, needs the interpreter's lock before it can begin, and again
+when it is done; while the loop answers a hundred clients that takes as long as the disk does. What
+a ring is not for goes to the thread, and so does all that follows until the thread is through:
+large groups, which take their time anyway, several segments, a segment that is still being made.
+docs/adr/0013-syncs-by-io-uring.md has the measurements.
+"""
+
+import asyncio
+import os
+from collections.abc import Callable, Sequence
+from time import perf_counter
+from typing import Final
+
+from storage_adapters.segment_log.files import Files
+from storage_adapters.segment_log.io_uring import IoUring
+from storage_adapters.segment_log.synced import MarkFile
+from storage_adapters.segment_log.wal_thread import Done, Job, WalThread, reached
+from storage_adapters.segment_log.zeros import ZerosAhead
+
+RING_BYTES_MAX: Final = 262_144
+
+
+class WalRing:
+    """Does jobs in order, as ``WalThread``; used on the loop. ``on_done`` is called there."""
+
+    def __init__(
+        self, ring: IoUring, files: Files, mark: MarkFile, on_done: Callable[[Done], None]
+    ) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._ring = ring
+        self._mark = mark
+        self._on_done = on_done
+        self._zeros = ZerosAhead()
+        self._thread = WalThread(files, mark, self._zeros, self._tell_loop)
+        self._threads_jobs = 0
+        self._flying: list[Job] = []
+        self._waiting: list[Job] = []
+        self._written_bytes: list[int] = []  # of the chain's writes
+        self._begun_s = 0.0
+        self._loop.add_reader(ring.fd, self._take_results)
+
+    def put(self, job: Job) -> None:
+        """Have a job done after those before it."""
+        if self._threads_jobs:
+            self._hand_over([job])
+        elif self._flying:
+            self._waiting.append(job)
+        else:
+            self._begin([job])
+
+    def stop(self) -> None:
+        """Have the thread end after the jobs that it was given."""
+        self._loop.remove_reader(self._ring.fd)
+        self._thread.stop()
+
+    def join(self) -> None:
+        """Wait for the end of all that goes on."""
+        self._thread.join()
+        self._ring.wait()
+        self._ring.close()
+
+    def _begin(self, jobs: list[Job]) -> None:
+        if not (_suits(jobs) and self._submit(jobs)):
+            self._hand_over(jobs)
+
+    def _submit(self, jobs: list[Job]) -> bool:
+        ring, fd = self._ring, jobs[0].fds[0]
+        first = jobs[0].group.chunks[0]
+        buffers = [part for job in jobs for chunk in job.group.chunks for part in chunk.buffers]
+        octets = bytearray().join(buffers)
+        zeros = self._zeros.behind(first.segment, first.position, len(octets))
+        ring.write(fd, octets, first.position)
+        self._written_bytes = [len(octets)]
+        if zeros:
+            ring.write(fd, zeros, first.position + len(octets))
+            self._written_bytes.append(len(zeros))
+        ring.sync(fd)
+        if self._mark.is_open:
+            ring.write(self._mark.fd, bytearray(self._mark.octets(reached(jobs))), 0)
+        self._begun_s = perf_counter()
+        if not ring.begin():
+            self._zeros.forget()
+            return False
+        self._flying = jobs
+        return True
+
+    def _take_results(self) -> None:
+        results = self._ring.results()
+        if results is None or not self._flying:
+            return
+        jobs, self._flying = self._flying, []
+        writes = len(self._written_bytes)
+        if results[:writes] != self._written_bytes:  # then nothing was synced, either
+            self._zeros.forget()
+            self._hand_over(jobs + self._take_waiting())  # who writes all, or says why not
+            return
+        synced = results[writes]
+        if synced < 0:
+            error = OSError(-synced, os.strerror(-synced))
+            self._on_done(Done(jobs + self._take_waiting(), [], error))
+            return
+        if any(result < 0 for result in results[writes + 1 :]):
+            self._mark.close()
+        took_s = perf_counter() - self._begun_s
+        if self._waiting:
+            self._begin(self._take_waiting())
+        self._on_done(Done(jobs, [took_s], None))
+
+    def _take_waiting(self) -> list[Job]:
+        waiting, self._waiting = self._waiting, []
+        return waiting
+
+    # What the thread does.
+
+    def _hand_over(self, jobs: Sequence[Job]) -> None:
+        self._threads_jobs += len(jobs)
+        for job in jobs:
+            self._thread.put(job)
+
+    def _tell_loop(self, done: Done) -> None:
+        """In the thread: what is done is the loop's business."""
+        self._loop.call_soon_threadsafe(self._on_thread_done, done)
+
+    def _on_thread_done(self, done: Done) -> None:
+        self._threads_jobs -= len(done.jobs)
+        self._on_done(done)
+
+
+def _suits(jobs: Sequence[Job]) -> bool:
+    """Say whether jobs are one write of moderate size into a segment that is there, and a sync."""
+    sizes_bytes = [job.group.size_bytes for job in jobs]
+    if not all(sizes_bytes) or sum(sizes_bytes) > RING_BYTES_MAX:
+        return False
+    segments = {chunk.segment for job in jobs for chunk in job.group.chunks}
+    return len(segments) == 1 and segments.pop().is_ready and all(job.sync for job in jobs)
+
+
+def new_ring() -> IoUring | None:
+    """Return a ring, None where the system has none for us: by its age, its rules, its kind."""
+    try:
+        return IoUring()
+    except OSError:
+        return None
