@@ -59,8 +59,12 @@ class IoUring:
         _, sq_tail, _, sq_entries, _, _, array = _OFFSETS.unpack_from(params, _SQ_AT)
         cq_head, cq_tail, cq_mask, cq_entries, _, cqes = _CQ_OFFSETS.unpack_from(params, _CQ_AT)
         size_bytes = max(array + sq_entries * _WORD, cqes + cq_entries * _CQE.size)
-        self._memory = _map(self.fd, size_bytes, 0)
-        self._entries = _map(self.fd, sq_entries * _SQE.size, _SQES_AT)
+        try:
+            self._memory = _map(self.fd, size_bytes, 0)
+            self._entries = _map(self.fd, sq_entries * _SQE.size, _SQES_AT)
+        except OSError:
+            os.close(self.fd)
+            raise
         self._words = memoryview(self._memory).cast("I")
         self._sq_tail_at, self._array_at = sq_tail // _WORD, array // _WORD
         self._cq_head_at, self._cq_tail_at = cq_head // _WORD, cq_tail // _WORD

@@ -14,6 +14,7 @@ class SegmentLogMetrics:
     __slots__ = (
         "groups",
         "groups_bytes",
+        "has_ring",
         "segments_closed",
         "segments_removed",
         "settled_bytes",
@@ -31,6 +32,7 @@ class SegmentLogMetrics:
         self.groups_bytes = Histogram(GROUP_BYTES_BOUNDS)
         self.written_bytes = 0
         self.syncs = 0
+        self.has_ring = False
         self.sync_s = Histogram(SYNC_S_BOUNDS)
         self.segments_closed = 0
         self.segments_removed = 0
@@ -52,6 +54,11 @@ class SegmentLogMetrics:
         )
         metrics.counter_fn(
             "headgate_wal_syncs_total", "Calls of fdatasync for appends.", lambda: self.syncs
+        )
+        metrics.gauge(
+            "headgate_wal_io_uring",
+            "1 when small groups are written and synced by io_uring.",
+            lambda: self.has_ring,
         )
         metrics.counter_fn(
             "headgate_wal_groups_total", "Groups of appends written.", lambda: self.groups

@@ -68,6 +68,7 @@ class Writer:
         self._unsynced: dict[Segment, None] = {}
         self._progress = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
+        metrics.has_ring = ring is not None
         self._hands: WalRing | WalThread
         if ring is None:
             self._hands = WalThread(files, mark, ZerosAhead(), self._tell_loop)

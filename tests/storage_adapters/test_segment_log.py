@@ -40,7 +40,7 @@ class TestInterval(CompactingStorageContract):
 
 
 async def test_metrics_are_shown(tmp_path: Path) -> None:
-    log, metrics = new_log(tmp_path), Metrics()
+    log, metrics = new_log(tmp_path, io_uring=False), Metrics()
     await log.open(Host())
     log.register_metrics(metrics)
 
@@ -50,5 +50,6 @@ async def test_metrics_are_shown(tmp_path: Path) -> None:
     assert "headgate_wal_syncs_total 1.0" in text
     assert "headgate_wal_sync_seconds_count 1.0" in text
     assert 'headgate_wal_group_bytes_bucket{le="4096' in text
+    assert "headgate_wal_io_uring 0.0" in text
     assert "headgate_wal_segments 1.0" in text
     await log.close()

@@ -280,6 +280,7 @@ async def test_a_ring_is_for_groups_that_are_synced(
     log = new_log(tmp_path, **options)
     await log.open(Host())
     assert type(log._writer._hands) is expected
+    assert log.metrics.has_ring is (expected is WalRing)
     await append(log, make_entry((1, 0)))
     await log.close()
     await reopened(tmp_path, 1)
