@@ -12,7 +12,8 @@ import mmap
 import os
 import platform
 import struct
-from typing import Final
+from collections.abc import Sequence
+from typing import Final, NamedTuple
 
 _SETUP, _ENTER = 425, 426  # system calls
 _SQES_AT: Final = 0x1000_0000  # where the submission entries are mapped from
@@ -20,7 +21,7 @@ _GETEVENTS: Final = 1
 # One mapping for both rings (5.4), completions are never dropped (5.5), OP_WRITE is there (5.6).
 _FEATURES: Final = 0b1 | 0b10 | 0b1000
 
-_OP_FSYNC, _OP_WRITE = 3, 23
+OP_FSYNC, OP_WRITE = 3, 23
 _LINK: Final = 1 << 2  # the next entry begins when this one has succeeded, a write in full
 _DATASYNC: Final = 1
 
@@ -41,6 +42,32 @@ _waiting_syscall: Final = ctypes.CDLL(None).syscall
 for _function in (_syscall, _waiting_syscall):
     _function.restype = ctypes.c_long
     _function.argtypes = [ctypes.c_long] * 7
+
+
+class Step(NamedTuple):
+    """One step of a chain: made by ``write`` and ``sync``. ``octets`` are kept with it."""
+
+    op: int
+    fd: int
+    position: int = 0
+    address: int = 0
+    size_bytes: int = 0
+    flags: int = 0
+    octets: bytearray | memoryview | None = None
+
+
+def write(fd: int, octets: bytearray | memoryview, position: int) -> Step:
+    """Return the write of some writable memory, which must not be resized until it is done."""
+    return Step(OP_WRITE, fd, position, _address(octets), len(octets), 0, octets)
+
+
+def sync(fd: int) -> Step:
+    """Return an fdatasync."""
+    return Step(OP_FSYNC, fd, flags=_DATASYNC)
+
+
+# What the kernel may still read from has to outlive the ring, if that is dropped early.
+_read_by_the_kernel: Final[dict[int, Sequence[Step]]] = {}
 
 
 class IoUring:
@@ -70,41 +97,30 @@ class IoUring:
         self._cq_head_at, self._cq_tail_at = cq_head // _WORD, cq_tail // _WORD
         self._cqes_at = cqes
         self._cq_mask = self._words[cq_mask // _WORD]
-        self._steps: list[tuple[int, int, int, int, int, int]] = []
-        self._held: list[object] = []  # what the kernel reads from
         self._results: list[int] = []
         self._missing = 0
 
-    def write(self, fd: int, octets: bytearray | memoryview, position: int) -> None:
-        """Add a write, of writable memory, to the next chain."""
-        self._held.append(octets)
-        self._steps.append((_OP_WRITE, fd, position, _address(octets), len(octets), 0))
-
-    def sync(self, fd: int) -> None:
-        """Add an fdatasync."""
-        self._steps.append((_OP_FSYNC, fd, 0, 0, 0, _DATASYNC))
-
-    def begin(self) -> bool:
-        """Have the chain done; at most one at a time, of at most ``CHAIN_MAX`` steps.
+    def begin(self, chain: Sequence[Step]) -> bool:
+        """Have a chain done; one at a time, of at most ``CHAIN_MAX`` steps.
 
         False when the kernel does not take it; nothing of it goes on then.
         """
         assert not self._missing
-        words, steps = self._words, self._steps
+        assert len(chain) <= CHAIN_MAX
+        words = self._words
         tail = words[self._sq_tail_at]
-        last = len(steps) - 1
-        for number, (op, fd, position, address, size_bytes, flags) in enumerate(steps):
+        last = len(chain) - 1
+        for number, step in enumerate(chain):
             link = _LINK if number < last else 0
-            at = number * _SQE.size
-            entry = (op, link, 0, fd, position, address, size_bytes, flags, number)
-            _SQE.pack_into(self._entries, at, *entry)
+            entry = (step.op, link, 0, step.fd, step.position, step.address, step.size_bytes)
+            _SQE.pack_into(self._entries, number * _SQE.size, *entry, step.flags, number)
             words[self._array_at + (tail + number) % CHAIN_MAX] = number
-        words[self._sq_tail_at] = (tail + len(steps)) & _WORD_MAX
-        taken = max(int(_syscall(_ENTER, self.fd, len(steps), 0, 0, 0, 0)), 0)
-        self._results = [0] * len(steps)
+        _read_by_the_kernel[id(self)] = chain
+        self._results = [0] * len(chain)
+        words[self._sq_tail_at] = (tail + len(chain)) & _WORD_MAX
+        taken = max(int(_syscall(_ENTER, self.fd, len(chain), 0, 0, 0, 0)), 0)
         self._missing = taken
-        is_begun: bool = taken == len(steps)
-        steps.clear()
+        is_begun: bool = taken == len(chain)
         if not is_begun:
             words[self._sq_tail_at] = (tail + taken) & _WORD_MAX
             self.wait()
@@ -123,14 +139,14 @@ class IoUring:
         words[self._cq_head_at] = head
         if self._missing:
             return None
-        self._held.clear()
+        _read_by_the_kernel.pop(id(self), None)
         return self._results
 
     def wait(self) -> None:
         """Return when nothing is on its way any more."""
         while self._missing and self.results() is None:
             _waiting_syscall(_ENTER, self.fd, 0, self._missing, _GETEVENTS, 0, 0)
-        self._held.clear()
+        _read_by_the_kernel.pop(id(self), None)
 
     def close(self) -> None:
         """Let go of the ring. Nothing may be on its way."""

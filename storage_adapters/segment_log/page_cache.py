@@ -2,7 +2,9 @@
 
 Such a reader lags behind and goes on in order: what comes next is fetched while it works, and
 what it has passed, which only it has brought in, is dropped, so that the pages that others read
-at the tail of the log stay. Pages that were there before it came are left alone.
+at the tail of the log stay. Pages that were there before it came are left alone; so are those
+of a reader that has never waited, since the kernel's own reading ahead was faster: from here they
+look the same.
 """
 
 import asyncio

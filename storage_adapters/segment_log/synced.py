@@ -22,11 +22,14 @@ _MODE: Final = 0o640
 
 
 class MarkFile:
-    """The writer's end, for one thread at a time. ``fd``: where marks are written, at 0."""
+    """The writer's end, for one thread at a time.
+
+    ``fd``: where marks are written, at 0. ``sequence``: of the mark that was written last.
+    """
 
     def __init__(self, data_dir: Path, data_uuid: UUID) -> None:
         self._data_uuid = data_uuid
-        self._sequence = _NONE
+        self.sequence = _NONE
         self.fd = _NONE
         with suppress(OSError):
             flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC
@@ -37,16 +40,16 @@ class MarkFile:
 
         A disk that refuses ends the marking.
         """
-        if not self.is_open or sequence <= self._sequence:
+        if not self.is_open or sequence <= self.sequence:
             return
         try:
             os.pwrite(self.fd, self.octets(sequence), 0)
+            self.sequence = sequence
         except OSError:
             self.close()
 
     def octets(self, sequence: int) -> bytes:
-        """Return what says that, for who writes it now."""
-        self._sequence = sequence
+        """Return what says that all up to ``sequence`` is synced."""
         return encode_mark(SyncedMark(self._data_uuid, sequence))
 
     @property

@@ -14,7 +14,7 @@ from time import perf_counter
 from typing import Final
 
 from storage_adapters.segment_log.files import Files
-from storage_adapters.segment_log.io_uring import IoUring
+from storage_adapters.segment_log.io_uring import IoUring, sync, write
 from storage_adapters.segment_log.synced import MarkFile
 from storage_adapters.segment_log.wal_thread import Done, Job, WalThread, reached
 from storage_adapters.segment_log.zeros import ZerosAhead
@@ -39,48 +39,67 @@ class WalRing:
         self._waiting: list[Job] = []
         self._written_bytes: list[int] = []  # of the chain's writes
         self._begun_s = 0.0
+        self._error: BaseException | None = None
         self._loop.add_reader(ring.fd, self._take_results)
 
     def put(self, job: Job) -> None:
         """Have a job done after those before it."""
-        if self._threads_jobs:
+        if self._error is not None:
+            self._refuse([job], self._error)
+        elif self._threads_jobs:
             self._hand_over([job])
         elif self._flying:
             self._waiting.append(job)
         else:
             self._begin([job])
 
+    def fail(self, error: BaseException) -> None:
+        """Begin nothing any more: see ``WalThread``."""
+        if self._error is None:
+            self._error = error
+            self._thread.fail(error)
+
     def stop(self) -> None:
-        """Have the thread end after the jobs that it was given."""
+        """End when what goes on is done. Waits for the chain that is on its way after a fault."""
         self._loop.remove_reader(self._ring.fd)
+        self._ring.wait()
+        self._take_results()
+        self._ring.close()
         self._thread.stop()
 
     def join(self) -> None:
-        """Wait for the end of all that goes on."""
+        """Wait for the thread's end."""
         self._thread.join()
-        self._ring.wait()
-        self._ring.close()
 
     def _begin(self, jobs: list[Job]) -> None:
-        if not (_suits(jobs) and self._submit(jobs)):
+        try:
+            is_begun = _suits(jobs) and self._submit(jobs)
+        except BaseException as error:  # noqa: BLE001  # Every error stops the node.
+            self.fail(error)
+            self._refuse(jobs, error)
+            return
+        if not is_begun:
             self._hand_over(jobs)
 
+    def _refuse(self, jobs: list[Job], error: BaseException) -> None:
+        """Tell of jobs that are not done, but not who is just putting them."""
+        self._loop.call_soon(self._on_done, Done(jobs, [], error))
+
     def _submit(self, jobs: list[Job]) -> bool:
-        ring, fd = self._ring, jobs[0].fds[0]
+        fd = jobs[0].fds[0]
         first = jobs[0].group.chunks[0]
         buffers = [part for job in jobs for chunk in job.group.chunks for part in chunk.buffers]
         octets = bytearray().join(buffers)
-        zeros = self._zeros.behind(first.segment, first.position, len(octets))
-        ring.write(fd, octets, first.position)
-        self._written_bytes = [len(octets)]
-        if zeros:
-            ring.write(fd, zeros, first.position + len(octets))
-            self._written_bytes.append(len(zeros))
-        ring.sync(fd)
+        writes = [write(fd, octets, first.position)]
+        chain = [sync(fd)]
         if self._mark.is_open:
-            ring.write(self._mark.fd, bytearray(self._mark.octets(reached(jobs))), 0)
+            chain.append(write(self._mark.fd, bytearray(self._mark.octets(reached(jobs))), 0))
+        zeros = self._zeros.behind(first.segment, first.position, len(octets))
+        if zeros:
+            writes.append(write(fd, zeros, first.position + len(octets)))
+        self._written_bytes = [step.size_bytes for step in writes]
         self._begun_s = perf_counter()
-        if not ring.begin():
+        if not self._ring.begin(writes + chain):
             self._zeros.forget()
             return False
         self._flying = jobs
@@ -92,21 +111,27 @@ class WalRing:
             return
         jobs, self._flying = self._flying, []
         writes = len(self._written_bytes)
-        if results[:writes] != self._written_bytes:  # then nothing was synced, either
+        if self._error is None and results[:writes] != self._written_bytes:
+            # Nothing was synced, either: the thread writes all of it, or says why not.
             self._zeros.forget()
-            self._hand_over(jobs + self._take_waiting())  # who writes all, or says why not
+            self._hand_over(jobs + self._take_waiting())
             return
-        synced = results[writes]
-        if synced < 0:
-            error = OSError(-synced, os.strerror(-synced))
-            self._on_done(Done(jobs + self._take_waiting(), [], error))
+        if results[writes] < 0:
+            self.fail(OSError(-results[writes], os.strerror(-results[writes])))
+        if self._error is not None:
+            self._on_done(Done(jobs + self._take_waiting(), [], self._error))
             return
-        if any(result < 0 for result in results[writes + 1 :]):
-            self._mark.close()
         took_s = perf_counter() - self._begun_s
+        self._note_mark(results[writes + 1 :], jobs)
         if self._waiting:
             self._begin(self._take_waiting())
         self._on_done(Done(jobs, [took_s], None))
+
+    def _note_mark(self, results: Sequence[int], jobs: Sequence[Job]) -> None:
+        if any(result < 0 for result in results):
+            self._mark.close()
+        elif results:
+            self._mark.sequence = reached(jobs)
 
     def _take_waiting(self) -> list[Job]:
         waiting, self._waiting = self._waiting, []
@@ -125,6 +150,8 @@ class WalRing:
 
     def _on_thread_done(self, done: Done) -> None:
         self._threads_jobs -= len(done.jobs)
+        if done.error is not None:
+            self.fail(done.error)
         self._on_done(done)
 
 

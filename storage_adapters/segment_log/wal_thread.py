@@ -75,7 +75,8 @@ def reached(jobs: Sequence[Job]) -> int:
 class WalThread:
     """Does jobs in order. ``tell`` is called in the thread, with what is done.
 
-    ``zeros`` is used while it has jobs.
+    After an error no job is done any more: a system tells of what it has lost once, and a later
+    sync that succeeds would say nothing of it. ``zeros`` is used while there are jobs.
     """
 
     def __init__(
@@ -85,6 +86,7 @@ class WalThread:
         self._mark = mark
         self._zeros = zeros
         self._tell = tell
+        self._error: BaseException | None = None
         self._jobs: SimpleQueue[Job | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="headgate-wal", daemon=True)
         self._thread.start()
@@ -92,6 +94,10 @@ class WalThread:
     def put(self, job: Job) -> None:
         """Have a job done after those before it."""
         self._jobs.put(job)
+
+    def fail(self, error: BaseException) -> None:
+        """Do nothing any more: jobs are answered with ``error``, or the first one there was."""
+        self._error = self._error or error
 
     def stop(self) -> None:
         """Have the thread end after the jobs that it was given."""
@@ -106,16 +112,19 @@ class WalThread:
         while goes_on:
             jobs, goes_on = self._take()
             work = _Work(self._files, self._zeros)
-            error: BaseException | None = None
+            if self._error is None:
+                self._do(work, jobs)
             try:
-                work.do(jobs)
-                self._mark.note(reached(jobs))
-            except BaseException as caught:  # noqa: BLE001  # Every error stops the node.
-                error = caught
-            try:
-                self._tell(Done(jobs, work.sync_s, error))
+                self._tell(Done(jobs, work.sync_s, self._error))
             except RuntimeError:  # The loop was closed without the log: nobody is left to tell.
                 return
+
+    def _do(self, work: "_Work", jobs: Sequence[Job]) -> None:
+        try:
+            work.do(jobs)
+            self._mark.note(reached(jobs))
+        except BaseException as error:  # noqa: BLE001  # Every error stops the node.
+            self.fail(error)
 
     def _take(self) -> tuple[list[Job], bool]:
         """Wait for a job; return all there are, and False when the end was asked for."""

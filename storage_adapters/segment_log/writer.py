@@ -140,7 +140,9 @@ class Writer:
             if sync:
                 self.durable_sequence = max(self.durable_sequence, group.next_sequence - 1)
             if group.callbacks:
-                self._publish(self._handed.popleft())
+                handed = self._handed.popleft()
+                assert handed is group, "groups are done in order"
+                self._publish(handed)
             else:
                 self._is_syncing = False
         self._progress.set()
@@ -204,6 +206,7 @@ class Writer:
             return
         self.fault = StorageUnavailable(f"the log cannot be written: {error}")
         self.fault.__cause__ = error
+        self._hands.fail(error)
         self._on_fault(error)
         groups = [*self._handed, self.open_group]
         waiting = [on_done for group in groups for on_done in group.callbacks]

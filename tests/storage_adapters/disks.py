@@ -43,15 +43,19 @@ class StingyFiles(SystemFiles):
 
 
 class SlowFiles(SystemFiles):
-    """Lets a sync wait until ``go`` is set."""
+    """Lets a sync wait until ``go`` is set; one fails with EIO if ``fails_once`` is."""
 
     def __init__(self) -> None:
+        self.fails_once = False
         self.go = threading.Event()
         self.waiting = threading.Event()
 
     def sync(self, fd: int) -> None:
         self.waiting.set()
         self.go.wait(timeout=60)
+        if self.fails_once:
+            self.fails_once = False
+            raise OSError(errno.EIO, "Input/output error")
         super().sync(fd)
 
 

@@ -11,6 +11,7 @@ from gateway.storage import Bounds
 from storage_adapters.segment_log.adapter import SegmentLog
 from storage_adapters.segment_log.config import SegmentLogConfig
 from storage_adapters.segment_log.files import Files
+from storage_adapters.segment_log.synced import read_mark
 from tests.contracts.storage import Host, append, make_entry, read_all
 from tests.storage_adapters.disks import FailingFiles, SlowFiles, StingyFiles
 from tests.storage_adapters.test_segment_log import new_log
@@ -57,6 +58,32 @@ async def test_error_of_the_disk_stops_the_log_with_nothing_acknowledged(
         log.truncate_before(1, 1, answers.append)
     assert len(await read_all(log, 1)) == 1  # What was acknowledged can still be read.
     await log.close()
+
+
+async def test_nothing_is_done_behind_a_sync_that_failed(tmp_path: Path) -> None:
+    """A system tells of what it has lost once: the next sync would succeed."""
+    files, host = SlowFiles(), Host()
+    files.go.set()
+    log = log_on(files, tmp_path)
+    await log.open(host)
+    await append(log, make_entry((1, 0)))
+    marked = read_mark(tmp_path)
+    loop = asyncio.get_running_loop()
+    answers = [loop.create_future() for _ in range(2)]
+    files.go.clear()
+    files.waiting.clear()
+
+    log.enqueue([make_entry((1, 1))], answers[0].set_result)
+    await asyncio.to_thread(files.waiting.wait, 20)
+    log.enqueue([make_entry((1, 2))], answers[1].set_result)
+    await asyncio.sleep(0)  # handed over
+    files.fails_once = True
+    files.go.set()
+
+    for error in await asyncio.gather(*answers):
+        assert isinstance(error, StorageUnavailable)
+    await log.close()
+    assert read_mark(tmp_path) == marked
 
 
 async def test_failed_background_sync_stops_the_log(tmp_path: Path) -> None:

@@ -1,13 +1,16 @@
 """The kernel's io_uring, through our interface to it: chains of writes and a sync."""
 
 import errno
+import fcntl
+import gc
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from storage_adapters.segment_log.io_uring import IoUring
+from storage_adapters.segment_log.io_uring import IoUring, sync, write
 from tests.support.waiting import wait_until
 
 
@@ -38,12 +41,10 @@ def done(ring: IoUring) -> list[int]:
 
 
 def test_writes_are_done_one_after_the_other_and_synced(ring: IoUring, fd: int) -> None:
-    ring.write(fd, bytearray(b"first, "), 0)
-    ring.write(fd, memoryview(bytearray(b"--second--"))[2:8], 7)
-    ring.sync(fd)
-    ring.write(fd, bytearray(b"F"), 0)
+    first, second = bytearray(b"first, "), memoryview(bytearray(b"--second--"))[2:8]
+    chain = [write(fd, first, 0), write(fd, second, 7), sync(fd), write(fd, bytearray(b"F"), 0)]
 
-    assert ring.begin()
+    assert ring.begin(chain)
 
     assert done(ring) == [7, 6, 0, 1]
     assert os.pread(fd, 100, 0) == b"First, second"
@@ -52,10 +53,8 @@ def test_writes_are_done_one_after_the_other_and_synced(ring: IoUring, fd: int) 
 def test_rings_go_round(ring: IoUring, fd: int) -> None:
     for number in range(100):
         octets = bytearray(b"%08d" % number)
-        for part in range(1 + number % 7):
-            ring.write(fd, octets, 64 * number + 8 * part)
-        ring.sync(fd)
-        assert ring.begin()
+        places = [64 * number + 8 * part for part in range(1 + number % 7)]
+        assert ring.begin([*[write(fd, octets, place) for place in places], sync(fd)])
         assert done(ring) == [8] * (1 + number % 7) + [0]
     for number in range(100):
         count = 1 + number % 7
@@ -64,17 +63,14 @@ def test_rings_go_round(ring: IoUring, fd: int) -> None:
 
 def test_nothing_is_done_behind_a_step_that_failed(ring: IoUring, fd: int) -> None:
     with Path("/dev/full").open("r+b", buffering=0) as full:
-        ring.write(full.fileno(), bytearray(b"no room"), 0)
-        ring.sync(fd)
-        ring.write(fd, bytearray(b"never"), 0)
-        assert ring.begin()
+        refused = write(full.fileno(), bytearray(b"no room"), 0)
+        assert ring.begin([refused, sync(fd), write(fd, bytearray(b"never"), 0)])
 
         results = done(ring)
 
     assert results == [-errno.ENOSPC, -errno.ECANCELED, -errno.ECANCELED]
     assert os.pread(fd, 100, 0) == b""
-    ring.write(fd, bytearray(b"again"), 0)  # the ring goes on
-    assert ring.begin()
+    assert ring.begin([write(fd, bytearray(b"again"), 0)])  # the ring goes on
     assert done(ring) == [5]
 
 
@@ -84,24 +80,50 @@ def test_a_chain_that_the_kernel_does_not_take_is_none(
     kept = os.dup(ring.fd)
     with (tmp_path / "other").open("wb") as other:
         os.dup2(other.fileno(), ring.fd)
-        ring.write(fd, bytearray(b"lost"), 0)
-        assert not ring.begin()
+        assert not ring.begin([write(fd, bytearray(b"lost"), 0)])
     os.dup2(kept, ring.fd)
     os.close(kept)
 
-    ring.write(fd, bytearray(b"kept"), 4)
-    assert ring.begin()
+    assert ring.begin([write(fd, bytearray(b"kept"), 4)])
     assert done(ring) == [4]
     assert os.pread(fd, 100, 0) == b"\0\0\0\0kept"
 
 
 def test_who_waits_waits_for_all(ring: IoUring, fd: int) -> None:
     octets = bytearray(4_000_000)
-    for number in range(7):
-        ring.write(fd, octets, number * len(octets))
-    ring.sync(fd)
-    assert ring.begin()
+    writes = [write(fd, octets, number * len(octets)) for number in range(7)]
+    assert ring.begin([*writes, sync(fd)])
 
     ring.wait()
 
     assert ring.results() == [len(octets)] * 7 + [0]
+
+
+def test_what_the_kernel_reads_outlives_a_ring_that_is_dropped(ring: IoUring) -> None:
+    del ring  # there is one to be had
+    receiver, sender = os.pipe()
+    os.set_blocking(receiver, False)
+    size_bytes = fcntl.fcntl(sender, fcntl.F_GETPIPE_SZ)
+    os.write(sender, bytes(size_bytes))  # it is full: the next write has to wait
+    octets = bytearray(b"good" * 50_000)
+    dropped = IoUring()
+    assert dropped.begin([write(sender, octets, 0)])
+
+    expected = bytes(octets)
+    del dropped, octets
+    gc.collect()
+    others = [bytearray(b"evil" * 50_000) for _ in range(20)]
+
+    received = b""
+
+    def is_received() -> bool:
+        nonlocal received
+        with suppress(BlockingIOError):
+            received += os.read(receiver, size_bytes)
+        return len(received) > size_bytes  # a pipe takes a part of it
+
+    wait_until(is_received, within_s=20, what="octets of the write")
+    assert expected.startswith(received[size_bytes:])
+    assert len(others) == 20
+    os.close(receiver)
+    os.close(sender)

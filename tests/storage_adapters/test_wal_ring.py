@@ -2,7 +2,7 @@
 
 import asyncio
 import errno
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -11,7 +11,7 @@ import pytest
 
 from gateway.errors import StorageUnavailable
 from storage_adapters.segment_log import adapter
-from storage_adapters.segment_log.io_uring import _OP_FSYNC, _OP_WRITE, IoUring
+from storage_adapters.segment_log.io_uring import OP_FSYNC, OP_WRITE, IoUring, Step
 from storage_adapters.segment_log.synced import read_mark
 from storage_adapters.segment_log.wal_ring import RING_BYTES_MAX, WalRing
 from storage_adapters.segment_log.wal_thread import Job, WalThread
@@ -29,19 +29,21 @@ class OddRing(IoUring):
         super().__init__()
         self.change: Change = list
         self.is_slow = self.refuses = False
+        self.breaks = ""
         self.steps: list[str] = []
 
     @property
     def chains(self) -> int:
         return len(self.steps)
 
-    def begin(self) -> bool:
+    def begin(self, chain: Sequence[Step]) -> bool:
+        if self.breaks:
+            raise MemoryError(self.breaks)
         if self.refuses:
-            self._steps.clear()
             return False
-        names = {_OP_WRITE: "write", _OP_FSYNC: "sync"}
-        self.steps.append(" ".join(names[step[0]] for step in self._steps))
-        return super().begin()
+        names = {OP_WRITE: "write", OP_FSYNC: "sync"}
+        self.steps.append(" ".join([names[step.op] for step in chain]))
+        return super().begin(chain)
 
     def results(self) -> list[int] | None:
         found = None if self.is_slow else super().results()
@@ -204,6 +206,7 @@ async def test_the_thread_does_what_was_not_written_in_full(
     await append(log, make_entry((1, 1)), make_entry((1, 2)))
 
     assert (ring.chains, len(threads_jobs)) == (2, 2)
+    assert read_mark(tmp_path) == (log.data_uuid, log.next_sequence - 1)
     ring.change = list
     await append(log, make_entry((1, 3)))
     assert (ring.chains, len(threads_jobs)) == (3, 2)
@@ -219,6 +222,7 @@ async def test_the_thread_does_what_the_kernel_does_not_take(
     ring.refuses = True
 
     await append(log, make_entry((1, 0)))
+    assert read_mark(tmp_path) == (log.data_uuid, log.next_sequence - 1)
     ring.refuses = False
     await append(log, make_entry((1, 1)))
 
@@ -252,16 +256,50 @@ async def test_a_fault_elsewhere_leaves_nothing_on_its_way(
 ) -> None:
     log = new_log(tmp_path)
     await log.open(Host())
+    active = log._appender.active
+    holders = active.holders
     ring.is_slow = True
-    answer = asyncio.get_running_loop().create_future()
-    log.enqueue([make_entry((1, 0))], answer.set_result)
-    await asyncio.sleep(0.01)
+    loop = asyncio.get_running_loop()
+    answers = [loop.create_future() for _ in range(3)]
+    for number, answer in enumerate(answers):
+        log.enqueue([make_entry((1, number))], answer.set_result)
+        await asyncio.sleep(0.01)
+    assert active.holders > holders
 
     log._writer.fail(OSError(errno.EIO, "another disk"))
     ring.is_slow = False
     await log.close()
 
-    assert isinstance(await answer, StorageUnavailable)
+    for error in await asyncio.gather(*answers):
+        assert isinstance(error, StorageUnavailable)
+    assert ring.chains == 1  # what waited was not begun
+    assert active.holders == holders
+
+
+async def test_an_exception_on_the_way_to_the_ring_stops_the_log(
+    tmp_path: Path, ring: OddRing
+) -> None:
+    host = Host()
+    log = new_log(tmp_path)
+    await log.open(host)
+    loop = asyncio.get_running_loop()
+    answers = [loop.create_future() for _ in range(3)]
+    ring.is_slow = True
+    for number, answer in enumerate(answers[:2]):
+        log.enqueue([make_entry((1, number))], answer.set_result)
+        await asyncio.sleep(0.01)
+    ring.breaks = "no memory for the next chain"
+    ring.is_slow = False
+
+    first, second = await asyncio.gather(*answers[:2])
+
+    assert first is None  # it was synced
+    assert isinstance(second, StorageUnavailable)
+    assert [str(fault) for fault in host.faults] == ["no memory for the next chain"]
+    with pytest.raises(StorageUnavailable, match="no memory"):
+        log.enqueue([make_entry((1, 2))], answers[2].set_result)
+    await log.close()
+    await reopened(tmp_path, 1)
 
 
 @pytest.mark.parametrize(

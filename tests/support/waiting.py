@@ -31,6 +31,6 @@ async def until(condition: Callable[[], bool], *, within_s: float = 60) -> None:
     loop = asyncio.get_running_loop()
     async with asyncio.timeout(within_s):
         while not condition():
-            turned = loop.create_future()
-            loop.call_soon(turned.set_result, None)
-            await turned
+            turned = asyncio.Event()
+            loop.call_soon(turned.set)
+            await turned.wait()

@@ -7,12 +7,14 @@ import pytest
 
 from gateway.clock import ManualClock
 from gateway.config.queues import DelayConfig
+from gateway.delays import stream
 from gateway.delays.manager import DelayBounds
 from gateway.errors import MessageTooLarge, Overloaded, PolicyViolation, StorageUnavailable
 from gateway.model import parse_batch_header
 from gateway.records.codec import NO_HEADERS, RecordRun
 from tests.gateway.delays.world import World, running
 from tests.gateway.house import outcome
+from tests.support.waiting import until
 
 YEAR_MS = 365 * 86_400_000
 
@@ -286,6 +288,24 @@ async def test_stream_is_cut_off_and_written_anew(tmp_path: Path) -> None:
         await world.settled()
         assert world.values(topic)[-1] == b"far"
         assert world.values(topic).count(b"far") == 1
+
+
+async def test_stream_is_looked_at_now_and_then(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stream, "CHECK_S", 0.001)
+    async with running(tmp_path, bounds=DelayBounds(room_bytes=2_000)) as world:
+        topic = await world.topic()
+        await world.put(topic, YEAR_MS, b"far")
+        await world.put(topic, YEAR_MS, bytes(10_000))
+        await world.put(topic, 1, *[bytes(100)] * 200)
+        world.advance(1)
+        await world.settled()
+
+        world.delays.stream.start()
+
+        await until(lambda: world.delays.stream.rewrites > 0)
+        world.delays.stream.close()
 
 
 async def test_nothing_waits_and_nothing_is_kept(world: World) -> None:

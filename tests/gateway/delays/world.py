@@ -72,6 +72,7 @@ class World(NoDatabase):
         self.delays = await Delays.open(
             self.broker, self.topics, self.clock, self.config, bounds=self.bounds
         )
+        self.delays.stream.close()  # Looks at the stream are by hand too, not once a second.
 
     def new_storage(self) -> StorageAdapter:
         return FullableLog(self, self.log, data_dir=self.folder, clock=self.clock)
