@@ -22,14 +22,11 @@ _MODE: Final = 0o640
 
 
 class MarkFile:
-    """The writer's end, for one thread at a time.
-
-    ``fd``: where marks are written, at 0. ``sequence``: of the mark that was written last.
-    """
+    """The writer's end, for one thread at a time. ``fd``: where marks are written, at 0."""
 
     def __init__(self, data_dir: Path, data_uuid: UUID) -> None:
         self._data_uuid = data_uuid
-        self.sequence = _NONE
+        self._sequence = _NONE
         self.fd = _NONE
         with suppress(OSError):
             flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC
@@ -40,11 +37,11 @@ class MarkFile:
 
         A disk that refuses ends the marking.
         """
-        if not self.is_open or sequence <= self.sequence:
+        if not self.is_open or sequence <= self._sequence:
             return
         try:
             os.pwrite(self.fd, self.octets(sequence), 0)
-            self.sequence = sequence
+            self._sequence = sequence
         except OSError:
             self.close()
 

@@ -122,16 +122,11 @@ class WalRing:
             self._on_done(Done(jobs + self._take_waiting(), [], self._error))
             return
         took_s = perf_counter() - self._begun_s
-        self._note_mark(results[writes + 1 :], jobs)
+        if any(result < 0 for result in results[writes + 1 :]):
+            self._mark.close()
         if self._waiting:
             self._begin(self._take_waiting())
         self._on_done(Done(jobs, [took_s], None))
-
-    def _note_mark(self, results: Sequence[int], jobs: Sequence[Job]) -> None:
-        if any(result < 0 for result in results):
-            self._mark.close()
-        elif results:
-            self._mark.sequence = reached(jobs)
 
     def _take_waiting(self) -> list[Job]:
         waiting, self._waiting = self._waiting, []
