@@ -17,6 +17,7 @@ from gateway.errors import GatewayError, InvalidRecord, MessageTooLarge, Storage
 from gateway.model import HEADER_BYTES, TIMESTAMP_TYPE_MASK, parse_batch_header
 from gateway.partition import Partition, Write
 from gateway.records.codec import RecordRun, encode_runs
+from gateway.records.keyed import KeyedRecords
 from gateway.records.singles import SingleRecords
 from gateway.storage import OnDone
 from gateway.topics.manager import Topic
@@ -25,8 +26,8 @@ BATCH_RECORDS_MAX: Final = 256
 BATCH_BYTES_MAX: Final = 65_536
 ROUND_BYTES_MAX: Final = 1_048_576
 
-Part = tuple[Partition, RecordRun]
-AnyRun = RecordRun | SingleRecords
+AnyRun = RecordRun | SingleRecords | KeyedRecords
+Part = tuple[Partition, AnyRun]
 
 
 class _Batch:
@@ -243,7 +244,7 @@ def _pieces(run: AnyRun, bytes_max: int) -> Iterator[AnyRun]:
     if count <= BATCH_RECORDS_MAX and run.size_bytes <= bytes_max:
         yield run
         return
-    if isinstance(run, SingleRecords):
+    if not isinstance(run, RecordRun):
         yield from run.pieces(records_max=BATCH_RECORDS_MAX, bytes_max=bytes_max)
         return
     for start in range(0, count, BATCH_RECORDS_MAX):
@@ -276,7 +277,7 @@ def _to_write(partition: Partition, batch: _Batch) -> Write:
 
 
 def _record_runs(runs: list[AnyRun]) -> list[RecordRun] | None:
-    """Return the runs, None where one is of many publishers: its records have keys of their own."""
+    """Return the runs, None where the records of one have keys of their own."""
     found = [run for run in runs if isinstance(run, RecordRun)]
     return found if len(found) == len(runs) else None
 

@@ -19,6 +19,7 @@ from gateway.errors import GatewayError, StorageUnavailable
 from gateway.model import DEFAULT_NAMESPACE, TopicName, parse_batch_header
 from gateway.partition import Partition
 from gateway.records.codec import NO_HEADERS, RecordRun, iter_records
+from gateway.records.keyed import KeyedRecords
 from gateway.storage import OnDone
 from gateway.topics.manager import TopicManager
 
@@ -158,6 +159,10 @@ class InternalStream:
     def _parts(self, items: Sequence[Item]) -> list[Part]:
         now_unix_ms = self._clock.unix_ms()
         partition = self._partition
+        if len(items) > 1:
+            keys, values = zip(*items, strict=True)
+            if None not in values:
+                return [(partition, KeyedRecords(keys, values, NO_HEADERS, now_unix_ms))]
         return [
             (partition, RecordRun(key, (value,), NO_HEADERS, now_unix_ms))
             for key, value in items

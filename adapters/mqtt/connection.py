@@ -20,6 +20,7 @@ from adapters.mqtt.rights.authentication import ScramExchange
 from adapters.mqtt.session import State
 from adapters.mqtt.wire import (
     PACKET_ID_MAX,
+    PUBLISHES,
     REMAINING_LENGTH_MAX,
     Connect,
     Disconnect,
@@ -151,7 +152,7 @@ class MqttConnection(Connection, asyncio.Protocol):
         for index, packet in enumerate(packets):
             kind = type(packet)
             if self._is_waiting or (
-                kind is PublishRun and self._publishing.is_saturated and self._hold_for_log()
+                kind in PUBLISHES and self._publishing.is_saturated and self._hold_for_log()
             ):
                 self._queued += packets[index:]
                 return
@@ -305,9 +306,8 @@ class MqttConnection(Connection, asyncio.Protocol):
             self._task.cancel()
         self._forget_queued()
         self._publishing.unhold(self._on_log_low)
-        counters = self.node.counters
-        counters.bytes_received_closed += self.bytes_received
-        counters.bytes_sent_closed += self.bytes_sent
+        self._counters.bytes_received_closed += self.bytes_received
+        self._counters.bytes_sent_closed += self.bytes_sent
         session, self.session = self.session, None
         if session is not None:
             self.node.sessions.closed(

@@ -8,6 +8,7 @@ from adapters.mqtt.config import MqttConfig
 from adapters.mqtt.figures.counters import Counters
 from adapters.mqtt.figures.sys_publisher import SysPublisher
 from adapters.mqtt.incoming.lone_publishes import LonePublishes
+from adapters.mqtt.incoming.medleys import Medleys
 from adapters.mqtt.incoming.publishing import INBOUND_TOPIC, Publishing, parse_inbound_key
 from adapters.mqtt.incoming.wills import Wills
 from adapters.mqtt.outgoing.distributor import Distributor
@@ -50,6 +51,7 @@ class Node:
     retained: RetainedStore
     publishing: Publishing
     lone_publishes: LonePublishes
+    medleys: Medleys
     sessions: Sessions
     services: SessionServices
     wills: Wills
@@ -157,6 +159,7 @@ async def open_node(config: MqttConfig, kernel: Kernel) -> Node:
             access,
             lambda: publishing.is_saturated,
         ),
+        medleys=Medleys(clock, counters, coalescer, routes, feeds, distributor, retained),
         sessions=sessions,
         services=services,
         wills=wills,

@@ -59,6 +59,8 @@ class Routes:
         configs = (*config.routes, config.default_route)
         check_routes(configs)
         self._routes = [_Route(one) for one in configs]
+        self.are_plain = len(self._routes) == 1 and self._routes[0].key_of is str.encode
+        """Whether all messages are in one topic of the log, under their topics' names."""
         self._qos_0: dict[bytes, RoutedTopic] = {}
         self._rest: dict[bytes, RoutedTopic] = {}
 

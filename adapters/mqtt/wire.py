@@ -138,6 +138,62 @@ class PublishRun:
         return part
 
 
+class PublishMedley:
+    """Consecutive PUBLISH packets that differ in topic, payload and packet identifier only.
+
+    Their topics take turns, so runs would be of one message each. ``like`` is one of them, for
+    what they have in common; neither QoS 2 nor DUP nor an alias nor an expiry is among that.
+    ``octets``: of each packet, where a ``PublishRun`` has them, else none.
+    """
+
+    __slots__ = ("_runs", "like", "octets", "packet_ids", "payloads", "qos", "topics")
+
+    def __init__(
+        self,
+        like: PublishRun,
+        topics: list[bytes],
+        payloads: list[bytes],
+        packet_ids: list[int],
+        octets: list[bytes],
+    ) -> None:
+        self.like = like
+        self.qos = like.qos
+        self.topics = topics
+        self.payloads = payloads
+        self.packet_ids = packet_ids
+        self.octets = octets
+        self._runs: list[PublishRun] | None = None
+
+    def part(self, place: slice) -> "PublishMedley":
+        """Return some of the messages, without what only who acknowledges them needs."""
+        return PublishMedley(self.like, self.topics[place], self.payloads[place], [], [])
+
+    def runs(self) -> list[PublishRun]:
+        """Return the packets as runs of one message each, the same ones each time."""
+        if self._runs is None:
+            like = self.like
+            found = self._runs = [
+                PublishRun(
+                    topic,
+                    [payload],
+                    like.qos,
+                    like.retain,
+                    properties=like.properties,
+                    version=like.version,
+                    client_id=like.client_id,
+                )
+                for topic, payload in zip(self.topics, self.payloads, strict=True)
+            ]
+            for run, packet_id in zip(found, self.packet_ids, strict=False):
+                run.packet_ids = [packet_id]
+            for run, octets in zip(found, self.octets, strict=False):
+                run.octets = octets
+        return self._runs
+
+
+PUBLISHES: Final = (PublishRun, PublishMedley)
+
+
 class AckRun:
     """Consecutive PUBACK, PUBREC, PUBREL or PUBCOMP packets of one connection.
 
@@ -297,4 +353,14 @@ class Auth:
     user_properties: UserProperties = ()
 
 
-Packet = Connect | Subscribe | Unsubscribe | Pingreq | Disconnect | Auth | PublishRun | AckRun
+Packet = (
+    Connect
+    | Subscribe
+    | Unsubscribe
+    | Pingreq
+    | Disconnect
+    | Auth
+    | PublishRun
+    | PublishMedley
+    | AckRun
+)

@@ -31,6 +31,7 @@ from gateway.model import (
     read_varint,
 )
 from gateway.records.compression import decompress
+from gateway.records.keyed import KeyedRecords
 from gateway.records.runs import encode_records, nullable, varint
 from gateway.records.singles import SingleRecords
 
@@ -140,7 +141,7 @@ def encode_headers(headers: Headers) -> bytes:
 
 
 def encode_runs(
-    runs: Sequence[RecordRun | SingleRecords],
+    runs: Sequence[RecordRun | SingleRecords | KeyedRecords],
     *,
     base_offset: int = 0,
     leader_epoch: int = -1,
@@ -164,7 +165,7 @@ def encode_runs(
             lead = b"\x00" + varint(timestamp - base_timestamp)
             max_timestamp = max(max_timestamp, timestamp)
             last_timestamp = timestamp
-        if isinstance(run, SingleRecords):
+        if not isinstance(run, RecordRun):
             parts += run.encoded(lead, delta)
             delta += len(values)
             continue

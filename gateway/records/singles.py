@@ -73,25 +73,14 @@ class SingleRecords:
 
     def pieces(self, *, records_max: int, bytes_max: int) -> "list[SingleRecords]":
         """Return runs, without native forms, that are within the bounds or one record."""
-        found: list[SingleRecords] = []
-        start = size_bytes = 0
-        for index, frame in enumerate(self.frames):
-            if index - start == records_max or (
-                index > start and size_bytes + frame.size_bytes > bytes_max
-            ):
-                found.append(self._part(start, index))
-                start, size_bytes = index, 0
-            size_bytes += frame.size_bytes
-        found.append(self._part(start, len(self.frames)))
-        return found
-
-    def _part(self, start: int, stop: int) -> "SingleRecords":
-        return SingleRecords(
-            self.frames[start:stop], self.values[start:stop], self.timestamp_unix_ms
-        )
+        sizes = [frame.size_bytes for frame in self.frames]
+        return [
+            SingleRecords(self.frames[piece], self.values[piece], self.timestamp_unix_ms)
+            for piece in pieces_of(sizes, records_max=records_max, bytes_max=bytes_max)
+        ]
 
     def encoded(self, lead: bytes, first_delta: int) -> list[bytes]:
-        """Return parts that, joined, are the records; see ``record_runs.encode_records``."""
+        """Return parts that, joined, are the records; see ``runs.encode_records``."""
         parts: list[bytes] = []
         values, frames = self.values, self.frames
         end_delta = first_delta + len(values)
@@ -112,3 +101,18 @@ class SingleRecords:
         parts[3::5] = values
         parts[4::5] = [frame.headers for frame in frames]
         return parts
+
+
+def pieces_of(sizes: Sequence[int], *, records_max: int, bytes_max: int) -> list[slice]:
+    """Return what records of these sizes are cut into: within the bounds, or one record."""
+    found: list[slice] = []
+    start = total_bytes = 0
+    for index, size_bytes in enumerate(sizes):
+        if index - start == records_max or (
+            index > start and total_bytes + size_bytes > bytes_max
+        ):
+            found.append(slice(start, index))
+            start, total_bytes = index, 0
+        total_bytes += size_bytes
+    found.append(slice(start, len(sizes)))
+    return found

@@ -24,6 +24,7 @@ from adapters.mqtt.wire import (
     Connect,
     Disconnect,
     Pingreq,
+    PublishMedley,
     PublishRun,
     Subscribe,
     Unsubscribe,
@@ -33,6 +34,7 @@ Handler = Callable[[Any, Any], None]
 
 HANDLERS: Final[Mapping[type[Any], Handler]] = {
     PublishRun: publish.handle,
+    PublishMedley: publish.handle_medley,
     AckRun: acks.handle,
     Subscribe: subscribe.handle,
     Unsubscribe: unsubscribe.handle,

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from adapters.mqtt.wire import PublishRun
+from adapters.mqtt.wire import PublishMedley, PublishRun
 
 if TYPE_CHECKING:  # connections know handlers
     from adapters.mqtt.connection import MqttConnection
@@ -12,3 +12,9 @@ def handle(connection: "MqttConnection", run: PublishRun) -> None:
     """Publish a run. Errors: 0x93, 0x94; a refusal is answered, and the connection goes on."""
     connection.node.counters.messages_received += len(run.payloads) - 1
     connection.inbound.take(run)
+
+
+def handle_medley(connection: "MqttConnection", medley: PublishMedley) -> None:
+    """Publish packets whose topics take turns. Errors: as ``handle``."""
+    connection.node.counters.messages_received += len(medley.payloads) - 1
+    connection.inbound.take_medley(medley)

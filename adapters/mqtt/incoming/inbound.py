@@ -15,6 +15,7 @@ from adapters.mqtt.wire import (
     AckRun,
     Connect,
     PacketType,
+    PublishMedley,
     PublishRun,
     Version,
 )
@@ -32,11 +33,13 @@ PACKET_OVERHEAD_BYTES: Final = 64  # what a message on its way costs beside its 
 
 
 class Published:
-    """A run that is on its way into the log."""
+    """A run, or a medley, that is on its way into the log."""
 
     __slots__ = ("code", "inbound", "is_done", "reason", "run", "size_bytes")
 
-    def __init__(self, inbound: "Inbound", run: PublishRun, size_bytes: int) -> None:
+    def __init__(
+        self, inbound: "Inbound", run: PublishRun | PublishMedley, size_bytes: int
+    ) -> None:
         self.inbound = inbound
         self.run = run
         self.size_bytes = size_bytes
@@ -58,6 +61,7 @@ class Inbound:
         "_counters",
         "_in_turn",
         "_is_full",
+        "_medleys",
         "_publishing",
         "_window",
         "connection",
@@ -68,6 +72,7 @@ class Inbound:
         config = connection.config
         self.connection = connection
         self._publishing = connection.node.publishing
+        self._medleys = connection.node.medleys
         self._counters = connection.node.counters
         self._bytes_max = config.unacknowledged_bytes_max
         self._aliases = InboundAliases(config.topic_alias_max)
@@ -118,13 +123,57 @@ class Inbound:
         else:
             size_bytes = PACKET_OVERHEAD_BYTES * len(payloads) + sum(map(len, payloads))
         published = Published(self, run, size_bytes)
-        self.unacknowledged_bytes += size_bytes
-        if self.unacknowledged_bytes > self._bytes_max:
-            self._is_full = True
-            connection.hold_reads("unacknowledged")
+        self._count_in(size_bytes)
         if qos:
             self._in_turn.append(published)
         self._publishing.publish(run, connection.session, published)
+
+    def take_medley(self, medley: PublishMedley) -> None:
+        """Publish messages of several topics together, or each by itself. Errors: 0x93."""
+        connection = self.connection
+        assert connection.access is not None
+        medley.like.client_id = connection.client_id
+        if not medley.qos or self._window.has_room(len(medley.payloads)):
+            published = self._enter(medley)
+            if self._medleys.publish(medley, connection.access, published):
+                return
+            self._withdraw(published)
+        for run in medley.runs():
+            self.take(run)
+            if connection.is_closing:
+                return
+
+    def _enter(self, medley: PublishMedley) -> Published:
+        """Count it before it is published: what is refused meanwhile may end the connection."""
+        payloads = medley.payloads
+        size_bytes = PACKET_OVERHEAD_BYTES * len(payloads) + sum(map(len, payloads))
+        published = Published(self, medley, size_bytes)
+        if medley.qos:
+            self._window.open(medley)
+            self._in_turn.append(published)
+        self._count_in(size_bytes)
+        return published
+
+    def _withdraw(self, published: Published) -> None:
+        """It was not published."""
+        self._uncount(published.size_bytes)
+        if published.run.qos:
+            assert self._in_turn.pop() is published
+            self._window.close(published.run)
+
+    def _count_in(self, size_bytes: int) -> None:
+        """More is on its way; above the bound nothing more is read."""
+        self.unacknowledged_bytes += size_bytes
+        if self.unacknowledged_bytes > self._bytes_max:
+            self._is_full = True
+            self.connection.hold_reads("unacknowledged")
+
+    def _uncount(self, size_bytes: int) -> None:
+        """It is not on its way any more."""
+        self.unacknowledged_bytes -= size_bytes
+        if self._is_full and self.unacknowledged_bytes <= self._bytes_max // 2:
+            self._is_full = False
+            self.connection.release_reads("unacknowledged")
 
     def join(self, run: PublishRun) -> Published:
         """Put a message that is on its way alone into the line; see ``LonePublisher.leave``."""
@@ -149,10 +198,7 @@ class Inbound:
 
     def on_published(self, published: Published, error: GatewayError | None) -> None:
         """Acknowledge what is in turn."""
-        self.unacknowledged_bytes -= published.size_bytes
-        if self._is_full and self.unacknowledged_bytes <= self._bytes_max // 2:
-            self._is_full = False
-            self.connection.release_reads("unacknowledged")
+        self._uncount(published.size_bytes)
         if error is not None:
             self._note_refusal(published, error)
         if published.run.qos:

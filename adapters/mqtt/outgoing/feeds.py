@@ -15,7 +15,7 @@ from adapters.mqtt.config import RouteConfig
 from adapters.mqtt.incoming.lone_publishes import LoneMessages
 from adapters.mqtt.mapping import mixed_runs_of_batch, runs_of_batch
 from adapters.mqtt.outgoing.medley import Medley
-from adapters.mqtt.wire import PublishRun
+from adapters.mqtt.wire import PublishMedley, PublishRun
 from gateway.broker import Broker
 from gateway.clock import Clock
 from gateway.errors import GatewayError, OffsetOutOfRange
@@ -30,6 +30,7 @@ RECENT_BATCHES_MAX: Final = 128
 RECENT_BYTES_MAX: Final = 16 << 20  # of batches as they are stored, for each partition
 READ_BYTES_MAX: Final = 256 * 1024
 READ_BYTES_PER_MESSAGE: Final = 1024  # of those asked for by number; a batch comes whole
+_MANY: Final = (LoneMessages, PublishMedley)  # natives that make runs when they are wanted
 RETRY_S: Final = 1.0  # until a log that could not be read is tried again
 
 log = structlog.get_logger()
@@ -282,7 +283,7 @@ class Feed:
 
 def _runs_of(native: object) -> Sequence[PublishRun]:
     """Return the runs of what was appended as one, in the order of their offsets."""
-    if isinstance(native, LoneMessages):
+    if isinstance(native, _MANY):
         return native.runs()
     assert isinstance(native, PublishRun)
     return (native,)

@@ -48,6 +48,14 @@ def decode_varint(data: bytes, at: int) -> tuple[int, int] | None:
     return None
 
 
+def find_varint(data: bytes, at: int) -> tuple[int, int] | None:
+    """Return the same, and None for a malformed one, too: who looks ahead leaves it to others."""
+    try:
+        return decode_varint(data, at)
+    except MqttError:
+        return None
+
+
 def decode_whole_varint(data: bytes, at: int) -> tuple[int, int]:
     """Return a Variable Byte Integer of a body that is there in whole."""
     found = decode_varint(data, at)

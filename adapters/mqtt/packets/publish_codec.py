@@ -1,8 +1,9 @@
 """PUBLISH packets of one read -> runs (MQTT 5.0 section 3.3; 3.1 and 3.1.1 alike).
 
 The hot path in. Consecutive packets with the same first octet, topic and properties become one
-``PublishRun``. Packets of equal size too are taken apart by one ``struct`` for all of them; the
-rest in a flat loop that compares each with what the run has in common.
+``PublishRun``; those whose topics take turns become a ``PublishMedley`` where they may. Packets
+of a run that are of equal size too are taken apart by one ``struct`` for all of them; the rest in
+a flat loop that compares each with what the run has in common.
 """
 
 from functools import lru_cache
@@ -14,11 +15,13 @@ from adapters.mqtt.errors import MqttError, ReasonCode
 from adapters.mqtt.packets.primitives import (
     VARINT_MAX,
     decode_varint,
+    find_varint,
     malformed,
     protocol_error,
-    text_of,
 )
 from adapters.mqtt.packets.properties import decode_publish_properties
+from adapters.mqtt.packets.publish_medley import decode_medley
+from adapters.mqtt.packets.topic_names import check_topic
 from adapters.mqtt.wire import NO_PROPERTIES, Packet, PublishProperties, PublishRun, Version
 
 PUBLISH_MIN: Final = 0x30
@@ -26,13 +29,10 @@ PUBLISH_MAX: Final = 0x3F
 _DUP: Final = 0x08
 _QOS_1: Final = 0x32  # the first octet, neither DUP nor RETAIN
 _RETAIN: Final = 0x01
+_NOT_IN_MEDLEYS: Final = 0x0C  # DUP, QoS 2
 _QOS_MAX: Final = 2
 _NOT_AS_IT_CAME: Final = 0x07  # QoS 1 and 2, and retained messages, leave in another form
 _MORE_OCTETS: Final = 0x80
-
-_TOPICS_CACHED_MAX: Final = 65_536
-_TOPIC_CACHED_BYTES_MAX: Final = 256
-"""Longer topics are checked each time: the cache stays below 32 MiB."""
 
 _LAYOUTS_CACHED_MAX: Final = 1_024
 _V5: Final = Version.V5  # a name is found faster than a member of an enum
@@ -178,7 +178,11 @@ def decode_publishes(
             at = _take_others(run, data, at, common, packet_bytes_max)
         if not (data[start] & _NOT_AS_IT_CAME or _belongs_to_one_hop(run.properties)):
             run.octets = data[start:at]
-        packets.append(run)
+        if _begins_medley(run, data, start, at):
+            found_runs, at = decode_medley(data, at, run, common[1], packet_bytes_max)
+            packets += found_runs
+        else:
+            packets.append(run)
     return at
 
 
@@ -209,10 +213,7 @@ def _decode_first(
     if qos and not packet_ids[0]:  # MQTT-2.2.1-3
         raise protocol_error("a packet identifier is 0")
     topic = data[topic_at:topic_end]
-    if len(topic) <= _TOPIC_CACHED_BYTES_MAX:
-        _check_cached_topic(topic)
-    else:
-        check_topic(topic)
+    check_topic(topic)
     octets = data[tail_at:payload_at]
     properties = _checked_properties(octets) if len(octets) > 1 else NO_PROPERTIES
     if not topic and properties.topic_alias is None:  # MQTT-4.7.3-1
@@ -230,20 +231,6 @@ def _decode_first(
     return run, (data[at:topic_end], octets)
 
 
-def check_topic(topic: bytes) -> None:
-    """Raise when ``topic`` is no topic name (section 4.7); an empty one passes: alias.
-
-    Error: ``MqttError``, MALFORMED_PACKET (MQTT-3.3.2-1) or TOPIC_NAME_INVALID
-    (MQTT-3.3.2-2).
-    """
-    text_of(topic)
-    if b"+" in topic or b"#" in topic:
-        raise MqttError(ReasonCode.TOPIC_NAME_INVALID, "a topic name has a wildcard")
-
-
-_check_cached_topic = lru_cache(_TOPICS_CACHED_MAX)(check_topic)
-
-
 def _properties_end(data: bytes, at: int) -> int:
     """Return where the properties at ``at`` end; it may be behind the end of ``data``."""
     found = decode_varint(data, at)
@@ -257,6 +244,17 @@ def _checked_properties(octets: bytes) -> PublishProperties:
     if properties.subscription_identifiers:  # MQTT-3.3.4-6
         raise protocol_error("a client sent a subscription identifier with a PUBLISH")
     return properties
+
+
+def _begins_medley(run: PublishRun, data: bytes, start: int, at: int) -> bool:
+    """Say whether another packet with the flags of this one follows, and may go with it."""
+    return (
+        not data[start] & _NOT_IN_MEDLEYS
+        and len(run.payloads) == 1
+        and at < len(data)
+        and data[at] == data[start]
+        and not _belongs_to_one_hop(run.properties)
+    )
 
 
 def _belongs_to_one_hop(properties: PublishProperties) -> bool:
@@ -346,7 +344,7 @@ def _take_others(
     while at + 1 < size_bytes and data[at] == first:
         length, body_at = data[at + 1], at + 2
         if length >= _MORE_OCTETS:
-            found = decode_varint(data, at + 1)
+            found = find_varint(data, at + 1)
             if found is None:
                 break
             length, body_at = found

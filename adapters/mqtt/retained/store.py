@@ -21,7 +21,7 @@ from adapters.mqtt.packets.properties import (
     decode_publish_properties,
     encode_publish_properties,
 )
-from adapters.mqtt.wire import NO_PROPERTIES, PublishRun
+from adapters.mqtt.wire import NO_PROPERTIES, PublishMedley, PublishRun
 from features.expiry import NEVER, is_expired
 from features.expiry import expires_at_unix_ms as deadline_of
 from features.retained import RetainedTopics
@@ -180,6 +180,26 @@ class RetainedStore:
         self._check_room(topic, value)
         return [(topic, value)]
 
+    def items_of(self, medley: PublishMedley, now_unix_ms: int) -> list[Item]:
+        """Return the same for the messages of a medley.
+
+        Error: ``Overloaded`` when a bound may be reached by one of them: that is for ``items``
+        to say of each.
+        """
+        front = _encode(medley.like, b"", NEVER, now_unix_ms)
+        items: list[Item] = [
+            (topic, front + payload if payload else None)
+            for topic, payload in zip(medley.topics, medley.payloads, strict=True)
+        ]
+        values = self._values
+        more_count = more_bytes = 0
+        for topic, value in items:
+            before = values.get(topic)
+            more_count += value is not None and before is None
+            more_bytes += max(0, _size_of(topic, value) - _size_of(topic, before))
+        self._check_bounds(more_count, more_bytes)
+        return items
+
     def put(
         self, items: Sequence[Item], on_done: OnDone, *, beside: Sequence[Part] = ()
     ) -> None:
@@ -211,12 +231,12 @@ class RetainedStore:
 
     def _check_room(self, topic: bytes, value: bytes) -> None:
         before = self._values.get(topic)
-        if before is not None:
-            more_bytes = len(value) - len(before)
-        elif len(self._values) >= self._count_max:
+        more_bytes = _size_of(topic, value) - _size_of(topic, before)
+        self._check_bounds(int(before is None), more_bytes)
+
+    def _check_bounds(self, more_count: int, more_bytes: int) -> None:
+        if more_count > 0 and len(self._values) + more_count > self._count_max:
             raise Overloaded(f"retained_max: {self._count_max} topics have a retained message")
-        else:
-            more_bytes = len(value) + len(topic)
         if more_bytes > 0 and self.stream.live_bytes + more_bytes > self._bytes_max:
             raise Overloaded(f"retained_bytes_max: more than {self._bytes_max} octets")
 
@@ -230,11 +250,17 @@ class RetainedStore:
             elif more < 0:
                 self._topics.remove(items[0][0])
             return
+        if len(self._values) == len(self._topics) and all(value for _, value in items):
+            return  # nothing is gone, so nothing has come
         for topic, _ in items:
             if topic not in self._values:
                 self._topics.remove(topic)
             else:
                 self._topics.put(topic)
+
+
+def _size_of(topic: bytes, value: bytes | None) -> int:
+    return 0 if value is None else len(topic) + len(value)
 
 
 def _encode(run: PublishRun, payload: bytes, expiry_unix_ms: int, now_unix_ms: int) -> bytes:

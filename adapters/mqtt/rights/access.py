@@ -12,7 +12,7 @@ what is denied to him, and no message is checked when it is delivered: ``reading
 subscriptions again when rules change.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from adapters.mqtt.config import MqttConfig, MqttRule, RouteConfig
@@ -68,6 +68,28 @@ class ClientAccess:
                 answers.clear()
             refusal = answers[topic] = self._refusal(topic, qos)
             return refusal
+
+    def rules_allow_all(self, topics: Sequence[bytes], qos: int) -> bool:
+        """Say whether all is well with topics but for ``may_write`` to where they lead.
+
+        Without rules about the client one look is for all. False for the server's own topics,
+        ``$delayed/`` among them: ``publish_refusal`` says of each what is to become of it.
+        """
+        revision = self._access.authorizer.revision
+        if self._revision != revision:
+            self._renew(revision)
+        if any(topic.startswith(b"$") for topic in topics):
+            return False
+        if self._has_rules and not self._is_super_user:
+            return all(self.publish_refusal(topic, qos) is None for topic in topics)
+        if not (self._is_super_user or self._access.allows_by_default):
+            return False
+        slashes = max(topic.count(b"/") for topic in topics)
+        return slashes < self._access.config.topic_levels_max
+
+    def may_write(self, log_topics: Iterable[str]) -> bool:
+        """Say whether the client may publish to what leads to these topics of the log."""
+        return all(self._is_authorized(Operation.WRITE, name) for name in log_topics)
 
     def may_subscribe(self, topic_filter: str) -> bool:
         """Say whether the client may subscribe to a checked filter (without its group)."""

@@ -9,7 +9,14 @@ from hypothesis import strategies as st
 
 from adapters.mqtt.errors import MqttError, ReasonCode
 from adapters.mqtt.packets.framing import PacketReader
-from adapters.mqtt.wire import AckRun, Packet, PublishProperties, PublishRun, Version
+from adapters.mqtt.wire import (
+    AckRun,
+    Packet,
+    PublishMedley,
+    PublishProperties,
+    PublishRun,
+    Version,
+)
 
 MALFORMED = ReasonCode.MALFORMED_PACKET
 PROTOCOL = ReasonCode.PROTOCOL_ERROR
@@ -97,7 +104,9 @@ def described(packets: Sequence[Packet]) -> list[Any]:
     """Return packets one by one in a form that compares; runs are taken apart."""
     out: list[Any] = []
     for one in packets:
-        if isinstance(one, PublishRun):
+        if isinstance(one, PublishMedley):
+            out += described(one.runs())
+        elif isinstance(one, PublishRun):
             ids = one.packet_ids or [0] * len(one.payloads)
             out += [
                 (one.topic, payload, packet_id, one.qos, one.retain, one.dup, one.properties)

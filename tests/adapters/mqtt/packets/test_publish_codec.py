@@ -63,7 +63,7 @@ def test_packets_that_differ_in_payload_and_identifier_are_one_run(
         publish("a/b", b"x", section=properties(1, 1)),
     ],
 )
-@pytest.mark.parametrize("count", [1, 5, 16, 17, 100])
+@pytest.mark.parametrize("count", [2, 5, 16, 17, 100])
 def test_another_topic_flag_or_property_ends_the_run(other: bytes, count: int) -> None:
     same = publish("a/b", b"yyyyy")
 

@@ -17,7 +17,12 @@ from adapters.mqtt.retained.store import (
     RetainedStore,
     RetainedStretch,
 )
-from adapters.mqtt.wire import NO_PROPERTIES, PublishProperties, PublishRun
+from adapters.mqtt.wire import (
+    NO_PROPERTIES,
+    PublishMedley,
+    PublishProperties,
+    PublishRun,
+)
 from gateway.coalescer import Coalescer
 from gateway.errors import InvalidRecord, MessageTooLarge, Overloaded, StorageFull
 from gateway.model import TopicName
@@ -223,6 +228,25 @@ async def test_topics_are_bounded(house: House) -> None:
     await keep(store, house, run_of("b", b""))
     await keep(store, house, run_of("c", b"3"))
     assert found(store, "#") == {"a": b"replaced", "c": b"3"}
+
+
+@pytest.mark.parametrize("properties", [NO_PROPERTIES, PublishProperties(content_type="x")])
+@pytest.mark.parametrize("client_id", ["", "me"])
+async def test_a_medley_is_kept_as_its_messages_are(
+    house: House, properties: PublishProperties, client_id: str
+) -> None:
+    store = await opened(house, MqttConfig(retained_max=3))
+    topics, payloads = [b"a", b"b", b"a", b"b"], [b"1", b"2", b"", b"4"]
+    like = run_of("", b"", qos=1, client_id=client_id, properties=properties)
+    medley = PublishMedley(like, topics, payloads, [1, 2, 3, 4], [])
+    now_unix_ms = house.clock.unix_ms()
+
+    items = store.items_of(medley, now_unix_ms)
+
+    assert items == [item for run in medley.runs() for item in store.items(run, now_unix_ms)]
+    await keep(store, house, run_of("x", b"1"), run_of("y", b"2"))
+    with pytest.raises(Overloaded, match="retained_max"):  # a comes before it goes
+        store.items_of(medley, now_unix_ms)
 
 
 async def test_octets_are_bounded(house: House) -> None:

@@ -88,6 +88,35 @@ def may_publish(access: ClientAccess, topic: str) -> bool:
     return access.publish_refusal(topic.encode(), 1) is None
 
 
+@given(
+    st.lists(TOPICS, min_size=1, max_size=5),
+    st.sampled_from([(), (deny("a/#"),), (allow("a/#"), allow("b/#", client="dev2"))]),
+    st.sampled_from(["allow", "deny"]),
+    st.sampled_from([2, 3, 50]),
+    st.sampled_from([(), ("super",), ("denied",), ("super", "denied")]),
+)
+def test_all_may_be_published_to_when_each_may(
+    topics: list[str],
+    rules: tuple[dict[str, str], ...],
+    default: str,
+    levels_max: int,
+    authorized: tuple[str, ...],
+) -> None:
+    authorizer = Rules(*([(Operation.WRITE, "mqtt")] if "denied" in authorized else []))
+    authorizer.super_users = {"ada"} if "super" in authorized else set()
+    access = client(*rules, default=default, authorizer=authorizer, topic_levels_max=levels_max)
+    octets = [topic.encode() for topic in topics]
+
+    may_all = access.rules_allow_all(octets, 1) and access.may_write(["mqtt"])
+
+    assert may_all == all(may_publish(access, topic) for topic in topics)
+
+
+@pytest.mark.parametrize("topic", ["$delayed/60/a", "$SYS/a"])
+def test_topics_of_the_server_are_not_published_to_together(topic: str) -> None:
+    assert not client(default="allow").rules_allow_all([b"a", topic.encode()], 1)
+
+
 @given(FILTERS, FILTERS, TOPICS)
 def test_what_a_covered_filter_matches_the_covering_one_matches(
     rule: str, wanted: str, topic: str
