@@ -18,6 +18,7 @@ from gateway.model import HEADER_BYTES, TIMESTAMP_TYPE_MASK, parse_batch_header
 from gateway.partition import Partition, Write
 from gateway.records.codec import RecordRun, encode_runs
 from gateway.records.keyed import KeyedRecords
+from gateway.records.runs import pieces_of
 from gateway.records.singles import SingleRecords
 from gateway.storage import OnDone
 from gateway.topics.manager import Topic
@@ -138,8 +139,7 @@ class Coalescer:
     def _place(self, partition: Partition, run: AnyRun) -> None:
         batches = self._open.get(partition)
         if batches is None:
-            bytes_max = min(BATCH_BYTES_MAX, partition.topic.settings.message_bytes_max)
-            batches = self._open[partition] = [_Batch(bytes_max)]
+            batches = self._open[partition] = [_Batch(batch_bytes_max(partition))]
         batch = batches[-1]
         bytes_max = batch.bytes_max
         count = len(run.values)
@@ -231,6 +231,11 @@ class Coalescer:
             self.seal()
 
 
+def batch_bytes_max(partition: Partition) -> int:
+    """Return the most octets that a batch for a partition takes, its header with them."""
+    return min(BATCH_BYTES_MAX, partition.topic.settings.message_bytes_max)
+
+
 def _refuse(waiting: list[OnDone], error: GatewayError) -> None:
     if not isinstance(error, StorageUnavailable):
         error = StorageUnavailable(str(error))
@@ -257,14 +262,9 @@ def _pieces(run: AnyRun, bytes_max: int) -> Iterator[AnyRun]:
 
 def _cut_by_size(run: RecordRun, bytes_max: int) -> Iterator[RecordRun]:
     fixed_bytes = run.fixed_bytes
-    start = size_bytes = 0
-    for index, value in enumerate(run.values):
-        record_bytes = fixed_bytes + len(value or b"")
-        if index > start and size_bytes + record_bytes > bytes_max:
-            yield run.part(start, index)
-            start, size_bytes = index, 0
-        size_bytes += record_bytes
-    yield run.part(start, len(run.values))
+    sizes = [fixed_bytes + len(value or b"") for value in run.values]
+    for place in pieces_of(sizes, records_max=BATCH_RECORDS_MAX, bytes_max=bytes_max):
+        yield run.part(place.start, place.stop)
 
 
 def _to_write(partition: Partition, batch: _Batch) -> Write:

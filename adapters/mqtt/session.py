@@ -126,7 +126,7 @@ class InboundWindow:
 
     def has_room(self, count: int) -> bool:
         """Say whether so many QoS 1 messages more are within the Receive Maximum."""
-        return self._qos1_count + len(self._qos2_ids) + count <= self.count_max
+        return self.count + count <= self.count_max
 
     def close(self, run: PublishRun | PublishMedley) -> None:
         """A run was answered for good: PUBACK, or PUBREC with an error."""

@@ -5,13 +5,9 @@ deltas are put between what the records have in columns, which runs at the speed
 """
 
 from collections.abc import Sequence
-from typing import Final
 
-from gateway.model import encode_varint
-from gateway.records.runs import SMALL, SMALL_MAX
-from gateway.records.singles import FRAME_OVERHEAD_BYTES, pieces_of
-
-_COLUMNS: Final = 8
+from gateway.records.runs import deltas, pieces_of, varints
+from gateway.records.singles import FRAME_OVERHEAD_BYTES
 
 
 class KeyedRecords:
@@ -80,25 +76,21 @@ class KeyedRecords:
     def encoded(self, lead: bytes, first_delta: int) -> list[bytes]:
         """Return parts that, joined, are the records; see ``runs.encode_records``."""
         keys, values, headers = self.keys, self.values, self.headers
-        deltas = _varints(range(first_delta, first_delta + len(values)))
-        key_lengths = _varints([len(key) for key in keys])
-        lengths = _varints([len(value) for value in values])
+        offset_deltas = deltas(first_delta, len(values))
+        key_lengths = varints([len(key) for key in keys])
+        lengths = varints([len(value) for value in values])
         fixed_bytes = len(lead) + len(headers)
         sizes = [
             fixed_bytes + len(delta) + len(key_length) + len(key) + len(length) + len(value)
             for delta, key_length, key, length, value in zip(
-                deltas, key_lengths, keys, lengths, values, strict=True
+                offset_deltas, key_lengths, keys, lengths, values, strict=True
             )
         ]
         parts = [b"", lead, b"", b"", b"", b"", b"", headers] * len(values)
-        columns = (_varints(sizes), None, deltas, key_lengths, keys, lengths, values)
-        for place, column in enumerate(columns):
-            if column is not None:
-                parts[place::_COLUMNS] = column
+        parts[0::8] = varints(sizes)
+        parts[2::8] = offset_deltas
+        parts[3::8] = key_lengths
+        parts[4::8] = keys
+        parts[5::8] = lengths
+        parts[6::8] = values
         return parts
-
-
-def _varints(numbers: Sequence[int]) -> Sequence[bytes]:
-    if numbers and max(numbers) < SMALL_MAX:
-        return [SMALL[number] for number in numbers]
-    return [encode_varint(number) for number in numbers]

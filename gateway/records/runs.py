@@ -32,6 +32,19 @@ def varint(value: int) -> bytes:
     return SMALL[value] if 0 <= value < SMALL_MAX else encode_varint(value)
 
 
+def varints(numbers: Sequence[int]) -> list[bytes]:
+    """Return ``varint`` of numbers that are not negative."""
+    return [
+        SMALL[number] if number < SMALL_MAX else encode_varint(number) for number in numbers
+    ]
+
+
+def deltas(first: int, count: int) -> Sequence[bytes]:
+    """Return ``varint`` of ``count`` numbers from ``first`` on."""
+    end = first + count
+    return SMALL[first:end] if end <= SMALL_MAX else varints(range(first, end))
+
+
 def nullable(octets: bytes | None) -> bytes:
     """Return octets with their length in front; null and empty differ."""
     return NULL if octets is None else varint(len(octets)) + octets
@@ -101,7 +114,6 @@ def _mixed(  # noqa: PLR0917 - as encode_records
 ) -> list[bytes]:
     """Put sizes, deltas and values between what all records have, one kind at a time."""
     count = len(values)
-    end_delta = first_delta + count
     present = [value or b"" for value in values]
     lengths = [
         NULL if value is None else SMALL[len(value)] if len(value) < SMALL_MAX
@@ -114,12 +126,23 @@ def _mixed(  # noqa: PLR0917 - as encode_records
         for length, value in zip(lengths, present, strict=True)
     ]
     parts = [b"", lead, b"", key, b"", b"", headers] * count
-    parts[0::7] = [SMALL[size] if size < SMALL_MAX else encode_varint(size) for size in sizes]
-    parts[2::7] = (
-        SMALL[first_delta:end_delta]
-        if end_delta <= SMALL_MAX
-        else [encode_varint(delta) for delta in range(first_delta, end_delta)]
-    )
+    parts[0::7] = varints(sizes)
+    parts[2::7] = deltas(first_delta, count)
     parts[4::7] = lengths
     parts[5::7] = present
     return parts
+
+
+def pieces_of(sizes: Sequence[int], *, records_max: int, bytes_max: int) -> list[slice]:
+    """Return what records of these sizes are cut into: within the bounds, or one record."""
+    found: list[slice] = []
+    start = total_bytes = 0
+    for index, size_bytes in enumerate(sizes):
+        if index - start == records_max or (
+            index > start and total_bytes + size_bytes > bytes_max
+        ):
+            found.append(slice(start, index))
+            start, total_bytes = index, 0
+        total_bytes += size_bytes
+    found.append(slice(start, len(sizes)))
+    return found

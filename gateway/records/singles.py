@@ -8,7 +8,7 @@ tuple for each. ``gateway.coalescer`` takes these as it takes a ``RecordRun``.
 from collections.abc import Sequence
 from typing import Final
 
-from gateway.records.runs import SMALL, SMALL_MAX, varint
+from gateway.records.runs import SMALL, SMALL_MAX, pieces_of, varint
 
 FRAME_OVERHEAD_BYTES: Final = 32  # as ``records.RECORD_OVERHEAD_BYTES``
 _ONE_OCTET_END: Final = 1 << 6  # offset deltas below it take one octet
@@ -101,18 +101,3 @@ class SingleRecords:
         parts[3::5] = values
         parts[4::5] = [frame.headers for frame in frames]
         return parts
-
-
-def pieces_of(sizes: Sequence[int], *, records_max: int, bytes_max: int) -> list[slice]:
-    """Return what records of these sizes are cut into: within the bounds, or one record."""
-    found: list[slice] = []
-    start = total_bytes = 0
-    for index, size_bytes in enumerate(sizes):
-        if index - start == records_max or (
-            index > start and total_bytes + size_bytes > bytes_max
-        ):
-            found.append(slice(start, index))
-            start, total_bytes = index, 0
-        total_bytes += size_bytes
-    found.append(slice(start, len(sizes)))
-    return found

@@ -11,6 +11,7 @@ import pytest
 
 from gateway.errors import StorageUnavailable
 from storage_adapters.segment_log import adapter
+from storage_adapters.segment_log.adapter import SegmentLog
 from storage_adapters.segment_log.io_uring import OP_FSYNC, OP_WRITE, IoUring, Step
 from storage_adapters.segment_log.synced import read_mark
 from storage_adapters.segment_log.wal_ring import RING_BYTES_MAX, WalRing
@@ -76,6 +77,19 @@ def threads_jobs(monkeypatch: pytest.MonkeyPatch) -> list[Job]:
 
     monkeypatch.setattr(WalThread, "put", noting)
     return jobs
+
+
+async def groups_of_one(
+    log: SegmentLog, start: int, stop: int
+) -> list[asyncio.Future[StorageUnavailable | None]]:
+    """Append entries at these offsets, a group each, and return the answers to come."""
+    loop = asyncio.get_running_loop()
+    answers: list[asyncio.Future[StorageUnavailable | None]] = []
+    for offset in range(start, stop):
+        answers.append(loop.create_future())
+        log.enqueue([make_entry((1, offset))], answers[-1].set_result)
+        await asyncio.sleep(0)  # at the end of the loop's turn it is handed over
+    return answers
 
 
 async def reopened(data_dir: Path, count: int) -> None:
@@ -144,13 +158,8 @@ async def test_what_comes_during_a_sync_shares_the_next_one(
 ) -> None:
     log = new_log(tmp_path)
     await log.open(Host())
-    loop = asyncio.get_running_loop()
     ring.is_slow = True
-    answers = []
-    for number in range(10):
-        answers.append(loop.create_future())
-        log.enqueue([make_entry((1, number))], answers[-1].set_result)
-        await asyncio.sleep(0.001)
+    answers = await groups_of_one(log, 0, 10)
     assert not any(answer.done() for answer in answers)
 
     ring.is_slow = False
@@ -168,18 +177,13 @@ async def test_a_failed_sync_stops_the_log_with_nothing_acknowledged(
     log = new_log(tmp_path)
     await log.open(host)
     await append(log, make_entry((1, 0)))
-    loop = asyncio.get_running_loop()
-    first, second = loop.create_future(), loop.create_future()
 
     ring.change = lambda found: [*found[:-2], -errno.EIO, -errno.ECANCELED]
     ring.is_slow = True
-    log.enqueue([make_entry((1, 1))], first.set_result)
-    await asyncio.sleep(0.01)
-    log.enqueue([make_entry((1, 2))], second.set_result)
-    await asyncio.sleep(0.01)
+    answers = await groups_of_one(log, 1, 3)
     ring.is_slow = False
 
-    for error in await asyncio.gather(first, second):
+    for error in await asyncio.gather(*answers):
         assert isinstance(error, StorageUnavailable)
         assert "Input/output error" in str(error)
     assert [type(fault) for fault in host.faults] == [OSError]
@@ -263,11 +267,7 @@ async def test_a_fault_elsewhere_leaves_nothing_on_its_way(
     active = log._appender.active
     holders = active.holders
     ring.is_slow = True
-    loop = asyncio.get_running_loop()
-    answers = [loop.create_future() for _ in range(3)]
-    for number, answer in enumerate(answers):
-        log.enqueue([make_entry((1, number))], answer.set_result)
-        await asyncio.sleep(0.01)
+    answers = await groups_of_one(log, 0, 3)
     assert active.holders > holders
 
     log._writer.fail(OSError(errno.EIO, "another disk"))
@@ -285,22 +285,18 @@ async def test_an_exception_on_the_way_to_the_ring_stops_the_log(
     host = Host()
     log = new_log(tmp_path)
     await log.open(host)
-    loop = asyncio.get_running_loop()
-    answers = [loop.create_future() for _ in range(3)]
     ring.is_slow = True
-    for number, answer in enumerate(answers[:2]):
-        log.enqueue([make_entry((1, number))], answer.set_result)
-        await asyncio.sleep(0.01)
+    answers = await groups_of_one(log, 0, 2)
     ring.breaks = "no memory for the next chain"
     ring.is_slow = False
 
-    first, second = await asyncio.gather(*answers[:2])
+    first, second = await asyncio.gather(*answers)
 
     assert first is None  # it was synced
     assert isinstance(second, StorageUnavailable)
     assert [str(fault) for fault in host.faults] == ["no memory for the next chain"]
     with pytest.raises(StorageUnavailable, match="no memory"):
-        log.enqueue([make_entry((1, 2))], answers[2].set_result)
+        log.enqueue([make_entry((1, 2))], print)
     await log.close()
     await reopened(tmp_path, 1)
 

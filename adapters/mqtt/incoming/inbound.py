@@ -158,7 +158,8 @@ class Inbound:
         """It was not published."""
         self._uncount(published.size_bytes)
         if published.run.qos:
-            assert self._in_turn.pop() is published
+            last = self._in_turn.pop()
+            assert last is published
             self._window.close(published.run)
 
     def _count_in(self, size_bytes: int) -> None:

@@ -21,7 +21,7 @@ from adapters.mqtt.routes import Routes
 from adapters.mqtt.session import State
 from adapters.mqtt.wire import Packet, PublishRun
 from gateway.clock import Clock
-from gateway.coalescer import BATCH_BYTES_MAX, BATCH_RECORDS_MAX, Coalescer
+from gateway.coalescer import BATCH_RECORDS_MAX, Coalescer, batch_bytes_max
 from gateway.errors import GatewayError
 from gateway.listener import Listener
 from gateway.model import HEADER_BYTES
@@ -154,7 +154,7 @@ class LonePublishes:
 
     def _put(self, lane: Lane, some: list[LonePublisher]) -> None:
         now_unix_ms = self._clock.unix_ms()
-        bytes_max = min(BATCH_BYTES_MAX, lane.partition.topic.settings.message_bytes_max)
+        bytes_max = batch_bytes_max(lane.partition)
         largest_bytes = max([publisher.frame.size_bytes for publisher in some])
         count = min(BATCH_RECORDS_MAX, (bytes_max - HEADER_BYTES) // largest_bytes) or 1
         for start in range(0, len(some), count):

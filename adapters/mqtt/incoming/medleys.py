@@ -17,7 +17,7 @@ from adapters.mqtt.rights.access import ClientAccess
 from adapters.mqtt.routes import RoutedTopic, Routes
 from adapters.mqtt.wire import PublishMedley
 from gateway.clock import Clock
-from gateway.coalescer import BATCH_BYTES_MAX, BATCH_RECORDS_MAX, Coalescer, Part
+from gateway.coalescer import BATCH_RECORDS_MAX, Coalescer, Part, batch_bytes_max
 from gateway.errors import GatewayError
 from gateway.model import HEADER_BYTES
 from gateway.partition import Partition
@@ -121,7 +121,7 @@ def _records(
     """
     headers = header_block(part.like, routed, part.like.client_id)
     whole = KeyedRecords(part.topics, part.payloads, headers, now_unix_ms, part)
-    bytes_max = min(BATCH_BYTES_MAX, partition.topic.settings.message_bytes_max) - HEADER_BYTES
+    bytes_max = batch_bytes_max(partition) - HEADER_BYTES
     places = whole.places(records_max=BATCH_RECORDS_MAX, bytes_max=bytes_max)
     if len(places) == 1:
         yield whole

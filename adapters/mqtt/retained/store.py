@@ -250,7 +250,9 @@ class RetainedStore:
             elif more < 0:
                 self._topics.remove(items[0][0])
             return
-        if len(self._values) == len(self._topics) and all(value for _, value in items):
+        if len(self._values) == len(self._topics) and all(
+            value is not None for _, value in items
+        ):
             return  # nothing is gone, so nothing has come
         for topic, _ in items:
             if topic not in self._values:
