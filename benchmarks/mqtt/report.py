@@ -1,11 +1,10 @@
 """An outcome of the MQTT benchmarks: as any other, with the versions of what takes part."""
 
-import platform
 from dataclasses import dataclass
 from importlib.metadata import version
 
 from benchmarks.mqtt.mosquitto import mosquitto_version
-from benchmarks.report import Report
+from benchmarks.report import Report, interpreter
 
 
 @dataclass(frozen=True)
@@ -16,7 +15,7 @@ class MqttReport(Report):
         """Return the versions of everything that takes part."""
         return {
             "headgate": version("headgate"),
-            "python": platform.python_version(),
+            "python": interpreter(),
             "uvloop": version("uvloop"),
             "mosquitto": mosquitto_version(),
         }

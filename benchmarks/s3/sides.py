@@ -1,7 +1,6 @@
 """A gateway whose disk is a bucket of versitygw, with its index in SQLite or PostgreSQL."""
 
 import os
-import platform
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -10,7 +9,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Final
 
-from benchmarks.report import Report
+from benchmarks.report import Report, interpreter
 from benchmarks.sides import temporary_folder
 from tests.gateway.postgres import running_postgres
 from tests.support.gateway import Gateway
@@ -74,7 +73,7 @@ class S3Report(Report):
         assert found is not None
         return {
             "headgate": version("headgate"),
-            "python": platform.python_version(),
+            "python": interpreter(),
             "boto3": version("boto3"),
             "versitygw": found.group(1),
             "confluent-kafka": version("confluent-kafka"),

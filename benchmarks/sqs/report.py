@@ -1,12 +1,11 @@
 """The outcome of the SQS benchmarks: as any other, with the versions of what takes part."""
 
-import platform
 import re
 from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Final
 
-from benchmarks.report import Report
+from benchmarks.report import Report, interpreter
 from tests.support.sqs_peers import HEAP_MIB
 from tests.support.toolchain import ROOT
 
@@ -21,7 +20,7 @@ class SqsReport(Report):
         """Return the versions of everything that takes part."""
         return {
             "headgate": version("headgate"),
-            "python": platform.python_version(),
+            "python": interpreter(),
             "uvloop": version("uvloop"),
             "elasticmq": _said(
                 "elasticmq/pom.xml", r"elasticmq-server_2.13</artifactId>\s*<version>([^<]+)"
