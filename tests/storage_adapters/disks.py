@@ -10,6 +10,8 @@ from typing import Final, NamedTuple
 
 from gateway.model import Octets
 from storage_adapters.segment_log.files import SystemFiles
+from storage_adapters.segment_log.io_uring import OP_FSYNC, IoUring, Step
+from storage_adapters.segment_log.synced import MARK_NAME
 
 SECTOR_BYTES: Final = 512
 
@@ -131,8 +133,7 @@ class RecordingFiles(SystemFiles):
         self.events.append(Event("truncate", self._paths[fd], size_bytes))
 
     def write(self, fd: int, buffers: Sequence[Octets], position: int) -> int:
-        data = b"".join(buffers)
-        self.events.append(Event("write", self._paths[fd], position, data))
+        self.note_write(fd, b"".join(buffers), position)
         return super().write(fd, buffers, position)
 
     def truncate(self, fd: int, size_bytes: int) -> None:
@@ -140,11 +141,25 @@ class RecordingFiles(SystemFiles):
         super().truncate(fd, size_bytes)
 
     def sync(self, fd: int) -> None:
-        # What is in the file when the call begins is on the disk when it returns.
-        began = Event("sync began", self._paths[fd], len(self.events))
-        self.events.append(began)
+        began = self.note_sync(fd)
         super().sync(fd)
         self.events.append(began._replace(what="sync"))
+
+    def note_write(self, fd: int, data: bytes, position: int) -> None:
+        self.events.append(Event("write", self._paths[fd], position, data))
+
+    def note_sync(self, fd: int) -> Event:
+        """Note that a sync begins: what is in the file now is on the disk when it is done."""
+        began = Event("sync began", self._paths[fd], len(self.events))
+        self.events.append(began)
+        return began
+
+    def note_mark(self, fd: int) -> None:
+        """Know the mark of what is synced, which is opened elsewhere."""
+        path = Path(f"/proc/self/fd/{fd}").readlink()
+        if path.name == MARK_NAME and self._paths.get(fd) != path:
+            self._paths[fd] = path
+            self.events.append(Event("create", path))
 
     def sync_directory(self, path: Path) -> None:
         super().sync_directory(path)
@@ -157,6 +172,41 @@ class RecordingFiles(SystemFiles):
     def unlink(self, path: Path) -> None:
         self.events.append(Event("unlink", path))
         super().unlink(path)
+
+
+class RecordingRing(IoUring):
+    """Has its chains in the list of ``RecordingFiles``, too.
+
+    They were done when they are seen to be; what stands behind a sync, the mark of what is synced,
+    has not begun before.
+    """
+
+    def __init__(self, files: RecordingFiles) -> None:
+        super().__init__()
+        self._files = files
+        self._began: Event | None = None
+        self._behind: list[Step] = []
+
+    def begin(self, chain: Sequence[Step]) -> bool:
+        (at,) = (number for number, step in enumerate(chain) if step.op == OP_FSYNC)
+        self._note(chain[:at])
+        self._began = self._files.note_sync(chain[at].fd)
+        self._behind = list(chain[at + 1 :])
+        return super().begin(chain)
+
+    def results(self) -> list[int] | None:
+        found = super().results()
+        if found is not None and self._began is not None:
+            assert min(found) >= 0, "a disk without faults"
+            self._files.events.append(self._began._replace(what="sync"))
+            self._began = None
+            self._note(self._behind)
+        return found
+
+    def _note(self, steps: Sequence[Step]) -> None:
+        for step in steps:
+            self._files.note_mark(step.fd)
+            self._files.note_write(step.fd, bytes(step.octets or b""), step.position)
 
 
 def replay(

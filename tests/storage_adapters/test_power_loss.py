@@ -1,7 +1,8 @@
 """The power goes at any moment: what was acknowledged with ``group`` is there, in order.
 
 A killed process proves nothing of syncs, since the page cache lives on. Here all writes and syncs
-are recorded, and disks are made of them on which only what was synced is sure to be there.
+are recorded, those of the thread and those of the ring, and disks are made of them on which only
+what was synced is sure to be there.
 """
 
 import asyncio
@@ -14,10 +15,13 @@ import pytest
 from gateway.clock import ManualClock
 from gateway.errors import StorageUnavailable
 from gateway.storage import StorageAdapter, Target
+from storage_adapters.segment_log import adapter
 from storage_adapters.segment_log.adapter import SegmentLog
 from storage_adapters.segment_log.config import SegmentLogConfig
+from storage_adapters.segment_log.synced import MARK_NAME, read_mark
+from storage_adapters.segment_log.wal_ring import new_ring
 from tests.contracts.storage import ALL, Host, make_entry, offsets_of
-from tests.storage_adapters.disks import Event, RecordingFiles, replay
+from tests.storage_adapters.disks import Event, RecordingFiles, RecordingRing, replay
 from tests.storage_adapters.settling import settle
 
 APPENDS = 60
@@ -40,10 +44,34 @@ def config(flush: str) -> SegmentLogConfig:
     )
 
 
+class RingFiles(RecordingFiles):
+    """Small groups go to the disk by a ring, as they do where there are no files of a test."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rings: list[RecordingRing] = []
+
+    def open_ring(self) -> RecordingRing:
+        self.rings.append(RecordingRing(self))
+        return self.rings[-1]
+
+
+def recording(by: str, monkeypatch: pytest.MonkeyPatch) -> RecordingFiles:
+    """Return files for groups that are written by the thread, or by a ring where it may be."""
+    if by == "thread":
+        return RecordingFiles()
+    if new_ring() is None:
+        pytest.skip("the system lets us have no io_uring")
+    files = RingFiles()
+    monkeypatch.setattr(adapter, "new_ring", files.open_ring)
+    return files
+
+
 async def live(data_dir: Path, flush: str, files: RecordingFiles, seed: int, life: int) -> None:
     """Append to all partitions at once, in groups of several appends, then stop."""
     chance = random.Random(seed)
     log = SegmentLog(config(flush), data_dir=data_dir, clock=ManualClock(), files=files)
+    log._may_ring = isinstance(files, RingFiles)
     await log.open(Host())
     log.release_scans_before(log.next_sequence)  # What earlier lives have left is settled.
     for number in range(life * APPENDS, (life + 1) * APPENDS):
@@ -94,9 +122,11 @@ async def _append_one(log: StorageAdapter, end: int) -> None:
     assert await done is None
 
 
-async def record(root: Path, flush: str, seed: int) -> list[Event]:
+async def record(
+    root: Path, flush: str, seed: int, files: RecordingFiles | None = None
+) -> list[Event]:
     data_dir = root / "recorded"
-    files = RecordingFiles()
+    files = files or RecordingFiles()
     for life in range(LIVES):
         await live(data_dir, flush, files, seed + life, life)
     return files.events
@@ -126,14 +156,40 @@ async def test_what_is_recorded_settles(tmp_path: Path) -> None:
     assert names.count("MANIFEST.new") >= LIVES
 
 
+@pytest.mark.parametrize("by", ["thread", "ring"])
 @pytest.mark.parametrize("seed", range(4))
-async def test_acknowledged_appends_survive_a_power_loss(tmp_path: Path, seed: int) -> None:
-    events = await record(tmp_path, "group", seed)
+async def test_acknowledged_appends_survive_a_power_loss(
+    tmp_path: Path, seed: int, by: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    events = await record(tmp_path, "group", seed, recording(by, monkeypatch))
     chance = random.Random(seed)
     for attempt in range(60):
         before = events[: chance.randint(1, len(events))]
         data_dir = put_disk(tmp_path, replay(before, chance), f"{attempt}")
         await check(data_dir, "group", acked(before))
+
+
+async def test_mark_of_what_is_synced_says_no_more_than_is_there_after_a_power_loss(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the ring, whose marks are written behind its syncs without a look in between."""
+    files = recording("ring", monkeypatch)
+    events = await record(tmp_path, "group", 5, files)
+    assert isinstance(files, RingFiles)
+    assert len(files.rings) == LIVES
+    chance = random.Random(5)
+    marks = [
+        at for at, event in enumerate(events) if event.path.name == MARK_NAME and event.data
+    ]
+    for at in chance.sample(marks, 60):
+        data_dir = put_disk(tmp_path, replay(events[: at + 1], chance), f"{at}")
+        (data_dir / "wal" / MARK_NAME).write_bytes(events[at].data)  # the last one comes first
+        mark = read_mark(data_dir)
+        assert mark is not None
+        log = SegmentLog(config("group"), data_dir=data_dir, clock=ManualClock())
+        await log.open(Host())
+        assert log.next_sequence > mark.sequence
+        await log.close()
 
 
 @pytest.mark.parametrize("flush", ["group", "never"])
