@@ -143,10 +143,20 @@ class PublishMedley:
 
     Their topics take turns, so runs would be of one message each. ``like`` is one of them, for
     what they have in common; neither QoS 2 nor DUP nor an alias nor an expiry is among that.
-    ``octets``: of each packet, where a ``PublishRun`` has them, else none.
+    ``octets``: of each packet, where a ``PublishRun`` has them, else none. ``left_early``: as
+    that of a run; it is set before ``runs`` is asked for.
     """
 
-    __slots__ = ("_runs", "like", "octets", "packet_ids", "payloads", "qos", "topics")
+    __slots__ = (
+        "_runs",
+        "left_early",
+        "like",
+        "octets",
+        "packet_ids",
+        "payloads",
+        "qos",
+        "topics",
+    )
 
     def __init__(
         self,
@@ -162,6 +172,7 @@ class PublishMedley:
         self.payloads = payloads
         self.packet_ids = packet_ids
         self.octets = octets
+        self.left_early = False
         self._runs: list[PublishRun] | None = None
 
     def part(self, place: slice) -> "PublishMedley":
@@ -188,6 +199,9 @@ class PublishMedley:
                 run.packet_ids = [packet_id]
             for run, octets in zip(found, self.octets, strict=False):
                 run.octets = octets
+            if self.left_early:
+                for run in found:
+                    run.left_early = True
         return self._runs
 
 

@@ -5,7 +5,7 @@ refused, or is not the key of its records; a record that is too large) makes eac
 if its packets had come one at a time.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from adapters.mqtt.figures.counters import Counters
 from adapters.mqtt.incoming.publishing import OnPublished
@@ -100,16 +100,11 @@ class Medleys:
         else:
             self._coalescer.add_many(parts, on_done)
         if not medley.qos and self._distributor.wants_runs:
-            self._deliver(medley, [records.native for _, records in parts])
-
-    def _deliver(self, medley: PublishMedley, natives: Sequence[object]) -> None:
-        """QoS 0 leaves for its receivers at once, and is marked: see ``publishing``."""
-        for native in natives:
-            assert isinstance(native, PublishMedley)
-            for run in native.runs():
-                run.left_early = True
-        for run in medley.runs():
-            self._distributor.deliver(run)
+            # QoS 0 leaves for its receivers at once, and is marked: see ``publishing``.
+            for _, records in parts:
+                assert isinstance(records.native, PublishMedley)
+                records.native.left_early = True
+            self._distributor.deliver_medley(medley)
 
 
 def _records(

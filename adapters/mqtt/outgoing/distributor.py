@@ -11,7 +11,7 @@ from adapters.mqtt.outgoing.at_most_once import send_fitting, send_once
 from adapters.mqtt.outgoing.trie import Match, MatchSet, SubscriptionTrie
 from adapters.mqtt.packets.publish_forms import form_of
 from adapters.mqtt.sessions.ended import EndedIndex
-from adapters.mqtt.wire import PublishRun, Version
+from adapters.mqtt.wire import PublishMedley, PublishRun, Version
 from features.expiry import remaining_s
 from gateway.clock import Clock
 
@@ -39,11 +39,16 @@ class _SameForm:
 
 
 class _Plan:
-    """What to do with a run of one QoS and retain flag for one set of matches."""
+    """What to do with a run of one QoS and retain flag for one set of matches.
 
-    __slots__ = ("alone", "groups", "same_forms", "windowed")
+    ``lone``: the form of the only receiver, who gets packets of QoS 0 as they came if that was in
+    his version.
+    """
+
+    __slots__ = ("alone", "groups", "lone", "same_forms", "windowed")
 
     def __init__(self) -> None:
+        self.lone: _SameForm | None = None
         self.same_forms: list[_SameForm] = []
         self.alone: list[tuple[ClientSession, SubscriberMatch]] = []  # aliases, or No Local
         self.windowed: list[tuple[ClientSession, SubscriberMatch]] = []  # QoS 1 and 2
@@ -96,6 +101,35 @@ class Distributor:
         if feed is not None:
             for session, match in plan.windowed:
                 session.offer(run, match, feed)
+
+    def deliver_medley(self, medley: PublishMedley) -> None:
+        """Send messages of QoS 0 to all who want them now.
+
+        What has one receiver, as most of such messages do, goes on as it came, with no run made
+        of it.
+        """
+        like, packets = medley.like, medley.octets
+        match, bytes_max = self.trie.match, self._receiver_bytes_max
+        version = Version.V5 if like.version is Version.V5 else Version.V3_1_1
+        sent = 0
+        for index, topic in enumerate(medley.topics):
+            matches = match(topic)
+            if not matches.matches:
+                continue
+            lone = self._plan(matches, like).lone if packets else None
+            if lone is not None and lone.version is version:
+                connection = lone.sessions[0].connection
+                packet = packets[index]
+                if (
+                    connection is not None
+                    and connection.out_bytes <= bytes_max
+                    and len(packet) <= connection.packet_bytes_max
+                ):
+                    connection.send(packet)
+                    sent += 1
+                    continue
+            self.deliver(medley.runs()[index])
+        self._counters.publish_sent += sent
 
     def matches_by_follower(self, topic: bytes) -> "dict[Subscriber, SubscriberMatch]":
         """See ``catch_up.Matcher``."""
@@ -175,4 +209,8 @@ def _make_plan(matches: "MatchSet[Subscriber]", run: PublishRun) -> _Plan:
                 same = forms[form] = _SameForm(version, match.identifiers, retain=retain)
                 plan.same_forms.append(same)
             same.sessions.append(subscriber)
+    if len(matches.matches) == len(plan.same_forms) == 1:
+        same = plan.same_forms[0]
+        if not (same.retain or same.identifiers):
+            plan.lone = same
     return plan

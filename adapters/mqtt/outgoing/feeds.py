@@ -107,7 +107,7 @@ class Feed:
             end = write.base_offset + write.header.record_count
             if natives is None:
                 self._hand_out_foreign(write.batch, write.base_offset)
-            elif self._live.wants_runs:
+            elif self._live.wants_runs and not _have_left(natives):
                 # A run that was cut into several batches comes with each, and whole with the
                 # first: its other batches are part of the same append.
                 runs: list[PublishRun] = []
@@ -287,6 +287,11 @@ def _runs_of(native: object) -> Sequence[PublishRun]:
         return native.runs()
     assert isinstance(native, PublishRun)
     return (native,)
+
+
+def _have_left(natives: Sequence[tuple[int, object]]) -> bool:
+    """Say whether nothing of an append is new, and few will read it: no runs are made then."""
+    return all(type(native) is PublishMedley and native.left_early for _, native in natives)
 
 
 def _has_waited(run: PublishRun) -> bool:
