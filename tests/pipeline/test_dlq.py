@@ -150,7 +150,7 @@ def test_a_replay_sends_each_letter_back_once_whatever_it_was_killed_at(
     _bury(gateway, dead, count, source=source)
     replay = ["replay", "--topic", dead, "--id", "again", "--yes"]
     for goal in (300, 900):
-        program = jobs.start("dlq", *_options(gateway, *replay, "--rate", "400"))
+        program = jobs.start("dlq", *_options(gateway, *replay, "--rate", "200"))
         kill_when(
             program,
             lambda: record_count(gateway.bootstrap, source) > goal,  # noqa: B023 - within the turn

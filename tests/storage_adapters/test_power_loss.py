@@ -37,6 +37,7 @@ def config(flush: str) -> SegmentLogConfig:
             "segment_bytes": MIB,
             "reserve_bytes": 0,
             "flush": flush,
+            "io_uring": False,  # but for what is recorded by a ring
             "flush_interval_ms": 10,
             "settle_after_bytes": 0,
             "settle_own_bytes": 700_000,
