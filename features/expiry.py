@@ -8,6 +8,8 @@ the caller to say: ``Clock.steady_deadline`` of a stored deadline, and steady ti
 from typing import Final
 
 NEVER: Final = 0
+REMAINING_S_MAX: Final = 0xFFFF_FFFF
+"""What a protocol's field takes (MQTT 5.0 section 3.3.2.3.3): 136 years."""
 
 _MS_PER_S: Final = 1_000
 
@@ -30,11 +32,13 @@ def remaining_s(deadline_unix_ms: int, now_unix_ms: int) -> int | None:
     """Return the whole seconds that are left: 0 is expired, None is never.
 
     Only whole seconds of waiting are taken off (MQTT-3.3.2-6): what has not expired has one
-    left at least, and the number is never above the one that came in.
+    left at least, and the number is never above the one that came in, nor above
+    ``REMAINING_S_MAX``: a deadline may be further away, as it was stored or by a step of the clock.
 
     >>> remaining_s(10_000, 9_999), remaining_s(10_000, 10_000), remaining_s(0, 5)
     (1, 0, None)
     """
     if deadline_unix_ms == NEVER:
         return None
-    return max(-((now_unix_ms - deadline_unix_ms) // _MS_PER_S), 0)
+    left_s = -((now_unix_ms - deadline_unix_ms) // _MS_PER_S)
+    return min(max(left_s, 0), REMAINING_S_MAX)

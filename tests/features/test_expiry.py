@@ -3,7 +3,13 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from features.expiry import NEVER, expires_at_unix_ms, is_expired, remaining_s
+from features.expiry import (
+    NEVER,
+    REMAINING_S_MAX,
+    expires_at_unix_ms,
+    is_expired,
+    remaining_s,
+)
 
 NOW = 1_700_000_000_000
 
@@ -45,3 +51,11 @@ def test_what_is_left_never_grows_and_is_zero_when_expired(
         assert left <= before
         assert (left == 0) == is_expired(deadline, now)
         before = left
+
+
+def test_no_more_is_left_than_a_protocol_can_say() -> None:
+    far = NOW + 9 * REMAINING_S_MAX * 1_000
+
+    assert remaining_s(far, NOW) == REMAINING_S_MAX
+    assert remaining_s(NOW + REMAINING_S_MAX * 1_000, NOW) == REMAINING_S_MAX
+    assert remaining_s(NOW + REMAINING_S_MAX * 1_000, NOW + 1_000) == REMAINING_S_MAX - 1

@@ -4,6 +4,7 @@ Per run, not per message: this is the hot path.
 """
 
 from collections import deque
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from adapters.mqtt.codec import encode_acks
@@ -66,6 +67,7 @@ class Inbound:
         "_window",
         "connection",
         "unacknowledged_bytes",
+        "when_kept",
     )
 
     def __init__(self, connection: "MqttConnection") -> None:
@@ -78,6 +80,7 @@ class Inbound:
         self._aliases = InboundAliases(config.topic_alias_max)
         self._window = InboundWindow(Version.V5, config.session.receive_max)
         self._in_turn: deque[Published] = deque()  # of QoS 1 and 2
+        self.when_kept: Callable[[], None] | None = None  # called once nothing is pending
         self.unacknowledged_bytes = 0
         self._is_full = False
 
@@ -207,6 +210,9 @@ class Inbound:
             in_turn = self._in_turn
             while in_turn and in_turn[0].is_done:
                 self._acknowledge(in_turn.popleft())
+        if self.when_kept is not None and not self.is_pending:
+            when_kept, self.when_kept = self.when_kept, None
+            when_kept()
         if self.connection.is_leaving:
             self.connection.hurry()
 

@@ -124,6 +124,9 @@ class CatchUp:
                 "catching up", topic=self.feed.partition.topic.name.name, error=str(error)
             )
             await asyncio.sleep(RETRY_S)
+        except Exception:  # a bug that one meets must not end the work for all others
+            log.exception("catching up", topic=self.feed.partition.topic.name.name)
+            await asyncio.sleep(RETRY_S)
 
     def _is_behind(self, follower: "Subscriber") -> bool:
         """Join who has caught up with the live end, who goes on from there."""

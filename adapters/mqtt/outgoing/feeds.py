@@ -181,8 +181,14 @@ class Feed:
     def _hand_out(self, runs: Sequence[PublishRun]) -> None:
         deliver = self._live.deliver
         for run in runs:
-            if not run.left_early:
+            if run.left_early:
+                continue
+            try:
                 deliver(run, self)
+            except Exception:
+                # A bug that one message meets must not cost all others theirs.
+                self._skipped["bug"] += len(run.payloads)
+                log.exception("message not delivered", topic=run.topic[:80])
 
     # --- reading again
 

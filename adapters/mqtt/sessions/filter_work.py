@@ -6,6 +6,7 @@ filters are checked, as what ends the connection must change nothing, then they 
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
 from adapters.mqtt.outgoing.pacing import Pace
@@ -35,8 +36,29 @@ class FilterWork(Protocol):
 def serve(connection: "MqttConnection", work: FilterWork, count: int) -> None:
     """Do work of ``count`` filters: now, or over turns in which nothing more is served.
 
-    Many small packets of one read are like a large one. Error: ``MqttError``.
+    What the client has published before is kept, and handed out, first: to a filter of its own it
+    comes before that begins, and before it ends. Many small packets of one read are like a large
+    one. Error: ``MqttError``.
     """
+    if connection.inbound.is_pending:
+        connection.wait()
+        after = partial(_serve_after, connection, work, count)
+        connection.inbound.when_kept = partial(connection.guard, after)
+    else:
+        _begin(connection, work, count)
+
+
+def _serve_after(connection: "MqttConnection", work: FilterWork, count: int) -> None:
+    """Do what has waited for publishes of the same client."""
+    if connection.is_closing:
+        return
+    connection.node.feeds.push_held()
+    if _begin(connection, work, count):
+        connection.go_on()
+
+
+def _begin(connection: "MqttConnection", work: FilterWork, count: int) -> bool:
+    """Do work, or have it done over turns; says whether it is done."""
     connection.request_began()
     steps = _Steps(connection, work, count)
     connection.filters_served += count
@@ -45,9 +67,10 @@ def serve(connection: "MqttConnection", work: FilterWork, count: int) -> None:
         connection.wait()
         services = connection.node.services
         services.start(_over_turns(connection, steps, services.pace))
-        return
+        return False
     while not steps.are_over:
         steps.go()
+    return True
 
 
 class _Steps:
