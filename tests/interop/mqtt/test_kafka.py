@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
@@ -72,7 +72,9 @@ def publish(target: Target, version: int, client_id: str, *messages: link.Messag
     asyncio.run(run())
 
 
-def received(target: Target, stem: str, produce: "Produce", count: int) -> list[link.Message]:
+def received(
+    target: Target, stem: str, produce: Callable[[], None], count: int
+) -> list[link.Message]:
     """Subscribe to all below ``stem`` at QoS 2, produce, return what comes."""
 
     async def run() -> list[link.Message]:

@@ -20,6 +20,7 @@ class Properties:
     message_expiry_interval: int | None = None
     user: tuple[tuple[str, str], ...] = ()
     subscription_identifiers: tuple[int, ...] = ()
+    payload_format: int | None = None
 
 
 @dataclass(frozen=True)

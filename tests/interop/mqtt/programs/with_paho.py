@@ -24,6 +24,8 @@ SESSION_EXPIRY_S: Final = 300
 def to_paho(found: Properties, kind: int = PacketTypes.PUBLISH) -> PahoProperties:
     """Return the properties as paho wants them."""
     out: Any = PahoProperties(kind)
+    if found.payload_format is not None:
+        out.PayloadFormatIndicator = found.payload_format
     if found.content_type is not None:
         out.ContentType = found.content_type
     if found.response_topic is not None:
@@ -40,6 +42,7 @@ def to_paho(found: Properties, kind: int = PacketTypes.PUBLISH) -> PahoPropertie
 def from_paho(found: Any) -> Properties:
     """Return the properties of a message that came."""
     return Properties(
+        payload_format=getattr(found, "PayloadFormatIndicator", None),
         content_type=getattr(found, "ContentType", None),
         response_topic=getattr(found, "ResponseTopic", None),
         correlation_data=getattr(found, "CorrelationData", None),
