@@ -14,6 +14,7 @@ _RETENTION_MS_DEFAULT = "604800000"  # Kafka's: seven days
 _MESSAGE_BYTES_DEFAULT = "1048588"  # Kafka's too
 # A record may have its topic twice (as key and header), and frames of its own.
 _RECORD_EXTRA_BYTES = 131_072
+_HANDED_OVER_BYTES = 2 << 20  # a round of publishes, and as much in the socket
 
 
 class RouteConfig(FrozenConfig):
@@ -170,7 +171,8 @@ class MqttConfig(ListenerConfig):
     receiver_bytes_hard_max: int = Field(
         default=16 * _MIB,
         ge=64 * 1024,
-        description="Octets that wait for a receiver before it is cut off (Quota exceeded).",
+        description="Octets that wait for a receiver before it is cut off (Quota exceeded): "
+        "2 MiB and a packet above receiver_bytes_max, or more.",
     )
     unacknowledged_bytes_max: int = Field(
         default=16 * _MIB,
@@ -230,8 +232,14 @@ class MqttConfig(ListenerConfig):
         return self.packet_bytes_max + _RECORD_EXTRA_BYTES
 
     def warnings(self, settings: Settings) -> list[str]:
-        """Return what is legal but may surprise, about the topics that routes lead to."""
+        """Return what is legal but may surprise, most of it about topics of routes."""
         found: list[str] = []
+        least_bytes = self.receiver_bytes_max + self.packet_bytes_max + _HANDED_OVER_BYTES
+        if self.receiver_bytes_hard_max < least_bytes:
+            found.append(
+                f"receiver_bytes_hard_max: below {least_bytes} (receiver_bytes_max, a packet, and "
+                "what is handed over at once) slow receivers are cut off whose messages could wait"
+            )
         for route in (*self.routes, self.default_route):
             found += self._warnings_of(route.topic, settings)
         return found

@@ -27,6 +27,12 @@ def test_sessions_that_outlive_what_they_wait_for_are_warned_of() -> None:
     assert "session.expiry_s_max" not in said(MqttConfig(), **{"retention.ms": "-1"})
 
 
+def test_limits_of_receivers_that_leave_no_room_between_them_are_warned_of() -> None:
+    assert "receiver_bytes_hard_max" not in said(MqttConfig())
+    tight = MqttConfig(receiver_bytes_max=65_536, receiver_bytes_hard_max=1_000_000)
+    assert "slow receivers are cut off" in said(tight)
+
+
 def test_packets_that_a_declared_topic_does_not_take_are_warned_of() -> None:
     large = MqttConfig(packet_bytes_max=2 << 20)
     assert "packet_bytes_max" not in said(large)  # the topic is made to fit
