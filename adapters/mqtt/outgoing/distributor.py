@@ -110,7 +110,7 @@ class Distributor:
         """
         like, packets = medley.like, medley.octets
         match, bytes_max = self.trie.match, self._receiver_bytes_max
-        version = Version.V5 if like.version is Version.V5 else Version.V3_1_1
+        version = _written_as(like.version)
         sent = 0
         for index, topic in enumerate(medley.topics):
             matches = match(topic)
@@ -185,6 +185,11 @@ def _plans_of(matches: "MatchSet[Subscriber]") -> _Plans:
     return plans
 
 
+def _written_as(version: Version) -> Version:
+    """Return the version whose PUBLISH packets look like this one's: 3.1's are those of 3.1.1."""
+    return Version.V5 if version is Version.V5 else Version.V3_1_1
+
+
 def _make_plan(matches: "MatchSet[Subscriber]", run: PublishRun) -> _Plan:
     plan = _Plan()
     forms: dict[tuple[object, ...], _SameForm] = {}
@@ -202,7 +207,7 @@ def _make_plan(matches: "MatchSet[Subscriber]", run: PublishRun) -> _Plan:
             plan.alone.append((subscriber, match))
         else:
             retain = run.retain and match.retain_as_published
-            version = Version.V5 if connection.version is Version.V5 else Version.V3_1_1
+            version = _written_as(connection.version)
             form = (version, retain, match.identifiers)
             same = forms.get(form)
             if same is None:
