@@ -79,7 +79,8 @@ class SessionConfig(FrozenConfig):
         default=1_000,
         ge=10,
         le=3_600_000,
-        description="Milliseconds between writes of what sessions have acknowledged.",
+        description="Milliseconds between writes of what sessions have acknowledged; sooner for "
+        "a session that has acknowledged some 8,000 messages since.",
     )
 
 

@@ -311,10 +311,22 @@ class ClientSession:
 
     def note_settled(self) -> None:
         """Something was settled: the next checkpoint says so, and shared lanes now."""
-        if self.outbox.settled:
-            self.services.lanes.settle(self.outbox.take_settled())
-        if self.is_kept:
+        outbox = self.outbox
+        if outbox.settled:
+            self.services.lanes.settle(outbox.take_settled())
+        if not self.is_kept:
+            outbox.kept(outbox.base)
+        elif outbox.wants_state_kept:
+            self.services.store.put_state(self)
+        else:
             self.services.dirty.add(self)
+
+    def on_state_kept(self, base: int) -> None:
+        """A state with this base of the outbox is kept: there may be identifiers again."""
+        was_full = self.outbox.room <= 0
+        self.outbox.kept(base)
+        if was_full and self.is_ready:
+            self.go_on()
 
     def go_on(self) -> None:
         """There may be room again: go on with what waits."""

@@ -3,6 +3,9 @@
 A message gets a sequence number when it leaves; its packet identifier is that number modulo
 65,535, plus 1. So a run of messages takes a run of identifiers, and after a crash the same
 messages have the same ones. Nothing of a message is kept here but where it lies in the log.
+
+A restart goes back to the state that was kept last. What was settled since then is on its way
+again, so its identifiers are free when a state that says so is kept, and not before.
 """
 
 from bisect import bisect_right
@@ -14,6 +17,7 @@ from adapters.mqtt.wire import PACKET_ID_MAX
 
 RETAINED: Final = -1  # as a partition id: the messages are retained ones, by topic
 REFUSED: Final = 0x80
+STATES_PER_ROUND: Final = 8  # that a busy session has kept while it uses all identifiers once
 
 
 class Inflight(NamedTuple):
@@ -65,15 +69,19 @@ class Outbox:
         "done",
         "inflight",
         "is_shared",
+        "kept_base",
         "next_seq",
         "received",
         "settled",
         "window",
+        "written_base",
     )
 
     def __init__(self, window: int = PACKET_ID_MAX, *, next_seq: int = 0) -> None:
         self.window = window
         self.base = next_seq  # the lowest that is not settled
+        self.kept_base = next_seq  # the lowest that a restart may bring back
+        self.written_base = next_seq  # as kept_base, when all that is written is kept
         self.next_seq = next_seq
         self.done: set[int] = set()  # settled above base
         self.received: set[int] = set()
@@ -84,13 +92,30 @@ class Outbox:
     @property
     def room(self) -> int:
         """How many more messages may leave."""
-        span = self.next_seq - self.base
-        return min(self.window - span + len(self.done), PACKET_ID_MAX - span)
+        next_seq = self.next_seq
+        return min(
+            self.window - (next_seq - self.base) + len(self.done),
+            PACKET_ID_MAX - (next_seq - self.kept_base),
+        )
 
     @property
     def count(self) -> int:
         """How many messages are on their way."""
         return self.next_seq - self.base - len(self.done)
+
+    @property
+    def wants_state_kept(self) -> bool:
+        """Whether many identifiers only wait for a state to be kept: sooner than checkpoints."""
+        return self.base - self.written_base > PACKET_ID_MAX // STATES_PER_ROUND
+
+    def write(self) -> int:
+        """The state as it is now is being written down: return what to say when it is kept."""
+        self.written_base = self.base
+        return self.base
+
+    def kept(self, base: int) -> None:
+        """A state is kept, or none ever is: nothing below ``base`` comes back."""
+        self.kept_base = max(self.kept_base, base)
 
     def push(  # noqa: PLR0913 - the fields of a run
         self,

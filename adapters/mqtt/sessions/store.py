@@ -107,11 +107,8 @@ class SessionStore:
         items: list[Item] = [(run_key(client_id, seq), None) for seq in settled]
         again = {seq: value for seq, value in journal.unkept.items() if seq not in settled}
         items += [(run_key(client_id, seq), value) for seq, value in again.items()]
-        items.append((state_key(client_id), encode_state(session)))
-        changes = _EndedChanges(session, items)
 
         def done(error: StorageUnavailable | None) -> None:
-            changes.done(error)
             if error is None:
                 journal.forget(settled)
                 for seq in again:
@@ -120,8 +117,7 @@ class SessionStore:
                 session.services.dirty.add(session)
             (on_done or _log_failure)(error)
 
-        self.stream.put(items, done)
-        changes.written()
+        self._put_with_state(session, items, done)
 
     def put_subscriptions(
         self, session: "ClientSession", written: Mapping[str, Subscription], on_done: OnDone
@@ -157,11 +153,14 @@ class SessionStore:
         self, session: "ClientSession", items: list[Item], on_done: OnDone
     ) -> None:
         items.append((state_key(session.client_id), encode_state(session)))
+        base = session.outbox.write()
         changes = _EndedChanges(session, items)
 
         def done(error: StorageUnavailable | None) -> None:
             changes.done(error)
             on_done(error)
+            if error is None:
+                session.on_state_kept(base)
 
         self.stream.put(items, done)
         changes.written()

@@ -7,9 +7,10 @@ import asyncio
 import tempfile
 from pathlib import Path
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from tests.adapters.mqtt.core.identifiers import few_identifiers
 from tests.adapters.mqtt.core.rig import Client, Rig, rig, until
 from tests.support import mqtt_wire as wire
 from tests.support.examples import examples
@@ -24,12 +25,23 @@ STEPS = st.one_of(
     st.tuples(st.just("publish_again"), st.sampled_from([0, 1])),
     st.tuples(st.just("produce"), st.sampled_from([0, 1]), st.integers(1, 9)),
     st.tuples(st.just("read"), st.sampled_from(["all", "some", "received", "none"])),
+    st.tuples(st.just("acknowledge")),
     st.tuples(st.just("resubscribe"), st.sampled_from(["anew", "other", "lower"])),
     st.tuples(st.just("drop")),
     st.tuples(st.just("connect"), st.integers(1, 12)),
     st.tuples(st.just("restart"), st.booleans()),
     st.tuples(st.just("checkpoint")),
 )
+
+USED_AGAIN: list[tuple[object, ...]] = [
+    ("publish", 0, 1, 5),
+    ("read", "all"),
+    ("publish", 0, 1, 5),
+    ("read", "none"),
+    ("restart", True),
+    ("connect", 12),
+    ("read", "none"),
+]
 
 
 class World:
@@ -94,11 +106,17 @@ class World:
             self.subscriber = None
 
     async def restart(self, crash: bool) -> None:  # noqa: FBT001 - hypothesis draws it
+        if not crash:
+            await self.gone()
+        await self.one.restart(crash=crash)
+        await self.gone()
+
+    async def gone(self) -> None:
+        """Both have lost their connections."""
         await self.drop()
         if self.publisher is not None:
             await self.publisher.drop()
             self.publisher = None
-        await self.one.restart(crash=crash)
 
     async def checkpoint(self) -> None:
         self.one.adapter.node.sessions.checkpoint()
@@ -131,6 +149,13 @@ class World:
             answers = how != "none" and (how != "some" or found.packet_id % 2 == 0)
             self.take(subscriber, found, answers=answers, completes=how != "received")
 
+    async def acknowledge(self) -> None:
+        """Acknowledge what was left open, the latest first."""
+        if self.subscriber is not None:
+            for packet_id in sorted(self.open_ids, reverse=True):
+                self.subscriber.send(wire.ack(Kind.PUBACK, packet_id))
+            self.open_ids.clear()
+
     def take(
         self, subscriber: Client, found: Received, *, answers: bool, completes: bool
     ) -> None:
@@ -143,6 +168,7 @@ class World:
         got = self.got.setdefault((found.topic, found.qos), [])
         if found.qos == 1:
             got.append(found.payload)
+            assert found.packet_id not in self.open_ids, "MQTT-2.2.1-4"
             self.open_ids.add(found.packet_id)
             assert len(self.open_ids) <= self.window
             if answers:
@@ -193,15 +219,28 @@ async def all_are_settled(one: Rig) -> bool:
     return True
 
 
-@settings(
+SETTINGS = settings(
     max_examples=examples(20),
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
     database=None,
 )
+
+
+@SETTINGS
 @given(st.lists(STEPS, max_size=25))
 def test_qos_1_at_least_once_and_qos_2_exactly_once(
     steps: list[tuple[object, ...]],
 ) -> None:  # MQTT-4.3.2-4, MQTT-4.3.3-9
     with tempfile.TemporaryDirectory() as folder:
+        asyncio.run(run(steps, Path(folder)))
+
+
+@SETTINGS
+@example(USED_AGAIN)
+@given(st.lists(STEPS, max_size=25))
+def test_qos_1_and_2_when_identifiers_are_used_again_and_again(
+    steps: list[tuple[object, ...]],
+) -> None:  # MQTT-2.2.1-4
+    with few_identifiers(6), tempfile.TemporaryDirectory() as folder:
         asyncio.run(run(steps, Path(folder)))
