@@ -15,14 +15,30 @@ if TYPE_CHECKING:  # connections know handlers
 def handle(connection: "MqttConnection", run: AckRun) -> None:
     """Tell the session; PUBREL is answered with PUBCOMP, 0x92 for an unknown identifier.
 
-    PUBCOMP goes when it is kept that the identifier is free.
+    PUBCOMP goes when it is kept that the identifier is free. A client that does not wait for
+    PUBREC has it first nevertheless.
     """
     session = connection.session
     assert session is not None
     connection.node.counters.messages_received += len(run.packet_ids) - 1
     if run.kind is not PacketType.PUBREL:
         session.acked(run)
-        return
+    elif connection.inbound.is_receiving(run.packet_ids):
+        connection.inbound.wait_until_kept(partial(_release_after, connection, run))
+    else:
+        _release(connection, run)
+
+
+def _release_after(connection: "MqttConnection", run: AckRun) -> None:
+    """PUBREL came before PUBREC went."""
+    if not connection.is_closing:
+        _release(connection, run)
+        connection.go_on()
+
+
+def _release(connection: "MqttConnection", run: AckRun) -> None:
+    session = connection.session
+    assert session is not None
     connection.inbound.release(run)
     connection.node.publishing.release(
         session, run.packet_ids, partial(_on_released, connection, run)

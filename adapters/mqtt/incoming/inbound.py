@@ -4,7 +4,8 @@ Per run, not per message: this is the hot path.
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from adapters.mqtt.codec import encode_acks
@@ -187,6 +188,19 @@ class Inbound:
         self.unacknowledged_bytes += size_bytes
         self._in_turn.append(published)
         return published
+
+    def is_receiving(self, packet_ids: Collection[int]) -> bool:
+        """Whether PUBREC is still to be sent for any of these."""
+        ids = set(packet_ids)
+        return any(
+            one.run.qos == 2 and not ids.isdisjoint(one.run.packet_ids)  # noqa: PLR2004
+            for one in self._in_turn
+        )
+
+    def wait_until_kept(self, then: Callable[[], None]) -> None:
+        """Serve nothing more of the client until all that it has published is kept."""
+        self.connection.wait()
+        self.when_kept = partial(self.connection.guard, then)
 
     def release(self, run: AckRun) -> None:
         """PUBREL came for QoS 2 messages."""

@@ -41,9 +41,7 @@ def serve(connection: "MqttConnection", work: FilterWork, count: int) -> None:
     one. Error: ``MqttError``.
     """
     if connection.inbound.is_pending:
-        connection.wait()
-        after = partial(_serve_after, connection, work, count)
-        connection.inbound.when_kept = partial(connection.guard, after)
+        connection.inbound.wait_until_kept(partial(_serve_after, connection, work, count))
     else:
         _begin(connection, work, count)
 
