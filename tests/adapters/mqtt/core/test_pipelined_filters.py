@@ -82,3 +82,17 @@ async def test_nobody_else_waits(tmp_path: Path, filters: int) -> None:
         assert [(await stays.receive(kind)).kind for kind in wanted] == wanted
         await stays.publish("t/0", [b"2"], qos=0)
         assert payloads(await stays.take(1) + await other.take(1)) == [b"2", b"2"]
+
+
+async def test_all_that_was_published_before_is_answered_first(tmp_path: Path) -> None:
+    async with rig(tmp_path) as one:
+        client = await one.client("c")
+        client.send(
+            wire.publish("t", b"1", qos=1, packet_id=1)
+            + wire.publish("t", b"2", qos=2, packet_id=2)
+            + wire.publish("u", b"3", qos=1, packet_id=3)
+            + wire.subscribe(50, [("t", 0)])
+        )
+        found = [await client.next() for _ in range(4)]
+        kinds = [one.kind for one in found if one is not None]
+        assert kinds == [Kind.PUBACK, Kind.PUBREC, Kind.PUBACK, Kind.SUBACK]
