@@ -8,7 +8,7 @@ says when a run learns its offset, and what all this costs.
 """
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Final
 
@@ -83,11 +83,11 @@ class Coalescer:
         """Put runs into the open round: all of them are appended as one, or none.
 
         A run that is too large for a batch is cut; its offsets still follow each other without
-        a gap. Timestamps are the node's own time, so that nothing is left to check when the
-        round is appended; ``RecordRun.base_offset`` is known from then on. ``on_done`` runs
-        once, never before this returns; when the append is refused (a full disk), in reverse
-        order of ``add``, so that each publisher can undo what it did. The same may happen to
-        earlier runs within this call, when their round has no room for more.
+        a gap. Timestamps are the node's own time, or earlier, from 0 on, so that nothing is left to
+        check when the round is appended; ``RecordRun.base_offset`` is known from then on.
+        ``on_done`` runs once, never before this returns; when the append is refused (a full disk),
+        in reverse order of ``add``, so that each publisher can undo what it did. The same may
+        happen to earlier runs within this call, when their round has no room for more.
 
         Errors, with nothing changed: ``MessageTooLarge`` for a record that alone is above the
         topic's bound, ``InvalidRecord`` for one without a key where the topic is compacted,
@@ -195,9 +195,15 @@ class Coalescer:
         parts, self._open = self._open, {}
         waiting, self._waiting = self._waiting, []
         self._open_bytes = 0
-        writes = [
-            _to_write(partition, batch) for partition, part in parts.items() for batch in part
-        ]
+        try:
+            writes = [
+                _to_write(partition, batch)
+                for partition, part in parts.items()
+                for batch in part
+            ]
+        except Exception:  # a bug of one who put, which must not leave all others waiting
+            _refuse(waiting, StorageUnavailable("what was to be kept with this cannot be"))
+            raise
         self._rounds_in_flight += 1
         try:
             self._broker.append(writes, partial(self._done, waiting), reserved=self._reserved)
@@ -220,8 +226,7 @@ class Coalescer:
 
     def _tell(self, waiting: list[OnDone], error: StorageUnavailable | None) -> None:
         try:
-            for on_done in waiting:
-                on_done(error)
+            tell_all(waiting, error)
         finally:  # nor may a bug of one who waited
             self._seal_next()
 
@@ -229,6 +234,18 @@ class Coalescer:
         """Append what came while the round before was being synced."""
         if not self._rounds_in_flight and not self._is_scheduled:
             self.seal()
+
+
+def tell_all(waiting: Iterable[OnDone], error: StorageUnavailable | None) -> None:
+    """Tell all who waited, and raise then what the first raised of whom that is a bug."""
+    fault: Exception | None = None
+    for on_done in waiting:
+        try:
+            on_done(error)
+        except Exception as raised:  # noqa: BLE001 - the others are told nevertheless
+            fault = fault or raised
+    if fault is not None:
+        raise fault
 
 
 def batch_bytes_max(partition: Partition) -> int:
@@ -239,8 +256,7 @@ def batch_bytes_max(partition: Partition) -> int:
 def _refuse(waiting: list[OnDone], error: GatewayError) -> None:
     if not isinstance(error, StorageUnavailable):
         error = StorageUnavailable(str(error))
-    for on_done in reversed(waiting):
-        on_done(error)
+    tell_all(reversed(waiting), error)
 
 
 def _pieces(run: AnyRun, bytes_max: int) -> Iterator[AnyRun]:

@@ -56,10 +56,10 @@ class FifoWindow:
         assert not self.is_ready
         self._waiting.append(on_ready)
 
-    def start(self, broker: Broker, topic: Topic, since_unix_ms: int) -> None:
-        """Begin to read what the log says, unless that is on its way."""
+    def start(self, broker: Broker, topic: Topic, window: range) -> None:
+        """Begin to read what the log says of a time, unless that is on its way."""
         if self._task is None:
-            load = _load(broker, topic, self.ids, since_unix_ms, by_group=self.by_group)
+            load = _load(broker, topic, self.ids, window, by_group=self.by_group)
             self._task = asyncio.get_running_loop().create_task(load)
             self._task.add_done_callback(self._loaded)
 
@@ -98,16 +98,19 @@ async def _load(
     broker: Broker,
     topic: Topic,
     ids: DedupIds[OnPlaced],
-    since_unix_ms: int,
+    window: range,
     *,
     by_group: bool,
 ) -> None:
-    """Restore the ids of records since a time. Error: ``StorageUnavailable``."""
+    """Restore the ids of records of a time, unix ms. Error: ``StorageUnavailable``.
+
+    One that others wrote with a time still to come is of now: the ids behind it expire, too.
+    """
     await _readable(broker)
     sent: deque[tuple[int, bytes, Place]] = deque(maxlen=ids.ids_max)
     for number in range(len(topic.partition_ids)):
         partition = broker.partition(topic, number)
-        found = await broker.offset_for_time(partition, since_unix_ms)
+        found = await broker.offset_for_time(partition, window.start)
         if found is None:
             continue
         async for record in _records(broker, partition, found[0]):
@@ -115,7 +118,7 @@ async def _load(
             if dedup_id is not None:
                 known_by = scoped_id(dedup_id, record.key, by_group=by_group)
                 place = Place(number, record.offset)
-                sent.append((record.timestamp_unix_ms, known_by, place))
+                sent.append((min(record.timestamp_unix_ms, window.stop), known_by, place))
     for timestamp_unix_ms, known_by, place in sorted(sent, key=lambda one: one[0]):
         ids.restore(known_by, place, timestamp_unix_ms)
 

@@ -82,10 +82,9 @@ class MessageState:
                 self._replace(before, window)
         if not window.is_ready:
             # What was sent before there was a queue is nothing that it could deliver.
-            since_unix_ms = max(
-                self._kernel.clock.unix_ms() - self._dedup_ms, queue.created_unix_ms
-            )
-            window.start(self._kernel.broker, queue.topic, since_unix_ms)
+            now_unix_ms = self._kernel.clock.unix_ms()
+            since_unix_ms = max(now_unix_ms - self._dedup_ms, queue.created_unix_ms)
+            window.start(self._kernel.broker, queue.topic, range(since_unix_ms, now_unix_ms))
         return window
 
     def _replace(self, before: FifoWindow, window: FifoWindow) -> None:

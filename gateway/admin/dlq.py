@@ -18,6 +18,7 @@ from gateway.config.base import FrozenConfig
 from gateway.errors import InvalidRequest, PolicyViolation
 from gateway.kernel import Kernel
 from gateway.model import TopicName, check_topic_name
+from gateway.queues.instance import Queue
 from gateway.queues.redrive import Redrive
 
 COUNT_MAX: Final = 1_000
@@ -50,7 +51,7 @@ def routes(state: AdminState) -> list[Route]:
             if body.destination is not None:
                 name = check_topic_name(body.destination)
                 destination = TopicName(namespace_of(request), name)
-                kernel.topics.get(destination)
+                _check_destination(kernel, queue, destination)
             begun = kernel.queues.redrives.start(
                 queue, destination=destination, rate_per_s=body.rate_per_s
             )
@@ -78,6 +79,15 @@ def routes(state: AdminState) -> list[Route]:
         Route("/dlq/{queue}/redrives/cancel", cancel, methods=["POST"]),
         Route("/dlq/{queue}/purge", purge, methods=["POST"]),
     ]
+
+
+def _check_destination(kernel: Kernel, source: Queue, destination: TopicName) -> None:
+    """Refuse what nothing can be moved to. Errors: ``PolicyViolation``, ``TopicNotFound``."""
+    if destination == source.topic.name:
+        # They would lose where they came from, and could not go there any more.
+        raise PolicyViolation(f"the messages of {destination.name} are there already")
+    if kernel.topics.get(destination).is_internal:
+        raise PolicyViolation(f"{destination.name} is the node's own topic")
 
 
 async def _dead_letter_queues(kernel: Kernel, namespace: str) -> list[dict[str, Any]]:

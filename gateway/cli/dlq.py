@@ -83,6 +83,7 @@ def redrive(
     yes: options.Yes = False,
 ) -> None:
     """Begin to move dead letters back to where they came from; `status` says how far it is."""
+    client.get("dlq", name, "redrives")  # is there such a queue?
     where = to or "the queues they came from"
     confirm(f"Move the messages of {name} to {where}?", yes=yes)
     body = {"destination": to, "rate_per_s": rate_per_s}

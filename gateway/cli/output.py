@@ -9,6 +9,8 @@ from rich.console import Console
 from rich.table import Table
 
 _SECOND_MS: Final = 1_000
+_CONTROLS: Final = {code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0))}
+_CONTROLS_OF_JSON: Final = {code: f"\\u{code:04x}" for code in range(0x7F, 0xA0)}
 _UNITS_MS: Final = (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", _SECOND_MS))
 
 
@@ -27,13 +29,13 @@ def print_rows(
             column.replace("_", " "), justify="right" if is_number else "left", overflow="fold"
         )
     for row in found:
-        table.add_row(*(_text(row.get(column)) for column in columns))
+        table.add_row(*(visible(_text(row.get(column))) for column in columns))
     _console().print(table)
 
 
 def print_json(content: object) -> None:
     """Print a JSON document."""
-    print(json.dumps(content, indent=2, ensure_ascii=False))
+    print(json.dumps(content, indent=2, ensure_ascii=False).translate(_CONTROLS_OF_JSON))
 
 
 def format_span(span_ms: int | None) -> str | None:
@@ -58,14 +60,23 @@ def format_span(span_ms: int | None) -> str | None:
 
 
 def say(text: str) -> None:
-    """Print a line as it is, without reading markup into it."""
-    print(text)
+    """Print lines, without reading markup into them."""
+    print("\n".join(map(visible, text.split("\n"))))
+
+
+def visible(text: str) -> str:
+    r"""Return text with its control characters written out: it is others', and ours the terminal.
+
+    >>> visible("\x1b[2J")
+    '\\x1b[2J'
+    """
+    return text.translate(_CONTROLS)
 
 
 def fail(text: str) -> None:
     """Print why a command failed, one line per cause."""
     for line in text.splitlines():
-        print(f"headgate: {line}", file=sys.stderr)
+        print(f"headgate: {visible(line)}", file=sys.stderr)
 
 
 def _console() -> Console:

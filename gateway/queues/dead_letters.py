@@ -40,12 +40,13 @@ def dead_letter(lane: QueueLane, dead: Dead, body: Body, now_unix_ms: int) -> Re
     """Return the record that a message becomes, or None when it has moved too often.
 
     It keeps its time, but for one of a queue in order of its keys: that is sent anew, so its
-    retention begins with the move (Amazon SQS, "dead-letter queues and message retention").
+    retention begins with the move (Amazon SQS, "dead-letter queues and message retention"). So
+    does that of one without a time, or with one that is still to come.
 
     One that cannot be read becomes a record without key and value that says where it lies.
     """
     if isinstance(body, Unreadable):
-        body = Record(dead.offset, 0, None, None)
+        body = Record(dead.offset, now_unix_ms, None, None)
     partition = lane.partition
     topic = partition.topic
     headers = dead_letter_headers(
@@ -63,8 +64,10 @@ def dead_letter(lane: QueueLane, dead: Dead, body: Body, now_unix_ms: int) -> Re
     )
     if headers is None:
         return None
+    sent_unix_ms = body.timestamp_unix_ms
     is_ordered = lane.lane.policy.order is Order.KEY
-    sent_unix_ms = now_unix_ms if is_ordered else body.timestamp_unix_ms
+    if is_ordered or not 0 <= sent_unix_ms <= now_unix_ms:
+        sent_unix_ms = now_unix_ms
     return RecordRun(body.key, (body.value,), encode_headers(headers), sent_unix_ms)
 
 
@@ -128,7 +131,12 @@ class DeadLetters:
         """Move what waits of a lane; one task for a lane as long as there is something."""
         try:
             while waiting and not lane.partition.is_gone:
-                await self._move_some(lane, waiting)
+                try:
+                    await self._move_some(lane, waiting)
+                except Exception:  # noqa: BLE001 - a bug that some meet is not all others'
+                    _log.exception(
+                        "dead letters stay where they are", lane=repr(lane.partition)
+                    )
         finally:
             del self._waiting[lane]
             _tell(waiting, StorageUnavailable("the queue is gone"))
@@ -233,6 +241,9 @@ class DeadLetters:
         except GatewayError as error:
             self._failed(lane, some, error)
             return
+        except Exception:
+            self._failed(lane, some, StorageUnavailable("a message could not be moved"))
+            raise
         lane.lane.moved(offsets)
         lane.done(Effects(wake=True))
         self._warned.discard(lane.lane_id)

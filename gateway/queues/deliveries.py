@@ -10,6 +10,7 @@ from gateway.model import EXPIRES_AT, Record, unix_ms_in
 from gateway.queues.bodies import Body, Unreadable
 from gateway.queues.lanes import Kit, QueueLane
 from gateway.queues.model import Delivery, QueueSettings
+from gateway.records.codec import I64_MIN
 
 EXPIRED: Final = "expired"  # the reasons of dead letters
 CORRUPT: Final = "corrupt"
@@ -36,6 +37,11 @@ class _Rest(NamedTuple):
     back: list[Id]
 
 
+def oldest_kept(clock: Clock, retention_ms: int) -> int:
+    """Return the unix ms before which messages are too old; with -1 none is."""
+    return clock.unix_ms_ago(retention_ms) if retention_ms >= 0 else I64_MIN
+
+
 class Sifter:
     """Sifts what the receivers of one queue take."""
 
@@ -57,8 +63,8 @@ class Sifter:
         deliveries: list[Delivery] = []
         headers: Headers = ()  # of the message before: those of one sender are shared
         header_bytes, deadline_unix_ms = 0, None
-        clock, retention_ms = self._kit.clock, settings.retention_ms
-        oldest_unix_ms = clock.unix_ms_ago(retention_ms) if retention_ms >= 0 else -1
+        clock = self._kit.clock
+        oldest_unix_ms = oldest_kept(clock, settings.retention_ms)
         left_bytes = bytes_max
         for (lane, taken), found in zip(parts, bodies, strict=True):
             number = lane.number

@@ -18,7 +18,7 @@ from gateway.clock import Clock
 from gateway.deadlines import Deadlines
 from gateway.errors import GatewayError, Overloaded
 from gateway.queues.bodies import Body
-from gateway.queues.deliveries import Part, Sifter
+from gateway.queues.deliveries import Part, Sifter, oldest_kept
 from gateway.queues.lanes import Kit, QueueLane
 from gateway.queues.model import Delivery, QueueSettings
 from gateway.queues.rows import Row, Show
@@ -190,8 +190,7 @@ class Receivers:
         if row is None or self._room(count) < count:
             return None
         kit = self._kit
-        retention_ms = self.settings.retention_ms
-        oldest_unix_ms = kit.clock.unix_ms_ago(retention_ms) if retention_ms >= 0 else -1
+        oldest_unix_ms = oldest_kept(kit.clock, self.settings.retention_ms)
         shown = kit.bodies.find_shown(
             lane.partition, row, show, oldest_unix_ms, bytes_max=bytes_max
         )

@@ -42,6 +42,8 @@ DECOMPRESSED_BYTES_MAX: Final = 67_108_864
 RECORDS_MAX: Final = 1_000_000
 RECORD_OVERHEAD_BYTES: Final = 32  # lengths, deltas and attributes of a record at most
 NO_HEADERS: Final = b"\x00"
+I64_MIN: Final = -(1 << 63)
+I64_MAX: Final = (1 << 63) - 1
 
 DELETE_HORIZON_MASK: Final = 0x40  # base timestamp is a deadline of compaction (KIP-534)
 _NO_EPOCH: Final = -1
@@ -269,13 +271,17 @@ def iter_records(
             if data[position:end] != block:
                 headers = decode_headers(data, position, end)
                 block = data[position:end]
-        except (IndexError, UnicodeDecodeError) as error:
+        except IndexError as error:
             raise garbled(header, str(error)) from None
         position = end
         if not lowest_delta <= delta <= last_offset_delta:
             raise garbled(header, f"offset delta {delta}")
         lowest_delta = delta + 1
         timestamp = base_timestamp + timestamp_delta if append_time is None else append_time
+        if (
+            not I64_MIN <= timestamp <= I64_MAX
+        ):  # no producer means that, and nobody can write it
+            timestamp = header.max_timestamp_unix_ms
         yield new_record((base_offset + delta, timestamp, key, value, headers))
     if position != len(data):
         raise garbled(header, f"{len(data) - position} bytes after the last record")
@@ -360,7 +366,7 @@ def decode_headers(
 ) -> tuple[tuple[str, bytes | None], ...]:
     """Return the headers, as ``encode_headers`` gives them, that end at ``end`` and nowhere else.
 
-    Errors: ``IndexError``, ``UnicodeDecodeError``.
+    A name that is not UTF-8 is shown as far as it is: it costs no message. Error: ``IndexError``.
     """
     start = position
     count, position = read_varint(data, position)
@@ -372,7 +378,7 @@ def decode_headers(
         if name is None:
             raise IndexError("a header without a name")
         value, position = _read_nullable(data, position)
-        headers.append((name.decode(), value))
+        headers.append((name.decode(errors="replace"), value))
     if position != end:
         raise IndexError(f"headers from {start} on end at {position}, not at {end}")
     return tuple(headers)

@@ -100,7 +100,7 @@ def test_dead_letters_are_grouped_by_reason_and_brought_back(run: Run, node: Gat
     said = {"dlq_source_topic": "jobs", "dlq_source_partition": "0", "dlq_source_offset": "7"}
     produce(node, "jobs-dead", b"a\nb" + b"c" * 100, dlq_reason="attempts", **said)
     produce(node, "jobs-dead", b"\xff", dlq_reason="expired", **said)
-    produce(node, "jobs-dead", b"by hand", **said)
+    produce(node, "jobs-dead", b"by\x1b[2Jhand", **said)
 
     table = run("dlq", "ls").out.splitlines()
     assert table[0].split() == ["name", "ready", "in", "flight", "oldest", "sources"]
@@ -115,10 +115,13 @@ def test_dead_letters_are_grouped_by_reason_and_brought_back(run: Run, node: Gat
     assert shown.count("  jobs 0/7  ") == 3
     assert f"a b{'c' * 57}..." in shown
     assert "base64 /w==" in shown
+    assert r"by\x1b[2Jhand" in shown, "what others write does not drive the terminal"
     limited = run("dlq", "show", "jobs-dead", "-n", "1").out
     assert limited.endswith("the oldest 1 of 3; --count shows more\n")
     assert len(run("dlq", "show", "jobs-dead", "--json").json["messages"]) == 3
 
+    unknown = run("dlq", "redrive", "nobody")  # refused before it is asked about
+    assert (unknown.status, unknown.out) == (1, "")
     begun = run("dlq", "redrive", "jobs-dead", "--yes")
     assert begun.out.startswith("moving 3 message(s) of jobs-dead")
 

@@ -63,3 +63,42 @@ async def test_who_fails_to_hear_of_a_round_does_not_keep_back_the_next(
         assert error is None
         assert len(failed) == 1
         assert house.values(partition) == [b"1", b"2"]
+
+
+async def test_who_hears_of_a_round_with_one_who_fails_hears_of_it(tmp_path: Path) -> None:
+    async with running(tmp_path) as house:
+        partition = await house.partition("t")
+        failed: list[dict[str, object]] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, found: failed.append(found))
+        coalescer = Coalescer(house.broker)
+        done: asyncio.Future[StorageUnavailable | None] = asyncio.Future()
+
+        def on_first(_error: StorageUnavailable | None) -> None:
+            raise OwnBugError
+
+        coalescer.add(partition, run_of(b"1"), on_first)
+        coalescer.add(partition, run_of(b"2"), done.set_result)
+        async with asyncio.timeout(WITHIN_S):
+            assert await done is None
+
+        assert [type(one["exception"]) for one in failed] == [OwnBugError]
+
+
+async def test_what_cannot_be_encoded_is_refused_with_all_beside_it(tmp_path: Path) -> None:
+    async with running(tmp_path) as house:
+        partition = await house.partition("t")
+        failed: list[dict[str, object]] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, found: failed.append(found))
+        coalescer = Coalescer(house.broker)
+        told: list[StorageUnavailable | None] = []
+        coalescer.add(partition, run_of(b"1"), told.append)
+        coalescer.add(partition, RecordRun(None, [b"never"], NO_HEADERS, 1 << 63), told.append)
+
+        async with asyncio.timeout(WITHIN_S):
+            error = await outcome(partial(coalescer.add, partition, run_of(b"2")))
+            again = await outcome(partial(coalescer.add, partition, run_of(b"3")))
+
+        assert [type(one) for one in (*told, error)] == [StorageUnavailable] * 3
+        assert again is None
+        assert len(failed) == 1
+        assert house.values(partition) == [b"3"]

@@ -263,6 +263,10 @@ async def test_a_redrive_to_nowhere_is_refused(setup: Setup) -> None:
     await with_dead_letters(setup, "rejected")
     with pytest.raises(Refused, match="TopicNotFound"):
         await ask(setup, "POST", "dlq", "dead", "redrives", body={"destination": "none"})
+    with pytest.raises(Refused, match="are there already"):
+        await ask(setup, "POST", "dlq", "dead", "redrives", body={"destination": "dead"})
+    with pytest.raises(Refused, match="own topic"):
+        await ask(setup, "POST", "dlq", "dead", "redrives", body={"destination": "__queues"})
     with pytest.raises(Refused, match="rate_per_s"):
         await ask(setup, "POST", "dlq", "dead", "redrives", body={"rate_per_s": 0})
 

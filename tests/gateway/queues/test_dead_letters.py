@@ -10,9 +10,16 @@ from features.queue.model import Result
 from gateway.errors import StorageUnavailable
 from gateway.model import parse_batch_header
 from gateway.partition import Write
+from gateway.queues import dead_letters
 from gateway.queues.manager import Queue
 from gateway.queues.model import Outcome
-from gateway.records.codec import NO_HEADERS, RecordRun, encode_runs
+from gateway.records.codec import (
+    I64_MAX,
+    NO_HEADERS,
+    RecordRun,
+    encode_batch,
+    encode_runs,
+)
 from gateway.records.message_ids import message_id
 from tests.gateway.house import outcome
 from tests.gateway.queues.world import (
@@ -26,6 +33,8 @@ from tests.gateway.queues.world import (
     try_settle,
     values,
 )
+
+NOW = 1_600_000_000_000
 
 
 async def with_dead(world: World, **settings: Any) -> tuple[Queue, Queue]:
@@ -227,8 +236,50 @@ async def test_a_batch_that_nobody_can_decode_is_a_dead_letter_by_reference(
         await world.until(lambda: is_fed(dead))
         (letter,) = await take(dead)
         assert (letter.record.key, letter.record.value) == (None, None)
+        assert letter.record.timestamp_unix_ms == world.clock.unix_ms(), "not of 1970: it stays"
         said = headers_of(letter.record)
         assert (said["dlq.reason"], said["dlq.source.offset"]) == (b"corrupt", b"1")
+
+
+async def test_a_time_that_nobody_can_write_costs_nobody_anything(tmp_path: Path) -> None:
+    """Only a batch's latest time is looked at when it comes in; dead letters keep theirs."""
+    async with running(tmp_path) as world:
+        queue, dead = await with_dead(world)
+        octets = encode_batch([(NOW, None, b"far", ()), (NOW + 5, None, b"too far", ())])
+        octets[27:35] = I64_MAX.to_bytes(8, "big")  # the base of both
+        header = parse_batch_header(octets)
+        await append(world, Write(queue.lanes[0].partition, octets, header))
+        await world.send(queue, b"good")
+
+        got = await take(queue)
+        assert values(got) == [b"far", b"too far", b"good"]
+        assert await settle(queue, got, Outcome.REJECT) == [Result.DONE] * 3
+
+        await world.until(lambda: is_fed(dead))
+        letters = await take(dead)
+    assert values(letters) == [b"far", b"too far", b"good"]
+    now = world.clock.unix_ms()
+    assert [one.record.timestamp_unix_ms for one in letters] == [now, NOW + 5, now]
+
+
+async def test_a_bug_that_one_move_meets_leaves_it_and_others_to_be_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with running(tmp_path) as world:
+        queue, dead = await with_dead(world)
+        await world.send(queue, b"1", b"2")
+        first, second = await take(queue)
+
+        def break_down(*_of_what: object) -> None:
+            raise ZeroDivisionError
+
+        with monkeypatch.context() as patch:
+            patch.setattr(dead_letters, "append_and_end", break_down)
+            _, error = await try_settle(queue, [first], Outcome.REJECT)
+            assert isinstance(error, StorageUnavailable)
+        await settle(queue, [second], Outcome.REJECT)
+        world.advance(dead_letters.RETRY_MS)
+        await world.until(lambda: dead.counts().ready == 2)
 
 
 @pytest.mark.parametrize("order", ["key", "fair"])

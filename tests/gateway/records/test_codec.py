@@ -24,6 +24,7 @@ from gateway.model import (
     stamp,
 )
 from gateway.records.codec import (
+    I64_MAX,
     NO_HEADERS,
     NewRecord,
     RecordRun,
@@ -342,6 +343,23 @@ def test_a_record_that_reaches_beyond_its_batch_is_not_yielded() -> None:
     batch[HEADER_BYTES] += 2  # of a zigzag varint: one octet more than there is
     with pytest.raises(CorruptBatch):
         next(iter_records(batch))
+
+
+def test_a_time_of_more_than_64_bits_is_the_latest_of_the_batch() -> None:
+    batch = encode_batch([(NOW, None, b"a", ()), (NOW + 5, None, b"b", ())])
+    batch[27:35] = I64_MAX.to_bytes(8, "big")  # the base: 5 more is too much
+
+    assert [one.timestamp_unix_ms for one in decode_batch(batch)] == [I64_MAX, NOW + 5]
+
+
+def test_a_header_name_that_is_not_utf_8_costs_no_record() -> None:
+    batch = encode_batch([(NOW, None, b"a", ()), (NOW, None, b"b", (("name", b"x"),))])
+    batch[batch.index(b"name") + 3] = 0xE9
+
+    found = decode_batch(batch)
+
+    assert [one.value for one in found] == [b"a", b"b"]
+    assert found[1].headers == (("nam\ufffd", b"x"),)
 
 
 def test_records_with_the_same_headers_and_others_are_told_apart() -> None:

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from gateway.model import DEFAULT_NAMESPACE, TopicName
+from gateway.model import DEDUP_ID, DEFAULT_NAMESPACE, TopicName
+from gateway.records.codec import RecordRun, encode_headers
 from tests.adapters.sqs.handlers.messages import (
     append,
     bodies,
@@ -299,6 +300,26 @@ async def test_above_the_bound_of_ids_sends_are_throttled(tmp_path: Path) -> Non
 
         assert (refused.code, refused.status) == ("RequestThrottled", 403)
         await let_pass(live, 300)
+        await send(live, url, MessageGroupId="g", MessageDeduplicationId="b")
+
+
+async def test_an_id_of_a_time_to_come_is_forgotten_as_one_of_now(tmp_path: Path) -> None:
+    """Others may write such records; the ids of all FIFO queues share their room."""
+    async with running(tmp_path, sqs={"dedup_ids_max": 1}) as live:
+        url = await live.queue("orders.fifo")
+        queue = live.kept("orders.fifo")
+        block = encode_headers([(DEDUP_ID, b"a")])
+        run = RecordRun(b"g", (b"m",), block, live.clock.unix_ms() + 10**12)
+        kept = asyncio.get_running_loop().create_future()
+        live.kernel.queues.coalescer.add(queue.partition_for(b"g"), run, kept.set_result)
+        assert await kept is None
+        live.adapter.node.messages.close()
+        other = {"QueueUrl": url, "MessageGroupId": "g", "MessageDeduplicationId": "b"}
+        refused = await live.refused("send_message", MessageBody="m", **other)
+        assert refused.code == "RequestThrottled"
+
+        await let_pass(live, 300)
+
         await send(live, url, MessageGroupId="g", MessageDeduplicationId="b")
 
 
