@@ -139,7 +139,7 @@ class Lane:
         """Hand out at most ``count``: those that were given back, then the lowest that may go.
 
         ``quiet_only`` leaves out those of noisy tenants. The effects have messages that were
-        handed out too often already; they count, too.
+        handed out as often as they may be; they count, too.
         """
         self._now_unix_ms = now
         messages = self._open
@@ -201,10 +201,7 @@ class Lane:
     def release(
         self, ids: Ids, *, delay_ms: int, now: int, counts_attempt: bool = True
     ) -> tuple[list[Result], Effects]:
-        """Give messages back before their lease is over, to go again at once or later.
-
-        The effects have those that were handed out too often.
-        """
+        """Give messages back before their lease is over, to go again at once or later."""
         self._now_unix_ms = now
         results: list[Result] = []
         by_flight: dict[Flight, list[int]] = {}
@@ -228,7 +225,7 @@ class Lane:
         return None, Result.GONE if item is None else Result.STALE
 
     def _returning(self) -> Returning:
-        return Returning(self._open, self._policy.attempts_max, self._now_unix_ms)
+        return Returning(self._open, self._now_unix_ms)
 
     def reject(self, ids: Ids, *, reason: str, now: int = 0) -> tuple[list[Result], Effects]:
         """Give messages up: the effects have them. A lost move hands them out again."""

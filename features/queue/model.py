@@ -19,7 +19,8 @@ class Order(Enum):
 class Policy(NamedTuple):
     """What a queue's owner has set. It may change at any time.
 
-    ``attempts_max``: a message that was handed out so often is dead; 0 for any number.
+    ``attempts_max``: a message that was handed out so often, and came back, is dead when it would
+    be handed out again; 0 for any number.
     ``lookahead``: runs of one key that are known beyond ``next``. ``in_flight_max``: messages of
     one lane that are out at a time.
     """

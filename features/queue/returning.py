@@ -1,9 +1,13 @@
-"""One call by which messages leave their flights undone: to wait for another turn, or to die."""
+"""One call by which messages leave their flights undone: to wait for another turn, or to die.
+
+One that was handed out as often as it may be waits, too: it dies when it would be handed out once
+more, so until then whoever had it last may still say that it is done (Amazon SQS does the same).
+"""
 
 from collections.abc import Iterable, Mapping
 
 from features.queue import journal
-from features.queue.model import AT_ONCE, ATTEMPTS, Dead, Effects
+from features.queue.model import AT_ONCE, Dead, Effects
 from features.queue.open_messages import OpenMessages
 from features.queue.states import Back, Dying, Flight
 
@@ -13,11 +17,10 @@ ByFlight = dict[Flight, list[int]]
 class Returning:
     """``effects`` are those of the call so far."""
 
-    __slots__ = ("_attempts_max", "_now_unix_ms", "_open", "effects")
+    __slots__ = ("_now_unix_ms", "_open", "effects")
 
-    def __init__(self, messages: OpenMessages, attempts_max: int, now_unix_ms: int) -> None:
+    def __init__(self, messages: OpenMessages, now_unix_ms: int) -> None:
         self._open = messages
-        self._attempts_max = attempts_max
         self._now_unix_ms = now_unix_ms
         self.effects = Effects()
 
@@ -30,12 +33,12 @@ class Returning:
         self, by_flight: ByFlight, due_unix_ms: int, *, counts_attempt: bool = True
     ) -> None:
         """Let messages come back because somebody says so: it is written down."""
-        alive: list[int] = []
+        returned: list[int] = []
         for flight, offsets in by_flight.items():
-            if self.come_back(flight, offsets, due_unix_ms, counts_attempt=counts_attempt):
-                alive += offsets
-        if alive:
-            change = journal.encode_return(alive, due_unix_ms, counts_attempt=counts_attempt)
+            self.come_back(flight, offsets, due_unix_ms, counts_attempt=counts_attempt)
+            returned += offsets
+        if returned:
+            change = journal.encode_return(returned, due_unix_ms, counts_attempt=counts_attempt)
             self.add_journal(change)
 
     def come_back(
@@ -45,18 +48,14 @@ class Returning:
         due_unix_ms: int = AT_ONCE,
         *,
         counts_attempt: bool = True,
-    ) -> bool:
-        """Let messages wait to be handed out again; False when they have to die."""
+    ) -> None:
+        """Let messages wait to be handed out again."""
         attempts = flight.attempt - (not counts_attempt)
-        if 0 < self._attempts_max <= attempts:
-            self.kill(flight, offsets, attempts, ATTEMPTS)
-            return False
         self._open.land(flight, len(offsets), self._now_unix_ms)
         for offset in offsets:
             back = Back(offset, flight.key, attempts, flight.first_taken_unix_ms)
             self._open.give_back(back, due_unix_ms)
         self.effects.wake = True
-        return True
 
     def revive(self, offsets: Iterable[int]) -> None:
         """Let messages that were to be moved away wait for another turn: it is written down."""

@@ -207,14 +207,13 @@ class LaneMachine(RuleBasedStateMachine):
                 changed.append(message)
                 found.add(offset)
             expected.append(result)
-        alive = [
-            m for m in changed if self.model.give_back(m, due_unix_ms, counts_attempt=counts)
-        ]
+        for message in changed:
+            self.model.give_back(message, due_unix_ms, counts_attempt=counts)
         results, effects = self.lane.release(
             ids, delay_ms=delay_ms, now=self.now, counts_attempt=counts
         )
         assert results == expected
-        self.keep(effects, alive)
+        self.keep(effects, changed)
 
     @precondition(lambda self: self.ids)
     @rule(places=PLACES)
@@ -250,7 +249,8 @@ class LaneMachine(RuleBasedStateMachine):
             if span_ms:
                 message.due_unix_ms = self.now + span_ms
                 changed.append(message)
-            elif self.model.give_back(message, AT_ONCE):
+            else:
+                self.model.give_back(message, AT_ONCE)
                 changed.append(message)
         results, effects = self.lane.extend(ids, lease_ms=spans[: len(ids)], now=self.now)
         assert results == expected

@@ -194,17 +194,11 @@ class LaneModel:
 
     def give_back(
         self, message: Message, due_unix_ms: int, *, counts_attempt: bool = True
-    ) -> bool:
-        """Let a message come back; False when it is dead."""
+    ) -> None:
+        """Let a message come back; it dies when it would be taken once too often."""
         message.attempts -= not counts_attempt
-        if 0 < self.attempts_max <= message.attempts:
-            message.state = DYING
-            message.reason = "attempts"
-            message.due_unix_ms = AT_ONCE
-            return False
         message.state = BACK
         message.due_unix_ms = due_unix_ms
-        return True
 
     def tick(self, now: int) -> list[int]:
         """Do all that is due; return which are to be moved now."""
@@ -216,8 +210,7 @@ class LaneModel:
             elif message.due_unix_ms > now or message.state == DONE:
                 continue
             elif message.state == FLIGHT:
-                if not self.give_back(message, AT_ONCE):
-                    dead.append(message.offset)
+                self.give_back(message, AT_ONCE)
             elif message.due_unix_ms != AT_ONCE:
                 message.due_unix_ms = AT_ONCE
                 if message.state == DYING:

@@ -203,10 +203,10 @@ def test_run_is_visible_at_its_time_and_not_before() -> None:
 # The dead.
 
 
-def test_message_is_dead_when_it_comes_back_for_the_last_time() -> None:
-    lane = lane_of(Run(0, 2, None), attempts_max=2)
+def test_message_is_dead_when_it_would_be_handed_out_once_too_often() -> None:
+    lane = lane_of(Run(0, 3, None), attempts_max=2)
     for now in (0, LEASE_MS):
-        take(lane, 3, now)
+        take(lane, 4, now)
         lane.ack([(2, 1)])
         if not now:
             tick(lane, LEASE_MS)
@@ -214,10 +214,12 @@ def test_message_is_dead_when_it_comes_back_for_the_last_time() -> None:
     _, effects = lane.release([(0, 2)], delay_ms=500, now=LEASE_MS)
     dead = tick(lane, 2 * LEASE_MS)
 
-    assert effects.dead == [Dead(0, 2, "attempts")]
-    assert effects.journal is None
-    assert dead == [Dead(1, 2, "attempts")]
-    assert take(lane, 3, 2 * LEASE_MS) == []
+    assert effects.dead == dead == [], "nobody has asked for them"
+    assert lane.counts(4) == Counts(ready=3, in_flight=0, delayed=0)
+    assert lane.ack([(1, 2)])[0] == [Result.DONE], "late, and in time"
+    taken, effects = lane.take(9, holder=BY_TIME, lease_ms=1, now=2 * LEASE_MS)
+    assert taken == []
+    assert effects.dead == [Dead(0, 2, "attempts"), Dead(3, 2, "attempts")]
 
 
 def test_message_that_came_back_before_the_policy_changed_is_dead_at_take() -> None:
@@ -264,6 +266,8 @@ def test_message_that_is_not_moved_after_all_goes_again_and_so_after_a_load() ->
     taken, effects = lane.take(1, holder=BY_TIME, lease_ms=LEASE_MS, now=0)
     entries = [effects.journal or b""]
     _, effects = lane.release([(0, 1)], delay_ms=0, now=1)
+    entries.append(effects.journal or b"")
+    _, effects = lane.take(1, holder=BY_TIME, lease_ms=LEASE_MS, now=1)
     assert effects.dead == [Dead(0, 1, "attempts")]
     lane.policy = Policy(order=Order.KEY)
 

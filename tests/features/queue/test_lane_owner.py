@@ -80,6 +80,7 @@ def test_move_that_failed_is_tried_again_though_the_order_has_changed() -> None:
     lane = lane_of(Run(0, 0, b"key"), attempts_max=1)
     take(lane, 1)
     lane.release([(0, 1)], delay_ms=0, now=2)
+    assert take(lane, 1, 2) == []
     lane.move_failed([0], now=2, retry_ms=100)
 
     lane.policy = Policy(Order.KEY, attempts_max=1)

@@ -49,9 +49,10 @@ async def test_a_message_that_came_too_often_is_a_dead_letter(tmp_path: Path) ->
         for _ in range(2):
             got = await take(queue)
             await settle(queue, got, Outcome.RELEASE)
+        assert queue.counts() == (1, 0, 0), "until somebody asks for it once more"
+        assert await take(queue) == []
         await world.until(lambda: dead.counts().ready == 1)
         await world.until(lambda: is_fed(dead))
-        assert await take(queue) == []
         (letter,) = await take(dead)
     record = letter.record
     assert (record.key, record.value) == (b"k", b"poison")
@@ -63,6 +64,34 @@ async def test_a_message_that_came_too_often_is_a_dead_letter(tmp_path: Path) ->
     assert (said["dlq.source.offset"], said["dlq.attempts"]) == (b"0", b"2")
     assert (said["dlq.group"], said["dlq.hops"]) == (b"@queue", b"1")
     assert said["message-id"] == message_id(queue.topic.uuid, 0, 0).encode()
+
+
+async def test_the_last_attempt_may_end_late_while_nobody_asks_for_another(
+    tmp_path: Path,
+) -> None:
+    async with running(tmp_path) as world:
+        queue, dead = await with_dead(world, attempts_max=1)
+        await world.send(queue, b"slow")
+        got = await take(queue)
+        world.advance(30_001)
+        await world.turn()
+
+        assert await settle(queue, got) == [Result.DONE]
+
+        assert await take(queue) == []
+        assert (queue.counts(), dead.counts()) == ((0, 0, 0), (0, 0, 0))
+
+
+async def test_who_waits_gets_what_is_behind_the_dead(tmp_path: Path) -> None:
+    async with running(tmp_path) as world:
+        queue, dead = await with_dead(world, attempts_max=1)
+        await world.send(queue, *[b"poison"] * 30)
+        got = await take(queue, 30)
+        await world.send(queue, b"good")
+        await settle(queue, got, Outcome.RELEASE)
+
+        assert values(await take(queue, 1, wait_ms=60_000)) == [b"good"]
+        await world.until(lambda: dead.counts().ready == 30)
 
 
 @pytest.mark.parametrize(("order", "later_ms"), [("none", 0), ("key", 60_000)])
@@ -168,6 +197,7 @@ async def test_while_its_topic_is_not_there_nothing_dies_of_its_attempts(
         assert [one.attempt for one in got] == [3]
         dead = await world.queue("dead")
         await settle(queue, got, Outcome.RELEASE)
+        assert await take(queue) == []
         await world.until(lambda: dead.counts().ready == 1)
         assert queue.counts() == (0, 0, 0)
 
@@ -219,6 +249,7 @@ async def full_for_moves(world: World, queue: Queue) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(world.queues.coalescer, "check", refuse)
         await settle(queue, got, Outcome.RELEASE)
+        assert await take(queue) == []
         for _ in range(5):
             await world.turn()
 

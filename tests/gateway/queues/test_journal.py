@@ -113,6 +113,7 @@ async def test_a_message_is_in_one_queue_whenever_the_disk_is_full(tmp_path: Pat
         await world.turn()
         drain(world)
         world.advance(30_001)
+        assert await take(queue, 300) == []  # those that were not rejected
         world.advance(5_001)
         await world.until(lambda: dead.counts().ready == 300)
         assert queue.counts() == (0, 0, 0)

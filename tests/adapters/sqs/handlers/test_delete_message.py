@@ -1,5 +1,6 @@
 """DeleteMessage and DeleteMessageBatch; what batches of all settling actions refuse."""
 
+import json
 from typing import Any
 
 import pytest
@@ -43,6 +44,21 @@ async def test_deleting_again_succeeds(live: Live) -> None:
     await delete(live, url, message)
 
     await delete(live, url, message)
+
+
+async def test_the_last_of_the_attempts_may_be_deleted_late(live: Live) -> None:
+    """What was received maxReceiveCount times moves with the next receive, and not before."""
+    await live.queue("dead")
+    policy = json.dumps({"deadLetterTargetArn": live.arn("dead"), "maxReceiveCount": 1})
+    url = await live.queue(RedrivePolicy=policy)
+    await send(live, url)
+    message = await receive_one(live, url)
+    await let_pass(live, 31)
+
+    await delete(live, url, message)
+
+    assert await receive(live, url) == []
+    assert sum(live.kept("dead").counts()) == 0
 
 
 async def test_standard_queue_deletes_by_a_late_handle(live: Live) -> None:
