@@ -8,8 +8,8 @@ from benchmarks.sqs.report import SqsReport
 from benchmarks.sqs.sides import GROUP
 from tests.support.gateway import Gateway
 
-MESSAGES: Final = 500_000
-OVER_S: Final = 5.0
+MESSAGES: Final = 1_000_000
+OVER_S: Final = 10.0
 LEAD_S: Final = 25.0
 PLAIN_LEAD_S: Final = 8.0  # the batches are encoded, nothing is put
 PLAIN: Final = "headgate, not delayed"
