@@ -33,7 +33,7 @@ CHECKPOINT_MS = {"group": 50, "never": 1_000}  # kills between many, and between
 pytestmark = pytest.mark.crash
 
 
-@how_often(15, 100)
+@how_often(30, 100)
 @pytest.mark.parametrize("flush", ["group", "never"])
 def test_acknowledged_messages_arrive_after_kills(
     tmp_path: Path, flush: str, kills: int

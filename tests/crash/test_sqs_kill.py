@@ -96,7 +96,7 @@ class Load:
         }
 
 
-@how_often(15, 100)
+@how_often(30, 100)
 @pytest.mark.parametrize("flush", ["group", "never"])
 def test_what_was_acknowledged_is_so_after_kills(
     tmp_path: Path, flush: str, kills: int

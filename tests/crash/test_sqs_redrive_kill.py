@@ -91,7 +91,7 @@ class Pair:
         return came
 
 
-@how_often(12, 50)
+@how_often(30, 100)
 def test_each_message_is_there_once_after_kills(tmp_path: Path, kills: int) -> None:
     with SqsGateway(tmp_path / "data") as gateway:
         pair = Pair(gateway.sqs_port)
