@@ -278,13 +278,18 @@ def iter_records(
             raise garbled(header, f"offset delta {delta}")
         lowest_delta = delta + 1
         timestamp = base_timestamp + timestamp_delta if append_time is None else append_time
-        if (
-            not I64_MIN <= timestamp <= I64_MAX
-        ):  # no producer means that, and nobody can write it
-            timestamp = header.max_timestamp_unix_ms
+        if not I64_MIN <= timestamp <= I64_MAX:
+            timestamp = header.max_timestamp_unix_ms  # see ``bounded_time``; a call costs more
         yield new_record((base_offset + delta, timestamp, key, value, headers))
     if position != len(data):
         raise garbled(header, f"{len(data) - position} bytes after the last record")
+
+
+def bounded_time(timestamp_unix_ms: int, header: BatchHeader) -> int:
+    """Return a record's time; one of more than 64 bits nobody means, and nobody can write."""
+    if I64_MIN <= timestamp_unix_ms <= I64_MAX:
+        return timestamp_unix_ms
+    return header.max_timestamp_unix_ms
 
 
 def garbled(header: BatchHeader, what: str) -> CorruptBatch:

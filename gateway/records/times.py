@@ -5,6 +5,7 @@ from gateway.records.codec import (
     DECOMPRESSED_BYTES_MAX,
     DELETE_HORIZON_MASK,
     RECORDS_MAX,
+    bounded_time,
     garbled,
     records_octets,
 )
@@ -36,7 +37,8 @@ def first_record_at(batch: Octets, timestamp_unix_ms: int) -> tuple[int, int] | 
             timestamp_delta, position = read_varint(data, position + 1)
             timestamp = header.base_timestamp_unix_ms + timestamp_delta
             if timestamp >= timestamp_unix_ms:
-                return header.base_offset + read_varint(data, position)[0], timestamp
+                offset = header.base_offset + read_varint(data, position)[0]
+                return offset, bounded_time(timestamp, header)
             position = max(position, end)  # A negative length must not lead back.
     except IndexError as error:
         raise garbled(header, str(error)) from None

@@ -350,6 +350,9 @@ def test_a_time_of_more_than_64_bits_is_the_latest_of_the_batch() -> None:
     batch[27:35] = I64_MAX.to_bytes(8, "big")  # the base: 5 more is too much
 
     assert [one.timestamp_unix_ms for one in decode_batch(batch)] == [I64_MAX, NOW + 5]
+    batch[27:35] = (I64_MAX - 1).to_bytes(8, "big")
+    batch[35:43] = I64_MAX.to_bytes(8, "big")  # the latest, as the header says
+    assert first_record_at(batch, I64_MAX) == (1, I64_MAX)
 
 
 def test_a_header_name_that_is_not_utf_8_costs_no_record() -> None:
