@@ -137,6 +137,13 @@ class PublishRun:
         part.expires_at_unix_ms = self.expires_at_unix_ms
         return part
 
+    def packets(self, start: int, stop: int) -> "PublishRun":
+        """Return some of its packets as they came, before anything was made of them."""
+        part = self.part(self.payloads[start:stop], qos=self.qos)
+        part.dup = self.dup
+        part.packet_ids = self.packet_ids[start:stop]
+        return part
+
 
 class PublishMedley:
     """Consecutive PUBLISH packets that differ in topic, payload and packet identifier only.

@@ -4,12 +4,14 @@ Per run, not per message: this is the hot path.
 """
 
 from collections import deque
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from functools import partial
+from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
 from adapters.mqtt.codec import encode_acks
 from adapters.mqtt.errors import MqttError, ReasonCode, reason_code
+from adapters.mqtt.incoming.publishing import EXACTLY_ONCE
 from adapters.mqtt.refusals import ACK_CODES, encode_refusal, within
 from adapters.mqtt.session import InboundAliases, InboundWindow, without_alias
 from adapters.mqtt.wire import (
@@ -25,6 +27,7 @@ from gateway.errors import GatewayError, MessageTooLarge
 
 if TYPE_CHECKING:  # connections make theirs
     from adapters.mqtt.connection import MqttConnection
+    from adapters.mqtt.sessions.client_session import ClientSession
 
 REASON_CHARS_MAX: Final = 500
 # A name is found faster than a member of an enum.
@@ -37,7 +40,7 @@ PACKET_OVERHEAD_BYTES: Final = 64  # what a message on its way costs beside its 
 class Published:
     """A run, or a medley, that is on its way into the log."""
 
-    __slots__ = ("code", "inbound", "is_done", "reason", "run", "size_bytes")
+    __slots__ = ("code", "inbound", "is_done", "is_lie", "reason", "run", "size_bytes")
 
     def __init__(
         self, inbound: "Inbound", run: PublishRun | PublishMedley, size_bytes: int
@@ -48,6 +51,7 @@ class Published:
         self.code = _SUCCESS
         self.reason = ""
         self.is_done = False
+        self.is_lie = False  # a 3.x client would take an answer for a yes
 
     def __call__(self, error: GatewayError | None) -> None:
         """The log has the run, or has not; called once."""
@@ -112,15 +116,40 @@ class Inbound:
         if properties is not NO_PROPERTIES and properties.topic_alias is not None:
             run.topic = self._aliases.resolve(properties.topic_alias, run.topic)
             run.properties = without_alias(properties)
-        qos = run.qos
-        if qos:
+        session = connection.session
+        assert session is not None
+        if run.qos == EXACTLY_ONCE and not session.inbound.isdisjoint(run.packet_ids):
+            self._take_repeats(run, session)
+            return
+        if run.qos:
             self._window.open(run)
         run.client_id = connection.client_id
         assert connection.access is not None
-        refusal = connection.access.publish_refusal(run.topic, qos)
+        refusal = connection.access.publish_refusal(run.topic, run.qos)
         if refusal is not None:
             self._refuse(run, refusal)
             return
+        self._publish(run, session)
+
+    def _take_repeats(self, run: PublishRun, session: "ClientSession") -> None:
+        """Take a QoS 2 run of which some messages have come before, each kind by itself.
+
+        Those are in the log, and so are not refused any more, whatever the rules say by now:
+        an identifier that was refused would be free for the client, and known here.
+        """
+        start = 0
+        for is_known, ids in groupby(run.packet_ids, session.inbound.__contains__):
+            part = run.packets(start, start := start + len(list(ids)))
+            if is_known:
+                self._window.open(part)
+                self._publish(part, session)
+            else:
+                self.take(part)
+            if self.connection.is_closing:
+                return
+
+    def _publish(self, run: PublishRun, session: "ClientSession") -> None:
+        """Have a run appended, and answered in its turn."""
         payloads = run.payloads
         if len(payloads) == 1:  # most reads bring one message: a third of the cost of the sum
             size_bytes = PACKET_OVERHEAD_BYTES + len(payloads[0])
@@ -128,9 +157,12 @@ class Inbound:
             size_bytes = PACKET_OVERHEAD_BYTES * len(payloads) + sum(map(len, payloads))
         published = Published(self, run, size_bytes)
         self._count_in(size_bytes)
-        if qos:
+        if run.qos:
             self._in_turn.append(published)
-        self._publishing.publish(run, connection.session, published)
+        if self._publishing.publish(run, session, published):
+            return
+        self._withdraw(published)
+        self._take_each(run.packets(at, at + 1) for at in range(len(payloads)))
 
     def take_medley(self, medley: PublishMedley) -> None:
         """Publish messages of several topics together, or each by itself. Errors: 0x93."""
@@ -142,9 +174,13 @@ class Inbound:
             if self._medleys.publish(medley, connection.access, published):
                 return
             self._withdraw(published)
-        for run in medley.runs():
+        self._take_each(medley.runs())
+
+    def _take_each(self, runs: Iterable[PublishRun]) -> None:
+        """What is wrong with one of them is no fault of the others."""
+        for run in runs:
             self.take(run)
-            if connection.is_closing:
+            if self.connection.is_closing:
                 return
 
     def _enter(self, medley: PublishMedley) -> Published:
@@ -193,7 +229,7 @@ class Inbound:
         """Whether PUBREC is still to be sent for any of these."""
         ids = set(packet_ids)
         return any(
-            one.run.qos == 2 and not ids.isdisjoint(one.run.packet_ids)  # noqa: PLR2004
+            one.run.qos == EXACTLY_ONCE and not ids.isdisjoint(one.run.packet_ids)
             for one in self._in_turn
         )
 
@@ -236,18 +272,22 @@ class Inbound:
         A 3.x acknowledgement has no codes. What the client may not do is acknowledged and
         dropped, as Mosquitto does (MQTT 3.1.1: MQTT-3.3.5-2). What may succeed later is not: the
         client sends it again on its next connection; nor is what is too large for its topic.
+        What came before it is acknowledged first, so that it does not come again with it.
         """
         connection = self.connection
         self._counters.publish_refused += len(published.run.payloads)
         published.code = within(ACK_CODES, reason_code(error))
         published.reason = str(error)
         connection.note(type(error).__name__, published.reason)
-        is_lie = error.retriable or isinstance(error, MessageTooLarge)
-        if published.run.qos and connection.version is not Version.V5 and is_lie:
-            connection.close()
+        published.is_lie = connection.version is not Version.V5 and (
+            error.retriable or isinstance(error, MessageTooLarge)
+        )
 
     def _acknowledge(self, published: Published) -> None:
         run = published.run
+        if published.is_lie:
+            self.connection.close()
+            return
         kind = _PUBACK if run.qos == 1 else _PUBREC
         self._counters.messages_sent += len(run.packet_ids)
         if published.code is _SUCCESS:

@@ -82,23 +82,27 @@ class Publishing:
         """Call ``release`` no more."""
         self._writer.unhold(release)
 
-    def publish(
-        self, run: PublishRun, session: "ClientSession | None", on_done: OnPublished
-    ) -> None:
+    def publish(self, run: PublishRun, session: "ClientSession", on_done: OnPublished) -> bool:
         """Append a run; ``on_done`` when it is as durable as the flush policy promises.
 
         The topic is checked, its alias resolved, its publisher allowed. ``on_done`` gets the
         error where nothing was appended, and runs before this returns only then, or when a QoS
-        2 message is one that the log has already.
+        2 message is one that the log has already. False, with nothing changed and ``on_done``
+        not called, when one of several messages is too large: each is to go by itself.
         """
-        self._counters.publish_received += len(run.payloads)
+        count, topic = len(run.payloads), run.topic
         try:
-            if run.qos == EXACTLY_ONCE and session is not None:
+            if run.qos == EXACTLY_ONCE:
                 self._publish_once(run, session, on_done)
-                return
-            self._append(run, "" if session is None else session.client_id, on_done)
+            else:
+                self._append(run, session.client_id, on_done)
         except GatewayError as error:
+            if count > 1 and isinstance(error, MessageTooLarge):
+                run.topic = topic  # without its delay by now
+                return False
             on_done(error)
+        self._counters.publish_received += count
+        return True
 
     def will_refusal(self, client_id: str, will: Will) -> MessageTooLarge | None:
         """Return why a will could never be published, or None.
@@ -202,8 +206,8 @@ class Publishing:
         """Append those of a QoS 2 run that have not come before (section 4.3.3)."""
         known = session.inbound
         fresh = _first_times(run.packet_ids, known)
-        self._counters.duplicates += len(run.payloads) - len(fresh)
         if not fresh:
+            self._counters.duplicates += len(run.payloads)
             # The log may not have the first one yet: the answer must not come before it.
             self._coalescer.seal()
             if not known.issuperset(run.packet_ids):
@@ -227,8 +231,10 @@ class Publishing:
             items = [(inbound_key(session.client_id, one), b"") for one in packet_ids]
         try:
             self._append(kept, session.client_id, done, items)
-        except GatewayError as error:
-            done(error)
+        except GatewayError:
+            known.difference_update(packet_ids)
+            raise
+        self._counters.duplicates += len(run.payloads) - len(fresh)
 
     def _append(
         self,
