@@ -1,15 +1,15 @@
 """Catching up: all who are behind on one feed read its log together.
 
-Each step reads a piece of the log where one of the ready followers stands, and serves every
-ready follower that stands in that piece. So ten thousand sessions that come back together read
-the log once, and of a piece only what one of them may want is decoded; where the storage knows
-in which batches that is, the others are not read (``wanted_spans``). Steps are cut into slices;
-between two of them the loop serves live traffic.
+Each step reads a piece of the log where some of the followers stand, and serves every ready
+follower that stands in that piece (``rides``). So ten thousand sessions that come back together
+read the log once, and of a piece only what one of them may want is decoded; where the storage
+knows in which batches that is, the others are not read (``wanted_spans``). Steps are cut into
+slices; between two of them the loop serves live traffic.
 """
 
 import asyncio
 from bisect import bisect_right
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
@@ -18,6 +18,7 @@ import structlog
 from adapters.mqtt.outgoing.feeds import RETRY_S, Feed
 from adapters.mqtt.outgoing.medley import Medley
 from adapters.mqtt.outgoing.pacing import Pace
+from adapters.mqtt.outgoing.rides import Ride, Rides
 from adapters.mqtt.outgoing.trie import Match
 from adapters.mqtt.outgoing.wanted import Wanted
 from adapters.mqtt.outgoing.wanted_spans import Reach, WantedSpans
@@ -32,6 +33,7 @@ if TYPE_CHECKING:  # who follows is served here, and finds this by its feeds
 
 READ_BYTES_MAX: Final = 1_048_576
 SPANS_MAX: Final = 16  # read for one piece: what lies between them is not wanted
+RIDE_PIECES: Final = 8  # that one ride goes through before another has its turn
 PIECES_MAX: Final = 4  # kept decoded: readers with small windows come again
 PIECE_BYTES_MAX: Final = 4_194_304  # of payloads; a larger piece is not kept
 WANTED_SPARE: Final = 1_000  # followers that went on, whose filters are still asked for
@@ -71,9 +73,8 @@ class CatchUp:
         self.records_scanned = 0
         self._matcher = matcher
         self._pace = pace or Pace()
-        self._ready: OrderedDict[Subscriber, None] = OrderedDict()
-        self._going: dict[Subscriber, None] = {}  # served together, and all ready
-        self._gone_through: _Piece | None = None  # at the end of which they stand
+        self._rides = Rides(feed.partition_id)
+        self._going: dict[Subscriber, None] = {}  # of the ride that is served
         self._task: asyncio.Task[None] | None = None
         self._wanted = Wanted()
         self._spans = WantedSpans(feed)
@@ -82,43 +83,45 @@ class CatchUp:
 
     def add(self, follower: "Subscriber") -> None:
         """Serve a follower that is behind on this feed; again and again is no harm."""
-        if follower in self._ready or not follower.is_ready:
+        if follower in self._rides or not follower.is_ready:
             return
         if not len(self._wanted):
             self._forget()
-        self._wanted.add(follower)
-        self._ready[follower] = None
+        self._rides.add(follower, self._wanted.add(follower))
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._run())
 
     def discard(self, follower: "Subscriber") -> None:
         """It has gone."""
-        self._going.pop(follower, None)
-        self._ready.pop(follower, None)
+        self._rides.remove(follower)
         self._leave(follower)
 
     def close(self) -> None:
         """Serve nobody any more."""
         if self._task is not None:
             self._task.cancel()
-        self._ready.clear()
-        self._going.clear()
+        self._rides.clear()
         self._forget()
 
     async def _run(self) -> None:
         try:
-            while self._ready:
-                follower = next(iter(self._ready))
-                self._ready.move_to_end(follower)
-                if self._is_behind(follower):
-                    await self._step_or_wait(follower)
+            while (ride := self._rides.take()) is not None:
+                try:
+                    await self._go(ride)
+                finally:
+                    self._rides.put_back(ride)
         finally:
             self._task = None
 
-    async def _step_or_wait(self, follower: "Subscriber") -> None:
+    async def _go(self, ride: Ride) -> None:
+        for _ in range(RIDE_PIECES):
+            if self._is_behind(ride):
+                await self._step_or_wait(ride)
+
+    async def _step_or_wait(self, ride: Ride) -> None:
         """A log that cannot be read is tried again: nobody else would ask for it."""
         try:
-            await self._step(follower)
+            await self._step(ride)
         except GatewayError as error:
             log.warning(
                 "catching up", topic=self.feed.partition.topic.name.name, error=str(error)
@@ -128,17 +131,23 @@ class CatchUp:
             log.exception("catching up", topic=self.feed.partition.topic.name.name)
             await asyncio.sleep(RETRY_S)
 
-    def _is_behind(self, follower: "Subscriber") -> bool:
-        """Join who has caught up with the live end, who goes on from there."""
-        offset = follower.behind.get(self.feed.partition_id)
-        if offset is not None and offset < self.feed.live_offset and follower.is_ready:
-            return True
-        if offset is not None and offset >= self.feed.live_offset:
-            del follower.behind[self.feed.partition_id]
-            self._leave(follower)
-        self._ready.pop(follower, None)
-        self._going.pop(follower, None)
+    def _is_behind(self, ride: Ride) -> bool:
+        """Say whether anybody is to be served; who is full comes back by itself."""
+        if ride.offset >= self.feed.live_offset:
+            self._join_live(ride)
+        while ride.followers:
+            follower = next(iter(ride.followers))
+            if follower.is_ready and self.feed.partition_id in follower.behind:
+                return True
+            self._rides.remove(follower)
         return False
+
+    def _join_live(self, ride: Ride) -> None:
+        """Who has caught up with the live end goes on from there."""
+        for follower in tuple(ride.followers):
+            self._rides.remove(follower)
+            follower.behind.pop(self.feed.partition_id, None)
+            self._leave(follower)
 
     def _leave(self, follower: "Subscriber") -> None:
         """It is not behind here any more; after the last one, nothing is kept."""
@@ -146,20 +155,17 @@ class CatchUp:
         if not len(self._wanted):
             self._forget()
 
-    async def _step(self, follower: "Subscriber") -> None:
-        """Read where ``follower`` stands; serve all that stand in what was read."""
-        feed = self.feed
-        offset = follower.behind[feed.partition_id]
-        if offset < feed.log_start_offset:
-            follower.on_skipped(feed.log_start_offset - offset)
-            offset = follower.behind[feed.partition_id] = feed.log_start_offset
-        spare = self._wanted.revision - 4 * len(self._ready)
-        if offset >= self._horizon or spare > WANTED_SPARE:
+    async def _step(self, ride: Ride) -> None:
+        """Read where a ride stands; serve all that stand in what was read."""
+        self._skip(ride)
+        spare = self._wanted.revision - 4 * len(self._rides)
+        if ride.offset >= self._horizon or spare > WANTED_SPARE:
             await self._look_again()
-        piece = self._find_piece(follower, offset)
+        offset = ride.offset
+        piece = self._find_piece(ride)
         if piece is None:
             wanted = self._wanted
-            reach = await self._spans.reach(wanted, follower, offset, self._horizon)
+            reach = await self._spans.reach(wanted, ride.newest, offset, self._horizon)
             try:
                 batches, end = await self._read(reach, offset)
             except OffsetOutOfRange:
@@ -169,7 +175,19 @@ class CatchUp:
             async with self._pace:
                 piece = await self._decode(batches, offset, end, wanted, reach.revision)
         async with self._pace:
-            await self._serve(piece, offset)
+            await self._serve(piece, ride)
+
+    def _skip(self, ride: Ride) -> None:
+        """Go on at the start of the log where retention has passed a ride."""
+        partition_id, start = self.feed.partition_id, self.feed.log_start_offset
+        if ride.offset >= start:
+            return
+        for follower in ride.followers:
+            offset = max(follower.behind[partition_id], ride.offset)
+            if offset < start:
+                follower.on_skipped(start - offset)
+                follower.behind[partition_id] = start
+        ride.offset = start
 
     # --- what is wanted, and read
 
@@ -178,21 +196,21 @@ class CatchUp:
         self._spans.forget()
         self._horizon = self.feed.live_offset
         self._pieces.clear()
-        self._gone_through = None
 
     async def _look_again(self) -> None:
         """Ask those who are ready what they want by now."""
         self._forget()
         async with self._pace:
-            for follower in tuple(self._ready):
-                if follower in self._ready:
+            for follower in tuple(self._rides):
+                if follower in self._rides:
                     self._wanted.add(follower)
                 if self._pace.is_over:
                     await self._pace.rest()
+        self._rides.renumber(self._wanted.revision - 1)
 
-    def _find_piece(self, follower: "Subscriber", offset: int) -> _Piece | None:
+    def _find_piece(self, ride: Ride) -> _Piece | None:
         for piece in self._pieces:
-            if piece.start <= offset < piece.end and piece.wanted.has(follower, piece.revision):
+            if piece.start <= ride.offset < piece.end and ride.newest < piece.revision:
                 return piece
         return None
 
@@ -239,12 +257,14 @@ class CatchUp:
 
     # --- serving
 
-    async def _serve(self, piece: _Piece, offset: int) -> None:
-        """Serve who stands in a piece at or after ``offset``."""
-        self._gather(piece, offset)
-        runs, end, going = piece.runs, piece.end, self._going
-        done = offset
-        for at in range(max(bisect_right(runs, offset, key=_base_offset) - 1, 0), len(runs)):
+    async def _serve(self, piece: _Piece, ride: Ride) -> None:
+        """Serve who stands in a piece, from where a ride stands on."""
+        if piece.wanted is not self._wanted:
+            return  # all it was read for have gone
+        self._rides.join(ride, piece.end, piece.revision)
+        runs, end, done = piece.runs, piece.end, ride.offset
+        going = self._going = ride.followers
+        for at in range(max(bisect_right(runs, done, key=_base_offset) - 1, 0), len(runs)):
             run = runs[at]
             if not going or run.base_offset >= end:
                 break
@@ -256,27 +276,9 @@ class CatchUp:
             else:
                 await self._offer_all(self._offers(run), run, start, stop)
             done = stop
-        self._gone_through = piece
-        self._go_on_at(end)
-
-    def _gather(self, piece: _Piece, offset: int) -> None:
-        """Have those go together who stand in a piece; most came out of the one before."""
-        last = self._gone_through
-        if (
-            last is None
-            or last.end != offset
-            or last.wanted is not piece.wanted
-            or last.revision > piece.revision  # one of them may not have been asked for it
-        ):
-            self._going = {}
-        going, has, revision, end = self._going, piece.wanted.has, piece.revision, piece.end
-        if len(going) == len(self._ready):
-            return
-        partition_id = self.feed.partition_id
-        for follower in self._ready.keys() - going.keys():
-            stands_at = follower.behind.get(partition_id, -1)
-            if offset <= stands_at < end and has(follower, revision):
-                going[follower] = None
+        ride.offset = end
+        if end >= self.feed.live_offset:
+            self._join_live(ride)
 
     async def _offer_all(
         self,
@@ -311,7 +313,7 @@ class CatchUp:
                 continue
             follower.behind[partition_id] = base_offset + taken
             if base_offset + taken < stop:
-                self._stop_serving(follower)
+                self._rides.remove(follower)  # it is full, and comes back by itself
             if self._pace.is_over:
                 await self._pace.rest()
 
@@ -328,11 +330,6 @@ class CatchUp:
             if match is not None and follower in self._going:
                 at = run.base_offset
                 await self._offer_all([(follower, match)], run, at, at + 1)
-
-    def _stop_serving(self, follower: "Subscriber") -> None:
-        """It is full, and comes back by itself."""
-        self._going.pop(follower, None)
-        self._ready.pop(follower, None)
 
     def _offers(self, run: PublishRun) -> "list[Offer]":
         """Return who is served just now and wants a run."""
@@ -359,8 +356,7 @@ class CatchUp:
             behind = follower.behind
             offset = behind.get(partition_id)
             if offset is None or follower not in going:
-                going.pop(follower, None)  # it went while this one waited
-                continue
+                continue  # it went while this one waited
             first = max(offset, start)
             while first < stop:
                 at_first, until = match_at(match, partition_id, first, stop)
@@ -372,24 +368,10 @@ class CatchUp:
                 first += taken
                 behind[partition_id] = first
                 if first < until:
-                    self._stop_serving(follower)
+                    self._rides.remove(follower)
                     break
             if pace.is_over:
                 break
-
-    def _go_on_at(self, offset: int) -> None:
-        """Move who was served to the end of the piece, or on to what comes live."""
-        partition_id = self.feed.partition_id
-        is_live = offset >= self.feed.live_offset
-        for follower in self._going:
-            behind = follower.behind
-            if is_live and behind.pop(partition_id, None) is not None:
-                self._ready.pop(follower, None)
-                self._leave(follower)
-            elif behind.get(partition_id, offset) < offset:
-                behind[partition_id] = offset
-        if is_live:
-            self._going = {}
 
 
 def _base_offset(run: PublishRun | Medley) -> int:

@@ -13,6 +13,7 @@ from gateway.storage import WantedKeys
 
 if TYPE_CHECKING:  # sessions and groups are served by who asks here
     from adapters.mqtt.outgoing.distributor import Subscriber
+    from adapters.mqtt.sessions.client_session import ClientSession
 
 KNOWN_TOPICS_MAX: Final = 65_536  # answers that are remembered where there are wildcards
 KNOWN_TOPIC_BYTES_MAX: Final = 1_024  # longer names are looked at each time
@@ -28,13 +29,13 @@ _Node: TypeAlias = dict[bytes, "_Node"]
 class Wanted:
     """The filters of some followers. It only grows: make another one to forget.
 
-    ``revision`` is how many followers came in so far, and so says which of them were there when
-    something was read: see ``has``.
+    ``revision`` is how many followers came in so far. They are numbered as they come: those with
+    a number below a revision were there when something was read at that revision.
     """
 
     def __init__(self) -> None:
         self.revision = 0
-        self._since: dict[Subscriber, int] = {}
+        self._numbers: dict[Subscriber, int] = {}
         self._filters: list[bytes] = []  # each once, in the order in which they came
         self._counts: list[int] = []  # of them, when each of the followers came in
         self._exact: set[bytes] = set()
@@ -42,25 +43,25 @@ class Wanted:
         self._known = _Known(self._look)
 
     def __len__(self) -> int:
-        return len(self._since)
+        return len(self._numbers)
 
-    def has(self, follower: "Subscriber", revision: int) -> bool:
-        """Say whether a follower was here already at some revision."""
-        return self._since.get(follower, revision) < revision
-
-    def add(self, follower: "Subscriber") -> None:
-        """Count in what a follower wants at QoS 1 or 2 now.
+    def add(self, follower: "Subscriber") -> int:
+        """Count in what a follower wants at QoS 1 or 2 now; return its number.
 
         What it subscribes to later counts from the live end of now or a later one.
         """
-        if follower in self._since:
-            return
-        self._since[follower] = self.revision
+        number = self._numbers.setdefault(follower, self.revision)
+        if number < self.revision:
+            return number
         self._counts.append(len(self._filters))
         self.revision += 1
         if follower.is_group:
             self._add_filter(follower.topic_filter)
-            return
+        else:
+            self._add_filters(follower)
+        return number
+
+    def _add_filters(self, follower: "ClientSession") -> None:
         for subscription in follower.subscriptions.values():
             if subscription.group is None and subscription.qos:
                 self._add_filter(subscription.topic_filter)
@@ -70,7 +71,7 @@ class Wanted:
 
     def discard(self, follower: "Subscriber") -> None:
         """Forget a follower, though not its filters: it has gone, and is counted in anew."""
-        self._since.pop(follower, None)
+        self._numbers.pop(follower, None)
 
     @property
     def wants(self) -> Callable[[bytes], bool] | None:

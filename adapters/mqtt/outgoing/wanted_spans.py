@@ -8,13 +8,10 @@ all whose filters it was asked for; for those who came later only their filters 
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from adapters.mqtt.outgoing.wanted import Wanted
 from gateway.storage import KeySpans, WantedKeys
-
-if TYPE_CHECKING:  # sessions and groups are served by who asks here
-    from adapters.mqtt.outgoing.distributor import Subscriber
 
 ANSWERS_MAX: Final = 4  # kept: as many places where some stand
 RECORDS_ASKED_MIN: Final = 4_096  # fewer are read sooner than an answer comes
@@ -71,10 +68,8 @@ class WantedSpans:
         """The filters are others now."""
         self._answers = deque(maxlen=ANSWERS_MAX)  # who waits for an answer has the old one
 
-    async def reach(
-        self, wanted: Wanted, follower: "Subscriber", offset: int, end: int
-    ) -> Reach:
-        """Return what a follower has to read from ``offset`` on, and below ``end``.
+    async def reach(self, wanted: Wanted, newest: int, offset: int, end: int) -> Reach:
+        """Return what those up to a number have to read from ``offset`` on, and below ``end``.
 
         Errors: ``StorageUnavailable``, ``TopicNotFound``.
         """
@@ -83,7 +78,7 @@ class WantedSpans:
         answer = self._find(offset)
         if answer is None:
             answer = await self._ask(wanted, offset, end)
-        elif not wanted.has(follower, answer.revision):
+        elif newest >= answer.revision:
             answer = await self._ask_more(wanted, answer)
             if answer is not None and answer.end <= offset:  # files are others now
                 answer = await self._ask(wanted, offset, end)

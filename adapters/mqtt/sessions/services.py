@@ -164,6 +164,7 @@ class SessionServices:
         """The connection has gone: keep where the session stands."""
         self.write_journals()
         self.endings.detach(session)
+        self._leave_catch_ups(session, session.behind)  # which tell it where it stands
         session.positions = self.positions_of(session)
         session.is_attached = False
         session.connection = None
@@ -173,7 +174,7 @@ class SessionServices:
         for subscription in session.subscriptions.values():
             if subscription.group is None:
                 self.distributor.trie.remove(subscription.topic_filter, session)
-        self.stop_catching_up(session)
+        session.behind = {}
         for group in tuple(session.groups.values()):
             self.part(group, session)
 
@@ -302,8 +303,8 @@ class SessionServices:
         group.look_again()
         if group.online:
             return
-        group.positions = self.positions_of_group(group)
         self._leave_catch_ups(group, group.behind)
+        group.positions = self.positions_of_group(group)
         group.behind = {}
         self.distributor.trie.remove(group.topic_filter, group)
         if group.is_kept:

@@ -94,17 +94,16 @@ def test_a_group_wants_its_filter_and_its_members_do_not() -> None:
 
 def test_who_came_later_was_not_asked_for_earlier() -> None:
     wanted, first, second = Wanted(), follower("a"), follower("b")
-    wanted.add(first)
+    number = wanted.add(first)
     revision = wanted.revision
-    wanted.add(second)
 
-    assert wanted.has(first, revision)
-    assert not wanted.has(second, revision)
-    assert wanted.has(second, wanted.revision)
+    assert number < revision
+    assert revision <= wanted.add(second) < wanted.revision
+    assert wanted.add(first) == number
 
     wanted.discard(first)
-    assert not wanted.has(first, wanted.revision)
     assert len(wanted) == 1
+    assert wanted.add(first) > number
 
 
 def test_a_million_topics_leave_no_trace() -> None:
