@@ -39,10 +39,17 @@ class RetainedScans:
             send_part(session, run, 0, 1, retain=True, identifiers=identifiers)
 
     def send(self, session: "ClientSession") -> None:
-        """Send the next pages of what a session's new subscriptions wait for."""
+        """Send the next pages of what a session's new subscriptions wait for, once in a turn.
+
+        A read may bring thousands of acknowledgements, each of which says to go on; what is
+        journaled waits for the turn's end, and nothing but this bounds it until then.
+        """
+        if session in self._scanning:
+            return
         for _ in range(PAGES_PER_TURN):
             if not (session.retained_scans and session.is_ready):
                 return
+            self._go_on_next_turn(session)
             scans = session.retained_scans
             name, (subscription, after) = next(iter(scans.items()))
             parts, following = self._retained.match(
@@ -58,7 +65,9 @@ class RetainedScans:
                 scans[name] = subscription, following
             for part in parts:
                 send_retained_part(session, subscription, part)
-        if session.retained_scans and session not in self._scanning:
+
+    def _go_on_next_turn(self, session: "ClientSession") -> None:
+        if session not in self._scanning:
             self._scanning.add(session)
             asyncio.get_running_loop().call_soon(self._go_on, session)
 

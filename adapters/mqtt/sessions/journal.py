@@ -1,8 +1,8 @@
 """The journal of a session: what leaves for its client at QoS 1 and 2 is written down first.
 
-All that leaves in one turn of the loop is one record. With QoS 2 in it, it leaves when the record
-is kept: after a crash an identifier must still mean the same message. What comes behind it waits
-too, so that the order is the log's for all QoS together.
+All that leaves in one turn of the loop is one record, or several where it is much. With QoS 2 in
+it, it leaves when the record is kept: after a crash an identifier must still mean the same
+message. What comes behind it waits too, so that the order is the log's for all QoS together.
 
     run value     version u8 = 0, runs u16, then for each: messages u32, partition id i64 (-1:
                   retained), first offset i64, QoS u8, retain u8, group (length u32, UTF-8, as
@@ -26,6 +26,9 @@ if TYPE_CHECKING:  # the session has its journal
     from adapters.mqtt.sessions.client_session import ClientSession, SessionConnection
 
 RUNS_MAX: Final = 1_000  # of one record
+RECORD_BYTES_MAX: Final = 512 * 1024
+"""Of one record, unless a run alone has more. The stream takes 32 MiB; a run repeats names and
+identifiers, of up to half a MiB, and a record waits in one append with those of others."""
 
 _VERSION: Final = 0
 _HEAD: Final = struct.Struct(">BH")
@@ -52,12 +55,23 @@ class Leaving(NamedTuple):
 class SessionJournal:
     """What one session has sent, as far as it is not acknowledged."""
 
-    __slots__ = ("_new", "_octets", "_waiting", "_written", "session", "unkept")
+    __slots__ = (
+        "_new",
+        "_new_bytes",
+        "_octets",
+        "_waiting",
+        "_written",
+        "is_over",
+        "session",
+        "unkept",
+    )
 
     def __init__(self, session: "ClientSession") -> None:
         self.session = session
         self._new: list[Inflight] = []
+        self._new_bytes = 0
         self._octets: list[Octets] = []
+        self.is_over = False  # with its session: nobody writes any of it down
         self._written: deque[Written] = deque()
         self._waiting = 0  # records that hold up what comes behind them
         self.unkept: dict[int, bytes] = {}  # records that the disk refused, by first sequence
@@ -70,11 +84,17 @@ class SessionJournal:
     def add(self, run: Inflight, octets: Octets) -> None:
         """Have a run written down, and its packets sent, at the end of this turn."""
         services = self.session.services
-        if run.qos == _EXACTLY_ONCE and self._new and not self._waiting:
-            services.write_journals()  # what need not wait leaves before
+        run_bytes = encoded_bytes(run)
+        if self._new and (
+            # What need not wait leaves before.
+            (run.qos == _EXACTLY_ONCE and not self._waiting)
+            or self._new_bytes + run_bytes > RECORD_BYTES_MAX
+        ):
+            services.write_journals()
         if not self._new:
             services.journal_soon(self)
         self._new.append(run)
+        self._new_bytes += run_bytes
         self._octets.append(octets)
         if len(self._new) >= RUNS_MAX:
             services.write_journals()
@@ -83,6 +103,7 @@ class SessionJournal:
         """Return what was added as a record: first sequence number, value, and its packets."""
         runs, self._new = self._new, []
         octets, self._octets = self._octets, []
+        self._new_bytes = 0
         first_seq = runs[0].first_seq
         self._written.append(Written(first_seq, runs[-1].first_seq + runs[-1].length))
         is_waiting = self._waiting > 0 or any(run.qos == _EXACTLY_ONCE for run in runs)
@@ -108,14 +129,15 @@ class SessionJournal:
         """A record is not kept: it goes with the next checkpoint, and the client comes back."""
         self._waiting -= leaving.is_waiting
         first_seq, value = record
-        self.unkept[first_seq] = value
+        if not self.is_over:
+            self.unkept[first_seq] = value
+            self.session.services.dirty.add(self.session)  # its client may have gone already
         connection = leaving.connection
         if connection is not None and self.session.connection is connection:
             connection.fail(error)
 
-    def settled(self) -> list[int]:
-        """Return the first sequence numbers of records that are settled, in order."""
-        base = self.session.outbox.base
+    def settled(self, base: int) -> list[int]:
+        """Return the first sequence numbers of records that end below ``base``, in order."""
         return [
             one.first_seq for one in takewhile(lambda one: one.end_seq <= base, self._written)
         ]
@@ -126,6 +148,17 @@ class SessionJournal:
         while self._written and self._written[0].first_seq in gone:
             self.unkept.pop(self._written.popleft().first_seq, None)
 
+    def kept_again(self, first_seqs: Sequence[int]) -> None:
+        """Records that were refused before are kept now."""
+        for seq in first_seqs:
+            self.unkept.pop(seq, None)
+
+    def close(self) -> None:
+        """The session is over; its records are being removed, and one of its name may come."""
+        self.is_over = True
+        self._written.clear()
+        self.unkept.clear()
+
     def first_seqs(self) -> list[int]:
         """Return the first sequence numbers of all records that the stream has."""
         return [record.first_seq for record in self._written]
@@ -134,6 +167,16 @@ class SessionJournal:
         """A record was found at a start; they come in order."""
         end_seq = runs[-1].first_seq + runs[-1].length
         self._written.append(Written(runs[0].first_seq, end_seq))
+
+
+def encoded_bytes(run: Inflight) -> int:
+    """Return how many octets of a run value a run takes."""
+    size_bytes = _RUN.size + 2 * _SHORT.size + 4 * len(run.identifiers)
+    if run.group:
+        size_bytes += len(run.group.encode())
+    if run.topics:
+        size_bytes += _SHORT.size * len(run.topics) + sum(map(len, run.topics))
+    return size_bytes
 
 
 def encode_runs(runs: Sequence[Inflight]) -> bytes:

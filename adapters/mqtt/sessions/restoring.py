@@ -13,14 +13,13 @@ from adapters.mqtt.sessions.client_session import ClientSession
 from adapters.mqtt.sessions.journal import decode_runs
 from adapters.mqtt.sessions.outbox import RETAINED, Inflight, Outbox
 from adapters.mqtt.sessions.services import SessionServices
+from adapters.mqtt.sessions.state_records import decode_group, decode_state
 from adapters.mqtt.sessions.store import (
     ENDED_KEY,
     FILTER_KEY,
     GROUP_KEY,
     RUN_KEY,
     STATE_KEY,
-    decode_group,
-    decode_state,
     parse_key,
 )
 

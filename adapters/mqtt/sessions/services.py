@@ -5,10 +5,7 @@ feeds and the store. Everything is on the event loop.
 """
 
 import asyncio
-from collections.abc import Coroutine, Sequence
-from functools import partial
-
-import structlog
+from collections.abc import Coroutine
 
 from adapters.mqtt.config import MqttConfig
 from adapters.mqtt.figures.counters import Counters
@@ -21,19 +18,17 @@ from adapters.mqtt.retained.store import RetainedStore
 from adapters.mqtt.rights.reading import forbidden_to, put_in_force
 from adapters.mqtt.sessions.client_session import ClientSession, SessionConnection
 from adapters.mqtt.sessions.endings import Endings
-from adapters.mqtt.sessions.journal import Leaving, SessionJournal
+from adapters.mqtt.sessions.journal import SessionJournal
+from adapters.mqtt.sessions.journal_writer import JournalWriter
 from adapters.mqtt.sessions.redelivery import redeliver
 from adapters.mqtt.sessions.store import SessionStore
 from adapters.mqtt.sessions.subscribing import Subscribing
 from adapters.mqtt.sessions.subscription import Subscription
 from adapters.mqtt.shares.groups import ShareGroup
-from adapters.mqtt.shares.lanes import ShareLane, ShareLanes
+from adapters.mqtt.shares.lanes import ShareLanes
 from adapters.mqtt.shares.returned import Returning
 from gateway.clock import Clock
-from gateway.errors import StorageUnavailable
 from gateway.queues.journal import QueueJournal
-
-log = structlog.get_logger()
 
 
 class SessionServices:
@@ -69,13 +64,9 @@ class SessionServices:
         )
         self.subscribing = Subscribing(self)
         self.dirty_groups: set[ShareGroup] = set()
-        self._journals: list[SessionJournal] = []
-        self._is_scheduled = False  # they are written at the end of this turn
-        self._scanning: set[ClientSession] = (
-            set()
-        )  # they go on with retained messages next turn
         self.groups: dict[str, ShareGroup] = {}  # by the filter as members write it
         self.lanes = ShareLanes(clock, feeds, self.groups, shares)
+        self._writer = JournalWriter(store, self.lanes)
         self.returning = Returning(feeds, self.lanes, self.start)
         self.subscription_count = 0  # of all sessions, shared ones too
         self.pace = Pace()  # of long SUBSCRIBEs, all together
@@ -88,53 +79,16 @@ class SessionServices:
 
     def journal_soon(self, journal: SessionJournal) -> None:
         """Have a session's journal written at the end of this turn of the loop."""
-        self.write_soon()
-        self._journals.append(journal)
+        self._writer.add(journal)
         self.dirty.add(journal.session)
 
     def write_soon(self) -> None:
         """Have what was added written down at the end of this turn of the loop."""
-        if not self._is_scheduled:
-            self._is_scheduled = True
-            asyncio.get_running_loop().call_soon(self._write_scheduled)
-
-    def _write_scheduled(self) -> None:
-        self._is_scheduled = False
-        self.write_journals()
+        self._writer.write_soon()
 
     def write_journals(self) -> None:
-        """Write down what was added this turn, as one; send it now, or when it is kept."""
-        journals, self._journals = self._journals, []
-        if not journals and not self.lanes.is_pending:
-            return
-        found = [(journal, *journal.prepare()) for journal in journals]
-        records = [(one.session.client_id, seq, value) for one, seq, value, _ in found]
-        lanes, parts = self.lanes.take_pending()
-        on_done = partial(self._on_journaled, found, lanes)
-        if any(lane.is_ahead for lane in lanes):
-            # A piece of a lane's snapshot was refused: its end would be kept, and not count.
-            refusal = StorageUnavailable("a piece of a snapshot of a shared subscription")
-            asyncio.get_running_loop().call_soon(on_done, refusal)
-        else:
-            self.store.journal(records, on_done, parts)
-        for journal, _, _, leaving in found:
-            if not leaving.is_waiting:
-                journal.leave(leaving)
-
-    def _on_journaled(
-        self,
-        found: Sequence[tuple[SessionJournal, int, bytes, Leaving]],
-        lanes: Sequence[ShareLane],
-        error: StorageUnavailable | None,
-    ) -> None:
-        self.lanes.written(lanes, error)
-        for journal, first_seq, value, leaving in found:
-            if error is None:
-                journal.on_kept(leaving)
-            else:
-                journal.on_refused(leaving, (first_seq, value), error)
-        if error is not None:
-            log.warning("what is on its way was not written down", error=str(error))
+        """Write down what was added this turn; send it now, or when it is kept."""
+        self._writer.write()
 
     # --- coming and going
 
@@ -254,6 +208,7 @@ class SessionServices:
         session.subscriptions.clear()  # a SUBSCRIBE that is refused by now finds nothing to undo
         session.retained_scans.clear()
         session.ended = None
+        session.journal.close()
         self.dirty.discard(session)
 
     # --- shared subscriptions

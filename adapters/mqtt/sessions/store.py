@@ -20,28 +20,24 @@ group key     0x04, group name, 0x00, filter
 group value   version u8 = 0, count u32, positions (partition id u32, offset i64)
 """
 
+import asyncio
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from adapters.mqtt.errors import MqttError
-from adapters.mqtt.incoming.wills import decode_will, encode_will
+from adapters.mqtt.sessions.state_records import encode_state
 from adapters.mqtt.sessions.subscription import Subscription
 from adapters.mqtt.sessions.subscription_records import (
-    COUNT,
     VERSION,
-    check_version,
-    decode_positions,
     encode_ended,
     encode_positions,
     encode_subscription,
 )
-from adapters.mqtt.wire import Will
 from gateway.coalescer import Part
-from gateway.errors import CorruptBatch, InvalidRecord, StorageUnavailable
+from gateway.errors import GatewayError, StorageUnavailable
 from gateway.storage import OnDone
 from gateway.streams import InternalStream, Item
 
@@ -56,26 +52,13 @@ RUN_KEY: Final = b"\x03"
 GROUP_KEY: Final = b"\x04"
 ENDED_KEY: Final = b"\x05"
 REMOVED_TOGETHER_MAX: Final = 1_000  # records of sessions that are gone, in one put
+APPEND_BYTES_MAX: Final = 512 * 1024
+"""Of one put that many records share: names have up to 64 KiB, an append has to fit a segment, and
+what else is appended with it is refused with it."""
 
-_STATE: Final = struct.Struct(">BIqH")
-_SEQUENCES: Final = struct.Struct(">QQ")
 _SEQ: Final = struct.Struct(">Q")
 
 log = structlog.get_logger()
-
-
-class StoredState(NamedTuple):
-    """What the state value of a session says."""
-
-    expiry_s: int
-    disconnected_unix_ms: int
-    username: str | None
-    will: Will | None
-    base: int
-    next_seq: int
-    done: tuple[int, ...]
-    received: tuple[int, ...]
-    positions: dict[int, int]
 
 
 class SessionStore:
@@ -91,33 +74,80 @@ class SessionStore:
         on_done: OnDone,
         beside: Sequence[Part] = (),
     ) -> None:
-        """Write down what leaves in one turn, all or none of it.
+        """Write down what leaves in one turn, or a part of that, all or none of it.
 
         Records are (client identifier, first sequence number, value). ``beside`` is what the
-        lanes of shared subscriptions say of it.
+        lanes of shared subscriptions say of it. Errors: as ``InternalStream.put``.
         """
         items = [(run_key(client_id, seq), value) for client_id, seq, value in records]
         self.stream.put(items, on_done, beside=beside)
 
     def put_state(self, session: "ClientSession", on_done: OnDone | None = None) -> None:
-        """Write down how far the session is, and forget what of its journal is settled."""
-        session.services.write_journals()  # no position is kept before what it has passed
-        client_id, journal = session.client_id, session.journal
-        settled = journal.settled()
-        items: list[Item] = [(run_key(client_id, seq), None) for seq in settled]
-        again = {seq: value for seq, value in journal.unkept.items() if seq not in settled}
-        items += [(run_key(client_id, seq), value) for seq, value in again.items()]
+        """Write down how far the session is, and forget what of its journal is settled.
 
-        def done(error: StorageUnavailable | None) -> None:
+        Much that was refused before goes first, in parts: it is kept when the state that has
+        passed it is. Much that is settled goes afterwards.
+        """
+        session.services.write_journals()  # no position is kept before what it has passed
+        journal, base = session.journal, session.outbox.base
+        settled = journal.settled(base)
+        passed = frozenset(settled)
+        refused = [seq for seq in journal.unkept if seq not in passed]
+        again: list[Item] = [
+            (run_key(session.client_id, seq), journal.unkept[seq]) for seq in refused
+        ]
+        count = _fitting(again)
+        if count < len(again):
+            done = partial(self._kept_again, session, refused[:count], on_done)
+            self._put(again[:count], done)
+            return
+        gone = _gone(session, settled)
+        forgotten = settled[: len(gone)]
+
+        def on_kept(error: StorageUnavailable | None) -> None:
             if error is None:
-                journal.forget(settled)
-                for seq in again:
-                    journal.unkept.pop(seq, None)
+                journal.forget(forgotten)
+                journal.kept_again(refused)
+                if len(forgotten) < len(settled):
+                    self._forget_settled(session, base)
             else:
                 session.services.dirty.add(session)
             (on_done or _log_failure)(error)
 
-        self._put_with_state(session, items, done)
+        self._put_with_state(session, gone + again, on_kept)
+
+    def _kept_again(
+        self,
+        session: "ClientSession",
+        first_seqs: Sequence[int],
+        on_done: OnDone | None,
+        error: StorageUnavailable | None,
+    ) -> None:
+        """Some of what was refused is kept: go on with the rest, then the state."""
+        journal = session.journal
+        if error is not None:
+            session.services.dirty.add(session)
+            (on_done or _log_failure)(error)
+        elif not journal.is_over:
+            journal.kept_again(first_seqs)
+            self.put_state(session, on_done)
+
+    def _forget_settled(self, session: "ClientSession", base: int) -> None:
+        """Forget more of a journal that a state says is settled below ``base``, in parts."""
+        journal = session.journal
+        settled = journal.settled(base)
+        gone = _gone(session, settled)
+        if not gone:
+            return
+
+        def done(error: StorageUnavailable | None) -> None:
+            if error is None:
+                journal.forget(settled[: len(gone)])
+                self._forget_settled(session, base)
+            else:
+                session.services.dirty.add(session)
+
+        self._put(gone, done)
 
     def put_subscriptions(
         self, session: "ClientSession", written: Mapping[str, Subscription], on_done: OnDone
@@ -147,7 +177,7 @@ class SessionStore:
         if session.is_kept and session.ended is not None:
             self._put_with_state(session, items, done)
         else:
-            self.stream.put(items, done)
+            self._put(items, done)
 
     def _put_with_state(
         self, session: "ClientSession", items: list[Item], on_done: OnDone
@@ -162,27 +192,41 @@ class SessionStore:
             if error is None:
                 session.on_state_kept(base)
 
-        self.stream.put(items, done)
+        self._put(items, done)
         changes.written()
+
+    def _put(self, items: Sequence[Item], on_done: OnDone) -> None:
+        """Put items; what cannot be put at all is refused as by a full disk."""
+        try:
+            self.stream.put(items, on_done)
+        except GatewayError as error:
+            asyncio.get_running_loop().call_soon(on_done, StorageUnavailable(str(error)))
 
     def put_group(self, group: "ShareGroup", positions: Mapping[int, int]) -> None:
         """Write down how far a shared subscription is."""
         group.services.write_journals()
         value = bytes((VERSION,)) + encode_positions(positions)
-        self.stream.put([(group_key(group.name, group.topic_filter), value)], _log_failure)
+        self._put([(group_key(group.name, group.topic_filter), value)], _log_failure)
 
     def remove_group(self, group: "ShareGroup") -> None:
         """Forget a shared subscription without members."""
-        self.stream.put([(group_key(group.name, group.topic_filter), None)], _log_failure)
+        self._put([(group_key(group.name, group.topic_filter), None)], _log_failure)
 
-    def remove(self, session: "ClientSession", on_done: OnDone | None = None) -> None:
-        """Forget a session, whole."""
-        self._remove(_keys_of(session), on_done or _log_failure)
+    def remove(self, session: "ClientSession") -> None:
+        """Forget a session, whole: its state first, without which the rest does not count."""
+        self.remove_orphans(_keys_of(session))
 
     def remove_orphans(self, keys: Sequence[bytes]) -> None:
-        """Forget records of which there is no session."""
-        for start in range(0, len(keys), REMOVED_TOGETHER_MAX):
-            self._remove(keys[start : start + REMOVED_TOGETHER_MAX], _log_failure)
+        """Forget records of which there is no session, some of them together."""
+        start = 0
+        while start < len(keys):
+            items: list[Item] = [
+                (key, None) for key in keys[start : start + REMOVED_TOGETHER_MAX]
+            ]
+            items = items[: _fitting(items)]
+            gone = [key for key, _ in items]
+            self._put(items, partial(self._removed, gone, _log_failure))
+            start += len(items)
 
     def remove_again(self, find: "Callable[[str], ClientSession | None]") -> None:
         """Try again to forget what was refused, but for what a session has made anew since."""
@@ -195,15 +239,28 @@ class SessionStore:
                 unremoved.difference_update(_keys_of(session))
         self.remove_orphans([key for key in unremoved if self.stream.get(key) is not None])
 
-    def _remove(self, keys: Sequence[bytes], on_done: OnDone) -> None:
-        self.stream.put([(key, None) for key in keys], partial(self._removed, keys, on_done))
-
     def _removed(
         self, keys: Sequence[bytes], on_done: OnDone, error: StorageUnavailable | None
     ) -> None:
         if error is not None:
             self._unremoved.update(keys)
         on_done(error)
+
+
+def _fitting(items: Sequence[Item]) -> int:
+    """Return how many of the first items one append is to have: one at least, if there is one."""
+    size_bytes = 0
+    for at, (key, value) in enumerate(items):
+        size_bytes += len(key) + len(value or b"")
+        if at and size_bytes > APPEND_BYTES_MAX:
+            return at
+    return len(items)
+
+
+def _gone(session: "ClientSession", first_seqs: Sequence[int]) -> list[Item]:
+    """Return what forgets the first records of a journal, as many as fit an append."""
+    keys: list[Item] = [(run_key(session.client_id, seq), None) for seq in first_seqs]
+    return keys[: _fitting(keys)]
 
 
 def _keys_of(session: "ClientSession") -> list[bytes]:
@@ -289,81 +346,3 @@ def parse_key(key: bytes) -> tuple[str, bytes]:
     """Return (client identifier or group, what follows it) of any key."""
     name, _, rest = key[1:].partition(b"\0")
     return name.decode(), rest
-
-
-def encode_state(session: "ClientSession") -> bytes:
-    """Return the state value."""
-    outbox = session.outbox
-    user = None if session.username is None else session.username.encode()
-    will = b"" if session.will is None else encode_will(session.will)
-    return b"".join(
-        (
-            _STATE.pack(
-                VERSION,
-                session.expiry_s,
-                session.disconnected_unix_ms,
-                0 if user is None else len(user) + 1,
-            ),
-            user or b"",
-            COUNT.pack(len(will)),
-            will,
-            _SEQUENCES.pack(outbox.base, outbox.next_seq),
-            _encode_seqs(outbox.done),
-            _encode_seqs(outbox.received),
-            encode_positions(session.services.positions_of(session)),
-        )
-    )
-
-
-def decode_state(value: bytes) -> StoredState:
-    """Return what a state value says. Error: ``CorruptBatch``."""
-    try:
-        version, expiry_s, disconnected_unix_ms, user_bytes = _STATE.unpack_from(value)
-        check_version(version)
-        at = _STATE.size
-        username = None
-        if user_bytes:
-            username = value[at : at + user_bytes - 1].decode()
-            at += user_bytes - 1
-        (will_bytes,) = COUNT.unpack_from(value, at)
-        at += COUNT.size
-        will = decode_will(value[at : at + will_bytes]) if will_bytes else None
-        at += will_bytes
-        base, next_seq = _SEQUENCES.unpack_from(value, at)
-        done, at = _decode_seqs(value, at + _SEQUENCES.size)
-        received, at = _decode_seqs(value, at)
-        positions, _ = decode_positions(value, at)
-    except (struct.error, UnicodeDecodeError, MqttError, InvalidRecord) as error:
-        msg = f"a session's state cannot be read: {error}"
-        raise CorruptBatch(msg) from error
-    return StoredState(
-        expiry_s,
-        disconnected_unix_ms,
-        username,
-        will,
-        base,
-        next_seq,
-        done,
-        received,
-        positions,
-    )
-
-
-def decode_group(value: bytes) -> dict[int, int]:
-    """Return the positions that a group value says. Error: ``CorruptBatch``."""
-    try:
-        check_version(value[0])
-        return decode_positions(value, 1)[0]
-    except (struct.error, IndexError) as error:
-        msg = f"a shared subscription's positions cannot be read: {error}"
-        raise CorruptBatch(msg) from error
-
-
-def _encode_seqs(seqs: "set[int]") -> bytes:
-    return COUNT.pack(len(seqs)) + struct.pack(f">{len(seqs)}Q", *sorted(seqs))
-
-
-def _decode_seqs(value: bytes, at: int) -> tuple[tuple[int, ...], int]:
-    (count,) = COUNT.unpack_from(value, at)
-    at += COUNT.size
-    return struct.unpack_from(f">{count}Q", value, at), at + _SEQ.size * count

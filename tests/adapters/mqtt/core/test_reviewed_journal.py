@@ -6,7 +6,8 @@ import pytest
 
 from adapters.mqtt.sessions import registry as sessions_module
 from adapters.mqtt.sessions.journal import decode_runs
-from adapters.mqtt.sessions.store import RUN_KEY, decode_state, run_key, state_key
+from adapters.mqtt.sessions.state_records import decode_state
+from adapters.mqtt.sessions.store import RUN_KEY, run_key, state_key
 from gateway.slots import partition_for_key
 from tests.adapters.mqtt.core.disks import RARELY, full_disk
 from tests.adapters.mqtt.core.rig import Client, Rig, numbered, payloads, rig, turns, until

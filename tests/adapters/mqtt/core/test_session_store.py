@@ -11,15 +11,13 @@ from adapters.mqtt.sessions.client_session import ClientSession
 from adapters.mqtt.sessions.ended import EndedSubscription
 from adapters.mqtt.sessions.journal import decode_runs, encode_runs
 from adapters.mqtt.sessions.outbox import Inflight
+from adapters.mqtt.sessions.state_records import decode_group, decode_state, encode_state
 from adapters.mqtt.sessions.store import (
     ENDED_KEY,
     FILTER_KEY,
     GROUP_KEY,
     RUN_KEY,
     STATE_KEY,
-    decode_group,
-    decode_state,
-    encode_state,
     ended_key,
     filter_key,
     group_key,

@@ -1,0 +1,115 @@
+"""The values that say where sessions and groups stand; their layout is in ``store``."""
+
+import struct
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from adapters.mqtt.errors import MqttError
+from adapters.mqtt.incoming.wills import decode_will, encode_will
+from adapters.mqtt.sessions.subscription_records import (
+    COUNT,
+    VERSION,
+    check_version,
+    decode_positions,
+    encode_positions,
+)
+from adapters.mqtt.wire import Will
+from gateway.errors import CorruptBatch, InvalidRecord
+
+if TYPE_CHECKING:  # the session's store asks for its state
+    from adapters.mqtt.sessions.client_session import ClientSession
+
+_STATE: Final = struct.Struct(">BIqH")
+_SEQUENCES: Final = struct.Struct(">QQ")
+_SEQ_BYTES: Final = 8
+
+
+class StoredState(NamedTuple):
+    """What the state value of a session says."""
+
+    expiry_s: int
+    disconnected_unix_ms: int
+    username: str | None
+    will: Will | None
+    base: int
+    next_seq: int
+    done: tuple[int, ...]
+    received: tuple[int, ...]
+    positions: dict[int, int]
+
+
+def encode_state(session: "ClientSession") -> bytes:
+    """Return the state value."""
+    outbox = session.outbox
+    user = None if session.username is None else session.username.encode()
+    will = b"" if session.will is None else encode_will(session.will)
+    return b"".join(
+        (
+            _STATE.pack(
+                VERSION,
+                session.expiry_s,
+                session.disconnected_unix_ms,
+                0 if user is None else len(user) + 1,
+            ),
+            user or b"",
+            COUNT.pack(len(will)),
+            will,
+            _SEQUENCES.pack(outbox.base, outbox.next_seq),
+            _encode_seqs(outbox.done),
+            _encode_seqs(outbox.received),
+            encode_positions(session.services.positions_of(session)),
+        )
+    )
+
+
+def decode_state(value: bytes) -> StoredState:
+    """Return what a state value says. Error: ``CorruptBatch``."""
+    try:
+        version, expiry_s, disconnected_unix_ms, user_bytes = _STATE.unpack_from(value)
+        check_version(version)
+        at = _STATE.size
+        username = None
+        if user_bytes:
+            username = value[at : at + user_bytes - 1].decode()
+            at += user_bytes - 1
+        (will_bytes,) = COUNT.unpack_from(value, at)
+        at += COUNT.size
+        will = decode_will(value[at : at + will_bytes]) if will_bytes else None
+        at += will_bytes
+        base, next_seq = _SEQUENCES.unpack_from(value, at)
+        done, at = _decode_seqs(value, at + _SEQUENCES.size)
+        received, at = _decode_seqs(value, at)
+        positions, _ = decode_positions(value, at)
+    except (struct.error, UnicodeDecodeError, MqttError, InvalidRecord) as error:
+        msg = f"a session's state cannot be read: {error}"
+        raise CorruptBatch(msg) from error
+    return StoredState(
+        expiry_s,
+        disconnected_unix_ms,
+        username,
+        will,
+        base,
+        next_seq,
+        done,
+        received,
+        positions,
+    )
+
+
+def decode_group(value: bytes) -> dict[int, int]:
+    """Return the positions that a group value says. Error: ``CorruptBatch``."""
+    try:
+        check_version(value[0])
+        return decode_positions(value, 1)[0]
+    except (struct.error, IndexError) as error:
+        msg = f"a shared subscription's positions cannot be read: {error}"
+        raise CorruptBatch(msg) from error
+
+
+def _encode_seqs(seqs: "set[int]") -> bytes:
+    return COUNT.pack(len(seqs)) + struct.pack(f">{len(seqs)}Q", *sorted(seqs))
+
+
+def _decode_seqs(value: bytes, at: int) -> tuple[tuple[int, ...], int]:
+    (count,) = COUNT.unpack_from(value, at)
+    at += COUNT.size
+    return struct.unpack_from(f">{count}Q", value, at), at + _SEQ_BYTES * count
