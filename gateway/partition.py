@@ -74,6 +74,9 @@ class Partition:
 class Write:
     """One batch on its way into a partition. ``base_offset`` is set by ``Writer.append``.
 
+    ``header``: the batch's own, but for where it is in the log. A batch may hold fewer records
+    than it takes offsets (``gateway.delays.split``): places go by ``offset_count``.
+
     ``natives``: the runs that the batch has records of, in order, as their protocol knows them,
     each with the offset of the run's first record; None when a part of the batch has no such
     form. A run that was cut into several batches of one append is in the ``natives`` of each,
@@ -96,6 +99,11 @@ class Write:
         self.runs: Sequence[RecordRun] | None = None
 
     @property
+    def offset_count(self) -> int:
+        """How many offsets the batch takes, those without a record included."""
+        return self.header.last_offset_delta + 1
+
+    @property
     def end_offset(self) -> int:
         """One past the batch's last offset."""
-        return self.base_offset + self.header.record_count
+        return self.base_offset + self.header.last_offset_delta + 1

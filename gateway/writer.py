@@ -61,7 +61,7 @@ class _Pending:
 
 def _publish(write: Write) -> None:
     partition = write.partition
-    partition.high_watermark = write.base_offset + write.header.record_count
+    partition.high_watermark = write.end_offset
     if partition.waiters:
         for waiter in tuple(partition.waiters):
             waiter.on_appended(write)
@@ -132,13 +132,13 @@ class Writer:
         for write in writes:
             partition = write.partition
             write.base_offset = base_offset = partition.log_end_offset
-            partition.log_end_offset = base_offset + write.header.record_count
+            partition.log_end_offset = write.end_offset
             stamp(write.batch, base_offset, partition.leader_epoch)
             entries.append(
                 Entry(
                     (Target(partition.partition_id, base_offset),),
                     write.batch,
-                    write.header.record_count,
+                    write.offset_count,
                     write.header.max_timestamp_unix_ms,
                 )
             )

@@ -23,6 +23,7 @@ from gateway.model import (
     HEADER_BYTES,
     TIMESTAMP_TYPE_MASK,
     BatchHeader,
+    parse_batch_header,
 )
 from gateway.partition import Write
 from gateway.records.checks import KEYED_BYTES_MAX, KEYED_RECORDS_MAX
@@ -141,5 +142,9 @@ def _due_write(
         octets = without_records(header)
     else:
         return None
-    # It takes the offsets of the whole batch: the header that gives them stays.
-    return Write(write.partition, bytearray(octets), header)
+    # It takes the offsets of the whole batch, and is kept for as long: the last offset delta is in
+    # its header, the time is not where no record is left.
+    own = parse_batch_header(octets)._replace(
+        max_timestamp_unix_ms=header.max_timestamp_unix_ms
+    )
+    return Write(write.partition, bytearray(octets), own)

@@ -110,6 +110,8 @@ class _Batch:
             except CorruptBatch:
                 self.records = ()
                 return
+        # Here and not by the header alone: an index is an offset only if no record is missing.
+        self.is_dense = len(records) == self.last_offset - self.base_offset + 1
         if self.is_compressed:
             self.size_bytes += sum(len(record.value or b"") for record in records)
         self.size_bytes += _RECORD_BYTES * len(records)
@@ -202,7 +204,8 @@ class Bodies:
                 found.append(batch)
                 index += 1
                 continue
-            found += batch.find(offsets, index)
+            # A batch that is taken to have an offset, and does not, must not be asked for ever.
+            found += batch.find(offsets, index) or (Unreadable.GONE,)
             index = len(found)
         return found
 

@@ -104,7 +104,7 @@ class Feed:
         """See ``Receiver``: what has just become visible, with its runs when it is ours."""
         for write in writes:
             natives = write.natives
-            end = write.base_offset + write.header.record_count
+            end = write.end_offset
             if natives is None:
                 self._hand_out_foreign(write.batch, write.base_offset)
             elif self._live.wants_runs and not _have_left(natives):

@@ -104,6 +104,25 @@ async def test_batch_without_delays_is_stored_as_it_came(world: World) -> None:
     assert bytes(stored[0][HEADER_BYTES:]) == octets
 
 
+@pytest.mark.parametrize("due", [(), (0,), (1, 2), (0, 3)])
+async def test_what_is_appended_says_how_many_records_it_has(
+    world: World, due: Sequence[int]
+) -> None:
+    """Queues read a batch by its header as soon as it is written."""
+    topic = await world.topic()
+    records = [record(world, b"%d" % n, after_ms=None if n in due else 9) for n in range(4)]
+
+    found = await produce(world, topic, idempotent(records, 0))
+
+    assert isinstance(found, Split)
+    assert found.due is not None
+    header, own = found.due.header, parse_batch_header(found.due.batch)
+    assert (header.record_count, own.record_count) == (len(due), len(due))
+    assert (header.size_bytes, header.crc) == (own.size_bytes, own.crc)
+    partition = world.partition(topic)
+    assert (partition.log_end_offset, partition.high_watermark) == (4, 4)
+
+
 async def test_batch_of_which_nothing_is_due_takes_no_offsets(world: World) -> None:
     topic = await world.topic()
 

@@ -1,6 +1,7 @@
 """One log, three protocols: SQS to a Kafka consumer and back, MQTT to a queue on its topic."""
 
 import asyncio
+import json
 import time
 from collections.abc import Iterator
 
@@ -10,11 +11,12 @@ from confluent_kafka import Consumer, Message, Producer, TopicPartition
 from tests.interop.mqtt.programs import link
 from tests.interop.mqtt.programs.link import V5, Endpoint, Properties
 from tests.interop.mqtt.programs.with_paho import PahoLink
-from tests.interop.sqs.calls import bodies, counts, delete, look, made, send, take
+from tests.interop.sqs.calls import arn_of, bodies, counts, delete, look, made, send, take
 from tests.interop.sqs.programs.with_boto3 import Boto3
 from tests.interop.sqs.scenario import ATTRIBUTES, UNICODE
 from tests.support.sqs_gateway import SqsGateway
 from tests.support.sqs_target import OWN, Target
+from tests.support.topics import create_topic
 
 pytestmark = [
     pytest.mark.interop,
@@ -26,6 +28,8 @@ pytestmark = [
 
 ANSWER_S_MAX = 60.0
 LONG_POLL_S = 20
+DELAY_S = 3  # what is not delayed is received before
+UPKEEP_S = 8  # a queue's upkeep has come by
 
 
 @pytest.fixture
@@ -142,6 +146,72 @@ def test_each_record_of_a_compressed_batch_is_a_message(
 
     came = take(api, url, 20)
     assert sorted(bodies(came)) == sorted(f"again and again {n}" for n in range(20))
+
+
+@pytest.mark.parametrize(
+    ("order", "compression", "suffix"),
+    [
+        ("dabc", "none", ""),
+        ("abcd", "lz4", ""),
+        ("abd", "none", ".fifo"),
+        ("dad", "zstd", ".fifo"),
+        ("adbdc", "gzip", ""),
+        ("adbdc", "none", ".fifo"),
+    ],
+)
+def test_records_of_one_batch_of_which_some_are_delayed(  # noqa: PLR0917
+    gateway: SqsGateway, api: Boto3, stem: str, suffix: str, compression: str, order: str
+) -> None:
+    """Those that are due come at once and in order, the others when it is time; each once."""
+    topic = create_topic(
+        gateway.bootstrap, configs={"delay.enable": "true"}, name=f"{stem}{suffix}"
+    )
+    url = made(api, topic, **({"FifoQueue": "true"} if suffix else {}))
+    due_s = time.time() + DELAY_S
+    header = ("deliver-at", str(int(due_s * 1_000)).encode())
+    given: list[dict[str, object]] = [
+        {
+            "key": b"group",
+            "value": f"{letter}{n}".encode(),
+            "headers": [header] if letter == "d" else [],
+        }
+        for n, letter in enumerate(order)
+    ]
+    config = {"linger.ms": 200, "compression.type": compression, "enable.idempotence": True}
+    produce(gateway, topic, *given, **config)
+
+    names = [f"{letter}{n}" for n, letter in enumerate(order)]
+    for one in (one for one in names if one[0] != "d"):
+        [message] = take(api, url)
+        assert message["Body"] == one
+        delete(api, url, message)
+    delayed = [one for one in names if one[0] == "d"]
+    for one in delayed:
+        [message] = take(api, url)
+        assert message["Body"] == one
+        delete(api, url, message)
+    assert time.time() >= due_s
+    assert look(api, url) == []
+    assert counts(api, url) == [0, 0, 0]
+
+
+def test_a_dead_letter_queue_looks_at_batches_of_which_some_wait(
+    gateway: SqsGateway, api: Boto3, stem: str
+) -> None:
+    """Nobody receives: the queue looks at its oldest messages itself, and the node goes on."""
+    topic = create_topic(gateway.bootstrap, configs={"delay.enable": "true"}, name=stem)
+    dead = arn_of(api, made(api, f"{stem}-dead"))
+    policy = json.dumps({"deadLetterTargetArn": dead, "maxReceiveCount": 3})
+    url = made(api, topic, RedrivePolicy=policy)
+    header = ("deliver-at", str(int((time.time() + 600) * 1_000)).encode())
+    given: list[dict[str, object]] = [{"value": b"a"}, {"value": b"d", "headers": [header]}]
+    produce(gateway, topic, *given, **{"linger.ms": 200})
+
+    until_s = time.monotonic() + UPKEEP_S
+    while time.monotonic() < until_s:
+        assert counts(api, url)[2] == 1
+        time.sleep(0.5)
+    assert bodies(take(api, url)) == ["a"]
 
 
 def test_what_sqs_cannot_carry_comes_in_a_form_that_it_can(
