@@ -9,6 +9,7 @@ that say why and whence:
     dlq.attempts          how often it had been handed out
     dlq.protocol          what the group was read with; left out where that is not known
     dlq.hops              how often it has moved so, of all queues
+    dlq.left-out          why its value and headers are not here, where they are not
     dlq.expires-at        its header expires-at: a dead letter does not expire
     message-id            what it had, else what it was known by
 
@@ -23,6 +24,7 @@ from gateway.model import (
     DLQ_ATTEMPTS,
     DLQ_GROUP,
     DLQ_HOPS,
+    DLQ_LEFT_OUT,
     DLQ_PREFIX,
     DLQ_PROTOCOL,
     DLQ_REASON,
@@ -56,11 +58,12 @@ class Origin(NamedTuple):
 
 
 def dead_letter_headers(
-    headers: Headers, origin: Origin, *, message_id: str
+    headers: Headers, origin: Origin, *, message_id: str, left_out: str = ""
 ) -> list[tuple[str, bytes | None]] | None:
     """Return the headers of a message's dead letter; None when it has moved ``HOPS_MAX`` times.
 
-    ``message_id`` is what the message is known by where it says no id itself.
+    ``message_id`` is what the message is known by where it says no id itself. ``left_out``
+    says why the dead letter is without what the message held; empty when it is not.
     """
     hops = hops_of(headers) + 1
     if hops > HOPS_MAX:
@@ -81,6 +84,7 @@ def dead_letter_headers(
         (DLQ_ATTEMPTS, str(origin.attempts)),
         (DLQ_PROTOCOL, origin.protocol),
         (DLQ_HOPS, str(hops)),
+        (DLQ_LEFT_OUT, left_out),
     )
     kept += [(name, text.encode()) for name, text in said if text]
     return kept

@@ -325,7 +325,8 @@ class Lane:
     def expire_before(self, offset: int) -> Effects:
         """What waits before ``offset``, for the first time or again, will not be handed out.
 
-        What is in flight stays, until it is done or comes back.
+        So it is with what could not be moved to the dead letters. What is in flight, or is being
+        moved, stays until it is done or comes back.
         """
         if offset <= self.floor:
             return Effects()

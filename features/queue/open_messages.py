@@ -191,8 +191,11 @@ class OpenMessages:
         return dying
 
     def waiting_before(self, offset: int) -> list[int]:
-        """Return what was given back of the messages before an offset. O(open)."""
-        return [at for at, item in self.items.items() if at < offset and type(item) is Back]
+        """Return what of the messages before an offset is neither out nor moving. O(open).
+
+        It was given back, or could not be moved to the dead letters and waits to be tried again.
+        """
+        return [at for at, item in self.items.items() if at < offset and _waits(item)]
 
     def remove(self, offset: int, now_unix_ms: int) -> bool:
         """A message is done, in whatever state it is; False when it was not open."""
@@ -250,3 +253,9 @@ class OpenMessages:
         self._above.clear()
         self._below = []
         self._highest = -1
+
+
+def _waits(item: Open) -> bool:
+    if isinstance(item, Dying):
+        return item.due_unix_ms != NO_TIME  # else it is being moved
+    return isinstance(item, Back)

@@ -3,9 +3,11 @@
 A message moves with its original key, value, headers and (mostly) timestamp, and with headers that
 say why and whence. The move and the message's end in its queue are one append: after a crash it is
 in one of the two, never in both or in none. What cannot be moved (a full disk, a topic that is
-not there) stays in its queue and is tried again. Without a dead-letter topic it is dropped; but
-where there was one when it died, or where it may go more often by now, receivers get it again.
-As long as a dead-letter topic that is set is not there, nothing dies of its attempts.
+not there) stays in its queue and is tried again; what is larger than the dead-letter topic takes,
+which no retry cures, moves as a record without a value that says where it lies. Without a
+dead-letter topic it is dropped; but where there was one when it died, or where it may go more
+often by now, receivers get it again. As long as a dead-letter topic that is set is not there,
+nothing dies of its attempts.
 """
 
 import asyncio
@@ -16,13 +18,13 @@ from typing import Final, NamedTuple
 
 import structlog
 
-from features.dead_letter import Origin, dead_letter_headers
+from features.dead_letter import Origin, dead_letter_headers, hops_of
 from features.queue.journal import encode_done
 from features.queue.model import ATTEMPTS, Dead, Effects, Order
 from gateway.coalescer import ROUND_BYTES_MAX, Part
-from gateway.errors import GatewayError, StorageUnavailable, TopicNotFound
-from gateway.model import Record, TopicName
-from gateway.queues.bodies import Body, Unreadable
+from gateway.errors import GatewayError, MessageTooLarge, StorageUnavailable, TopicNotFound
+from gateway.model import DLQ_HOPS, MESSAGE_ID, Record, TopicName
+from gateway.queues.bodies import Unreadable
 from gateway.queues.lanes import Kit, OnMoved, QueueLane
 from gateway.records.codec import RecordRun, encode_headers
 from gateway.records.message_ids import message_id
@@ -32,21 +34,22 @@ from gateway.topics.manager import Topic, TopicManager
 
 MOVED_PER_APPEND_MAX: Final = 128
 RETRY_MS: Final = 5_000
+ID_BYTES_MAX: Final = 128  # of an id that goes along with a message that is too large itself
 
 _log = structlog.get_logger()
 
 
-def dead_letter(lane: QueueLane, dead: Dead, body: Body, now_unix_ms: int) -> RecordRun | None:
+def dead_letter(
+    lane: QueueLane, dead: Dead, body: Record, now_unix_ms: int, *, left_out: str = ""
+) -> RecordRun | None:
     """Return the record that a message becomes, or None when it has moved too often.
 
     It keeps its time, but for one of a queue in order of its keys: that is sent anew, so its
     retention begins with the move (Amazon SQS, "dead-letter queues and message retention"). So
     does that of one without a time, or with one that is still to come.
 
-    One that cannot be read becomes a record without key and value that says where it lies.
+    ``left_out``: why what the message held is not in it, where that is so; see ``reference``.
     """
-    if isinstance(body, Unreadable):
-        body = Record(dead.offset, now_unix_ms, None, None)
     partition = lane.partition
     topic = partition.topic
     headers = dead_letter_headers(
@@ -60,7 +63,8 @@ def dead_letter(lane: QueueLane, dead: Dead, body: Body, now_unix_ms: int) -> Re
             dead.reason,
             lane.owner.protocol,
         ),
-        message_id=message_id(topic.uuid, partition.number, dead.offset),
+        message_id=_own_id(lane, dead),
+        left_out=left_out,
     )
     if headers is None:
         return None
@@ -69,6 +73,22 @@ def dead_letter(lane: QueueLane, dead: Dead, body: Body, now_unix_ms: int) -> Re
     if is_ordered or not 0 <= sent_unix_ms <= now_unix_ms:
         sent_unix_ms = now_unix_ms
     return RecordRun(body.key, (body.value,), encode_headers(headers), sent_unix_ms)
+
+
+def _own_id(lane: QueueLane, dead: Dead) -> str:
+    partition = lane.partition
+    return message_id(partition.topic.uuid, partition.number, dead.offset)
+
+
+def reference(body: Record) -> Record:
+    """Return what stands for a message whose value and headers are too large to move.
+
+    It has the key, the time, how often the message was a dead letter, and its id.
+    """
+    ids = [one for one in body.headers if one[0] == MESSAGE_ID]
+    kept = [one for one in ids[:1] if len(one[1] or b"") <= ID_BYTES_MAX]
+    kept.append((DLQ_HOPS, str(hops_of(body.headers)).encode()))
+    return body._replace(value=None, headers=tuple(kept))
 
 
 class _Told:
@@ -215,9 +235,29 @@ class DeadLetters:
         bodies = self._kit.bodies.find(source, [dead.offset])
         if bodies is None:
             bodies = await self._kit.bodies.read(source, (dead.offset,))
-        if bodies[0] is Unreadable.GONE:
+        body = bodies[0]
+        if body is Unreadable.GONE:
             return None
-        run = dead_letter(lane, dead, bodies[0], self._kit.clock.unix_ms())
+        if isinstance(body, Unreadable):  # nothing of it is known but where it lies
+            body = Record(dead.offset, self._kit.clock.unix_ms(), None, None)
+        try:
+            return self._checked(lane, topic, dead, body)
+        except MessageTooLarge as error:
+            why = str(error)
+        body = reference(body)
+        try:
+            return self._checked(lane, topic, dead, body, left_out=why)
+        except MessageTooLarge:  # the key is as large
+            return self._checked(lane, topic, dead, body._replace(key=None), left_out=why)
+
+    def _checked(
+        self, lane: QueueLane, topic: Topic, dead: Dead, body: Record, *, left_out: str = ""
+    ) -> Part | None:
+        """Return what that body becomes, and where. Errors: as ``Coalescer.check``."""
+        if topic.settings.compacts and body.key is None:  # it takes none without a key,
+            value = b"" if body.value is None else body.value  # and removes the empty
+            body = body._replace(key=_own_id(lane, dead).encode(), value=value)
+        run = dead_letter(lane, dead, body, self._kit.clock.unix_ms(), left_out=left_out)
         if run is None:
             return None
         target = self._kit.broker.partition(topic, self._number(run.key, topic))

@@ -324,6 +324,7 @@ class LaneMachine(RuleBasedStateMachine):
     def expire_before(self, share: int) -> None:
         offset = self.model.end_offset * share // 10
         waiting = self.model.of_state(AHEAD, BACK)
+        waiting += [one for one in self.model.of_state(DYING) if one.due_unix_ms != AT_ONCE]
         gone = [message for message in waiting if message.offset < offset]
         for message in gone:
             message.state = DONE

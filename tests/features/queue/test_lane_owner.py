@@ -2,6 +2,7 @@
 
 import pytest
 
+from features.queue import journal
 from features.queue.lane import Lane
 from features.queue.model import BY_TIME, Counts, Order, Policy, Result, Run
 from tests.features.queue.lanes import LEASE_MS, lane_of, take, tick
@@ -160,6 +161,19 @@ def test_change_of_order_keeps_what_is_open_and_is_fed_anew() -> None:
     assert lane.counts(10) == Counts(ready=9, in_flight=1, delayed=0)
     assert take(lane, 3) == [0, 2, 3]
     assert take(lane, 3) == []
+
+
+def test_what_could_not_be_moved_expires_and_what_is_being_moved_stays() -> None:
+    lane = lane_of(Run(0, 2, None))
+    take(lane, 2)
+    lane.reject([(0, 1), (1, 1)], reason="rejected")
+    lane.move_failed([0], now=1, retry_ms=5_000)
+
+    expired = lane.expire_before(2)
+
+    assert expired.journal == journal.encode_done([0])
+    assert (lane.floor, lane.next_due_unix_ms) == (1, None)
+    assert lane.counts(3) == Counts(ready=1, in_flight=1, delayed=0)
 
 
 # Bounds.

@@ -371,3 +371,68 @@ async def test_what_moved_is_no_longer_held(tmp_path: Path) -> None:
         await world.queues.upkeep.hold_all()
 
         assert lane.held_offset == 2
+
+
+async def test_what_the_dead_letter_topic_never_takes_moves_without_its_value(
+    tmp_path: Path,
+) -> None:
+    async with running(tmp_path) as world:
+        await world.topic("dead", max_message_bytes="1000")
+        queue, dead = await with_dead(world)
+        said = [("large", b"h" * 500), ("message-id", b"mine"), ("dlq.hops", b"4")]
+        await world.send(queue, b"v" * 800, key=b"k", headers=said)
+        await world.send(queue, b"behind")
+        world.advance(60_000)
+        got = await take(queue)
+
+        assert await settle(queue, got, Outcome.REJECT) == [Result.DONE] * 2
+
+        await world.until(lambda: is_fed(dead))
+        letter, behind = await take(dead)
+        assert (letter.record.key, letter.record.value) == (b"k", None)
+        assert letter.record.timestamp_unix_ms == got[0].record.timestamp_unix_ms
+        found = headers_of(letter.record)
+        assert "large" not in found
+        assert found["dlq.left-out"] == b"1486 bytes, at most 939 are taken"
+        assert (found["dlq.reason"], found["dlq.source.offset"]) == (b"rejected", b"0")
+        assert (found["message-id"], found["dlq.hops"]) == (b"mine", b"5")
+        assert behind.record.value == b"behind"
+        assert "dlq.left-out" not in headers_of(behind.record)
+        assert (queue.counts(), queue.lanes[0].lane.floor) == ((0, 0, 0), 2)
+
+
+async def test_a_key_that_is_too_large_to_move_is_left_out_too(tmp_path: Path) -> None:
+    async with running(tmp_path) as world:
+        await world.topic("dead", max_message_bytes="1000")
+        queue, dead = await with_dead(world)
+        await world.send(queue, b"v", key=b"k" * 2_000, headers=[("message-id", b"m" * 2_000)])
+
+        await settle(queue, await take(queue), Outcome.REJECT)
+
+        await world.until(lambda: is_fed(dead))
+        (letter,) = await take(dead)
+        assert (letter.record.key, letter.record.value) == (None, None)
+        own_id = message_id(queue.topic.uuid, 0, 0).encode()
+        assert headers_of(letter.record)["message-id"] == own_id
+
+
+@pytest.mark.parametrize("is_corrupt", [False, True])
+async def test_where_keys_are_compacted_a_dead_letter_without_one_has_its_id(
+    tmp_path: Path,
+    is_corrupt: bool,  # noqa: FBT001
+) -> None:
+    async with running(tmp_path) as world:
+        await world.topic("dead", cleanup_policy="compact")
+        queue, dead = await with_dead(world)
+        if is_corrupt:
+            await append(world, garbled(queue))
+            assert await take(queue) == []
+        else:
+            await world.send(queue, b"bad")
+            await settle(queue, await take(queue), Outcome.REJECT)
+        await world.until(lambda: dead.counts().ready == 1)
+
+        await world.until(lambda: is_fed(dead))
+        (letter,) = await take(dead)
+        assert letter.record.key == message_id(queue.topic.uuid, 0, 0).encode()
+        assert letter.record.value == (b"" if is_corrupt else b"bad"), "null would be removed"

@@ -13,7 +13,16 @@ from gateway.queues.bodies import Body
 from gateway.queues.manager import Queue
 from gateway.queues.model import Outcome, QueueRow, QueueSettings
 from tests.gateway.queues.test_journal import drain, fill
-from tests.gateway.queues.world import World, is_fed, running, settle, take, take_now, values
+from tests.gateway.queues.world import (
+    World,
+    is_fed,
+    running,
+    settle,
+    take,
+    take_now,
+    try_settle,
+    values,
+)
 
 
 def held_offset(world: World, queue: Queue) -> int | None:
@@ -52,6 +61,25 @@ async def test_what_is_in_flight_when_it_becomes_too_old_goes_when_it_is_back(
         await world.queues.upkeep.expire_all()
 
         assert queue.counts() == (1, 0, 0)
+
+
+async def test_what_cannot_be_moved_and_is_too_old_holds_nothing(tmp_path: Path) -> None:
+    async with running(tmp_path) as world:
+        queue = await world.queue(retention_ms=60_000, dead_letter_topic="not there")
+        await world.send(queue, b"rejected")
+        _, error = await try_settle(queue, await take(queue), Outcome.REJECT)
+        assert error is not None
+        world.advance(60_001)
+        (lane,) = queue.lanes
+        await world.until(lambda: lane.lane.next_due_unix_ms is not None)  # tried in vain again
+
+        await world.queues.upkeep.expire_all()
+        await world.queues.upkeep.hold_all()
+
+        assert queue.counts() == (0, 0, 0)
+        assert held_offset(world, queue) == 1
+        await world.restart()
+        assert world.find().counts() == (0, 0, 0)
 
 
 async def test_a_queue_that_goes_while_holds_are_told_holds_nothing(
