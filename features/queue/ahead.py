@@ -169,6 +169,13 @@ class Ahead:
             return None
         return index
 
+    def ready_at(self, offset: int) -> Stretch | None:
+        """Return the stretch of a message that is visible, None when the lane knows none there."""
+        index = self._find(offset)
+        if index is None or self._stretches[index].due_unix_ms != NO_TIME:
+            return None
+        return self._stretches[index]
+
     def cut(self, offset: int) -> tuple[bool, Stretch | None]:
         """Take one message out of wherever it is: (whether it was there, what lies behind it).
 

@@ -8,13 +8,14 @@ Every call changes the lane at once; its effects say what to write, move and wak
 from ``ack`` and its like is true only when the journal entry is kept: if it is not, ``put_back``.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from features.fairness import Fairness
 from features.queue import journal
 from features.queue.acking import Acking, Ids
 from features.queue.ahead import Ahead
 from features.queue.browsing import State, browse, browse_there, count
+from features.queue.giving_up import give_up
 from features.queue.lines import Line
 from features.queue.model import (
     AT_ONCE,
@@ -239,6 +240,13 @@ class Lane:
                 returning.kill(flight, [offset], attempt, reason)
         return results, returning.effects
 
+    def give_up(self, offsets: Iterable[int], *, reason: str, now: int) -> Effects:
+        """Give messages up that could be handed out, none else of these: the effects have them."""
+        self._now_unix_ms = now
+        return give_up(
+            offsets, self._open, self._ahead, self._policy, reason=reason, now_unix_ms=now
+        )
+
     def extend(
         self, ids: Ids, *, lease_ms: Sequence[int], now: int
     ) -> tuple[list[Result], Effects]:
@@ -351,7 +359,7 @@ class Lane:
         return browse_there(self._open.items, self._ahead, start_offset, end_offset, most)
 
     def returned(self, count: int) -> list[int]:
-        """Return what was given back and ``take`` hands out next, where keys mean nothing."""
+        """Return what was given back and ``take`` hands out next, key by key."""
         return self._open.lines.returned(count)
 
     def counts(self, end_offset: int) -> Counts:

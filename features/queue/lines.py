@@ -147,12 +147,24 @@ class Lines:
         return None
 
     def returned(self, count: int) -> list[int]:
-        """Return the lowest offsets without a key that were given back and may go, ascending."""
+        """Return the first that were given back and may go: line after line, ascending in each."""
         found: list[int] = []
-        line = self._lines.get(None)
-        if line is None:
-            return found
+        seen: dict[Line, Place] = {}
+        ready = self._ready
+        while ready and ready[0][0][0] == _GIVEN_BACK and len(found) < count:
+            place, _, line = heappop(ready)
+            if line.place == place and line not in seen:
+                seen[line] = place
+                found += self._returned_of(line, count - len(found))
+        for line, place in seen.items():
+            heappush(ready, (place, line.number, line))
+        return found
+
+    def _returned_of(self, line: Line, count: int) -> list[int]:
+        found: list[int] = []
         while len(found) < count and (back := self.first_back(line)) is not None:
+            if back.due_unix_ms != NO_TIME:
+                break
             heappop(line.back)
             if not found or found[-1] != back.offset:
                 found.append(back.offset)

@@ -137,8 +137,8 @@ class QueueLane:
         "_hold_name",
         "_kit",
         "_loop",
-        "fresh_offset",
-        "fresh_unix_ms",
+        "front",
+        "front_unix_ms",
         "held_offset",
         "is_ahead",
         "is_gone",
@@ -166,8 +166,8 @@ class QueueLane:
         self.is_open = False
         self.held_offset = -1
         self.retained_unix_ms = 0  # until then nothing is old enough for the retention
-        self.fresh_offset = -1  # the front, when its message was seen not to have expired
-        self.fresh_unix_ms = 0  # and before then will not have
+        self.front: tuple[int, int, list[int]] | None = None  # when it was looked at last
+        self.front_unix_ms = 0  # and when the first of it expires
         self._hold_name = f"queue:{group}"
         self._feeder = Feeder(kit.broker, kit.clock, partition, kit.bodies, self.done)
 

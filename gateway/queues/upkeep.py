@@ -4,28 +4,27 @@ A message is too old by its record's timestamp and the wall clock. The ones at t
 backlog go here, a few seconds late at most; nobody is handed a message that is too old, and one
 that is in flight goes when it comes back (``gateway.queues.deliveries``). So it is with messages
 that say themselves when they expire: where dead letters are kept, those at the front move
-though nobody receives.
+though nobody receives, of what was never handed out and of what came back.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final, Protocol
 
 import structlog
 
-from features.queue.model import BY_TIME
 from gateway.errors import GatewayError
-from gateway.queues.deliveries import Sifter, expires_unix_ms
+from gateway.queues.deliveries import EXPIRED, expires_unix_ms
 from gateway.queues.lanes import Kit, QueueLane
 from gateway.queues.model import QueueSettings
 
 HOLD_EVERY_S: Final = 1.0
 EXPIRE_EVERY_TURNS: Final = 3  # of holding
 LANES_PER_TURN: Final = 256  # that are told before others have their turn
-HEAD_MESSAGES: Final = 64  # of the front that are looked at, as long as all have expired
-HEADS_MAX: Final = 1_000  # of one lane at a time
+HEAD_MESSAGES: Final = 64  # of the front that are looked at, and of what came back
+HEADS_MAX: Final = 1_000  # looks at one lane, as long as more have expired
 NEVER_UNIX_MS: Final = 1 << 63
-LEASE_MS: Final = 10_000  # none lasts so long: what is taken here is seen to at once
+WAITING: Final = frozenset({"ready", "delayed"})  # what is delayed goes once it is ready
 
 _log = structlog.get_logger()
 
@@ -42,7 +41,6 @@ class Upkeep:
 
     def __init__(self, kit: Kit, queues: Callable[[], Iterable[Kept]]) -> None:
         self._kit = kit
-        self._sifter = Sifter(kit)
         self._queues = queues
 
     def start(self) -> None:
@@ -80,7 +78,7 @@ class Upkeep:
                 if settings.retention_ms >= 0:
                     await self._expire(lane, settings.retention_ms)
                 if settings.dead_letter_topic:
-                    await self._expire_heads(lane, settings)
+                    await self._expire_heads(lane)
 
     async def _expire(self, lane: QueueLane, retention_ms: int) -> None:
         partition = lane.partition
@@ -98,44 +96,45 @@ class Upkeep:
         if found is not None and lane.lane.floor >= offset:  # else one that is out comes back
             lane.retained_unix_ms = clock.steady_deadline(found[1] + retention_ms, found[1])
 
-    async def _expire_heads(self, lane: QueueLane, settings: QueueSettings) -> None:
+    async def _expire_heads(self, lane: QueueLane) -> None:
         for _ in range(HEADS_MAX):
-            if not await self._expire_head(lane, settings):
+            if lane.partition.is_gone or not await self._expire_head(lane):
                 return
             await asyncio.sleep(0)  # others have their turn
 
-    async def _expire_head(self, lane: QueueLane, settings: QueueSettings) -> bool:
-        """Have messages of the front that have expired move; says whether there may be more."""
-        partition = lane.partition
+    async def _expire_head(self, lane: QueueLane) -> bool:
+        """Have messages of the front that have expired move; says whether there may be more.
+
+        None is handed out for that: who looks changes nothing of those that have not expired.
+        """
+        partition, clock = lane.partition, self._kit.clock
         start = lane.lane.next_offset
-        clock = self._kit.clock
-        now = clock.steady_unix_ms()
-        if partition.is_gone or start >= partition.high_watermark:
-            return False
-        if start == lane.fresh_offset and now < lane.fresh_unix_ms:
+        end = min(start + HEAD_MESSAGES, partition.high_watermark)
+        returned = lane.lane.returned(HEAD_MESSAGES) if lane.lane.returned_count else []
+        front = (start, end, returned)
+        if front == lane.front and clock.steady_unix_ms() < lane.front_unix_ms:
             return False  # it is still as it was: most lanes cost nothing
-        size = min(HEAD_MESSAGES, partition.high_watermark - start)
-        ready = [at for at, state in lane.lane.browse(start, size) if state == "ready"]
-        bodies = await self._kit.bodies.read(partition, ready)
+        waiting = {at for at, state in lane.lane.browse(start, end - start) if state in WAITING}
+        offsets = sorted(waiting.union(returned))
+        bodies = await self._kit.bodies.read(partition, offsets)
         times = [expires_unix_ms(body, clock) for body in bodies]
-        fresh = (at for at, time in enumerate(times) if time is None or time > now)
-        count = next(fresh, len(bodies))
-        if not count and ready[:1] == [start]:
-            lane.fresh_offset = start
-            lane.fresh_unix_ms = NEVER_UNIX_MS if times[0] is None else times[0]
-        if not count or not lane.is_open:
+        lane.front = front
+        lane.front_unix_ms = min(
+            (time for time in times if time is not None), default=NEVER_UNIX_MS
+        )
+        now = clock.steady_unix_ms()
+        pairs = zip(offsets, times, strict=True)
+        return self._give_up(
+            lane, [at for at, time in pairs if time is not None and time <= now]
+        )
+
+    def _give_up(self, lane: QueueLane, offsets: Sequence[int]) -> bool:
+        """Have messages move that still wait; says whether there were any."""
+        if not offsets or not lane.is_open:
             return False
         now = self._kit.clock.steady_unix_ms()
-        taken, effects = lane.lane.take(count, holder=BY_TIME, lease_ms=LEASE_MS, now=now)
+        effects = lane.lane.give_up(offsets, reason=EXPIRED, now=now)
+        self._kit.counters.expired += len(effects.dead)
         lane.done(effects)
         lane.feed_more()
-        part = (lane, taken)
-        try:
-            found = await self._kit.bodies.read(partition, [one.offset for one in taken])
-        except BaseException:  # the disk, or the node stops: nobody has had them
-            self._sifter.give_back([part])
-            raise
-        deliveries = self._sifter.sift([part], [found], 0, settings)
-        kept = {one.record.offset for one in deliveries}  # others were given back before these
-        self._sifter.give_back([(lane, [one for one in taken if one.offset in kept])])
-        return not kept and count == HEAD_MESSAGES
+        return bool(effects.dead)

@@ -232,6 +232,25 @@ class LaneMachine(RuleBasedStateMachine):
         assert all(dead.reason == "bad" for dead in effects.dead)
         self.keep(effects, [])
 
+    @rule(places=PLACES)
+    def give_up(self, places: list[int]) -> None:
+        offsets = {place % self.model.end_offset for place in places}
+        returned = self.lane.returned(2)
+        assert set(returned) <= {
+            one.offset for one in self.model.of_state(BACK) if one.due_unix_ms == AT_ONCE
+        }
+        offsets |= set(returned)
+        dead, fresh = self.model.give_up(offsets, self.now)
+        effects = self.lane.give_up(offsets, reason="late", now=self.now)
+        assert [(one.offset, one.reason) for one in effects.dead] == [
+            (offset, "late") for offset in dead
+        ]
+        for message in fresh:
+            message.state = BACK  # as the journal has it: a lost move lets it wait again
+        self.keep(effects, fresh, may_be_lost=True)
+        for message in fresh:
+            message.state = DYING
+
     @precondition(lambda self: self.ids)
     @rule(places=PLACES, spans=st.lists(st.sampled_from([0, 5, 300]), min_size=4, max_size=4))
     def extend(self, places: list[int], spans: list[int]) -> None:

@@ -162,6 +162,25 @@ class LaneModel:
 
     # Settling.
 
+    def give_up(self, offsets: set[int], now: int) -> tuple[list[int], list[Message]]:
+        """Return what dies, and what of it was never handed out, as the journal has it."""
+        dead: list[int] = []
+        fresh: list[Message] = []
+        for message in (self.messages[at] for at in sorted(offsets) if at in self.messages):
+            if len(self.of_state(FLIGHT, DYING)) >= self.in_flight_max:
+                break
+            if message.due_unix_ms != AT_ONCE or message.state not in {AHEAD, BACK}:
+                continue
+            if message.state == AHEAD:
+                is_at_hand = message.offset < self.fed_end and not message.is_delayed
+                if not is_at_hand or len(self.open) >= 2 * self.in_flight_max:
+                    continue
+                message.first_taken_unix_ms = now
+                fresh.append(message)
+            message.state = DYING
+            dead.append(message.offset)
+        return dead, fresh
+
     def ack(self, ids: Sequence[tuple[int, int]]) -> tuple[list[Result], list[Message]]:
         results: list[Result] = []
         done: list[Message] = []

@@ -176,6 +176,36 @@ def test_what_could_not_be_moved_expires_and_what_is_being_moved_stays() -> None
     assert lane.counts(3) == Counts(ready=1, in_flight=1, delayed=0)
 
 
+def test_what_is_given_up_where_it_waits_is_not_lost_with_its_move() -> None:
+    """It was never handed out: a take of what is behind it must not pass it over."""
+    lane = lane_of(Run(0, 3, None))
+    gave_up = lane.give_up([0, 2], reason="expired", now=5)
+    _, took = lane.take(1, holder=BY_TIME, lease_ms=LEASE_MS, now=6)
+
+    again = Lane(Policy(), 0)
+    for effects in (gave_up, took):
+        assert effects.journal is not None
+        again.apply(effects.journal)
+    again.feed([Run(0, 3, None)], 7)
+
+    dead = [(one.offset, one.attempts, one.reason) for one in gave_up.dead]
+    assert dead == [(0, 0, "expired"), (2, 0, "expired")]
+    found, _ = again.take(9, holder=BY_TIME, lease_ms=LEASE_MS, now=7)
+    assert [(one.offset, one.attempt) for one in found] == [(0, 1), (2, 1), (3, 1)]
+
+
+def test_only_what_is_at_hand_is_given_up_and_no_more_than_may_be_in_flight() -> None:
+    later = Run(4, 4, None, visible_unix_ms=900)
+    lane = lane_of(Run(0, 3, None), later, Run(5, 9, None), in_flight_max=3)
+    take(lane, 2)
+    lane.release([(0, 1)], delay_ms=500, now=1)
+
+    effects = lane.give_up(range(20), reason="expired", now=2)
+
+    assert [one.offset for one in effects.dead] == [2, 3]
+    assert lane.counts(10) == Counts(ready=5, in_flight=3, delayed=2)
+
+
 # Bounds.
 
 

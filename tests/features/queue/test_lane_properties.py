@@ -43,6 +43,12 @@ class Walk:
         low = 0 if self.random.random() < 0.2 else max(count - 12, 0)
         return [self.random.randrange(low, count) for _ in range(self.random.randrange(1, 5))]
 
+    def offsets(self) -> list[int]:
+        """Return offsets, mostly of what went a short while ago or is about to go."""
+        low, end = self.machine.lane.next_offset - 12, self.machine.model.end_offset
+        low = max(low, 0) if self.random.random() < 0.8 else 0
+        return [self.random.randrange(low, end) for _ in range(self.random.randrange(1, 5))]
+
     def spans(self) -> list[int]:
         return [self.random.choice([0, 5, 300]) for _ in range(4)]
 
@@ -66,6 +72,7 @@ class Walk:
             (10, lambda: machine.ack(self.places(), is_refused=rarely)),
             (6, lambda: machine.release(self.places(), choose([0, 0, 30]), counts=not flag)),
             (2, lambda: machine.reject(self.places())),
+            (1, lambda: machine.give_up(self.offsets())),
             (6, lambda: machine.extend(self.places(), self.spans())),
             (3, lambda: self.move(is_kept=not flag)),
             (10, lambda: machine.tick(choose([0, 1, 20, 50, 200, 1_000]), below(1, 20))),

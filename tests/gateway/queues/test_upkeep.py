@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from features.queue.model import Result
 from gateway.errors import StorageUnavailable
 from gateway.partition import Partition
 from gateway.queues import upkeep
@@ -15,6 +16,7 @@ from gateway.queues.model import Outcome, QueueRow, QueueSettings
 from tests.gateway.queues.test_journal import drain, fill
 from tests.gateway.queues.world import (
     World,
+    headers_of,
     is_fed,
     running,
     settle,
@@ -125,7 +127,7 @@ async def test_a_front_that_does_not_expire_is_looked_at_once(tmp_path: Path) ->
         for _ in range(3):
             await world.queues.upkeep.expire_all()
 
-        assert looks[1:] == [[0, 1], [0], [1]]
+        assert looks[1:] == [[0, 1], [1]]
 
 
 async def test_a_disk_that_fails_at_the_front_costs_no_attempt(tmp_path: Path) -> None:
@@ -134,22 +136,63 @@ async def test_a_disk_that_fails_at_the_front_costs_no_attempt(tmp_path: Path) -
         queue = await world.queue(dead_letter_topic="dead", attempts_max=1)
         past = str(world.clock.unix_ms()).encode()
         await world.send(queue, b"expired", headers=[("expires-at", past)])
-        bodies = world.queues._kit.bodies
-        read = bodies.read
-
-        async def read_once(partition: Partition, offsets: Sequence[int]) -> list[Body]:
-            bodies.read = fail  # type: ignore[method-assign]
-            return await read(partition, offsets)
 
         async def fail(partition: Partition, offsets: Sequence[int]) -> list[Body]:
             raise StorageUnavailable(f"a bad sector: {partition} {offsets}")
 
-        bodies.read = read_once  # type: ignore[method-assign]
+        world.queues._kit.bodies.read = fail  # type: ignore[method-assign]
         with pytest.raises(StorageUnavailable):
             await world.queues.upkeep.expire_all()
-        bodies.read = read  # type: ignore[method-assign]
 
         assert queue.counts() == (1, 0, 0)
+
+
+async def test_who_looks_for_what_has_expired_kills_nothing_else(tmp_path: Path) -> None:
+    """It dies of its attempts when it would be handed out again, and nobody asks."""
+    async with running(tmp_path) as world:
+        dead = await world.queue("dead")
+        queue = await world.queue(dead_letter_topic="dead", attempts_max=1)
+        await world.send(queue, b"was handed out")
+        got = await take(queue)
+        world.advance(30_001)
+        past = str(world.clock.unix_ms()).encode()
+        await world.send(queue, b"expired", headers=[("expires-at", past)])
+        await world.send(queue, b"fresh")
+
+        await world.queues.upkeep.expire_all()
+
+        await world.until(lambda: dead.counts().ready == 1)
+        assert queue.counts() == (2, 0, 0)
+        assert await settle(queue, got) == [Result.DONE], "late, and nobody has asked since"
+        await world.until(lambda: is_fed(dead))
+        (letter,) = await take(dead)
+        said = headers_of(letter.record)
+        assert (letter.record.value, said["dlq.reason"]) == (b"expired", b"expired")
+        assert said["dlq.attempts"] == b"0"
+        assert values(await take(queue)) == [b"fresh"]
+        assert world.queues.counters.expired == 1
+
+
+@pytest.mark.parametrize("order", ["none", "key", "fair"])
+async def test_what_came_back_and_expires_then_moves_too(tmp_path: Path, order: str) -> None:
+    async with running(tmp_path) as world:
+        dead = await world.queue("dead")
+        queue = await world.queue(dead_letter_topic="dead", order=order)
+        soon = str(world.clock.unix_ms() + 5_000).encode()
+        await world.send(queue, b"stays", key=b"a")
+        for key in (b"b", b"c"):
+            await world.send(queue, b"expires", key=key, headers=[("expires-at", soon)])
+        await settle(queue, await take(queue), Outcome.RELEASE)
+        await world.queues.upkeep.expire_all()
+        assert queue.counts() == (3, 0, 0)
+        world.advance(5_000)
+
+        await world.queues.upkeep.expire_all()
+
+        await world.until(lambda: dead.counts().ready == 2)
+        assert queue.counts() == (1, 0, 0)
+        await world.restart()
+        assert (world.find().counts(), world.find("dead").counts()) == ((1, 0, 0), (2, 0, 0))
 
 
 async def test_a_queue_that_is_made_while_the_journal_is_rewritten_is_kept(

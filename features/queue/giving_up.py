@@ -1,0 +1,80 @@
+"""One call by which messages that wait are given up where they wait: nobody was handed them.
+
+They are to be moved away, as what a receiver rejects, and it costs them no attempt. Of what was
+given back nothing is written: a lost move lets it wait again. What was never handed out is
+written as if it had been, and had come back at once, so that it is not passed over after a crash.
+"""
+
+from collections.abc import Iterable
+
+from features.queue import journal
+from features.queue.ahead import Ahead
+from features.queue.model import AT_ONCE, Dead, Effects, Policy
+from features.queue.open_messages import OPEN_PER_IN_FLIGHT, OpenMessages
+from features.queue.states import NO_TIME, Back
+
+Fresh = dict[bytes | None, list[int]]  # by key: what was never handed out
+
+
+def give_up(
+    offsets: Iterable[int],
+    messages: OpenMessages,
+    ahead: Ahead,
+    policy: Policy,
+    *,
+    reason: str,
+    now_unix_ms: int,
+) -> Effects:
+    """Give up those that could be handed out, as far as so many may be in flight and open."""
+    effects = Effects()
+    fresh: Fresh = {}
+    keys: dict[bytes | None, None] = {}
+    room = policy.in_flight_max - messages.in_flight_count
+    open_max = policy.in_flight_max * OPEN_PER_IN_FLIGHT
+    for offset in sorted(offsets):
+        if len(effects.dead) >= room:
+            break
+        back: Back | None = None
+        item = messages.items.get(offset)
+        if type(item) is Back and item.due_unix_ms == NO_TIME:
+            back = item
+        elif item is None and len(messages.items) < open_max:
+            back = _take_out(offset, messages, ahead, fresh, now_unix_ms)
+        if back is not None:
+            messages.kill(back, reason)
+            effects.dead.append(Dead(offset, back.attempts, reason))
+            keys[back.key] = None
+    if fresh:
+        messages.note_opened(sorted(at for some in fresh.values() for at in some))
+        effects.journal = _entry(fresh, ahead, now_unix_ms)
+    for key in keys:
+        messages.lines.offer_key(key)  # it may have nothing left
+    return effects
+
+
+def _take_out(
+    offset: int, messages: OpenMessages, ahead: Ahead, fresh: Fresh, now_unix_ms: int
+) -> Back | None:
+    """Return a message that was never handed out as one that came back; None when none is there."""
+    stretch = ahead.ready_at(offset)
+    if stretch is None:
+        return None
+    if offset == stretch.first:
+        ahead.use(stretch, 1)
+    else:
+        _, behind = ahead.cut(offset)
+        if behind is not None:
+            messages.add_stretch(behind)
+    fresh.setdefault(stretch.key, []).append(offset)
+    return Back(offset, stretch.key, 0, now_unix_ms)
+
+
+def _entry(fresh: Fresh, ahead: Ahead, now_unix_ms: int) -> bytes:
+    groups = [
+        journal.encode_group(1, now_unix_ms, key, offsets) for key, offsets in fresh.items()
+    ]
+    took = journal.encode_take(
+        is_held=False, due_unix_ms=now_unix_ms, next_offset=ahead.next_offset, groups=groups
+    )
+    returned = [at for some in fresh.values() for at in some]
+    return took + journal.encode_return(returned, AT_ONCE, counts_attempt=False)
