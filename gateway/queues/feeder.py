@@ -15,12 +15,16 @@ from gateway.model import BatchHeader, Octets, parse_batch_header
 from gateway.partition import Partition, Write
 from gateway.queues.bodies import Bodies
 from gateway.queues.delay_changes import LaneDelay, lane_delay
+from gateway.queues.kept_batch import LOOP_WORK_MAX, work_of
 from gateway.queues.marks import Delay, delayed_runs, keyed_runs, runs_of_records
 from gateway.queues.model import EarlierDelay, QueueSettings
 from gateway.records.of_runs import keys_of_runs
 from gateway.waiting import Tail
 
 RETRY_S: Final = 1.0
+RUNS_FED_MAX: Final = 4_096  # at a time, of what a thread has found: 10 ms of the loop
+
+_Piece = tuple[Octets, BatchHeader, int]  # a batch and its base offset
 
 _log = structlog.get_logger()
 
@@ -44,6 +48,8 @@ class Feeder:
         self._lane: Lane | None = None
         self._tail: Tail | None = None
         self._retry: asyncio.TimerHandle | None = None
+        self._beside: asyncio.Task[None] | None = None
+        self._behind = 0  # where the tail goes on that was closed for it
         self._with_keys = False
         self._delay = LaneDelay()
         self.is_paused = False
@@ -79,9 +85,13 @@ class Feeder:
 
     def resume(self) -> None:
         """The lane wants more again."""
-        if self.is_paused and self._tail is not None:
-            self.is_paused = False
+        if not self.is_paused:
+            return
+        self.is_paused = False
+        if self._tail is not None:
             self._tail.resume()
+        elif self._beside is None and self._lane is not None:
+            self._open(self._lane, from_offset=self._behind)
 
     def close(self) -> None:
         """Feed nothing more."""
@@ -91,9 +101,12 @@ class Feeder:
         if self._retry is not None:
             self._retry.cancel()
             self._retry = None
+        if self._beside is not None:
+            self._beside.cancel()
+            self._beside = None
         self.is_paused = False
 
-    def _open(self, lane: Lane) -> None:
+    def _open(self, lane: Lane, *, from_offset: int = 0) -> None:
         """Tail the partition; what a lane misses at the log's start is gone."""
         partition = self._partition
         end = partition.log_end_offset
@@ -106,7 +119,7 @@ class Feeder:
             self._on_effects(lane.seek(end, end_offset=end))
         if lane.fed_end < partition.log_start_offset:
             self._on_effects(lane.expire_before(partition.log_start_offset))
-        offset = max(lane.fed_end, partition.log_start_offset)
+        offset = max(lane.fed_end, partition.log_start_offset, from_offset)
         self._tail = self._broker.tail(partition, offset, self)
 
     # --- gateway.waiting.Receiver
@@ -114,9 +127,13 @@ class Feeder:
     def on_batches(self, partition: Partition, batches: Sequence[Octets]) -> bool:
         """See ``Receiver``."""
         runs: list[Run] = []
-        for batch in batches:
+        work = 0
+        for index, batch in enumerate(batches):
             header = parse_batch_header(batch)
             is_delayed = self._is_delayed(header.base_offset)
+            work += self._work(header, header.base_offset)
+            if work > LOOP_WORK_MAX:
+                return self._feed_beside(runs, [_piece(one) for one in batches[index:]])
             if self._with_keys and not is_delayed and not header.is_control:
                 records = self._bodies.keep_read(partition, batch, header)
                 runs += runs_of_records(records, header)
@@ -132,8 +149,14 @@ class Feeder:
         """
         runs: list[Run] = []
         is_told = True
-        for write in writes:
+        work = 0
+        for index, write in enumerate(writes):
             is_delayed = self._is_delayed(write.base_offset)
+            if write.runs is None:
+                work += self._work(write.header, write.base_offset)
+            if work > LOOP_WORK_MAX:
+                rest = [(one.batch, one.header, one.base_offset) for one in writes[index:]]
+                return self._feed_beside(runs, rest)
             if write.runs is not None and self._with_keys and not is_delayed:
                 runs += [Run(*one) for one in keys_of_runs(write.runs, write.base_offset)]
             else:
@@ -156,11 +179,49 @@ class Feeder:
         loop = asyncio.get_running_loop()
         self._retry = loop.call_later(RETRY_S, self._open, lane)
 
+    # --- what takes the loop too long
+
+    def _feed_beside(self, runs: list[Run], rest: Sequence[_Piece]) -> bool:
+        """Feed ``runs``, then batches that are looked into in a thread; the tail waits."""
+        self._feed(runs)
+        assert self._tail is not None
+        self._tail.close()
+        self._tail = None
+        self._beside = asyncio.get_running_loop().create_task(self._look(rest))
+        self._beside.add_done_callback(_raise_bug)
+        return True  # the tail is closed, and asks nobody any more
+
+    async def _look(self, rest: Sequence[_Piece]) -> None:
+        """Feed the runs of batches that a thread finds, and tail on behind the last one.
+
+        When the lane knows enough, the others are left to the tail that ``resume`` opens. A lane
+        that is started anew meanwhile is fed anew: ``close`` ends this.
+        """
+        for batch, header, base_offset in rest:
+            self._behind = base_offset
+            if self.is_paused:
+                break
+            runs: list[Run] = []
+            await asyncio.to_thread(self._note, runs, batch, header, base_offset)
+            for start in range(0, len(runs), RUNS_FED_MAX):
+                self._feed(runs[start : start + RUNS_FED_MAX])
+                await asyncio.sleep(0)  # others have their turn
+            self._behind = base_offset + header.last_offset_delta + 1
+        self._beside = None
+        if not self.is_paused and self._lane is not None:
+            self._open(self._lane, from_offset=self._behind)
+
     # --- marks
+
+    def _work(self, header: BatchHeader, base_offset: int) -> int:
+        """Return what it takes to tell the lane of a batch, by ``work_of``."""
+        is_read = self._with_keys or self._is_delayed(base_offset)
+        return work_of(header) if is_read and not header.is_control else 0
 
     def _note(
         self, runs: list[Run], batch: Octets, header: BatchHeader, base_offset: int
     ) -> None:
+        """Add the runs of a batch. Nothing is changed but ``runs``: a thread may do it."""
         if header.is_control:
             return
         if self._is_delayed(base_offset):
@@ -179,3 +240,14 @@ class Feeder:
         self._on_effects(lane.feed(runs, self._clock.steady_unix_ms()))
         self.is_paused = not (lane.has_room if is_told else lane.wants_more)
         return not self.is_paused
+
+
+def _raise_bug(task: asyncio.Task[None]) -> None:
+    """Let the loop say what went wrong, as it does of a callback."""
+    if not task.cancelled():
+        task.result()
+
+
+def _piece(batch: Octets) -> _Piece:
+    header = parse_batch_header(batch)
+    return batch, header, header.base_offset

@@ -1,0 +1,201 @@
+"""A batch that a queue's node keeps: encoded until a message of it is wanted, then decoded."""
+
+import asyncio
+from bisect import bisect_right
+from collections.abc import Sequence
+from enum import Enum
+from typing import Final
+
+from gateway.errors import CorruptBatch
+from gateway.model import (
+    COMPRESSION_MASK,
+    TIMESTAMP_TYPE_MASK,
+    BatchHeader,
+    Octets,
+    Record,
+)
+from gateway.partition import Partition
+from gateway.queues.rows import (
+    SHOWN_RUNS_BYTES_MAX,
+    Show,
+    Shown,
+    ShownRun,
+    shown_records,
+    shown_runs,
+)
+from gateway.records.codec import RecordRun, decode_batch
+from gateway.records.of_runs import records_of_runs
+
+LOOP_WORK_MAX: Final = 32_768  # by ``work_of``; what is above is decoded in a thread
+_BATCH_BYTES: Final = 300  # what keeping a batch takes beside its octets
+_RUN_BYTES: Final = 250  # what a run takes beside its values
+_RECORD_BYTES: Final = 400  # what a decoded record takes beside its octets
+
+
+class Unreadable(Enum):
+    """Why there is no message at an offset."""
+
+    GONE = "gone"  # removed meanwhile, by retention or compaction
+    CORRUPT = "corrupt"  # stored, but nobody can decode it
+
+
+Body = Record | Unreadable
+
+
+class KeptBatch:
+    """A batch: octets, or the runs that it was made of, until a record is wanted; then records."""
+
+    __slots__ = (
+        "base_offset",
+        "is_compressed",
+        "is_dense",
+        "is_large",
+        "last_offset",
+        "octets",
+        "records",
+        "runs",
+        "shown",
+        "size_bytes",
+        "stamp_unix_ms",
+    )
+
+    def __init__(self, octets: Octets, header: BatchHeader, base_offset: int) -> None:
+        self.octets: Octets | None = None if header.is_control else octets
+        self.runs: Sequence[RecordRun] | None = None
+        self.base_offset = base_offset
+        self.last_offset = base_offset + header.last_offset_delta
+        self.is_compressed = bool(header.attributes & COMPRESSION_MASK)
+        self.is_dense = header.record_count == header.last_offset_delta + 1
+        self.is_large = work_of(header) > LOOP_WORK_MAX
+        self.records: Sequence[Record] | None = () if header.is_control else None
+        self.size_bytes = len(octets) + _BATCH_BYTES
+        self.stamp_unix_ms: int | None = None
+        self.shown: Shown | None = None
+
+    def keep_runs(self, runs: Sequence[RecordRun], header: BatchHeader) -> None:
+        """Keep what the batch was made of in place of its octets."""
+        self.octets = None
+        self.runs = runs
+        self.size_bytes += _RUN_BYTES * len(runs)
+        for run in runs:
+            if type(run.shown) is ShownRun:
+                self.size_bytes += run.shown.size_bytes
+        if header.attributes & TIMESTAMP_TYPE_MASK:
+            self.stamp_unix_ms = header.max_timestamp_unix_ms
+
+    @property
+    def needs_thread(self) -> bool:
+        """Whether it must be decoded beside the loop, by ``decode_beside``."""
+        return self.is_large and self.records is None and self.runs is None
+
+    async def decode_beside(self) -> None:
+        """Do what ``decode`` does, the work in a thread."""
+        assert self.octets is not None
+        decoded = await asyncio.to_thread(_decoded, self.octets)
+        if self.records is None:
+            self._have(*decoded)
+
+    def decode(self) -> None:
+        """Have records; none of a batch that is corrupt, whose octets stay as the sign of it."""
+        if self.records is not None:
+            return
+        runs = self.runs
+        if runs is None:
+            assert self.octets is not None
+            self._have(*_decoded(self.octets))
+            return
+        records = records_of_runs(
+            runs, self.base_offset, append_time_unix_ms=self.stamp_unix_ms
+        )
+        self.size_bytes -= _RUN_BYTES * len(runs)
+        self._have(records, 0)
+
+    def _have(self, records: Sequence[Record] | None, value_bytes: int) -> None:
+        if records is None:
+            self.records = ()
+            return
+        # Here and not by the header alone: an index is an offset only if no record is missing.
+        self.is_dense = len(records) == self.last_offset - self.base_offset + 1
+        if self.is_compressed:
+            self.size_bytes += value_bytes
+        self.size_bytes += _RECORD_BYTES * len(records)
+        self.records = records
+        self.octets = self.runs = None
+
+    def show(self, partition: Partition, index: int, show: Show) -> Shown:
+        """Have, and return, what the message at an index, and others, look like.
+
+        Most need no records for that. What was shown of others before is given up.
+        """
+        shown = None
+        if (
+            self.runs is not None
+            and self.stamp_unix_ms is None  # else times are other ones
+            and self.size_bytes <= SHOWN_RUNS_BYTES_MAX
+        ):
+            shown = shown_runs(self.runs, show)
+        if shown is None:
+            self.decode()
+            assert self.records is not None
+            shown = shown_records(partition, self.records, index, show)
+        if self.shown is not None:
+            self.size_bytes -= self.shown.size_bytes
+        self.shown = shown
+        self.size_bytes += shown.size_bytes
+        return shown
+
+    def find(self, offsets: list[int], index: int) -> Sequence[Body]:
+        """Return the records of ``offsets[index:]`` up to the first that is another batch's.
+
+        ``decode`` comes before. Offsets in a row, the common case, are one slice.
+        """
+        records = self.records
+        assert records is not None
+        base_offset, last_offset = self.base_offset, self.last_offset
+        first, last = offsets[index], offsets[-1]
+        if records and self.is_dense:
+            is_short = last <= last_offset and last - first == len(offsets) - index - 1
+            if is_short and list(range(first, last + 1)) == offsets[index:]:
+                return records[first - base_offset : last - base_offset + 1]
+            return [
+                records[one - base_offset] for one in offsets[index : self._end(offsets, index)]
+            ]
+        return [self._find(records, one) for one in offsets[index : self._end(offsets, index)]]
+
+    def _end(self, offsets: list[int], index: int) -> int:
+        """Return the index of the first offset from ``index`` on that lies elsewhere."""
+        base_offset, last_offset = self.base_offset, self.last_offset
+        for at in range(index, len(offsets)):
+            if not base_offset <= offsets[at] <= last_offset:
+                return at
+        return len(offsets)
+
+    def _find(self, records: Sequence[Record], offset: int) -> Body:
+        if self.octets is not None:
+            return Unreadable.CORRUPT
+        index = bisect_right(records, offset, key=_offset_of) - 1
+        if index >= 0 and records[index].offset == offset:
+            return records[index]
+        return Unreadable.GONE
+
+
+def work_of(header: BatchHeader) -> int:
+    """Return what decoding a batch takes of the loop at most, about, in records (2 us each).
+
+    An octet that is compressed may become a thousand, which takes as long as a record.
+    """
+    is_compressed = header.attributes & COMPRESSION_MASK
+    return header.record_count + (header.size_bytes if is_compressed else 0)
+
+
+def _decoded(octets: Octets) -> tuple[Sequence[Record] | None, int]:
+    """Return a batch's records, None when it is corrupt, and the octets of their values."""
+    try:
+        records = decode_batch(octets)
+    except CorruptBatch:
+        return None, 0
+    return records, sum(len(record.value or b"") for record in records)
+
+
+def _offset_of(record: Record) -> int:
+    return record.offset
