@@ -23,7 +23,7 @@ def give_up(
     policy: Policy,
     *,
     reason: str,
-    now_unix_ms: int,
+    now: int,
 ) -> Effects:
     """Give up those that could be handed out, as far as so many may be in flight and open."""
     effects = Effects()
@@ -39,14 +39,14 @@ def give_up(
         if type(item) is Back and item.due_unix_ms == NO_TIME:
             back = item
         elif item is None and len(messages.items) < open_max:
-            back = _take_out(offset, messages, ahead, fresh, now_unix_ms)
+            back = _take_out(offset, messages, ahead, fresh, now)
         if back is not None:
             messages.kill(back, reason)
             effects.dead.append(Dead(offset, back.attempts, reason))
             keys[back.key] = None
     if fresh:
         messages.note_opened(sorted(at for some in fresh.values() for at in some))
-        effects.journal = _entry(fresh, ahead, now_unix_ms)
+        effects.journal = _entry(fresh, ahead, now)
     for key in keys:
         messages.lines.offer_key(key)  # it may have nothing left
     return effects

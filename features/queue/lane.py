@@ -19,6 +19,7 @@ from features.queue.giving_up import give_up
 from features.queue.lines import Line
 from features.queue.model import (
     AT_ONCE,
+    DEAD_MAX,
     Counts,
     Effects,
     Order,
@@ -135,19 +136,28 @@ class Lane:
         return Effects(wake=wake)
 
     def take(
-        self, count: int, *, holder: int, lease_ms: int, now: int, quiet_only: bool = False
+        self,
+        count: int,
+        *,
+        holder: int,
+        lease_ms: int,
+        now: int,
+        quiet_only: bool = False,
+        dead_max: int = DEAD_MAX,
     ) -> tuple[list[Taken], Effects]:
         """Hand out at most ``count``: those that were given back, then the lowest that may go.
 
         ``quiet_only`` leaves out those of noisy tenants. The effects have messages that were
-        handed out as often as they may be; they count, too.
+        handed out as often as they may be: beside the others, but with ``dead_max`` it ends.
         """
         self._now_unix_ms = now
         messages = self._open
         room = min(count, self._policy.in_flight_max - messages.in_flight_count)
         if room <= 0:
             return [], Effects()
-        taking = Taking(messages, self._ahead, self._policy, holder=holder, room=room)
+        taking = Taking(
+            messages, self._ahead, self._policy, holder=holder, room=room, dead_max=dead_max
+        )
         taking.begin(now, lease_ms)
         lines = messages.lines
         noisy: list[Line] = []
@@ -161,9 +171,7 @@ class Lane:
         for line in noisy:
             if taking.room and not quiet_only:
                 taking.take_from(line)
-        for line in used:
-            lines.offer(line)
-        for line in noisy:
+        for line in (*used, *noisy):
             lines.offer(line)
         return taking.taken, Effects(taking.journal_entry(), taking.dead)
 
@@ -243,9 +251,8 @@ class Lane:
     def give_up(self, offsets: Iterable[int], *, reason: str, now: int) -> Effects:
         """Give messages up that could be handed out, none else of these: the effects have them."""
         self._now_unix_ms = now
-        return give_up(
-            offsets, self._open, self._ahead, self._policy, reason=reason, now_unix_ms=now
-        )
+        policy = self._policy
+        return give_up(offsets, self._open, self._ahead, policy, reason=reason, now=now)
 
     def extend(
         self, ids: Ids, *, lease_ms: Sequence[int], now: int

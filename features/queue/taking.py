@@ -18,23 +18,36 @@ _new_taken = cast("Callable[[tuple[int, int, int]], Taken]", partial(tuple.__new
 
 
 class Taking:
-    """What a call has taken so far. ``room`` is for how many more there is."""
+    """What a call has taken so far. ``room`` is for how many more there is.
+
+    Those that die do not take the place of others, as long as there are flights to spare for both;
+    with the last of ``dead_max`` the call ends.
+    """
 
     __slots__ = (
         "_ahead",
+        "_dead_max",
         "_due_unix_ms",
         "_groups",
         "_holder",
         "_now_unix_ms",
         "_open",
         "_policy",
+        "_spare",
         "dead",
         "room",
         "taken",
     )
 
     def __init__(
-        self, messages: OpenMessages, ahead: Ahead, policy: Policy, *, holder: int, room: int
+        self,
+        messages: OpenMessages,
+        ahead: Ahead,
+        policy: Policy,
+        *,
+        holder: int,
+        room: int,
+        dead_max: int,
     ) -> None:
         self._open = messages
         self._ahead = ahead
@@ -43,6 +56,8 @@ class Taking:
         self._groups: list[bytes] = []
         self._now_unix_ms = 0
         self._due_unix_ms = 0
+        self._dead_max = dead_max
+        self._spare = policy.in_flight_max - messages.in_flight_count - room
         self.room = room
         self.taken: list[Taken] = []
         self.dead: list[Dead] = []
@@ -73,11 +88,11 @@ class Taking:
         while self.room and (back := lines.first_back(line)) is not None:
             if back.due_unix_ms != NO_TIME:
                 break
-            self.room -= 1
             del items[heappop(line.back)]
             if 0 < self._policy.attempts_max <= back.attempts:
                 self._kill(back)
                 continue
+            self.room -= 1
             if like is not None and not _are_alike(like, back):
                 self._launch_again(like, offsets)
                 offsets = []
@@ -90,6 +105,12 @@ class Taking:
     def _kill(self, back: Back) -> None:
         self._open.kill(back, ATTEMPTS)
         self.dead.append(Dead(back.offset, back.attempts, ATTEMPTS))
+        if len(self.dead) >= self._dead_max:
+            self.room = 0
+        elif self._spare:
+            self._spare -= 1  # until it has moved it counts as one in flight
+        else:
+            self.room -= 1
 
     def _launch_again(self, like: Back, offsets: list[int]) -> None:
         attempt = like.attempts + 1

@@ -12,9 +12,10 @@ from gateway.partition import Partition
 from gateway.queues.bodies import Unreadable
 from gateway.queues.lanes import Kit, QueueLane
 from gateway.queues.model import DeliveryId, EarlierDelay, Outcome, QueueRow
-from gateway.queues.receivers import OnDeliveries, Receiver, Receivers, Waits
+from gateway.queues.receivers import Receivers
 from gateway.queues.rows import Row, Show
 from gateway.queues.settling import OnSettled, Settler
+from gateway.queues.waits import OnDeliveries, Receiver, Waits
 from gateway.slots import partition_for_key
 from gateway.storage import OnDone
 from gateway.topics.manager import Topic

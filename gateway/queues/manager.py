@@ -29,9 +29,9 @@ from gateway.queues.instance import Browsed, Queue
 from gateway.queues.journal import QueueJournal
 from gateway.queues.lanes import Counters, Kit, QueueLane
 from gateway.queues.model import DEFAULT_GROUP, QueueRow, QueueSettings
-from gateway.queues.receivers import Receiver, Waits
 from gateway.queues.redrive import Redrive, Redrives
 from gateway.queues.upkeep import Upkeep
+from gateway.queues.waits import Receiver, Waits
 from gateway.topics.manager import Topic, TopicManager
 
 __all__ = [

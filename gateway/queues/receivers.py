@@ -7,133 +7,37 @@ has taken it; others go on.
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
-from itertools import count
+from collections.abc import Sequence
+from enum import Enum
 from typing import Final
 
 import structlog
 
-from features.queue.model import Order
-from gateway.clock import Clock
-from gateway.deadlines import Deadlines
-from gateway.errors import GatewayError, Overloaded
+from features.queue.model import DEAD_MAX, Order
+from gateway.errors import GatewayError
 from gateway.queues.bodies import Body
 from gateway.queues.deliveries import Part, Sifter, oldest_kept
 from gateway.queues.lanes import Kit, QueueLane
 from gateway.queues.model import Delivery, QueueSettings
 from gateway.queues.rows import Row, Show
+from gateway.queues.waits import Receiver, Waits
 
 TRIES_MAX: Final = 16  # to find something that has not expired, before others have their turn
 SERVED_PER_TURN: Final = 64
 RETRY_MS: Final = 1_000  # until messages that could not be read are handed out again
-
-OnDeliveries = Callable[[list[Delivery]], None]
+LOOK_MS: Final = (
+    1_000  # that one who does not wait is looked for behind what is dead or has expired
+)
 
 _log = structlog.get_logger()
 
 
-class Receiver:
-    """Somebody who asked for messages and waits. ``cancel`` may be called at any time."""
+class _Found(Enum):
+    """What a receiver was served with."""
 
-    __slots__ = (
-        "_home",
-        "_on_done",
-        "bytes_max",
-        "holder",
-        "is_waiting",
-        "lease_ms",
-        "messages_max",
-        "ticket",
-    )
-
-    def __init__(  # noqa: PLR0917 - what was asked for; made in one place
-        self,
-        home: "Receivers",
-        messages_max: int,
-        bytes_max: int,
-        lease_ms: int,
-        holder: int,
-        on_done: OnDeliveries,
-    ) -> None:
-        self._home = home
-        self._on_done: OnDeliveries | None = on_done
-        self.messages_max = messages_max
-        self.bytes_max = bytes_max
-        self.lease_ms = lease_ms
-        self.holder = holder
-        self.is_waiting = False
-        self.ticket = 0  # of a wait that ends by itself
-
-    @property
-    def is_done(self) -> bool:
-        """It was answered, or has gone."""
-        return self._on_done is None
-
-    def cancel(self) -> None:
-        """Want nothing any more; what is on its way to it goes back to the queue."""
-        self._on_done = None
-        self._home.leave(self)
-
-    def time_over(self) -> None:
-        """It has waited as long as it wanted; one that is being read for gets what comes."""
-        if self.is_waiting:
-            self._home.leave(self)
-            self.finish([])
-
-    def finish(self, deliveries: list[Delivery]) -> None:
-        """Answer."""
-        on_done, self._on_done = self._on_done, None
-        if on_done is not None:
-            on_done(deliveries)
-
-
-class Waits:
-    """All receivers of a node that wait, and one timer for them."""
-
-    def __init__(self, clock: Clock, *, receivers_max: int) -> None:
-        self._clock = clock
-        self._receivers_max = receivers_max
-        self._tickets = count(1)
-        self._receivers: dict[int, Receiver] = {}
-        # By ticket: an entry of the timer outlives its receiver, who is not to be kept by it.
-        self._deadlines: Deadlines[int] = Deadlines(clock, self._on_due)
-
-    def __len__(self) -> int:
-        return len(self._receivers)
-
-    def check_room(self) -> None:
-        """Raise ``Overloaded`` when there are too many."""
-        if len(self._receivers) >= self._receivers_max:
-            raise Overloaded(f"{self._receivers_max} receivers wait for messages")
-
-    def begin(self, receiver: Receiver, wait_ms: int) -> None:
-        """Call its ``on_due`` when the time is over."""
-        ticket = receiver.ticket = next(self._tickets)
-        self._receivers[ticket] = receiver
-        self._deadlines.arm(ticket, self._clock.monotonic_ms() + wait_ms)
-
-    def end(self, receiver: Receiver) -> None:
-        """It has got something, or has gone."""
-        if self._receivers.pop(receiver.ticket, None) is not None:
-            self._deadlines.forget(receiver.ticket)
-
-    def has(self, receiver: Receiver) -> bool:
-        """Whether it still has time to wait."""
-        return receiver.ticket in self._receivers
-
-    def close(self) -> None:
-        """Call nobody any more."""
-        self._deadlines.close()
-        self._receivers.clear()
-
-    def run_due(self) -> None:
-        """Answer those whose time is over, as the timer does."""
-        self._deadlines.run_due()
-
-    def _on_due(self, ticket: int) -> None:
-        receiver = self._receivers.pop(ticket, None)
-        if receiver is not None:
-            receiver.time_over()
+    SOMETHING = "it is answered, or is being read for"
+    NOTHING = "nothing is there"
+    PERHAPS = "many in front were dead or have expired: look again when others had their turn"
 
 
 class Receivers:
@@ -147,7 +51,8 @@ class Receivers:
         self._active: OrderedDict[QueueLane, None] = OrderedDict()  # may have something
         self._is_scheduled = False
         self._is_closed = False
-        self._met_dead = False
+        self._is_looking = False  # somebody found no more than dead ones yet, and comes again
+        self._met_dead_count = 0
         self._was_full = False  # then who waits is to be looked at when something is settled
         self.settings = settings
         self.lanes: Sequence[QueueLane] = ()
@@ -158,18 +63,23 @@ class Receivers:
     # --- asking
 
     def receive(self, receiver: Receiver, wait_ms: int) -> Receiver | None:
-        """Answer a receiver, now, or when there is something, or when its time is over."""
-        if not self._waiting and self._serve(receiver):
-            if receiver.is_done:
-                return None
-            self._waits.begin(receiver, wait_ms)  # what is being read may have expired
-            return receiver
-        if wait_ms <= 0 or self._is_closed:
+        """Answer a receiver, now, or when there is something, or when its time is over.
+
+        One that does not wait is answered now, but where many in front are dead or have expired.
+        """
+        receiver.is_polling = wait_ms <= 0
+        found = _Found.NOTHING if self._waiting else self._serve(receiver)
+        if receiver.is_done:
+            return None
+        if found is not _Found.SOMETHING and (
+            self._is_closed or (receiver.is_polling and not self._is_looking)
+        ):
             receiver.finish([])
             return None
-        self._waits.begin(receiver, wait_ms)
-        receiver.is_waiting = True
-        self._waiting[receiver] = None
+        self._waits.begin(receiver, LOOK_MS if receiver.is_polling else wait_ms)
+        if found is not _Found.SOMETHING:  # what is being read may have expired, too
+            receiver.is_waiting = True
+            self._waiting[receiver] = None
         return receiver
 
     def receive_row(
@@ -244,21 +154,30 @@ class Receivers:
         for _ in range(SERVED_PER_TURN):
             if not waiting or self._is_closed:
                 return
+            was_looking = self._is_looking
             receiver, _ = waiting.popitem(last=False)
             receiver.is_waiting = False
             try:
-                is_served = self._serve(receiver)
+                found = self._serve(receiver)
             except BaseException:  # one receiver's bug must not leave the others waiting
                 self._waits.end(receiver)
                 self.schedule()
                 receiver.finish([])
                 raise
-            if not is_served:
+            if found is not _Found.SOMETHING:
                 self._wait_on(receiver)
+                if found is _Found.NOTHING and was_looking:
+                    self._end_polls()
                 return
             if receiver.is_done:
                 self._waits.end(receiver)
         self.schedule()
+
+    def _end_polls(self) -> None:
+        """Nothing is there: answer those who do not wait for it."""
+        for receiver in [one for one in self._waiting if one.is_polling]:
+            self.leave(receiver)
+            receiver.finish([])
 
     def _wait_on(self, receiver: Receiver) -> None:
         """Wait, before all others, for whatever time is left."""
@@ -266,33 +185,42 @@ class Receivers:
         self._waiting[receiver] = None
         self._waiting.move_to_end(receiver, last=False)
 
-    def _serve(self, receiver: Receiver) -> bool:
-        """Hand out what there is, or have it read; says whether there was anything."""
+    def _serve(self, receiver: Receiver) -> _Found:
+        """Hand out what there is, or have it read."""
+        self._met_dead_count = 0
         for _ in range(TRIES_MAX):
+            met_dead_count = self._met_dead_count
             parts = self._take(receiver)
-            if not parts and self._met_dead:
-                continue
             if not parts:
-                return False
+                if self._met_dead_count == met_dead_count:
+                    self._is_looking = False
+                    return _Found.NOTHING
+                if self._met_dead_count >= DEAD_MAX:
+                    break
+                continue
             bodies: list[list[Body]] = []
             for lane, taken in parts:
                 found = self._kit.bodies.find(lane.partition, [one[0] for one in taken])
                 if found is None:
                     self._kit.start(self._read(receiver, parts))
-                    return True
+                    return _Found.SOMETHING
                 bodies.append(found)
             deliveries = self._sift(receiver, parts, bodies)
             if deliveries:
                 receiver.finish(deliveries)
-                return True
-        self.schedule()  # there may be more behind what has expired
-        return False
+                return _Found.SOMETHING
+        self._look_again()
+        return _Found.PERHAPS
+
+    def _look_again(self) -> None:
+        """There may be more behind what is dead or has expired."""
+        self._is_looking = True
+        self.schedule()
 
     def _take(self, receiver: Receiver) -> list[Part]:
         """Take messages of the lanes in turn, of quiet tenants first."""
         self._come_up_to_now()
         wanted = self._room(receiver.messages_max)
-        self._met_dead = False
         parts: list[Part] = []
         if len(self._active) > 1 and self.settings.order is Order.FAIR:
             wanted = self._take_some(receiver, wanted, parts, quiet_only=True)
@@ -325,8 +253,7 @@ class Receivers:
                 del active[lane]  # until it wakes us
             else:
                 active.move_to_end(lane)
-            if effects.dead:
-                self._met_dead = True  # they took the place of others, who may be behind
+            self._met_dead_count += len(effects.dead)  # there may be others behind them
             wanted -= len(taken)
             lane.done(effects)
             lane.feed_more()
@@ -371,7 +298,7 @@ class Receivers:
             receiver.finish(deliveries)
         else:
             self._wait_on(receiver)
-            self.schedule()
+            self._look_again()
 
     def _sift(
         self, receiver: Receiver, parts: list[Part], bodies: list[list[Body]]

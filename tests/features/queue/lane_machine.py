@@ -9,7 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from features.fairness import Fairness
 from features.queue import journal
 from features.queue.lane import Lane
-from features.queue.model import AT_ONCE, BY_TIME, Effects, Order, Policy, Result, Run
+from features.queue.model import AT_ONCE, BY_TIME, DEAD_MAX, Effects, Order, Policy, Result, Run
 from tests.features.queue.lane_model import (
     AHEAD,
     BACK,
@@ -101,8 +101,17 @@ class LaneMachine(RuleBasedStateMachine):
         holder=st.sampled_from([BY_TIME, BY_TIME, 7, 8]),
         lease_ms=st.sampled_from([1, 100, 500]),
         quiet_only=st.booleans(),
+        dead_max=st.sampled_from([1, 2, DEAD_MAX]),
     )
-    def take(self, count: int, holder: int, lease_ms: int, *, quiet_only: bool) -> None:
+    def take(
+        self,
+        count: int,
+        holder: int,
+        lease_ms: int,
+        *,
+        quiet_only: bool,
+        dead_max: int = DEAD_MAX,
+    ) -> None:
         expected, dead = self.model.take(
             count,
             holder=holder,
@@ -110,9 +119,15 @@ class LaneMachine(RuleBasedStateMachine):
             now=self.now,
             quiet_only=quiet_only,
             fairness=self.fairness,
+            dead_max=dead_max,
         )
         taken, effects = self.lane.take(
-            count, holder=holder, lease_ms=lease_ms, now=self.now, quiet_only=quiet_only
+            count,
+            holder=holder,
+            lease_ms=lease_ms,
+            now=self.now,
+            quiet_only=quiet_only,
+            dead_max=dead_max,
         )
         assert taken == expected
         assert [message.offset for message in effects.dead] == dead

@@ -8,6 +8,7 @@ from features.fairness import Fairness
 from features.queue.model import (
     AT_ONCE,
     BY_TIME,
+    DEAD_MAX,
     Counts,
     Order,
     Result,
@@ -108,21 +109,25 @@ class LaneModel:
         now: int,
         quiet_only: bool,
         fairness: Fairness,
+        dead_max: int = DEAD_MAX,
     ) -> tuple[list[Taken], list[int]]:
         """Return what is handed out, and which are dead."""
         fairness = deepcopy(fairness)
-        room = min(count, self.in_flight_max - len(self.of_state(FLIGHT, DYING)))
-        if room <= 0:
-            return [], []
+        flights = self.in_flight_max - len(self.of_state(FLIGHT, DYING))
         lines = self.lines()
         taken: list[Taken] = []
         dead: list[int] = []
+
+        def is_full() -> bool:
+            is_over = len(taken) >= count or len(dead) >= dead_max
+            return is_over or len(taken) + len(dead) >= flights
+
         noisy: list[list[Message]] = []
         for line in self._in_turn(lines, noisy, fairness, now, quiet_only=quiet_only):
-            if room == len(taken) + len(dead):
-                break
             count_before = len(taken)
-            for message in line[: room - len(taken) - len(dead)]:
+            for message in line:
+                if is_full():
+                    break
                 if message.state == BACK and 0 < self.attempts_max <= message.attempts:
                     message.state = DYING
                     message.reason = "attempts"

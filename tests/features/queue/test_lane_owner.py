@@ -218,6 +218,28 @@ def test_no_more_are_in_flight_than_the_policy_allows() -> None:
     assert take(lane, 9) == [3]
 
 
+def test_the_dead_take_nobodys_place_but_only_so_many_die_at_a_time() -> None:
+    lane = lane_of(Run(0, 9, None), attempts_max=1)
+    take(lane, 6)
+    tick(lane, 1 + LEASE_MS)
+
+    first, effects = lane.take(2, holder=BY_TIME, lease_ms=1, now=2_000, dead_max=4)
+    assert ([one.offset for one in effects.dead], first) == ([0, 1, 2, 3], [])
+    second, effects = lane.take(2, holder=BY_TIME, lease_ms=1, now=2_000, dead_max=4)
+
+    assert [one.offset for one in effects.dead] == [4, 5]
+    assert [one.offset for one in second] == [6, 7]
+
+
+def test_the_dead_count_as_in_flight_until_they_have_moved() -> None:
+    lane = lane_of(Run(0, 9, None), attempts_max=1, in_flight_max=3)
+    take(lane, 2)
+    tick(lane, 1 + LEASE_MS)
+
+    assert take(lane, 2, 2_000) == [2]
+    assert lane.counts(10) == Counts(ready=7, in_flight=3, delayed=0)
+
+
 def test_messages_that_wait_to_come_again_are_bounded_too() -> None:
     lane = lane_of(Run(0, 99, None), in_flight_max=3)
     for _ in range(9):

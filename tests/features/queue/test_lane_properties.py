@@ -68,7 +68,12 @@ class Walk:
         return [
             (6, lambda: machine.append(self.runs(), hole=flag)),
             (8, lambda: machine.feed(below(1, 30))),
-            (16, lambda: machine.take(below(1, 8), holder, lease_ms, quiet_only=flag)),
+            (
+                16,
+                lambda: machine.take(
+                    below(1, 8), holder, lease_ms, quiet_only=flag, dead_max=choose([1, 256])
+                ),
+            ),
             (10, lambda: machine.ack(self.places(), is_refused=rarely)),
             (6, lambda: machine.release(self.places(), choose([0, 0, 30]), counts=not flag)),
             (2, lambda: machine.reject(self.places())),
@@ -77,7 +82,7 @@ class Walk:
             (3, lambda: self.move(is_kept=not flag)),
             (10, lambda: machine.tick(choose([0, 1, 20, 50, 200, 1_000]), below(1, 20))),
             (1, lambda: machine.end_holder(choose([7, 8]))),
-            (0.3, lambda: machine.change_policy(below(4))),
+            (0.6, lambda: machine.change_policy(below(4))),
             (0.2, lambda: machine.purge(below(11))),
             (0.5, lambda: machine.expire_before(below(11))),
             (1, machine.snapshot),

@@ -3,11 +3,14 @@
 import asyncio
 from pathlib import Path
 
-from features.queue.model import Result
+from features.queue.model import DEAD_MAX, Result
 from gateway.errors import StorageUnavailable
+from gateway.queues.manager import Queue
 from gateway.queues.model import Delivery, Outcome
-from gateway.records.codec import RecordRun, encode_headers
-from tests.gateway.queues.world import is_fed, running, settle, take, take_now, values
+from gateway.queues.receivers import LOOK_MS
+from gateway.records.codec import NO_HEADERS, RecordRun, encode_headers
+from tests.gateway.house import outcome
+from tests.gateway.queues.world import World, is_fed, running, settle, take, take_now, values
 
 
 async def test_what_was_sent_is_received_once(tmp_path: Path) -> None:
@@ -196,3 +199,59 @@ async def test_a_receiver_that_fails_keeps_no_other_waiting(tmp_path: Path) -> N
         assert values(await other) == [b"b"]
         assert [str(one) for one in failures] == ["a bug"]
         assert queue.waiting_count == world.queues.waiting_count == 0
+
+
+async def exhausted(world: World, count: int) -> Queue:
+    """Return a queue with so many messages that were handed out as often as they may be."""
+    await world.queue("dead")
+    queue = await world.queue(dead_letter_topic="dead", attempts_max=1)
+    run = RecordRun(None, [b"poison"] * count, NO_HEADERS, world.clock.unix_ms())
+    await outcome(lambda done: world.queues.coalescer.add(queue.partition_for(None), run, done))
+    await world.until(lambda: is_fed(queue))
+    assert len(await take(queue, count, bytes_max=1 << 30)) == count
+    world.advance(30_001)
+    await world.until(lambda: queue.counts() == (count, 0, 0))
+    return queue
+
+
+async def test_who_does_not_wait_gets_what_is_behind_many_dead(tmp_path: Path) -> None:
+    async with running(tmp_path) as world:
+        queue = await exhausted(world, 2_000)
+        await world.send(queue, b"fresh")
+        got: list[list[Delivery]] = []
+
+        queue.receive(1, bytes_max=1, on_done=got.append)
+
+        assert (got, queue.counts().in_flight) == ([], DEAD_MAX), "others have their turn"
+        await world.until(lambda: bool(got))
+        assert values(got[0]) == [b"fresh"]
+        assert queue.waiting_count == 0
+
+
+async def test_who_does_not_wait_is_told_of_nothing_behind_many_dead(tmp_path: Path) -> None:
+    async with running(tmp_path) as world:
+        queue = await exhausted(world, 2 * DEAD_MAX)
+        waiting = asyncio.ensure_future(take(queue, wait_ms=20_000))
+        await asyncio.sleep(0)
+        polling = [asyncio.ensure_future(take(queue)) for _ in range(2)]
+
+        assert await asyncio.gather(*polling) == [[], []]
+
+        assert (waiting.done(), queue.waiting_count) == (False, 1)
+        assert take_now(queue) == [], "at once: nobody looks behind dead ones any more"
+        await world.send(queue, b"fresh")
+        assert values(await waiting) == [b"fresh"]
+
+
+async def test_who_does_not_wait_is_not_looked_for_without_end(tmp_path: Path) -> None:
+    async with running(tmp_path) as world:
+        queue = await exhausted(world, 2 * DEAD_MAX)
+        got: list[list[Delivery]] = []
+        queue.receive(1, bytes_max=1, on_done=got.append)
+        assert got == []
+
+        world.advance(LOOK_MS)
+
+        assert got == [[]]
+        await world.turn()
+        assert len(got) == 1
