@@ -3,6 +3,6 @@
 ``model`` has the words and ``lane`` the state of one partition and group: others call nothing
 else. Behind it, in reading order: ``states`` (what is known of a message), ``ahead`` (what was
 never handed out), ``open_messages`` (what was, and is not done), ``lines`` (who goes next),
-``taking``, ``acking``, ``returning`` and ``giving_up`` (a call each), ``browsing``, ``timers``,
-``ranges``; ``journal`` has the entries that rebuild it all, and ``replay`` does it.
+``taking``, ``acking``, ``returning`` and ``giving_up`` (a call each), ``browsing`` and
+``timers``; ``journal`` has the entries that rebuild it all, and ``replay`` does it.
 """

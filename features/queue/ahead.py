@@ -11,8 +11,8 @@ from operator import attrgetter
 from typing import Final
 
 from features.queue.model import Run
-from features.queue.ranges import RangeSet
 from features.queue.states import NO_TIME, Stretch
+from features.ranges import RangeSet
 
 KEYLESS_AHEAD_MAX: Final = 10_000
 """Messages without a key that are known ahead: nothing behind them need be looked for."""

@@ -10,10 +10,12 @@ again, so its identifiers are free when a state that says so is kept, and not be
 
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
 from typing import Final, NamedTuple
 
 from adapters.mqtt.errors import MqttError, ReasonCode
 from adapters.mqtt.wire import PACKET_ID_MAX
+from features.ranges import RangeSet
 
 RETAINED: Final = -1  # as a partition id: the messages are retained ones, by topic
 REFUSED: Final = 0x80
@@ -83,7 +85,7 @@ class Outbox:
         self.kept_base = next_seq  # the lowest that a restart may bring back
         self.written_base = next_seq  # as kept_base, when all that is written is kept
         self.next_seq = next_seq
-        self.done: set[int] = set()  # settled above base
+        self.done = RangeSet()  # settled above base
         self.received: set[int] = set()
         self.inflight: list[Inflight] = []
         self.is_shared = False  # it has had messages of a shared subscription
@@ -94,14 +96,14 @@ class Outbox:
         """How many more messages may leave."""
         next_seq = self.next_seq
         return min(
-            self.window - (next_seq - self.base) + len(self.done),
+            self.window - (next_seq - self.base) + self.done.count,
             PACKET_ID_MAX - (next_seq - self.kept_base),
         )
 
     @property
     def count(self) -> int:
         """How many messages are on their way."""
-        return self.next_seq - self.base - len(self.done)
+        return self.next_seq - self.base - self.done.count
 
     @property
     def wants_state_kept(self) -> bool:
@@ -219,16 +221,20 @@ class Outbox:
 
     def drop(self, first_seq: int, count: int) -> None:
         """Messages that are not there any more (expired, cut off) count as settled."""
-        for seq in range(max(first_seq, self.base), min(first_seq + count, self.next_seq)):
-            if self.is_shared and seq not in self.done:
-                self._note_settled(seq, seq + 1)
-            self.received.discard(seq)
-            self.done.add(seq)
+        first, last = max(first_seq, self.base), min(first_seq + count, self.next_seq) - 1
+        if first > last:
+            return
+        if self.is_shared:
+            for start, end in self.done.gaps(first, last):
+                self._note_settled(start, end + 1)
+        if self.received:
+            self.received.difference_update(range(first, last + 1))
+        self.done.add(first, last)
         self._advance(self.base)
 
     def _settle_one(self, run: Inflight, seq: int) -> None:
         self.received.discard(seq)
-        self.done.add(seq)
+        self.done.add(seq, seq)
         if run.group:
             at = seq - run.first_seq
             self.settled.append(Settled(run, at, at + 1))
@@ -260,22 +266,28 @@ class Outbox:
     def unsettled(self) -> Iterator[Unsettled]:
         """Yield what is on its way, in the order in which it left, in parts of one state."""
         for run in tuple(self.inflight):
-            start = max(self.base - run.first_seq, 0)
-            while start < run.length:
-                seq = run.first_seq + start
-                if seq in self.done:
-                    start += 1
-                    continue
-                is_received = seq in self.received
-                stop = start + 1
-                while (
-                    stop < run.length
-                    and run.first_seq + stop not in self.done
-                    and (run.first_seq + stop in self.received) == is_received
-                ):
-                    stop += 1
-                yield Unsettled(run, start, stop, is_received)
-                start = stop
+            first = max(self.base, run.first_seq)
+            for start, last in tuple(self.done.gaps(first, run.first_seq + run.length - 1)):
+                at = start - run.first_seq
+                seqs = range(start, last + 1)
+                for is_received, some in groupby(seqs, self.received.__contains__):
+                    stop = at + len(tuple(some))
+                    yield Unsettled(run, at, stop, is_received)
+                    at = stop
+
+    def to_send(self, start: int, end: int) -> tuple[int, int]:
+        """Return where the first messages of [start, end) begin and end that are to be sent again.
+
+        They are neither settled nor received; both are ``end`` when there are none.
+        """
+        received = self.received
+        for first, last in self.done.gaps(max(start, self.base), end - 1):
+            for is_received, some in groupby(range(first, last + 1), received.__contains__):
+                count = len(tuple(some))
+                if not is_received:
+                    return first, first + count
+                first += count  # noqa: PLW2901 - where the next group begins
+        return end, end
 
     def _is_next_run(self, packet_ids: Sequence[int], qos: int) -> bool:
         """Say whether these are just the next identifiers in order, all of QoS 1."""
@@ -298,9 +310,11 @@ class Outbox:
     def _advance(self, base: int) -> None:
         """Move the lower end up over what is settled, and forget runs that are whole."""
         done = self.done
-        while base in done:
-            done.discard(base)
-            base += 1
+        if done:
+            first, last = next(iter(done))
+            if first == base:
+                base = last + 1
+                done.drop_before(base)
         self.base = base
         gone = 0
         for run in self.inflight:

@@ -2,7 +2,8 @@
 
 The messages are read from where they lie (the log, or the retained messages), and have the same
 packet identifiers as before (MQTT 5.0 section 4.4). What was cut off meanwhile counts as
-acknowledged, and so does what has expired, but not at QoS 2 (MQTT-4.3.3-7). The window is the
+acknowledged, and so does what has expired, but not at QoS 2 (MQTT-4.3.3-7). What the client
+acknowledges before its turn has come is not sent: it has it already. The window is the
 new connection's: no more than its Receive Maximum are on their way at a time (section 4.9), and
 no more octets than it keeps up with.
 """
@@ -44,7 +45,8 @@ class _Redelivery:
         self._services = session.services
         self._outbox = session.outbox
         self._connection = connection
-        self._released = frozenset(session.outbox.received)  # they take no part of the window
+        # Received, and not sent by this connection: they take no part of its window.
+        self._released = set(session.outbox.received)
 
     @property
     def _is_over(self) -> bool:
@@ -55,15 +57,19 @@ class _Redelivery:
             if self._is_over:
                 return
             if unsettled.is_received:
-                first_seq = unsettled.inflight.first_seq
-                seqs = range(first_seq + unsettled.start, first_seq + unsettled.stop)
-                ids = [packet_id_of(seq) for seq in seqs]
-                version = self._connection.version
-                self._connection.send(encode_acks(PacketType.PUBREL, ids, version))
+                self._release_again(unsettled)
             else:
                 await self._send_again(unsettled)
                 self._session.note_settled()  # what is not there any more
                 await asyncio.sleep(0)  # there may be thousands, and others are to be served
+
+    def _release_again(self, unsettled: Unsettled) -> None:
+        first_seq = unsettled.inflight.first_seq
+        seqs = range(first_seq + unsettled.start, first_seq + unsettled.stop)
+        ids = [packet_id_of(seq) for seq in seqs if seq in self._outbox.received]
+        if ids:
+            version = self._connection.version
+            self._connection.send(encode_acks(PacketType.PUBREL, ids, version))
 
     async def _send_again(self, unsettled: Unsettled) -> None:
         inflight = unsettled.inflight
@@ -143,10 +149,19 @@ class _Redelivery:
                 room = await self._room(first_seq + at)
                 if not room:
                     return
-                end = min(part_stop, at + room, at + count_max)
-                services.counters.redelivered += end - at
-                connection.send(form.with_ids(packet_id_of(first_seq + at), at, end, dup=True))
-                at = end
+                seq = first_seq + at
+                begin, end = self._outbox.to_send(
+                    seq, first_seq + min(part_stop, at + room, at + count_max)
+                )
+                self._released |= self._outbox.received.intersection(range(seq, begin))
+                at = end - first_seq
+                if begin == end:
+                    continue
+                services.counters.redelivered += end - begin
+                octets = form.with_ids(
+                    packet_id_of(begin), begin - first_seq, end - first_seq, dup=True
+                )
+                connection.send(octets)
         self._drop_too_large(first_seq, at, stop)
 
     def _drop_too_large(self, first_seq: int, start: int, stop: int) -> None:
@@ -170,9 +185,10 @@ class _Redelivery:
         outbox = self._outbox
         if seq - outbox.base < self._connection.receive_maximum:
             return max(seq - outbox.base, 0)  # or less: enough to know that there is room
-        return sum(
-            one not in outbox.done and one not in self._released
-            for one in range(outbox.base, seq)
+        done = outbox.done
+        count = sum(last - first + 1 for first, last in done.gaps(outbox.base, seq - 1))
+        return count - sum(
+            outbox.base <= one < seq and one not in done for one in self._released
         )
 
     async def _progress(self) -> None:

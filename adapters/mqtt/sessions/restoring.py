@@ -85,7 +85,7 @@ class _Restoring:
         session.positions = stored.positions
         outbox = session.outbox = Outbox(next_seq=stored.base)
         outbox.next_seq = stored.next_seq
-        outbox.done = set(stored.done)
+        outbox.done = stored.done
         outbox.received = set(stored.received)
         self._sessions[client_id] = session
 

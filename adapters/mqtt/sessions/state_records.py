@@ -7,12 +7,12 @@ from adapters.mqtt.errors import MqttError
 from adapters.mqtt.incoming.wills import decode_will, encode_will
 from adapters.mqtt.sessions.subscription_records import (
     COUNT,
-    VERSION,
     check_version,
     decode_positions,
     encode_positions,
 )
 from adapters.mqtt.wire import Will
+from features.ranges import RangeSet
 from gateway.errors import CorruptBatch, InvalidRecord
 
 if TYPE_CHECKING:  # the session's store asks for its state
@@ -21,6 +21,8 @@ if TYPE_CHECKING:  # the session's store asks for its state
 _STATE: Final = struct.Struct(">BIqH")
 _SEQUENCES: Final = struct.Struct(">QQ")
 _SEQ_BYTES: Final = 8
+_STATE_VERSION: Final = 1
+_SETTLED_ONE_BY_ONE: Final = 0  # the version before: settled sequences were a list
 
 
 class StoredState(NamedTuple):
@@ -32,7 +34,7 @@ class StoredState(NamedTuple):
     will: Will | None
     base: int
     next_seq: int
-    done: tuple[int, ...]
+    done: RangeSet
     received: tuple[int, ...]
     positions: dict[int, int]
 
@@ -45,7 +47,7 @@ def encode_state(session: "ClientSession") -> bytes:
     return b"".join(
         (
             _STATE.pack(
-                VERSION,
+                _STATE_VERSION,
                 session.expiry_s,
                 session.disconnected_unix_ms,
                 0 if user is None else len(user) + 1,
@@ -54,7 +56,7 @@ def encode_state(session: "ClientSession") -> bytes:
             COUNT.pack(len(will)),
             will,
             _SEQUENCES.pack(outbox.base, outbox.next_seq),
-            _encode_seqs(outbox.done),
+            _encode_ranges(outbox.done),
             _encode_seqs(outbox.received),
             encode_positions(session.services.positions_of(session)),
         )
@@ -65,7 +67,8 @@ def decode_state(value: bytes) -> StoredState:
     """Return what a state value says. Error: ``CorruptBatch``."""
     try:
         version, expiry_s, disconnected_unix_ms, user_bytes = _STATE.unpack_from(value)
-        check_version(version)
+        if version != _STATE_VERSION:
+            check_version(version)
         at = _STATE.size
         username = None
         if user_bytes:
@@ -76,7 +79,8 @@ def decode_state(value: bytes) -> StoredState:
         will = decode_will(value[at : at + will_bytes]) if will_bytes else None
         at += will_bytes
         base, next_seq = _SEQUENCES.unpack_from(value, at)
-        done, at = _decode_seqs(value, at + _SEQUENCES.size)
+        decode_done = _decode_singly if version == _SETTLED_ONE_BY_ONE else _decode_ranges
+        done, at = decode_done(value, at + _SEQUENCES.size)
         received, at = _decode_seqs(value, at)
         positions, _ = decode_positions(value, at)
     except (struct.error, UnicodeDecodeError, MqttError, InvalidRecord) as error:
@@ -103,6 +107,29 @@ def decode_group(value: bytes) -> dict[int, int]:
     except (struct.error, IndexError) as error:
         msg = f"a shared subscription's positions cannot be read: {error}"
         raise CorruptBatch(msg) from error
+
+
+def _encode_ranges(seqs: RangeSet) -> bytes:
+    found = [_SEQUENCES.pack(first, last) for first, last in seqs]
+    return COUNT.pack(len(found)) + b"".join(found)
+
+
+def _decode_ranges(value: bytes, at: int) -> tuple[RangeSet, int]:
+    (count,) = COUNT.unpack_from(value, at)
+    seqs = RangeSet()
+    at += COUNT.size
+    for _ in range(count):
+        seqs.add(*_SEQUENCES.unpack_from(value, at))
+        at += _SEQUENCES.size
+    return seqs, at
+
+
+def _decode_singly(value: bytes, at: int) -> tuple[RangeSet, int]:
+    found, at = _decode_seqs(value, at)
+    seqs = RangeSet()
+    for seq in found:
+        seqs.add(seq, seq)
+    return seqs, at
 
 
 def _encode_seqs(seqs: "set[int]") -> bytes:

@@ -108,7 +108,7 @@ class OutboxMachine(RuleBasedStateMachine):
                 self.model.pop(seq, None)
         new = Outbox(old.window, next_seq=old.base)
         new.next_seq = old.next_seq
-        new.done, new.received = set(old.done), set(old.received)
+        new.done, new.received = old.done, set(old.received)
         for run in kept:
             new.restore(run)
         new.restored()
@@ -131,6 +131,16 @@ class OutboxMachine(RuleBasedStateMachine):
                 found[run.first_seq + at] = (run.qos, run.first_offset + at, state)
         assert found == self.model
         assert list(found) == sorted(found), "in the order in which it left"
+        assert to_send(outbox) == [seq for seq, (*_, state) in found.items() if state is SENT]
+
+
+def to_send(outbox: Outbox) -> list[int]:
+    seqs: list[int] = []
+    at = outbox.base
+    while at < outbox.next_seq:
+        begin, at = outbox.to_send(at, min(at + 5, outbox.next_seq))
+        seqs += range(begin, at)
+    return seqs
 
 
 TestOutbox = OutboxMachine.TestCase

@@ -33,6 +33,7 @@ from adapters.mqtt.sessions.subscription_records import (
     encode_subscription,
 )
 from adapters.mqtt.wire import PublishProperties, Will
+from features.ranges import RangeSet
 from gateway.errors import CorruptBatch
 
 TEXTS = st.text(
@@ -69,6 +70,13 @@ def session(positions: dict[int, int]) -> ClientSession:
     return ClientSession("c", cast("Any", services))
 
 
+def ranges_of(seqs: set[int]) -> RangeSet:
+    ranges = RangeSet()
+    for seq in seqs:
+        ranges.add(seq, seq)
+    return ranges
+
+
 @given(
     username=st.one_of(st.none(), st.just(""), TEXTS),
     will=st.sampled_from([None, WILL]),
@@ -93,19 +101,39 @@ def test_a_state_comes_back(  # noqa: PLR0917 - the fields of a state
     one.username, one.will, one.expiry_s = username, will, expiry_s
     one.disconnected_unix_ms = disconnected_unix_ms
     one.outbox.base, one.outbox.next_seq = base, base + 9
-    one.outbox.done, one.outbox.received = done, received
+    one.outbox.done, one.outbox.received = ranges_of(done), received
     found = decode_state(encode_state(one))
-    assert found == (
+    fields = found._asdict() | {"done": list(found.done)}
+    assert tuple(fields.values()) == (
         expiry_s,
         disconnected_unix_ms,
         username,
         will,
         base,
         base + 9,
-        tuple(sorted(done)),
+        list(ranges_of(done)),
         tuple(sorted(received)),
         positions,
     )
+
+
+def test_a_state_that_lists_what_is_settled_one_by_one_is_read() -> None:
+    """As it was written before."""
+    head = b"\0" + b"\0\0\0\7" + b"\0" * 8 + b"\0\0" + b"\0\0\0\0"
+    sequences = b"".join(n.to_bytes(8) for n in (5, 12))
+    settled = b"\0\0\0\3" + b"".join(n.to_bytes(8) for n in (6, 7, 9))
+    received = b"\0\0\0\1" + (8).to_bytes(8)
+    found = decode_state(head + sequences + settled + received + b"\0\0\0\0")
+    assert list(found.done) == [(6, 7), (9, 9)]
+    assert (found.expiry_s, found.base, found.next_seq, found.received) == (7, 5, 12, (8,))
+
+
+def test_a_state_costs_by_what_is_not_settled() -> None:
+    one = session({})
+    before = len(encode_state(one))
+    one.outbox.next_seq = 65_000
+    one.outbox.done = ranges_of(set(range(1, 65_000)))
+    assert len(encode_state(one)) < before + 32
 
 
 @given(st.lists(RUNS, min_size=1, max_size=5))
@@ -188,7 +216,7 @@ def state() -> bytes:
     one = session({1: 2, 3: 4})
     one.username, one.will = "user", WILL
     one.outbox.base, one.outbox.next_seq = 5, 9
-    one.outbox.done, one.outbox.received = {6}, {7}
+    one.outbox.done, one.outbox.received = ranges_of({6}), {7}
     return encode_state(one)
 
 

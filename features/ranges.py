@@ -1,4 +1,4 @@
-"""Offsets as ranges that do not touch: a million in a row cost what one costs."""
+"""Offsets, or sequence numbers, as ranges that do not touch: a million in a row cost as one."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator

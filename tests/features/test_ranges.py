@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from features.queue.ranges import RangeSet
+from features.ranges import RangeSet
 
 PAIRS = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 6)), max_size=15)
 
