@@ -211,12 +211,20 @@ class Coalescer:
             self._rounds_in_flight -= 1
             _refuse(waiting, error)
             return
+        except Exception:  # nor may a bug of the append itself
+            self._rounds_in_flight -= 1
+            told = waiting.copy()
+            waiting.clear()  # nobody is told twice, should it be on its way nevertheless
+            _refuse(told, StorageUnavailable("what was to be kept cannot be"))
+            raise
         self.rounds_appended += 1
         batches = (batch for part in parts.values() for batch in part)
         for write, batch in zip(writes, batches, strict=True):
             _locate(write, batch)
 
     def _done(self, waiting: list[OnDone], error: StorageUnavailable | None) -> None:
+        if not waiting:
+            return  # it was given up
         self._rounds_in_flight -= 1
         try:
             if error is None:  # the disk is busy again while those of this round are answered

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from adapters.sqs.call import Call
-from adapters.sqs.errors import OVER_LIMIT, SqsError, to_sqs_error
+from adapters.sqs.errors import INTERNAL_FAILURE, OVER_LIMIT, SqsError, to_sqs_error
 from adapters.sqs.mapping import (
     MESSAGE_BYTES_MAX,
     Body,
@@ -90,6 +90,7 @@ class Receiving:
             on_done=self._on_deliveries,
             lease_ms=self._lease_ms,
             wait_ms=wait_ms,
+            on_failed=self._on_failed,
         )
         if receiver is not None:
             self._call.on_gone = receiver.cancel
@@ -116,6 +117,10 @@ class Receiving:
                 self._queue.topic.uuid, self._attempt_id, kept, received_unix_ms
             )
         self._call.reply({"Messages": messages})
+
+    def _on_failed(self) -> None:
+        if not self._call.is_answered:
+            self._call.fail(SqsError(INTERNAL_FAILURE, "The messages could not be received."))
 
     def _again(self) -> None:
         """All that came was too large: receive more, unless that goes on and on."""

@@ -1,6 +1,6 @@
 """One queue: a topic, and a queue group that competes for its messages."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from features.fairness import Fairness
@@ -123,7 +123,7 @@ class Queue:
 
     # --- receiving
 
-    def receive(
+    def receive(  # noqa: PLR0913 - by keyword
         self,
         messages_max: int,
         *,
@@ -132,18 +132,22 @@ class Queue:
         lease_ms: int | None = None,
         wait_ms: int = 0,
         holder: int = BY_TIME,
+        on_failed: Callable[[], None] | None = None,
     ) -> Receiver | None:
         """Hand out up to ``messages_max`` messages, at least one whatever ``bytes_max`` says.
 
         ``on_done`` runs once: before this returns (then it returns None), or when there is
         something, or with an empty list when ``wait_ms`` are over. Who waits is served in order
-        of arrival. The messages are the receiver's for ``lease_ms`` (by default the queue's), or
-        until its ``holder`` ends. Error: ``Overloaded`` when too many wait already.
+        of arrival. ``on_failed`` runs in its place, or when it has raised, where a bug of ours
+        keeps it from an answer. The messages are the receiver's for ``lease_ms`` (by default the
+        queue's), or until its ``holder`` ends. Error: ``Overloaded`` when too many wait already.
         """
         if wait_ms > 0:
             self._waits.check_room()
         lease_ms = self.settings.lease_ms if lease_ms is None else lease_ms
-        receiver = Receiver(self._receivers, messages_max, bytes_max, lease_ms, holder, on_done)
+        receiver = Receiver(
+            self._receivers, messages_max, bytes_max, lease_ms, holder, on_done, on_failed
+        )
         return self._receivers.receive(receiver, min(wait_ms, self._kit.config.wait_ms_max))
 
     def receive_row(

@@ -162,7 +162,7 @@ class Receivers:
             except BaseException:  # one receiver's bug must not leave the others waiting
                 self._waits.end(receiver)
                 self.schedule()
-                receiver.finish([])
+                receiver.fail()
                 raise
             if found is not _Found.SOMETHING:
                 self._wait_on(receiver)
@@ -273,6 +273,15 @@ class Receivers:
 
     async def _read(self, receiver: Receiver, parts: list[Part]) -> None:
         """Wait for the disk, then hand out what was taken."""
+        try:
+            await self._read_for(receiver, parts)
+        except Exception:  # noqa: BLE001 - a bug that one receiver meets is not all others'
+            _log.exception("messages taken cannot be handed out")
+            self._waits.end(receiver)
+            receiver.fail()
+            self._sifter.give_back(parts, delay_ms=RETRY_MS)
+
+    async def _read_for(self, receiver: Receiver, parts: list[Part]) -> None:
         kit = self._kit
         deliveries: list[Delivery] = []
         try:

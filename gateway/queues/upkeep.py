@@ -51,34 +51,45 @@ class Upkeep:
         turns = 0
         while True:
             await asyncio.sleep(HOLD_EVERY_S)
-            await self.hold_all()
             turns += 1
-            if turns % EXPIRE_EVERY_TURNS == 0:
-                try:
+            try:
+                await self.hold_all()
+                if turns % EXPIRE_EVERY_TURNS == 0:
                     await self.expire_all()
-                except GatewayError as error:
-                    _log.warning("retention of queues ended early", error=str(error))
+            except GatewayError as error:
+                _log.warning("retention of queues ended early", error=str(error))
+            except Exception:  # noqa: BLE001 - a bug that one queue meets is not the end of it
+                _log.exception("upkeep of queues ended early")
 
     async def hold_all(self) -> None:
         """Say of every lane that has changed what it still needs."""
         touched, self._kit.touched = self._kit.touched, set()
         for count, lane in enumerate(touched, 1):
             if lane.is_open and not lane.partition.is_gone:  # it may have left meanwhile
-                lane.hold()
+                try:
+                    lane.hold()
+                except Exception:  # noqa: BLE001 - others are to be told nevertheless
+                    _log.exception("queue holds nothing", lane=repr(lane.partition))
             if count % LANES_PER_TURN == 0:
                 await asyncio.sleep(0)
 
     async def expire_all(self) -> None:
         """Drop what is too old at the front of every backlog. Errors: of the storage."""
         for queue in list(self._queues()):
-            settings = queue.settings
-            if settings.retention_ms < 0 and not settings.dead_letter_topic:
-                continue
-            for lane in list(queue.lanes):
-                if settings.retention_ms >= 0:
-                    await self._expire(lane, settings.retention_ms)
-                if settings.dead_letter_topic:
-                    await self._expire_heads(lane)
+            try:
+                await self._expire_queue(queue)
+            except GatewayError:
+                raise
+            except Exception:  # noqa: BLE001 - a bug that one queue meets is not all others'
+                _log.exception("retention of a queue ended early")
+
+    async def _expire_queue(self, queue: Kept) -> None:
+        settings = queue.settings
+        for lane in list(queue.lanes):
+            if settings.retention_ms >= 0:
+                await self._expire(lane, settings.retention_ms)
+            if settings.dead_letter_topic:
+                await self._expire_heads(lane)
 
     async def _expire(self, lane: QueueLane, retention_ms: int) -> None:
         partition = lane.partition

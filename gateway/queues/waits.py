@@ -26,6 +26,7 @@ class Receiver:
     __slots__ = (
         "_home",
         "_on_done",
+        "_on_failed",
         "bytes_max",
         "holder",
         "is_polling",
@@ -35,7 +36,7 @@ class Receiver:
         "ticket",
     )
 
-    def __init__(  # noqa: PLR0917 - what was asked for; made in one place
+    def __init__(  # noqa: PLR0913, PLR0917 - what was asked for; made in one place
         self,
         home: Home,
         messages_max: int,
@@ -43,9 +44,11 @@ class Receiver:
         lease_ms: int,
         holder: int,
         on_done: OnDeliveries,
+        on_failed: Callable[[], None] | None = None,
     ) -> None:
         self._home = home
         self._on_done: OnDeliveries | None = on_done
+        self._on_failed = on_failed
         self.messages_max = messages_max
         self.bytes_max = bytes_max
         self.lease_ms = lease_ms
@@ -73,8 +76,24 @@ class Receiver:
     def finish(self, deliveries: list[Delivery]) -> None:
         """Answer."""
         on_done, self._on_done = self._on_done, None
-        if on_done is not None:
+        if on_done is None:
+            return
+        try:
             on_done(deliveries)
+        except Exception:  # a bug: whoever is behind it is not to wait for ever
+            if self._on_failed is not None:
+                self._on_failed()
+            raise
+
+    def fail(self) -> None:
+        """Answer that this cannot be served, by a fault of ours."""
+        on_done, self._on_done = self._on_done, None
+        if on_done is None:
+            return
+        if self._on_failed is not None:
+            self._on_failed()
+        else:
+            on_done([])
 
 
 class Waits:

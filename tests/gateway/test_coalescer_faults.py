@@ -3,6 +3,9 @@
 import asyncio
 from functools import partial
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from gateway.coalescer import Coalescer
 from gateway.errors import StorageUnavailable
@@ -102,3 +105,40 @@ async def test_what_cannot_be_encoded_is_refused_with_all_beside_it(tmp_path: Pa
         assert again is None
         assert len(failed) == 1
         assert house.values(partition) == [b"3"]
+
+
+@pytest.mark.parametrize("is_under_way", [False, True])
+async def test_an_append_that_fails_by_a_bug_keeps_nobody_waiting(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    is_under_way: bool,  # noqa: FBT001
+) -> None:
+    """Neither those of its round, which hear of it once, nor those of the next."""
+    async with running(tmp_path) as house:
+        partition = await house.partition("t")
+        failed: list[dict[str, object]] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, found: failed.append(found))
+        coalescer = Coalescer(house.broker)
+        append = house.broker.append
+        told: list[StorageUnavailable | None] = []
+
+        def break_down(*args: Any, **how: Any) -> None:
+            if is_under_way:
+                append(*args, **how)
+            raise OwnBugError
+
+        with monkeypatch.context() as patch:
+            patch.setattr(house.broker, "append", break_down)
+            coalescer.add(partition, run_of(b"1"), told.append)
+            async with asyncio.timeout(WITHIN_S):
+                error = await outcome(partial(coalescer.add, partition, run_of(b"2")))
+        async with asyncio.timeout(WITHIN_S):
+            later = [
+                await outcome(partial(coalescer.add, partition, run_of(value)))
+                for value in (b"3", b"4")
+            ]
+
+        assert [type(one) for one in (*told, error)] == [StorageUnavailable] * 2
+        assert later == [None, None]
+        assert [type(one["exception"]) for one in failed] == [OwnBugError]
+        assert house.values(partition)[-2:] == [b"3", b"4"]

@@ -3,8 +3,11 @@
 import asyncio
 from pathlib import Path
 
+import pytest
+
 from gateway.errors import StorageUnavailable
 from gateway.model import Octets
+from gateway.queues.deliveries import Sifter
 from gateway.queues.manager import Queue
 from gateway.queues.model import Delivery, Outcome
 from tests.gateway.queues.world import World, is_fed, running, settle, take, take_now, values
@@ -152,3 +155,56 @@ async def test_a_stop_while_the_disk_turns_costs_no_attempt(tmp_path: Path) -> N
         await world.until(lambda: is_fed(queue))
         (message,) = await take(queue)
         assert message.attempt == 1
+
+
+@pytest.mark.parametrize("what", ["read", "sift", "answer"])
+async def test_a_bug_behind_the_disk_is_answered_and_costs_no_message(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    async with running(tmp_path) as world:
+        queue = await world.queue()
+        await world.send(queue, b"a")
+        disk = ColdDisk(world, queue)
+        disk.spun.set()
+        failed: list[str] = []
+
+        def break_down(*_of_what: object, **_how: object) -> None:
+            raise ZeroDivisionError
+
+        with monkeypatch.context() as patch:
+            if what == "read":
+                patch.setattr(world.queues._kit.bodies, "read", break_down)
+            elif what == "sift":
+                patch.setattr(Sifter, "sift", break_down)
+            queue.receive(
+                1,
+                bytes_max=1,
+                wait_ms=20_000,
+                on_done=break_down,
+                on_failed=lambda: failed.append(what),
+            )
+            await world.until(lambda: failed == [what])
+
+        assert queue.waiting_count == 0
+        waiting = asyncio.ensure_future(take(queue, wait_ms=20_000))
+        await world.turn()
+        world.advance(1_001)
+        got = await waiting
+        assert [(one.record.value, one.attempt) for one in got] == [(b"a", 1)]
+
+
+async def test_who_says_nothing_of_faults_gets_nothing_by_a_bug(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with running(tmp_path) as world:
+        queue = await world.queue()
+        await world.send(queue, b"a")
+        disk = ColdDisk(world, queue)
+        disk.spun.set()
+
+        def break_down(*_of_what: object, **_how: object) -> None:
+            raise ZeroDivisionError
+
+        monkeypatch.setattr(Sifter, "sift", break_down)
+
+        assert await take(queue, wait_ms=20_000) == []

@@ -11,6 +11,7 @@ from gateway.errors import StorageUnavailable
 from gateway.partition import Partition
 from gateway.queues import upkeep
 from gateway.queues.bodies import Body
+from gateway.queues.lanes import QueueLane
 from gateway.queues.manager import Queue
 from gateway.queues.model import Outcome, QueueRow, QueueSettings
 from tests.gateway.queues.test_journal import drain, fill
@@ -63,6 +64,58 @@ async def test_what_is_in_flight_when_it_becomes_too_old_goes_when_it_is_back(
         await world.queues.upkeep.expire_all()
 
         assert queue.counts() == (1, 0, 0)
+
+
+@pytest.mark.parametrize("what", ["hold_all", "expire_all"])
+async def test_a_bug_that_upkeep_meets_is_not_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    async with running(tmp_path) as world:
+        monkeypatch.setattr(upkeep, "HOLD_EVERY_S", 0)
+        own = upkeep.Upkeep(world.queues._kit, list)
+        met: list[str] = []
+
+        async def break_down() -> None:
+            met.append(what)
+            raise ZeroDivisionError
+
+        monkeypatch.setattr(own, what, break_down)
+        own.start()
+
+        await world.until(lambda: len(met) > 1)
+
+
+async def test_a_bug_that_one_queue_meets_keeps_upkeep_from_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with running(tmp_path) as world:
+        queues = [await world.queue(name, retention_ms=60_000) for name in ("a", "b")]
+        for queue in queues:
+            await world.send(queue, b"old")
+        world.advance(60_001)
+        broken = queues[0].lanes[0]
+        hold, expire = QueueLane.hold, upkeep.Upkeep._expire
+
+        def hold_or_fail(lane: QueueLane) -> None:
+            if lane is broken:
+                raise ZeroDivisionError
+            hold(lane)
+
+        async def expire_or_fail(
+            self: upkeep.Upkeep, lane: QueueLane, retention_ms: int
+        ) -> None:
+            if lane is broken:
+                raise ZeroDivisionError
+            await expire(self, lane, retention_ms)
+
+        monkeypatch.setattr(QueueLane, "hold", hold_or_fail)
+        monkeypatch.setattr(upkeep.Upkeep, "_expire", expire_or_fail)
+        await world.queues.upkeep.expire_all()
+        world.queues._kit.touched = {broken: None, queues[1].lanes[0]: None}  # type: ignore[assignment]
+        await world.queues.upkeep.hold_all()
+
+        assert [queue.counts().ready for queue in queues] == [1, 0]
+        assert [held_offset(world, queue) for queue in queues] == [0, 1]
 
 
 async def test_what_cannot_be_moved_and_is_too_old_holds_nothing(tmp_path: Path) -> None:

@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
+from adapters.sqs.receiving import Receiving
 from tests.adapters.sqs.handlers.messages import (
+    append,
     bodies,
     delete,
     let_pass,
@@ -254,3 +256,30 @@ async def test_full_fifo_queue_answers_none(live: Live) -> None:
     await receive_one(live, url)
 
     assert await receive(live, url) == []
+
+
+@pytest.mark.parametrize("is_waiting", [False, True])
+async def test_bug_behind_a_receive_is_answered(
+    live: Live,
+    monkeypatch: pytest.MonkeyPatch,
+    is_waiting: bool,  # noqa: FBT001
+) -> None:
+    url = await live.queue()
+    asyncio.get_running_loop().set_exception_handler(lambda *_of_what: None)
+
+    def break_down(*_of_what: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(Receiving, "_show", break_down)
+    if not is_waiting:
+        await append(live, b"there already", headers=(("h", b"v"),))
+        refused = await live.refused("receive_message", QueueUrl=url, MaxNumberOfMessages=10)
+    else:
+        receiving = asyncio.create_task(
+            live.refused("receive_message", QueueUrl=url, WaitTimeSeconds=20)
+        )
+        await until_waiting(live)
+        await append(live, b"late", headers=(("h", b"v"),))
+        refused = await receiving
+
+    assert (refused.code, refused.status) == ("InternalFailure", 500)
