@@ -90,6 +90,11 @@ def dead_letter_headers(
     return kept
 
 
+def is_reference(headers: Headers) -> bool:
+    """Say whether a dead letter only says where a message lies, without what that held."""
+    return any(name == DLQ_LEFT_OUT for name, _ in headers)
+
+
 def strip_headers(headers: Headers) -> list[tuple[str, bytes | None]]:
     """Return the headers of a dead letter that is sent on, back to its source or elsewhere."""
     return [

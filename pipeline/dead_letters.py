@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from gateway.clock import Clock, SystemClock
 from gateway.errors import RequestError
 from gateway.slots import partition_for_key
-from pipeline.dlq_letters import REPLAYED, describe, described, header_pairs, stripped
+from pipeline.dlq_letters import (
+    REPLAYED,
+    describe,
+    described,
+    header_pairs,
+    is_reference,
+    stripped,
+)
 from pipeline.resend_kafka import Endpoint, Sender
 from pipeline.resend_state import JobState, Position, marker
 
@@ -66,7 +73,10 @@ class Letter(NamedTuple):
 
 
 class Replayed(NamedTuple):
-    """What a replay has done. ``homeless``: no topic to send them to is known, or is there."""
+    """What a replay has done. ``homeless``: no topic to send them to is known, or is there.
+
+    So it is with letters that are without their message (``dlq.left-out``).
+    """
 
     sent: int
     sent_before: int
@@ -247,7 +257,7 @@ class Replay:
         """Send one letter unless it was; return what became of it."""
         topic = self._to or letter.source_topic
         count = self._counts.get(topic)
-        if count is None or topic.startswith(_INTERNAL):
+        if count is None or topic.startswith(_INTERNAL) or is_reference(letter.headers):
             return "homeless"
         if topic not in self._prepared:
             state.prepare(topic, count, is_new=self._is_new)

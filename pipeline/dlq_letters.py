@@ -16,6 +16,7 @@ from gateway.model import (
     DLQ_ATTEMPTS,
     DLQ_GROUP,
     DLQ_HOPS,
+    DLQ_LEFT_OUT,
     DLQ_PREFIX,
     DLQ_PROTOCOL,
     DLQ_REASON,
@@ -106,6 +107,11 @@ def read_headers(topic: str, headers: Headers) -> Said:
         _number(said.get(DLQ_ATTEMPTS, "")),
         protocol,
     )
+
+
+def is_reference(headers: Headers) -> bool:
+    """Say whether a letter is without its message, as a redrive does."""
+    return any(name == DLQ_LEFT_OUT for name, _ in headers)
 
 
 def stripped(headers: Headers) -> list[tuple[str, bytes | None]]:

@@ -238,10 +238,12 @@ class DeadLetters:
         body = bodies[0]
         if body is Unreadable.GONE:
             return None
+        why = ""
         if isinstance(body, Unreadable):  # nothing of it is known but where it lies
             body = Record(dead.offset, self._kit.clock.unix_ms(), None, None)
+            why = "it cannot be read"
         try:
-            return self._checked(lane, topic, dead, body)
+            return self._checked(lane, topic, dead, body, left_out=why)
         except MessageTooLarge as error:
             why = str(error)
         body = reference(body)

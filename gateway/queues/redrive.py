@@ -19,7 +19,7 @@ from functools import partial
 from typing import Final, Literal, Protocol
 from uuid import uuid4
 
-from features.dead_letter import origin, strip_headers
+from features.dead_letter import is_reference, origin, strip_headers
 from features.queue.model import Effects, Result, Taken
 from gateway.coalescer import ROUND_BYTES_MAX, Part
 from gateway.errors import (
@@ -231,10 +231,10 @@ class Redrives:
                 try:
                     part = self._part(lane, redrive, body)
                 except TopicNotFound:
-                    if redrive.destination is not None:
+                    if redrive.destination is not None and not is_reference(body.headers):
                         raise
                     redrive.skipped += 1
-                    continue  # so does what has no place to go to
+                    continue  # so does what has no place to go to, or nothing in it
                 parts.append(part)
                 size_bytes += part[1].size_bytes
             ids.append((one.offset, one.attempt))
@@ -244,6 +244,9 @@ class Redrives:
         return len(ids)
 
     def _part(self, lane: QueueLane, redrive: Redrive, record: Record) -> Part:
+        """Return what a dead letter becomes, and where. Error: ``TopicNotFound``."""
+        if is_reference(record.headers):
+            raise TopicNotFound(f"offset {record.offset} is without its message")
         name = redrive.destination
         if name is None:
             name = TopicName(lane.partition.topic.name.namespace, _source_of(record))

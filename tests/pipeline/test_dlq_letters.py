@@ -51,6 +51,13 @@ def test_headers_that_make_no_sense_are_read_as_nothing() -> None:
     assert found.reason == dlq_letters.NO_REASON
 
 
+def test_a_letter_without_its_message_is_known_as_a_redrive_knows_it() -> None:
+    for name in ("dlq.left-out", "dlq.reason", "a"):
+        headers = [("b", None), (name, b"9 bytes, at most 8 are taken")]
+        assert dlq_letters.is_reference(headers) == stored.is_reference(headers)
+        assert dlq_letters.is_reference(headers) == (name == "dlq.left-out")
+
+
 def test_a_letter_is_sent_on_as_a_redrive_does() -> None:
     headers = [("a", b"1"), ("dlq.reason", b"x"), ("dlq.hops", b"3"), ("a", None)]
 

@@ -81,6 +81,24 @@ async def test_one_that_does_not_say_whence_it_came_stays_and_the_others_go(
         assert (dead.counts().ready, queue.counts().ready) == (1, 2)
 
 
+@pytest.mark.parametrize("destination", [None, TopicName("default", "work")])
+async def test_a_letter_without_its_message_stays(
+    tmp_path: Path, destination: TopicName | None
+) -> None:
+    """It says where the message lies: an empty one in its place would be the end of that."""
+    async with running(tmp_path) as world:
+        queue, dead = await dead_letters(world, 2)
+        headers = [("dlq.source.topic", b"work"), ("dlq.left-out", b"9 bytes, at most 8")]
+        await world.send(dead, b"", headers=headers)
+        await world.until(lambda: dead.counts().ready == 3 and is_fed(dead))
+
+        redrive = world.queues.redrives.start(dead, destination=destination, rate_per_s=None)
+        await world.until(lambda: not redrive.is_active)
+
+        assert (redrive.status, redrive.moved, redrive.skipped) == ("COMPLETED", 2, 1)
+        assert (dead.counts().ready, queue.counts().ready) == (1, 2)
+
+
 async def test_a_destination_that_is_not_there_fails(tmp_path: Path) -> None:
     async with running(tmp_path) as world:
         _, dead = await dead_letters(world, 2)
