@@ -115,11 +115,11 @@ class CatchUp:
 
     async def _go(self, ride: Ride) -> None:
         for _ in range(RIDE_PIECES):
-            if self._is_behind(ride):
-                await self._step_or_wait(ride)
+            if not (self._is_behind(ride) and await self._step_or_wait(ride)):
+                return
 
-    async def _step_or_wait(self, ride: Ride) -> None:
-        """A log that cannot be read is tried again: nobody else would ask for it."""
+    async def _step_or_wait(self, ride: Ride) -> bool:
+        """A log that cannot be read is tried again, after others: nobody else would ask for it."""
         try:
             await self._step(ride)
         except GatewayError as error:
@@ -130,6 +130,9 @@ class CatchUp:
         except Exception:  # a bug that one meets must not end the work for all others
             log.exception("catching up", topic=self.feed.partition.topic.name.name)
             await asyncio.sleep(RETRY_S)
+        else:
+            return True
+        return False
 
     def _is_behind(self, ride: Ride) -> bool:
         """Say whether anybody is to be served; who is full comes back by itself."""

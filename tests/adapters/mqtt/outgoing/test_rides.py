@@ -1,13 +1,21 @@
 """Rides: who stands together goes together, each has its turn, and each knows where it stands."""
 
-from typing import cast
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from adapters.mqtt.outgoing import catch_up as catch_up_module
 from adapters.mqtt.outgoing.distributor import Subscriber
 from adapters.mqtt.outgoing.rides import TURNS_A_TURN_OF_ALL, Ride, Rides
-from tests.adapters.mqtt.outgoing.test_catch_up import PARTITION, Scene, make_case, wanted_of
+from gateway.errors import StorageUnavailable
+from tests.adapters.mqtt.outgoing.test_catch_up import (
+    PARTITION,
+    Scene,
+    make_case,
+    until,
+    wanted_of,
+)
 
 
 class Passenger:
@@ -133,3 +141,33 @@ async def test_those_far_behind_come_up_and_the_rest_of_the_log_is_read_once() -
     await scene.until_live()
 
     assert len(scene.feed.reads) < 1.5 * 400
+
+
+async def test_a_piece_that_cannot_be_read_does_not_hold_up_who_is_past_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(catch_up_module, "RETRY_S", 0)
+    case = make_case([(b"a", 500)], 10)
+    scene = Scene(case, per_read=1)
+    cast("Any", scene.feed).partition = SimpleNamespace(
+        topic=SimpleNamespace(name=SimpleNamespace(name="t"))
+    )
+    failed = 0
+
+    def fail_at_the_start() -> None:
+        nonlocal failed
+        if scene.feed.reads[-1] == 0:
+            failed += 1
+            raise StorageUnavailable("the disk")
+
+    scene.feed.on_read = fail_at_the_start
+    scene.follower(0, ["a"]).go_on()
+    past = scene.follower(100, ["a"])
+    past.go_on()
+    await until(lambda: not past.behind)
+
+    turns = 400 // 10 // catch_up_module.RIDE_PIECES
+    assert failed <= TURNS_A_TURN_OF_ALL * turns
+    scene.feed.on_read = lambda: None
+    await scene.until_live()
+    assert [len(one.got) for one in scene.followers] == [500, 400]
