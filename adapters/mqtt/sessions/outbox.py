@@ -10,7 +10,7 @@ again, so its identifiers are free when a state that says so is kept, and not be
 
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import groupby
+from itertools import islice
 from typing import Final, NamedTuple
 
 from adapters.mqtt.errors import MqttError, ReasonCode
@@ -85,7 +85,7 @@ class Outbox:
         self.kept_base = next_seq  # the lowest that a restart may bring back
         self.written_base = next_seq  # as kept_base, when all that is written is kept
         self.next_seq = next_seq
-        self.done = RangeSet()  # settled above base
+        self.done = RangeSet()  # settled above base: one range, mostly
         self.received: set[int] = set()
         self.inflight: list[Inflight] = []
         self.is_shared = False  # it has had messages of a shared subscription
@@ -221,20 +221,21 @@ class Outbox:
 
     def drop(self, first_seq: int, count: int) -> None:
         """Messages that are not there any more (expired, cut off) count as settled."""
-        first, last = max(first_seq, self.base), min(first_seq + count, self.next_seq) - 1
-        if first > last:
-            return
-        if self.is_shared:
-            for start, end in self.done.gaps(first, last):
-                self._note_settled(start, end + 1)
-        if self.received:
-            self.received.difference_update(range(first, last + 1))
-        self.done.add(first, last)
+        first, end = max(first_seq, self.base), min(first_seq + count, self.next_seq)
+        if first < end:
+            if self.is_shared:
+                for gap_first, gap_last in self.done.gaps(first, end - 1):
+                    self._note_settled(gap_first, gap_last + 1)
+            self.received.difference_update(range(first, end))
+            self.done.add(first, end - 1)
         self._advance(self.base)
 
     def _settle_one(self, run: Inflight, seq: int) -> None:
         self.received.discard(seq)
-        self.done.add(seq, seq)
+        if seq == self.base:  # as most are: in order
+            self.base += 1
+        else:
+            self.done.add(seq, seq)
         if run.group:
             at = seq - run.first_seq
             self.settled.append(Settled(run, at, at + 1))
@@ -263,36 +264,52 @@ class Outbox:
             for run in self.inflight
         ]
 
-    def unsettled(self) -> Iterator[Unsettled]:
-        """Yield what is on its way, in the order in which it left, in parts of one state."""
-        for run in tuple(self.inflight):
-            first = max(self.base, run.first_seq)
-            for start, last in tuple(self.done.gaps(first, run.first_seq + run.length - 1)):
-                at = start - run.first_seq
-                seqs = range(start, last + 1)
-                for is_received, some in groupby(seqs, self.received.__contains__):
-                    stop = at + len(tuple(some))
-                    yield Unsettled(run, at, stop, is_received)
-                    at = stop
+    def unsettled(self, from_seq: int = 0) -> Iterator[Unsettled]:
+        """Yield what is on its way, in the order in which it left, in parts of one state.
 
-    def to_send(self, start: int, end: int) -> tuple[int, int]:
-        """Return where the first messages of [start, end) begin and end that are to be sent again.
+        From ``from_seq`` on. Nothing is settled meanwhile.
+        """
+        lowest = max(self.base, from_seq)
+        begin = max(bisect_right(self.inflight, lowest, key=_first_seq) - 1, 0)
+        for run in islice(self.inflight, begin, None):
+            first_seq, end_seq = run.first_seq, run.first_seq + run.length
+            for first, last in self.done.gaps(max(lowest, first_seq), end_seq - 1):
+                yield from self._parts(run, first - first_seq, last + 1 - first_seq)
 
-        They are neither settled nor received; both are ``end`` when there are none.
+    def next_due(self, first_seq: int, end_seq: int, count_max: int) -> tuple[int, int]:
+        """Return (first, end) of the first ones in a row that the client has not acknowledged.
+
+        From ``first_seq`` on and below ``end_seq`` (all have left), at most ``count_max`` (1 or
+        more); ``end_seq`` twice when there are none. PUBREC acknowledges, too.
         """
         received = self.received
-        for first, last in self.done.gaps(max(start, self.base), end - 1):
-            for is_received, some in groupby(range(first, last + 1), received.__contains__):
-                count = len(tuple(some))
-                if not is_received:
-                    return first, first + count
-                first += count  # noqa: PLW2901 - where the next group begins
-        return end, end
+        for first, last in self.done.gaps(max(first_seq, self.base), end_seq - 1):
+            seq = first
+            while seq <= last and seq in received:
+                seq += 1
+            if seq > last:
+                continue
+            stop = min(last + 1, seq + count_max)
+            if received:
+                stop = next((one for one in range(seq, stop) if one in received), stop)
+            return seq, stop
+        return end_seq, end_seq
+
+    def _parts(self, run: Inflight, start: int, end: int) -> Iterator[Unsettled]:
+        """Yield messages of a run, none of them settled, in parts of one state."""
+        received, first_seq = self.received, run.first_seq
+        while start < end:
+            is_received = first_seq + start in received
+            stop = start + 1
+            while stop < end and (first_seq + stop in received) == is_received:
+                stop += 1
+            yield Unsettled(run, start, stop, is_received)
+            start = stop
 
     def _is_next_run(self, packet_ids: Sequence[int], qos: int) -> bool:
         """Say whether these are just the next identifiers in order, all of QoS 1."""
         count = len(packet_ids)
-        if qos != 1 or self.done or count > self.next_seq - self.base:
+        if qos != 1 or self.done.count or count > self.next_seq - self.base:
             return False
         first = packet_id_of(self.base)
         if packet_ids[0] != first or first + count > PACKET_ID_MAX + 1:
@@ -310,10 +327,10 @@ class Outbox:
     def _advance(self, base: int) -> None:
         """Move the lower end up over what is settled, and forget runs that are whole."""
         done = self.done
-        if done:
+        if done.count:
             first, last = next(iter(done))
-            if first == base:
-                base = last + 1
+            if first <= base:
+                base = max(base, last + 1)
                 done.drop_before(base)
         self.base = base
         gone = 0
@@ -326,7 +343,8 @@ class Outbox:
 
     def _find(self, packet_id: int) -> tuple[Inflight | None, int]:
         seq = self.base + (packet_id - 1 - self.base) % PACKET_ID_MAX
-        if seq >= self.next_seq or seq in self.done:
+        done = self.done  # mostly empty: not asked then, for each call counts here
+        if seq >= self.next_seq or (done.count and seq in done):
             return None, seq
         at = bisect_right(self.inflight, seq, key=_first_seq) - 1
         assert at >= 0, "each sequence number on its way is of a run"

@@ -2,23 +2,25 @@
 
 The messages are read from where they lie (the log, or the retained messages), and have the same
 packet identifiers as before (MQTT 5.0 section 4.4). What was cut off meanwhile counts as
-acknowledged, and so does what has expired, but not at QoS 2 (MQTT-4.3.3-7). What the client
-acknowledges before its turn has come is not sent: it has it already. The window is the
-new connection's: no more than its Receive Maximum are on their way at a time (section 4.9), and
-no more octets than it keeps up with.
+acknowledged, and so does what has expired, but not at QoS 2 (MQTT-4.3.3-7). What PUBREC came for
+goes on with PUBREL, and its PUBLISH never comes again (section 4.3.3). The window is the new
+connection's: no more than its Receive Maximum are on their way at a time (section 4.9), and no
+more octets than it keeps up with.
 """
 
 import asyncio
+from collections.abc import Coroutine
 from typing import TYPE_CHECKING
 
 import structlog
 
 from adapters.mqtt.codec import encode_acks
 from adapters.mqtt.outgoing.at_most_once import EXACTLY_ONCE, fitting_parts
-from adapters.mqtt.packets.publish_forms import form_of
-from adapters.mqtt.sessions.outbox import RETAINED, Unsettled, packet_id_of
-from adapters.mqtt.wire import PacketType, PublishRun
+from adapters.mqtt.packets.publish_forms import PublishForm, form_of
+from adapters.mqtt.sessions.outbox import RETAINED, Inflight, Unsettled, packet_id_of
+from adapters.mqtt.wire import PACKET_ID_MAX, PacketType, PublishRun
 from features.expiry import remaining_s
+from features.ranges import RangeSet
 from gateway.errors import GatewayError, OffsetOutOfRange
 
 if TYPE_CHECKING:  # sessions start their redelivery
@@ -28,48 +30,60 @@ if TYPE_CHECKING:  # sessions start their redelivery
 log = structlog.get_logger()
 
 
-async def redeliver(session: "ClientSession", connection: "SessionConnection") -> None:
-    """Send again all that is unsettled; then let the session go on."""
-    await _Redelivery(session, connection).run()
-    if session.connection is connection:
-        session.is_redelivering = False
-        session.note_settled()
-        session.go_on()
+def redeliver(
+    session: "ClientSession", connection: "SessionConnection"
+) -> Coroutine[object, object, None]:
+    """Send PUBREL again; return what sends the messages again and lets the session go on.
+
+    Before the client is heard of: to a PUBREC that comes from now on the session answers.
+    """
+    redelivery = _Redelivery(session, connection)
+    redelivery.release()
+    return redelivery.run()
 
 
 class _Redelivery:
-    """One client's. Acknowledgements come in while it runs."""
+    """One client's. Acknowledgements come in while it runs, also of what is not sent again yet.
+
+    So what is due is looked up after each wait. It ends where the session stood at first:
+    nothing new leaves meanwhile.
+    """
 
     def __init__(self, session: "ClientSession", connection: "SessionConnection") -> None:
         self._session = session
         self._services = session.services
         self._outbox = session.outbox
         self._connection = connection
-        # Received, and not sent by this connection: they take no part of its window.
-        self._released = set(session.outbox.received)
+        self._sent = RangeSet()  # again, as sequence numbers: they alone take the window
 
     @property
     def _is_over(self) -> bool:
         return self._session.connection is not self._connection
 
-    async def run(self) -> None:
-        for unsettled in list(self._outbox.unsettled()):
-            if self._is_over:
-                return
-            if unsettled.is_received:
-                self._release_again(unsettled)
-            else:
-                await self._send_again(unsettled)
-                self._session.note_settled()  # what is not there any more
-                await asyncio.sleep(0)  # there may be thousands, and others are to be served
-
-    def _release_again(self, unsettled: Unsettled) -> None:
-        first_seq = unsettled.inflight.first_seq
-        seqs = range(first_seq + unsettled.start, first_seq + unsettled.stop)
-        ids = [packet_id_of(seq) for seq in seqs if seq in self._outbox.received]
+    def release(self) -> None:
+        """Send PUBREL for all that PUBREC came for; they take no part of the window."""
+        ids = [packet_id_of(seq) for seq in sorted(self._outbox.received)]
         if ids:
             version = self._connection.version
             self._connection.send(encode_acks(PacketType.PUBREL, ids, version))
+
+    async def run(self) -> None:
+        """Send all messages again that are due, then let the session go on."""
+        seq = self._outbox.base
+        while not self._is_over and (unsettled := self._next_due(seq)) is not None:
+            await self._send_again(unsettled)
+            self._session.note_settled()  # what is not there any more
+            await asyncio.sleep(0)  # there may be thousands, and others are to be served
+            seq = unsettled.inflight.first_seq + unsettled.stop
+        if not self._is_over:
+            self._session.is_redelivering = False
+            self._session.note_settled()
+            self._session.go_on()
+
+    def _next_due(self, seq: int) -> Unsettled | None:
+        """Return what is to be sent again first, from ``seq`` on."""
+        parts = self._outbox.unsettled(seq)
+        return next((one for one in parts if not one.is_received), None)
 
     async def _send_again(self, unsettled: Unsettled) -> None:
         inflight = unsettled.inflight
@@ -80,14 +94,15 @@ class _Redelivery:
                 "not delivered again", client=self._session.client_id[:80], error=str(error)
             )
             return
-        at = unsettled.start
+        seq = inflight.first_seq + unsettled.start
         for run, start, stop, first in found:
-            self._outbox.drop(inflight.first_seq + at, first - at)
-            at = first + stop - start
-            await self._send_part(unsettled, run, start, stop, first)
+            first_seq = inflight.first_seq + first
+            self._drop(seq, first_seq)
+            seq = first_seq + stop - start
+            await self._send_part(inflight, run, range(start, stop), first_seq - start)
             if self._is_over:
                 return
-        self._outbox.drop(inflight.first_seq + at, unsettled.stop - at)
+        self._drop(seq, inflight.first_seq + unsettled.stop)
 
     async def _find(self, unsettled: Unsettled) -> list[tuple[PublishRun, int, int, int]]:
         """Return (run, start, stop, index in the unsettled run) of what is still there."""
@@ -118,78 +133,84 @@ class _Redelivery:
         return found
 
     async def _send_part(
-        self, unsettled: Unsettled, run: PublishRun, start: int, stop: int, first: int
+        self, inflight: Inflight, run: PublishRun, places: range, first_seq: int
     ) -> None:
-        """Send messages again; those that have expired, or are too large now, are settled."""
-        inflight, services, connection = unsettled.inflight, self._services, self._connection
-        first_seq = inflight.first_seq + first - start  # that of the run's first message
-        expiry_s = None
-        if run.expires_at_unix_ms:
-            expiry_s = remaining_s(run.expires_at_unix_ms, services.clock.steady_unix_ms())
-            if not expiry_s and inflight.qos < EXACTLY_ONCE:
-                services.counters.expired += stop - start
-                self._outbox.drop(first_seq + start, stop - start)
+        """Send messages of ``run`` again, as there is room for them.
+
+        ``first_seq`` is that of place 0. Those that have expired, or are too large now, are
+        settled.
+        """
+        at, stop = places.start, places.stop
+        while not self._is_over:
+            room = self._room()
+            first, end = self._outbox.next_due(first_seq + at, first_seq + stop, max(room, 1))
+            if first == end:
                 return
-        form = form_of(
+            expiry_s = self._expiry_s(run)
+            if expiry_s == 0 and inflight.qos < EXACTLY_ONCE:
+                self._services.counters.expired += self._drop(first, first_seq + stop)
+                return
+            if room > 0:
+                form = self._form(inflight, run, expiry_s)
+                at = self._send(form, range(first - first_seq, end - first_seq), first_seq)
+            else:
+                at = first - first_seq
+                await self._progress()
+
+    def _expiry_s(self, run: PublishRun) -> int | None:
+        if not run.expires_at_unix_ms:
+            return None
+        return remaining_s(run.expires_at_unix_ms, self._services.clock.steady_unix_ms())
+
+    def _form(self, inflight: Inflight, run: PublishRun, expiry_s: int | None) -> PublishForm:
+        return form_of(
             run,
-            version=connection.version,
+            version=self._connection.version,
             qos=inflight.qos,
             retain=inflight.retain,
             identifiers=inflight.identifiers,
             expiry_s=expiry_s,
         )
+
+    def _send(self, form: PublishForm, places: range, first_seq: int) -> int:
+        """Send what there is room for, as much as goes at once; return up to where all is done."""
+        services, connection = self._services, self._connection
         count_max = max(services.receiver_bytes_max // form.largest_bytes, 1)
-        at = start
-        for part_start, part_stop in fitting_parts(
-            form, start, stop, connection.packet_bytes_max
-        ):
-            self._drop_too_large(first_seq, at, part_start)
-            at = part_start
-            while at < part_stop:
-                room = await self._room(first_seq + at)
-                if not room:
-                    return
-                seq = first_seq + at
-                begin, end = self._outbox.to_send(
-                    seq, first_seq + min(part_stop, at + room, at + count_max)
-                )
-                self._released |= self._outbox.received.intersection(range(seq, begin))
-                at = end - first_seq
-                if begin == end:
-                    continue
-                services.counters.redelivered += end - begin
-                octets = form.with_ids(
-                    packet_id_of(begin), begin - first_seq, end - first_seq, dup=True
-                )
-                connection.send(octets)
-        self._drop_too_large(first_seq, at, stop)
+        at, stop = places.start, min(places.stop, places.start + count_max)
+        for start, end in fitting_parts(form, at, stop, connection.packet_bytes_max):
+            services.counters.too_large += self._drop(first_seq + at, first_seq + start)
+            services.counters.redelivered += end - start
+            connection.send(
+                form.with_ids(packet_id_of(first_seq + start), start, end, dup=True)
+            )
+            self._sent.add(first_seq + start, first_seq + end - 1)
+            at = end
+        services.counters.too_large += self._drop(first_seq + at, first_seq + stop)
+        return stop
 
-    def _drop_too_large(self, first_seq: int, start: int, stop: int) -> None:
-        if start < stop:
-            self._services.counters.too_large += stop - start
-            self._outbox.drop(first_seq + start, stop - start)
+    def _drop(self, first_seq: int, end_seq: int) -> int:
+        """Settle what cannot be sent again and is due; return how many messages that is."""
+        outbox, count = self._outbox, 0
+        while True:
+            first, end = outbox.next_due(first_seq, end_seq, PACKET_ID_MAX)
+            if first == end:
+                return count
+            outbox.drop(first, end - first)
+            count += end - first
+            first_seq = end
 
-    async def _room(self, seq: int) -> int:
-        """Return how many more may leave from ``seq`` on; 0 when the client has gone."""
-        connection = self._connection
-        while not self._is_over:
-            if connection.out_bytes <= self._services.receiver_bytes_max:
-                room = connection.receive_maximum - self._sent_count(seq)
-                if room > 0:
-                    return room
-            await self._progress()
-        return 0
-
-    def _sent_count(self, seq: int) -> int:
-        """Return how many before ``seq`` were sent again and are not settled."""
-        outbox = self._outbox
-        if seq - outbox.base < self._connection.receive_maximum:
-            return max(seq - outbox.base, 0)  # or less: enough to know that there is room
-        done = outbox.done
-        count = sum(last - first + 1 for first, last in done.gaps(outbox.base, seq - 1))
-        return count - sum(
-            outbox.base <= one < seq and one not in done for one in self._released
+    def _room(self) -> int:
+        """Return how many more may leave now; 0 or less for none."""
+        if self._connection.out_bytes > self._services.receiver_bytes_max:
+            return 0
+        self._sent.drop_before(self._outbox.base)
+        done = self._outbox.done
+        unsettled = sum(
+            gap_last - gap_first + 1
+            for first, last in self._sent
+            for gap_first, gap_last in done.gaps(first, last)
         )
+        return self._connection.receive_maximum - unsettled
 
     async def _progress(self) -> None:
         """Wait until the session has heard of its client: an acknowledgement, or its end."""

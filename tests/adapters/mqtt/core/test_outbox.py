@@ -108,11 +108,31 @@ class OutboxMachine(RuleBasedStateMachine):
                 self.model.pop(seq, None)
         new = Outbox(old.window, next_seq=old.base)
         new.next_seq = old.next_seq
-        new.done, new.received = old.done, set(old.received)
+        for first, last in old.done:
+            new.done.add(first, last)
+        new.received = set(old.received)
         for run in kept:
             new.restore(run)
         new.restored()
         self.outbox = new
+
+    @rule(start=st.integers(-2, 30), length=st.integers(0, 40), count_max=st.integers(1, 20))
+    def look_for_what_is_due(self, start: int, length: int, count_max: int) -> None:
+        begin = self.outbox.base + start
+        end = max(min(begin + length, self.next_seq), begin)
+        due = [
+            seq
+            for seq, (_, _, state) in sorted(self.model.items())
+            if begin <= seq < end and state == SENT
+        ]
+        found = self.outbox.next_due(begin, end, count_max)
+        if not due:
+            assert found == (end, end)
+            return
+        row = [seq for at, seq in enumerate(due) if seq == due[0] + at]
+        assert list(range(*found)) == row[:count_max]
+        sent = [one for one in self.outbox.unsettled(begin) if not one.is_received]
+        assert sent[0].inflight.first_seq + sent[0].start == due[0]
 
     @invariant()
     def agrees(self) -> None:
@@ -131,16 +151,6 @@ class OutboxMachine(RuleBasedStateMachine):
                 found[run.first_seq + at] = (run.qos, run.first_offset + at, state)
         assert found == self.model
         assert list(found) == sorted(found), "in the order in which it left"
-        assert to_send(outbox) == [seq for seq, (*_, state) in found.items() if state is SENT]
-
-
-def to_send(outbox: Outbox) -> list[int]:
-    seqs: list[int] = []
-    at = outbox.base
-    while at < outbox.next_seq:
-        begin, at = outbox.to_send(at, min(at + 5, outbox.next_seq))
-        seqs += range(begin, at)
-    return seqs
 
 
 TestOutbox = OutboxMachine.TestCase
@@ -161,6 +171,19 @@ def test_the_window_never_holds_an_identifier_twice() -> None:  # MQTT-2.2.1-3
     assert outbox.room == 0, "a restart may bring them back"
     outbox.kept(outbox.base)
     assert outbox.room == 2
+
+
+def test_one_that_is_held_back_leaves_one_range_of_settled_ones() -> None:
+    outbox = Outbox(PACKET_ID_MAX)
+    outbox.push(PACKET_ID_MAX, 2, partition_id=1, first_offset=0)
+    others = list(range(2, PACKET_ID_MAX + 1))
+    outbox.receive(others, None)
+    assert outbox.settle(others, 2) == PACKET_ID_MAX - 1
+    assert list(outbox.done) == [(1, PACKET_ID_MAX - 1)]
+    assert (outbox.count, outbox.base) == (1, 0)
+    outbox.receive([1], None)
+    outbox.settle([1], 2)
+    assert (list(outbox.done), outbox.base) == ([], PACKET_ID_MAX)
 
 
 def test_puback_for_qos_2_is_a_protocol_error() -> None:  # MQTT-4.3.3-4
