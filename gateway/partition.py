@@ -106,4 +106,4 @@ class Write:
     @property
     def end_offset(self) -> int:
         """One past the batch's last offset."""
-        return self.base_offset + self.header.last_offset_delta + 1
+        return self.base_offset + self.offset_count

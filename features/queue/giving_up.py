@@ -45,8 +45,9 @@ def give_up(
             effects.dead.append(Dead(offset, back.attempts, reason))
             keys[back.key] = None
     if fresh:
-        messages.note_opened(sorted(at for some in fresh.values() for at in some))
-        effects.journal = _entry(fresh, ahead, now)
+        opened = sorted(at for some in fresh.values() for at in some)
+        messages.note_opened(opened)
+        effects.journal = _entry(fresh, opened, ahead, now)
     for key in keys:
         messages.lines.offer_key(key)  # it may have nothing left
     return effects
@@ -69,12 +70,11 @@ def _take_out(
     return Back(offset, stretch.key, 0, now_unix_ms)
 
 
-def _entry(fresh: Fresh, ahead: Ahead, now_unix_ms: int) -> bytes:
+def _entry(fresh: Fresh, opened: list[int], ahead: Ahead, now_unix_ms: int) -> bytes:
     groups = [
         journal.encode_group(1, now_unix_ms, key, offsets) for key, offsets in fresh.items()
     ]
     took = journal.encode_take(
         is_held=False, due_unix_ms=now_unix_ms, next_offset=ahead.next_offset, groups=groups
     )
-    returned = [at for some in fresh.values() for at in some]
-    return took + journal.encode_return(returned, AT_ONCE, counts_attempt=False)
+    return took + journal.encode_return(opened, AT_ONCE, counts_attempt=False)

@@ -7,9 +7,7 @@ AT_ONCE: Final = 0  # as ``Run.visible_unix_ms``
 BY_TIME: Final = 0  # as a holder: nothing but the lease's end gives back what it took
 ATTEMPTS: Final = "attempts"  # as a reason: it was handed out as often as the policy allows
 
-DEAD_MAX: Final = (
-    256  # messages that die of their attempts in one call, unless it says otherwise
-)
+DEAD_MAX: Final = 256  # that die of their attempts in one call, unless it says otherwise
 
 
 class Order(Enum):

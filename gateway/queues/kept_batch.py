@@ -91,7 +91,7 @@ class KeptBatch:
     async def decode_beside(self) -> None:
         """Do what ``decode`` does, the work in a thread."""
         assert self.octets is not None
-        decoded = await asyncio.to_thread(_decoded, self.octets)
+        decoded = await asyncio.to_thread(_decoded, self.octets, sized=self.is_compressed)
         if self.records is None:
             self._have(*decoded)
 
@@ -102,7 +102,7 @@ class KeptBatch:
         runs = self.runs
         if runs is None:
             assert self.octets is not None
-            self._have(*_decoded(self.octets))
+            self._have(*_decoded(self.octets, sized=self.is_compressed))
             return
         records = records_of_runs(
             runs, self.base_offset, append_time_unix_ms=self.stamp_unix_ms
@@ -116,9 +116,7 @@ class KeptBatch:
             return
         # Here and not by the header alone: an index is an offset only if no record is missing.
         self.is_dense = len(records) == self.last_offset - self.base_offset + 1
-        if self.is_compressed:
-            self.size_bytes += value_bytes
-        self.size_bytes += _RECORD_BYTES * len(records)
+        self.size_bytes += value_bytes + _RECORD_BYTES * len(records)
         self.records = records
         self.octets = self.runs = None
 
@@ -188,13 +186,16 @@ def work_of(header: BatchHeader) -> int:
     return header.record_count + (header.size_bytes if is_compressed else 0)
 
 
-def _decoded(octets: Octets) -> tuple[Sequence[Record] | None, int]:
-    """Return a batch's records, None when it is corrupt, and the octets of their values."""
+def _decoded(octets: Octets, *, sized: bool) -> tuple[Sequence[Record] | None, int]:
+    """Return a batch's records, None when it is corrupt, and the octets of their values.
+
+    Those are 0 when it is not to be ``sized``: its octets say how large it is.
+    """
     try:
         records = decode_batch(octets)
     except CorruptBatch:
         return None, 0
-    return records, sum(len(record.value or b"") for record in records)
+    return records, sum(len(record.value or b"") for record in records) if sized else 0
 
 
 def _offset_of(record: Record) -> int:

@@ -25,9 +25,7 @@ from gateway.queues.waits import Receiver, Waits
 TRIES_MAX: Final = 16  # to find something that has not expired, before others have their turn
 SERVED_PER_TURN: Final = 64
 RETRY_MS: Final = 1_000  # until messages that could not be read are handed out again
-LOOK_MS: Final = (
-    1_000  # that one who does not wait is looked for behind what is dead or has expired
-)
+LOOK_MS: Final = 1_000  # for one who does not wait, behind what is dead or has expired
 
 _log = structlog.get_logger()
 

@@ -228,13 +228,10 @@ class Redrives:
             if body is Unreadable.CORRUPT:
                 continue  # it stays, in flight until this redrive ends
             if not isinstance(body, Unreadable):
-                try:
-                    part = self._part(lane, redrive, body)
-                except TopicNotFound:
-                    if redrive.destination is not None and not is_reference(body.headers):
-                        raise
+                part = self._part(lane, redrive, body)
+                if part is None:
                     redrive.skipped += 1
-                    continue  # so does what has no place to go to, or nothing in it
+                    continue  # so does that
                 parts.append(part)
                 size_bytes += part[1].size_bytes
             ids.append((one.offset, one.attempt))
@@ -243,19 +240,32 @@ class Redrives:
         redrive.moved += len(ids)
         return len(ids)
 
-    def _part(self, lane: QueueLane, redrive: Redrive, record: Record) -> Part:
-        """Return what a dead letter becomes, and where. Error: ``TopicNotFound``."""
+    def _part(self, lane: QueueLane, redrive: Redrive, record: Record) -> Part | None:
+        """Return what a dead letter becomes, and where; None for one that stays.
+
+        It has no place to go to, or is without its message: an empty one is none. Error:
+        ``TopicNotFound`` when the destination that was named is not there.
+        """
         if is_reference(record.headers):
-            raise TopicNotFound(f"offset {record.offset} is without its message")
-        name = redrive.destination
-        if name is None:
-            name = TopicName(lane.partition.topic.name.namespace, _source_of(record))
-            if redrive.origins is not None and name not in redrive.origins:
-                raise TopicNotFound(f"{name.name} is no source of this queue")
+            return None
+        try:
+            target = self._target(self._place(lane, redrive, record), record)
+        except TopicNotFound:
+            if redrive.destination is not None:
+                raise
+            return None
         headers = encode_headers(strip_headers(record.headers))
         now_unix_ms = self._kit.clock.unix_ms()
-        run = RecordRun(record.key, (record.value,), headers, now_unix_ms)
-        return self._target(name, record), run
+        return target, RecordRun(record.key, (record.value,), headers, now_unix_ms)
+
+    def _place(self, lane: QueueLane, redrive: Redrive, record: Record) -> TopicName:
+        """Return the topic that a dead letter goes to. Error: ``TopicNotFound``."""
+        if redrive.destination is not None:
+            return redrive.destination
+        name = TopicName(lane.partition.topic.name.namespace, _source_of(record))
+        if redrive.origins is not None and name not in redrive.origins:
+            raise TopicNotFound(f"{name.name} is no source of this queue")
+        return name
 
     def _target(self, name: TopicName, record: Record) -> Partition:
         queue = self._queues.find(name)

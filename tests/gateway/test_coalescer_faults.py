@@ -23,12 +23,18 @@ def run_of(value: bytes) -> RecordRun:
     return RecordRun(None, [value], NO_HEADERS, 0)
 
 
+def heard_by_the_loop() -> list[dict[str, object]]:
+    """Return where the loop will put what it hears of bugs, for the time of a test."""
+    failed: list[dict[str, object]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, found: failed.append(found))
+    return failed
+
+
 async def test_who_fails_to_fill_a_round_keeps_nobody_back(tmp_path: Path) -> None:
     """Neither what has been put into that round, nor what comes later."""
     async with running(tmp_path) as house:
         partition = await house.partition("t")
-        failed: list[dict[str, object]] = []
-        asyncio.get_running_loop().set_exception_handler(lambda _, found: failed.append(found))
+        failed = heard_by_the_loop()
         coalescer = Coalescer(house.broker)
 
         def fill() -> None:
@@ -49,8 +55,7 @@ async def test_who_fails_to_hear_of_a_round_does_not_keep_back_the_next(
 ) -> None:
     async with running(tmp_path) as house:
         partition = await house.partition("t")
-        failed: list[dict[str, object]] = []
-        asyncio.get_running_loop().set_exception_handler(lambda _, found: failed.append(found))
+        failed = heard_by_the_loop()
         coalescer = Coalescer(house.broker)
         done: asyncio.Future[StorageUnavailable | None] = asyncio.Future()
 
@@ -71,8 +76,7 @@ async def test_who_fails_to_hear_of_a_round_does_not_keep_back_the_next(
 async def test_who_hears_of_a_round_with_one_who_fails_hears_of_it(tmp_path: Path) -> None:
     async with running(tmp_path) as house:
         partition = await house.partition("t")
-        failed: list[dict[str, object]] = []
-        asyncio.get_running_loop().set_exception_handler(lambda _, found: failed.append(found))
+        failed = heard_by_the_loop()
         coalescer = Coalescer(house.broker)
         done: asyncio.Future[StorageUnavailable | None] = asyncio.Future()
 
@@ -90,8 +94,7 @@ async def test_who_hears_of_a_round_with_one_who_fails_hears_of_it(tmp_path: Pat
 async def test_what_cannot_be_encoded_is_refused_with_all_beside_it(tmp_path: Path) -> None:
     async with running(tmp_path) as house:
         partition = await house.partition("t")
-        failed: list[dict[str, object]] = []
-        asyncio.get_running_loop().set_exception_handler(lambda _, found: failed.append(found))
+        failed = heard_by_the_loop()
         coalescer = Coalescer(house.broker)
         told: list[StorageUnavailable | None] = []
         coalescer.add(partition, run_of(b"1"), told.append)
@@ -116,8 +119,7 @@ async def test_an_append_that_fails_by_a_bug_keeps_nobody_waiting(
     """Neither those of its round, which hear of it once, nor those of the next."""
     async with running(tmp_path) as house:
         partition = await house.partition("t")
-        failed: list[dict[str, object]] = []
-        asyncio.get_running_loop().set_exception_handler(lambda _, found: failed.append(found))
+        failed = heard_by_the_loop()
         coalescer = Coalescer(house.broker)
         append = house.broker.append
         told: list[StorageUnavailable | None] = []

@@ -77,6 +77,14 @@ async def test_who_goes_while_the_disk_turns_leaves_the_messages(tmp_path: Path)
         assert answers == []
 
 
+async def comes_again(world: World, queue: Queue) -> list[tuple[bytes | None, int]]:
+    """Return value and attempt of what who waits gets once it is tried again."""
+    waiting = asyncio.ensure_future(take(queue, wait_ms=20_000))
+    await world.turn()
+    world.advance(1_001)
+    return [(one.record.value, one.attempt) for one in await waiting]
+
+
 async def test_a_disk_that_fails_loses_nothing(tmp_path: Path) -> None:
     async with running(tmp_path) as world:
         queue = await world.queue()
@@ -86,11 +94,7 @@ async def test_a_disk_that_fails_loses_nothing(tmp_path: Path) -> None:
         disk.spun.set()
         assert await take(queue) == []
         disk.is_broken = False
-        waiting = asyncio.ensure_future(take(queue, wait_ms=20_000))
-        await world.turn()
-        world.advance(1_001)
-        got = await waiting
-        assert [(one.record.value, one.attempt) for one in got] == [(b"a", 1)]
+        assert await comes_again(world, queue) == [(b"a", 1)]
 
 
 async def test_what_expired_while_the_disk_turned_is_not_waited_for_in_vain(
@@ -186,11 +190,7 @@ async def test_a_bug_behind_the_disk_is_answered_and_costs_no_message(
             await world.until(lambda: failed == [what])
 
         assert queue.waiting_count == 0
-        waiting = asyncio.ensure_future(take(queue, wait_ms=20_000))
-        await world.turn()
-        world.advance(1_001)
-        got = await waiting
-        assert [(one.record.value, one.attempt) for one in got] == [(b"a", 1)]
+        assert await comes_again(world, queue) == [(b"a", 1)]
 
 
 async def test_who_says_nothing_of_faults_gets_nothing_by_a_bug(
