@@ -100,7 +100,7 @@ def _prose(model: type[FrozenConfig]) -> list[str]:
 
 def _row(model: type[FrozenConfig], key: str) -> str:
     field = model.model_fields[key]
-    cells = (f"`{key}`", _default(field), _values(field), _meaning(model, key))
+    cells = (f"`{key}`", default_text(field), _values(field), _meaning(model, key))
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 
@@ -113,7 +113,8 @@ def _meaning(model: type[FrozenConfig], key: str) -> str:
     return ""
 
 
-def _default(field: FieldInfo) -> str:
+def default_text(field: FieldInfo) -> str:
+    """Return a key's default as the tables show it."""
     value = field.get_default(call_default_factory=True)
     if value is PydanticUndefined:
         return "(must be set)"

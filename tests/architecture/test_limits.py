@@ -1,0 +1,29 @@
+"""docs/limits.md lists every bound of the config with its default."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from gateway.cli.limit_keys import limit_keys, rows_of
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "limits.md"
+LIMITS = limit_keys()
+
+
+def defaults_in(cell: str) -> set[str]:
+    return set(re.findall(r"`[^`]+`|not set", cell))
+
+
+@pytest.mark.parametrize("path", sorted(LIMITS))
+def test_every_bound_is_listed_with_its_default(path: str) -> None:
+    rows = dict(rows_of(PAGE.read_text()))
+    row = f"| `{path}` | {', '.join(sorted(LIMITS[path], key=len))} | what the peer sees |"
+    assert path in rows, f"docs/limits.md has no row for {path}; add {row}"
+    assert defaults_in(rows[path]) == LIMITS[path], f"docs/limits.md: {row}"
+
+
+def test_no_key_is_listed_twice_or_does_not_exist() -> None:
+    listed = [path for path, _ in rows_of(PAGE.read_text())]
+    assert sorted(listed) == sorted(set(listed))
+    assert [path for path in listed if path not in LIMITS] == []
