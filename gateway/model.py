@@ -64,6 +64,7 @@ TIME_DIGITS_MAX: Final = 18  # of a time in a header; whoever writes more says n
 
 _VARINT_BITS: Final = 64
 _VARINT_END: Final = 1 << (_VARINT_BITS - 1)
+_VARINT_MASK: Final = (1 << _VARINT_BITS) - 1
 
 _HEADER: Final = struct.Struct(">qiibIhiqqqhii")
 _STAMP_OFFSET: Final = struct.Struct(">q")
@@ -237,7 +238,9 @@ def encode_uvarint(value: int) -> bytes:
 def read_varint(data: bytes, position: int) -> tuple[int, int]:
     """Return (value, position after it) of a zigzag varint.
 
-    Errors: ``IndexError`` when the data ends within it, or it is longer than 64 bits.
+    The last of ten bytes gives one bit, as in Kafka's ByteUtils: 64 bits are kept.
+
+    Errors: ``IndexError`` when the data ends within it, or it is longer than ten bytes.
     """
     octet = data[position]
     if octet < TWO_OCTETS:
@@ -252,5 +255,6 @@ def read_varint(data: bytes, position: int) -> tuple[int, int]:
         position += 1
         result |= (octet & 0x7F) << shift
         if octet < TWO_OCTETS:
+            result &= _VARINT_MASK
             return (result >> 1) ^ -(result & 1), position
-    raise IndexError("a varint is longer than 64 bits")
+    raise IndexError("a varint is longer than ten bytes")

@@ -37,7 +37,7 @@ def varints(data: Bytes, at: Ints) -> tuple[Ints, Ints]:
 
 
 def _long(data: Bytes, at: Ints) -> tuple[Ints, Ints]:
-    """The same for varints of any length, up to ten octets."""
+    """Decode varints of any length, up to ten bytes. Of the tenth, 64 bits hold the last one."""
     octets = data.take(at, mode="clip").astype(np.int64)
     raw = octets & 0x7F
     ends = at + 1
