@@ -9,7 +9,7 @@ docs/formats.md, section 11.
 
 import struct
 from array import array
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from crc32c import crc32c
@@ -44,7 +44,7 @@ from storage_adapters.s3.change import ObjectPart
 from storage_adapters.s3.merge_plan import PartRun
 from storage_adapters.s3.objects import Part, Place
 from storage_adapters.s3.pieces import Pieces
-from storage_adapters.s3.state import KIND_SETTLED, Extent, StoredObject
+from storage_adapters.s3.state import KIND_SETTLED, Catalog, Extent, StoredObject
 
 PACE_BYTES: Final = 262_144
 
@@ -104,6 +104,22 @@ def open_source(stored: StoredObject, octets: Octets) -> Source:
         text = f"it says of itself that it is object {header.number}"
         raise DamagedObject(stored.number, text)
     return Source(stored.number, view, footer)
+
+
+def ids_in_footers(sources: Iterable[Source]) -> set[int]:
+    """Return the partitions of which any source's footer tells."""
+    return {part.partition_id for source in sources for part in source.footer}
+
+
+def told_parts(catalog: Catalog, partition_ids: Iterable[int]) -> dict[int, Part]:
+    """Return what is known of partitions; those that are forgotten are left out."""
+    told = {}
+    for partition_id in partition_ids:
+        state = catalog.partitions.get(partition_id)
+        if state is not None:
+            end = max(state.start, state.committed_end)
+            told[partition_id] = Part(state.start, end, state.is_deleted, None)
+    return told
 
 
 class Builder:

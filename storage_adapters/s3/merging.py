@@ -21,14 +21,16 @@ from storage_adapters.s3 import merge_plan as plan
 from storage_adapters.s3.config import S3Config
 from storage_adapters.s3.log_starts import Untold
 from storage_adapters.s3.merge_pace import LOOKS_MAX, Pace, Stopped, all_of
-from storage_adapters.s3.merge_plan import PartRun
+from storage_adapters.s3.merge_round import PlannedObject, merge_objects, note_object
 from storage_adapters.s3.merged_change import Changer, Replacement
 from storage_adapters.s3.merged_object import (
     DamagedObject,
     MergedObject,
     Source,
     build_merged_object,
+    ids_in_footers,
     open_source,
+    told_parts,
 )
 from storage_adapters.s3.objects import Part, Place
 from storage_adapters.s3.state import KIND_LOG, Catalog, StoredObject, object_key
@@ -263,7 +265,10 @@ class Merger:
             sources = await self._read(inputs)
             runs = plan.part_runs(self._catalog, inputs)
             sequence = max(o.next_sequence for o in inputs)
-            made = await self._make_own([[run] for run in runs], sources, sequence)
+            planned = [
+                PlannedObject([run], {run.partition_id}, (sequence, sequence)) for run in runs
+            ]
+            made = await self._make_all(planned, sources)
             await self._replace(inputs, made)
         return bool(inputs)
 
@@ -282,15 +287,13 @@ class Merger:
         """
         dead = await self._changer.in_thread(plan.dead_own, self._catalog)
         with self._untold.taken() as untold:
-            ids = sorted(untold.union(*[o.partition_ids for o in dead]))
-            if not ids:
+            note = note_object(self._catalog.objects.values(), dead, untold)
+            if note is None:
                 return False
-            told = {partition_id: self.introduce(partition_id) for partition_id in ids}
-            place = await self.place()
-            objects = self._catalog.objects.values()
-            upto = max([o.next_sequence for o in objects if o.kind != KIND_LOG], default=0)
-            made = await self._changer.in_thread(self._build, place, [], {}, told, (upto, upto))
-            await self._replace(dead, [made])
+            told = {
+                partition_id: self.introduce(partition_id) for partition_id in note.told_ids
+            }
+            await self._replace(dead, [await self._make(note, {}, told)])
         return True
 
     async def _merge(self, inputs: Sequence[StoredObject]) -> None:
@@ -300,13 +303,10 @@ class Merger:
         grouping = await self._changer.in_thread(
             plan.group_inputs, self._catalog, inputs, own_bytes_min
         )
-        sequences = inputs[0].first_sequence, inputs[-1].next_sequence
-        noted = await self._changer.in_thread(_ids_in, list(sources.values()))
-        noted.difference_update([run.partition_id for own in grouping.own for run in own])
-        noted.update([run.partition_id for run in grouping.shared])
-        made = await self._make_own(grouping.own, sources, sequences[1])
-        told = self._told(noted)
-        made.append(await self._make(grouping.shared, sources, told, sequences))
+        footer_ids = await self._changer.in_thread(ids_in_footers, list(sources.values()))
+        *own, shared = merge_objects(grouping, inputs, footer_ids)
+        made = await self._make_all(own, sources)
+        made += await self._make_all([shared], sources)
         await self._replace(inputs, made)
 
     async def _replace(
@@ -331,40 +331,19 @@ class Merger:
     def _read_one(self, stored: StoredObject) -> Source:
         return open_source(stored, self._changer.read_object(stored, self.pace))
 
-    def _told(self, partition_ids: Iterable[int]) -> dict[int, Part]:
-        """Return what is known of partitions; those that are forgotten are left out."""
-        told = {}
-        for partition_id in partition_ids:
-            state = self._catalog.partitions.get(partition_id)
-            if state is not None:
-                end = max(state.start, state.committed_end)
-                told[partition_id] = Part(state.start, end, state.is_deleted, None)
-        return told
-
-    async def _make_own(
-        self, groups: Sequence[list[PartRun]], sources: dict[int, Source], sequence: int
+    async def _make_all(
+        self, planned: Iterable[PlannedObject], sources: dict[int, Source]
     ) -> list[MergedObject]:
+        catalog = self._catalog
         return await all_of(
-            [
-                self._make(
-                    runs,
-                    sources,
-                    self._told([run.partition_id for run in runs]),
-                    (sequence, sequence),
-                )
-                for runs in groups
-            ]
+            [self._make(one, sources, told_parts(catalog, one.told_ids)) for one in planned]
         )
 
     async def _make(
-        self,
-        runs: Sequence[PartRun],
-        sources: dict[int, Source],
-        told: dict[int, Part],
-        sequences: tuple[int, int],
+        self, planned: PlannedObject, sources: dict[int, Source], told: dict[int, Part]
     ) -> MergedObject:
         place = await self.place()
-        return await self._changer.in_thread(self._build, place, runs, sources, told, sequences)
+        return await self._changer.in_thread(self._build, place, planned, sources, told)
 
     async def place(self) -> Place:
         """Return what the header of the next object says. Errors: ``StorageUnavailable``."""
@@ -374,19 +353,13 @@ class Merger:
     def _build(
         self,
         place: Place,
-        runs: Sequence[PartRun],
+        planned: PlannedObject,
         sources: dict[int, Source],
         told: dict[int, Part],
-        sequences: tuple[int, int],
     ) -> MergedObject:
         """Build and put one object. In a thread."""
         made = build_merged_object(
-            place, runs, sources, told, sequences=sequences, pace=self.pace
+            place, planned.runs, sources, told, sequences=planned.sequences, pace=self.pace
         )
         self.pace()
         return self._changer.put_object(made)
-
-
-def _ids_in(sources: Iterable[Source]) -> set[int]:
-    """Return the partitions of which any source says something."""
-    return {part.partition_id for source in sources for part in source.footer}

@@ -7,6 +7,8 @@ from hypothesis import settings
 _IN_A_SOAK: Final = 30
 
 
-def examples(count: int) -> int:
+def examples(count: int, *, in_soak: int | None = None) -> int:
     """Return ``max_examples`` for a property that needs another count than the profile's."""
-    return count * _IN_A_SOAK if settings.get_current_profile_name() == "soak" else count
+    if settings.get_current_profile_name() != "soak":
+        return count
+    return count * _IN_A_SOAK if in_soak is None else in_soak

@@ -1,6 +1,6 @@
 """A catalog with objects in a dictionary, for what is pure."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from uuid import UUID
 
 from gateway.model import PartitionIdentity, TopicName
@@ -8,12 +8,16 @@ from gateway.storage import Entry
 from storage_adapters.formats.bodies import Introduction, encode_introduction
 from storage_adapters.formats.footer import TRAILER_BYTES, Footer, decode_trailer
 from storage_adapters.s3.config import S3Config
-from storage_adapters.s3.merge_plan import group_runs, part_runs
+from storage_adapters.s3.merge_plan import dead_own, group_inputs
+from storage_adapters.s3.merge_round import PlannedObject, merge_objects, note_object
+from storage_adapters.s3.merged_change import Replacement
 from storage_adapters.s3.merged_object import (
     MergedObject,
     Source,
     build_merged_object,
+    ids_in_footers,
     open_source,
+    told_parts,
 )
 from storage_adapters.s3.objects import Appends, Part, Place, build_log_object
 from storage_adapters.s3.state import (
@@ -126,41 +130,57 @@ class World:
     def merge(self, inputs: Sequence[StoredObject], own_bytes_min: int = 1 << 40) -> list[int]:
         """Put what a round makes in the place of ``inputs``; return the new numbers."""
         made = self.build(inputs, own_bytes_min)
-        numbers = [o.number for o in inputs]
-        for number in numbers:
-            del self.catalog.objects[number]
+        self.replace(inputs, made)
+        return [merged.stored.number for merged in made]
+
+    def replace(
+        self,
+        gone: Iterable[StoredObject],
+        made: Sequence[MergedObject],
+        lost: Mapping[int, frozenset[int]] | None = None,
+    ) -> None:
+        """Put ``made``, and have it count in the place of objects, and of parts of others."""
+        replacement = Replacement(made, [o.number for o in gone], lost)
         for state in self.catalog.partitions.values():
-            state.replace(
-                numbers,
-                [e for m in made for i, e in m.parts if i == state.partition_id],
-            )
+            state.extents = replacement.extents_of(state)
+        for number in replacement.gone:
+            del self.catalog.objects[number]
+        for number, ids in replacement.lost.items():
+            stored = self.catalog.objects[number]
+            left = stored.partition_ids - ids
+            self.catalog.objects[number] = stored._replace(partition_ids=left)
         for merged in made:
             self.catalog.objects[merged.stored.number] = merged.stored
             self.octets[merged.stored.number] = b"".join(merged.body)
-        return [merged.stored.number for merged in made]
 
     def build(
         self, inputs: Sequence[StoredObject], own_bytes_min: int = 1 << 40
     ) -> list[MergedObject]:
         """Return what a round makes of ``inputs``, the shared object last."""
         sources = self.sources(inputs)
-        grouping = group_runs(part_runs(self.catalog, inputs), own_bytes_min)
-        first, last = inputs[0].first_sequence, inputs[-1].next_sequence
-        noted = {part.partition_id for s in sources.values() for part in s.footer}
-        noted -= {run.partition_id for own in grouping.own for run in own}
-        todo = [(own, {run.partition_id for run in own}, (last, last)) for own in grouping.own]
-        todo.append((grouping.shared, noted, (first, last)))
+        grouping = group_inputs(self.catalog, inputs, own_bytes_min)
+        planned = merge_objects(grouping, inputs, ids_in_footers(sources.values()))
         return [
-            build_merged_object(
-                Place(DATA_UUID, self.take_number(), self.epoch, 1_000),
-                runs,
-                sources,
-                {i: self.told(i) for i in ids},
-                sequences=sequences,
-                pace=lambda: None,
-            )
-            for runs, ids, sequences in todo
+            self.make(one, sources, told_parts(self.catalog, one.told_ids)) for one in planned
         ]
+
+    def note(self, untold: Iterable[int] = ()) -> list[StoredObject]:
+        """Put a note in the place of own objects that are dead; return these."""
+        dead = dead_own(self.catalog)
+        planned = note_object(self.catalog.objects.values(), dead, untold)
+        if planned is not None:
+            told = {i: self.told(i) for i in planned.told_ids}
+            self.replace(dead, [self.make(planned, {}, told)])
+        return dead
+
+    def make(
+        self, planned: PlannedObject, sources: dict[int, Source], told: dict[int, Part]
+    ) -> MergedObject:
+        """Return a planned object, which is nowhere yet."""
+        place = Place(DATA_UUID, self.take_number(), self.epoch, 1_000)
+        return build_merged_object(
+            place, planned.runs, sources, told, sequences=planned.sequences, pace=lambda: None
+        )
 
     def take_number(self) -> int:
         """Return the next object's number."""

@@ -113,7 +113,7 @@ def test_own_objects_are_no_neighbours_of_shared_ones() -> None:
     assert _numbers(found) == [0, 1, 8, 2, 3]
 
 
-@settings(max_examples=examples(30), deadline=None)
+@settings(max_examples=examples(30, in_soak=20_000), deadline=None)
 @given(st.lists(st.integers(200, 60_000), min_size=20, max_size=300))
 def test_each_octet_is_rewritten_a_bounded_number_of_times(sizes: list[int]) -> None:
     live: list[StoredObject] = []

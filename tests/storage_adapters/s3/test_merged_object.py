@@ -184,7 +184,7 @@ _APPENDS = st.lists(
 )
 
 
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=examples(60, in_soak=20_000), deadline=None)
 @given(_APPENDS, st.lists(st.integers(2, 5), max_size=6), st.integers(50, 600))
 def test_merging_again_and_again_loses_nothing(
     objects: list[list[tuple[set[int], int]]], counts: list[int], own_bytes_min: int

@@ -10,14 +10,13 @@ from hypothesis import strategies as st
 from storage_adapters.formats.footer import LOW_32, ROW_STRIDE
 from storage_adapters.formats.segment import decode_segment_header
 from storage_adapters.s3.bucket import ObjectStat
-from storage_adapters.s3.merge_plan import PartRun, dead_own, is_shared
-from storage_adapters.s3.merged_object import build_merged_object
-from storage_adapters.s3.objects import Place
+from storage_adapters.s3.merge_plan import PartRun, is_shared
+from storage_adapters.s3.merge_round import PlannedObject
 from storage_adapters.s3.recovery import _fold, _seen
 from storage_adapters.s3.recovery_plan import Decision, Facts, Missing, decide
 from storage_adapters.s3.state import KIND_LOG, Extent, StoredObject
 from tests.contracts.storage import make_entry
-from tests.storage_adapters.s3.merge_house import DATA_UUID, World, footer_of
+from tests.storage_adapters.s3.merge_house import World, footer_of
 from tests.support.examples import examples
 
 PARTITIONS = range(1, 5)
@@ -282,26 +281,19 @@ class History:
         run = [extent for extent in run if extent.end > state.start]
         inputs = [world.catalog.objects[extent.number] for extent in run]
         upto = max(o.next_sequence for o in inputs)
-        made = build_merged_object(
-            Place(DATA_UUID, world.take_number(), world.epoch, 1),
-            [PartRun(partition_id, tuple(run))],
-            world.sources(inputs),
-            {partition_id: world.told(partition_id)},
-            sequences=(upto, upto),
-            pace=lambda: None,
+        planned = PlannedObject(
+            [PartRun(partition_id, tuple(run))], {partition_id}, (upto, upto)
         )
-        world.octets[made.stored.number] = b"".join(made.body)
+        told = {partition_id: world.told(partition_id)}
+        made = world.make(planned, world.sources(inputs), told)
         if choice & 64:
+            world.octets[made.stored.number] = b"".join(made.body)
             self.dead.add(made.stored.number)
             return
-        world.catalog.objects[made.stored.number] = made.stored
-        state.replace(numbers(inputs), [part.extent for part in made.parts])
-        for stored in inputs:
-            left = stored.partition_ids - {partition_id}
-            world.catalog.objects[stored.number] = stored._replace(partition_ids=left)
-            if not is_shared(stored):
-                del world.catalog.objects[stored.number]
-                self.dead.add(stored.number)
+        shared = [o for o in inputs if is_shared(o) or len(o.partition_ids) > 1]
+        own = [o for o in inputs if o not in shared]
+        world.replace(own, [made], {o.number: frozenset([partition_id]) for o in shared})
+        self.dead.update(numbers(own))
 
     def truncate(self, choice: int) -> None:
         state = self.world.catalog.partition(1 + choice % 4)
@@ -318,25 +310,7 @@ class History:
 
     def note(self, _: int) -> None:
         """Let own objects go that nobody needs; a note in the bucket says what they said."""
-        world = self.world
-        dead = dead_own(world.catalog)
-        if not dead:
-            return
-        ids = frozenset().union(*[o.partition_ids for o in dead])
-        upto = max(o.next_sequence for o in world.catalog.objects.values() if is_shared(o))
-        made = build_merged_object(
-            Place(DATA_UUID, world.take_number(), world.epoch, 1),
-            [],
-            {},
-            {i: world.told(i) for i in ids},
-            sequences=(upto, upto),
-            pace=lambda: None,
-        )
-        world.octets[made.stored.number] = b"".join(made.body)
-        world.catalog.objects[made.stored.number] = made.stored
-        for stored in dead:
-            del world.catalog.objects[stored.number]
-            self.dead.add(stored.number)
+        self.dead.update(numbers(self.world.note()))
 
     def sweep(self, choice: int) -> None:
         """Delete dead objects from the highest number down, and stop somewhere.
@@ -368,7 +342,7 @@ _OPS: list[Callable[[History, int], None]] = [
 ]
 
 
-@settings(max_examples=examples(400), deadline=None)
+@settings(max_examples=examples(400, in_soak=20_000), deadline=None)
 @example([(History.crash, 212), (History.append, 0), (History.append, 601), (History.merge, 3)])
 @example(
     [
@@ -379,6 +353,7 @@ _OPS: list[Callable[[History, int], None]] = [
         (History.sweep, 2),
     ]
 )
+@example([(History.append, 0)] * 4 + [(History.merge, n) for n in (1, 3, 1, 404)])
 @given(st.lists(st.tuples(st.sampled_from(_OPS), st.integers(0, 1 << 12)), max_size=40))
 def test_whatever_happened_what_was_acknowledged_is_found(
     history: list[tuple[Callable[[History, int], None], int]],
