@@ -95,8 +95,14 @@ def test_an_idle_server_has_imported_nothing_heavy(tmp_path: Path) -> None:
         "print('modules', *sys.modules)\n"
         "sys.exit(status)\n"
     )
-    settings = {"admin.bind": "127.0.0.1:0", "adapters.kafka.bind": "127.0.0.1:0"}
-    arguments = [f"--set={key}={value}" for key, value in settings.items()]
+    keys = (
+        "admin",
+        "adapters.kafka",
+        "adapters.mqtt",
+        "adapters.mqtt.websocket",
+        "adapters.sqs",
+    )
+    arguments = [f"--set={key}.bind=127.0.0.1:0" for key in keys]
     for _ in range(2):  # The first start makes the schema, for which alembic may be needed.
         done = subprocess.run(
             [sys.executable, "-c", code, *arguments],

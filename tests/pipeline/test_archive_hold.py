@@ -89,7 +89,8 @@ def test_records_stay_until_they_are_in_the_table(
     produce(gateway, topic, range(3_000))
     gateway.stop()  # all of it is synced then
 
-    alone = jobs.run("archive", *options(gateway.data_dir, topic, to, "--id", "lake", "--hold"))
+    more = ("--id", "lake", "--hold", f"--set=admin.bind=127.0.0.1:{gateway.admin_port}")
+    alone = jobs.run("archive", *options(gateway.data_dir, topic, to, *more))
     assert alone.status == 0, alone.err
     assert "archived 3,000 rows" in alone.out
     (line,) = alone.err.splitlines()
