@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from gateway.config.base import FrozenConfig
 from gateway.errors import GatewayError
+from gateway.installation import install_command
 
 ADAPTERS: Final[Mapping[str, str]] = {
     "kafka": "adapters.kafka.server:KafkaAdapter",
@@ -104,7 +105,7 @@ def _import(target: str, what: str) -> type[Any]:
         msg = f"{what} ({target}) cannot be loaded: {type(error).__name__}: {error}"
         missing = (error.name or "") if isinstance(error, ModuleNotFoundError) else ""
         if missing in EXTRAS:
-            msg = f"{what} needs {missing}: pip install 'headgate[{EXTRAS[missing]}]'"
+            msg = f"{what} needs {missing}: {install_command(EXTRAS[missing])}"
         raise BrokenPlugin(msg) from error
     if not isinstance(found, type):
         msg = f"{what} ({target}) is not a class"

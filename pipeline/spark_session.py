@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from gateway.errors import GatewayError
+from gateway.installation import install_command
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -24,7 +25,7 @@ _ONCE: Final = {"spark.stage.maxConsecutiveAttempts": "1", "spark.speculation": 
 _ROOT: Final = Path(__file__).resolve().parents[1]
 
 
-_INSTALL: Final = "pip install 'headgate[spark]'"
+_EXTRA: Final = "spark"
 _PACKAGES: Final = ("numpy", "pyarrow")  # of all jobs, also of those that plan without Spark
 
 
@@ -41,7 +42,9 @@ def check_installed(*packages: str) -> None:
     missing = [name for name in (*_PACKAGES, *packages) if not importlib.util.find_spec(name)]
     if missing:
         is_or_are = "is" if len(missing) == 1 else "are"
-        raise SparkMissing(f"{', '.join(missing)} {is_or_are} not installed: {_INSTALL}")
+        raise SparkMissing(
+            f"{', '.join(missing)} {is_or_are} not installed: {install_command(_EXTRA)}"
+        )
 
 
 def start_spark(name: str, *, master: str, once: bool = False) -> "SparkSession":
@@ -54,7 +57,7 @@ def start_spark(name: str, *, master: str, once: bool = False) -> "SparkSession"
     try:
         from pyspark.sql import SparkSession
     except ImportError:
-        raise SparkMissing(f"Spark is not installed: {_INSTALL}") from None
+        raise SparkMissing(f"Spark is not installed: {install_command(_EXTRA)}") from None
     # Workers take the first python3 of the PATH unless they are told.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ["PYTHONPATH"] = os.pathsep.join(

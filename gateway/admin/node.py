@@ -1,13 +1,13 @@
 """REST about the node itself: what it is, and who is connected."""
 
 import os
-from importlib.metadata import PackageNotFoundError, version
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from gateway.admin.state import AdminState
+from gateway.installation import installed_version
 
 
 def routes(state: AdminState) -> list[Route]:
@@ -35,7 +35,7 @@ def _node(state: AdminState) -> dict[str, object]:
     return {
         "node_id": kernel.placement.node_id,
         "cluster_id": kernel.placement.cluster_id,
-        "version": _version(),
+        "version": installed_version(),
         "pid": os.getpid(),
         "data_dir": str(kernel.settings.node.data_dir.absolute()),
         "storage": kernel.settings.storage.adapter,
@@ -47,10 +47,3 @@ def _node(state: AdminState) -> dict[str, object]:
             for endpoint in adapter.endpoints()
         ],
     }
-
-
-def _version() -> str:
-    try:
-        return version("headgate")
-    except PackageNotFoundError:
-        return "unknown"  # run from a checkout that was never installed

@@ -9,7 +9,6 @@ import sqlite3
 from collections.abc import Callable
 from contextlib import closing
 from enum import StrEnum
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -23,6 +22,7 @@ from gateway.backup.file import (
     write_backup_file,
 )
 from gateway.errors import GatewayError, InvalidRequest, PolicyViolation, StorageUnavailable
+from gateway.installation import installed_version
 from gateway.kernel import Kernel
 from gateway.metadata.sql import FILE_NAME
 
@@ -114,7 +114,7 @@ class Backups:
         entries = [_entry(target, path, self._add_checked) for path in paths]
         content = BackupFile(
             created_unix_ms=kernel.clock.unix_ms(),
-            headgate_version=headgate_version(),
+            headgate_version=installed_version(),
             data_uuid=str(kernel.broker.storage.data_uuid),
             metadata="sqlite" if has_sqlite else "elsewhere",
             files=tuple(entries),
@@ -135,14 +135,6 @@ def copy_sqlite(path: Path, target: Path) -> None:
         source.backup(copy)
         # The copy stands alone: no journal beside it that could be left behind.
         copy.execute("PRAGMA journal_mode = DELETE")
-
-
-def headgate_version() -> str:
-    """Return this version of Headgate."""
-    try:
-        return version("headgate")
-    except PackageNotFoundError:
-        return "unknown"  # run from a checkout that was never installed
 
 
 def _make_folder(target: Path) -> None:

@@ -4,6 +4,7 @@ Exit status 0 when done, 1 when refused or out of reach, 2 when the command or t
 wrong.
 """
 
+import platform
 import sys
 from collections.abc import Sequence
 from typing import Annotated, Final
@@ -19,7 +20,7 @@ from gateway.cli.dlq import dlq_app
 from gateway.cli.find import find
 from gateway.cli.groups import groups_app
 from gateway.cli.log import log_app
-from gateway.cli.output import fail
+from gateway.cli.output import fail, say
 from gateway.cli.pipeline import pipeline_app
 from gateway.cli.queues import queues_app
 from gateway.cli.recover import recover_metadata
@@ -29,6 +30,7 @@ from gateway.cli.user_keys import keys_app
 from gateway.cli.users import users_app
 from gateway.config.checker import InvalidSettings
 from gateway.errors import GatewayError
+from gateway.installation import installed_version
 
 STATUS_FAILED: Final = 1
 STATUS_USAGE: Final = 2
@@ -36,10 +38,31 @@ STATUS_USAGE: Final = 2
 app = typer.Typer(
     name="headgate",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     help="One endpoint for existing messaging clients, over one durable log.",
 )
+
+
+def _print_version(*, value: bool) -> None:
+    if value:
+        say(f"headgate {installed_version()} (Python {platform.python_version()})")
+        raise typer.Exit
+
+
+@app.callback()
+def _headgate(
+    *,
+    _version: Annotated[
+        bool,
+        typer.Option(
+            "--version",
+            callback=_print_version,
+            is_eager=True,
+            help="Print the version, and end.",
+        ),
+    ] = False,
+) -> None:
+    """Take the options before a command."""
 
 
 @app.command(

@@ -14,6 +14,7 @@ from gateway.cli import options
 from gateway.cli.admin_client import AdminClient, NodeUnreachable, settings_of
 from gateway.cli.output import print_rows, say
 from gateway.errors import GatewayError
+from gateway.installation import install_command
 
 _PARTITIONS = 6
 _LATENCY_S_MAX = 5.0
@@ -72,7 +73,7 @@ def _import_client() -> Any:  # noqa: ANN401 - the library ships no types
     try:
         import confluent_kafka
     except ImportError as error:
-        msg = "bench needs a Kafka client: pip install 'headgate[bench]'"
+        msg = f"bench needs a Kafka client: {install_command('bench')}"
         raise MissingClient(msg) from error
     return confluent_kafka
 

@@ -11,11 +11,15 @@ from gateway.cli import options
 from gateway.cli.admin_client import AdminClient
 from gateway.cli.node_commands import confirm, in_namespace
 from gateway.cli.output import format_span, print_json, print_rows, say
+from gateway.cli.synonyms import command_group
 
+_NONE: Final = (
+    "no dead-letter queues; headgate queues set NAME dead_letter_topic=TOPIC makes one"
+)
 VALUE_CHARS_SHOWN: Final = 60
 _NUMBER: Final = re.compile(r"[0-9]{1,9}")
 
-dlq_app = typer.Typer(no_args_is_help=True, help="Dead letters of a running node.")
+dlq_app = command_group("Dead letters of a running node.")
 
 Name = Annotated[str, typer.Argument(help="The dead-letter queue's name.")]
 
@@ -36,7 +40,9 @@ def list_dead_letter_queues(client: AdminClient, *, as_json: options.AsJson = Fa
         }
         for queue in found
     ]
-    print_rows(rows, ["name", "ready", "in_flight", "oldest", "sources"], as_json=False)
+    print_rows(
+        rows, ["name", "ready", "in_flight", "oldest", "sources"], as_json=False, if_empty=_NONE
+    )
 
 
 @dlq_app.command()
@@ -85,7 +91,7 @@ def redrive(
     """Begin to move dead letters back to where they came from; `status` says how far it is."""
     client.get("dlq", name, "redrives")  # is there such a queue?
     where = to or "the queues they came from"
-    confirm(f"Move the messages of {name} to {where}?", yes=yes)
+    confirm(lambda: f"Move the messages of {name} to {where}?", yes=yes)
     body = {"destination": to, "rate_per_s": rate_per_s}
     begun = client.send("POST", "dlq", name, "redrives", body=body)
     total = begun["total_at_start"]
@@ -121,7 +127,7 @@ def status(client: AdminClient, name: Name, *, as_json: options.AsJson = False) 
     ]
     if any(one["failure"] for one in found):
         columns.append("failure")
-    print_rows(rows, columns, as_json=False)
+    print_rows(rows, columns, as_json=False, if_empty=f"no redrive of {name} since the start")
 
 
 @dlq_app.command()
@@ -136,9 +142,15 @@ def cancel(client: AdminClient, name: Name) -> None:
 @in_namespace
 def purge(client: AdminClient, name: Name, *, yes: options.Yes = False) -> None:
     """Remove all messages of a dead-letter queue."""
-    confirm(f"Remove all dead letters of {name}?", yes=yes)
+    confirm(lambda: _question(client, name), yes=yes)
     client.send("POST", "dlq", name, "purge")
     say(f"purged {name}")
+
+
+def _question(client: AdminClient, name: str) -> str:
+    """Ask with what would be lost. Error: ``Refused`` where there is no such queue."""
+    total = client.get("dlq", name, "messages", query={"count": "1"})["total"]
+    return f"Remove all {total:,} dead letter(s) of {name}?"
 
 
 def _reason(letter: Mapping[str, Any]) -> str:

@@ -10,7 +10,7 @@ import typer
 from gateway.cli import options
 from gateway.cli.admin_client import AdminClient
 from gateway.cli.node_commands import in_namespace
-from gateway.cli.output import print_json, print_rows
+from gateway.cli.output import format_size, print_json, print_rows
 
 _VALUE_CHARS_MAX: Final = 80
 _MIB: Final = 1_048_576
@@ -103,7 +103,9 @@ def find(  # noqa: PLR0913 - one argument per option
         print_json(found)
         return
     columns = ["partition", "offset", "time", "key", "value", "headers"]
-    print_rows([_row(match) for match in found], columns, as_json=False)
+    print_rows(
+        [_row(match) for match in found], columns, as_json=False, if_empty=progress.nothing()
+    )
 
 
 class _Progress:
@@ -121,6 +123,10 @@ class _Progress:
             place = f"partition {step['next']['partition']}"
             sys.stderr.write(f"\r{self._read_bytes // _MIB} MiB read, at {place} ")
             self._has_said = True
+
+    def nothing(self) -> str:
+        """Say that the search found nothing, and in how much."""
+        return f"no record matches; {format_size(self._read_bytes)} read"
 
     def end(self) -> None:
         if self._has_said:

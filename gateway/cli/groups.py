@@ -8,8 +8,9 @@ from gateway.cli import options
 from gateway.cli.admin_client import AdminClient
 from gateway.cli.node_commands import confirm, of_node
 from gateway.cli.output import print_json, print_rows, say
+from gateway.cli.synonyms import command_group
 
-groups_app = typer.Typer(no_args_is_help=True, help="Consumer groups of a running node.")
+groups_app = command_group("Consumer groups of a running node.")
 
 Group = Annotated[str, typer.Argument(help="The group's id.")]
 
@@ -19,7 +20,12 @@ Group = Annotated[str, typer.Argument(help="The group's id.")]
 def list_groups(client: AdminClient, *, as_json: options.AsJson = False) -> None:
     """List groups."""
     found = client.get("groups")["groups"]
-    print_rows(found, ["group_id", "state", "protocol_type", "members"], as_json=as_json)
+    print_rows(
+        found,
+        ["group_id", "state", "protocol_type", "members"],
+        as_json=as_json,
+        if_empty="no groups; a group comes to be when a consumer joins it or commits",
+    )
 
 
 @groups_app.command()
@@ -32,7 +38,7 @@ def describe(client: AdminClient, group: Group, *, as_json: options.AsJson = Fal
         return
     say(f"{found['group_id']}  {found['state']}  protocol {found['protocol'] or '-'}\n")
     columns = ["member_id", "instance_id", "client_id", "client_host"]
-    print_rows(found["members"], columns, as_json=False)
+    print_rows(found["members"], columns, as_json=False, if_empty="no members")
 
 
 @groups_app.command()
@@ -41,7 +47,9 @@ def offsets(client: AdminClient, group: Group, *, as_json: options.AsJson = Fals
     """Show a group's committed offsets and how far it is behind."""
     found = client.get("groups", group, "offsets")
     columns = ["topic", "partition", "offset", "end", "lag", "metadata"]
-    print_rows(found["offsets"], columns, as_json=as_json)
+    print_rows(
+        found["offsets"], columns, as_json=as_json, if_empty=f"{group} has committed no offsets"
+    )
 
 
 @groups_app.command()
@@ -66,6 +74,13 @@ def reset(
 @of_node
 def delete(client: AdminClient, group: Group, *, yes: options.Yes = False) -> None:
     """Delete a group without members, and its committed offsets."""
-    confirm(f"Delete group {group} and its offsets?", yes=yes)
+    confirm(lambda: _question(client, group), yes=yes)
     client.send("DELETE", "groups", group)
     say(f"deleted {group}")
+
+
+def _question(client: AdminClient, group: str) -> str:
+    """Ask with what would be lost. Error: ``Refused`` where there is no such group."""
+    client.get("groups", group)
+    committed = client.get("groups", group, "offsets")["offsets"]
+    return f"Delete group {group} and its {len(committed)} committed offset(s)?"

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from gateway.cli.output import fail, say
+from gateway.cli.synonyms import command_group
 from gateway.errors import RequestError, StorageUnavailable
 from gateway.model import Octets, parse_batch_header
 from gateway.records.codec import iter_records
@@ -34,7 +35,7 @@ _EXIT_DAMAGED = 1
 _EXIT_BUSY = 2
 _CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
-log_app = typer.Typer(no_args_is_help=True, help="The log's files on the disk.")
+log_app = command_group("The log's files on the disk.")
 
 
 @log_app.callback()

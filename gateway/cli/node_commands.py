@@ -2,6 +2,7 @@
 
 import functools
 import inspect
+import sys
 from collections.abc import Callable
 from typing import Any, Concatenate, NamedTuple, ParamSpec
 
@@ -9,6 +10,7 @@ import typer
 
 from gateway.cli import options
 from gateway.cli.admin_client import AdminClient, settings_of
+from gateway.errors import GatewayError
 from gateway.model import DEFAULT_NAMESPACE
 
 _Own = ParamSpec("_Own")
@@ -36,10 +38,27 @@ def in_namespace(
     return _given(_client_in, command)
 
 
-def confirm(question: str, *, yes: bool) -> None:
-    """Return only where the user agrees, now or by ``--yes``."""
-    if not yes:
-        typer.confirm(question, abort=True)
+class Unanswered(GatewayError):
+    """A question was asked where nobody could answer it."""
+
+
+def confirm(question: Callable[[], str], *, yes: bool) -> None:
+    """Return only where the user agrees, now or by ``--yes``.
+
+    ``question`` looks at what would be lost, and raises where there is no such thing; with
+    ``--yes`` nothing is asked, and it is not called. Error: ``Unanswered``.
+    """
+    if yes:
+        return
+    text = question()
+    try:
+        agrees = typer.confirm(text)
+    except typer.Abort:
+        if sys.stdin.isatty():
+            raise
+        raise Unanswered("nobody answered; --yes (-y) goes on without asking") from None
+    if not agrees:
+        raise typer.Abort
 
 
 def parse_change(text: str) -> Change:

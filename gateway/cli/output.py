@@ -9,18 +9,29 @@ from rich.console import Console
 from rich.table import Table
 
 _SECOND_MS: Final = 1_000
+_KIB: Final = 1_024
 _CONTROLS: Final = {code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0))}
 _CONTROLS_OF_JSON: Final = {code: f"\\u{code:04x}" for code in range(0x7F, 0xA0)}
 _UNITS_MS: Final = (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", _SECOND_MS))
 
 
 def print_rows(
-    rows: Iterable[Mapping[str, Any]], columns: Sequence[str], *, as_json: bool
+    rows: Iterable[Mapping[str, Any]],
+    columns: Sequence[str],
+    *,
+    as_json: bool,
+    if_empty: str = "",
 ) -> None:
-    """Print rows; ``columns`` are the keys that a table shows, in this order."""
+    """Print rows; ``columns`` are the keys that a table shows, in this order.
+
+    ``if_empty`` takes the place of a table without rows: a line on standard error.
+    """
     found = list(rows)
     if as_json:
         print_json(found)
+        return
+    if if_empty and not found:
+        note(if_empty)
         return
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in columns:
@@ -59,9 +70,31 @@ def format_span(span_ms: int | None) -> str | None:
     return " ".join(parts[:2])
 
 
+def format_size(size_bytes: int) -> str:
+    """Return a size in the largest unit of which there is at least one.
+
+    >>> format_size(999), format_size(1_572_864)
+    ('999 bytes', '1.5 MiB')
+    """
+    if size_bytes < _KIB:
+        return f"{size_bytes} bytes"
+    size, unit = size_bytes / _KIB, "KiB"
+    for larger in ("MiB", "GiB", "TiB"):
+        if size < _KIB:
+            break
+        size, unit = size / _KIB, larger
+    return f"{size:,.1f} {unit}"
+
+
 def say(text: str) -> None:
     """Print lines, without reading markup into them."""
     print("\n".join(map(visible, text.split("\n"))))
+
+
+def note(text: str) -> None:
+    """Print a line about the output on standard error, where no program takes it for output."""
+    sys.stdout.flush()
+    print(visible(text), file=sys.stderr)
 
 
 def visible(text: str) -> str:

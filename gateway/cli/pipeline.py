@@ -1,7 +1,5 @@
 """``headgate pipeline``: jobs on Spark over a node's data, which need nothing of the node."""
 
-import typer
-
 from gateway.cli.pipeline_archive import archive
 from gateway.cli.pipeline_audit import audit
 from gateway.cli.pipeline_backfill import backfill
@@ -9,10 +7,10 @@ from gateway.cli.pipeline_compact import compact
 from gateway.cli.pipeline_dlq import pipeline_dlq_app
 from gateway.cli.pipeline_report import report
 from gateway.cli.pipeline_snapshot import snapshot
+from gateway.cli.synonyms import command_group
 
-pipeline_app = typer.Typer(
-    no_args_is_help=True,
-    help="Jobs on Spark over the log: topics as lake tables, checks, reports.",
+pipeline_app = command_group(
+    "Jobs on Spark over the log: topics as lake tables, checks, reports."
 )
 
 

@@ -13,6 +13,7 @@ from gateway.cli import pipeline_options as shared
 from gateway.cli import pipeline_resend as resend
 from gateway.cli.admin_client import settings_of
 from gateway.cli.output import print_json, print_rows, say
+from gateway.cli.synonyms import command_group
 from gateway.errors import GatewayError
 
 if TYPE_CHECKING:
@@ -21,9 +22,7 @@ if TYPE_CHECKING:
 _CHARS_SHOWN: Final = 200
 _MS_PER_S: Final = 1_000
 
-pipeline_dlq_app = typer.Typer(
-    no_args_is_help=True, help="Dead letters: by reason, in full, and sent back to work."
-)
+pipeline_dlq_app = command_group("Dead letters: by reason, in full, and sent back to work.")
 
 Topics = Annotated[
     list[str], typer.Option("--topic", help="A dead-letter topic; may be given again.")

@@ -9,8 +9,10 @@ from gateway.cli import options
 from gateway.cli.admin_client import AdminClient
 from gateway.cli.node_commands import Change, confirm, in_namespace, parse_change
 from gateway.cli.output import format_span, print_json, print_rows, say
+from gateway.cli.synonyms import command_group
 from gateway.queues.model import DEFAULT_GROUP, QueueSettings
 
+_NONE: Final = "no queues; make one: headgate queues create NAME"
 _MEANINGS: Final[Mapping[tuple[str, object], str]] = {
     ("retention_ms", -1): "no end",
     ("attempts_max", 0): "any number",
@@ -27,7 +29,7 @@ def parse_setting(text: str) -> Change:
     return setting
 
 
-queues_app = typer.Typer(no_args_is_help=True, help="Queues of a running node.")
+queues_app = command_group("Queues of a running node.")
 
 Name = Annotated[str, typer.Argument(help="The queue's name, which is its topic's.")]
 Group = Annotated[str, typer.Option(help="The queue group, where a topic has several.")]
@@ -63,7 +65,7 @@ def list_queues(client: AdminClient, *, as_json: options.AsJson = False) -> None
     columns = ["name", "ready", "in_flight", "delayed", "oldest", "order", "dead_letters"]
     if any(queue["group"] != DEFAULT_GROUP for queue in found):
         columns.insert(1, "group")
-    print_rows(rows, columns, as_json=False)
+    print_rows(rows, columns, as_json=False, if_empty=_NONE)
 
 
 @queues_app.command()
@@ -151,7 +153,7 @@ def purge(
     yes: options.Yes = False,
 ) -> None:
     """Remove all messages of a queue, also those in flight and delayed."""
-    confirm(f"Remove all messages of queue {name}?", yes=yes)
+    confirm(lambda: f"Remove all messages of {_counted(client, name, group)}?", yes=yes)
     client.send("POST", "queues", name, "purge", query={"group": group})
     say(f"purged {name}")
 
@@ -166,9 +168,16 @@ def delete(
     yes: options.Yes = False,
 ) -> None:
     """Delete a queue, and its topic if that was made for it and has no other queue."""
-    confirm(f"Delete queue {name} and its messages?", yes=yes)
+    confirm(lambda: f"Delete {_counted(client, name, group)} and its messages?", yes=yes)
     client.send("DELETE", "queues", name, query={"group": group})
     say(f"deleted {name}")
+
+
+def _counted(client: AdminClient, name: str, group: str) -> str:
+    """Return a queue with what it holds. Error: ``Refused`` where there is none."""
+    counts = client.get("queues", name, query={"group": group})["counts"]
+    held = ", ".join(f"{count:,} {state.replace('_', ' ')}" for state, count in counts.items())
+    return f"queue {name} ({held})"
 
 
 def _settings(queue: Mapping[str, Any]) -> list[tuple[str, Any]]:

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Protocol
 from uuid import UUID
 
-import typer
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 
 from gateway.cli import options
 from gateway.cli.admin_client import settings_of
+from gateway.cli.node_commands import confirm
 from gateway.cli.output import print_rows, say
 from gateway.cli.recover_queues import list_queues
 from gateway.cli.stopped_node import stopped_metadata
@@ -97,10 +97,9 @@ def recover_metadata(
     """Rebuild the metadata store's topics from the log of a stopped node."""
     settings = settings_of(config, assignments)
     log = _log_of(settings)
-    if not yes:
-        count = len({identity.topic for identity in log.identities})
-        store = _shown(settings.metadata.url)
-        typer.confirm(f"Put {count} topic(s) of {log.place} into {store}?", abort=True)
+    count = len({identity.topic for identity in log.identities})
+    store = _shown(settings.metadata.url)
+    confirm(lambda: f"Put {count} topic(s) of {log.place} into {store}?", yes=yes)
     log.restore()
     topics, queues = asyncio.run(_restore(settings, log))
     rows = [

@@ -10,8 +10,9 @@ from gateway.cli import options
 from gateway.cli.admin_client import AdminClient
 from gateway.cli.node_commands import confirm, of_node
 from gateway.cli.output import print_rows, say
+from gateway.cli.synonyms import command_group
 
-rules_app = typer.Typer(no_args_is_help=True, help="Rules of a running node: who may do what.")
+rules_app = command_group("Rules of a running node: who may do what.")
 
 _OPERATIONS: Final = ("publish", "subscribe", *(one.value for one in Operation))
 
@@ -84,7 +85,7 @@ def list_rules(client: AdminClient, *, as_json: options.AsJson = False) -> None:
     found = client.get("rules")["rules"]
     columns = ["effect", "operation", "resource", "pattern", "name"]
     columns += ["principal", "client", "protocol", "host", "source"]
-    print_rows(found, columns, as_json=as_json)
+    print_rows(found, columns, as_json=as_json, if_empty="no rules")
 
 
 @rules_app.command("rm")
@@ -105,7 +106,8 @@ def remove(  # noqa: PLR0913 - one argument per option
 ) -> None:
     """Remove the rule that says just this."""
     rule = _rule(effect, operation, resource, name, user, client_id, is_prefix=is_prefix)
-    confirm(f"Remove the rule {effect.value} {operation} {resource.value} {name}?", yes=yes)
+    said = f"{effect.value} {operation} {resource.value} {name}".rstrip()
+    confirm(lambda: f"Remove the rule {said}?", yes=yes)
     client.send("DELETE", "rules", query={**rule, "protocol": protocol, "host": host})
     say("removed")
 

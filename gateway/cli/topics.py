@@ -1,15 +1,19 @@
 """``headgate topics``: list, create, describe, alter, widen and delete topics."""
 
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, Any, Final
 
 import typer
 
 from gateway.cli import options
 from gateway.cli.admin_client import AdminClient
 from gateway.cli.node_commands import Change, confirm, in_namespace, parse_change
-from gateway.cli.output import print_json, print_rows, say
+from gateway.cli.output import format_size, print_json, print_rows, say
+from gateway.cli.synonyms import command_group
 
-topics_app = typer.Typer(no_args_is_help=True, help="Topics of a running node.")
+topics_app = command_group("Topics of a running node.")
+
+_NONE: Final = "no topics; make one: headgate topics create NAME"
 
 Name = Annotated[str, typer.Argument(help="The topic's name.")]
 Changes = Annotated[
@@ -35,7 +39,7 @@ def list_topics(
 ) -> None:
     """List topics."""
     found = client.get("topics", query={"internal": str(internal).lower()})["topics"]
-    print_rows(found, ["name", "partitions", "configs_set"], as_json=as_json)
+    print_rows(found, ["name", "partitions", "configs_set"], as_json=as_json, if_empty=_NONE)
 
 
 @topics_app.command()
@@ -107,6 +111,17 @@ def add_partitions(
 @in_namespace
 def delete(client: AdminClient, name: Name, *, yes: options.Yes = False) -> None:
     """Delete a topic and all its messages."""
-    confirm(f"Delete topic {name} and all its messages?", yes=yes)
+    confirm(lambda: _question(client.get("topics", name)), yes=yes)
     client.send("DELETE", "topics", name)
     say(f"deleted {name}")
+
+
+def _question(topic: Mapping[str, Any]) -> str:
+    """Ask with what would be lost."""
+    partitions = topic["partitions"]
+    size = format_size(sum(one["size_bytes"] or 0 for one in partitions))
+    records = sum(one["log_end_offset"] - one["log_start_offset"] for one in partitions)
+    return (
+        f"Delete topic {topic['name']} and all its messages: {len(partitions)} partition(s), "
+        f"{records:,} record(s), {size}?"
+    )

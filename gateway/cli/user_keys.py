@@ -8,15 +8,14 @@ from typing import Annotated, Any
 import typer
 
 from gateway.cli import options
-from gateway.cli.admin_client import AdminClient, settings_of
+from gateway.cli.admin_client import AdminClient, Refused, settings_of
 from gateway.cli.node_commands import confirm, of_node
 from gateway.cli.output import print_json, print_rows, say
 from gateway.cli.stopped_node import stopped_metadata
+from gateway.cli.synonyms import command_group
 from gateway.config.settings import Settings
 
-keys_app = typer.Typer(
-    no_args_is_help=True, help="Access keys, which requests are signed with."
-)
+keys_app = command_group("Access keys, which requests are signed with.")
 
 User = Annotated[str, typer.Argument(help="Whom requests signed with the key speak for.")]
 
@@ -70,7 +69,12 @@ def list_keys(
     found = client.get(*path)["keys"]
     if not as_json:
         found = [{**key, "account": key["account"] or "the default"} for key in found]
-    print_rows(found, ["user", "key_id", "account"], as_json=as_json)
+    print_rows(
+        found,
+        ["user", "key_id", "account"],
+        as_json=as_json,
+        if_empty="no access keys; make one: headgate users keys add USER",
+    )
 
 
 @keys_app.command("remove")
@@ -82,9 +86,18 @@ def remove(
     yes: options.Yes = False,
 ) -> None:
     """Remove an access key: requests signed with it are refused from now on."""
-    confirm(f"Remove access key {key_id}?", yes=yes)
+    confirm(lambda: _question(client, key_id), yes=yes)
     client.send("DELETE", "access-keys", key_id)
     say(f"removed {key_id}")
+
+
+def _question(client: AdminClient, key_id: str) -> str:
+    """Ask with whose key it is. Error: ``Refused``."""
+    keys = client.get("access-keys")["keys"]
+    user = next((key["user"] for key in keys if key["key_id"] == key_id), None)
+    if user is None:
+        raise Refused(f"there is no access key {key_id}")
+    return f"Remove access key {key_id} of {user}?"
 
 
 async def _add_offline(

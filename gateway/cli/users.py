@@ -2,18 +2,21 @@
 
 import asyncio
 import sys
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
 from gateway.cli import options
-from gateway.cli.admin_client import AdminClient, settings_of
+from gateway.cli.admin_client import AdminClient, Refused, settings_of
 from gateway.cli.node_commands import confirm, of_node
 from gateway.cli.output import print_rows, say
 from gateway.cli.stopped_node import stopped_metadata
+from gateway.cli.synonyms import command_group
 from gateway.config.settings import Settings
 
-users_app = typer.Typer(no_args_is_help=True, help="Users of a running node.")
+users_app = command_group("Users of a running node.")
+
+_NONE: Final = "no users; add one: headgate users add NAME"
 
 Name = Annotated[str, typer.Argument(help="The user's name.")]
 
@@ -47,16 +50,24 @@ def add(
 def list_users(client: AdminClient, *, as_json: options.AsJson = False) -> None:
     """List users."""
     found = client.get("users")["users"]
-    print_rows(found, ["name"], as_json=as_json)
+    print_rows(found, ["name"], as_json=as_json, if_empty=_NONE)
 
 
 @users_app.command("rm")
 @of_node
 def remove(client: AdminClient, name: Name, *, yes: options.Yes = False) -> None:
     """Remove a user and its access keys. Without any user left, nobody needs to log in."""
-    confirm(f"Remove user {name}?", yes=yes)
+    confirm(lambda: _question(client, name), yes=yes)
     client.send("DELETE", "users", name)
     say(f"removed {name}")
+
+
+def _question(client: AdminClient, name: str) -> str:
+    """Ask with what would be lost. Error: ``Refused``."""
+    if name not in {user["name"] for user in client.get("users")["users"]}:
+        raise Refused(f"there is no user {name}")
+    keys = len(client.get("users", name, "keys")["keys"])
+    return f"Remove user {name} and {keys} access key(s)?"
 
 
 async def _put_offline(settings: Settings, name: str, password: str) -> None:

@@ -101,6 +101,8 @@ def _words(model: type[BaseModel], detail: ErrorDetails, path: KeyPath) -> str:
         return f"{message[:1].lower()}{message[1:]}" + (f", not {given!r}" if shown else "")
     *parents, key = detail["loc"]
     section = _model_at(model, parents)
+    if key == "enabled" and path[:1] == ("adapters",) and not parents:
+        return _turned_off(str(path[1]), off=detail["input"] is False)
     near = difflib.get_close_matches(str(key), section.model_fields, n=1)
     if near:
         return f"unknown key; did you mean {dotted((*path, *parents, near[0]))}?"
@@ -108,6 +110,16 @@ def _words(model: type[BaseModel], detail: ErrorDetails, path: KeyPath) -> str:
     if elsewhere is not None:
         return f"unknown key; did you mean {elsewhere}?"
     return f"unknown key; there are: {', '.join(section.model_fields)}"
+
+
+def _turned_off(adapter: str, *, off: bool) -> str:
+    """Say how an adapter is turned on and off, to whom looks for a key that does it."""
+    if off:
+        return (
+            f"unknown key; leave the table [adapters.{adapter}] out, and it is off (the file has "
+            "to name one adapter at least: without any, all are on)"
+        )
+    return f"unknown key; leave it out: the table [adapters.{adapter}] turns the adapter on"
 
 
 def _model_at(model: type[BaseModel], path: Sequence[int | str]) -> type[BaseModel]:

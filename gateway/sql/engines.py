@@ -14,6 +14,7 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 
 from gateway.errors import StorageUnavailable
+from gateway.installation import install_command
 
 FILE_NAME: Final = "metadata.sqlite"
 SYNCHRONOUS: Final = "FULL"  # SQLite returns from a commit when the disk has it
@@ -60,7 +61,7 @@ def make_engine(url: str, *, create: bool = True) -> Engine:
         # The driver's own words may hold the URL, and so its password.
         raise StorageUnavailable("the database's URL is not one of SQLAlchemy's") from error
     except ImportError as error:
-        msg = f"{error.name or 'a driver'} is missing: pip install headgate[postgres]"
+        msg = f"{error.name or 'a driver'} is missing: {install_command('postgres')}"
         raise StorageUnavailable(msg) from error
 
 

@@ -63,6 +63,8 @@ def test_json_holds_every_section(run: Run) -> None:
         ("adapters.kafka.bnd=1", "adapters.kafka.bnd: unknown key"),
         ("adapters.kafk.bind=127.0.0.1:1", "did you mean 'kafka'?"),
         ("log.level=loud", "log.level: input should be"),
+        ("adapters.mqtt.enabled=false", "leave the table [adapters.mqtt] out, and it is off"),
+        ("adapters.mqtt.enabled=true", "the table [adapters.mqtt] turns the adapter on"),
     ],
 )
 def test_a_bad_setting_is_one_line_and_status_2(run: Run, assignment: str, words: str) -> None:

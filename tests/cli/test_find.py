@@ -24,8 +24,8 @@ def test_records_are_found_by_key_and_header(run: Run, node: Gateway) -> None:
     assert {match["partition"] for match in by_key.json} == {1}
 
     blue = run("topics", "find", topic, "-k", "key-3", "--header", "colour=blue", *where)
-    assert "value" in blue.out
-    assert "value-3" not in blue.out
+    assert (blue.status, blue.out) == (0, "")
+    assert blue.err.startswith("no record matches; ")
 
     late = ("--header", "colour=red", "--partition", "1", "--from", "18", "--limit", "1")
     (only,) = run("topics", "find", topic, *late, "--json", *where).json
@@ -34,7 +34,7 @@ def test_records_are_found_by_key_and_header(run: Run, node: Gateway) -> None:
     binary = run("topics", "find", topic, "--key", "0x00ff", *where)
     assert "0xfffe" in binary.out
     none = run("topics", "find", topic, "--key", "key-3", "--from", "2999-01-01", *where)
-    assert "key-3" not in none.out
+    assert (none.status, none.out) == (0, "")
 
 
 def test_wrong_options_are_named(run: Run, node: Gateway) -> None:

@@ -132,5 +132,5 @@ def test_a_library_that_an_extra_brings_is_named(monkeypatch: pytest.MonkeyPatch
     for name in [name for name in sys.modules if name.startswith("storage_adapters.s3.")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "boto3", None)  # as where it is not installed
-    with pytest.raises(BrokenPlugin, match=r"needs boto3: pip install 'headgate\[s3\]'"):
+    with pytest.raises(BrokenPlugin, match=r"needs boto3: .*pip.* install .*\[s3\]'"):
         registry.storage_class("s3")

@@ -12,6 +12,7 @@ from typer.main import get_group
 from gateway.cli.app import main
 from gateway.cli.pipeline import pipeline_app
 from gateway.cli.pipeline_options import submit_line
+from gateway.installation import install_command
 from pipeline.spark_session import SparkMissing, check_installed, check_java
 from tests.support.toolchain import ROOT
 
@@ -57,9 +58,8 @@ def test_no_java_at_all_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_a_missing_package_is_named_with_what_to_install() -> None:
-    with pytest.raises(
-        SparkMissing, match=r"no_such_package is not installed: pip install 'headgate\[spark\]'"
-    ):
+    expected = re.escape(f"no_such_package is not installed: {install_command('spark')}")
+    with pytest.raises(SparkMissing, match=expected):
         check_installed("no_such_package")
 
 
@@ -81,7 +81,7 @@ def test_a_missing_spark_is_one_line(tmp_path: Path) -> None:
         [sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True
     )
 
-    assert done.stdout == "Spark is not installed: pip install 'headgate[spark]'\n"
+    assert done.stdout == f"Spark is not installed: {install_command('spark')}\n"
 
 
 def test_help_imports_nothing_of_spark() -> None:
