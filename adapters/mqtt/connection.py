@@ -88,6 +88,7 @@ class MqttConnection(Connection, asyncio.Protocol):
         self._task: asyncio.Task[None] | None = None
         self.filters_served = 0  # of SUBSCRIBE and UNSUBSCRIBE, since others came in between
         self.is_leaving = False  # the node drains
+        self.is_lost = False  # the transport has gone, and the session knows
 
     # --- reading
 
@@ -316,6 +317,8 @@ class MqttConnection(Connection, asyncio.Protocol):
                 with_will=self.with_will,
                 session_expiry_interval=self.session_expiry_interval,
             )
+        self.is_lost = True
+        self.inbound.close()
 
     def _forget_queued(self) -> None:
         """What was read and could not be served: a farewell counts, QoS 0 is lost."""

@@ -94,6 +94,15 @@ class Inbound:
         receive_max = self.connection.config.session.receive_max
         self._window = InboundWindow(connect.version, receive_max)
 
+    def close(self) -> None:
+        """Let go of a connection that is lost, unless something is on its way into the log.
+
+        The two hold each other: without this, each client that leaves keeps its memory until
+        the garbage collector comes, and that one stops the loop (0.4 s for 20,000 clients).
+        """
+        if not self.is_pending:
+            del self.connection
+
     @property
     def is_pending(self) -> bool:
         """Whether anything is on its way into the log."""
@@ -263,8 +272,11 @@ class Inbound:
         if self.when_kept is not None and not self.is_pending:
             when_kept, self.when_kept = self.when_kept, None
             when_kept()
-        if self.connection.is_leaving:
-            self.connection.hurry()
+        connection = self.connection
+        if connection.is_leaving:
+            connection.hurry()
+        if connection.is_lost:
+            self.close()
 
     def _note_refusal(self, published: Published, error: GatewayError) -> None:
         """Say no where the protocol can, close where a yes would be a lie.

@@ -83,6 +83,8 @@ class SessionJournal:
 
     def add(self, run: Inflight, octets: Octets) -> None:
         """Have a run written down, and its packets sent, at the end of this turn."""
+        if self.is_over:
+            return
         services = self.session.services
         run_bytes = encoded_bytes(run)
         if self._new and (
@@ -128,10 +130,11 @@ class SessionJournal:
     ) -> None:
         """A record is not kept: it goes with the next checkpoint, and the client comes back."""
         self._waiting -= leaving.is_waiting
+        if self.is_over:
+            return
         first_seq, value = record
-        if not self.is_over:
-            self.unkept[first_seq] = value
-            self.session.services.dirty.add(self.session)  # its client may have gone already
+        self.unkept[first_seq] = value
+        self.session.services.dirty.add(self.session)  # its client may have gone already
         connection = leaving.connection
         if connection is not None and self.session.connection is connection:
             connection.fail(error)
@@ -158,6 +161,8 @@ class SessionJournal:
         self.is_over = True
         self._written.clear()
         self.unkept.clear()
+        if not self._new and not self._waiting:
+            del self.session  # the two hold each other
 
     def first_seqs(self) -> list[int]:
         """Return the first sequence numbers of all records that the stream has."""
