@@ -166,7 +166,9 @@ def decode_subscribe(
 def _subscription_request(
     topic_filter: str, options: int, version: Version
 ) -> SubscriptionRequest:
-    """Return a filter with its options (section 3.8.3.1)."""
+    """Return a filter with its options (section 3.8.3.1); of 3.1 all but QoS is ignored."""
+    if version == Version.V3_1:
+        options &= 3
     reserved = 0xC0 if version == Version.V5 else 0xFC
     if options & reserved:  # MQTT-3.8.3-5
         raise malformed("reserved bits of the subscription options are set")

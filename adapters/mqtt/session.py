@@ -65,8 +65,8 @@ class InboundAliases:
     def resolve(self, alias: int, topic: bytes) -> bytes:
         """Return the topic that is meant, and remember it when it came with the alias.
 
-        Errors: 0x94 for an alias of 0, above ``alias_max`` (MQTT-3.3.2-8, MQTT-3.3.2-9) or, with
-        no topic beside it, never set.
+        Errors: 0x94 for an alias of 0 or above ``alias_max`` (MQTT-3.3.2-8, MQTT-3.3.2-9); 0x82
+        for one that was never set, with no topic beside it (section 3.3.2.3.4).
         """
         if not 0 < alias <= self.alias_max:
             msg = f"topic alias {alias} is not 1 to {self.alias_max}"
@@ -77,7 +77,7 @@ class InboundAliases:
         known = self._topics.get(alias)
         if known is None:
             msg = f"topic alias {alias} was not set on this connection"
-            raise MqttError(ReasonCode.TOPIC_ALIAS_INVALID, msg)
+            raise MqttError(ReasonCode.PROTOCOL_ERROR, msg)
         return known
 
 

@@ -5,7 +5,7 @@ from typing import Final, NamedTuple
 
 from adapters.mqtt.config import MqttConfig
 from adapters.mqtt.packets.primitives import TEXT_BYTES_MAX
-from adapters.mqtt.wire import Connack, Connect, Version
+from adapters.mqtt.wire import PACKET_ID_MAX, Connack, Connect, Version
 
 _NO_LEVEL: Final = re.compile(r"[+#\0]")
 
@@ -20,26 +20,24 @@ class Agreed(NamedTuple):
 
 
 def connack(asked: Connect, agreed: Agreed, config: MqttConfig, *, is_present: bool) -> Connack:
-    """Return the packet that lets a client in; what is as it asked is left out.
+    """Return the packet that lets a client in; what is as it asked, or the default, is left out.
 
     The identifier only when we made it (MQTT-3.2.2-16), the session's expiry only when it is
-    another (3.2.2.3.2), the keep alive too (MQTT-3.2.2-21). Maximum QoS is never there: all are
-    served.
+    another (3.2.2.3.2), the keep alive too (MQTT-3.2.2-21). Maximum QoS, Retain Available and
+    those of subscriptions are never there: all is served, which is what their absence says
+    (3.2.2.3.4 and following). So a client with a Maximum Packet Size of 16 gets in.
     """
     if asked.version is not Version.V5:
         return Connack(session_present=is_present)
+    receive_max = config.session.receive_max
     expiry = agreed.session_expiry_interval
     return Connack(
         session_present=is_present,
         session_expiry_interval=expiry if expiry != asked.session_expiry_interval else None,
-        receive_maximum=config.session.receive_max,
-        retain_available=True,
+        receive_maximum=receive_max if receive_max < PACKET_ID_MAX else None,
         maximum_packet_size=config.packet_bytes_max,
         assigned_client_identifier=None if asked.client_id else agreed.client_id,
-        topic_alias_maximum=config.topic_alias_max,
-        wildcard_subscription_available=True,
-        subscription_identifiers_available=True,
-        shared_subscription_available=True,
+        topic_alias_maximum=config.topic_alias_max or None,
         server_keep_alive=agreed.keep_alive if agreed.keep_alive != asked.keep_alive else None,
         response_information=_response_information(asked, agreed.client_id),
         authentication_method=asked.authentication_method,

@@ -119,7 +119,7 @@ class Inbound:
         return self._window.has_exactly_once
 
     def take(self, run: PublishRun) -> None:
-        """Publish a run, or refuse it. Errors: 0x93, 0x94."""
+        """Publish a run, or refuse it. Errors: 0x93, 0x94, and 0x82 for an unknown alias."""
         connection = self.connection
         properties = run.properties
         if properties is not NO_PROPERTIES and properties.topic_alias is not None:

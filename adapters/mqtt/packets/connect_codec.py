@@ -96,7 +96,12 @@ def version_to_refuse(body: bytes) -> Version | None:
 
 
 def _check_flags(flags: int, version: Version) -> None:
-    """Raise for flags that do not go together (section 3.1.2.3)."""
+    """Raise for flags that do not go together (section 3.1.2.3).
+
+    MQTT 3.1 asks for nothing of bits that mean nothing, as those of a will that is not there.
+    """
+    if version == Version.V3_1:
+        flags &= ~_RESERVED if flags & _WILL else ~(_RESERVED | _WILL_QOS_AND_RETAIN)
     if flags & _RESERVED:  # MQTT-3.1.2-3
         raise malformed("the reserved flag of CONNECT is set")
     if flags >> 3 & 3 > _QOS_MAX:  # MQTT-3.1.2-12

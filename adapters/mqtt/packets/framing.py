@@ -30,7 +30,6 @@ from adapters.mqtt.packets.publish_codec import (
 )
 from adapters.mqtt.wire import AckRun, Packet, PacketType, Pingreq, PublishRun, Version
 
-_DUP: Final = 0x08
 _FLAGS: Final[dict[int, int]] = {
     PacketType.CONNECT: 0,
     PacketType.PUBACK: 0,
@@ -44,9 +43,14 @@ _FLAGS: Final[dict[int, int]] = {
     PacketType.AUTH: 0,
 }
 """Bits 3 to 0 of what a client may send, but PUBLISH (table 2-2)."""
-_DUP_IN_V3_1: Final = frozenset(
-    {PacketType.PUBREL, PacketType.SUBSCRIBE, PacketType.UNSUBSCRIBE}
-)
+_QOS: Final = 0x06
+_USED_IN_V3_1: Final = {
+    PacketType.PUBREL: _QOS,
+    PacketType.SUBSCRIBE: _QOS,
+    PacketType.UNSUBSCRIBE: _QOS,
+}
+"""Bits that must be as in ``_FLAGS``. MQTT 3.1 (section 2.1) calls the others not used, and has
+DUP here, which says nothing that matters."""
 _ACKS: Final = range(PacketType.PUBACK, PacketType.PUBCOMP + 1)
 _SHORT_ACK_BYTES: Final = 4
 _LIKENESS_BYTES_MAX: Final = 512  # of headers that are remembered for each connection
@@ -176,10 +180,15 @@ class PacketReader:
             raise malformed(f"packet type {kind} is reserved")
         if kind not in _FLAGS:
             raise protocol_error(f"a client sent {PacketType(kind).name}")
-        if self.version == Version.V3_1 and kind in _DUP_IN_V3_1:
-            flags &= ~_DUP
+        if kind != PacketType.CONNECT:  # which says of what version it is
+            self._check_flags(PacketType(kind), flags, self.version)
+
+    @staticmethod
+    def _check_flags(kind: PacketType, flags: int, version: Version | None) -> None:
+        if version == Version.V3_1:
+            flags &= _USED_IN_V3_1.get(kind, 0)
         if flags != _FLAGS[kind]:  # MQTT-2.1.3-1
-            raise malformed(f"{PacketType(kind).name} has flags {flags:04b}")
+            raise malformed(f"{kind.name} has flags {flags:04b}")
 
     def _decode_one(
         self, data: bytes, at: int, bounds: tuple[int, int], packets: list[Packet]
@@ -194,6 +203,7 @@ class PacketReader:
         if version is None:
             try:
                 connect = decode_connect(body)
+                self._check_flags(PacketType.CONNECT, data[at] & 0x0F, connect.version)
             except MqttError:
                 self.version = version_to_refuse(body)
                 raise

@@ -31,10 +31,11 @@ _QOS_1: Final = 0x32  # the first octet, neither DUP nor RETAIN
 _RETAIN: Final = 0x01
 _NOT_IN_MEDLEYS: Final = 0x0C  # DUP, QoS 2
 _QOS_MAX: Final = 2
-_NOT_AS_IT_CAME: Final = 0x07  # QoS 1 and 2, and retained messages, leave in another form
+_NOT_AS_IT_CAME: Final = 0x0F  # DUP, QoS 1 and 2, and retained messages, leave in another form
 _MORE_OCTETS: Final = 0x80
 
 _LAYOUTS_CACHED_MAX: Final = 1_024
+_V3_1: Final = Version.V3_1
 _V5: Final = Version.V5  # a name is found faster than a member of an enum
 
 _STRETCH_MIN: Final = 16
@@ -193,7 +194,7 @@ def _decode_first(
     qos = first >> 1 & 3
     if qos > _QOS_MAX:  # MQTT-3.3.1-4
         raise malformed("a PUBLISH has QoS 3")
-    if first & _DUP and not qos:  # MQTT-3.3.1-2
+    if first & _DUP and not qos and version is not _V3_1:  # MQTT-3.3.1-2
         raise malformed("a PUBLISH with QoS 0 has DUP")
     # Read ahead without looking at ``end``, and look once: a slice of a body is a copy.
     packet_ids: list[int] = []

@@ -197,15 +197,17 @@ class Outbox:
     ) -> tuple[list[int], list[int]]:
         """PUBREC came; return (identifiers to release, identifiers of nothing on its way).
 
-        A refusal (0x80 and above) ends the delivery (MQTT 5.0 section 4.3.3). Error:
-        ``MqttError`` when the message is of QoS 1.
+        A refusal (0x80 and above) ends the delivery (MQTT 5.0 section 4.3.3); one of nothing on
+        its way is passed over, for PUBREL never follows it. Error: ``MqttError`` when the message
+        is of QoS 1.
         """
         release, unknown = [], []
         codes = reason_codes or (0,) * len(packet_ids)
         for packet_id, code in zip(packet_ids, codes, strict=True):
             run, seq = self._find(packet_id)
             if run is None:
-                unknown.append(packet_id)
+                if code < REFUSED:
+                    unknown.append(packet_id)
                 continue
             if run.qos != 2:  # noqa: PLR2004
                 raise MqttError(

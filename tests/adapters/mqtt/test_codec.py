@@ -149,6 +149,10 @@ def test_another_name_or_level_is_not_supported(head: bytes) -> None:
     ],
 )
 def test_flags_that_do_not_go_together(version: Version, flags: int, code: ReasonCode) -> None:
+    if version == V3 and not flags & 0x04:  # MQTT 3.1: not used without a will
+        decoded = codec.decode_connect(connect(flags, version=version))
+        assert decoded == codec.decode_connect(connect(0, version=version))
+        return
     with refused(code):
         codec.decode_connect(connect(flags, bytes(9), version=version))
 
@@ -265,9 +269,15 @@ def test_subscribe_of_3_x(version: Version) -> None:
         SubscriptionRequest("a", 0),
         SubscriptionRequest("b", 2),
     )
-    for options, code in ((3, PROTOCOL), (4, MALFORMED), (0x10, MALFORMED), (0x80, MALFORMED)):
-        with refused(code):  # MQTT-3.8.3-4 of 3.1.1
-            codec.decode_subscribe(octets(b"\0\1", "a", options), version)
+    with refused(PROTOCOL):
+        codec.decode_subscribe(octets(b"\0\1", "a", 3), version)
+    for options in (4, 0x10, 0x80):
+        body = octets(b"\0\1", "a", options)
+        if version == V3:  # MQTT 3.1 section 3.8: the upper six bits are not used
+            assert codec.decode_subscribe(body, version).requests[0].qos == 0
+            continue
+        with refused(MALFORMED):  # MQTT-3.8.3-4 of 3.1.1
+            codec.decode_subscribe(body, version)
     with refused(PROTOCOL):  # MQTT-3.8.3-3 of 3.1.1
         codec.decode_subscribe(b"\0\1", version)
 

@@ -59,9 +59,10 @@ def test_an_alias_is_what_it_was_set_to_last() -> None:
     assert aliases.resolve(3, b"") == b"b"
 
 
-def test_an_alias_that_was_not_set_is_refused() -> None:
-    with pytest.raises(MqttError):
+def test_an_alias_that_was_not_set_is_refused() -> None:  # Section 3.3.2.3.4
+    with pytest.raises(MqttError) as caught:
         InboundAliases(3).resolve(3, b"")
+    assert caught.value.reason_code is ReasonCode.PROTOCOL_ERROR
 
 
 def test_a_messages_properties_are_without_its_alias() -> None:  # MQTT-3.3.2-11
