@@ -23,6 +23,7 @@ log = structlog.get_logger()
 
 WRITE_HIGH_BYTES: Final = 1024 * 1024
 CLOSE_S_MAX: Final = 10.0  # what a peer gets to take its last answers
+LINGER_S_MAX: Final = 2.0  # what it gets to close its side after ``close_gently``
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -30,7 +31,9 @@ class Connection(asyncio.BufferedProtocol):
 
     __slots__ = (
         "_closing_s",
+        "_has_ended",
         "_holds",
+        "_lingers",
         "_out",
         "_said",
         "_taken_bytes",
@@ -66,6 +69,8 @@ class Connection(asyncio.BufferedProtocol):
         self._out: deque[Octets] = deque()
         self._said: set[str] = set()
         self._closing_s = 0.0
+        self._lingers = False  # closed by us, and reading on
+        self._has_ended = False  # ``closed`` was called
         self._taken_bytes = -1  # what the peer had taken at ``_taken_s``
         self._taken_s = 0.0
 
@@ -224,13 +229,47 @@ class Connection(asyncio.BufferedProtocol):
 
     def close(self) -> None:
         """Write what is queued, then close; a peer that does not take it is cut off."""
-        if self.transport is None or self.is_closing:
+        if self.transport is None:
+            return
+        if self.is_closing:
+            if self._lingers:
+                self._lingers = False
+                self.transport.close()
             return
         self.is_closing = True
         self._closing_s = self.listener.now_s
         if self._out:
             self._write_all()
         self.transport.close()
+
+    def close_gently(self) -> None:
+        """Write what is queued, then close our side, and ignore what the peer still sends.
+
+        A close with unread bytes is a reset, and a reset takes the last answer away from a peer
+        that has not read it. It has ``LINGER_S_MAX`` to close its side. ``closed`` is called in
+        the next turn of the loop; a protocol ignores what comes while ``is_closing``. TLS ends so
+        by itself, with its own closing message.
+        """
+        transport = self.transport
+        if transport is None or self.is_closing:
+            return
+        if not transport.can_write_eof():
+            self.close()
+            return
+        self.is_closing = self._lingers = True
+        self._closing_s = self.listener.now_s
+        if self._out:
+            self._write_all()
+        transport.write_eof()
+        if self._holds:
+            self._holds.clear()
+            transport.resume_reading()
+        self.listener.loop.call_soon(self._end)
+
+    def _end(self) -> None:
+        if not self._has_ended:
+            self._has_ended = True
+            self.guard(self.closed)
 
     def guard(self, work: Callable[..., None], *args: Any) -> None:  # noqa: ANN401 - passed on
         """Run ``work``; a peer's fault or a bug of ours closes this connection and no other."""
@@ -274,7 +313,7 @@ class Connection(asyncio.BufferedProtocol):
         self._out.clear()
         self.out_bytes = 0
         self.listener.forget(self)
-        self.guard(self.closed)
+        self._end()
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - asyncio's signature
         """See asyncio."""
@@ -305,7 +344,10 @@ class Connection(asyncio.BufferedProtocol):
     def check_deadlines(self, now_s: float) -> None:
         """Close what is overdue; cut off who does not let himself be closed."""
         if self.is_closing:
-            if self.transport is not None and now_s - self._closing_s > CLOSE_S_MAX:
+            closing_s = now_s - self._closing_s
+            if self._lingers and closing_s >= LINGER_S_MAX:
+                self.close()
+            elif self.transport is not None and closing_s > CLOSE_S_MAX:
                 self.transport.abort()
             return
         reason = self.overdue(now_s)

@@ -94,10 +94,13 @@ class MqttConnection(Connection, asyncio.Protocol):
 
     def received(self, size_bytes: int) -> None:
         """See ``Connection``: a loop that takes it for a ``BufferedProtocol``."""
-        self.octets_received(bytes(self.listener.receive_buffer[:size_bytes]))
+        if not self.is_closing:
+            self.octets_received(bytes(self.listener.receive_buffer[:size_bytes]))
 
     def data_received(self, data: bytes) -> None:
         """See asyncio, and ``Connection.buffer_updated``."""
+        if self.is_closing:  # see ``close_gently``
+            return
         self.last_received_s = self.listener.now_s
         self.bytes_received += len(data)
         try:
@@ -261,25 +264,24 @@ class MqttConnection(Connection, asyncio.Protocol):
         """Say why in 5.0 (DISCONNECT, or CONNACK before it), or in a 3.x CONNACK, and close."""
         if self.state is State.CONNECTED:
             packet = last_disconnect(code, message, server_reference)
-            self._send_last(encode_disconnect(packet, self.version, self.packet_bytes_max))
-        elif self.state is not State.CLOSED:
-            self._send_refusal(code, message, server_reference)
+            last = encode_disconnect(packet, self.version, self.packet_bytes_max)
+        else:
+            last = self._refusal(code, message, server_reference)
         self.enter(State.CLOSED)
-        self.close()
-
-    def _send_refusal(self, code: ReasonCode, message: str, reference: str | None) -> None:
-        if code is ReasonCode.SESSION_TAKEN_OVER:  # no CONNACK says that
-            return
-        if self._reader.version is None and code is not ReasonCode.UNSUPPORTED_PROTOCOL_VERSION:
-            return  # who has said nothing that we understand is not answered
-        packet = last_connack(code, message, reference)
-        self._send_last(encode_connack(packet, self.version, self.packet_bytes_max))
-
-    def _send_last(self, octets: bytes) -> None:
-        """Send the reason for a close, if the version has one and the client takes as much."""
-        if 0 < len(octets) <= self.packet_bytes_max:
+        if 0 < len(last) <= self.packet_bytes_max:  # the version has one, the client takes it
             self.node.counters.messages_sent += 1
-            self.send(octets)
+            self.send(last)
+            self.close_gently()
+        else:
+            self.close()
+
+    def _refusal(self, code: ReasonCode, message: str, reference: str | None) -> bytes:
+        if self.state is State.CLOSED or code is ReasonCode.SESSION_TAKEN_OVER:
+            return b""  # no CONNACK says that
+        if self._reader.version is None and code is not ReasonCode.UNSUPPORTED_PROTOCOL_VERSION:
+            return b""  # who has said nothing that we understand is not answered
+        packet = last_connack(code, message, reference)
+        return encode_connack(packet, self.version, self.packet_bytes_max)
 
     def fail(self, error: GatewayError) -> None:
         """See ``Connection``: the peer is told why."""

@@ -108,9 +108,17 @@ class WebSocketConnection(MqttConnection):
 
     def close(self) -> None:
         """See ``Connection``: the Close frame is the last that we write."""
+        self._send_close_frame()
+        super().close()
+
+    def close_gently(self) -> None:
+        """See ``Connection`` and ``close``."""
+        self._send_close_frame()
+        super().close_gently()
+
+    def _send_close_frame(self) -> None:
         if self.transport is not None and not self.is_closing and self._frames.state is OPEN:
             if self._out:
                 self._write_all()
             self._frames.send_close(CloseCode.NORMAL_CLOSURE)
             self._send_frames()
-        super().close()
