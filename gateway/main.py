@@ -25,7 +25,7 @@ from gateway.auth.rules import RuleBook
 from gateway.auth.users import StoredUsers
 from gateway.broker import Broker
 from gateway.clock import Clock, SystemClock
-from gateway.config.advice import check_exposure, listeners_of
+from gateway.config.advice import cannot_listen, check_exposure, listeners_of
 from gateway.config.checker import InvalidSettings
 from gateway.config.settings import Settings
 from gateway.delays.manager import Delays
@@ -269,8 +269,8 @@ class _Node:
                     for path, listener in listeners_of(f"adapters.{name}", config)
                     if getattr(listener, "bind", None) == bind
                 ]
-                msg = f"{paths[0] if paths else name}.bind: {bind}: {error.strerror or error}"
-                raise InvalidSettings(msg) from error
+                path = paths[0] if paths else f"adapters.{name}"
+                raise InvalidSettings(cannot_listen(f"{path}.bind", bind, error)) from error
             stack.push_async_callback(adapter.stop)
             self._adapters[name] = adapter
         stack.push_async_callback(self._drain, kernel)

@@ -1,7 +1,7 @@
 """Settings of the MQTT listeners: ``[adapters.mqtt]``."""
 
-from collections.abc import Iterator
-from typing import ClassVar, Literal, Self
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -89,7 +89,11 @@ class WebSocketConfig(ListenerConfig):
 
     authenticates_users: ClassVar[bool] = True
 
-    enabled: bool = Field(default=True, description="Whether to listen.")
+    enabled: bool = Field(
+        default=True,
+        description="Whether to listen, where this table is there; without it only a node of "
+        "which nothing is configured in `[adapters.mqtt]` listens.",
+    )
     bind: BindAddress = Field(default="127.0.0.1:8083", description="Address to listen on.")
     path: str = Field(default="/mqtt", description="Path of the upgrade request.")
     origins: tuple[str, ...] = Field(
@@ -124,6 +128,7 @@ class MqttConfig(ListenerConfig):
     """Every limit has a number; none is infinite."""
 
     authenticates_users: ClassVar[bool] = True
+    when_unconfigured: ClassVar[Mapping[str, Any]] = {"websocket": {}}
 
     bind: BindAddress = Field(default="127.0.0.1:1883", description="Address to listen on.")
     connections_max: int = Field(
@@ -135,7 +140,9 @@ class MqttConfig(ListenerConfig):
     connections_per_ip_max: int = Field(
         default=100_000, ge=1, le=1_000_000, description="Open connections of one IP address."
     )
-    websocket: WebSocketConfig = WebSocketConfig()
+    websocket: WebSocketConfig | None = Field(
+        default=None, description="A listener for WebSocket; see there when it listens."
+    )
     tls: MqttTlsConfig | None = Field(
         default=None, description="A second TCP listener, usually with `tls_cert`."
     )

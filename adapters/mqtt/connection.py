@@ -10,7 +10,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from adapters.mqtt import handlers, keep_alive
-from adapters.mqtt.codec import encode_connack, encode_disconnect
 from adapters.mqtt.errors import MqttError, ReasonCode, reason_code
 from adapters.mqtt.incoming.inbound import Inbound
 from adapters.mqtt.packets.framing import PacketReader
@@ -263,8 +262,8 @@ class MqttConnection(Connection, asyncio.Protocol):
     ) -> None:
         """Say why in 5.0 (DISCONNECT, or CONNACK before it), or in a 3.x CONNACK, and close."""
         if self.state is State.CONNECTED:
-            packet = last_disconnect(code, message, server_reference)
-            last = encode_disconnect(packet, self.version, self.packet_bytes_max)
+            bounds = self.version, self.packet_bytes_max
+            last = last_disconnect(code, message, server_reference, *bounds)
         else:
             last = self._refusal(code, message, server_reference)
         self.enter(State.CLOSED)
@@ -280,8 +279,7 @@ class MqttConnection(Connection, asyncio.Protocol):
             return b""  # no CONNACK says that
         if self._reader.version is None and code is not ReasonCode.UNSUPPORTED_PROTOCOL_VERSION:
             return b""  # who has said nothing that we understand is not answered
-        packet = last_connack(code, message, reference)
-        return encode_connack(packet, self.version, self.packet_bytes_max)
+        return last_connack(code, message, reference, self.version, self.packet_bytes_max)
 
     def fail(self, error: GatewayError) -> None:
         """See ``Connection``: the peer is told why."""

@@ -6,10 +6,11 @@ says the nearest that it has.
 
 from typing import Final
 
+from adapters.mqtt.codec import encode_connack, encode_disconnect
 from adapters.mqtt.errors import ReasonCode as Code
 from adapters.mqtt.packets.primitives import encode_varint
 from adapters.mqtt.packets.properties import Property, encode_string
-from adapters.mqtt.wire import Connack, Disconnect, PacketType
+from adapters.mqtt.wire import Connack, Disconnect, PacketType, Version
 
 _COMMON: Final = frozenset(
     {Code.UNSPECIFIED_ERROR, Code.IMPLEMENTATION_SPECIFIC_ERROR, Code.NOT_AUTHORIZED}
@@ -68,22 +69,28 @@ def within(codes: frozenset[Code], code: Code) -> Code:
     return Code.IMPLEMENTATION_SPECIFIC_ERROR
 
 
-def last_connack(code: Code, message: str, reference: str | None) -> Connack:
-    """Return the CONNACK that says no (section 3.2.2.2); "" is no message."""
-    return Connack(
+def last_connack(
+    code: Code, message: str, reference: str | None, version: Version, bytes_max: int
+) -> bytes:
+    """Return the CONNACK that says no (section 3.2.2.2), if any; "" is no message."""
+    packet = Connack(
         reason_code=_NOT_IN_CONNACK.get(code, code),
         reason_string=message or None,
         server_reference=reference,
     )
+    return encode_connack(packet, version, bytes_max)
 
 
-def last_disconnect(code: Code, message: str, reference: str | None) -> Disconnect:
-    """Return a server's DISCONNECT (section 3.14.2.1); "" is no message."""
-    return Disconnect(
+def last_disconnect(
+    code: Code, message: str, reference: str | None, version: Version, bytes_max: int
+) -> bytes:
+    """Return a server's DISCONNECT (section 3.14.2.1), if any; "" is no message."""
+    packet = Disconnect(
         reason_code=_NOT_IN_DISCONNECT.get(code, code),
         reason_string=message or None,
         server_reference=reference,
     )
+    return encode_disconnect(packet, version, bytes_max)
 
 
 def encode_refusal(kind: PacketType, packet_id: int, code: Code, reason: str) -> bytes:

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Callable, Iterator
 from typing import Any, ClassVar, Final
 
-from adapters.mqtt.config import MqttConfig
+from adapters.mqtt.config import MqttConfig, WebSocketConfig
 from adapters.mqtt.connection import MqttConnection
 from adapters.mqtt.figures.metrics import register_metrics
 from adapters.mqtt.node import Node, open_node
@@ -50,7 +50,7 @@ class MqttAdapter:
         await self._listen("mqtt", self.config, self._make_plain)
         if self.config.tls is not None:
             await self._listen("mqtt-tls", self.config.tls, self._make_plain)
-        if self.config.websocket.enabled:
+        if self.config.websocket is not None and self.config.websocket.enabled:
             await self._listen("mqtt-ws", self.config.websocket, self._make_websocket)
         self.node.sys.start(self.listeners)
 
@@ -92,9 +92,9 @@ class MqttAdapter:
 
     def _endpoint(self, listener: Listener) -> Endpoint:
         address = Address(listener.host, listener.port)
-        if listener.config is self.config.websocket:
+        if isinstance(listener.config, WebSocketConfig):
             scheme = "wss" if listener.config.tls_cert is not None else "ws"
-            url = f"{scheme}://{address}{self.config.websocket.path}"
+            url = f"{scheme}://{address}{listener.config.path}"
             return Endpoint(listener.name, url, f"mqtt.connect('{url}')  // mqtt.js")
         client = f"-h {address.host} -p {address.port}"
         try_it = f"mosquitto_pub {client} -t greetings -m hello"

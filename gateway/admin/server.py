@@ -16,6 +16,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from gateway.admin.app import build_app
 from gateway.admin.state import AdminState
 from gateway.admin.token import ensure_token, remove_url, write_url
+from gateway.config.advice import cannot_listen
 from gateway.config.base import Address, parse_address
 from gateway.config.checker import InvalidSettings
 from gateway.config.settings import AdminConfig
@@ -108,7 +109,7 @@ class AdminServer:
         return listening
 
     def _not_listening(self, error: OSError) -> InvalidSettings:
-        return InvalidSettings(f"admin.bind: {self._bind}: {error.strerror or error}")
+        return InvalidSettings(cannot_listen("admin.bind", str(self._bind), error))
 
 
 class _BoundedHttp(H11Protocol):

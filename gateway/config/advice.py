@@ -1,5 +1,6 @@
 """What the settings let happen: exposure that is refused, and surprises worth a warning."""
 
+import errno
 from collections.abc import Iterator
 
 from gateway.config.base import FrozenConfig, ListenerConfig, parse_address
@@ -39,6 +40,14 @@ def listeners_of(path: str, config: FrozenConfig) -> Iterator[tuple[str, FrozenC
         below = getattr(config, name)
         if isinstance(below, ListenerConfig) and getattr(below, "enabled", True):
             yield f"{path}.{name}", below
+
+
+def cannot_listen(key: str, bind: str, error: OSError) -> str:
+    """Return a line for an address that cannot be had, with the key that sets another one."""
+    line = f"{key}: {bind}: {error.strerror or error}"
+    if error.errno == errno.EADDRINUSE:
+        line += f"; set {key} to another address (--set {key}=HOST:PORT)"
+    return line
 
 
 def warnings(settings: Settings) -> list[str]:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Annotated, ClassVar, NamedTuple, Self
+from typing import Annotated, Any, ClassVar, NamedTuple, Self
 
 from pydantic import (
     AfterValidator,
@@ -26,6 +26,8 @@ class FrozenConfig(BaseModel):
     By a table's path, ``broker`` or ``adapters.kafka``. Where one of a table's keys is set, none
     of them is taken from here: they go together.
     """
+    when_unconfigured: ClassVar[Mapping[str, Any]] = {}
+    """Of a built-in adapter's config: what it is where nobody has set anything of it."""
 
 
 class Address(NamedTuple):

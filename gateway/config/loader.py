@@ -44,6 +44,7 @@ def load_settings(
     for source in sources:
         _merge(merged, source)
     _lay_below(merged)
+    _lay_unconfigured(merged, sources)
     return Checker(sources).check(merged)
 
 
@@ -102,6 +103,18 @@ def _lay_below(merged: Table) -> None:
         section = _table_at(merged, path)
         if section is not None and not section.keys() & values.keys():
             section.update(values)
+
+
+def _lay_unconfigured(merged: Table, sources: Sequence[Source]) -> None:
+    """Give the adapters that start unasked, and of which nothing is set, what they have then."""
+    adapters = merged.get("adapters")
+    if sources[0].name or not isinstance(adapters, dict):
+        return
+    for name in registry.ADAPTERS:
+        if any(name in source.table.get("adapters", {}) for source in sources[1:]):
+            continue
+        config = registry.config_class(registry.adapter_class(name))
+        adapters[name] = {**config.when_unconfigured, **adapters[name]}
 
 
 def _table_at(merged: Table, path: str) -> Table | None:

@@ -53,7 +53,7 @@ def test_a_taken_port_is_one_line_with_the_key(tmp_path: Path, key: str) -> None
         done = serve(tmp_path, *(f"--set={name}={value}" for name, value in others.items()))
     assert done.returncode == 2
     assert f"{key}: {bind}" in done.stderr
-    assert "ddress already in use" in done.stderr
+    assert f"ddress already in use; set {key} to another address" in done.stderr
     assert len(done.stderr.splitlines()) == 1
 
 

@@ -1,15 +1,44 @@
 """What a config of the MQTT endpoint may say, and what ``check-config`` warns of."""
 
+from pathlib import Path
+
 import pytest
 from pydantic import ValidationError
 
 from adapters.mqtt.config import MqttConfig
+from gateway.config.loader import load_settings
 from gateway.config.settings import Settings, TopicConfig
+from tests.adapters.mqtt.live import running
 
 
 def said(config: MqttConfig, **configs: str) -> str:
     topics = (TopicConfig(name="mqtt", configs=configs),) if configs else ()
     return "\n".join(config.warnings(Settings(topics=topics)))
+
+
+@pytest.mark.parametrize(
+    ("text", "bind"),
+    [
+        ("[node]\nnode_id = 7\n", "127.0.0.1:8083"),
+        ("[adapters.mqtt]\nbind = '127.0.0.1:0'\n", None),
+        ("[adapters.mqtt.websocket]\n", "127.0.0.1:8083"),
+        ("[adapters.mqtt]\nwebsocket.bind = '127.0.0.1:9'\n", "127.0.0.1:9"),
+    ],
+)
+def test_websocket_is_there_by_its_table_or_where_nothing_is_configured(
+    tmp_path: Path, text: str, bind: str | None
+) -> None:
+    file = tmp_path / "headgate.toml"
+    file.write_text(text)
+    config = load_settings(file=file).adapters["mqtt"]
+    assert isinstance(config, MqttConfig)
+    assert (config.websocket.bind if config.websocket else None) == bind
+
+
+async def test_without_its_table_nothing_listens_for_websocket(tmp_path: Path) -> None:
+    async with running(tmp_path, mqtt={"websocket": None}) as live:
+        assert [one.name for one in live.adapter.endpoints()] == ["mqtt"]
+        await live.connected()
 
 
 def test_a_receiver_is_cut_off_above_where_it_is_slow() -> None:

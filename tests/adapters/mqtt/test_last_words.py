@@ -38,9 +38,7 @@ def send_and_read(port: int, octets: bytes) -> bytes:
 
 async def spoken(live: Live, octets: bytes) -> bytes:
     loop = asyncio.get_running_loop()
-    return await loop.run_in_executor(
-        None, send_and_read, live.adapter.listener.port, octets
-    )
+    return await loop.run_in_executor(None, send_and_read, live.adapter.listener.port, octets)
 
 
 @pytest.mark.parametrize("at", ["CONNACK", "DISCONNECT"])

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import ClassVar, get_args
+from typing import Any, ClassVar, get_args
 
 import pytest
 
@@ -27,7 +27,10 @@ class Tiny:
 
 
 class OpenConfig(ListenerConfig):
+    when_unconfigured: ClassVar[Mapping[str, Any]] = {"is_welcoming": True}
+
     bind: str = "127.0.0.1:7778"
+    is_welcoming: bool = False
 
 
 class Open:
@@ -96,6 +99,25 @@ def test_without_a_file_every_built_in_adapter_starts_on_loopback() -> None:
     assert settings.adapters["tiny"] == TinyConfig(bind="127.0.0.1:7777")
     assert settings.storage.adapter == "segment_log"
     assert settings.storage.options == DrawerConfig()
+
+
+@pytest.mark.parametrize(
+    ("text", "assignments", "is_unconfigured"),
+    [
+        ("", (), True),
+        ("[node]\nnode_id = 7\n", ("adapters.tiny.line_bytes_max=1",), True),
+        ("[adapters.open]\n", (), False),
+        ("", ("adapters.open.bind=127.0.0.1:1",), False),
+        ("[adapters.open]\nis_welcoming = true\n", (), True),
+    ],
+)
+def test_an_adapter_may_offer_more_where_nothing_of_it_is_set(
+    tmp_path: Path, text: str, assignments: tuple[str, ...], *, is_unconfigured: bool
+) -> None:
+    settings = load_settings(file=write(tmp_path, text), assignments=assignments)
+    config = settings.adapters["open"]
+    assert isinstance(config, OpenConfig)
+    assert config.is_welcoming is is_unconfigured
 
 
 def test_a_file_that_names_adapters_starts_only_those(tmp_path: Path) -> None:

@@ -136,7 +136,7 @@ async def test_octets_in_frames_are_counted_once(tmp_path: Path) -> None:
     packet = wire.publish("t", b"x" * 50, qos=1, packet_id=3, version=4)
     async with rig(tmp_path) as one:
         [listener] = [each for each in one.adapter.listeners if each.name == "mqtt-ws"]
-        url = f"ws://127.0.0.1:{listener.port}{one.adapter.config.websocket.path}"
+        url = f"ws://127.0.0.1:{listener.port}/mqtt"
         async with websockets.connect(url, subprotocols=["mqtt"], compression=None) as socket:  # type: ignore[list-item]  # plain names
 
             async def exchange() -> None:

@@ -110,9 +110,7 @@ async def test_flags_that_3_1_does_not_use_say_nothing(tmp_path: Path, flags: in
 
 @pytest.mark.parametrize("version", [V3_1_1, V5])
 @pytest.mark.parametrize("octets", [wire.PINGREQ, wire.ack(Kind.PUBREL, 5)])
-async def test_later_versions_reserve_them(
-    tmp_path: Path, version: int, octets: bytes
-) -> None:
+async def test_later_versions_reserve_them(tmp_path: Path, version: int, octets: bytes) -> None:
     """MQTT-2.1.3-1."""
     async with running(tmp_path) as live:
         client = await live.connected(version=version)

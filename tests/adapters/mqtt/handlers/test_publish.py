@@ -86,7 +86,7 @@ async def test_pubrel_of_an_unknown_identifier_is_told_so(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("alias", [0, 3])
 async def test_an_alias_out_of_range_is_refused(tmp_path: Path, alias: int) -> None:
-    """MQTT-3.3.2-8, MQTT-3.3.2-9: 0, above the maximum. (One never set: test_leniency.)"""
+    """MQTT-3.3.2-8, MQTT-3.3.2-9: 0, above the maximum; never set: ``test_leniency``."""
     async with running(tmp_path, mqtt={"topic_alias_max": 2}) as live:
         client = await live.connected()
         client.send(wire.publish("", b"x", found=[(Prop.TOPIC_ALIAS, alias)]))
