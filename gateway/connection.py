@@ -104,6 +104,9 @@ class Connection(asyncio.BufferedProtocol):
     def closed(self) -> None:
         """Let go of what the connection held."""
 
+    def lost(self) -> None:
+        """The transport has gone, some time after ``closed`` or right behind it."""
+
     def describe(self) -> dict[str, Any]:
         """Return what ``headgate clients`` shows of this connection."""
         return {
@@ -314,6 +317,7 @@ class Connection(asyncio.BufferedProtocol):
         self.out_bytes = 0
         self.listener.forget(self)
         self._end()
+        self.lost()
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - asyncio's signature
         """See asyncio."""

@@ -13,7 +13,7 @@ from adapters.mqtt import handlers, keep_alive
 from adapters.mqtt.errors import MqttError, ReasonCode, reason_code
 from adapters.mqtt.incoming.inbound import Inbound
 from adapters.mqtt.packets.framing import PacketReader
-from adapters.mqtt.refusals import last_connack, last_disconnect
+from adapters.mqtt.refusals import can_refuse, last_connack, last_disconnect
 from adapters.mqtt.rights.access import ClientAccess
 from adapters.mqtt.rights.authentication import ScramExchange
 from adapters.mqtt.session import State
@@ -261,11 +261,11 @@ class MqttConnection(Connection, asyncio.Protocol):
         self, code: ReasonCode, message: str = "", *, server_reference: str | None = None
     ) -> None:
         """Say why in 5.0 (DISCONNECT, or CONNACK before it), or in a 3.x CONNACK, and close."""
+        bounds, last = (self.version, self.packet_bytes_max), b""
         if self.state is State.CONNECTED:
-            bounds = self.version, self.packet_bytes_max
             last = last_disconnect(code, message, server_reference, *bounds)
-        else:
-            last = self._refusal(code, message, server_reference)
+        elif self.state is not State.CLOSED and can_refuse(code, self._reader.version):
+            last = last_connack(code, message, server_reference, *bounds)
         self.enter(State.CLOSED)
         if 0 < len(last) <= self.packet_bytes_max:  # the version has one, the client takes it
             self.node.counters.messages_sent += 1
@@ -273,13 +273,6 @@ class MqttConnection(Connection, asyncio.Protocol):
             self.close_gently()
         else:
             self.close()
-
-    def _refusal(self, code: ReasonCode, message: str, reference: str | None) -> bytes:
-        if self.state is State.CLOSED or code is ReasonCode.SESSION_TAKEN_OVER:
-            return b""  # no CONNACK says that
-        if self._reader.version is None and code is not ReasonCode.UNSUPPORTED_PROTOCOL_VERSION:
-            return b""  # who has said nothing that we understand is not answered
-        return last_connack(code, message, reference, self.version, self.packet_bytes_max)
 
     def fail(self, error: GatewayError) -> None:
         """See ``Connection``: the peer is told why."""
@@ -317,6 +310,9 @@ class MqttConnection(Connection, asyncio.Protocol):
                 with_will=self.with_will,
                 session_expiry_interval=self.session_expiry_interval,
             )
+
+    def lost(self) -> None:
+        """See ``Connection``."""
         self.is_lost = True
         self.inbound.close()
 

@@ -69,6 +69,16 @@ def within(codes: frozenset[Code], code: Code) -> Code:
     return Code.IMPLEMENTATION_SPECIFIC_ERROR
 
 
+def can_refuse(code: Code, version: Version | None) -> bool:
+    """Say whether a CONNACK says so to a client whose CONNECT is of that version, if any was read.
+
+    None has a code for a takeover; who has said nothing that we understand is not answered.
+    """
+    if code is Code.SESSION_TAKEN_OVER:
+        return False
+    return version is not None or code is Code.UNSUPPORTED_PROTOCOL_VERSION
+
+
 def last_connack(
     code: Code, message: str, reference: str | None, version: Version, bytes_max: int
 ) -> bytes:
