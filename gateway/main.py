@@ -78,6 +78,7 @@ class _Node:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
+        self._clock = SystemClock()
         self._stop = asyncio.Event()
         self._fault: BaseException | None = None
         self._topics: TopicManager | None = None
@@ -129,11 +130,12 @@ class _Node:
     async def _start(self, stack: AsyncExitStack) -> None:
         settings = self._settings
         settings.node.data_dir.mkdir(parents=True, exist_ok=True)
+        storage = self._claimed_storage()
         state = AdminState(metrics=self._metrics, adapters=self._adapters)
         admin = AdminServer(settings.admin, state, data_dir=settings.node.data_dir)
         await admin.start()
         stack.push_async_callback(admin.stop)
-        kernel = await self._start_kernel(stack)
+        kernel = await self._start_kernel(storage, stack)
         state.kernel = kernel
         check_exposure(settings, users_configured=kernel.authenticator.required)
         await self._start_adapters(kernel, stack)
@@ -145,16 +147,23 @@ class _Node:
         stack.callback(lambda: setattr(state, "is_ready", False))
         self._announce(admin.url)
 
-    async def _start_kernel(self, stack: AsyncExitStack) -> Kernel:
+    def _claimed_storage(self) -> Any:  # noqa: ANN401 - a plug-in's class
+        """Return the storage, not open yet. Error: ``StorageUnavailable``: another has its data."""
         settings = self._settings
-        clock = SystemClock()
+        storage = storage_class(settings.storage.adapter)(
+            settings.storage.options, data_dir=settings.node.data_dir, clock=self._clock
+        )
+        claim = getattr(storage, "claim", None)
+        if claim is not None:
+            claim()
+        return storage
+
+    async def _start_kernel(self, storage: Any, stack: AsyncExitStack) -> Kernel:  # noqa: ANN401
+        settings, clock = self._settings, self._clock
         metadata = SqlMetadata.of(settings)
         await metadata.open()
         stack.push_async_callback(metadata.close)
         users, rules, access_keys = await self._start_auth(metadata, stack)
-        storage = storage_class(settings.storage.adapter)(
-            settings.storage.options, data_dir=settings.node.data_dir, clock=clock
-        )
         topics = TopicManager(
             metadata,
             defaults=settings.topic_defaults,

@@ -295,3 +295,18 @@ class IndexedStorage(StorageAdapter, Protocol):
         Errors: ``StorageUnavailable``.
         """
         ...
+
+
+class ClaimingStorage(StorageAdapter, Protocol):
+    """A storage whose data one process may have at a time.
+
+    A storage without this method is a whole one: it finds out in ``open``.
+    """
+
+    def claim(self) -> None:
+        """Keep other processes away from the data, until ``close``; called before ``open``.
+
+        The node calls it before it listens anywhere, so that a second start says which process
+        has the data and not that a port is taken. Error: ``StorageUnavailable``, with its id.
+        """
+        ...

@@ -11,6 +11,7 @@ from gateway.cli.output import print_json, say
 from gateway.config.advice import check_exposure, warnings
 from gateway.config.base import FrozenConfig
 from gateway.config.checker import InvalidSettings
+from gateway.config.listeners import check_certificates
 from gateway.config.loader import load_settings
 from gateway.config.settings import Settings, StorageConfig
 from gateway.config.text import as_tables, format_key, format_value, toml_lines
@@ -25,13 +26,17 @@ def check_config(
     config: options.Config = None,
     assignments: options.Assignments = None,
 ) -> None:
-    """Print the effective settings as TOML, marking what differs from the defaults."""
+    """Print the effective settings as TOML, marking what differs from the defaults.
+
+    Ends with status 2 where a node would not start with them, certificates included.
+    """
     if as_reference:
         say(reference())
         return
     settings = settings_of(config, assignments)
     if as_json:
         print_json(as_tables(settings))
+        check_certificates(settings)
         return
     for line in toml_lines(as_tables(settings), _defaults(settings)):
         say(line)
@@ -41,6 +46,7 @@ def check_config(
         check_exposure(settings, users_configured=False)
     except InvalidSettings as error:
         say(f"# warning: while there are no users, nothing starts: {error}")
+    check_certificates(settings)
 
 
 def _defaults(settings: Settings) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from typing import Final
 
 from gateway.config.advice import warnings
 from gateway.config.checker import InvalidSettings
+from gateway.config.listeners import check_certificates
 from gateway.config.loader import load_settings
 
 STATUS_USAGE: Final = 2
@@ -51,6 +52,7 @@ def main(arguments: Sequence[str]) -> int:
         from gateway.logs import configure, log_warnings
         from gateway.main import run
 
+        check_certificates(settings)
         configure(settings.log)
         log_warnings(warnings(settings))
         return run(settings)

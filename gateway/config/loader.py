@@ -12,6 +12,7 @@ from typing import Final
 
 from gateway import registry
 from gateway.config.checker import Checker, InvalidSettings, Source, Table
+from gateway.config.listeners import check_addresses
 from gateway.config.settings import Settings
 
 ENVIRONMENT_PREFIX: Final = "HEADGATE_"
@@ -45,7 +46,9 @@ def load_settings(
         _merge(merged, source)
     _lay_below(merged)
     _lay_unconfigured(merged, sources)
-    return Checker(sources).check(merged)
+    settings = Checker(sources).check(merged)
+    check_addresses(settings)
+    return settings
 
 
 def _read_file(file: Path) -> Source:

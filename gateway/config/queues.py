@@ -5,6 +5,7 @@ from typing import Final, Literal
 from pydantic import Field
 
 from gateway.config.base import FrozenConfig
+from gateway.config.names import TopicNameOrNone, TopicNameText
 
 _MIB: Final = 1024 * 1024
 
@@ -80,7 +81,7 @@ class DeclaredQueue(FrozenConfig):
     is that default.
     """
 
-    name: str = Field(min_length=1, max_length=249, description="The queue's and its topic's.")
+    name: TopicNameText = Field(description="The queue's and its topic's.")
     partitions: int = Field(
         default=1, ge=1, le=100_000, description="Partitions of its topic when that is made."
     )
@@ -109,9 +110,8 @@ class DeclaredQueue(FrozenConfig):
         description="Times a message is handed out before it is a dead letter; 0 for any "
         "number.",
     )
-    dead_letter_topic: str = Field(
+    dead_letter_topic: TopicNameOrNone = Field(
         default="",
-        max_length=249,
         description="Topic that dead letters go to; it is made, with a queue, when it is not "
         "there. Without one they are dropped.",
     )

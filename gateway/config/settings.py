@@ -17,6 +17,7 @@ from gateway.config.base import (
     BindAddress,
     FrozenConfig,
 )
+from gateway.config.names import TopicNameText
 from gateway.config.queues import DeclaredQueue, DelayConfig, QueueConfig
 
 _MIB = 1024 * 1024
@@ -290,7 +291,7 @@ class LogConfig(FrozenConfig):
 class TopicConfig(FrozenConfig):
     """One topic of `[[topics]]`; it is made at the start when it is not there."""
 
-    name: str = Field(min_length=1, max_length=249, description="The topic's name.")
+    name: TopicNameText = Field(description="The topic's name.")
     partitions: int | None = Field(
         default=None, ge=1, le=100_000, description="Its partitions; `topic_defaults` if unset."
     )

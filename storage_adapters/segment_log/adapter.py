@@ -92,6 +92,7 @@ class SegmentLog:
         self._files = HoldingFiles(SystemFiles() if files is None else files)
         self._may_ring = config.io_uring and config.flush == "group" and files is None
         self._lock = DataLock(data_dir)
+        self.claim = self._lock.acquire  # see ``ClaimingStorage``
         self._catalog = Catalog(config)
         self._reader = Reader(self._catalog, config)
         self._pace = Pace(config.settle_bytes_per_s_max, lambda: self._writer.queued_bytes)
@@ -255,6 +256,7 @@ class SegmentLog:
     async def close(self) -> None:
         """See ``StorageAdapter``. After a fault nothing more is written."""
         if not self._is_open:
+            self._lock.release()
             return
         self._is_open = False
         await self._sweeper.stop()

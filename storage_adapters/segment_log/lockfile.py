@@ -19,8 +19,14 @@ class DataLock:
         self._fd = -1
 
     def acquire(self) -> None:
-        """Take the lock. Errors: ``StorageUnavailable`` naming the process that has it."""
+        """Take the lock, unless this object has it. Errors: ``StorageUnavailable``.
+
+        The error names the process that has it.
+        """
+        if self._fd >= 0:
+            return
         try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
             fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
         except OSError as error:
             raise StorageUnavailable(f"{self._path}: {error}") from error

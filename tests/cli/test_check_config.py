@@ -8,6 +8,7 @@ import pytest
 from gateway.config.loader import load_settings
 from gateway.config.text import as_tables
 from tests.cli.conftest import Run
+from tests.support.certificates import make_certificate
 
 
 def test_the_defaults_are_printed_and_nothing_is_marked(run: Run) -> None:
@@ -81,3 +82,72 @@ def test_listening_to_others_is_warned_of(run: Run) -> None:
     assert (
         "# warning: while there are no users, nothing starts: adapters.kafka.bind" in done.out
     )
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        (
+            '[[topics]]\nname = "good"\n[[topics]]\nname = "a b"\n',
+            "topics[1].name: the name of a topic is 1 to 249 of a-zA-Z0-9._-, not 'a b'",
+        ),
+        ('[[queues]]\nname = "a/b"\n', "queues[0].name: the name of a topic is 1 to 249 of"),
+        (
+            '[[queues]]\nname = "a"\ndead_letter_topic = "a/b"\n',
+            "queues[0].dead_letter_topic: the name of a topic is",
+        ),
+        (
+            (
+                '[adapters.kafka]\nbind = "127.0.0.1:19092"\n[adapters.mqtt]\n'
+                'bind = "127.0.0.1:19092"\n'
+            ),
+            (
+                "adapters.mqtt.bind: 127.0.0.1:19092 is taken by adapters.kafka.bind "
+                "(127.0.0.1:19092); one of them needs another port"
+            ),
+        ),
+    ],
+)
+def test_what_a_start_would_refuse_is_one_line_and_status_2(
+    run: Run, tmp_path: Path, text: str, line: str
+) -> None:
+    file = tmp_path / "headgate.toml"
+    file.write_text(text)
+    done = run("check-config", "--config", str(file))
+    assert (done.status, done.out) == (2, "")
+    assert line in done.err
+    assert len(done.err.splitlines()) == 1
+
+
+def test_certificates_are_loaded(run: Run, tmp_path: Path) -> None:
+    cert, key = make_certificate(tmp_path)
+    setting = {"tls_cert": cert, "tls_key": key, "tls_client_ca": cert}
+    arguments = [f"--set=adapters.kafka.{name}={file}" for name, file in setting.items()]
+    assert run("check-config", *arguments).status == 0
+
+
+@pytest.mark.parametrize("name", ["tls_cert", "tls_key", "tls_client_ca"])
+def test_a_file_of_tls_that_is_not_there_is_named(run: Run, tmp_path: Path, name: str) -> None:
+    cert, key = make_certificate(tmp_path)
+    setting = {"tls_cert": cert, "tls_key": key, "tls_client_ca": cert}
+    setting[name] = tmp_path / "nowhere.pem"
+    arguments = [f"--set=adapters.kafka.{key}={file}" for key, file in setting.items()]
+    done = run("check-config", *arguments)
+    assert done.status == 2
+    assert done.err == (
+        f"headgate: adapters.kafka.{name}: {tmp_path}/nowhere.pem: No such file or directory\n"
+    )
+
+
+def test_a_certificate_with_the_key_of_another_is_refused(run: Run, tmp_path: Path) -> None:
+    cert, _ = make_certificate(tmp_path)
+    other = tmp_path / "other"
+    other.mkdir()
+    _, key = make_certificate(other)
+    done = run(
+        "check-config", f"--set=adapters.kafka.tls_cert={cert}",
+        f"--set=adapters.kafka.tls_key={key}",
+    )  # fmt: skip
+    assert done.status == 2
+    assert f"adapters.kafka.tls_cert: {cert} and {key} are not a certificate" in done.err
+    assert len(done.err.splitlines()) == 1

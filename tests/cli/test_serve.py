@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.certificates import make_certificate
 from tests.support.gateway import ROOT, Gateway
 
 
@@ -54,6 +55,29 @@ def test_a_taken_port_is_one_line_with_the_key(tmp_path: Path, key: str) -> None
     assert done.returncode == 2
     assert f"{key}: {bind}" in done.stderr
     assert f"ddress already in use; set {key} to another address" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_data_directory_in_use_is_named_before_any_port(tmp_path: Path) -> None:
+    with Gateway(tmp_path / "data") as gateway:
+        done = serve(tmp_path, *(f"--set={key}={at}" for key, at in gateway.settings.items()))
+        assert done.returncode == 1
+        assert f"{tmp_path}/data is in use by process {gateway.pid}" in done.stderr
+        assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("name", ["tls_cert", "tls_key"])
+def test_a_file_of_tls_that_is_not_there_is_one_line_with_the_key(
+    tmp_path: Path, name: str
+) -> None:
+    settings = dict(zip(("tls_cert", "tls_key"), make_certificate(tmp_path), strict=True))
+    settings[name] = tmp_path / "nowhere.pem"
+    binds = [f"--set={key}=127.0.0.1:0" for key in ("admin.bind", "adapters.kafka.bind")]
+    done = serve(
+        tmp_path, *binds, *(f"--set=adapters.kafka.{key}={at}" for key, at in settings.items())
+    )
+    assert done.returncode == 2
+    assert f"adapters.kafka.{name}: {tmp_path}/nowhere.pem: No such file" in done.stderr
     assert len(done.stderr.splitlines()) == 1
 
 

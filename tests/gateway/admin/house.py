@@ -47,7 +47,8 @@ async def running_admin(data_dir: Path, *assignments: str) -> AsyncIterator[Setu
     """Run a kernel and its admin endpoint; no adapter listens."""
     settings = settings_for(data_dir, *assignments)
     async with AsyncExitStack() as stack:
-        kernel = await _Node(settings)._start_kernel(stack)
+        node = _Node(settings)
+        kernel = await node._start_kernel(node._claimed_storage(), stack)
         state = AdminState(metrics=Metrics(), kernel=kernel, adapters={"tiny": Adapter()})
         server = AdminServer(settings.admin, state, data_dir=data_dir)
         await server.start()

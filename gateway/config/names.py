@@ -1,0 +1,25 @@
+"""Names of topics in the config, checked as the node checks them when it makes a topic."""
+
+from typing import Annotated
+
+from pydantic import AfterValidator
+
+from gateway.errors import InvalidTopicName
+from gateway.model import NAME_CHARS_MAX, check_topic_name
+
+
+def _check(name: str) -> str:
+    try:
+        return check_topic_name(name)
+    except InvalidTopicName:
+        msg = f"the name of a topic is 1 to {NAME_CHARS_MAX} of a-zA-Z0-9._-"
+        raise ValueError(msg) from None
+
+
+def _check_unless_empty(name: str) -> str:
+    return name and _check(name)
+
+
+TopicNameText = Annotated[str, AfterValidator(_check)]
+TopicNameOrNone = Annotated[str, AfterValidator(_check_unless_empty)]
+"""A topic's name, or an empty text for no topic."""
