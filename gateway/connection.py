@@ -43,6 +43,7 @@ class Connection(asyncio.BufferedProtocol):
         "connected_s",
         "frame_started_s",
         "has_greeted",
+        "has_seat",
         "is_closing",
         "is_writable",
         "last_received_s",
@@ -60,6 +61,7 @@ class Connection(asyncio.BufferedProtocol):
         self.last_received_s = listener.now_s
         self.frame_started_s: float | None = None
         self.has_greeted = False  # one whole frame has come
+        self.has_seat = False  # counted among the listener's connections
         self.is_writable = True
         self.is_closing = False
         self.bytes_received = 0
@@ -213,22 +215,17 @@ class Connection(asyncio.BufferedProtocol):
     # --- ending
 
     def fail(self, error: GatewayError) -> None:
-        """Close because of the peer: counted, and logged once per connection and kind."""
+        """Close because of the peer: counted, and logged."""
         self.note(type(error).__name__, str(error))
         self.close()
 
     def note(self, kind: str, message: str) -> None:
         """Count a fault of the peer, and log it the first time on this connection."""
-        self.listener.faults[kind] += 1
-        if kind not in self._said:
-            self._said.add(kind)
-            log.warning(
-                "peer fault",
-                protocol=self.listener.name,
-                peer=self.peer_host,
-                kind=kind,
-                detail=message[:500],
-            )
+        if kind in self._said:
+            self.listener.fault_log.count(kind)
+            return
+        self._said.add(kind)
+        self.listener.note(kind, self.peer_host, message)
 
     def close(self) -> None:
         """Write what is queued, then close; a peer that does not take it is cut off."""
@@ -282,13 +279,13 @@ class Connection(asyncio.BufferedProtocol):
             self.failed_by(error)
 
     def failed_by(self, error: Exception) -> None:
-        """Close because of what was raised; a bug of ours is logged, once per connection."""
+        """Close because of what was raised; a bug of ours is logged, once a second."""
         if isinstance(error, PeerError):
             self.fail(error)
             return
-        self.listener.faults["bug"] += 1
-        if "bug" not in self._said:
-            self._said.add("bug")
+        fault_log = self.listener.fault_log
+        fault_log.count("bug")
+        if fault_log.begins("bug", self.peer_host, repr(error)):
             log.error(
                 "connection closed by a bug",
                 protocol=self.listener.name,

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from features.queue.model import Counts
+from gateway import descriptors
 from gateway.kernel import Kernel
 from gateway.metrics import Metrics, Sample
 
@@ -53,7 +54,22 @@ def register_metrics(kernel: Kernel, adapters: Mapping[str, Any]) -> None:
     register_storage = getattr(kernel.broker.storage, "register_metrics", None)
     if register_storage is not None:
         register_storage(metrics)
+    _register_descriptors(kernel)
     _register_adapters(metrics, adapters)
+
+
+def _register_descriptors(kernel: Kernel) -> None:
+    metrics, admission = kernel.metrics, kernel.admission
+    metrics.gauge(
+        "headgate_connections_max",
+        "Connections of all listeners that file descriptors allow.",
+        lambda: admission.connections_max,
+    )
+    metrics.counter_fn(
+        "headgate_descriptor_shortages",
+        "Failures for want of a file descriptor.",
+        lambda: descriptors.SHORTAGES.count,
+    )
 
 
 def _register_groups(kernel: Kernel) -> None:

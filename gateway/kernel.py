@@ -1,8 +1,9 @@
 """What an adapter is given: the kernel's parts, and what it gives back in words."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from gateway.admission import Admission
 from gateway.auth.access_keys import AccessKeys
 from gateway.auth.ports import Authenticator, Authorizer
 from gateway.broker import Broker
@@ -44,3 +45,4 @@ class Kernel:
     placement: Placement
     metadata: MetadataStore
     metrics: Metrics
+    admission: Admission = field(default_factory=Admission)

@@ -5,20 +5,20 @@ them does is in ``gateway.connection``.
 """
 
 import asyncio
+import socket
 import ssl
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
-import structlog
-
+from gateway.admission import Admission
 from gateway.config.base import ListenerConfig, parse_address
 from gateway.connection import Connection
+from gateway.fault_log import FaultLog
 from gateway.preamble import Preamble, make_tls_context
+from gateway.tls_acceptor import TlsAcceptor
 
 __all__ = ["Connection", "Listener"]
-
-log = structlog.get_logger()
 
 RECEIVE_BUFFER_BYTES: Final = 256 * 1024
 SWEEP_S: Final = 1.0
@@ -26,26 +26,39 @@ BACKLOG: Final = 1024
 
 
 class Listener:
-    """A listening socket and its connections. ``address`` is set once it listens."""
+    """A listening socket and its connections. ``host`` and ``port`` are set once it listens.
+
+    A connection has a seat from the moment it is accepted, TLS handshake and PROXY header
+    included. ``admission``: what it shares with the node's other listeners.
+    """
 
     def __init__(
-        self, name: str, config: ListenerConfig, make: Callable[["Listener"], Connection]
+        self,
+        name: str,
+        config: ListenerConfig,
+        make: Callable[["Listener"], Connection],
+        *,
+        admission: Admission | None = None,
     ) -> None:
         self.name = name
         self.config = config
+        self.admission = admission or Admission()
+        self.connections_max = min(config.connections_max, self.admission.connections_max)
         self.loop = asyncio.get_running_loop()
         self.now_s = 0.0  # moved on by the sweep: deadlines are coarse, reading them is cheap
         self._swept_s = self.loop.time()
         self.receive_buffer = memoryview(bytearray(RECEIVE_BUFFER_BYTES))
         self.connections: set[Connection] = set()
-        self.faults: Counter[str] = Counter()
+        self.fault_log = FaultLog(name)
+        self.faults = self.fault_log.counts
         self.accepted = 0
         self.refused = 0
         self.socket_writes = 0
         self._to_flush: list[Connection] = []
+        self._seats = 0
         self._per_host: Counter[str] = Counter()
         self._make = make
-        self._server: asyncio.Server | None = None
+        self._server: asyncio.Server | TlsAcceptor | None = None
         self._sweep_timer: asyncio.TimerHandle | None = None
         self.preambles: set[Preamble] = set()
         self._handshakes: set[asyncio.Task[None]] = set()
@@ -56,21 +69,21 @@ class Listener:
         """Bind and accept. Error: ``OSError`` when the address is taken or not ours."""
         address = parse_address(self.config.bind)
         context = make_tls_context(self.config)
-        limits: dict[str, Any] = {}
-        if self.config.proxy_protocol:
-            self._server = await self.loop.create_server(
-                lambda: Preamble(self, context), address.host, address.port, backlog=BACKLOG
+        if context is not None and not self.config.proxy_protocol:
+            self._server = acceptor = TlsAcceptor(
+                self.loop,
+                address,
+                backlog=BACKLOG,
+                accept=lambda accepted, host: self._accept_tls(accepted, host, context),
             )
+            await acceptor.start()
         else:
-            if context is not None:
-                limits["ssl_handshake_timeout"] = self.config.handshake_s_max
+            is_proxied = self.config.proxy_protocol
             self._server = await self.loop.create_server(
-                lambda: self._make(self),
+                lambda: Preamble(self, context) if is_proxied else self._make(self),
                 address.host,
                 address.port,
                 backlog=BACKLOG,
-                ssl=context,
-                **limits,
             )
         self.host, self.port = self._server.sockets[0].getsockname()[:2]
         self._sweep()
@@ -86,33 +99,56 @@ class Listener:
         for connection in connections:
             connection.guard(connection.flush)
 
+    def take_seat(self, host: str) -> bool:
+        """Count a connection of an address, within the limits; False when it is one too many.
+
+        The address "" is one that is not known yet.
+        """
+        if self._seats >= self.connections_max:
+            reason = "connections_max"
+        elif host and self._per_host[host] >= self.config.connections_per_ip_max:
+            reason = "connections_per_ip_max"
+        elif not self.admission.enter():
+            reason = "listeners.descriptors_reserve"
+        else:
+            self._seats += 1
+            self._per_host[host] += 1
+            return True
+        self.refused += 1
+        self.note("TooManyConnections", host, f"refused: {reason}")
+        return False
+
     def has_room(self) -> bool:
         """Say whether one more connection may come."""
-        count = len(self.connections) + len(self.preambles) + len(self._handshakes)
-        return count < self.config.connections_max
+        return self._seats < self.connections_max
+
+    def give_seat(self, host: str) -> None:
+        """Count a connection no more."""
+        self.admission.leave()
+        self._seats -= 1
+        self._per_host[host] -= 1
+        if not self._per_host[host]:
+            del self._per_host[host]
+
+    def note(self, kind: str, host: str, detail: str) -> None:
+        """Count a fault of a peer, and log it at a bounded rate."""
+        self.fault_log.note(kind, host, detail)
 
     def admit(self, connection: Connection) -> bool:
-        """Take a connection in, within the limits; False when it is one too many."""
-        host = connection.peer_host
-        if (
-            len(self.connections) >= self.config.connections_max
-            or self._per_host[host] >= self.config.connections_per_ip_max
-        ):
-            self.refused += 1
-            connection.note("TooManyConnections", "connections_max or connections_per_ip_max")
+        """Take a connection in; False when it has no seat and there is none."""
+        if not connection.has_seat and not self.take_seat(connection.peer_host):
             return False
+        connection.has_seat = True
         self.accepted += 1
         self.connections.add(connection)
-        self._per_host[host] += 1
         return True
 
     def forget(self, connection: Connection) -> None:
         """A connection has ended."""
-        if connection in self.connections:
-            self.connections.discard(connection)
-            self._per_host[connection.peer_host] -= 1
-            if not self._per_host[connection.peer_host]:
-                del self._per_host[connection.peer_host]
+        self.connections.discard(connection)
+        if connection.has_seat:
+            connection.has_seat = False
+            self.give_seat(connection.peer_host)
 
     async def drain(self, seconds_max: float) -> None:
         """Accept nothing new; wait until all that was taken is answered, or time is over."""
@@ -133,6 +169,7 @@ class Listener:
             self._server.close()
         if self._sweep_timer is not None:
             self._sweep_timer.cancel()
+        self.fault_log.end_second()
         for preamble in tuple(self.preambles):
             preamble.abort()
         for task in tuple(self._handshakes):
@@ -153,6 +190,7 @@ class Listener:
         self._swept_s = loop_s
         for connection in tuple(self.connections):
             connection.check_deadlines(self.now_s)
+        self.fault_log.end_second()
         self._sweep_timer = self.loop.call_later(SWEEP_S, self._sweep)
 
     def hand_over(
@@ -165,25 +203,57 @@ class Listener:
             transport.set_protocol(connection)
             connection.connection_made(transport)
             return
+        if not self.take_seat(connection.peer_host):
+            transport.abort()
+            return
         transport.pause_reading()  # the TLS hello must not reach the preamble
-        task = self.loop.create_task(self._start_tls(transport, connection, context))
-        self._handshakes.add(task)
-        task.add_done_callback(self._handshakes.discard)
+        self._begin_tls(connection, self._start_tls(transport, connection, context))
 
     async def _start_tls(
         self, transport: asyncio.Transport, connection: Connection, context: ssl.SSLContext
     ) -> None:
-        try:
-            tls = await self.loop.start_tls(
-                transport,
-                connection,
-                context,
-                server_side=True,
-                ssl_handshake_timeout=self.config.handshake_s_max,
-            )
-        except (OSError, TimeoutError) as error:
-            self.faults["TlsHandshake"] += 1
-            log.info("TLS handshake failed", protocol=self.name, detail=str(error))
-            return
+        tls = await self.loop.start_tls(
+            transport,
+            connection,
+            context,
+            server_side=True,
+            ssl_handshake_timeout=self.config.handshake_s_max,
+        )
         if tls is not None:
             connection.connection_made(tls)
+
+    def _accept_tls(self, accepted: socket.socket, host: str, context: ssl.SSLContext) -> None:
+        if not self.take_seat(host):
+            accepted.close()
+            return
+        connection = self._make(self)
+        connection.peer_host = host
+        self._begin_tls(
+            connection,
+            self.loop.connect_accepted_socket(
+                lambda: connection,
+                accepted,
+                ssl=context,
+                ssl_handshake_timeout=self.config.handshake_s_max,
+            ),
+        )
+
+    def _begin_tls(
+        self, connection: Connection, handshake: Coroutine[Any, Any, object]
+    ) -> None:
+        connection.has_seat = True
+        task = self.loop.create_task(self._finish_tls(connection, handshake))
+        self._handshakes.add(task)
+        task.add_done_callback(self._handshakes.discard)
+
+    async def _finish_tls(
+        self, connection: Connection, handshake: Coroutine[Any, Any, object]
+    ) -> None:
+        """Wait for a handshake; one that failed gives its seat back."""
+        try:
+            await handshake
+        except (OSError, TimeoutError) as error:
+            self.note("TlsHandshake", connection.peer_host, str(error))
+        finally:
+            if connection not in self.connections:
+                self.forget(connection)

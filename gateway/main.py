@@ -17,8 +17,10 @@ from typing import Any, Final
 import structlog
 import uvloop
 
+from gateway import descriptors
 from gateway.admin.server import AdminServer
 from gateway.admin.state import AdminState
+from gateway.admission import Admission
 from gateway.allocator import keep_freed_memory
 from gateway.auth.access_keys import AccessKeys
 from gateway.auth.rules import RuleBook
@@ -67,6 +69,7 @@ log = structlog.get_logger()
 def run(settings: Settings) -> int:
     """Run a node until SIGTERM, SIGINT or a fault; return the process's exit status."""
     keep_freed_memory()
+    descriptors.raise_limit()
     gc.freeze()  # what is imported stays
     gc.set_threshold(50_000, 20, 20)  # batches are freed by reference count; cycles are rare
     gc.enable()
@@ -223,6 +226,7 @@ class _Node:
             placement=placement,
             metadata=metadata,
             metrics=self._metrics,
+            admission=Admission(settings.listeners),
         )
 
     async def _start_auth(

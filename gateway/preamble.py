@@ -4,16 +4,12 @@ import asyncio
 import ssl
 from typing import TYPE_CHECKING, cast
 
-import structlog
-
 from gateway.config.base import ListenerConfig
 from gateway.errors import PeerError
 from gateway.proxy_protocol import ProxyHeader
 
 if TYPE_CHECKING:  # the listener makes preambles; they hand over to it
     from gateway.listener import Listener
-
-log = structlog.get_logger()
 
 
 class Preamble(asyncio.BufferedProtocol):
@@ -24,16 +20,17 @@ class Preamble(asyncio.BufferedProtocol):
         self._context = context
         self._header = ProxyHeader()
         self._buffer = bytearray(16)
+        self._has_seat = False
         self._transport: asyncio.Transport | None = None
         self._deadline: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """See asyncio. Those who have not said who they are count as connections too."""
         self._transport = cast("asyncio.Transport", transport)
-        if not self._listener.has_room():
-            self._listener.refused += 1
+        if not self._listener.take_seat(""):  # whose it is comes with the header
             self._transport.abort()
             return
+        self._has_seat = True
         self._listener.preambles.add(self)
         self._deadline = self._listener.loop.call_later(
             self._listener.config.handshake_s_max, self.abort
@@ -51,8 +48,7 @@ class Preamble(asyncio.BufferedProtocol):
         try:
             self._header.receive(bytes(self._buffer[:nbytes]))
         except PeerError as error:
-            self._listener.faults["ProxyProtocol"] += 1
-            log.warning("peer fault", protocol=self._listener.name, detail=str(error))
+            self._listener.note("ProxyProtocol", self._peer_host(), str(error))
             self._transport.abort()
             return
         if not self._header.wants:
@@ -68,7 +64,15 @@ class Preamble(asyncio.BufferedProtocol):
         if self._transport is not None:
             self._transport.abort()
 
+    def _peer_host(self) -> str:
+        """Return the proxy's own address."""
+        peer = self._transport.get_extra_info("peername") if self._transport else None
+        return str(peer[0]) if peer else ""
+
     def _leave(self) -> None:
+        if self._has_seat:
+            self._has_seat = False
+            self._listener.give_seat("")
         self._listener.preambles.discard(self)
         if self._deadline is not None:
             self._deadline.cancel()

@@ -31,6 +31,7 @@ class KafkaAdapter:
         self.config = config
         self.handlers: dict[int, ModuleType] = {}
         self.requests: Counter[int] = Counter()
+        self._admission = kernel.admission
         self.node = Node(
             broker=kernel.broker,
             topics=kernel.topics,
@@ -82,7 +83,10 @@ class KafkaAdapter:
         for key in (0, 1, API_VERSIONS):
             self.load(APIS[key])
         self._listener = Listener(
-            "kafka", self.config, lambda listener: KafkaConnection(listener, self)
+            "kafka",
+            self.config,
+            lambda listener: KafkaConnection(listener, self),
+            admission=self._admission,
         )
         await self._listener.start()
 

@@ -57,7 +57,7 @@ class MqttAdapter:
     async def _listen(
         self, name: str, config: ListenerConfig, make: Callable[[Listener], Connection]
     ) -> None:
-        listener = Listener(name, config, make)
+        listener = Listener(name, config, make, admission=self.kernel.admission)
         try:
             await listener.start()
         except OSError as error:

@@ -98,7 +98,10 @@ class SqsAdapter:
         identifier = Identifier(self.config, self.kernel.access_keys, self.kernel.clock)
         self._dispatcher = Dispatcher(self._node, identifier)
         self._listener = Listener(
-            "sqs", self.config, lambda listener: SqsConnection(listener, self)
+            "sqs",
+            self.config,
+            lambda listener: SqsConnection(listener, self),
+            admission=self.kernel.admission,
         )
         await self._listener.start()
 

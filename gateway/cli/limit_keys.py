@@ -11,7 +11,7 @@ LISTENER: Final = "listener"
 
 
 def limit_keys() -> dict[str, set[str]]:
-    """Return the defaults of every key that ends in ``_max`` or names a budget, by its path.
+    """Return the defaults of every key that is a maximum, a budget or a reserve, by its path.
 
     A key that every listener has is there once, as ``listener.<key>``, with a default for each
     that differs; so is one of several storage adapters.
@@ -19,7 +19,7 @@ def limit_keys() -> dict[str, set[str]]:
     found: dict[str, set[str]] = {}
     for title, model in sections():
         for key in keys_of(model):
-            if key.endswith("_max") or "budget" in key:
+            if key.endswith(("_max", "_reserve")) or "budget" in key:
                 path, default = _row_of(title, model, key)
                 found.setdefault(path, set()).add(default)
     return found

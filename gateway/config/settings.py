@@ -63,6 +63,19 @@ class AdminConfig(FrozenConfig):
     )
 
 
+class ListenersConfig(FrozenConfig):
+    """What all listeners share: descriptors, and bytes of clients that have not logged in."""
+
+    descriptors_reserve: int = Field(
+        default=512,
+        ge=16,
+        le=1_000_000,
+        description="File descriptors that connections leave for files, at most half of the "
+        "process's limit (`ulimit -n`, raised to the hard limit at the start). More "
+        "connections, of all listeners, are closed at once.",
+    )
+
+
 class StorageConfig(FrozenConfig):
     """Where batches live. The other keys of `[storage]` are the adapter's own: ``options``."""
 
@@ -305,6 +318,7 @@ class Settings(FrozenConfig):
 
     node: NodeConfig = NodeConfig()
     admin: AdminConfig = AdminConfig()
+    listeners: ListenersConfig = ListenersConfig()
     storage: StorageConfig = StorageConfig()
     metadata: MetadataConfig = MetadataConfig()
     broker: BrokerConfig = BrokerConfig()

@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple
 
+from gateway.descriptors import NoDescriptors
 from gateway.errors import RunTooLarge, StorageFull
 from gateway.model import LEADER_EPOCH_AT, PartitionIdentity
 from gateway.storage import Entry, OnDone, StorageHost
@@ -265,13 +266,15 @@ class Appender:
     def _make_room(self, need: int, reserved: bool) -> bool:  # noqa: FBT001
         """Make ``need`` octets fit; True when that took a new segment.
 
-        Errors: ``RunTooLarge``, ``StorageFull``.
+        Errors: ``RunTooLarge``, ``StorageFull``, ``NoDescriptors``.
         """
         if SEGMENT_HEADER_BYTES + need > self._limit_reserved:
             raise self._too_large(need)
         if self._secure_fits(need, reserved):
             return False
         if not self._maker.is_secured:
+            if self._maker.is_short_of_descriptors:
+                raise NoDescriptors("no file descriptor left for another segment")
             raise StorageFull("no space on the disk for another segment")
         self._roll()
         if not self._secure_fits(need, reserved):

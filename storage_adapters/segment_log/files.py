@@ -3,9 +3,13 @@
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from threading import Event
 from typing import Protocol
 
+from gateway import descriptors
 from gateway.model import Octets
+
+DESCRIPTOR_RETRY_S = 0.05  # between two tries to open what must be opened
 
 _FILE_MODE = 0o640
 
@@ -42,7 +46,7 @@ class Files(Protocol):
         ...
 
     def sync_directory(self, path: Path) -> None:
-        """Return when the names in the directory are on the disk."""
+        """Return when the names in the directory are on the disk. In a thread."""
         ...
 
     def rename(self, path: Path, new_path: Path) -> None:
@@ -88,7 +92,7 @@ class SystemFiles:
 
     def sync_directory(self, path: Path) -> None:
         """See ``Files``."""
-        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+        fd = _open_directory(path)
         try:
             os.fsync(fd)
         finally:
@@ -101,6 +105,18 @@ class SystemFiles:
     def unlink(self, path: Path) -> None:
         """See ``Files``."""
         path.unlink()
+
+
+def _open_directory(path: Path) -> int:
+    """Open a directory, waiting for a descriptor: what was begun cannot be given up here."""
+    while True:
+        try:
+            return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except OSError as error:
+            if not descriptors.is_shortage(error):
+                raise
+            descriptors.SHORTAGES.note(error)
+            Event().wait(DESCRIPTOR_RETRY_S)
 
 
 BUFFERS_MAX = 1_024  # IOV_MAX of Linux

@@ -13,6 +13,7 @@ import os
 from concurrent.futures import Executor
 from typing import Final, NamedTuple
 
+from gateway.descriptors import NoDescriptors
 from storage_adapters.segment_log.catalog import PartitionState, Window
 from storage_adapters.segment_log.segments import Handles, Segment
 
@@ -74,8 +75,8 @@ class PageCache:
         """Advise in a thread, since fetching may wait until the disk takes it."""
         try:
             fd = self._handles.acquire(segment)
-        except OSError:
-            return  # The file is gone; so are its pages.
+        except (OSError, NoDescriptors):
+            return  # The file is gone, and so are its pages; or it is no time for advice.
         self.advised_count += 1
         done = self._loop_future(fd, start, end - start, advice)
         done.add_done_callback(lambda _: self._handles.release(segment))

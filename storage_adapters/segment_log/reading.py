@@ -8,6 +8,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, NamedTuple, TypeVar
 
+from gateway.descriptors import NoDescriptors
 from gateway.errors import StorageUnavailable
 from gateway.model import LENGTH_OVERHEAD_BYTES, Octets
 from storage_adapters.formats.footer import LOW_32, ROW_STRIDE, Rows
@@ -123,7 +124,7 @@ class Reader:
             # All at once: what is planned may be settled, and its file removed, meanwhile.
             for segment in held:
                 self._catalog.handles.acquire(segment)
-        except OSError as error:
+        except (OSError, NoDescriptors) as error:
             for other in held[: held.index(segment)]:
                 self._catalog.handles.release(other)
             raise StorageUnavailable(f"{segment.path}: {error}") from error

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 from uuid import UUID
 
+from gateway import descriptors
 from gateway.clock import Clock
 from storage_adapters.formats.footer import Trailer, decode_trailer, encode_footer
 from storage_adapters.formats.segment import (
@@ -30,7 +31,8 @@ NO_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 class SegmentMaker:
     """Makes the next segment: a name, space, a header, all on the disk before its first entry.
 
-    ``on_error`` is told of any error but a lack of space, which is only a reason to try again.
+    ``on_error`` is told of any error but a lack of space or of descriptors, which are only reasons
+    to try again.
     """
 
     def __init__(  # noqa: PLR0913  # What the header says, and where it goes.
@@ -55,6 +57,8 @@ class SegmentMaker:
         self._allocated: Future[int] | None = None
         self._next: Segment | None = None
         self._retry_at_ms = 0
+        self.is_short_of_descriptors = False
+        """The last try failed for want of a descriptor, not of space."""
 
     @property
     def is_secured(self) -> bool:
@@ -96,7 +100,10 @@ class SegmentMaker:
         except OSError as error:
             self._allocated = self._next = None
             self._retry_at_ms = self._clock.monotonic_ms() + RETRY_MS
-            if error.errno not in NO_SPACE:
+            self.is_short_of_descriptors = descriptors.is_shortage(error)
+            if self.is_short_of_descriptors:
+                descriptors.SHORTAGES.note(error)
+            elif error.errno not in NO_SPACE:
                 self._on_error(error)
             return False
         assert self._next is not None

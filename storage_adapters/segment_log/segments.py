@@ -6,6 +6,8 @@ from collections import OrderedDict
 from concurrent.futures import Future
 from pathlib import Path
 
+from gateway import descriptors
+from gateway.descriptors import NoDescriptors
 from storage_adapters.formats.footer import TRAILER_BYTES, Footer, Part, Rows, Trailer
 from storage_adapters.formats.manifest import FileRecord
 from storage_adapters.formats.segment import SegmentHeader
@@ -126,13 +128,33 @@ class Handles:
         self._idle: OrderedDict[Segment, None] = OrderedDict()
 
     def acquire(self, segment: Segment) -> int:
-        """Return the segment's descriptor and keep it open until ``release``."""
+        """Return the segment's descriptor and keep it open until ``release``.
+
+        Errors: ``NoDescriptors`` when there is none left, and none to be had by closing another
+        segment; ``OSError``.
+        """
         if segment.fd < 0:
-            segment.fd = os.open(segment.path, os.O_RDONLY | os.O_CLOEXEC)
+            segment.fd = self._open(segment.path)
         else:
             self._idle.pop(segment, None)
         segment.holders += 1
         return segment.fd
+
+    def _open(self, path: Path) -> int:
+        while True:
+            try:
+                return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            except OSError as error:
+                if not descriptors.is_shortage(error):
+                    raise
+                descriptors.SHORTAGES.note(error)
+                if not self._idle:
+                    raise NoDescriptors(str(error)) from error
+                self._close_oldest()
+
+    def _close_oldest(self) -> None:
+        oldest, _ = self._idle.popitem(last=False)
+        self._close(oldest)
 
     def release(self, segment: Segment) -> None:
         """Give the descriptor back."""
@@ -144,8 +166,7 @@ class Handles:
             return
         self._idle[segment] = None
         if len(self._idle) > self._open_files_max:
-            oldest, _ = self._idle.popitem(last=False)
-            self._close(oldest)
+            self._close_oldest()
 
     def forget(self, segment: Segment) -> None:
         """The file was removed: close it as soon as nobody reads it."""
@@ -175,7 +196,7 @@ class Footers:
         self._mapped: OrderedDict[Segment, Footer] = OrderedDict()
 
     def get(self, segment: Segment) -> Footer:
-        """Return the footer of a closed segment."""
+        """Return the footer of a closed segment. Errors: ``NoDescriptors``, ``OSError``."""
         footer = self._mapped.get(segment)
         if footer is not None:
             self._mapped.move_to_end(segment)
@@ -184,6 +205,11 @@ class Footers:
         fd = self._handles.acquire(segment)
         try:
             footer = map_footer(fd, segment.trailer)
+        except OSError as error:  # a mapping takes a descriptor too
+            if not descriptors.is_shortage(error):
+                raise
+            descriptors.SHORTAGES.note(error)
+            raise NoDescriptors(str(error)) from error
         finally:
             self._handles.release(segment)
         self._mapped[segment] = footer

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from gateway.admission import Admission
 from gateway.config.base import ListenerConfig
 from gateway.errors import PeerError
 from gateway.listener import Connection, Listener
@@ -52,9 +53,11 @@ class Lines(Connection):
 
 
 @contextlib.asynccontextmanager
-async def listening(**settings: object) -> AsyncIterator[Listener]:
+async def listening(
+    *, shared: Admission | None = None, **settings: object
+) -> AsyncIterator[Listener]:
     config = ListenerConfig.model_validate({"bind": "127.0.0.1:0", **settings})
-    listener = Listener("lines", config, Lines)
+    listener = Listener("lines", config, Lines, admission=shared)
     await listener.start()
     try:
         yield listener

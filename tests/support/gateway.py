@@ -25,7 +25,8 @@ class Gateway:
     """``python -m gateway serve`` on free ports of 127.0.0.1.
 
     Restarts keep ports and data. ``settings`` are the keys of ``--set``; ``env`` is added to the
-    environment. ``HEADGATE_TEST_STORAGE=s3`` puts its data into a bucket.
+    environment. ``descriptors_max``: arguments of ``ulimit -n`` below which it is started.
+    ``HEADGATE_TEST_STORAGE=s3`` puts its data into a bucket.
     """
 
     def __init__(
@@ -34,7 +35,9 @@ class Gateway:
         settings: Mapping[str, object] | None = None,
         *,
         env: Mapping[str, str] | None = None,
+        descriptors_max: str = "",
     ) -> None:
+        self.descriptors_max = descriptors_max
         self.data_dir = data_dir
         self.kafka_port = free_port()
         self.admin_port = free_port()
@@ -108,6 +111,9 @@ class Gateway:
         assignments = [f"--set={key}={value}" for key, value in self.settings.items()]
         LAUNCHED.add(self)
         command = [sys.executable, "-m", "gateway", "serve", f"--config={config}", *assignments]
+        if self.descriptors_max:
+            limited = f'ulimit {self.descriptors_max}; exec "$@"'
+            command = ["/bin/sh", "-c", limited, "sh", *command]
         self.program = Program(command, cwd=ROOT, env=self.env)
         return self.program
 

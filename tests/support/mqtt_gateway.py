@@ -14,7 +14,13 @@ SESSION_EXPIRY_S = 3_600
 class MqttGateway(Gateway):
     """A ``Gateway`` that MQTT clients reach at ``mqtt_port``, through all restarts."""
 
-    def __init__(self, data_dir: Path, settings: Mapping[str, object] | None = None) -> None:
+    def __init__(
+        self,
+        data_dir: Path,
+        settings: Mapping[str, object] | None = None,
+        *,
+        descriptors_max: str = "",
+    ) -> None:
         self.mqtt_port = free_port()
         super().__init__(
             data_dir,
@@ -24,6 +30,7 @@ class MqttGateway(Gateway):
                 "adapters.mqtt.sys_interval_s": 0,
                 **(settings or {}),
             },
+            descriptors_max=descriptors_max,
         )
 
     def client(self, *, version: int = V5) -> RawClient:

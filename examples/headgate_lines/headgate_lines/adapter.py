@@ -15,7 +15,9 @@ class LinesAdapter:
     Config = LinesConfig
 
     def __init__(self, config: LinesConfig, kernel: Kernel) -> None:
-        self._listener = Listener("lines", config, partial(LineConnection, kernel, config))
+        self._listener = Listener(
+            "lines", config, partial(LineConnection, kernel, config), admission=kernel.admission
+        )
 
     async def start(self) -> None:
         """Listen. Errors: ``OSError`` when the address cannot be taken."""
