@@ -17,6 +17,13 @@ from uuid import UUID
 from gateway.errors import PeerError
 from gateway.model import encode_uvarint
 
+ELEMENTS_MAX: Final = 200_000
+"""Array elements and tagged fields of one request, unless ``request_elements_max`` says else."""
+
+SECTION_TAGS_MAX: Final = (
+    64  # of a section that is not counted; no client sends more than a few
+)
+
 TopicRef = str | UUID
 """A topic as a request names it: by name, or by id in the versions that do (KIP-516)."""
 
@@ -27,6 +34,30 @@ I8: Final = struct.Struct(">b")
 I16: Final = struct.Struct(">h")
 I32: Final = struct.Struct(">i")
 _REQUEST: Final = struct.Struct(">hhih")
+
+
+class TooManyElements(PeerError):
+    """A request has more array elements and tagged fields than it may."""
+
+
+class Elements:
+    """Array elements and tagged fields that a request may still have.
+
+    An element of one byte becomes an object of a hundred, and is handled and answered.
+    """
+
+    __slots__ = ("count_max", "left")
+
+    def __init__(self, count_max: int = ELEMENTS_MAX) -> None:
+        self.count_max = count_max
+        self.left = count_max
+
+    def claim(self, count: int) -> None:
+        """Account for so many. Error: ``TooManyElements``."""
+        self.left -= count
+        if self.left < 0:
+            msg = f"more than {self.count_max} elements in one request"
+            raise TooManyElements(msg)
 
 
 class RequestHeader(NamedTuple):
@@ -84,12 +115,16 @@ def decode_uvarint(data: memoryview, at: int) -> tuple[int, int]:
     raise ValueError(msg)
 
 
-def skip_tags(data: memoryview, at: int) -> int:
-    """Return where a section of tagged fields ends (KIP-482)."""
+def skip_tags(data: memoryview, at: int, elements: Elements | None = None) -> int:
+    """Return where a section of tagged fields ends (KIP-482).
+
+    They are counted as elements; of a section by itself ``SECTION_TAGS_MAX`` are taken.
+    """
     count = data[at]
     if count == 0:
         return at + 1
     count, at = decode_uvarint(data, at)
+    (elements or Elements(SECTION_TAGS_MAX)).claim(count)
     for _ in range(count):
         _, at = decode_uvarint(data, at)
         size_bytes, at = decode_uvarint(data, at)
@@ -100,8 +135,10 @@ def skip_tags(data: memoryview, at: int) -> int:
     return at
 
 
-def decode_count(data: memoryview, at: int, *, flexible: bool) -> tuple[int, int]:
-    """Read an array's length; null counts as 0. One element takes an octet at least."""
+def decode_count(
+    data: memoryview, at: int, elements: Elements, *, flexible: bool
+) -> tuple[int, int]:
+    """Read an array's length, which is counted; null is 0. An element takes a byte at least."""
     if flexible:
         count, at = decode_uvarint(data, at)
         count -= 1
@@ -111,7 +148,10 @@ def decode_count(data: memoryview, at: int, *, flexible: bool) -> tuple[int, int
     if count > len(data) - at:
         msg = f"an array of {count} does not fit the frame"
         raise ValueError(msg)
-    return max(count, 0), at
+    if count <= 0:
+        return 0, at
+    elements.claim(count)
+    return count, at
 
 
 def decode_string(data: memoryview, at: int, *, flexible: bool) -> tuple[str | None, int]:

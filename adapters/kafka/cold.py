@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from adapters.kafka import metadata_codec
+from adapters.kafka.codec import ELEMENTS_MAX
 from adapters.kafka.cold_reader import Cursor, Reader, reader_of
 from gateway.errors import PeerError
 from gateway.model import Octets
@@ -78,16 +79,18 @@ def is_flexible(api_key: int, version: int) -> bool:
     return flexible_from is not None and version >= flexible_from
 
 
-def decode_request(api_key: int, version: int, body: Octets) -> Any:  # noqa: ANN401 - generated
+def decode_request(
+    api_key: int, version: int, body: Octets, elements_max: int = ELEMENTS_MAX
+) -> Any:  # noqa: ANN401 - generated
     """Return the message whose body, after the request header, is ``body``.
 
     It is an object of kafka-python's class, with the schema's field names in snake case; for
     Metadata it is a ``metadata_codec.MetadataRequest``. Memory stays within the body plus
-    ``cold_reader.ELEMENTS_MAX`` small objects. Errors: ``PeerError``, and nothing else.
+    ``elements_max`` small objects. Errors: ``PeerError``, and nothing else.
     """
     if api_key == metadata_codec.API_KEY:
-        return metadata_codec.decode_request(version, body)
-    return _reader(api_key, version)(Cursor(body))
+        return metadata_codec.decode_request(version, body, elements_max)
+    return _reader(api_key, version)(Cursor(body, elements_max))
 
 
 def encode_response(response: Any, version: int) -> bytearray:  # noqa: ANN401 - generated

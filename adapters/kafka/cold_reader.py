@@ -6,7 +6,7 @@ any length, and copy the rest of the frame for every structure with tagged field
 reads the same schemas into the same message classes, and
 
 - every length is checked against the octets that remain,
-- a request has at most ``ELEMENTS_MAX`` array elements and tagged fields in all, because an
+- a request has at most ``elements_max`` array elements and tagged fields in all, because an
   element of one octet becomes an object of a hundred,
 - null is refused where the schema does not allow it,
 - unknown tagged fields are skipped, as KIP-482 asks.
@@ -20,10 +20,10 @@ from struct import Struct
 from typing import Any, Final
 from uuid import UUID
 
+from adapters.kafka.codec import ELEMENTS_MAX, Elements
 from gateway.errors import PeerError
 from gateway.model import Octets
 
-ELEMENTS_MAX: Final = 200_000
 _VARINT_BYTES_MAX: Final = 5
 _UUID_BYTES: Final = 16
 _CONTINUED: Final = 0x80
@@ -34,13 +34,13 @@ _INTS: Final = {"h": Struct(">h"), "i": Struct(">i")}
 class Cursor:
     """A place in a request body, which never passes the end."""
 
-    __slots__ = ("data", "elements_left", "end", "position")
+    __slots__ = ("data", "elements", "end", "position")
 
-    def __init__(self, data: Octets) -> None:
+    def __init__(self, data: Octets, elements_max: int = ELEMENTS_MAX) -> None:
         self.data = memoryview(data)
         self.position = 0
         self.end = len(data)
-        self.elements_left = ELEMENTS_MAX
+        self.elements = Elements(elements_max)
 
     def advance(self, size_bytes: int) -> int:
         """Move on by ``size_bytes`` and return where they began. Errors: ``PeerError``."""
@@ -68,14 +68,14 @@ class Cursor:
         raise PeerError(msg)
 
     def claim(self, elements: int) -> None:
-        """Account for ``elements`` of at least one octet each. Errors: ``PeerError``."""
+        """Account for ``elements`` of at least one byte each.
+
+        Errors: ``PeerError``, ``TooManyElements``.
+        """
         if elements > self.end - self.position:
             msg = f"{elements} elements in {self.end - self.position} bytes"
             raise PeerError(msg)
-        self.elements_left -= elements
-        if self.elements_left < 0:
-            msg = f"more than {ELEMENTS_MAX} elements in one request"
-            raise PeerError(msg)
+        self.elements.claim(elements)
 
     def length(self, layout: str, *, is_flexible: bool, nullable: bool) -> int:
         """Return a length or count: an int of ``layout``, or a varint that is one more.

@@ -4,6 +4,7 @@ from typing import ClassVar
 
 from pydantic import Field
 
+from adapters.kafka.codec import ELEMENTS_MAX
 from gateway.config.base import BindAddress, ListenerConfig
 
 _MIB = 1024 * 1024
@@ -29,6 +30,12 @@ class KafkaConfig(ListenerConfig):
         default=256 * _MIB,
         ge=_MIB,
         description="Octets of large or waiting requests of all connections; more are not read.",
+    )
+    request_elements_max: int = Field(
+        default=ELEMENTS_MAX,
+        ge=100,
+        description="Topics, partitions and other array elements of one request; one with more "
+        "closes the connection.",
     )
     requests_queued_max: int = Field(
         default=256,

@@ -11,9 +11,11 @@ from adapters.kafka import cold
 from adapters.kafka.codec import (
     API_VERSIONS,
     RequestHeader,
+    TooManyElements,
     decode_request_header,
 )
 from adapters.kafka.handlers import APIS, Api, Turn, api_versions
+from adapters.kafka.large_requests import SLICE_ELEMENTS
 from adapters.kafka.session import Framer, Session
 from gateway.connection import WRITE_HIGH_BYTES, Connection
 from gateway.errors import PeerError
@@ -40,6 +42,15 @@ def _is_flexible(api_key: int, version: int) -> bool:
     if api_key == API_VERSIONS:
         return 3 <= version <= api_versions.VERSIONS[-1]  # noqa: PLR2004 - KIP-511
     return api_key in APIS and cold.is_flexible(api_key, version)
+
+
+def _decode(
+    module: ModuleType, api: Api, version: int, body: memoryview, elements_max: int
+) -> Any:  # noqa: ANN401 - each API has its own
+    decode = getattr(module, "decode", None)
+    if decode is None:
+        return cold.decode_request(api.key, version, body, elements_max)
+    return decode(version, body, elements_max)
 
 
 class Reply:
@@ -243,25 +254,48 @@ class KafkaConnection(Connection):
         reply: Reply,
     ) -> None:
         version, body = header.version, frame[header.body_at :]
+        if api.turn is Turn.PIPELINED:
+            self._count_unacknowledged(reply, len(frame))
+        elements_max = min(SLICE_ELEMENTS, self._adapter.config.request_elements_max)
+        try:
+            request = _decode(module, api, version, body, elements_max)
+        except TooManyElements:
+            if api.before_authentication:
+                raise
+            self._start(reply, self._handle_large(module, api, version, body, reply))
+            return
         if api.turn is not Turn.IN_TURN:
-            request = module.decode(version, body)
             if api.turn is Turn.DEFERRED:
                 self._serving = reply
-            else:
-                self._count_unacknowledged(reply, len(frame))
             module.handle(request, self.session, version, reply)
             return
-        decode = getattr(module, "decode", None)
-        request = (
-            decode(version, body)
-            if decode is not None
-            else cold.decode_request(api.key, version, body)
-        )
         response = module.handle(request, self.session, version)
         if isinstance(response, Awaitable):
             self._start(reply, self._answer_later(response, version, reply))
         else:
             reply(self._encode(response, version))
+
+    async def _handle_large(
+        self, module: ModuleType, api: Api, version: int, body: memoryview, reply: Reply
+    ) -> None:
+        """Serve a request of more than ``SLICE_ELEMENTS``; see ``large_requests``.
+
+        The connection's next request waits until the handler has ended, whatever its API.
+        """
+        large_work = self._node.large_work
+        elements_max = self._adapter.config.request_elements_max
+        request = await large_work.run(_decode, module, api, version, body, elements_max)
+        handle = getattr(module, "handle_large", module.handle)
+        if api.turn is Turn.IN_TURN:
+            response = handle(request, self.session, version)
+            if isinstance(response, Awaitable):
+                response = await response
+            reply(await large_work.run(self._encode, response, version))
+            return
+        await handle(request, self.session, version, reply)
+        if api.turn is Turn.PIPELINED and self._serving is reply:
+            self._serving = None
+            self._serve_queued()
 
     def _start(self, reply: Reply, work: Any) -> None:  # noqa: ANN401 - a coroutine
         self._serving = reply

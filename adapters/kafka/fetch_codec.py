@@ -8,8 +8,10 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from adapters.kafka.codec import (
+    ELEMENTS_MAX,
     I8,
     I16,
+    Elements,
     TopicRef,
     decode_count,
     decode_topic_ref,
@@ -65,16 +67,18 @@ _FETCH_PARTITION: Final = {  # by the version that brought the layout
 }
 
 
-def decode_fetch_request(version: int, body: memoryview) -> FetchRequest:
+def decode_fetch_request(
+    version: int, body: memoryview, elements_max: int = ELEMENTS_MAX
+) -> FetchRequest:
     """Return a Fetch request; forgotten topics, rack and cluster id are left out."""
     try:
-        return _decode_fetch(version, body)
+        return _decode_fetch(version, body, Elements(elements_max))
     except (struct.error, IndexError, ValueError) as error:
         msg = f"a Fetch request is garbled: {error}"
         raise PeerError(msg) from error
 
 
-def _decode_fetch(version: int, body: memoryview) -> FetchRequest:
+def _decode_fetch(version: int, body: memoryview, elements: Elements) -> FetchRequest:
     flexible = version >= FLEXIBLE_FROM
     at = 0 if version >= 15 else 4  # noqa: PLR2004 - replica_id became a tagged field
     max_wait_ms, bytes_min, bytes_max = _FETCH_HEAD.unpack_from(body, at)
@@ -84,20 +88,20 @@ def _decode_fetch(version: int, body: memoryview) -> FetchRequest:
     if version >= 7:  # noqa: PLR2004 - KIP-227
         session_id, session_epoch = _FETCH_SESSION.unpack_from(body, at)
         at += 8
-    topic_count, at = decode_count(body, at, flexible=flexible)
+    topic_count, at = decode_count(body, at, elements, flexible=flexible)
     topics = []
     for _ in range(topic_count):
         ref, at = decode_topic_ref(body, at, flexible=flexible, by_id=version >= TOPIC_IDS_FROM)
-        partition_count, at = decode_count(body, at, flexible=flexible)
+        partition_count, at = decode_count(body, at, elements, flexible=flexible)
         partitions = []
         for _ in range(partition_count):
             partition, at = _fetched_partition(version, body, at)
             partitions.append(partition)
             if flexible:
-                at = skip_tags(body, at)
+                at = skip_tags(body, at, elements)
         topics.append((ref, partitions))
         if flexible:
-            at = skip_tags(body, at)
+            at = skip_tags(body, at, elements)
     return FetchRequest(
         max_wait_ms, bytes_min, bytes_max, isolation_level, session_id, session_epoch, topics
     )

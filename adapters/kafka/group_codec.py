@@ -9,8 +9,10 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from adapters.kafka.codec import (
+    ELEMENTS_MAX,
     I16,
     I32,
+    Elements,
     TopicRef,
     decode_count,
     decode_string,
@@ -68,8 +70,11 @@ class OffsetCommitRequest(NamedTuple):
     topics: list[tuple[TopicRef, list[CommittedPartition]]]
 
 
-def decode_heartbeat_request(version: int, body: memoryview) -> HeartbeatRequest:
-    """Return a Heartbeat request."""
+def decode_heartbeat_request(
+    version: int, body: memoryview, elements_max: int = ELEMENTS_MAX
+) -> HeartbeatRequest:
+    """Return a Heartbeat request, which has no elements."""
+    del elements_max
     flexible = version >= HEARTBEAT_FLEXIBLE_FROM
     try:
         group_id, at = decode_string(body, 0, flexible=flexible)
@@ -95,15 +100,17 @@ def encode_heartbeat_response(version: int, error_code: int) -> bytes:
     return body + b"\x00" if version >= HEARTBEAT_FLEXIBLE_FROM else body
 
 
-def decode_offset_commit_request(version: int, body: memoryview) -> OffsetCommitRequest:
+def decode_offset_commit_request(
+    version: int, body: memoryview, elements_max: int = ELEMENTS_MAX
+) -> OffsetCommitRequest:
     """Return an OffsetCommit request."""
     try:
-        return _decode_commit(version, body)
+        return _decode_commit(version, body, Elements(elements_max))
     except (struct.error, IndexError, ValueError) as error:
         raise PeerError(f"an OffsetCommit request is garbled: {error}") from error
 
 
-def _decode_commit(version: int, body: memoryview) -> OffsetCommitRequest:
+def _decode_commit(version: int, body: memoryview, elements: Elements) -> OffsetCommitRequest:
     flexible = version >= COMMIT_FLEXIBLE_FROM
     group_id, at = decode_string(body, 0, flexible=flexible)
     (generation,) = I32.unpack_from(body, at)
@@ -115,26 +122,26 @@ def _decode_commit(version: int, body: memoryview) -> OffsetCommitRequest:
     if version <= COMMIT_RETENTION_UP_TO:
         (retention_ms,) = _I64.unpack_from(body, at)
         at += _I64.size
-    topic_count, at = decode_count(body, at, flexible=flexible)
+    topic_count, at = decode_count(body, at, elements, flexible=flexible)
     topics = []
     by_id = version >= COMMIT_TOPIC_IDS_FROM
     for _ in range(topic_count):
         ref, at = decode_topic_ref(body, at, flexible=flexible, by_id=by_id)
-        partition_count, at = decode_count(body, at, flexible=flexible)
+        partition_count, at = decode_count(body, at, elements, flexible=flexible)
         partitions = []
         for _ in range(partition_count):
-            partition, at = _decode_partition(version, body, at)
+            partition, at = _decode_partition(version, body, at, elements)
             partitions.append(partition)
         topics.append((ref, partitions))
         if flexible:
-            at = skip_tags(body, at)
+            at = skip_tags(body, at, elements)
     return OffsetCommitRequest(
         group_id or "", generation, member_id or "", instance_id, retention_ms, topics
     )
 
 
 def _decode_partition(
-    version: int, body: memoryview, at: int
+    version: int, body: memoryview, at: int, elements: Elements
 ) -> tuple[CommittedPartition, int]:
     flexible = version >= COMMIT_FLEXIBLE_FROM
     if version >= COMMIT_EPOCH_FROM:
@@ -146,7 +153,7 @@ def _decode_partition(
         at += _INDEX_OFFSET.size
     metadata, at = decode_string(body, at, flexible=flexible)
     if flexible:
-        at = skip_tags(body, at)
+        at = skip_tags(body, at, elements)
     return CommittedPartition(number, offset, leader_epoch, metadata), at
 
 

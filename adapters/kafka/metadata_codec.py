@@ -22,7 +22,7 @@ from struct import Struct
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from adapters.kafka.codec import encode_count
+from adapters.kafka.codec import ELEMENTS_MAX, encode_count
 from adapters.kafka.cold_reader import Cursor
 from adapters.kafka.errors import ErrorCode
 from gateway.errors import PeerError
@@ -55,7 +55,7 @@ class TopicAsked(NamedTuple):
 
 
 class MetadataRequest(NamedTuple):
-    """A request's body. ``topics`` is None for all of them, whatever the version."""
+    """A request's body. ``topics``, each once, is None for all of them, whatever the version."""
 
     topics: tuple[TopicAsked, ...] | None
     allow_auto_topic_creation: bool = True
@@ -87,12 +87,14 @@ class TopicAnswered(NamedTuple):
     authorized_operations: int = NOT_ASKED
 
 
-def decode_request(version: int, body: Octets) -> MetadataRequest:
+def decode_request(
+    version: int, body: Octets, elements_max: int = ELEMENTS_MAX
+) -> MetadataRequest:
     """Return the request whose body is ``body``. Errors: ``PeerError``."""
     if version not in VERSIONS:
         msg = f"Metadata has no version {version}"
         raise PeerError(msg)
-    cursor = Cursor(body)
+    cursor = Cursor(body, elements_max)
     is_flexible = version >= FLEXIBLE_FROM
     topics = _read_topics(cursor, version)
     allow = _read_bool(cursor) if version >= _AUTO_CREATION_FROM else True
@@ -116,7 +118,7 @@ def _read_topics(cursor: Cursor, version: int) -> tuple[TopicAsked, ...] | None:
         if is_flexible:
             cursor.skip_tagged()
         topics.append(TopicAsked(UUID(bytes=octets) if any(octets) else None, name))
-    return tuple(topics)
+    return tuple(dict.fromkeys(topics))
 
 
 def _read_bool(cursor: Cursor) -> bool:

@@ -8,8 +8,10 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from adapters.kafka.codec import (
+    ELEMENTS_MAX,
     I16,
     I32,
+    Elements,
     TopicRef,
     decode_count,
     decode_records,
@@ -49,34 +51,36 @@ class ProducedResult(NamedTuple):
     error_message: str | None
 
 
-def decode_produce_request(version: int, body: memoryview) -> ProduceRequest:
+def decode_produce_request(
+    version: int, body: memoryview, elements_max: int = ELEMENTS_MAX
+) -> ProduceRequest:
     """Return a Produce request; its batches are slices of ``body``."""
     try:
-        return _decode_produce(version, body)
+        return _decode_produce(version, body, Elements(elements_max))
     except (struct.error, IndexError, ValueError) as error:
         msg = f"a Produce request is garbled: {error}"
         raise PeerError(msg) from error
 
 
-def _decode_produce(version: int, body: memoryview) -> ProduceRequest:
+def _decode_produce(version: int, body: memoryview, elements: Elements) -> ProduceRequest:
     flexible = version >= FLEXIBLE_FROM
     transactional_id, at = decode_string(body, 0, flexible=flexible)
     acks, timeout_ms = _ACKS.unpack_from(body, at)
-    topic_count, at = decode_count(body, at + _ACKS.size, flexible=flexible)
+    topic_count, at = decode_count(body, at + _ACKS.size, elements, flexible=flexible)
     topics = []
     for _ in range(topic_count):
         ref, at = decode_topic_ref(body, at, flexible=flexible, by_id=version >= TOPIC_IDS_FROM)
-        partition_count, at = decode_count(body, at, flexible=flexible)
+        partition_count, at = decode_count(body, at, elements, flexible=flexible)
         partitions: list[ProducedPartition] = []
         for _ in range(partition_count):
             (index,) = I32.unpack_from(body, at)
             batch, at = decode_records(body, at + 4, flexible=flexible)
             partitions.append((index, batch))
             if flexible:
-                at = skip_tags(body, at)
+                at = skip_tags(body, at, elements)
         topics.append((ref, partitions))
         if flexible:
-            at = skip_tags(body, at)
+            at = skip_tags(body, at, elements)
     return ProduceRequest(transactional_id, acks, timeout_ms, topics)
 
 

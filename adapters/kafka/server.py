@@ -98,6 +98,7 @@ class KafkaAdapter:
         """Close every connection."""
         if self._listener is not None:
             await self._listener.stop()
+        self.node.large_work.close()
 
     def endpoints(self) -> list[Endpoint]:
         """Return what ``headgate serve`` prints when it is ready."""

@@ -1,11 +1,12 @@
 """One connection's state, without any I/O: its frames, who it is, what the node offers it."""
 
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from adapters.kafka.config import KafkaConfig
 from adapters.kafka.fetch_pacing import FetchPacing
+from adapters.kafka.large_requests import LargeWork
 from adapters.kafka.metadata_cache import MetadataCache
 from gateway.auth.ports import Authenticator, Authorizer, Operation, Principal, ResourceType
 from gateway.broker import Broker
@@ -155,6 +156,7 @@ class Node:
     request_budget: Budget
     producer_ids: ProducerIds
     metadata_cache: MetadataCache
+    large_work: LargeWork = field(default_factory=LargeWork)
 
 
 class Session:

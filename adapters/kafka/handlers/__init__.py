@@ -9,6 +9,10 @@ server calls ``handle``:
 - DEFERRED: ``handle(request, session, version, reply)`` calls ``reply`` when it can; the
   connection's next request waits.
 - PIPELINED: as DEFERRED, but the next request does not wait; answers still leave in order.
+
+``handle_large``, where a module has it, is called in place of ``handle`` with a request of more
+than ``large_requests.SLICE_ELEMENTS``. It is a coroutine that gives the loop back between two
+slices; where ``reply`` is called, it may be called after the coroutine has ended.
 """
 
 import threading

@@ -17,7 +17,7 @@ API_KEY: Final = 18
 VERSIONS: Final = range(5)
 
 
-def decode(version: int, body: memoryview) -> None:
+def decode(version: int, body: memoryview, elements_max: int = 0) -> None:
     """Nothing in the request matters."""
 
 

@@ -20,7 +20,7 @@ others short, while an error met at reading does.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any, Final, Protocol
 
@@ -33,6 +33,13 @@ from adapters.kafka.fetch_codec import (
     FetchResult,
     decode_fetch_request,
     encode_fetch_response,
+)
+from adapters.kafka.large_requests import (
+    SLICE_ELEMENTS,
+    join_slices,
+    next_turn,
+    slices,
+    topic_slices,
 )
 from adapters.kafka.leader_epochs import check_current
 from adapters.kafka.session import Session
@@ -48,6 +55,8 @@ VERSIONS: Final = range(4, 19)
 ROOM_WAIT_S_MAX: Final = 5.0  # beyond the client's wait; its own request timeout is longer
 
 decode = decode_fetch_request
+
+Topics = Sequence[tuple[TopicRef, Sequence[FetchedPartition]]]
 
 
 class FetchReply(Protocol):
@@ -75,7 +84,21 @@ def handle(request: FetchRequest, session: Session, version: int, reply: FetchRe
         code = ErrorCode.FETCH_SESSION_ID_NOT_FOUND
         reply(encode_fetch_response(version, [], error_code=code))
         return
-    _Fetch(request, session, version, reply).attempt()
+    fetch = _Fetch(request, session, version, reply)
+    fetch.resolve(request.topics)
+    fetch.attempt()
+
+
+async def handle_large(
+    request: FetchRequest, session: Session, version: int, reply: FetchReply
+) -> None:
+    """Do as ``handle``, in slices."""
+    fetch = _Fetch(request, session, version, reply)
+    for topics in topic_slices(request.topics):
+        fetch.resolve(topics)
+        await next_turn()
+    await fetch.join(request.topics)
+    fetch.attempt()
 
 
 class _Wanted:
@@ -93,13 +116,23 @@ class _Wanted:
         self.bytes_max = 0
 
 
+class _Room:
+    """Bytes that an answer may still take; its first batch may be above them."""
+
+    __slots__ = ("free_bytes", "is_first")
+
+    def __init__(self, free_bytes: int) -> None:
+        self.free_bytes = free_bytes
+        self.is_first = True
+
+
 class _Fetch:
     """A fetch under way: attempts until it has enough, its time is over, or there is an error."""
 
     __slots__ = (
-        "_budget", "_bytes_max", "_bytes_min", "_deadline_s", "_has_failed", "_loop", "_node",
-        "_readable", "_reply", "_session", "_taken_bytes", "_task", "_timer",
-        "_topics", "_version", "_waiter",
+        "_budget", "_bytes_max", "_bytes_min", "_deadline_s", "_element_count", "_has_failed",
+        "_has_more", "_loop", "_node", "_readable", "_reply", "_session", "_taken_bytes",
+        "_task", "_timer", "_topics", "_version", "_waiters",
     )  # fmt: skip
 
     def __init__(
@@ -118,17 +151,28 @@ class _Fetch:
         self._bytes_min = min(request.bytes_min, self._bytes_max) if wait_ms else 0
         self._has_failed = False
         self._taken_bytes = 0
-        self._waiter: Waiter | None = None
+        self._waiters: list[Waiter] = []
+        self._has_more = False  # something came while a large fetch was reading
         self._timer: asyncio.TimerHandle | None = None
         self._task: asyncio.Task[None] | None = None
-        self._topics = [
-            (ref, self._resolve(ref, partitions)) for ref, partitions in request.topics
-        ]
-        self._readable = [w for _, ws in self._topics for w in ws if w.partition is not None]
-        reply.hurry = self._hurry
-        reply.cancel = self._cancel
+        self._topics: list[tuple[TopicRef, list[_Wanted]]] = []
+        self._readable: list[_Wanted] = []
+        self._element_count = 0
 
-    def _resolve(self, ref: TopicRef, partitions: list[FetchedPartition]) -> list[_Wanted]:
+    def resolve(self, topics: Topics) -> None:
+        """Find the partitions of topics of the request, in order."""
+        for ref, partitions in topics:
+            found = self._resolve(ref, partitions)
+            self._topics.append((ref, found))
+            self._element_count += 1 + len(found)
+            self._readable += [wanted for wanted in found if wanted.partition is not None]
+
+    async def join(self, topics: Topics) -> None:
+        """Answer a topic once that was resolved in several slices."""
+        large_work = self._node.large_work
+        self._topics = await large_work.run(join_slices, topics, [self._topics])
+
+    def _resolve(self, ref: TopicRef, partitions: Sequence[FetchedPartition]) -> list[_Wanted]:
         try:
             topic = topic_for(self._session, ref, Operation.READ)
             if topic.is_internal:
@@ -153,30 +197,44 @@ class _Fetch:
 
     def attempt(self) -> None:
         """Read what there is; answer, or wait for what is missing."""
+        self._reply.hurry = self._hurry
+        self._reply.cancel = self._cancel
         if self._budget.free_bytes <= 0:
             self._wait_for_room()
             return
-        cold = self._read()
+        room = self._room()
+        if len(self._readable) > SLICE_ELEMENTS:
+            self._start(self._read_large(room))
+            return
+        cold = self._read(self._readable, room)
         if cold:
-            self._task = self._loop.create_task(self._read_disk(cold))
-            self._task.add_done_callback(partial(self._reply.guard, self._on_disk_read))
+            self._start(self._read_disk(cold))
         else:
             self._answer_or_wait()
 
-    def _read(self) -> list[_Wanted]:
-        """Read from memory and the page cache; return those that need the disk.
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        self._task = self._loop.create_task(work)
+        self._task.add_done_callback(partial(self._reply.guard, self._on_task_done))
+
+    def _room(self) -> _Room:
+        """Return what the answer may take.
 
         No answer takes more than half of the room there is, so that few who are slow to take
-        theirs leave some for many, nor more than producers bear beside it. What is read, or will
-        be, counts from here on.
+        theirs leave some for many, nor more than producers bear beside it.
         """
         bytes_max = self._bytes_max
         if self._bytes_min <= 1:  # who waits for more must be able to get it
             bytes_max = self._node.fetch_pacing.bytes_max(bytes_max)
-        free_bytes = min(bytes_max, max(self._budget.free_bytes // 2, 1))
-        is_first = True
+        return _Room(min(bytes_max, max(self._budget.free_bytes // 2, 1)))
+
+    def _read(self, readable: Sequence[_Wanted], room: _Room) -> list[_Wanted]:
+        """Read from memory and the page cache; return those that need the disk.
+
+        What is read, or will be, counts from here on.
+        """
+        free_bytes, is_first = room.free_bytes, room.is_first
         cold = []
-        for wanted in self._readable:
+        for wanted in readable:
             wanted.batches = ()
             if wanted.error is not None or (free_bytes <= 0 and not is_first):
                 continue
@@ -190,12 +248,26 @@ class _Fetch:
                 if not size_bytes:
                     continue
                 if size_bytes > free_bytes and not is_first:
-                    break  # only the first may be above the limits
+                    free_bytes = 0  # only the first may be above the limits
+                    continue
                 wanted.batches = batches
             free_bytes -= size_bytes
             is_first = False
             self._take(size_bytes)
+        room.free_bytes, room.is_first = free_bytes, is_first
         return cold
+
+    async def _read_large(self, room: _Room) -> None:
+        """Read in slices; what comes meanwhile is noticed."""
+        self._has_more = False
+        parts = -(-len(self._readable) // SLICE_ELEMENTS)
+        for readable in slices(self._readable):
+            if self._bytes_min:
+                self._wait_for(readable, max(self._bytes_min // parts, 1))
+            cold = self._read(readable, room)
+            if cold:
+                await self._read_disk(cold)
+            await next_turn()
 
     def _read_cached(self, wanted: _Wanted) -> Sequence[Octets] | None:
         assert wanted.partition is not None
@@ -226,12 +298,13 @@ class _Fetch:
                 self._fail(wanted, error)
             self._take(sum(map(len, wanted.batches)) - wanted.bytes_max)
 
-    def _on_disk_read(self, task: asyncio.Task[None]) -> None:
+    def _on_task_done(self, task: asyncio.Task[None]) -> None:
         self._task = None
         if task.cancelled():
             return
         task.result()
-        self._answer_or_wait()
+        if self._reply.cancel is not None:  # else it was the encoding
+            self._answer_or_wait()
 
     def _fail(self, wanted: _Wanted, error: GatewayError) -> None:
         wanted.error = error
@@ -263,29 +336,41 @@ class _Fetch:
     # --- waiting
 
     def _answer_or_wait(self) -> None:
-        size_bytes = sum(len(batch) for wanted in self._readable for batch in wanted.batches)
         if (
             self._has_failed
             or not self._readable
-            or size_bytes >= self._bytes_min
+            or self._taken_bytes >= self._bytes_min
             or self._loop.time() >= self._deadline_s
         ):
             self._answer()
             return
-        self._leave()
-        self._set_timer(self._deadline_s, self._on_deadline)
-        self._waiter = self._node.broker.wait_readable(
-            [wanted.partition for wanted in self._readable if wanted.partition is not None],
-            bytes_min=self._bytes_min - size_bytes,
-            on_ready=self._on_room,
-        )
+        missing_bytes = self._bytes_min - self._taken_bytes
         self._drop()
+        if self._has_more:
+            self._leave()
+            self.attempt()
+            return
+        self._set_timer(self._deadline_s, self._on_deadline)
+        if not self._waiters:
+            self._wait_for(self._readable, missing_bytes)
+
+    def _wait_for(self, readable: Sequence[_Wanted], bytes_min: int) -> None:
+        self._waiters.append(
+            self._node.broker.wait_readable(
+                [wanted.partition for wanted in readable if wanted.partition is not None],
+                bytes_min=bytes_min,
+                on_ready=self._on_room,
+            )
+        )
 
     def _set_timer(self, at_s: float, work: Callable[[], None]) -> None:
         self._timer = self._loop.call_at(at_s, self._reply.guard, work)
 
     def _retry(self) -> None:
-        if self._reply.cancel is not None:
+        if self._task is not None:
+            self._has_more = True
+        elif self._reply.cancel is not None:
+            self._leave()
             self.attempt()
 
     def _on_deadline(self) -> None:
@@ -314,20 +399,35 @@ class _Fetch:
 
     def _leave(self) -> None:
         self._budget.leave(self._on_room)
-        if self._waiter is not None:
-            self._waiter.cancel()
-            self._waiter = None
+        for waiter in self._waiters:
+            waiter.cancel()
+        self._waiters.clear()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
     def _answer(self) -> None:
         self._leave()
+        self._reply.hurry = None
+        if self._element_count > SLICE_ELEMENTS:
+            self._start(self._answer_large())
+        else:
+            self._send(_encode(self._version, self._topics))
+
+    async def _answer_large(self) -> None:
+        large_work = self._node.large_work
+        self._send(await large_work.run(_encode, self._version, self._topics))
+
+    def _send(self, pieces: list[Octets]) -> None:
         reply = self._reply
-        reply.cancel = reply.hurry = None
+        reply.cancel = None
         reply.fetched_bytes, self._taken_bytes = self._taken_bytes, 0
-        topics = [(ref, [_result(w) for w in wanted]) for ref, wanted in self._topics]
-        reply(encode_fetch_response(self._version, topics))
+        reply(pieces)
+
+
+def _encode(version: int, topics: Sequence[tuple[TopicRef, list[_Wanted]]]) -> list[Octets]:
+    results = [(ref, [_result(wanted) for wanted in found]) for ref, found in topics]
+    return encode_fetch_response(version, results)
 
 
 def _result(wanted: _Wanted) -> FetchResult:

@@ -17,6 +17,7 @@ from kafka.protocol.metadata import FindCoordinatorRequest, FindCoordinatorRespo
 from adapters.kafka.coordinator import check_group
 from adapters.kafka.endpoints import brokers
 from adapters.kafka.errors import ErrorCode
+from adapters.kafka.large_requests import next_turn, slices
 from adapters.kafka.metadata_codec import Broker
 from adapters.kafka.session import Session
 from gateway.auth.ports import Operation
@@ -37,31 +38,47 @@ def handle(
     request: FindCoordinatorRequest, session: Session, version: int
 ) -> FindCoordinatorResponse:
     """Name the node that keeps a group: one node keeps all."""
-    keys = request.coordinator_keys if version >= KEYS_FROM else [request.key]
-    found = [(key, *_find(session, request.key_type, key)) for key in keys]
-    if version >= KEYS_FROM:
+    if version < KEYS_FROM:
+        broker, code, message = _find(session, request.key_type, request.key)
         return FindCoordinatorResponse(
             version=version,
-            coordinators=[
-                FindCoordinatorResponse.Coordinator(
-                    key=key,
-                    node_id=broker.node_id,
-                    host=broker.host,
-                    port=broker.port,
-                    error_code=code,
-                    error_message=message,
-                )
-                for key, broker, code, message in found
-            ],
+            error_code=code,
+            error_message=message,
+            node_id=broker.node_id,
+            host=broker.host,
+            port=broker.port,
         )
-    _, broker, code, message = found[0]
-    return FindCoordinatorResponse(
-        version=version,
-        error_code=code,
-        error_message=message,
+    return _respond(
+        version, [_answer(session, request.key_type, key) for key in request.coordinator_keys]
+    )
+
+
+async def handle_large(
+    request: FindCoordinatorRequest, session: Session, version: int
+) -> FindCoordinatorResponse:
+    """Do as ``handle`` with many keys, in slices."""
+    answers = []
+    for keys in slices(request.coordinator_keys or ()):
+        answers += [_answer(session, request.key_type, key) for key in keys]
+        await next_turn()
+    return _respond(version, answers)
+
+
+def _respond(
+    version: int, answers: list[FindCoordinatorResponse.Coordinator]
+) -> FindCoordinatorResponse:
+    return FindCoordinatorResponse(version=version, coordinators=answers)
+
+
+def _answer(session: Session, key_type: int, key: str) -> FindCoordinatorResponse.Coordinator:
+    broker, code, message = _find(session, key_type, key)
+    return FindCoordinatorResponse.Coordinator(
+        key=key,
         node_id=broker.node_id,
         host=broker.host,
         port=broker.port,
+        error_code=code,
+        error_message=message,
     )
 
 

@@ -14,13 +14,13 @@ There is no tiered storage of Kafka's kind, so that -4 is answered as -2, and -5
 as Apache Kafka answers for a topic without it.
 """
 
-from collections import Counter
 from typing import Final, NamedTuple
 
 from kafka.protocol.consumer import ListOffsetsRequest, ListOffsetsResponse
 
 from adapters.kafka.access import topic_for
 from adapters.kafka.errors import ErrorCode, Refused, code_of
+from adapters.kafka.large_requests import Pace, next_turn
 from adapters.kafka.leader_epochs import NO_EPOCH, NO_OFFSET, check_current, epoch_at
 from adapters.kafka.session import Session
 from gateway.auth.ports import Operation
@@ -64,14 +64,17 @@ async def handle(
     request: ListOffsetsRequest, session: Session, version: int
 ) -> ListOffsetsResponse:
     """Say which offset each timestamp, or special timestamp, leads to."""
-    asked = Counter(
-        (topic.name, partition.partition_index)
-        for topic in request.topics
-        for partition in topic.partitions
-    )
-    repeated = {pair for pair, count in asked.items() if count > 1}
+    seen: set[tuple[str, int]] = set()
+    repeated: set[tuple[str, int]] = set()
+    pace = Pace()
+    for topic in request.topics:
+        for partition in topic.partitions:
+            pair = topic.name, partition.partition_index
+            (repeated if pair in seen else seen).add(pair)
+            if pace.is_over():
+                await next_turn()
     topics = [
-        await _answer_topic(topic, session, version, repeated) for topic in request.topics
+        await _answer_topic(topic, session, version, repeated, pace) for topic in request.topics
     ]
     return ListOffsetsResponse(version=version, topics=topics)
 
@@ -81,7 +84,10 @@ async def _answer_topic(
     session: Session,
     version: int,
     repeated: set[tuple[str, int]],
+    pace: Pace,
 ) -> ListOffsetsResponse.ListOffsetsTopicResponse:
+    if pace.is_over():
+        await next_turn()
     answer = ListOffsetsResponse.ListOffsetsTopicResponse
     topic: Topic | GatewayError
     try:
@@ -90,6 +96,8 @@ async def _answer_topic(
         topic = error
     partitions = []
     for partition in asked.partitions:
+        if pace.is_over():
+            await next_turn()
         code, found = ErrorCode.NONE, _NOTHING
         try:
             if (asked.name, partition.partition_index) in repeated:

@@ -20,6 +20,7 @@ from adapters.kafka.access import (
 )
 from adapters.kafka.endpoints import brokers
 from adapters.kafka.errors import ErrorCode, code_of
+from adapters.kafka.large_requests import SLICE_ELEMENTS, next_turn, slices
 from adapters.kafka.metadata_cache import answer_for
 from adapters.kafka.metadata_codec import (
     NOT_ASKED,
@@ -46,11 +47,27 @@ def handle(
     """Name the brokers and the topics asked for; an awaitable when topics have to be made."""
     if request.topics is None:
         return _assemble(request, session, version, _all_topics(request, session, version))
-    asked = tuple(dict.fromkeys(request.topics))
-    missing = _creatable(asked, request, session)
+    missing = _creatable(request.topics, request, session)
     if missing:
-        return _create_and_answer(asked, missing, request, session, version)
-    return _answer(asked, {}, request, session, version)
+        return _create_and_answer(request.topics, missing, request, session, version)
+    return _answer(request.topics, {}, request, session, version)
+
+
+async def handle_large(request: MetadataRequest, session: Session, version: int) -> bytes:
+    """Do as ``handle``, in slices; what has to be made is made slice by slice."""
+    encoded: list[bytes] = []
+    for asked in slices(request.topics or ()):
+        failures = await _create(_creatable(asked, request, session), session)
+        room = SLICE_ELEMENTS
+        for one in asked:
+            if room <= 0:
+                await next_turn()
+                room = SLICE_ELEMENTS
+            topic = _find(one, failures, session, version)
+            encoded.append(_encode_topic(topic, request, session, version))
+            room -= len(topic.partition_ids) if isinstance(topic, Topic) else 1
+        await next_turn()
+    return _assemble(request, session, version, metadata_codec.encode_topics(version, encoded))
 
 
 def _assemble(request: MetadataRequest, session: Session, version: int, topics: bytes) -> bytes:
@@ -109,13 +126,19 @@ async def _create_and_answer(
     session: Session,
     version: int,
 ) -> bytes:
+    failures = await _create(missing, session)
+    return _answer(asked, failures, request, session, version)
+
+
+async def _create(missing: Sequence[str], session: Session) -> dict[str, GatewayError]:
+    """Make topics; return why some of them could not be made."""
     failures: dict[str, GatewayError] = {}
     for name in missing:
         try:
             await session.node.topics.auto_create(TopicName(session.namespace, name))
         except GatewayError as error:
             failures[name] = error
-    return _answer(asked, failures, request, session, version)
+    return failures
 
 
 def _answer(
@@ -125,14 +148,19 @@ def _answer(
     session: Session,
     version: int,
 ) -> bytes:
-    octets = []
-    for one in asked:
-        topic = _find(one, failures, session, version)
-        if isinstance(topic, Topic):
-            octets.append(_encode_known(topic, request, session, version))
-        else:
-            octets.append(metadata_codec.encode_topic(version, topic))
-    return _assemble(request, session, version, metadata_codec.encode_topics(version, octets))
+    encoded = [
+        _encode_topic(_find(one, failures, session, version), request, session, version)
+        for one in asked
+    ]
+    return _assemble(request, session, version, metadata_codec.encode_topics(version, encoded))
+
+
+def _encode_topic(
+    topic: Topic | TopicAnswered, request: MetadataRequest, session: Session, version: int
+) -> bytes:
+    if isinstance(topic, Topic):
+        return _encode_known(topic, request, session, version)
+    return metadata_codec.encode_topic(version, topic)
 
 
 def _encode_known(

@@ -8,12 +8,14 @@ v8   flexible encoding (KIP-482)
 v9   GROUP_ID_NOT_FOUND for a generation of a group that is not there
 v10  topic ids (KIP-516)
 
-Positions of one request are stored together. They show to a fetch at once, and are answered
-when they are durable; requests behind this one are served meanwhile, so that commits share a
-sync.
+Positions of one request are stored together, of a large one in slices. They show to a fetch at
+once, and are answered when they are durable; requests behind this one are served meanwhile, so
+that commits share a sync.
 """
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final
 
 from adapters.kafka.access import topic_for
@@ -26,13 +28,13 @@ from adapters.kafka.group_codec import (
     decode_offset_commit_request,
     encode_offset_commit_response,
 )
+from adapters.kafka.large_requests import join_slices, next_turn, settle, topic_slices
 from adapters.kafka.session import Session
 from gateway.auth.ports import Operation
 from gateway.errors import (
     GatewayError,
     GroupNotFound,
     MetadataTooLarge,
-    StorageUnavailable,
     TopicNotFound,
 )
 from gateway.groups.cursors import NO_EXPIRY, Commit
@@ -45,49 +47,101 @@ GROUP_ID_NOT_FOUND_FROM: Final = 9
 _RETENTION_MS_MAX: Final = 1 << 53  # far beyond anybody's life, far below what overflows
 
 Reply = Callable[[bytes], None]
+Topics = Sequence[tuple[TopicRef, Sequence[CommittedPartition]]]
+Answers = list[tuple[TopicRef, list[tuple[int, int]]]]
 decode = decode_offset_commit_request
 
 
 def handle(request: OffsetCommitRequest, session: Session, version: int, reply: Reply) -> None:
     """Store positions of a group; refusals of the group hold for every partition."""
-    node = session.node
-    group = group_name(session, request.group_id)
     try:
-        check_group(session, Operation.READ, request.group_id)
-        node.groups.check_commit(
-            group, request.member_id, request.instance_id, request.generation
-        )
+        expires_unix_ms = _check(request, session)
     except GatewayError as error:
         reply(_refused(request, version, error))
         return
-    expires_unix_ms = NO_EXPIRY
-    if request.retention_ms >= 0:
-        expires_unix_ms = node.clock.unix_ms() + min(request.retention_ms, _RETENTION_MS_MAX)
-    commits: list[Commit] = []
-    answers: list[tuple[TopicRef, list[tuple[int, int]]]] = [
-        (ref, _take(session, ref, partitions, expires_unix_ms, commits))
-        for ref, partitions in request.topics
-    ]
-    if not commits:
-        reply(encode_offset_commit_response(version, answers))
-        return
+    answers: Answers = []
 
-    def done(error: StorageUnavailable | None) -> None:
+    def done(error: GatewayError | None) -> None:
         if error is None:
             reply(encode_offset_commit_response(version, answers))
         else:
             reply(_refused(request, version, error))
 
+    _commit(request, request.topics, session, expires_unix_ms, answers, done)
+
+
+async def handle_large(
+    request: OffsetCommitRequest, session: Session, version: int, reply: Reply
+) -> None:
+    """Store the positions in slices, one after the other; then answer."""
+    large_work = session.node.large_work
+    loop = asyncio.get_running_loop()
+    failure: GatewayError | None = None
+    parts: list[tuple[Answers, asyncio.Future[GatewayError | None]]] = []
     try:
-        node.cursors.commit(group, commits, done)
+        expires_unix_ms = _check(request, session)
     except GatewayError as error:
-        reply(_refused(request, version, error))
+        failure = error
+    else:
+        for topics in topic_slices(request.topics):
+            answers: Answers = []
+            kept: asyncio.Future[GatewayError | None] = loop.create_future()
+            parts.append((answers, kept))
+            _commit(request, topics, session, expires_unix_ms, answers, partial(settle, kept))
+            await next_turn()
+        for _, kept in parts:
+            failure = await kept or failure
+    if failure is not None:
+        reply(await large_work.run(_refused, request, version, failure))
+        return
+    done = [answers for answers, _ in parts]
+    reply(await large_work.run(_encode_parts, version, request.topics, done))
+
+
+def _encode_parts(version: int, topics: Topics, done: Sequence[Answers]) -> bytes:
+    return encode_offset_commit_response(version, join_slices(topics, done))
+
+
+def _check(request: OffsetCommitRequest, session: Session) -> int:
+    """Return when the positions expire, if the member may commit at all."""
+    node = session.node
+    check_group(session, Operation.READ, request.group_id)
+    node.groups.check_commit(
+        group_name(session, request.group_id),
+        request.member_id,
+        request.instance_id,
+        request.generation,
+    )
+    if request.retention_ms < 0:
+        return NO_EXPIRY
+    return node.clock.unix_ms() + min(request.retention_ms, _RETENTION_MS_MAX)
+
+
+def _commit(  # noqa: PLR0917 - a part of a request
+    request: OffsetCommitRequest,
+    topics: Topics,
+    session: Session,
+    expires_unix_ms: int,
+    answers: Answers,
+    done: Callable[[GatewayError | None], None],
+) -> None:
+    """Store the positions of some topics together; ``answers`` has a code for each of them."""
+    commits: list[Commit] = []
+    for ref, partitions in topics:
+        answers.append((ref, _take(session, ref, partitions, expires_unix_ms, commits)))
+    if not commits:
+        done(None)
+        return
+    try:
+        session.node.cursors.commit(group_name(session, request.group_id), commits, done)
+    except GatewayError as error:
+        done(error)
 
 
 def _take(
     session: Session,
     ref: TopicRef,
-    partitions: list[CommittedPartition],
+    partitions: Sequence[CommittedPartition],
     expires_unix_ms: int,
     commits: list[Commit],
 ) -> list[tuple[int, int]]:

@@ -20,9 +20,15 @@ from adapters.kafka.access import topic_for
 from adapters.kafka.codec import TopicRef
 from adapters.kafka.coordinator import check_group, group_code_of, group_name
 from adapters.kafka.errors import ErrorCode, code_of
+from adapters.kafka.large_requests import (
+    SLICE_ELEMENTS,
+    join_slices,
+    next_turn,
+    topic_slices,
+)
 from adapters.kafka.session import Session
 from gateway.auth.ports import Operation, ResourceType
-from gateway.errors import GatewayError, TopicNotFound, Unauthorized, UnknownTopicId
+from gateway.errors import GatewayError, PeerError, TopicNotFound, Unauthorized, UnknownTopicId
 from gateway.groups.cursors import UNKNOWN_EPOCH, Cursor
 from gateway.topics.manager import Topic
 
@@ -36,17 +42,56 @@ NO_OFFSET: Final = -1
 
 _Position = tuple[int, int, int, str, ErrorCode]  # index, offset, epoch, metadata, code
 _Topics = list[tuple[TopicRef, list[_Position]]]
+_AskedTopics = Sequence[tuple[TopicRef, Sequence[int]]]
+_Answer = tuple[str, ErrorCode, _Topics, _AskedTopics | None]
 
 
 def handle(request: OffsetFetchRequest, session: Session, version: int) -> OffsetFetchResponse:
     """Return the committed positions of groups; -1 where there is none."""
+    by_id = version >= TOPIC_IDS_FROM
+    return _respond(
+        version,
+        [
+            (group_id, *_fetch(session, group_id, topics, by_id=by_id), topics)
+            for group_id, topics in _asked(request, version)
+        ],
+    )
+
+
+async def handle_large(
+    request: OffsetFetchRequest, session: Session, version: int
+) -> OffsetFetchResponse:
+    """Do as ``handle``, in slices. Error: ``PeerError`` for too many positions to answer."""
+    node = session.node
+    by_id = version >= TOPIC_IDS_FROM
+    answers: list[_Answer] = []
+    room, left = SLICE_ELEMENTS, node.config.request_elements_max
+    for group_id, topics in await node.large_work.run(_asked, request, version):
+        code, found = ErrorCode.NONE, []
+        for part in topic_slices(topics) if topics else (topics,):
+            code, some = _fetch(session, group_id, part, by_id=by_id)
+            found.append(some)
+            count = 1 + sum(1 + len(positions) for _, positions in some)
+            room, left = room - count, left - count
+            if left < 0:
+                msg = f"positions asked for are more than {node.config.request_elements_max}"
+                raise PeerError(msg)
+            if room <= 0:
+                await next_turn()
+                room = SLICE_ELEMENTS
+        if topics and code is ErrorCode.NONE:
+            answers.append((group_id, code, join_slices(topics, found), topics))
+        else:
+            answers.append((group_id, code, found[0], topics))
+    return await node.large_work.run(_respond, version, answers)
+
+
+def _respond(version: int, answers: list[_Answer]) -> OffsetFetchResponse:
     if version >= GROUPS_FROM:
         return OffsetFetchResponse(
-            version=version,
-            groups=[_answer_group(session, group, version) for group in request.groups],
+            version=version, groups=[_to_group(*answer) for answer in answers]
         )
-    topics = _asked(request.topics, version)
-    code, found = _fetch(session, request.group_id, topics, by_id=False)
+    [(_, code, found, topics)] = answers
     if code is not ErrorCode.NONE and version < GROUP_ERROR_FROM:
         found = _nothing(topics or [], code)
     return OffsetFetchResponse(
@@ -67,16 +112,15 @@ def handle(request: OffsetFetchRequest, session: Session, version: int) -> Offse
     )
 
 
-def _answer_group(session: Session, group: Any, version: int) -> Any:  # noqa: ANN401 - generated
-    code, found = _fetch(
-        session,
-        group.group_id,
-        _asked(group.topics, version),
-        by_id=version >= TOPIC_IDS_FROM,
-    )
+def _to_group(
+    group_id: str,
+    code: ErrorCode,
+    found: _Topics,
+    _asked: _AskedTopics | None,
+) -> Any:  # noqa: ANN401 - generated
     kind = OffsetFetchResponse.OffsetFetchResponseGroup
     return kind(
-        group_id=group.group_id,
+        group_id=group_id,
         error_code=code,
         topics=[
             kind.OffsetFetchResponseTopics(
@@ -104,7 +148,14 @@ def _fields(position: _Position) -> dict[str, Any]:
     }
 
 
-def _asked(topics: Any, version: int) -> list[tuple[TopicRef, list[int]]] | None:  # noqa: ANN401
+def _asked(request: Any, version: int) -> list[tuple[str, _AskedTopics | None]]:  # noqa: ANN401
+    """Return each group, and the partitions asked for; None for all that it has."""
+    if version >= GROUPS_FROM:
+        return [(group.group_id, _topics(group.topics, version)) for group in request.groups]
+    return [(request.group_id, _topics(request.topics, version))]
+
+
+def _topics(topics: Any, version: int) -> _AskedTopics | None:  # noqa: ANN401 - generated
     if topics is None:
         return None
     return [
@@ -119,7 +170,7 @@ def _asked(topics: Any, version: int) -> list[tuple[TopicRef, list[int]]] | None
 def _fetch(
     session: Session,
     group_id: str,
-    asked: list[tuple[TopicRef, list[int]]] | None,
+    asked: _AskedTopics | None,
     *,
     by_id: bool,
 ) -> tuple[ErrorCode, _Topics]:

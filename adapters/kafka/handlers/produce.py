@@ -10,19 +10,23 @@ v13  topic ids (KIP-516)
 In topics with ``delay.enable`` the records of a batch that have a header ``deliver-at`` in the
 future wait; if any does, the base offset in the response is -1.
 
-A request's batches are one atomic append: after a crash all of them are there, or none. acks=1
+A request's batches are one atomic append: after a crash all of them are there, or none; a
+request of more than ``SLICE_ELEMENTS`` partitions is several, one after the other. acks=1
 waits as acks=all does. With acks=0 there is no answer, and an error closes the connection. A
 partition that is named twice is refused the second time: its sequences could not be checked.
 """
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Any, Final, Protocol
 
 from adapters.kafka.access import topic_for
 from adapters.kafka.codec import TopicRef
 from adapters.kafka.errors import ErrorCode, code_of
+from adapters.kafka.large_requests import join_slices, next_turn, settle, topic_slices
 from adapters.kafka.produce_codec import (
+    ProducedPartition,
     ProducedResult,
     ProduceRequest,
     decode_produce_request,
@@ -54,6 +58,7 @@ decode = decode_produce_request
 
 Taken = Write | Duplicate | Split
 Outcome = Taken | GatewayError
+Topics = Sequence[tuple[TopicRef, Sequence[ProducedPartition]]]
 Outcomes = list[tuple[TopicRef, list[tuple[int, Outcome]]]]
 
 
@@ -73,19 +78,68 @@ class Reply(Protocol):
 def handle(request: ProduceRequest, session: Session, version: int, reply: Reply) -> None:
     """Append what is good of the request, and answer when it is kept."""
     outcomes: Outcomes = []
-    taken: dict[Partition, Taken] = {}
+    done = partial(reply.guard, _answer, outcomes, version, request.acks, reply)
+    _append(session, request.topics, _refusal(request), version, outcomes, (), done)
+
+
+async def handle_large(
+    request: ProduceRequest, session: Session, version: int, reply: Reply
+) -> None:
+    """Append slices of the request one after the other, each atomically; then answer."""
     refusal = _refusal(request)
-    for ref, partitions in request.topics:
+    loop = asyncio.get_running_loop()
+    seen: set[Partition] = set()
+    parts: list[tuple[Outcomes, asyncio.Future[GatewayError | None]]] = []
+    for topics in topic_slices(request.topics):
+        outcomes: Outcomes = []
+        kept: asyncio.Future[GatewayError | None] = loop.create_future()
+        parts.append((outcomes, kept))
+        _append(session, topics, refusal, version, outcomes, seen, partial(settle, kept))
+        seen.update(
+            outcome.partition
+            for _, results in outcomes
+            for _, outcome in results
+            if not isinstance(outcome, GatewayError)
+        )
+        await next_turn()
+    failures = [await kept for _, kept in parts]
+    if request.acks == 0:
+        for (outcomes, _), failure in zip(parts, failures, strict=True):
+            _check_silent(outcomes, failure)
+        reply(None)
+        return
+    done = [
+        _results(outcomes, failure)
+        for (outcomes, _), failure in zip(parts, failures, strict=True)
+    ]
+    reply(await session.node.large_work.run(_encode_parts, version, request.topics, done))
+
+
+def _append(  # noqa: PLR0913, PLR0917 - a part of a request, and what came before it
+    session: Session,
+    topics: Topics,
+    refusal: GatewayError | None,
+    version: int,
+    outcomes: Outcomes,
+    seen: Collection[Partition],
+    done: Callable[[GatewayError | None], None],
+) -> None:
+    """Append what is good of some topics as one; ``outcomes`` says what became of each batch.
+
+    ``seen``: partitions of the same request that were taken before. ``done`` is called when all
+    is kept, or nothing is to be kept.
+    """
+    taken: dict[Partition, Taken] = {}
+    for ref, partitions in topics:
         topic = refusal or _topic(session, ref)
         if isinstance(topic, GatewayError):
             outcomes.append((ref, [(number, topic) for number, _ in partitions]))
         else:
             results = [
-                (number, _take(session, topic, number, batch, version, taken))
+                (number, _take(session, topic, number, batch, version, seen, taken))
                 for number, batch in partitions
             ]
             outcomes.append((ref, results))
-    done = partial(reply.guard, _answer, outcomes, version, request.acks, reply)
     broker = session.node.broker
     writes = [outcome for outcome in taken.values() if isinstance(outcome, Write)]
     splits = [outcome for outcome in taken.values() if isinstance(outcome, Split)]
@@ -142,19 +196,20 @@ def _topic(session: Session, ref: TopicRef) -> Topic | GatewayError:
     return topic
 
 
-def _take(  # noqa: PLR0917 - a partition's part of the request, and what came before
+def _take(  # noqa: PLR0913, PLR0917 - a partition's part of the request, and what came before
     session: Session,
     topic: Topic,
     number: int,
     batch: memoryview | None,
     version: int,
+    seen: Collection[Partition],
     taken: dict[Partition, Taken],
 ) -> Outcome:
     """Check one batch; what is good goes into ``taken`` too."""
     broker = session.node.broker
     try:
         partition = broker.partition(topic, number)
-        if partition in taken:
+        if partition in taken or partition in seen:
             return InvalidRequest(f"partition {number} of {topic.name.name} is named twice")
         if batch is None:
             return InvalidRecord("no records")
@@ -185,32 +240,37 @@ def _answer(
     failure: GatewayError | None,
 ) -> None:
     if acks == 0:
-        _answer_nothing(outcomes, reply, failure)
+        _check_silent(outcomes, failure)
+        reply(None)
         return
-    reply(
-        encode_produce_response(
-            version,
-            [
-                (ref, [_result(number, outcome, failure) for number, outcome in results])
-                for ref, results in outcomes
-            ],
-        )
-    )
+    reply(encode_produce_response(version, _results(outcomes, failure)))
 
 
-def _answer_nothing(
-    outcomes: Outcomes,
-    reply: Reply,
-    failure: GatewayError | None,
-) -> None:
-    """Without an answer, closing is the only way to tell the producer of an error."""
+def _results(
+    outcomes: Outcomes, failure: GatewayError | None
+) -> list[tuple[TopicRef, list[ProducedResult]]]:
+    return [
+        (ref, [_result(number, outcome, failure) for number, outcome in results])
+        for ref, results in outcomes
+    ]
+
+
+def _encode_parts(
+    version: int,
+    topics: Topics,
+    done: Sequence[Sequence[tuple[TopicRef, Sequence[ProducedResult]]]],
+) -> bytes:
+    return encode_produce_response(version, join_slices(topics, done))
+
+
+def _check_silent(outcomes: Outcomes, failure: GatewayError | None) -> None:
+    """Raise ``PeerError`` for acks=0 that failed: closing is the only way to say so."""
     errors = [o for _, results in outcomes for _, o in results if isinstance(o, GatewayError)]
     if failure is not None:
         errors.append(failure)
     if errors:
         msg = f"produce with acks=0 failed: {type(errors[0]).__name__}: {errors[0]}"
         raise PeerError(msg)
-    reply(None)
 
 
 def _result(number: int, outcome: Outcome, failure: GatewayError | None) -> ProducedResult:

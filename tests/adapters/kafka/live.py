@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import struct
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -12,6 +13,8 @@ from adapters.kafka.connection import KafkaConnection
 from adapters.kafka.server import KafkaAdapter
 from gateway.clock import ManualClock
 from gateway.config.settings import BrokerConfig, NodeConfig, Settings
+from gateway.groups.cursors import CursorManager
+from gateway.groups.manager import GroupManager
 from gateway.kernel import Kernel
 from gateway.model import TopicName
 from tests.support.held_storage import HeldStorage
@@ -82,6 +85,7 @@ async def running(
     broker: dict[str, Any] | None = None,
     partitions: int = 2,
     user: str | None = None,
+    has_groups: bool = False,
 ) -> AsyncIterator[Live]:
     settings = Settings(
         node=NodeConfig(data_dir=tmp_path),
@@ -93,16 +97,25 @@ async def running(
         kernel.topics.on_deleted.append(
             lambda topic: kernel.broker.delete_topic(topic, lambda _error: None)
         )
+        whole = await with_groups(kernel) if has_groups else kernel
         config = KafkaConfig.model_validate({"bind": "127.0.0.1:0", **(kafka or {})})
-        adapter = KafkaAdapter(config, kernel)
+        adapter = KafkaAdapter(config, whole)
         await adapter.start()
-        live = Live(adapter, kernel, storage)
+        live = Live(adapter, whole, storage)
         try:
             yield live
         finally:
             storage.release()
             await close_all(client.writer for client in live.clients)
             await adapter.stop()
+
+
+async def with_groups(kernel: Kernel) -> Kernel:
+    broker, topics, clock = kernel.broker, kernel.topics, kernel.clock
+    config = kernel.settings.groups
+    cursors = await CursorManager.open(broker, topics, clock, config)
+    groups = await GroupManager.open(broker, topics, cursors, clock, config)
+    return replace(kernel, groups=groups, cursors=cursors)
 
 
 def produce(correlation_id: int, batch: bytes | bytearray, **kwargs: Any) -> bytes:

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from adapters.kafka.codec import ELEMENTS_MAX
 from adapters.kafka.cold import _MESSAGES, decode_request
-from adapters.kafka.cold_reader import ELEMENTS_MAX
 from adapters.kafka.handlers import APIS
 from gateway.errors import PeerError
 from tests.adapters.kafka import second_codec
