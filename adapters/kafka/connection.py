@@ -1,9 +1,8 @@
 """One Kafka client: read frames, serve requests in order, write answers in order."""
 
 import asyncio
-import struct
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,6 +15,7 @@ from adapters.kafka.codec import (
 )
 from adapters.kafka.handlers import APIS, Api, Turn, api_versions
 from adapters.kafka.large_requests import SLICE_ELEMENTS
+from adapters.kafka.reply import Reply, is_flexible
 from adapters.kafka.session import Framer, Session
 from gateway.connection import WRITE_HIGH_BYTES, Connection
 from gateway.errors import PeerError
@@ -27,21 +27,8 @@ if TYPE_CHECKING:  # the adapter makes connections; they know theirs
 
 UNAUTHENTICATED_REQUEST_BYTES_MAX: Final = 512 * 1024  # Kafka's sasl.server.max.receive.size
 
-_RESPONSE: Final = struct.Struct(">ii")
-_CORRELATION_BYTES: Final = 4
-_FLEXIBLE_FROM: Final = {0: 9, 1: 12}
 _APPENDING: Final = frozenset(api.key for api in APIS.values() if api.turn is Turn.PIPELINED)
 """Requests that append to the log."""
-
-
-def _is_flexible(api_key: int, version: int) -> bool:
-    """Say whether a request's header ends with tagged fields."""
-    first = _FLEXIBLE_FROM.get(api_key)
-    if first is not None:
-        return version >= first
-    if api_key == API_VERSIONS:
-        return 3 <= version <= api_versions.VERSIONS[-1]  # noqa: PLR2004 - KIP-511
-    return api_key in APIS and cold.is_flexible(api_key, version)
 
 
 def _decode(
@@ -51,42 +38,6 @@ def _decode(
     if decode is None:
         return cold.decode_request(api.key, version, body, elements_max)
     return decode(version, body, elements_max)
-
-
-class Reply:
-    """The place of one answer in the order of its connection's answers."""
-
-    __slots__ = (
-        "cancel", "connection", "correlation_id", "fetched_bytes", "hurry", "is_done",
-        "is_flexible", "pieces", "unacknowledged_bytes",
-    )  # fmt: skip
-
-    def __init__(self, connection: "KafkaConnection", header: RequestHeader) -> None:
-        self.connection = connection
-        self.correlation_id = header.correlation_id
-        self.is_flexible = header.api_key != API_VERSIONS and _is_flexible(
-            header.api_key, header.version
-        )
-        self.is_done = False
-        self.pieces: list[Octets] = []
-        self.unacknowledged_bytes = 0
-        self.fetched_bytes = 0
-        self.hurry: Callable[[], None] | None = None
-        self.cancel: Callable[[], None] | None = None
-
-    def __call__(self, body: Octets | list[Octets] | None) -> None:
-        """Answer with a body, or its pieces; None is for requests that have no answer."""
-        if body is not None:
-            pieces = body if isinstance(body, list) else [body]
-            tags = b"\x00" if self.is_flexible else b""
-            size = _CORRELATION_BYTES + len(tags) + sum(map(len, pieces))
-            self.pieces = [_RESPONSE.pack(size, self.correlation_id) + tags, *pieces]
-        self.is_done = True
-        self.connection.guard(self.connection.on_reply, self)
-
-    def guard(self, work: Callable[..., None], *args: Any) -> None:  # noqa: ANN401 - passed on
-        """Run what others call back; a failure closes the connection, and no other suffers."""
-        self.connection.guard(work, *args)
 
 
 class KafkaConnection(Connection):
@@ -216,7 +167,7 @@ class KafkaConnection(Connection):
     # --- serving
 
     def _serve(self, frame: memoryview) -> None:
-        header = decode_request_header(frame, _is_flexible)
+        header = decode_request_header(frame, is_flexible)
         self.has_greeted = True
         api = self._find(header)
         self._adapter.requests[api.key] += 1

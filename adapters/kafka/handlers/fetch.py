@@ -26,14 +26,14 @@ from typing import Any, Final, Protocol
 
 from adapters.kafka.access import topic_for
 from adapters.kafka.codec import TopicRef
-from adapters.kafka.errors import ErrorCode, code_of
+from adapters.kafka.errors import ErrorCode
 from adapters.kafka.fetch_codec import (
     FetchedPartition,
     FetchRequest,
-    FetchResult,
     decode_fetch_request,
     encode_fetch_response,
 )
+from adapters.kafka.fetched_partitions import Room, Wanted, encode_answer
 from adapters.kafka.large_requests import (
     SLICE_ELEMENTS,
     join_slices,
@@ -101,31 +101,6 @@ async def handle_large(
     fetch.attempt()
 
 
-class _Wanted:
-    """One partition of a fetch: where it reads, or why it cannot."""
-
-    __slots__ = ("batches", "bytes_max", "error", "partition", "want")
-
-    def __init__(
-        self, want: FetchedPartition, partition: Partition | None, error: GatewayError | None
-    ) -> None:
-        self.want = want
-        self.partition = partition
-        self.error = error
-        self.batches: Sequence[Octets] = ()
-        self.bytes_max = 0
-
-
-class _Room:
-    """Bytes that an answer may still take; its first batch may be above them."""
-
-    __slots__ = ("free_bytes", "is_first")
-
-    def __init__(self, free_bytes: int) -> None:
-        self.free_bytes = free_bytes
-        self.is_first = True
-
-
 class _Fetch:
     """A fetch under way: attempts until it has enough, its time is over, or there is an error."""
 
@@ -155,8 +130,8 @@ class _Fetch:
         self._has_more = False  # something came while a large fetch was reading
         self._timer: asyncio.TimerHandle | None = None
         self._task: asyncio.Task[None] | None = None
-        self._topics: list[tuple[TopicRef, list[_Wanted]]] = []
-        self._readable: list[_Wanted] = []
+        self._topics: list[tuple[TopicRef, list[Wanted]]] = []
+        self._readable: list[Wanted] = []
         self._element_count = 0
 
     def resolve(self, topics: Topics) -> None:
@@ -172,14 +147,14 @@ class _Fetch:
         large_work = self._node.large_work
         self._topics = await large_work.run(join_slices, topics, [self._topics])
 
-    def _resolve(self, ref: TopicRef, partitions: Sequence[FetchedPartition]) -> list[_Wanted]:
+    def _resolve(self, ref: TopicRef, partitions: Sequence[FetchedPartition]) -> list[Wanted]:
         try:
             topic = topic_for(self._session, ref, Operation.READ)
             if topic.is_internal:
                 msg = f"{topic.name.name} is the gateway's own"
                 raise TopicNotFound(msg)
         except GatewayError as error:
-            return [_Wanted(want, None, error) for want in partitions]
+            return [Wanted(want, None, error) for want in partitions]
         wanted = []
         for want in partitions:
             partition = None
@@ -188,9 +163,9 @@ class _Fetch:
                 check_current(partition, want.leader_epoch)
             except GatewayError as error:
                 self._has_failed = self._has_failed or partition is not None
-                wanted.append(_Wanted(want, partition, error))
+                wanted.append(Wanted(want, partition, error))
             else:
-                wanted.append(_Wanted(want, partition, None))
+                wanted.append(Wanted(want, partition, None))
         return wanted
 
     # --- reading
@@ -216,7 +191,7 @@ class _Fetch:
         self._task = self._loop.create_task(work)
         self._task.add_done_callback(partial(self._reply.guard, self._on_task_done))
 
-    def _room(self) -> _Room:
+    def _room(self) -> Room:
         """Return what the answer may take.
 
         No answer takes more than half of the room there is, so that few who are slow to take
@@ -225,9 +200,9 @@ class _Fetch:
         bytes_max = self._bytes_max
         if self._bytes_min <= 1:  # who waits for more must be able to get it
             bytes_max = self._node.fetch_pacing.bytes_max(bytes_max)
-        return _Room(min(bytes_max, max(self._budget.free_bytes // 2, 1)))
+        return Room(min(bytes_max, max(self._budget.free_bytes // 2, 1)))
 
-    def _read(self, readable: Sequence[_Wanted], room: _Room) -> list[_Wanted]:
+    def _read(self, readable: Sequence[Wanted], room: Room) -> list[Wanted]:
         """Read from memory and the page cache; return those that need the disk.
 
         What is read, or will be, counts from here on.
@@ -257,7 +232,7 @@ class _Fetch:
         room.free_bytes, room.is_first = free_bytes, is_first
         return cold
 
-    async def _read_large(self, room: _Room) -> None:
+    async def _read_large(self, room: Room) -> None:
         """Read in slices; what comes meanwhile is noticed."""
         self._has_more = False
         parts = -(-len(self._readable) // SLICE_ELEMENTS)
@@ -269,7 +244,7 @@ class _Fetch:
                 await self._read_disk(cold)
             await next_turn()
 
-    def _read_cached(self, wanted: _Wanted) -> Sequence[Octets] | None:
+    def _read_cached(self, wanted: Wanted) -> Sequence[Octets] | None:
         assert wanted.partition is not None
         try:
             batches = self._node.broker.read(
@@ -285,7 +260,7 @@ class _Fetch:
             return without_expired(batches, self._node.clock)
         return batches
 
-    async def _read_disk(self, cold: list[_Wanted]) -> None:
+    async def _read_disk(self, cold: list[Wanted]) -> None:
         broker = self._node.broker
         for wanted in cold:
             assert wanted.partition is not None
@@ -306,7 +281,7 @@ class _Fetch:
         if self._reply.cancel is not None:  # else it was the encoding
             self._answer_or_wait()
 
-    def _fail(self, wanted: _Wanted, error: GatewayError) -> None:
+    def _fail(self, wanted: Wanted, error: GatewayError) -> None:
         wanted.error = error
         self._has_failed = True
 
@@ -354,7 +329,7 @@ class _Fetch:
         if not self._waiters:
             self._wait_for(self._readable, missing_bytes)
 
-    def _wait_for(self, readable: Sequence[_Wanted], bytes_min: int) -> None:
+    def _wait_for(self, readable: Sequence[Wanted], bytes_min: int) -> None:
         self._waiters.append(
             self._node.broker.wait_readable(
                 [wanted.partition for wanted in readable if wanted.partition is not None],
@@ -412,33 +387,14 @@ class _Fetch:
         if self._element_count > SLICE_ELEMENTS:
             self._start(self._answer_large())
         else:
-            self._send(_encode(self._version, self._topics))
+            self._send(encode_answer(self._version, self._topics))
 
     async def _answer_large(self) -> None:
         large_work = self._node.large_work
-        self._send(await large_work.run(_encode, self._version, self._topics))
+        self._send(await large_work.run(encode_answer, self._version, self._topics))
 
     def _send(self, pieces: list[Octets]) -> None:
         reply = self._reply
         reply.cancel = None
         reply.fetched_bytes, self._taken_bytes = self._taken_bytes, 0
         reply(pieces)
-
-
-def _encode(version: int, topics: Sequence[tuple[TopicRef, list[_Wanted]]]) -> list[Octets]:
-    results = [(ref, [_result(wanted) for wanted in found]) for ref, found in topics]
-    return encode_fetch_response(version, results)
-
-
-def _result(wanted: _Wanted) -> FetchResult:
-    partition = wanted.partition
-    code = ErrorCode.NONE if wanted.error is None else code_of(wanted.error)
-    if partition is None:
-        return FetchResult(wanted.want.number, code, -1, -1, ())
-    return FetchResult(
-        wanted.want.number,
-        code,
-        partition.high_watermark,
-        partition.log_start_offset,
-        wanted.batches,
-    )
