@@ -46,6 +46,7 @@ def register_metrics(kernel: Kernel, adapters: Mapping[str, Any]) -> None:
         "Partitions of all topics.",
         lambda: kernel.topics.partition_count,
     )
+    kernel.logins.register_metrics(metrics)
     _register_groups(kernel)
     _register_queues(kernel)
     _register_delays(kernel)

@@ -5,6 +5,8 @@ from typing import NamedTuple
 
 from gateway.admission import Admission
 from gateway.auth.access_keys import AccessKeys
+from gateway.auth.audit import Audit
+from gateway.auth.logins import Logins
 from gateway.auth.ports import Authenticator, Authorizer
 from gateway.broker import Broker
 from gateway.clock import Clock
@@ -46,3 +48,5 @@ class Kernel:
     metadata: MetadataStore
     metrics: Metrics
     admission: Admission = field(default_factory=Admission)
+    audit: Audit = field(default_factory=Audit)
+    logins: Logins = field(default_factory=Logins)

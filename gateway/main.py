@@ -23,8 +23,10 @@ from gateway.admin.state import AdminState
 from gateway.admission import Admission
 from gateway.allocator import keep_freed_memory
 from gateway.auth.access_keys import AccessKeys
+from gateway.auth.audit import Audit
+from gateway.auth.logins import Logins
 from gateway.auth.rules import RuleBook
-from gateway.auth.users import StoredUsers
+from gateway.auth.users import StoredUsers, iterations_of
 from gateway.broker import Broker
 from gateway.clock import Clock, SystemClock
 from gateway.config.advice import cannot_listen, check_exposure, listeners_of
@@ -46,6 +48,7 @@ from gateway.queues.declared import make_queues
 from gateway.queues.manager import QueueManager
 from gateway.registry import adapter_class, storage_class
 from gateway.sql.engines import engine_url
+from gateway.start_line import start_line
 from gateway.streams import InternalStream
 from gateway.topics.declared import (
     delete_leftovers,
@@ -167,6 +170,7 @@ class _Node:
         await metadata.open()
         stack.push_async_callback(metadata.close)
         users, rules, access_keys = await self._start_auth(metadata, stack)
+        log.info("starting", **start_line(settings, users_required=users.required))
         topics = TopicManager(
             metadata,
             defaults=settings.topic_defaults,
@@ -211,6 +215,7 @@ class _Node:
         await make_queues(queues, topics, settings.queues)
         ArchiveHolds(broker, topics, cursors).start()
         await self._start_cleaning(broker, topics, clock, stack)
+        audit = Audit(settings.log, clock)
         return Kernel(
             settings=settings,
             clock=clock,
@@ -227,6 +232,8 @@ class _Node:
             metadata=metadata,
             metrics=self._metrics,
             admission=Admission(settings.listeners),
+            audit=audit,
+            logins=Logins(settings.auth, audit, clock),
         )
 
     async def _start_auth(
@@ -234,6 +241,7 @@ class _Node:
     ) -> tuple[StoredUsers, RuleBook, AccessKeys]:
         """Read who may do what, and how they show who they are."""
         users = StoredUsers(metadata)
+        users.iterations = iterations_of(self._settings.auth)
         await users.load()
         stack.push_async_callback(users.close)
         config = self._settings.auth

@@ -63,6 +63,8 @@ async def alter_each(
     session: Session,
     alter: Callable[[Any, Topic], Awaitable[None]],
     result: Callable[..., _R],
+    *,
+    dry: bool,
 ) -> list[_R]:
     """Give ``alter`` each resource with its topic; return a ``result`` of each, with its outcome.
 
@@ -81,7 +83,8 @@ async def alter_each(
                 _refuse_broker_change(session, asked.resource_name)
             check_topic_resource(asked.resource_name)
             name = asked.resource_name
-            await alter(asked, ordinary_topic_for(session, name, Operation.ALTER_CONFIGS))
+            with session.changes("topic.alter_configs", name, dry=dry):
+                await alter(asked, ordinary_topic_for(session, name, Operation.ALTER_CONFIGS))
         except GatewayError as error:
             code, message = code_of(error), str(error)
         results.append(

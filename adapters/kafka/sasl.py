@@ -8,6 +8,7 @@ same connection: who guesses passwords needs a connection for each guess. Sessio
 import secrets
 from typing import Final, NamedTuple
 
+from gateway.auth.logins import Attempt, Logins, Peer
 from gateway.auth.ports import Authenticator
 from gateway.auth.scram import ScramMechanism, ScramServer, saslprep
 from gateway.errors import Unauthenticated
@@ -29,8 +30,12 @@ class Step(NamedTuple):
 class SaslExchange:
     """One exchange by one mechanism. After any error, or a user's name, it ``is_over``."""
 
-    def __init__(self, mechanism: str, authenticator: Authenticator) -> None:
+    def __init__(
+        self, mechanism: str, authenticator: Authenticator, logins: Logins, peer: Peer
+    ) -> None:
         self.is_over = False
+        self._logins = logins
+        self._peer = peer
         self._authenticator = authenticator
         self._scram = (
             None
@@ -46,19 +51,26 @@ class SaslExchange:
             msg = "the exchange is over"
             raise Unauthenticated(msg)
         self.is_over = True  # unless there is a step to come; an error leaves it so
-        if self._scram is None:
-            return await self._receive_plain(octets)
-        step = await self._receive_scram(self._scram, octets)
-        self.is_over = step.username is not None
+        async with self._logins.attempt(self._peer) as attempt:
+            if self._scram is None:
+                return await self._receive_plain(octets, attempt)
+            step = await self._receive_scram(self._scram, octets, attempt)
+            self.is_over = step.username is not None
         return step
 
-    async def _receive_plain(self, octets: bytes) -> Step:
+    async def _receive_plain(self, octets: bytes, attempt: Attempt) -> Step:
         username, password = parse_plain(octets)
-        return Step(b"", await self._authenticator.authenticate_plain(username, password))
+        await attempt.turn(username)
+        name = await self._authenticator.authenticate_plain(username, password)
+        attempt.passed()
+        return Step(b"", name)
 
-    async def _receive_scram(self, scram: ScramServer, octets: bytes) -> Step:
+    async def _receive_scram(self, scram: ScramServer, octets: bytes, attempt: Attempt) -> Step:
         if scram.username:
-            return Step(scram.final_message(octets), scram.username)
+            await attempt.turn(scram.username)
+            step = Step(scram.final_message(octets), scram.username)
+            attempt.passed()
+            return step
         username = scram.receive_first(octets)
         credential = await self._authenticator.scram_credential(username, scram.mechanism)
         return Step(scram.first_message(credential))

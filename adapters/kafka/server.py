@@ -50,6 +50,8 @@ class KafkaAdapter:
             request_budget=Budget("request", config.request_bytes_budget),
             producer_ids=ProducerIds(kernel.metadata),
             metadata_cache=MetadataCache(kernel.placement),
+            audit=kernel.audit,
+            logins=kernel.logins,
         )
         self._listener: Listener | None = None
 

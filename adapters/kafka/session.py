@@ -1,6 +1,7 @@
 """One connection's state, without any I/O: its frames, who it is, what the node offers it."""
 
 import struct
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -8,6 +9,8 @@ from adapters.kafka.config import KafkaConfig
 from adapters.kafka.fetch_pacing import FetchPacing
 from adapters.kafka.large_requests import LargeWork
 from adapters.kafka.metadata_cache import MetadataCache
+from gateway.auth.audit import Audit
+from gateway.auth.logins import Logins
 from gateway.auth.ports import Authenticator, Authorizer, Operation, Principal, ResourceType
 from gateway.broker import Broker
 from gateway.budget import Budget
@@ -157,6 +160,8 @@ class Node:
     producer_ids: ProducerIds
     metadata_cache: MetadataCache
     large_work: LargeWork = field(default_factory=LargeWork)
+    audit: Audit = field(default_factory=Audit)
+    logins: Logins = field(default_factory=Logins)
 
 
 class Session:
@@ -188,3 +193,9 @@ class Session:
     def allows(self, operation: Operation, resource_type: ResourceType, name: str) -> bool:
         """Say whether the connection's principal may do that."""
         return self.node.authorizer.allows(self.principal, operation, resource_type, name)
+
+    def changes(
+        self, action: str, name: str, *, dry: bool = False
+    ) -> AbstractContextManager[None]:
+        """Write an audit line about the change made inside; ``dry``: it is only tried out."""
+        return nullcontext() if dry else self.node.audit.change(self.principal, action, name)

@@ -22,6 +22,7 @@ from adapters.mqtt.sessions.services import SessionServices
 from adapters.mqtt.sessions.store import SESSIONS_TOPIC, SessionStore
 from adapters.mqtt.shares.lanes import ROOM_BYTES, SHARES_TOPIC
 from adapters.mqtt.wire import Will
+from gateway.auth.logins import Logins
 from gateway.auth.ports import Authenticator, Authorizer
 from gateway.clock import Clock
 from gateway.coalescer import Coalescer
@@ -57,6 +58,7 @@ class Node:
     wills: Wills
     sys: SysPublisher
     rights: ReadingRights
+    logins: Logins
 
     def stop(self) -> None:
         """Write down where sessions stand; the log is still open."""
@@ -165,6 +167,7 @@ async def open_node(config: MqttConfig, kernel: Kernel) -> Node:
         wills=wills,
         sys=sys,
         rights=rights,
+        logins=kernel.logins,
     )
 
 

@@ -4,14 +4,16 @@ from collections.abc import Coroutine
 from typing import Any, Final
 
 from adapters.sqs import codec
-from adapters.sqs.call import Call, Result
+from adapters.sqs.audit import ACTIONS, AuditedAnswer
+from adapters.sqs.call import Answer, Call, Identity, Result
 from adapters.sqs.errors import SqsError, to_sqs_error
 from adapters.sqs.handlers import HANDLERS
-from adapters.sqs.identity import Identifier
+from adapters.sqs.identity import PROTOCOL, Identifier
 from adapters.sqs.node import SqsNode
 from adapters.sqs.operations import OPERATIONS
 from adapters.sqs.reply import Reply
 from adapters.sqs.wire import Request
+from gateway.auth.logins import Peer
 from gateway.errors import GatewayError
 
 METHODS: Final = "GET, HEAD, OPTIONS, POST"
@@ -40,11 +42,15 @@ class Dispatcher:
             if not reply.is_json and _is_answered(request, reply):
                 return None
             # First of all, so that strangers cost nothing but the reading of their headers.
-            identity = self._identifier.identify(request, peer_host)
+            identity = self._identify(request, peer_host)
             operation, fields = codec.find_operation(request, in_json=reply.is_json)
             params = codec.decode_params(operation, request, fields)
             reply.operation = operation
-            call = Call(operation.name, params, identity, base_url, reply.request_id, reply)
+            answer: Answer = reply
+            action = ACTIONS.get(operation.name)
+            if action is not None:
+                answer = AuditedAnswer(reply, self._node.kernel.audit, action)
+            call = Call(operation.name, params, identity, base_url, reply.request_id, answer)
             reply.call = call
             self.requests[operation.name] += 1
             result = HANDLERS[operation.name](call, self._node)
@@ -58,6 +64,14 @@ class Dispatcher:
         except GatewayError as error:
             _refuse(reply, to_sqs_error(error))
         return None
+
+    def _identify(self, request: Request, peer_host: str) -> Identity:
+        try:
+            return self._identifier.identify(request, peer_host)
+        except SqsError as error:
+            user = self._identifier.claimed_user(request)
+            self._node.kernel.logins.refuse(Peer(PROTOCOL, peer_host), user, error)
+            raise
 
 
 async def _answer_later(call: Call, work: Coroutine[Any, Any, Result]) -> None:

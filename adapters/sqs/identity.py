@@ -71,6 +71,17 @@ class Identifier:
         self._signers.remember(request, peer_host, claim, key.secret, identity, keys.revision)
         return identity
 
+    def claimed_user(self, request: Request) -> str:
+        """Return for a log line the user whose key was named, or the key's id; empty: neither."""
+        try:
+            claim = find_claim(request)
+        except SqsError:
+            return ""
+        if claim is None:
+            return ""
+        key = self._keys.find(claim.scope.key_id)
+        return claim.scope.key_id if key is None else key.user
+
     def _anonymous(self, request: Request, peer_host: str, claim: Claim | None) -> Identity:
         if not self._may_be_anonymous(peer_host):
             if claim is not None:

@@ -29,8 +29,10 @@ from gateway.admin import (
     topics,
     users,
 )
+from gateway.admin.requests import ADMIN
 from gateway.admin.state import AdminState
 from gateway.auth.access_keys import AccessKeyExists
+from gateway.auth.logins import Peer
 from gateway.metrics import CONTENT_TYPE
 
 STATUS: Final[Mapping[type[errors.GatewayError], int]] = {
@@ -41,6 +43,8 @@ STATUS: Final[Mapping[type[errors.GatewayError], int]] = {
     errors.GroupNotFound: 404,
     errors.TopicExists: 409,
     AccessKeyExists: 409,
+    keys.AccessKeyNotFound: 404,
+    users.UserNotFound: 404,
     errors.GroupNotEmpty: 409,
     errors.GroupSubscribed: 409,
     errors.RebalanceInProgress: 409,
@@ -89,7 +93,7 @@ def build_app(state: AdminState, token: str) -> Starlette:
             Route("/metrics", metrics),
             Mount("/v1", routes=rest),
         ],
-        middleware=[Middleware(_Gate, token=token)],
+        middleware=[Middleware(_Gate, token=token, state=state)],
         exception_handlers={
             errors.GatewayError: _answer_gateway_error,
             HTTPException: _answer_http_error,
@@ -128,8 +132,9 @@ class _Gate:
 
     OPEN: Final = frozenset({"/healthz", "/readyz", "/metrics"})
 
-    def __init__(self, app: ASGIApp, token: str) -> None:
+    def __init__(self, app: ASGIApp, token: str, state: AdminState) -> None:
         self._app = app
+        self._state = state
         self._expected = f"Bearer {token}".encode()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -139,9 +144,15 @@ class _Gate:
             shown = dict(scope["headers"]).get(b"authorization", b"")
             if not hmac.compare_digest(shown, self._expected):
                 error = errors.Unauthenticated("show the token of data_dir/admin.token")
+                self._note(scope, error)
                 await error_answer(error)(scope, receive, send)
                 return
             raw_path = scope.get("raw_path")
             if raw_path:
                 scope = {**scope, "path": raw_path.decode("ascii", "replace")}
         await self._app(scope, receive, send)
+
+    def _note(self, scope: Scope, error: errors.Unauthenticated) -> None:
+        kernel, client = self._state.kernel, scope.get("client")
+        if kernel is not None:
+            kernel.logins.refuse(Peer(ADMIN, client[0] if client else ""), ADMIN, error)

@@ -9,10 +9,15 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from gateway.admin.requests import path_text, read_body
+from gateway.admin.requests import changes, path_text, read_body
 from gateway.admin.state import AdminState
 from gateway.auth.access_keys import AccessKey
 from gateway.config.base import FrozenConfig
+from gateway.errors import RequestError
+
+
+class AccessKeyNotFound(RequestError):
+    """There is no access key of that id."""
 
 
 class NewAccessKey(FrozenConfig):
@@ -34,18 +39,17 @@ def routes(state: AdminState) -> list[Route]:
         if request.method == "GET":
             return _listing(key for key in keys.keys() if key.user == user)  # noqa: SIM118
         body = await read_body(request, NewAccessKey)
-        key = await keys.add(user, account=body.account, key_id=body.key_id, secret=body.secret)
+        with changes(state.running(), request, "key.add", user):
+            key = await keys.add(
+                user, account=body.account, key_id=body.key_id, secret=body.secret
+            )
         return JSONResponse(key._asdict(), 201)
 
     async def delete(request: Request) -> Response:
         key_id = path_text(request, "key_id")
-        if not await state.running().access_keys.remove(key_id):
-            content = {
-                "error": "AccessKeyNotFound",
-                "message": f"no access key {key_id!r}",
-                "retriable": False,
-            }
-            return JSONResponse(content, 404)
+        with changes(state.running(), request, "key.remove", key_id):
+            if not await state.running().access_keys.remove(key_id):
+                raise AccessKeyNotFound(f"no access key {key_id!r}")
         return Response(status_code=204)
 
     return [

@@ -11,12 +11,14 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from gateway.admin.queue_views import purge_queue, queue_details, queue_of, queue_summary
-from gateway.admin.requests import namespace_of, read_body
+from gateway.admin.requests import changes, namespace_of, read_body
 from gateway.admin.state import AdminState
+from gateway.auth.audit import topic_text
 from gateway.config.base import FrozenConfig
 from gateway.errors import InvalidRequest
 from gateway.kernel import Kernel
 from gateway.model import TopicName, check_topic_name
+from gateway.queues.manager import Queue
 from gateway.queues.model import DEFAULT_GROUP, QueueSettings
 from gateway.queues.topics import check_order, make_queue
 
@@ -48,34 +50,31 @@ def routes(state: AdminState) -> list[Route]:
         if request.method == "POST":
             body = await read_body(request, NewQueue)
             name = TopicName(namespace_of(request), check_topic_name(body.name))
-            queue = await make_queue(
-                kernel.queues,
-                kernel.topics,
-                name,
-                _settings(kernel, name, QueueSettings(), body.settings),
-                group=body.group,
-                partitions=body.partitions,
-                from_start=body.from_start,
-                tags=body.tags,
-            )
+            with changes(kernel, request, "queue.create", topic_text(name)):
+                queue = await _create(kernel, name, body)
             return JSONResponse(await queue_details(kernel, queue), 201)
         queues = kernel.queues.queues(namespace_of(request))
         return JSONResponse({"queues": [await queue_summary(kernel, one) for one in queues]})
 
     async def one(request: Request) -> Response:
         kernel, queue = state.running(), queue_of(state.running(), request)
+        name = topic_text(queue.name)
         if request.method == "DELETE":
-            await kernel.queues.delete(queue)
+            with changes(kernel, request, "queue.delete", name):
+                await kernel.queues.delete(queue)
             return Response(status_code=204)
         if request.method == "PATCH":
             body = await read_body(request, QueueChanges)
-            changed = _settings(kernel, queue.name, queue.settings, body.settings)
-            await kernel.queues.alter(queue, settings=changed)
+            with changes(kernel, request, "queue.alter", name):
+                changed = _settings(kernel, queue.name, queue.settings, body.settings)
+                await kernel.queues.alter(queue, settings=changed)
         return JSONResponse(await queue_details(kernel, queue))
 
     async def purge(request: Request) -> Response:
         kernel = state.running()
-        await purge_queue(kernel, queue_of(kernel, request))
+        queue = queue_of(kernel, request)
+        with changes(kernel, request, "queue.purge", topic_text(queue.name)):
+            await purge_queue(kernel, queue)
         return Response(status_code=204)
 
     return [
@@ -83,6 +82,19 @@ def routes(state: AdminState) -> list[Route]:
         Route("/queues/{queue}", one, methods=["GET", "PATCH", "DELETE"]),
         Route("/queues/{queue}/purge", purge, methods=["POST"]),
     ]
+
+
+async def _create(kernel: Kernel, name: TopicName, body: NewQueue) -> Queue:
+    return await make_queue(
+        kernel.queues,
+        kernel.topics,
+        name,
+        _settings(kernel, name, QueueSettings(), body.settings),
+        group=body.group,
+        partitions=body.partitions,
+        from_start=body.from_start,
+        tags=body.tags,
+    )
 
 
 def _settings(

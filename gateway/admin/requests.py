@@ -3,19 +3,34 @@
 import asyncio
 import base64
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Final, TypeVar
 from urllib.parse import unquote
 
 from pydantic import ValidationError
 from starlette.requests import Request
 
+from gateway.auth.ports import Principal
 from gateway.config.base import FrozenConfig
 from gateway.errors import InvalidRequest, StorageUnavailable
+from gateway.kernel import Kernel
 from gateway.model import DEFAULT_NAMESPACE, TopicName, check_topic_name
 from gateway.storage import OnDone
 
 BODY_BYTES_MAX: Final = 1_048_576
+ADMIN: Final = "admin"  # in audit lines: the name, and the protocol, of who has the token
 Body = TypeVar("Body", bound=FrozenConfig)
+
+
+def changes(
+    kernel: Kernel, request: Request, action: str, name: str
+) -> AbstractContextManager[None]:
+    """Write an audit line about what is changed inside; who has the token is ``admin``."""
+    return kernel.audit.change(_asking(request), action, name)
+
+
+def _asking(request: Request) -> Principal:
+    return Principal(ADMIN, ADMIN, request.client.host if request.client else "")
 
 
 def path_text(request: Request, name: str) -> str:

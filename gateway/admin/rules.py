@@ -13,8 +13,9 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from gateway.admin.requests import read_body
+from gateway.admin.requests import changes, read_body
 from gateway.admin.state import AdminState
+from gateway.auth.audit import rule_text
 from gateway.auth.ports import EVERYBODY, Operation, PatternKind, ResourceType, Rule, check_rule
 from gateway.auth.rules import RuleBook
 from gateway.config.base import FrozenConfig
@@ -76,13 +77,15 @@ def routes(state: AdminState) -> list[Route]:
 
     async def add(request: Request) -> Response:
         rule = (await read_body(request, RuleText)).to_rule()
-        await _book(state).add_rules([rule])
+        with changes(state.running(), request, "rule.add", rule_text(rule)):
+            await _book(state).add_rules([rule])
         return JSONResponse(_shown(rule, "store"), 201)
 
     async def delete(request: Request) -> Response:
         book, rule = _book(state), _asked(request).to_rule()
         if rule in book.stored_rules():
-            await book.delete_rules([rule])
+            with changes(state.running(), request, "rule.remove", rule_text(rule)):
+                await book.delete_rules([rule])
             return Response(status_code=204)
         if rule in book.static_rules():
             msg = "the rule is set in the config file"

@@ -3,6 +3,7 @@
 ``?namespace=`` names another namespace than the default one.
 """
 
+from contextlib import nullcontext
 from typing import Any
 
 from pydantic import Field
@@ -10,8 +11,9 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from gateway.admin.requests import namespace_of, read_body, topic_name
+from gateway.admin.requests import changes, namespace_of, read_body, topic_name
 from gateway.admin.state import AdminState
+from gateway.auth.audit import topic_text
 from gateway.config.base import FrozenConfig
 from gateway.config.settings import TopicConfigs
 from gateway.kernel import Kernel
@@ -53,20 +55,24 @@ def routes(state: AdminState) -> list[Route]:
     async def describe_or_delete(request: Request) -> Response:
         kernel = state.running()
         if request.method == "DELETE":
-            await kernel.topics.delete(topic_name(request))
+            name = topic_name(request)
+            with changes(kernel, request, "topic.delete", topic_text(name)):
+                await kernel.topics.delete(name)
             return Response(status_code=204)
         return JSONResponse(_details(kernel, kernel.topics.get(topic_name(request))))
 
     async def alter(request: Request) -> Response:
         kernel, name = state.running(), topic_name(request)
         body = await read_body(request, ConfigChanges)
-        await kernel.topics.alter_configs(name, body.changes)
+        with changes(kernel, request, "topic.alter_configs", topic_text(name)):
+            await kernel.topics.alter_configs(name, body.changes)
         return JSONResponse(_details(kernel, kernel.topics.get(name)))
 
     async def add_partitions(request: Request) -> Response:
         kernel, name = state.running(), topic_name(request)
         body = await read_body(request, PartitionCount)
-        await kernel.topics.add_partitions(name, body.total)
+        with changes(kernel, request, "topic.add_partitions", topic_text(name)):
+            await kernel.topics.add_partitions(name, body.total)
         return JSONResponse(_summary(kernel.topics.get(name)))
 
     return [
@@ -79,12 +85,12 @@ def routes(state: AdminState) -> list[Route]:
 
 async def _create(kernel: Kernel, request: Request) -> Response:
     body = await read_body(request, NewTopic)
-    topic = await kernel.topics.create(
-        TopicName(namespace_of(request), check_topic_name(body.name)),
-        partitions=body.partitions,
-        configs=body.configs,
-        validate_only=body.validate_only,
-    )
+    name = TopicName(namespace_of(request), check_topic_name(body.name))
+    dry = body.validate_only
+    with nullcontext() if dry else changes(kernel, request, "topic.create", topic_text(name)):
+        topic = await kernel.topics.create(
+            name, partitions=body.partitions, configs=body.configs, validate_only=dry
+        )
     return JSONResponse(_summary(topic), status_code=200 if body.validate_only else 201)
 
 

@@ -4,11 +4,15 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from gateway.admin.requests import path_text, read_body
+from gateway.admin.requests import changes, path_text, read_body
 from gateway.admin.state import AdminState
 from gateway.auth.users import StoredUsers
 from gateway.config.base import FrozenConfig
-from gateway.errors import InvalidRequest
+from gateway.errors import InvalidRequest, RequestError
+
+
+class UserNotFound(RequestError):
+    """There is no user of that name."""
 
 
 class NewPassword(FrozenConfig):
@@ -30,18 +34,16 @@ def routes(state: AdminState) -> list[Route]:
 
     async def put(request: Request) -> Response:
         body = await read_body(request, NewPassword)
-        name = await _users(state).put_user(path_text(request, "user"), body.password)
+        asked = path_text(request, "user")
+        with changes(state.running(), request, "user.put", asked):
+            name = await _users(state).put_user(asked, body.password)
         return JSONResponse({"name": name})
 
     async def delete(request: Request) -> Response:
         name = path_text(request, "user")
-        if not await _users(state).remove_user(name):
-            content = {
-                "error": "UserNotFound",
-                "message": f"no user {name!r}",
-                "retriable": False,
-            }
-            return JSONResponse(content, 404)
+        with changes(state.running(), request, "user.remove", name):
+            if not await _users(state).remove_user(name):
+                raise UserNotFound(f"no user {name!r}")
         return Response(status_code=204)
 
     return [

@@ -8,7 +8,7 @@ import asyncio
 import hmac
 import secrets
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, TypeVar
 
@@ -22,11 +22,11 @@ from gateway.auth.scram import (
     make_decoy,
     saslprep,
 )
+from gateway.config.settings import AuthConfig
 from gateway.errors import InvalidRequest, Overloaded, Unauthenticated
 from gateway.metadata.changes import Changes
 from gateway.metadata.store import MetadataStore
 
-ITERATIONS: Final = 8_192  # of PBKDF2 for new passwords: 4 ms here, and at the client
 PASSWORD_CHARS_MAX: Final = 1_024
 USERS_MAX: Final = 10_000
 CHECKS_MAX: Final = 100  # passwords being checked or waiting for it; more are refused
@@ -54,6 +54,8 @@ class StoredUsers:
         self._remembered: OrderedDict[bytes, ScramCredential] = OrderedDict()
         self._threads = ThreadPoolExecutor(CHECK_THREADS, thread_name_prefix="passwords")
         self._checks = 0
+        self.iterations = iterations_of(AuthConfig())
+        """Rounds of PBKDF2 for new passwords, by mechanism."""
 
     async def load(self) -> None:
         """Read everything from the store; once, before anything else is asked."""
@@ -92,7 +94,7 @@ class StoredUsers:
                     mechanism,
                     secret,
                     salt=secrets.token_bytes(SALT_BYTES),
-                    iterations=ITERATIONS,
+                    iterations=self.iterations[mechanism],
                 )
                 for mechanism in ScramMechanism
             ]
@@ -144,7 +146,8 @@ class StoredUsers:
         return credentials[0] if credentials else self._decoy(name, ScramMechanism.SHA_256)
 
     def _decoy(self, name: str, mechanism: ScramMechanism) -> ScramCredential:
-        return make_decoy(mechanism, name, secret=self._decoy_secret, iterations=ITERATIONS)
+        iterations = self.iterations[mechanism]
+        return make_decoy(mechanism, name, secret=self._decoy_secret, iterations=iterations)
 
     async def _derive(self, work: Callable[[], _T]) -> _T:
         if self._checks >= CHECKS_MAX:
@@ -171,6 +174,14 @@ class StoredUsers:
         for hook in self.on_removed if removed else ():
             hook(name)
         return removed
+
+
+def iterations_of(config: AuthConfig) -> Mapping[ScramMechanism, int]:
+    """Return the rounds that new passwords get."""
+    return {
+        ScramMechanism.SHA_256: config.sha256_iterations,
+        ScramMechanism.SHA_512: config.sha512_iterations,
+    }
 
 
 def _check_new(name: str, password: str) -> tuple[str, str]:

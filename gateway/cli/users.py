@@ -72,10 +72,11 @@ def _question(client: AdminClient, name: str) -> str:
 
 async def _put_offline(settings: Settings, name: str, password: str) -> None:
     """Add the first user of a node that will not listen beyond loopback without one."""
-    from gateway.auth.users import StoredUsers
+    from gateway.auth.users import StoredUsers, iterations_of
 
     async with stopped_metadata(settings) as metadata:
         users = StoredUsers(metadata)
+        users.iterations = iterations_of(settings.auth)
         try:
             await users.load()
             await users.put_user(name, password)

@@ -9,6 +9,7 @@ from pydantic_core import ErrorDetails
 
 from gateway import registry
 from gateway.config.base import FrozenConfig
+from gateway.config.secrets import SECRET, SECRET_URL, is_secret
 from gateway.config.settings import Settings, StorageConfig
 from gateway.errors import GatewayError
 
@@ -97,7 +98,7 @@ def _words(model: type[BaseModel], detail: ErrorDetails, path: KeyPath) -> str:
     if detail["type"] != "extra_forbidden":
         message = detail["msg"].removeprefix("Value error, ")
         given = detail["input"]
-        shown = isinstance(given, str | int | float)
+        shown = isinstance(given, str | int | float) and not _is_hidden(model, detail["loc"])
         return f"{message[:1].lower()}{message[1:]}" + (f", not {given!r}" if shown else "")
     *parents, key = detail["loc"]
     section = _model_at(model, parents)
@@ -120,6 +121,13 @@ def _turned_off(adapter: str, *, off: bool) -> str:
             "to name one adapter at least: without any, all are on)"
         )
     return f"unknown key; leave it out: the table [adapters.{adapter}] turns the adapter on"
+
+
+def _is_hidden(model: type[BaseModel], path: Sequence[int | str]) -> bool:
+    if not path:
+        return False
+    section = _model_at(model, path[:-1])
+    return any(is_secret(section, str(path[-1]), kind) for kind in (SECRET, SECRET_URL))
 
 
 def _model_at(model: type[BaseModel], path: Sequence[int | str]) -> type[BaseModel]:

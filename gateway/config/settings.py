@@ -9,7 +9,7 @@ key.
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import BeforeValidator, Field, InstanceOf, SerializeAsAny, model_validator
 
@@ -19,6 +19,7 @@ from gateway.config.base import (
 )
 from gateway.config.names import TopicNameText
 from gateway.config.queues import DeclaredQueue, DelayConfig, QueueConfig
+from gateway.config.secrets import SECRET_URL
 
 _MIB = 1024 * 1024
 _DAY_MS = 86_400_000
@@ -97,6 +98,7 @@ class MetadataConfig(FrozenConfig):
         min_length=1,
         description="`sqlite` (a file in data_dir) or an SQLAlchemy URL, "
         "`postgresql+psycopg://...`.",
+        json_schema_extra=SECRET_URL,
     )
     timeout_ms: int = Field(
         default=15_000,
@@ -288,6 +290,50 @@ class AuthConfig(FrozenConfig):
     rules: tuple[AuthRule, ...] = Field(
         default=(), description="Rules that stand beside those in the metadata store."
     )
+    sha256_iterations: int = Field(
+        default=600_000,
+        ge=4_096,
+        le=1_000_000,
+        description="Rounds of PBKDF2 for new passwords, SCRAM-SHA-256. Clients do them too; "
+        "passwords that are stored keep theirs.",
+    )
+    sha512_iterations: int = Field(
+        default=210_000,
+        ge=4_096,
+        le=1_000_000,
+        description="The same for SCRAM-SHA-512.",
+    )
+    failure_delay_ms: int = Field(
+        default=200,
+        ge=0,
+        le=8_000,
+        description="Milliseconds before a failed login is answered; they double with each "
+        "failure of the same user from the same address.",
+    )
+    failure_delay_ms_max: int = Field(
+        default=5_000,
+        ge=0,
+        le=8_000,
+        description="Longest such delay; well below `handshake_s_max`.",
+    )
+    failure_memory_ms: int = Field(
+        default=600_000,
+        ge=1_000,
+        le=_DAY_MS,
+        description="Milliseconds without a failure after which earlier ones are forgotten.",
+    )
+    failures_remembered_max: int = Field(
+        default=10_000,
+        ge=16,
+        le=1_000_000,
+        description="Users and addresses whose failures are remembered; the oldest go first.",
+    )
+    delayed_logins_per_ip_max: int = Field(
+        default=50,
+        ge=1,
+        le=100_000,
+        description="Delayed logins of one IP address; more from there are refused unchecked.",
+    )
 
 
 class LogConfig(FrozenConfig):
@@ -298,6 +344,13 @@ class LogConfig(FrozenConfig):
     )
     format: Literal["console", "json"] = Field(
         default="console", description="`console` for people, `json` for collectors."
+    )
+    refusals_per_s_max: int = Field(
+        default=10,
+        ge=1,
+        le=10_000,
+        description="Lines a second about refused logins and refused changes; the next line says "
+        "how many were left out.",
     )
 
 
@@ -333,7 +386,3 @@ class Settings(FrozenConfig):
     adapters: dict[str, SerializeAsAny[InstanceOf[FrozenConfig]]] = Field(default_factory=dict)
     topics: tuple[TopicConfig, ...] = ()
     queues: tuple[DeclaredQueue, ...] = ()
-
-    def adapter_dump(self) -> dict[str, Any]:
-        """Return the adapters' sections as plain tables, for printing."""
-        return {name: config.model_dump(mode="json") for name, config in self.adapters.items()}

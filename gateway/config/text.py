@@ -5,19 +5,25 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from gateway.config.secrets import masked
 from gateway.config.settings import Settings
 
 _BARE_KEY: Final = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def as_tables(settings: Settings) -> dict[str, Any]:
-    """Return the settings in the shape of the config file."""
-    tables = settings.model_dump(
-        mode="json", exclude={"adapters", "storage", "topics", "queues"}
+    """Return the settings in the shape of the config file, secrets as ``***``."""
+    tables = masked(
+        settings,
+        settings.model_dump(mode="json", exclude={"adapters", "storage", "topics", "queues"}),
     )
-    options = settings.storage.options.model_dump(mode="json")
-    tables["storage"] = {"adapter": settings.storage.adapter, **options}
-    tables["adapters"] = settings.adapter_dump()
+    options = settings.storage.options
+    shown = masked(options, options.model_dump(mode="json"))
+    tables["storage"] = {"adapter": settings.storage.adapter, **shown}
+    tables["adapters"] = {
+        name: masked(config, config.model_dump(mode="json"))
+        for name, config in settings.adapters.items()
+    }
     tables["topics"] = [topic.model_dump(mode="json") for topic in settings.topics]
     tables["queues"] = [queue.model_dump(mode="json") for queue in settings.queues]
     return tables

@@ -6,6 +6,7 @@ from typing import ClassVar, Literal
 from pydantic import Field, model_validator
 
 from gateway.config.base import FrozenConfig
+from gateway.config.secrets import SECRET_URL
 
 _KIB = 1024
 _MIB = 1024 * _KIB
@@ -27,7 +28,9 @@ class S3Config(FrozenConfig):
         default="", max_length=512, description="Put before every key, as in `headgate/`."
     )
     endpoint_url: str = Field(
-        default="", description="Of another server than Amazon's, `http://127.0.0.1:9000`."
+        default="",
+        description="Of another server than Amazon's, `http://127.0.0.1:9000`.",
+        json_schema_extra=SECRET_URL,
     )
     ca_file: str = Field(
         default="",

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, cast
 
 from gateway.auth.access_keys import AccessKeys
 from gateway.auth.rules import RuleBook
+from gateway.auth.scram import ITERATIONS_MIN, ScramMechanism
 from gateway.auth.users import StoredUsers
 from gateway.broker import Broker
 from gateway.clock import ManualClock
@@ -22,6 +23,10 @@ from gateway.topics.manager import TopicManager
 from tests.support.held_storage import HeldStorage
 from tests.support.storage_host import TopicsHost
 
+CHEAP: Mapping[ScramMechanism, int] = MappingProxyType(
+    dict.fromkeys(ScramMechanism, ITERATIONS_MIN)
+)
+"""Rounds of PBKDF2 for the passwords of tests."""
 NO_USERS: Mapping[str, str] = MappingProxyType({})
 
 
@@ -48,6 +53,7 @@ async def running_kernel(
         await metadata.open()
         stack.push_async_callback(metadata.close)
         stored = StoredUsers(metadata)
+        stored.iterations = CHEAP
         await stored.load()
         stack.push_async_callback(stored.close)
         for name, password in users.items():

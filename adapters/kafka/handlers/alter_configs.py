@@ -38,5 +38,6 @@ async def handle(
             topic.name, changes, replace=True, validate_only=request.validate_only
         )
 
-    results = await alter_each(request.resources, session, alter, _Result)
+    dry = request.validate_only
+    results = await alter_each(request.resources, session, alter, _Result, dry=dry)
     return AlterConfigsResponse(version=version, responses=results)

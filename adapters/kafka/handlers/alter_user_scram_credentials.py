@@ -42,9 +42,10 @@ async def handle(
     for name, (deletions, upsertions) in changes.items():
         code, message = ErrorCode.NONE, None
         try:
-            if refusal is not None:
-                raise refusal
-            await _alter(stored_users(session), _check_name(name), deletions, upsertions)
+            with session.changes("user.alter", name):
+                if refusal is not None:
+                    raise refusal
+                await _alter(stored_users(session), _check_name(name), deletions, upsertions)
         except GatewayError as error:
             code, message = code_of(error), str(error)
         results.append(_Result(user=name, error_code=code, error_message=message))

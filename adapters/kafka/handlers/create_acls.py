@@ -18,6 +18,7 @@ from adapters.kafka.access import check_cluster
 from adapters.kafka.acl_mapping import Binding, rule_book, to_rule
 from adapters.kafka.errors import ErrorCode, code_of
 from adapters.kafka.session import Session
+from gateway.auth.audit import rule_text
 from gateway.auth.ports import Operation, Rule
 from gateway.errors import GatewayError
 
@@ -45,9 +46,24 @@ async def handle(
             await rule_book(session).add_rules(rules)
     except GatewayError as error:
         failure = error
+    _audit(request, session, outcomes, failure)
     return CreateAclsResponse(
         version=version, results=[_result(outcome, failure) for outcome in outcomes]
     )
+
+
+def _audit(
+    request: CreateAclsRequest,
+    session: Session,
+    outcomes: list[Rule | GatewayError],
+    failure: GatewayError | None,
+) -> None:
+    note = session.node.audit.note
+    for creation, outcome in zip(request.creations, outcomes, strict=True):
+        if isinstance(outcome, Rule):
+            note(session.principal, "rule.add", rule_text(outcome), failure)
+        else:
+            note(session.principal, "rule.add", creation.resource_name, outcome)
 
 
 def _binding(creation: CreateAclsRequest.AclCreation) -> Binding:

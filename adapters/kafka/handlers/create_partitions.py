@@ -42,11 +42,13 @@ async def _answer(asked: _Asked, session: Session, *, repeated: bool, dry: bool)
     try:
         if repeated:
             raise Refused(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
-        topic = ordinary_topic_for(session, asked.name, Operation.ALTER)
-        _check_count(asked.count, topic)
-        if asked.assignments is not None:
-            _check_assignments(asked, topic, session)
-        await session.node.topics.add_partitions(topic.name, asked.count, validate_only=dry)
+        with session.changes("topic.add_partitions", asked.name, dry=dry):
+            topic = ordinary_topic_for(session, asked.name, Operation.ALTER)
+            _check_count(asked.count, topic)
+            if asked.assignments is not None:
+                _check_assignments(asked, topic, session)
+            topics = session.node.topics
+            await topics.add_partitions(topic.name, asked.count, validate_only=dry)
     except GatewayError as error:
         code, message = code_of(error), str(error)
     return _Result(name=asked.name, error_code=code, error_message=message)

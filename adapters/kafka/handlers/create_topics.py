@@ -51,17 +51,22 @@ async def _answer(asked: _Asked, session: Session, *, repeated: bool, dry: bool)
     try:
         if repeated:
             raise Refused(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
-        if not may_create(session, asked.name):
-            raise Unauthorized("Authorization failed.")
-        topic = await session.node.topics.create(
-            TopicName(session.namespace, asked.name),
-            partitions=_partition_count(asked, session.node.placement),
-            configs=_configs(asked),
-            validate_only=dry,
-        )
+        with session.changes("topic.create", asked.name, dry=dry):
+            topic = await _create(asked, session, dry=dry)
     except GatewayError as error:
         return _Result(name=asked.name, error_code=code_of(error), error_message=str(error))
     return _success(topic, session)
+
+
+async def _create(asked: _Asked, session: Session, *, dry: bool) -> Topic:
+    if not may_create(session, asked.name):
+        raise Unauthorized("Authorization failed.")
+    return await session.node.topics.create(
+        TopicName(session.namespace, asked.name),
+        partitions=_partition_count(asked, session.node.placement),
+        configs=_configs(asked),
+        validate_only=dry,
+    )
 
 
 def _partition_count(asked: _Asked, placement: Placement) -> int | None:

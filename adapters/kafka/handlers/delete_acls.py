@@ -17,6 +17,7 @@ from adapters.kafka.access import check_cluster
 from adapters.kafka.acl_mapping import Binding, bindings, matches, rule_book, to_filter
 from adapters.kafka.errors import ErrorCode, code_of
 from adapters.kafka.session import Session
+from gateway.auth.audit import rule_text
 from gateway.auth.ports import Operation, Rule
 from gateway.errors import GatewayError
 
@@ -43,9 +44,13 @@ async def _answer(asked: _Filter, session: Session) -> _Result:
         book = rule_book(session)
         found = [(rule, acl) for rule, acl in bindings(book) if matches(wanted, acl)]
         static = set(book.static_rules())
-        await book.delete_rules([rule for rule, _ in found if rule not in static])
+        gone = [rule for rule, _ in found if rule not in static]
+        await book.delete_rules(gone)
     except GatewayError as error:
+        session.node.audit.note(session.principal, "rule.remove", "", error)
         return _Result(error_code=code_of(error), error_message=str(error), matching_acls=[])
+    for rule in gone:
+        session.node.audit.note(session.principal, "rule.remove", rule_text(rule))
     return _Result(
         error_code=ErrorCode.NONE,
         error_message=None,

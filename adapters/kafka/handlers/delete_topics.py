@@ -50,7 +50,8 @@ async def _answer(asked: Asked, session: Session, *, repeated: bool) -> _Result:
         name=asked.name, topic_id=asked.topic_id, error_code=ErrorCode.NONE, error_message=None
     )
     try:
-        await _delete(asked, session, result, repeated=repeated)
+        with session.changes("topic.delete", asked.name or str(asked.topic_id)):
+            await _delete(asked, session, result, repeated=repeated)
     except GatewayError as error:
         result.error_code = code_of(error)
         result.error_message = str(error)

@@ -53,7 +53,8 @@ async def handle(
             topic.name, changes, validate_only=request.validate_only
         )
 
-    results = await alter_each(request.resources, session, alter, _Result)
+    dry = request.validate_only
+    results = await alter_each(request.resources, session, alter, _Result, dry=dry)
     return IncrementalAlterConfigsResponse(version=version, responses=results)
 
 

@@ -135,7 +135,8 @@ async def _create(missing: Sequence[str], session: Session) -> dict[str, Gateway
     failures: dict[str, GatewayError] = {}
     for name in missing:
         try:
-            await session.node.topics.auto_create(TopicName(session.namespace, name))
+            with session.changes("topic.create", name):
+                await session.node.topics.auto_create(TopicName(session.namespace, name))
         except GatewayError as error:
             failures[name] = error
     return failures

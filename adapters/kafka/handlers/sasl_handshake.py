@@ -12,6 +12,7 @@ from kafka.protocol.sasl import SaslHandshakeRequest, SaslHandshakeResponse
 from adapters.kafka.errors import ErrorCode
 from adapters.kafka.sasl import MECHANISMS, SaslExchange
 from adapters.kafka.session import Session
+from gateway.auth.logins import Peer
 
 API_KEY: Final = 17
 VERSIONS: Final = range(2)
@@ -32,5 +33,6 @@ def _choose(mechanism: str, session: Session, version: int) -> ErrorCode:
         return ErrorCode.UNSUPPORTED_SASL_MECHANISM
     if version == 0:
         return ErrorCode.UNSUPPORTED_VERSION
-    session.sasl = SaslExchange(mechanism, session.node.authenticator)
+    node, peer = session.node, Peer("kafka", session.peer_host)
+    session.sasl = SaslExchange(mechanism, node.authenticator, node.logins, peer)
     return ErrorCode.NONE

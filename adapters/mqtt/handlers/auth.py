@@ -13,6 +13,7 @@ from adapters.mqtt.handlers import connect as connect_handler
 from adapters.mqtt.rights.authentication import ScramExchange, Step
 from adapters.mqtt.session import State
 from adapters.mqtt.wire import Auth
+from gateway.auth.logins import Peer
 from gateway.errors import GatewayError, Unauthenticated
 
 if TYPE_CHECKING:  # connections know handlers
@@ -31,7 +32,10 @@ def handle(connection: "MqttConnection", packet: Auth) -> None:
         if connection.state is not State.CONNECTED or connection.exchange is not None:
             msg = "an authentication is under way"
             raise MqttError(ReasonCode.PROTOCOL_ERROR, msg)
-        connection.exchange = ScramExchange(method, connection.node.authenticator)
+        node = connection.node
+        connection.exchange = ScramExchange(
+            method, node.authenticator, node.logins, Peer("mqtt", connection.peer_host)
+        )
     elif (
         packet.reason_code is not ReasonCode.CONTINUE_AUTHENTICATION
         or connection.exchange is None

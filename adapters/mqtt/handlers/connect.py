@@ -23,6 +23,7 @@ from adapters.mqtt.rights.authentication import (
 from adapters.mqtt.session import State
 from adapters.mqtt.welcome import Agreed, connack
 from adapters.mqtt.wire import PACKET_ID_MAX, Connect, Version, Will
+from gateway.auth.logins import Peer
 from gateway.errors import GatewayError
 
 if TYPE_CHECKING:  # connections know handlers
@@ -51,9 +52,12 @@ def handle(connection: "MqttConnection", connect: Connect) -> None:
 
 
 def _authenticate(connection: "MqttConnection", connect: Connect) -> None:
-    authenticator = connection.node.authenticator
+    authenticator, logins = connection.node.authenticator, connection.node.logins
+    peer = Peer("mqtt", connection.peer_host)
     if connect.authentication_method is not None:
-        connection.exchange = ScramExchange(connect.authentication_method, authenticator)
+        connection.exchange = ScramExchange(
+            connect.authentication_method, authenticator, logins, peer
+        )
         if connect.authentication_data is not None:
             auth.receive(connection, connect.authentication_data)
         else:  # a client-first message may come with AUTH instead
@@ -62,7 +66,7 @@ def _authenticate(connection: "MqttConnection", connect: Connect) -> None:
     if connect.username is not None and authenticator.required:
         connection.wait()
         connection.start(
-            authenticate_password(connect, authenticator),
+            authenticate_password(connect, authenticator, logins, peer),
             partial(_on_password, connection),
         )
         return
@@ -71,6 +75,7 @@ def _authenticate(connection: "MqttConnection", connect: Connect) -> None:
         try:
             check_anonymous(authenticator)
         except GatewayError as error:
+            logins.refuse(peer, connect.username or "", error)
             connection.fail(error)
             return
     admit(connection, username)

@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple
 
 from adapters.mqtt.errors import MqttError, ReasonCode
 from adapters.mqtt.wire import Connect
+from gateway.auth.logins import Attempt, Logins, Peer
 from gateway.auth.ports import Authenticator
 from gateway.auth.scram import ScramMechanism, ScramServer
 from gateway.errors import Unauthenticated, Unauthorized
@@ -28,7 +29,9 @@ class Step(NamedTuple):
 class ScramExchange:
     """One exchange of AUTH packets (section 4.12); it is not begun anew after an error."""
 
-    def __init__(self, method: str, authenticator: Authenticator) -> None:
+    def __init__(
+        self, method: str, authenticator: Authenticator, logins: Logins, peer: Peer
+    ) -> None:
         """Error: 0x8C for a method that is not served (MQTT-4.12.0-1)."""
         mechanism = _METHODS.get(method)
         if mechanism is None:
@@ -36,13 +39,22 @@ class ScramExchange:
             raise MqttError(ReasonCode.BAD_AUTHENTICATION_METHOD, msg)
         self.method = method
         self._authenticator = authenticator
+        self._logins = logins
+        self._peer = peer
         self._scram = ScramServer(mechanism, nonce=secrets.token_urlsafe(_NONCE_BYTES))
 
     async def receive(self, data: bytes) -> Step:
         """Take the client's next message. Errors: ``Unauthenticated``."""
+        async with self._logins.attempt(self._peer) as attempt:
+            return await self._receive(data, attempt)
+
+    async def _receive(self, data: bytes, attempt: Attempt) -> Step:
         scram = self._scram
         if scram.username:
-            return Step(scram.final_message(data), scram.username)
+            await attempt.turn(scram.username)
+            step = Step(scram.final_message(data), scram.username)
+            attempt.passed()
+            return step
         username = scram.receive_first(data)
         return Step(
             scram.first_message(
@@ -51,15 +63,21 @@ class ScramExchange:
         )
 
 
-async def authenticate_password(connect: Connect, authenticator: Authenticator) -> str:
+async def authenticate_password(
+    connect: Connect, authenticator: Authenticator, logins: Logins, peer: Peer
+) -> str:
     """Return the user's name. Errors: ``Unauthenticated``, ``Overloaded``."""
     assert connect.username is not None
-    try:
-        password = (connect.password or b"").decode()
-    except UnicodeDecodeError as error:
-        msg = "a password is not UTF-8"
-        raise Unauthenticated(msg) from error
-    return await authenticator.authenticate_plain(connect.username, password)
+    async with logins.attempt(peer) as attempt:
+        await attempt.turn(connect.username)
+        try:
+            password = (connect.password or b"").decode()
+        except UnicodeDecodeError as error:
+            msg = "a password is not UTF-8"
+            raise Unauthenticated(msg) from error
+        name = await authenticator.authenticate_plain(connect.username, password)
+        attempt.passed()
+    return name
 
 
 def check_anonymous(authenticator: Authenticator) -> None:

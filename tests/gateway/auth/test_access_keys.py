@@ -10,6 +10,7 @@ from gateway.auth.access_keys import AccessKey, AccessKeyExists, AccessKeys
 from gateway.auth.users import StoredUsers
 from gateway.errors import InvalidRequest, Overloaded
 from gateway.metadata.sql import SqlMetadata
+from tests.support.live_kernel import CHEAP
 
 
 @pytest.fixture
@@ -120,6 +121,7 @@ async def test_there_is_a_bound(keys: AccessKeys, monkeypatch: pytest.MonkeyPatc
 
 async def test_keys_go_with_their_user(keys: AccessKeys, sqlite_store: SqlMetadata) -> None:
     users = StoredUsers(sqlite_store)
+    users.iterations = CHEAP
     await users.load()
     users.on_removed.append(keys.forget_user)
     await users.put_user("alice", "password")

@@ -27,6 +27,7 @@ from gateway.config.settings import AuthRule
 from gateway.errors import InvalidRequest, Overloaded, Unauthenticated
 from gateway.metadata.sql import SqlMetadata
 from tests.gateway.auth.test_scram import CLIENT_FIRST, SERVER_NONCE, client_final
+from tests.support.live_kernel import CHEAP
 
 ALICE = Principal("alice", "kafka", "10.0.0.1")
 BOB = Principal("bob", "mqtt", "10.0.0.2")
@@ -44,6 +45,7 @@ async def metadata(tmp_path: Path) -> AsyncIterator[SqlMetadata]:
 @pytest.fixture
 async def users(metadata: SqlMetadata) -> AsyncIterator[StoredUsers]:
     stored = StoredUsers(metadata)
+    stored.iterations = CHEAP
     await stored.load()
     yield stored
     await stored.close()
@@ -103,6 +105,7 @@ async def test_users_are_there_after_a_restart(
     await users.remove_user("bob")
 
     restarted = StoredUsers(metadata)
+    restarted.iterations = CHEAP
     await restarted.load()
 
     assert restarted.names() == ["alice"]
@@ -186,6 +189,7 @@ async def test_unknown_users_cannot_be_told_by_their_salt(
     await users.put_user("alice", "sesame")
     real = await users.scram_credential("alice", mechanism)
     restarted = StoredUsers(metadata)
+    restarted.iterations = CHEAP
     await restarted.load()
 
     decoy = await users.scram_credential("carol", mechanism)

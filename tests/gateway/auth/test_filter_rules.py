@@ -14,6 +14,7 @@ from gateway.errors import InvalidRequest
 from gateway.metadata.migrations.upgrade import upgrade
 from gateway.metadata.schema import SCHEMA_VERSION
 from gateway.metadata.sql import SqlMetadata
+from tests.support.live_kernel import CHEAP
 
 ALICE = Principal("alice", "kafka", "10.0.0.1")
 TOPIC_RULE = Rule("ada", Operation.READ, ResourceType.TOPIC, PatternKind.LITERAL, "t")
@@ -22,6 +23,7 @@ TOPIC_RULE = Rule("ada", Operation.READ, ResourceType.TOPIC, PatternKind.LITERAL
 @pytest.fixture
 async def users(metadata: SqlMetadata) -> AsyncIterator[StoredUsers]:
     stored = StoredUsers(metadata)
+    stored.iterations = CHEAP
     await stored.load()
     yield stored
     await stored.close()

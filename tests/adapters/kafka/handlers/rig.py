@@ -38,6 +38,7 @@ from gateway.writer import Write
 from storage_adapters.memory import MemoryStorage
 from tests.adapters.kafka import second_codec
 from tests.support.batches import sample_batch
+from tests.support.live_kernel import CHEAP
 from tests.support.storage_host import TopicsHost
 
 LEADER_EPOCH = 3
@@ -150,6 +151,7 @@ async def running(
     metadata = SqlMetadata("sqlite", data_dir=tmp_path)
     await metadata.open()
     users = StoredUsers(metadata)
+    users.iterations = CHEAP
     await users.load()
     rules = RuleBook(metadata, users, super_users=[ADMIN])
     await rules.load()

@@ -1,0 +1,40 @@
+"""The line that a node logs when it starts: what runs, on which data, and who may connect."""
+
+from importlib.metadata import version
+
+from gateway.config.advice import listeners_of
+from gateway.config.secrets import mask_url
+from gateway.config.settings import Settings
+
+
+def start_line(settings: Settings, *, users_required: bool) -> dict[str, str]:
+    """Return the fields of the line, without any secret."""
+    flush = getattr(settings.storage.options, "flush", None)
+    return {
+        "version": version("headgate"),
+        "data_dir": str(settings.node.data_dir.absolute()),
+        "storage": settings.storage.adapter,
+        "flush": str(flush or "as the storage does"),
+        "metadata": mask_url(settings.metadata.url),
+        "listeners": ", ".join(_listeners(settings)),
+        "access": _access(settings, users_required=users_required),
+    }
+
+
+def _listeners(settings: Settings) -> list[str]:
+    found = [f"admin {settings.admin.bind}"]
+    for name, config in settings.adapters.items():
+        for path, listener in listeners_of(name, config):
+            bind = getattr(listener, "bind", None)
+            if bind is not None:
+                tls = " (TLS)" if getattr(listener, "tls_cert", None) is not None else ""
+                found.append(f"{path} {bind}{tls}")
+    return found
+
+
+def _access(settings: Settings, *, users_required: bool) -> str:
+    if users_required:
+        return "users must log in"
+    if settings.node.insecure:
+        return "no users: anybody who reaches a listener (node.insecure)"
+    return "no users: this machine only"

@@ -1,0 +1,128 @@
+"""Failed logins: how long they wait, whom they hold up, and what is remembered of them."""
+
+import asyncio
+
+import pytest
+
+from gateway.auth.audit import Audit
+from gateway.auth.logins import ADDRESS_FAILURES_FREE, Logins, Peer
+from gateway.clock import ManualClock
+from gateway.config.settings import AuthConfig
+from gateway.errors import Overloaded, Unauthenticated
+from tests.support.waiting import until
+
+HERE, THERE = Peer("kafka", "10.0.0.7"), Peer("mqtt", "10.0.0.8")
+
+
+class House:
+    """Logins whose waits are over at once and are written down, in ms."""
+
+    def __init__(self, **config: int) -> None:
+        self.clock = ManualClock()
+        self.waits: list[int] = []
+        self.logins = Logins(AuthConfig(**config), Audit(), self.clock, self.sleep)
+
+    async def sleep(self, seconds: float) -> None:
+        self.waits.append(round(seconds * 1_000))
+        self.clock.advance(round(seconds * 1_000))
+
+    async def fail(self, peer: Peer, user: str) -> None:
+        with pytest.raises(Unauthenticated):
+            await self.try_wrong(peer, user)
+
+    async def try_wrong(self, peer: Peer, user: str) -> None:
+        async with self.logins.attempt(peer) as attempt:
+            await attempt.turn(user)
+            raise Unauthenticated("wrong user name or password")
+
+    async def succeed(self, peer: Peer, user: str) -> None:
+        async with self.logins.attempt(peer) as attempt:
+            await attempt.turn(user)
+            attempt.passed()
+
+
+async def test_the_delay_of_a_failure_doubles_up_to_its_bound() -> None:
+    house = House(failure_delay_ms=100, failure_delay_ms_max=500)
+    for _ in range(5):
+        await house.fail(HERE, "ada")
+    assert house.waits == [100, 200, 400, 500, 500]
+
+
+async def test_a_right_password_ends_it_and_is_not_delayed_itself() -> None:
+    house = House(failure_delay_ms=100)
+    await house.fail(HERE, "ada")
+    await house.fail(HERE, "ada")
+    await house.succeed(HERE, "ada")
+    assert house.waits == [100, 200]
+    await house.fail(HERE, "ada")
+    assert house.waits[-1] == 100
+
+
+async def test_attempts_side_by_side_take_turns() -> None:
+    house = House(failure_delay_ms=100)
+    await house.fail(HERE, "ada")
+    house.logins._failures[HERE.host, "ada"].until_ms += 100  # another one is being answered
+    await house.succeed(HERE, "ada")
+    assert house.waits == [100, 100]
+
+
+async def test_other_users_and_other_addresses_are_not_held_up() -> None:
+    house = House(failure_delay_ms=100)
+    await house.fail(HERE, "ada")
+    await house.fail(HERE, "ada")
+    await house.fail(THERE, "ada")
+    await house.fail(HERE, "bob")
+    assert house.waits == [100, 200, 100, 100]
+
+
+async def test_many_users_of_one_address_add_up() -> None:
+    house = House(failure_delay_ms=100, failure_delay_ms_max=5_000)
+    for number in range(ADDRESS_FAILURES_FREE):
+        await house.fail(HERE, f"user-{number}")
+    assert set(house.waits) == {100}
+    for number in range(3):
+        await house.fail(HERE, f"more-{number}")
+    assert house.waits[-3:] == [100, 200, 400]
+    await house.succeed(HERE, "ada")
+    assert len(house.waits) == ADDRESS_FAILURES_FREE + 3
+
+
+async def test_all_spellings_of_a_name_are_one_user() -> None:
+    house = House(failure_delay_ms=100)
+    await house.fail(HERE, "I\u00adX")
+    await house.fail(HERE, "IX")
+    assert house.waits == [100, 200]
+
+
+async def test_failures_are_forgotten_after_their_time() -> None:
+    house = House(failure_delay_ms=100, failure_memory_ms=60_000)
+    await house.fail(HERE, "ada")
+    house.clock.advance(60_001)
+    await house.fail(HERE, "ada")
+    assert house.waits == [100, 100]
+
+
+async def test_what_is_remembered_is_bounded() -> None:
+    house = House(failures_remembered_max=16)
+    for number in range(100):
+        await house.fail(HERE, f"user-{number}")
+    assert len(house.logins._failures) == 16
+
+
+async def test_too_many_waiting_logins_of_an_address_are_refused_unchecked() -> None:
+    house = House(delayed_logins_per_ip_max=1)
+    over = asyncio.Event()
+
+    async def sleep(_: float) -> None:
+        await over.wait()
+
+    house.logins._sleep = sleep
+    waiting = asyncio.create_task(house.fail(HERE, "ada"))
+    await until(lambda: house.logins.waiting_count > 0)
+    with pytest.raises(Overloaded):
+        await house.succeed(HERE, "bob")
+    await house.succeed(THERE, "bob")
+    over.set()
+    await waiting
+    assert house.logins.waiting_count == 0
+    await house.succeed(HERE, "bob")
