@@ -1,5 +1,8 @@
 """Compression of record batches; decompression is bounded, so that no small one becomes huge.
 
+Bounds are on the bytes that come out, and on members (frames, blocks) in a row: a megabyte holds
+50,000 empty ones. Input is walked by memoryview, never copied for each member.
+
 The libraries are imported at first use: an idle gateway stores compressed batches as they came
 and never needs them. Codec numbers are those of the v2 record batch's attributes (KIP-98).
 """
@@ -16,12 +19,22 @@ SNAPPY: Final = 2
 LZ4: Final = 3
 ZSTD: Final = 4
 
+MEMBERS_MAX: Final = (
+    1_000  # gzip members, LZ4 and Zstandard frames of a batch; clients write one
+)
+XERIAL_BLOCKS_MAX: Final = 16_384  # snappy blocks of a batch; clients write 32 KiB in each
+
 _XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 _XERIAL_HEADER_BYTES: Final = 16  # magic, version, lowest compatible version
 _XERIAL_VERSIONS: Final = b"\x00\x00\x00\x01\x00\x00\x00\x01"
 _XERIAL_BLOCK_BYTES: Final = 32_768
 _BLOCK_LENGTH_BYTES: Final = 4
 _GZIP_WINDOW_BITS: Final = 31  # 15 for the window, 16 for a gzip header instead of zlib's
+_ZSTD_MAGIC: Final = b"\x28\xb5\x2f\xfd"
+_ZSTD_SKIPPABLE: Final = (
+    b"\x2a\x4d\x18"  # of a frame that is passed over; one byte is before it
+)
+_INPUT_BYTES: Final = 65_536  # input is given in such pieces: what is left of one is copied
 _CHUNK_BYTES: Final = 262_144  # output is asked for in such pieces, so that memory follows use
 _VARINT_BYTES_MAX: Final = 5
 _LAST_OCTET_BELOW: Final = 0x80  # a varint goes on while its octets are not below
@@ -58,22 +71,32 @@ def _check_bound(size_bytes: int, bytes_max: int) -> None:
         raise CorruptBatch(f"a batch decompresses to more than {bytes_max} bytes")
 
 
+def _check_members(count: int) -> None:
+    if count > MEMBERS_MAX:
+        raise CorruptBatch(f"more than {MEMBERS_MAX} compressed members in a batch")
+
+
 def _gunzip(data: bytes, bytes_max: int) -> bytes:
     """Gzip, several members in a row included (RFC 1952 section 2.2)."""
     pieces: list[bytes] = []
-    size_bytes = 0
-    while data:
+    view = memoryview(data)
+    size_bytes = position = members = 0
+    while position < len(view):
+        members += 1
+        _check_members(members)
         stream = zlib.decompressobj(_GZIP_WINDOW_BITS)
-        try:
-            piece = stream.decompress(data, bytes_max - size_bytes + 1)
-        except zlib.error as error:
-            raise CorruptBatch(f"gzip: {error}") from None
-        size_bytes += len(piece)
-        _check_bound(size_bytes, bytes_max)
-        if not stream.eof:
-            raise CorruptBatch("gzip: the stream ends early")
-        pieces.append(piece)
-        data = stream.unused_data
+        while not stream.eof:
+            if position == len(view):
+                raise CorruptBatch("gzip: the stream ends early")
+            taken = view[position : position + _INPUT_BYTES]
+            try:
+                piece = stream.decompress(taken, bytes_max - size_bytes + 1)
+            except zlib.error as error:
+                raise CorruptBatch(f"gzip: {error}") from None
+            position += len(taken) - len(stream.unused_data)
+            size_bytes += len(piece)
+            _check_bound(size_bytes, bytes_max)  # all of ``taken`` was used, or it is beyond
+            pieces.append(piece)
     return b"".join(pieces)
 
 
@@ -82,21 +105,24 @@ def _unsnap(data: bytes, bytes_max: int) -> bytes:
     if not data.startswith(_XERIAL_MAGIC):
         return _unsnap_block(data, bytes_max)
     pieces: list[bytes] = []
+    view = memoryview(data)
     size_bytes = 0
     position = _XERIAL_HEADER_BYTES
-    while position < len(data):
+    while position < len(view):
         start = position + _BLOCK_LENGTH_BYTES
-        block_bytes = int.from_bytes(data[position:start], "big")
+        block_bytes = int.from_bytes(view[position:start], "big")
         position = start + block_bytes
-        if position > len(data):
+        if position > len(view):
             raise CorruptBatch("snappy: a block is longer than the batch")
-        piece = _unsnap_block(data[start:position], bytes_max - size_bytes)
+        if len(pieces) == XERIAL_BLOCKS_MAX:
+            raise CorruptBatch(f"snappy: more than {XERIAL_BLOCKS_MAX} blocks in a batch")
+        piece = _unsnap_block(view[start:position], bytes_max - size_bytes)
         size_bytes += len(piece)
         pieces.append(piece)
     return b"".join(pieces)
 
 
-def _unsnap_block(block: bytes, bytes_max: int) -> bytes:
+def _unsnap_block(block: bytes | memoryview, bytes_max: int) -> bytes:
     """One raw block; its first varint says how much comes out, so that is checked before."""
     import cramjam  # Only when a batch needs it.
 
@@ -119,21 +145,25 @@ def _unlz4(data: bytes, bytes_max: int) -> bytes:
     import lz4.frame  # Only when a batch needs it.
 
     pieces: list[bytes] = []
-    size_bytes = 0
-    while data:
+    view = memoryview(data)
+    size_bytes = position = members = 0
+    while position < len(view):
+        members += 1
+        _check_members(members)
         stream = lz4.frame.LZ4FrameDecompressor()
-        try:
-            while not stream.eof:
-                piece = stream.decompress(data, max_length=_CHUNK_BYTES)
-                data = b""  # The stream keeps what it has not used.
-                size_bytes += len(piece)
-                _check_bound(size_bytes, bytes_max)
-                pieces.append(piece)
-                if not piece and stream.needs_input:
-                    raise CorruptBatch("lz4: the frame ends early")
-        except RuntimeError as error:
-            raise CorruptBatch(f"lz4: {error}") from None
-        data = stream.unused_data or b""
+        while not stream.eof:
+            taken = view[position : position + _INPUT_BYTES] if stream.needs_input else b""
+            if stream.needs_input and not taken:
+                raise CorruptBatch("lz4: the frame ends early")
+            position += len(taken)
+            try:
+                piece = stream.decompress(taken, max_length=_CHUNK_BYTES)
+            except RuntimeError as error:
+                raise CorruptBatch(f"lz4: {error}") from None
+            size_bytes += len(piece)
+            _check_bound(size_bytes, bytes_max)
+            pieces.append(piece)
+        position -= len(stream.unused_data or b"")
     return b"".join(pieces)
 
 
@@ -141,6 +171,7 @@ def _unzstd(data: bytes, bytes_max: int) -> bytes:
     """Zstandard frames (RFC 8878), several in a row included."""
     import zstandard  # Only when a batch needs it.
 
+    _check_members(max(data.count(_ZSTD_MAGIC), data.count(_ZSTD_SKIPPABLE)))
     pieces: list[bytes] = []
     size_bytes = 0
     reader = zstandard.ZstdDecompressor().stream_reader(data, read_across_frames=True)
