@@ -15,9 +15,9 @@ from gateway.model import BatchHeader, Octets, parse_batch_header
 from gateway.partition import Partition, Write
 from gateway.queues.bodies import Bodies
 from gateway.queues.delay_changes import LaneDelay, lane_delay
-from gateway.queues.kept_batch import LOOP_WORK_MAX, work_of
 from gateway.queues.marks import Delay, delayed_runs, keyed_runs, runs_of_records
 from gateway.queues.model import EarlierDelay, QueueSettings
+from gateway.records.decoding_work import LOOP_WORK_MAX, work_of
 from gateway.records.of_runs import keys_of_runs
 from gateway.waiting import Tail
 

@@ -24,9 +24,9 @@ from gateway.queues.rows import (
     shown_runs,
 )
 from gateway.records.codec import RecordRun, decode_batch
+from gateway.records.decoding_work import LOOP_WORK_MAX, work_of
 from gateway.records.of_runs import records_of_runs
 
-LOOP_WORK_MAX: Final = 32_768  # by ``work_of``; what is above is decoded in a thread
 _BATCH_BYTES: Final = 300  # what keeping a batch takes beside its octets
 _RUN_BYTES: Final = 250  # what a run takes beside its values
 _RECORD_BYTES: Final = 400  # what a decoded record takes beside its octets
@@ -175,15 +175,6 @@ class KeptBatch:
         if index >= 0 and records[index].offset == offset:
             return records[index]
         return Unreadable.GONE
-
-
-def work_of(header: BatchHeader) -> int:
-    """Return what decoding a batch takes of the loop at most, about, in records (2 us each).
-
-    An octet that is compressed may become a thousand, which takes as long as a record.
-    """
-    is_compressed = header.attributes & COMPRESSION_MASK
-    return header.record_count + (header.size_bytes if is_compressed else 0)
 
 
 def _decoded(octets: Octets, *, sized: bool) -> tuple[Sequence[Record] | None, int]:

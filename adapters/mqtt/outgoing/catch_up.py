@@ -247,7 +247,9 @@ class CatchUp:
             revision = wanted.revision
         found: list[PublishRun | Medley] = []
         for batch in batches:
-            runs = self.feed.runs_of(batch, wants)
+            runs = await self.feed.runs_of_large(batch)
+            if runs is None:
+                runs = self.feed.runs_of(batch, wants)
             # A run that was cut is whole beside each of its batches.
             found += runs[1:] if found and runs and runs[0] is found[-1] else runs
             if self._pace.is_over:

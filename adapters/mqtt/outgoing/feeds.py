@@ -14,6 +14,12 @@ import structlog
 from adapters.mqtt.config import RouteConfig
 from adapters.mqtt.incoming.lone_publishes import LoneMessages
 from adapters.mqtt.mapping import mixed_runs_of_batch, runs_of_batch
+from adapters.mqtt.outgoing.foreign_batches import (
+    decode_beside,
+    decode_mixed_beside,
+    handed_out_together,
+    kept_bytes,
+)
 from adapters.mqtt.outgoing.medley import Medley
 from adapters.mqtt.wire import PublishMedley, PublishRun
 from gateway.broker import Broker
@@ -22,6 +28,7 @@ from gateway.errors import GatewayError, OffsetOutOfRange
 from gateway.model import DELIVER_AT, Octets, parse_batch_header
 from gateway.partition import Partition
 from gateway.reader import MAX_INT64
+from gateway.records.decoding_work import is_large
 from gateway.storage import KeySpans, WantedKeys
 from gateway.waiting import Tail
 from gateway.writer import Write
@@ -75,6 +82,7 @@ class Feed:
         self._recent_bytes = 0
         self._tail: Tail | None = None
         self._retry: asyncio.TimerHandle | None = None
+        self._beside: asyncio.Task[None] | None = None  # while a large batch is handed out
         self._follow()
 
     @property
@@ -89,6 +97,8 @@ class Feed:
             self._tail = None
         if self._retry is not None:
             self._retry.cancel()
+        if self._beside is not None:
+            self._beside.cancel()
         self._recent.clear()
         self._sizes.clear()
         self._recent_bytes = 0
@@ -106,6 +116,8 @@ class Feed:
             natives = write.natives
             end = write.end_offset
             if natives is None:
+                if self._waits_for_thread(write.batch, write.base_offset):
+                    return True  # the tail is closed; the rest comes from the log
                 self._hand_out_foreign(write.batch, write.base_offset)
             elif self._live.wants_runs and not _have_left(natives):
                 # A run that was cut into several batches comes with each, and whole with the
@@ -135,6 +147,8 @@ class Feed:
             header = parse_batch_header(batch)
             if header.last_offset < self.live_offset:
                 continue
+            if self._waits_for_thread(batch, header.base_offset, may_have_left=True):
+                return True
             self._hand_out_foreign(batch, header.base_offset, may_have_left=True)
             self.live_offset = header.last_offset + 1
         return True
@@ -162,10 +176,48 @@ class Feed:
         self, batch: Octets, base_offset: int, *, may_have_left: bool = False
     ) -> None:
         """Decode what another protocol appended (or what has to be read again)."""
-        if not self._live.wants_runs and self.on_new_foreign is None:
+        if not self._is_looked_into:
             return
         runs = self._decode(batch, base_offset)
-        self._keep(base_offset, runs, len(batch))
+        self._keep(base_offset, runs, kept_bytes(batch, runs))
+        self._hand_out_decoded(runs, may_have_left=may_have_left)
+
+    @property
+    def _is_looked_into(self) -> bool:
+        return self._live.wants_runs or self.on_new_foreign is not None
+
+    def _waits_for_thread(
+        self, batch: Octets, base_offset: int, *, may_have_left: bool = False
+    ) -> bool:
+        """Have a large batch decoded in a thread, if it is one; the tail goes on behind it."""
+        if not (self._is_looked_into and is_large(parse_batch_header(batch))):
+            return False
+        self.live_offset = max(self.live_offset, base_offset)
+        if self._tail is not None:
+            self._tail.close()
+            self._tail = None
+        self._beside = asyncio.get_running_loop().create_task(
+            self._hand_out_large(batch, base_offset, may_have_left=may_have_left)
+        )
+        self._beside.add_done_callback(_raise_bug)
+        return True
+
+    async def _hand_out_large(
+        self, batch: Octets, base_offset: int, *, may_have_left: bool
+    ) -> None:
+        """Hand out a large batch, some of its runs in each turn of the loop."""
+        runs = await self._decode_beside(batch)
+        self._keep(base_offset, runs, kept_bytes(batch, runs))
+        for some in handed_out_together(runs):
+            self._hand_out_decoded(some, may_have_left=may_have_left)
+            self.live_offset = max(self.live_offset, _end_of(some[-1]))
+            await asyncio.sleep(0)
+        last_offset = base_offset + parse_batch_header(batch).last_offset_delta
+        self.live_offset = max(self.live_offset, last_offset + 1)
+        self._beside = None
+        self._follow()
+
+    def _hand_out_decoded(self, runs: Sequence[PublishRun], *, may_have_left: bool) -> None:
         # What of a cut run was handed out with its first batch is not handed out again.
         runs = [_from_offset(run, self.live_offset) for run in runs if self._is_new(run)]
         for run in runs:
@@ -214,8 +266,11 @@ class Feed:
                 break
             runs = self._recent.get(header.base_offset)
             if runs is None:
-                runs = self._decode(batch, header.base_offset)
-                self._keep(header.base_offset, runs, len(batch))
+                if is_large(header):
+                    runs = await self._decode_beside(batch)
+                else:
+                    runs = self._decode(batch, header.base_offset)
+                self._keep(header.base_offset, runs, kept_bytes(batch, runs))
             for run in runs:
                 # A run that was cut is whole beside each of its batches, or decoded in parts.
                 covered = _end_of(found[-1]) if found else run.base_offset
@@ -267,6 +322,20 @@ class Feed:
             steady_deadline=self._clock.steady_deadline,
         )
 
+    async def runs_of_large(self, batch: Octets) -> Sequence[PublishRun | Medley] | None:
+        """Return the runs of a batch that a thread is to decode, None for any other one."""
+        header = parse_batch_header(batch)
+        if not is_large(header) or header.base_offset in self._recent:
+            return None
+        return await decode_mixed_beside(
+            batch, self._route, self._skipped, self._clock.steady_deadline
+        )
+
+    async def _decode_beside(self, batch: Octets) -> list[PublishRun]:
+        return await decode_beside(
+            batch, self._route, self._skipped, self._clock.steady_deadline
+        )
+
     def _decode(self, batch: Octets, base_offset: int) -> list[PublishRun]:
         return runs_of_batch(
             batch,
@@ -285,6 +354,11 @@ class Feed:
         while len(recent) > RECENT_BATCHES_MAX or self._recent_bytes > RECENT_BYTES_MAX:
             oldest, _ = recent.popitem(last=False)
             self._recent_bytes -= sizes.pop(oldest)
+
+
+def _raise_bug(task: asyncio.Task[None]) -> None:
+    if not task.cancelled():
+        task.result()
 
 
 def _runs_of(native: object) -> Sequence[PublishRun]:

@@ -13,11 +13,11 @@ from gateway.errors import CorruptBatch
 from gateway.model import HEADER_BYTES, Octets, Record, parse_batch_header
 from gateway.partition import Write
 from gateway.queues import kept_batch, marks
-from gateway.queues.kept_batch import LOOP_WORK_MAX, work_of
 from gateway.queues.manager import Queue
 from gateway.queues.model import Delivery
 from gateway.records.codec import decode_batch, encode_batch
 from gateway.records.compression import GZIP, compress
+from gateway.records.decoding_work import LOOP_WORK_MAX, work_of
 from tests.gateway.house import outcome
 from tests.gateway.queues.world import World, is_fed, running, settle, take, values
 from tests.support.batches import patched

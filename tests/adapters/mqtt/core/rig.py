@@ -165,14 +165,17 @@ class Rig:
         *,
         headers: Sequence[tuple[str, bytes | None]] = (),
         compressed: bool = False,
+        garbled: bool = False,
         topic: str = "mqtt",
         number: int = 0,
     ) -> None:
-        """Append a batch as Kafka's producers do."""
+        """Append a batch as Kafka's producers do; ``garbled``: with zeros at its end."""
         now = self.clock.unix_ms()
         batch = encode_batch([(now, key, value, tuple(headers)) for key, value in records])
         if compressed:
             batch = batch[:HEADER_BYTES] + compress(GZIP, bytes(batch[HEADER_BYTES:]))
+            if garbled:
+                batch[-8:] = bytes(8)
             struct.pack_into(">i", batch, 8, len(batch) - 12)
             batch = patched(batch, 21, ">h", GZIP)
         write = self.kernel.broker.prepare(self.partition(topic, number), batch)

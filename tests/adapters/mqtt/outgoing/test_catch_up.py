@@ -63,6 +63,9 @@ class LogFeed:
         found = self._batches[first : first + self._per_read]
         return [batch for batch in found if int.from_bytes(batch[:8]) < end]
 
+    async def runs_of_large(self, _batch: Octets) -> None:
+        """None is large."""
+
     def take_away(self, offset: int) -> None:
         """Leave out a batch, as compaction does."""
         self._batches = [
