@@ -24,6 +24,7 @@ from gateway.admission import Admission
 from gateway.allocator import keep_freed_memory
 from gateway.auth.access_keys import AccessKeys
 from gateway.auth.audit import Audit
+from gateway.auth.login_policy import LoginPolicy
 from gateway.auth.logins import Logins
 from gateway.auth.rules import RuleBook
 from gateway.auth.users import StoredUsers, iterations_of
@@ -240,19 +241,21 @@ class _Node:
         self, metadata: SqlMetadata, stack: AsyncExitStack
     ) -> tuple[StoredUsers, RuleBook, AccessKeys]:
         """Read who may do what, and how they show who they are."""
-        users = StoredUsers(metadata)
-        users.iterations = iterations_of(self._settings.auth)
+        config = self._settings.auth
+        users = StoredUsers(
+            metadata,
+            LoginPolicy(metadata, required=config.required, super_users=config.super_users),
+        )
+        users.iterations = iterations_of(config)
         await users.load()
         stack.push_async_callback(users.close)
-        config = self._settings.auth
-        rules = RuleBook(
-            metadata, users, static_rules=config.rules, super_users=config.super_users
-        )
+        rules = RuleBook(metadata, users, static_rules=config.rules, default=config.default)
         await rules.load()
         stack.push_async_callback(rules.close)
         access_keys = AccessKeys(metadata)
         await access_keys.load()
         users.on_removed.append(access_keys.forget_user)
+        access_keys.on_change.append(rules.forget_answers)
         stack.push_async_callback(access_keys.close)
         return users, rules, access_keys
 

@@ -17,6 +17,7 @@ from adapters.kafka.handlers import APIS, Api, Turn, api_versions
 from adapters.kafka.large_requests import SLICE_ELEMENTS
 from adapters.kafka.reply import Reply, is_flexible
 from adapters.kafka.session import Framer, Session
+from gateway.auth.ports import ANONYMOUS
 from gateway.connection import WRITE_HIGH_BYTES, Connection
 from gateway.errors import PeerError
 from gateway.listener import Listener
@@ -77,6 +78,11 @@ class KafkaConnection(Connection):
                 advertised=self._adapter.advertised(self.transport),
             )
         return self._session
+
+    @property
+    def user(self) -> str:
+        """Name of the peer's principal."""
+        return ANONYMOUS if self._session is None else self._session.principal.name
 
     # --- reading
 

@@ -2,9 +2,12 @@
 
 from collections.abc import Sequence
 
+from adapters.kafka.access import topic_for
 from adapters.kafka.codec import TopicRef
 from adapters.kafka.errors import ErrorCode, code_of
 from adapters.kafka.fetch_codec import FetchedPartition, FetchResult, encode_fetch_response
+from adapters.kafka.session import Session
+from gateway.auth.ports import Operation
 from gateway.errors import GatewayError
 from gateway.model import Octets
 from gateway.partition import Partition
@@ -33,6 +36,25 @@ class Room:
     def __init__(self, free_bytes: int) -> None:
         self.free_bytes = free_bytes
         self.is_first = True
+
+
+def leave_out_forbidden(
+    session: Session, topics: Sequence[tuple[TopicRef, list[Wanted]]], *, since: int
+) -> None:
+    """Put an error in the place of topics that the session may not read any more.
+
+    ``since``: the authorizer's revision when it might; nothing is done where it is the same.
+    """
+    if session.node.authorizer.revision == since:
+        return
+    for _, partitions in topics:
+        names = {w.partition.topic.name.name for w in partitions if w.partition is not None}
+        try:
+            for name in names:
+                topic_for(session, name, Operation.READ)
+        except GatewayError as error:
+            for wanted in partitions:
+                wanted.error, wanted.partition, wanted.batches = error, None, ()
 
 
 def encode_answer(

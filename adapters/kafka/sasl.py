@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from gateway.auth.logins import Attempt, Logins, Peer
 from gateway.auth.ports import Authenticator
-from gateway.auth.scram import ScramMechanism, ScramServer, saslprep
+from gateway.auth.scram import ScramCredential, ScramMechanism, ScramServer, saslprep
 from gateway.errors import Unauthenticated
 
 PLAIN: Final = "PLAIN"
@@ -37,6 +37,7 @@ class SaslExchange:
         self._logins = logins
         self._peer = peer
         self._authenticator = authenticator
+        self._credential: ScramCredential | None = None
         self._scram = (
             None
             if mechanism == PLAIN
@@ -66,14 +67,19 @@ class SaslExchange:
         return Step(b"", name)
 
     async def _receive_scram(self, scram: ScramServer, octets: bytes, attempt: Attempt) -> Step:
+        authenticator = self._authenticator
         if scram.username:
             await attempt.turn(scram.username)
-            step = Step(scram.final_message(octets), scram.username)
+            final = scram.final_message(octets)
+            now = await authenticator.scram_credential(scram.username, scram.mechanism)
+            if now is not self._credential:
+                msg = "the user was changed or removed meanwhile"
+                raise Unauthenticated(msg)
             attempt.passed()
-            return step
+            return Step(final, scram.username)
         username = scram.receive_first(octets)
-        credential = await self._authenticator.scram_credential(username, scram.mechanism)
-        return Step(scram.first_message(credential))
+        self._credential = await authenticator.scram_credential(username, scram.mechanism)
+        return Step(scram.first_message(self._credential))
 
 
 def parse_plain(octets: bytes) -> tuple[str, str]:

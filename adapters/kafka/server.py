@@ -91,6 +91,13 @@ class KafkaAdapter:
             admission=self._admission,
         )
         await self._listener.start()
+        self.node.authenticator.on_removed.append(self._disconnect)
+
+    def _disconnect(self, name: str) -> None:
+        """Close the connections of a principal who may not be connected any more."""
+        for connection in tuple(self.listener.connections):
+            if isinstance(connection, KafkaConnection) and connection.user == name:
+                connection.close()
 
     async def drain(self, seconds_max: float) -> None:
         """Accept nothing new; let what is being served be answered."""

@@ -214,9 +214,10 @@ class MqttConfig(ListenerConfig):
     acl: tuple[MqttRule, ...] = Field(
         default=(), description="Access rules, first match wins; see `headgate rules`."
     )
-    acl_default: Literal["allow", "deny"] = Field(
-        default="allow",
-        description="What holds when neither a rule of `acl` nor a stored one matches.",
+    acl_default: Literal["allow", "deny"] | None = Field(
+        default=None,
+        description="What holds when neither a rule of `acl` nor a stored one matches. Unset: "
+        "what rules for the topic of the log, then `auth.default`, say.",
     )
 
     @model_validator(mode="after")

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Final
 
 from adapters.mqtt.config import MqttConfig, WebSocketConfig
 from adapters.mqtt.connection import MqttConnection
+from adapters.mqtt.errors import ReasonCode
 from adapters.mqtt.figures.metrics import register_metrics
 from adapters.mqtt.node import Node, open_node
 from adapters.mqtt.welcome import ConnectRate
@@ -53,6 +54,19 @@ class MqttAdapter:
         if self.config.websocket is not None and self.config.websocket.enabled:
             await self._listen("mqtt-ws", self.config.websocket, self._make_websocket)
         self.node.sys.start(self.listeners)
+        self.kernel.authenticator.on_removed.append(self._disconnect)
+
+    def _disconnect(self, name: str) -> None:
+        """Close the connections of a principal who may not be connected any more."""
+        for listener in self.listeners:
+            for connection in tuple(listener.connections):
+                if (
+                    isinstance(connection, MqttConnection)
+                    and connection.access is not None
+                    and connection.principal.name == name
+                ):
+                    reason = ReasonCode.NOT_AUTHORIZED, "the user may not be connected any more"
+                    connection.guard(connection.disconnect, *reason)
 
     async def _listen(
         self, name: str, config: ListenerConfig, make: Callable[[Listener], Connection]

@@ -1,9 +1,9 @@
 """Who asks: a signature's access key, or nobody in particular where that is allowed.
 
 A key that is known here is always checked. Without a signature, or with a key that nobody knows
-(SDKs want some key, whatever it is), a request is anonymous where the config allows that, and
-refused elsewhere. An anonymous caller is in the account that his key names by its 12 digits, if
-it is served, else in the default one.
+(SDKs want some key, whatever it is), a request is anonymous where the config allows that and
+login is not required, and refused elsewhere. An anonymous caller is in the account that his key
+names by its 12 digits, if it is served, else in the default one.
 """
 
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ from adapters.sqs.signature import Claim, check_signature, check_time, find_clai
 from adapters.sqs.signers import Signers
 from adapters.sqs.wire import Request
 from gateway.auth.access_keys import AccessKeys
-from gateway.auth.ports import ANONYMOUS, Principal
+from gateway.auth.ports import ANONYMOUS, Authenticator, Principal
 from gateway.clock import Clock
 
 IDENTITIES_REMEMBERED: Final = 8_192
@@ -36,8 +36,15 @@ _NO_BROWSER: Final = b"(compatible;"  # but celery and others, who say so
 class Identifier:
     """Says who asks. Loop only; answers come from memory."""
 
-    def __init__(self, config: SqsConfig, access_keys: AccessKeys, clock: Clock) -> None:
+    def __init__(
+        self,
+        config: SqsConfig,
+        access_keys: AccessKeys,
+        authenticator: Authenticator,
+        clock: Clock,
+    ) -> None:
         self._config = config
+        self._authenticator = authenticator
         self._keys = access_keys
         self._clock = clock
         self._regions = frozenset({config.region, *config.regions})
@@ -105,6 +112,8 @@ class Identifier:
         )
 
     def _may_be_anonymous(self, peer_host: str) -> bool:
+        if self._authenticator.required:
+            return False
         allowed = self._config.anonymous
         return allowed == "always" or (allowed == "loopback" and is_loopback(peer_host))
 

@@ -18,7 +18,7 @@ from adapters.sqs.urls import (
     parse_queue_arn,
     parse_queue_url,
 )
-from gateway.auth.ports import Operation, ResourceType
+from gateway.auth.ports import Operation, ResourceType, Verdict
 from gateway.kernel import Kernel
 from gateway.metadata.changes import Changes
 from gateway.model import DEFAULT_NAMESPACE, TopicName
@@ -135,34 +135,66 @@ class SqsNode:
     def authorize(self, call: Call, target: Queue | TopicName, operation: Operation) -> None:
         """Refuse what neither the rules nor the queue's policy allow.
 
-        A ``TopicName`` stands for a queue that is not there yet, or for all of a namespace.
-        Rules of the gateway come first and decide alone about its own users; the policy of a
-        queue lets other accounts in, and its denials hold for everybody. Error: ``SqsError``
-        (``ACCESS_DENIED``).
+        A ``TopicName`` stands for a queue that is not there yet, or for all of a namespace. A
+        Deny of either wins, then an Allow of either; else the gateway's default, for queues of
+        the caller's own account. Error: ``SqsError`` (``ACCESS_DENIED``).
         """
         name = target if isinstance(target, TopicName) else target.topic.name
-        identity = call.identity
-        resource = (
-            name.name
-            if name.namespace == DEFAULT_NAMESPACE
-            else f"{name.namespace}/{name.name}"
-        )
-        allows = self.kernel.authorizer.allows
-        if not allows(identity.principal, operation, ResourceType.TOPIC, resource):
-            raise self._denied(call, name)
+        is_default = name.namespace == DEFAULT_NAMESPACE
+        owner = self.config.account if is_default else self.address_of(name).account
+        is_own = owner == call.identity.account
+        resource = name.name if is_default else f"{name.namespace}/{name.name}"
         document = "" if isinstance(target, TopicName) else target.attributes.get(POLICY, "")
-        verdict = None
-        if document:
-            arn = self.arn_of_name(name)
-            verdict = policy.decide(
-                document, action=call.action, asked=self.asked(call), arn=arn
+        if is_own and not document:
+            principal, allows = call.identity.principal, self.kernel.authorizer.allows
+            is_allowed = allows(principal, operation, ResourceType.TOPIC, resource)
+        else:
+            is_allowed = self._is_allowed(
+                call, operation, resource, document, self.arn_of_name(name), is_own=is_own
             )
-        if verdict is None:
-            is_default = name.namespace == DEFAULT_NAMESPACE
-            owner = self.config.account if is_default else self.address_of(name).account
-            verdict = owner == identity.account
-        if not verdict:
+        if not is_allowed:
             raise self._denied(call, name)
+
+    def authorize_again(self, call: Call, queue: Queue, operation: Operation) -> None:
+        """Refuse what is not allowed any more to a call that has waited.
+
+        Beside what ``authorize`` asks, the caller's key must still be there. Error: ``SqsError``
+        (``ACCESS_DENIED``).
+        """
+        key_id = call.identity.access_key_id
+        if key_id and self.access_keys.find(key_id) is None:
+            raise self._denied(call, queue.topic.name)
+        self.authorize(call, queue, operation)
+
+    def _is_allowed(
+        self,
+        call: Call,
+        operation: Operation,
+        resource: str,
+        document: str,
+        arn: str,
+        *,
+        is_own: bool,
+    ) -> bool:
+        """Ask rules and policy; a rule for any topic does not open another account's queue."""
+        kernel, principal = self.kernel, call.identity.principal
+        if principal.is_anonymous and kernel.authenticator.required:
+            return False
+        if kernel.authorizer.is_super_user(principal):
+            return True
+        rules = kernel.authorizer.verdict(
+            principal, operation, ResourceType.TOPIC, resource, by_name=not is_own
+        )
+        said = None
+        if document:
+            asked = self.asked(call)
+            said = policy.decide(document, action=call.action, asked=asked, arn=arn)
+        if rules is Verdict.DENIED or said is False:
+            return False
+        if rules is Verdict.ALLOWED or said:
+            return True
+        is_silent = rules is Verdict.SILENT and is_own
+        return is_silent and kernel.authorizer.allows_by_default(principal)
 
     def asked(self, call: Call) -> Asked:
         """Return what policies test their conditions on."""

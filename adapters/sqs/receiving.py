@@ -19,6 +19,7 @@ from adapters.sqs.receive_attempts import Attempt
 from adapters.sqs.received import NOTHING, Shown, Wanted, plain_message, to_message
 from adapters.sqs.text import to_text
 from features.queue.model import Result as Settled
+from gateway.auth.ports import Operation
 from gateway.errors import GatewayError, StorageUnavailable
 from gateway.model import TopicName
 from gateway.queues.model import Delivery, DeliveryId, Outcome
@@ -46,6 +47,7 @@ class Receiving:
         "_lease_ms",
         "_node",
         "_queue",
+        "_revision",
         "_rounds",
         "_wanted",
     )
@@ -73,6 +75,7 @@ class Receiving:
         self._attempt_id = attempt_id
         self._deadline_ms = node.clock.monotonic_ms() + wait_ms if wait_ms else 0
         self._rounds = 0
+        self._revision = node.kernel.authorizer.revision
 
     def start(self) -> None:
         """Take what is there, or wait for it. Error: ``SqsError`` (OverLimit)."""
@@ -99,6 +102,10 @@ class Receiving:
         if not deliveries:
             self._call.reply({})
             return
+        if self._revision != self._node.kernel.authorizer.revision and self._is_refused(
+            deliveries
+        ):
+            return
         received_unix_ms = self._node.clock.steady_unix_ms()
         messages, oversize = self._show(deliveries, received_unix_ms)
         if oversize:
@@ -117,6 +124,17 @@ class Receiving:
                 self._queue.topic.uuid, self._attempt_id, kept, received_unix_ms
             )
         self._call.reply({"Messages": messages})
+
+    def _is_refused(self, deliveries: Sequence[Delivery]) -> bool:
+        """Give back what came for a caller who may not have it any more, and say so."""
+        try:
+            self._node.authorize_again(self._call, self._queue, Operation.READ)
+        except SqsError as error:
+            given_back = [(one.delivery_id, Outcome.RELEASE) for one in deliveries]
+            self._queue.settle(given_back, _ignore)
+            self._call.fail(error)
+            return True
+        return False
 
     def _on_failed(self) -> None:
         if not self._call.is_answered:

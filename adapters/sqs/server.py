@@ -95,7 +95,10 @@ class SqsAdapter:
         """Listen. Errors: ``OSError`` when the address cannot be had, ``make_declared``'s."""
         self._node = await open_node(self.config, self.kernel)
         await make_declared(self._node)
-        identifier = Identifier(self.config, self.kernel.access_keys, self.kernel.clock)
+        kernel = self.kernel
+        identifier = Identifier(
+            self.config, kernel.access_keys, kernel.authenticator, kernel.clock
+        )
         self._dispatcher = Dispatcher(self._node, identifier)
         self._listener = Listener(
             "sqs",

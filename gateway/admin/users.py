@@ -19,6 +19,7 @@ class NewPassword(FrozenConfig):
     """Body of ``PUT /v1/users/<name>``."""
 
     password: str
+    administrator: bool | None = None
 
 
 def routes(state: AdminState) -> list[Route]:
@@ -27,17 +28,28 @@ def routes(state: AdminState) -> list[Route]:
     async def list_users(_: Request) -> Response:
         users = _users(state)
         listed = [
-            {"name": name, "mechanisms": [c.mechanism.value for c in users.credentials(name)]}
+            {
+                "name": name,
+                "mechanisms": [c.mechanism.value for c in users.credentials(name)],
+                "administrator": users.is_super_user(name),
+            }
             for name in users.names()
         ]
         return JSONResponse({"users": listed})
 
     async def put(request: Request) -> Response:
         body = await read_body(request, NewPassword)
-        asked = path_text(request, "user")
+        users, asked = _users(state), path_text(request, "user")
         with changes(state.running(), request, "user.put", asked):
-            name = await _users(state).put_user(asked, body.password)
-        return JSONResponse({"name": name})
+            added = await users.add_user(asked, body.password, administers=body.administrator)
+        return JSONResponse(
+            {
+                "name": added.name,
+                "administrator": added.is_administrator,
+                "login_is_new": added.login_is_new,
+                "authentication_required": users.required,
+            }
+        )
 
     async def delete(request: Request) -> Response:
         name = path_text(request, "user")

@@ -8,6 +8,7 @@ node; it is shown once, to who makes the key.
 import re
 import secrets
 from base64 import b32encode
+from collections.abc import Callable
 from typing import Final
 
 from gateway.auth.ports import ANONYMOUS, EVERYBODY, NAME_CHARS_MAX
@@ -38,6 +39,7 @@ class AccessKeys:
     def __init__(self, metadata: MetadataStore) -> None:
         self.revision = 0
         """Grows when a key came or went, so that what was derived of keys may be kept."""
+        self.on_change: list[Callable[[], None]] = []
         self._metadata = metadata
         self._changes = Changes()
         self._keys: dict[str, AccessKey] = {}
@@ -89,7 +91,7 @@ class AccessKeys:
     def forget_user(self, user: str) -> None:
         """The store has removed a user and with it the user's keys."""
         self._keys = {id_: key for id_, key in self._keys.items() if key.user != user}
-        self.revision += 1
+        self._note_change()
 
     async def _add(self, key: AccessKey) -> None:
         if key.key_id in self._keys:
@@ -98,13 +100,18 @@ class AccessKeys:
             raise Overloaded(f"there are {KEYS_MAX} access keys")
         await self._metadata.put_access_key(key)
         self._keys[key.key_id] = key
-        self.revision += 1
+        self._note_change()
 
     async def _remove(self, key_id: str) -> bool:
         removed = await self._metadata.delete_access_key(key_id)
         self._keys.pop(key_id, None)
-        self.revision += 1
+        self._note_change()
         return removed
+
+    def _note_change(self) -> None:
+        self.revision += 1
+        for hook in self.on_change:
+            hook()
 
 
 def _new_key_id() -> str:

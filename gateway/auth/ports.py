@@ -133,12 +133,47 @@ def _is_filter(text: str) -> bool:
     )
 
 
+class Verdict(Enum):
+    """What rules say of a principal, an operation and a resource."""
+
+    ALLOWED = "allowed"
+    DENIED = "denied"
+    CLOSED = "closed"  # rules select the resource, and none of them allows this
+    SILENT = "silent"  # no rule selects the resource
+
+
 class Authenticator(Protocol):
     """Finds out who somebody is."""
 
     @property
     def required(self) -> bool:
-        """Users are configured, so nobody gets in without showing that they are one of them."""
+        """Everybody must log in (``auth.required``)."""
+        ...
+
+    @property
+    def on_change(self) -> list[Callable[[], None]]:
+        """What to call when users have changed, before anything is decided anew."""
+        ...
+
+    @property
+    def after_change(self) -> list[Callable[[], Awaitable[None]]]:
+        """What to wait for when users have changed in what they may do, before the answer."""
+        ...
+
+    @property
+    def on_removed(self) -> list[Callable[[str], None]]:
+        """What to call with a principal's name whose connections are to be closed.
+
+        It is that of a user who was removed, or ``ANONYMOUS`` when login becomes required.
+        """
+        ...
+
+    def is_known(self, name: str) -> bool:
+        """Say whether there is a user of that name with a password."""
+        ...
+
+    def is_super_user(self, name: str) -> bool:
+        """Say whether a user may do everything, whatever rules say."""
         ...
 
     async def authenticate_plain(self, username: str, password: str) -> str:
@@ -164,13 +199,39 @@ class Authorizer(Protocol):
 
     @property
     def revision(self) -> int:
-        """Grows whenever an answer may have changed, so that a session may keep answers."""
+        """Grows whenever an answer may have changed, so that a session may keep answers.
+
+        Users, access keys and rules share it.
+        """
         ...
 
     def allows(
         self, principal: Principal, operation: Operation, resource_type: ResourceType, name: str
     ) -> bool:
         """Say whether ``principal`` may do that to the resource of that name."""
+        ...
+
+    def verdict(
+        self,
+        principal: Principal,
+        operation: Operation,
+        resource_type: ResourceType,
+        name: str,
+        *,
+        by_name: bool = False,
+    ) -> Verdict:
+        """Return what rules alone say, for protocols that ask others beside them.
+
+        ``by_name``: a rule for any resource allows nothing. Super users are no matter of rules.
+        """
+        ...
+
+    def has_rule(self, resource_type: ResourceType, name: str) -> bool:
+        """Say whether a rule selects the resource, whomever it is about."""
+        ...
+
+    def allows_by_default(self, principal: Principal) -> bool:
+        """Say whether ``principal`` may do what no rule is about."""
         ...
 
     @property

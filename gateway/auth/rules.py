@@ -1,13 +1,16 @@
 """Who may do what: rules from the config file and the metadata store, decided from memory.
 
-A rule that denies wins over every rule that allows; what no rule allows is denied; without any
-rule everything is allowed to whoever was let in. Super users may do everything, whatever rules
-say. Rules for MQTT topics are kept here and decided by the adapter, which knows filters; they are
-no rules for anything else.
+The table is in docs/adr/0014. A rule that denies wins over every rule that allows; what rules
+select and none allows is denied; what no rule selects is allowed where login is not required, and
+elsewhere as ``auth.default`` says. Super users may do everything, whatever rules say. Rules for
+MQTT topics are kept here and decided by the adapter, which knows filters; they are no rules for
+anything else.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from typing import Final
+from typing import Final, Literal, TypeAlias
+
+import structlog
 
 from gateway.auth.ports import (
     EVERYBODY,
@@ -17,6 +20,7 @@ from gateway.auth.ports import (
     Principal,
     ResourceType,
     Rule,
+    Verdict,
     check_rule,
 )
 from gateway.config.settings import AuthRule
@@ -26,6 +30,11 @@ from gateway.metadata.store import MetadataStore
 
 RULES_MAX: Final = 10_000
 ANSWERS_MAX: Final = 10_000  # remembered; above it, all are forgotten
+_NO_DEFAULT: Final = "deny"  # in a directory that is new, unless the config says otherwise
+
+log = structlog.get_logger()
+
+_Question: TypeAlias = tuple[Principal, Operation, ResourceType, str]
 
 # Who may do the one may do the other; denying goes by the operation's own name only (KIP-11).
 _IMPLIED_BY: Final[Mapping[Operation, frozenset[Operation]]] = {
@@ -46,8 +55,12 @@ class RuleBook:
         *,
         static_rules: Iterable[AuthRule] = (),
         super_users: Collection[str] = (),
+        default: Literal["allow", "deny"] | None = None,
     ) -> None:
-        """Errors: ``InvalidRequest`` for a static rule that makes no sense."""
+        """``default``: the config's ``auth.default``, None where it is not set.
+
+        Errors: ``InvalidRequest`` for a static rule that makes no sense.
+        """
         self.revision = 0
         self.filter_rules: Sequence[Rule] = ()
         self.after_change: list[Callable[[], Awaitable[None]]] = []
@@ -57,13 +70,29 @@ class RuleBook:
         self._super_users = frozenset(super_users)
         self._stored: list[Rule] = []
         self._by_type: dict[ResourceType, list[Rule]] = {}
-        self._answers: dict[tuple[Principal, Operation, ResourceType, str], bool] = {}
+        self._answers: dict[_Question, bool] = {}
+        self._verdicts: dict[tuple[_Question, bool], Verdict] = {}
+        self._selected: dict[tuple[ResourceType, str], bool] = {}
+        self._default = default
+        self._allows_by_default = default == "allow"
         self._changes = Changes()
         self._adopt([])
+        authenticator.on_change.append(self.forget_answers)
+        authenticator.after_change.append(self._settle)
 
     async def load(self) -> None:
         """Read the stored rules; once, before anything else is asked."""
         self._adopt(await self._metadata.rules())
+        if self._default is None:
+            stored = (await self._metadata.access_settings()).default or _NO_DEFAULT
+            has_static = any(_closes(rule) for rule in self._static)
+            self._allows_by_default = stored == "allow" and not has_static
+            if self._allows_by_default:
+                log.warning(
+                    "auth.default is not set: what no rule is about is allowed to every user, "
+                    "as before; set it to allow or deny"
+                )
+        self.forget_answers()
 
     async def close(self) -> None:
         """Wait for changes that are on their way."""
@@ -90,22 +119,87 @@ class RuleBook:
         self, principal: Principal, operation: Operation, resource_type: ResourceType, name: str
     ) -> bool:
         """See ``Authorizer``."""
-        if not self._by_type:
-            return not principal.is_anonymous or not self._authenticator.required
         question = (principal, operation, resource_type, name)
         answer = self._answers.get(question)
         if answer is None:
             if len(self._answers) >= ANSWERS_MAX:
                 self._answers.clear()
-            answer = self.is_super_user(principal) or decide(
-                self._by_type, principal, operation, resource_type, name
-            )
-            self._answers[question] = answer
+            answer = self._answers[question] = self._decide(question)
         return answer
+
+    def verdict(
+        self,
+        principal: Principal,
+        operation: Operation,
+        resource_type: ResourceType,
+        name: str,
+        *,
+        by_name: bool = False,
+    ) -> Verdict:
+        """See ``Authorizer``."""
+        question = (principal, operation, resource_type, name)
+        verdict = self._verdicts.get((question, by_name))
+        if verdict is None:
+            if len(self._verdicts) >= ANSWERS_MAX:
+                self._verdicts.clear()
+            verdict = decide(self._by_type, *question, by_name=by_name)
+            self._verdicts[question, by_name] = verdict
+        return verdict
+
+    def has_rule(self, resource_type: ResourceType, name: str) -> bool:
+        """See ``Authorizer``."""
+        selected = self._selected.get((resource_type, name))
+        if selected is None:
+            if len(self._selected) >= ANSWERS_MAX:
+                self._selected.clear()
+            rules = self._by_type.get(resource_type, ())
+            selected = any(selects(rule, name) for rule in rules)
+            self._selected[resource_type, name] = selected
+        return selected
 
     def is_super_user(self, principal: Principal) -> bool:
         """See ``Authorizer``."""
-        return principal.name in self._super_users
+        return principal.name in self._super_users or self._authenticator.is_super_user(
+            principal.name
+        )
+
+    def allows_by_default(self, principal: Principal) -> bool:
+        """See ``Authorizer``."""
+        if not self._authenticator.required:
+            return True
+        return self._allows_by_default and not principal.is_anonymous
+
+    def forget_answers(self) -> None:
+        """Users, keys or rules have changed: what was answered before counts no more."""
+        self._answers.clear()
+        self._verdicts.clear()
+        self._selected.clear()
+        self.revision += 1
+
+    def _decide(self, question: _Question) -> bool:
+        principal = question[0]
+        if principal.is_anonymous and self._authenticator.required:
+            return False
+        if self.is_super_user(principal):
+            return True
+        verdict = decide(self._by_type, *question)
+        if verdict in {Verdict.ALLOWED, Verdict.DENIED}:
+            return verdict is Verdict.ALLOWED
+        return self._decide_silent(question, is_closed=verdict is Verdict.CLOSED)
+
+    def _decide_silent(self, question: _Question, *, is_closed: bool) -> bool:
+        """Return what holds where no rule is about the question."""
+        principal, operation, resource_type, _ = question
+        if operation is Operation.IDEMPOTENT_WRITE:
+            # Whoever may write to some topic may do so idempotently (KIP-679).
+            return self.allows_by_default(principal) or _writes_somewhere(
+                self._by_type.get(ResourceType.TOPIC, ()), principal
+            )
+        if is_closed or (
+            resource_type is ResourceType.CLUSTER and self._authenticator.required
+        ):
+            return False  # operations of the cluster are the administrators'
+        return self.allows_by_default(principal)
 
     async def _add(self, rules: Sequence[Rule]) -> None:
         if len(self._stored) + len(rules) > RULES_MAX:
@@ -121,6 +215,9 @@ class RuleBook:
 
     async def _change(self, stored: list[Rule]) -> None:
         self._adopt(stored)
+        await self._settle()
+
+    async def _settle(self) -> None:
         for settle in self.after_change:
             await settle()
 
@@ -129,13 +226,12 @@ class RuleBook:
         self._by_type = {}
         filter_rules = []
         for rule in [*self._static, *stored]:
-            if rule.resource_type is ResourceType.MQTT_TOPIC:
-                filter_rules.append(rule)
-            else:
+            if _closes(rule):
                 self._by_type.setdefault(rule.resource_type, []).append(rule)
+            else:
+                filter_rules.append(rule)
         self.filter_rules = filter_rules
-        self._answers.clear()
-        self.revision += 1
+        self.forget_answers()
 
 
 def decide(
@@ -144,26 +240,38 @@ def decide(
     operation: Operation,
     resource_type: ResourceType,
     name: str,
-) -> bool:
-    """Return what ``rules`` say: denied, else allowed, else no."""
-    matching = [
-        rule
-        for rule in rules.get(resource_type, ())
-        if is_about(rule, principal) and selects(rule, name)
-    ]
+    *,
+    by_name: bool = False,
+) -> Verdict:
+    """Return what ``rules`` say. ``by_name``: a rule for any resource allows nothing."""
+    selecting = [rule for rule in rules.get(resource_type, ()) if selects(rule, name)]
+    matching = [rule for rule in selecting if is_about(rule, principal)]
     if any(
         not rule.allow and rule.operation in {operation, Operation.ALL} for rule in matching
     ):
-        return False
+        return Verdict.DENIED
     enough = {operation, Operation.ALL} | _IMPLIED_BY.get(operation, frozenset())
-    if any(rule.allow and rule.operation in enough for rule in matching):
-        return True
-    # Whoever may write to some topic may do so idempotently (KIP-679).
-    return operation is Operation.IDEMPOTENT_WRITE and any(
+    if any(
+        rule.allow
+        and rule.operation in enough
+        and not (by_name and rule.pattern_kind is PatternKind.ANY)
+        for rule in matching
+    ):
+        return Verdict.ALLOWED
+    return Verdict.CLOSED if selecting else Verdict.SILENT
+
+
+def _writes_somewhere(topic_rules: Sequence[Rule], principal: Principal) -> bool:
+    return any(
         rule.allow and rule.operation in {Operation.WRITE, Operation.ALL}
-        for rule in rules.get(ResourceType.TOPIC, ())
+        for rule in topic_rules
         if is_about(rule, principal)
     )
+
+
+def _closes(rule: Rule) -> bool:
+    """Say whether a rule closes what it selects; one for MQTT topics does not."""
+    return rule.resource_type is not ResourceType.MQTT_TOPIC
 
 
 def is_about(rule: Rule, principal: Principal) -> bool:

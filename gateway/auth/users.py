@@ -8,10 +8,11 @@ import asyncio
 import hmac
 import secrets
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
+from gateway.auth.login_policy import LoginPolicy
 from gateway.auth.ports import ANONYMOUS, EVERYBODY, NAME_CHARS_MAX
 from gateway.auth.scram import (
     SALT_BYTES,
@@ -37,15 +38,26 @@ DECOY_SECRET: Final = "scram_decoy_secret"  # noqa: S105 - the name of a row
 _T = TypeVar("_T")
 
 
+class AddedUser(NamedTuple):
+    """A user as it was added. ``login_is_new``: from now on everybody must log in."""
+
+    name: str
+    is_administrator: bool
+    login_is_new: bool
+
+
 class StoredUsers:
     """An ``Authenticator`` over the metadata store. Loop only.
 
-    ``on_removed`` hooks run with the name of a user that is gone.
+    ``on_removed`` hooks run with the name of a user that is gone, and with ``ANONYMOUS`` when
+    login becomes required. See ``Authenticator`` for ``on_change`` and ``after_change``.
     """
 
-    def __init__(self, metadata: MetadataStore) -> None:
-        self.revision = 0
+    def __init__(self, metadata: MetadataStore, policy: LoginPolicy | None = None) -> None:
+        self.policy = policy or LoginPolicy(metadata)
         self.on_removed: list[Callable[[str], None]] = []
+        self.on_change: list[Callable[[], None]] = []
+        self.after_change: list[Callable[[], Awaitable[None]]] = []
         self._metadata = metadata
         self._changes = Changes()
         self._users: dict[str, list[ScramCredential]] = {}
@@ -63,6 +75,7 @@ class StoredUsers:
             await self._metadata.once(DECOY_SECRET, secrets.token_hex(32))
         )
         self._users = await self._metadata.users()
+        await self.policy.load()
 
     async def close(self) -> None:
         """Wait for changes that are on their way, and end the threads."""
@@ -72,7 +85,15 @@ class StoredUsers:
     @property
     def required(self) -> bool:
         """See ``Authenticator``."""
-        return bool(self._users)
+        return self.policy.required
+
+    def is_super_user(self, name: str) -> bool:
+        """See ``Authenticator``."""
+        return self.policy.is_super_user(name)
+
+    def is_known(self, name: str) -> bool:
+        """See ``Authenticator``."""
+        return name in self._users
 
     def names(self) -> list[str]:
         """Return the names of all users, sorted."""
@@ -82,13 +103,32 @@ class StoredUsers:
         """Return what is kept of a user's password; nothing for an unknown user."""
         return self._users.get(name, ())
 
+    async def add_user(
+        self, name: str, password: str, *, administers: bool | None = None
+    ) -> AddedUser:
+        """Add a user as an administrator of the node does, or change a password.
+
+        The first one administers, and login is required from then on (``LoginPolicy``).
+        ``administers``: whether this one does; None: the first, and who does already. Errors:
+        ``InvalidRequest``, ``Overloaded``, ``StorageUnavailable``.
+        """
+        prepared, credentials = await self._credentials(name, password)
+        return await self._changes.make(
+            self._add(prepared, credentials, administers=administers)
+        )
+
     async def put_user(self, name: str, password: str) -> str:
-        """Add a user, or change a password; returns the name as it was prepared.
+        """Add a user who is nothing more, or change a password; returns the prepared name.
 
         Errors: ``InvalidRequest``, ``Overloaded``, ``StorageUnavailable``.
         """
+        prepared, credentials = await self._credentials(name, password)
+        await self.put_credentials(prepared, credentials)
+        return prepared
+
+    async def _credentials(self, name: str, password: str) -> tuple[str, list[ScramCredential]]:
         prepared, secret = _check_new(name, password)
-        credentials = await self._derive(
+        return prepared, await self._derive(
             lambda: [
                 make_credential(
                     mechanism,
@@ -99,18 +139,16 @@ class StoredUsers:
                 for mechanism in ScramMechanism
             ]
         )
-        await self.put_credentials(prepared, credentials)
-        return prepared
 
     async def put_credentials(self, name: str, credentials: Sequence[ScramCredential]) -> None:
         """Add a user with credentials derived elsewhere, or replace all that it has."""
         if not credentials:
             msg = "a user has at least one credential"
             raise InvalidRequest(msg)
-        await self._changes.make(self._put(name, list(credentials)))
+        await self._changes.make(self._put(name, list(credentials), administers=None))
 
     async def remove_user(self, name: str) -> bool:
-        """Remove a user and say whether there was one; who is connected stays so."""
+        """Remove a user and say whether there was one; its connections are closed."""
         return await self._changes.make(self._remove(name))
 
     async def authenticate_plain(self, username: str, password: str) -> str:
@@ -159,21 +197,60 @@ class StoredUsers:
         finally:
             self._checks -= 1
 
-    async def _put(self, name: str, credentials: list[ScramCredential]) -> None:
+    async def _add(
+        self, name: str, credentials: list[ScramCredential], *, administers: bool | None
+    ) -> AddedUser:
+        first = self.policy.of_new_user(has_users=bool(self._users))
+        if administers is None and first.is_administrator:
+            administers = True
+        await self._put(
+            name, credentials, administers=administers, requires_login=first.requires_login
+        )
+        return AddedUser(name, self.policy.is_super_user(name), first.requires_login)
+
+    async def _put(
+        self,
+        name: str,
+        credentials: list[ScramCredential],
+        *,
+        administers: bool | None,
+        requires_login: bool = False,
+    ) -> None:
         if name not in self._users and len(self._users) >= USERS_MAX:
             msg = f"there are {USERS_MAX} users"
             raise Overloaded(msg)
-        await self._metadata.put_user(name, credentials)
+        await self._metadata.put_user(
+            name, credentials, administers=administers, requires_login=requires_login
+        )
         self._users[name] = credentials
-        self.revision += 1
+        self.policy.adopt(name, administers=administers, requires_login=requires_login)
+        self._note_change()
+        if requires_login:
+            self._disown(ANONYMOUS)
+        if requires_login or administers is not None:
+            await self._settle()
 
     async def _remove(self, name: str) -> bool:
         removed = await self._metadata.delete_user(name)
         self._users.pop(name, None)
-        self.revision += 1
-        for hook in self.on_removed if removed else ():
-            hook(name)
+        self.policy.adopt(name, administers=False, requires_login=False)
+        self._note_change()
+        if removed:
+            self._disown(name)
+            await self._settle()
         return removed
+
+    def _note_change(self) -> None:
+        for hook in self.on_change:
+            hook()
+
+    def _disown(self, name: str) -> None:
+        for hook in self.on_removed:
+            hook(name)
+
+    async def _settle(self) -> None:
+        for settle in self.after_change:
+            await settle()
 
 
 def iterations_of(config: AuthConfig) -> Mapping[ScramMechanism, int]:

@@ -43,9 +43,9 @@ def check_config(
     for warning in warnings(settings):
         say(f"# warning: {warning}")
     try:
-        check_exposure(settings, users_configured=False)
+        check_exposure(settings, users_configured=bool(settings.auth.required))
     except InvalidSettings as error:
-        say(f"# warning: while there are no users, nothing starts: {error}")
+        say(f"# warning: while nobody must log in, nothing starts: {error}")
     check_certificates(settings)
 
 

@@ -72,7 +72,7 @@ def add(  # noqa: PLR0913 - one argument per option
     host: Host = EVERYBODY,
     is_prefix: Prefix = False,
 ) -> None:
-    """Add a rule. From the first on, but for mqtt_topic, what no rule allows is denied."""
+    """Add a rule. But for mqtt_topic, it closes what it names to those it does not allow."""
     rule = _rule(effect, operation, resource, name, user, client_id, is_prefix=is_prefix)
     client.send("POST", "rules", body={**rule, "protocol": protocol, "host": host})
     say("the rule holds")

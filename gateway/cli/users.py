@@ -2,7 +2,8 @@
 
 import asyncio
 import sys
-from typing import Annotated, Final
+from collections.abc import Mapping
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -18,6 +19,8 @@ users_app = command_group("Users of a running node.")
 
 _NONE: Final = "no users; add one: headgate users add NAME"
 
+_YES_NO: Final = {True: "yes", False: "no"}
+
 Name = Annotated[str, typer.Argument(help="The user's name.")]
 
 
@@ -28,21 +31,37 @@ def add(
     password_stdin: Annotated[
         bool, typer.Option("--password-stdin", help="Read the password from standard input.")
     ] = False,
+    administrator: Annotated[
+        bool | None,
+        typer.Option(
+            "--administrator/--no-administrator",
+            help="Let the user do everything, whatever rules say; the first user may anyway.",
+        ),
+    ] = None,
     offline: Annotated[
         bool, typer.Option("--offline", help="Write to the metadata store of a stopped node.")
     ] = False,
     config: options.Config = None,
     assignments: options.Assignments = None,
 ) -> None:
-    """Add a user, or give one a new password. From the first user on, everybody must log in."""
+    """Add a user, or give one a new password. From the first user on, everybody must log in.
+
+    The first user is an administrator, unless auth.super_users names some.
+    """
     settings = settings_of(config, assignments)
-    if offline:
-        asyncio.run(_put_offline(settings, name, _password(from_stdin=password_stdin)))
+    client = None if offline else AdminClient.of(settings)
+    body = {"password": _password(from_stdin=password_stdin), "administrator": administrator}
+    if client is None:
+        added = asyncio.run(_add_offline(settings, name, body))
     else:
-        client = AdminClient.of(settings)
-        body = {"password": _password(from_stdin=password_stdin)}
-        client.send("PUT", "users", name, body=body)
+        added = client.send("PUT", "users", name, body=body)
     say(f"user {name} may log in")
+    if added["administrator"]:
+        say(f"{name} is an administrator: may do everything, whatever rules say")
+    if added["login_is_new"]:
+        say("from now on everybody must log in (auth.required)")
+    elif not added["authentication_required"]:
+        say("nobody has to log in: the config says auth.required = false")
 
 
 @users_app.command("ls")
@@ -50,13 +69,15 @@ def add(
 def list_users(client: AdminClient, *, as_json: options.AsJson = False) -> None:
     """List users."""
     found = client.get("users")["users"]
-    print_rows(found, ["name"], as_json=as_json, if_empty=_NONE)
+    if not as_json:
+        found = [{**user, "administrator": _YES_NO[user["administrator"]]} for user in found]
+    print_rows(found, ["name", "administrator"], as_json=as_json, if_empty=_NONE)
 
 
 @users_app.command("rm")
 @of_node
 def remove(client: AdminClient, name: Name, *, yes: options.Yes = False) -> None:
-    """Remove a user and its access keys. Without any user left, nobody needs to log in."""
+    """Remove a user and its access keys, and close its connections."""
     confirm(lambda: _question(client, name), yes=yes)
     client.send("DELETE", "users", name)
     say(f"removed {name}")
@@ -70,16 +91,28 @@ def _question(client: AdminClient, name: str) -> str:
     return f"Remove user {name} and {keys} access key(s)?"
 
 
-async def _put_offline(settings: Settings, name: str, password: str) -> None:
+async def _add_offline(
+    settings: Settings, name: str, body: Mapping[str, Any]
+) -> dict[str, Any]:
     """Add the first user of a node that will not listen beyond loopback without one."""
+    from gateway.auth.login_policy import LoginPolicy
     from gateway.auth.users import StoredUsers, iterations_of
 
+    auth = settings.auth
     async with stopped_metadata(settings) as metadata:
-        users = StoredUsers(metadata)
-        users.iterations = iterations_of(settings.auth)
+        policy = LoginPolicy(metadata, required=auth.required, super_users=auth.super_users)
+        users = StoredUsers(metadata, policy)
+        users.iterations = iterations_of(auth)
         try:
             await users.load()
-            await users.put_user(name, password)
+            added = await users.add_user(
+                name, body["password"], administers=body["administrator"]
+            )
+            return {
+                "administrator": added.is_administrator,
+                "login_is_new": added.login_is_new,
+                "authentication_required": users.required,
+            }
         finally:
             await users.close()
 

@@ -11,7 +11,7 @@ from gateway.config.settings import Settings
 def check_exposure(settings: Settings, *, users_configured: bool) -> None:
     """Refuse to listen beyond loopback when nobody is asked who they are.
 
-    A listener asks when users are configured and its adapter knows passwords, when its adapter
+    A listener asks when login is required and its adapter knows passwords, when its adapter
     serves no stranger at all, or when it wants client certificates. ``node.insecure = true``
     allows the rest. The admin endpoint asks for its token always. Errors: ``InvalidSettings``.
     """
@@ -27,7 +27,7 @@ def check_exposure(settings: Settings, *, users_configured: bool) -> None:
             if not asks and getattr(listener, "tls_client_ca", None) is None:
                 msg = (
                     f"{path}.bind: {bind} is open to others and nobody is asked who they "
-                    "are; add users (headgate users add --offline), demand client certificates "
+                    "are; add a user (headgate users add --offline), demand client certificates "
                     "(tls_client_ca), or set node.insecure = true"
                 )
                 raise InvalidSettings(msg)

@@ -282,7 +282,18 @@ class AuthRule(FrozenConfig):
 
 
 class AuthConfig(FrozenConfig):
-    """Who may do what. Without a rule, here or in the metadata, everything is allowed."""
+    """Who must log in, and who may do what."""
+
+    required: bool | None = Field(
+        default=None,
+        description="Whether everybody must log in. Unset: as stored; the first "
+        "`headgate users add` sets it, and nothing clears it but this key.",
+    )
+    default: Literal["allow", "deny"] | None = Field(
+        default=None,
+        description="Where login is required, what holds for a user and a resource that no rule "
+        "selects. Unset: `deny`, but `allow` in a directory of an earlier version without rules.",
+    )
 
     super_users: tuple[str, ...] = Field(
         default=(), description="Users who may do everything, whatever rules say."

@@ -23,10 +23,11 @@ from sqlalchemy import (
     Uuid,
 )
 
-SCHEMA_VERSION: Final = "0003"
+SCHEMA_VERSION: Final = "0004"
 OLDER_VERSIONS: Final[tuple[str, ...]] = (
     "0001",
     "0002",
+    "0003",
 )  # those that the migrations can bring up to date
 
 TABLES: Final = MetaData(
@@ -135,6 +136,11 @@ SCRAM_CREDENTIALS: Final = Table(
     Column("iterations", Integer, nullable=False),
     Column("stored_key", LargeBinary, nullable=False),
     Column("server_key", LargeBinary, nullable=False),
+)
+
+# Super users beside those of ``auth.super_users``. The user need not be one of ``users``.
+ADMINISTRATORS: Final = Table(
+    "administrators", TABLES, Column("user_name", String(255), primary_key=True)
 )
 
 # Both sides of a signature compute it from the secret itself, so no verifier could stand for it.

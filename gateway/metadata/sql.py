@@ -21,7 +21,14 @@ from gateway.auth.scram import ScramCredential
 from gateway.config.settings import Settings
 from gateway.errors import Overloaded, StorageUnavailable
 from gateway.metadata import queue_rows, topic_rows, user_rows
-from gateway.metadata.store import AccessKey, Address, DeletedRange, PartitionRange, TopicRow
+from gateway.metadata.store import (
+    AccessKey,
+    AccessSettings,
+    Address,
+    DeletedRange,
+    PartitionRange,
+    TopicRow,
+)
 from gateway.metadata.versions import bring_up
 from gateway.queues.model import QueueRow
 from gateway.sql import engines as sql
@@ -164,13 +171,34 @@ class SqlMetadata:
         """See ``MetadataStore``."""
         return await self._run(user_rows.load_users)
 
-    async def put_user(self, name: str, credentials: Iterable[ScramCredential]) -> None:
+    async def put_user(
+        self,
+        name: str,
+        credentials: Iterable[ScramCredential],
+        *,
+        administers: bool | None = None,
+        requires_login: bool = False,
+    ) -> None:
         """See ``MetadataStore``."""
-        await self._run(user_rows.put_user, name, credentials)
+        await self._run(
+            user_rows.put_user,
+            name,
+            credentials,
+            administers=administers,
+            requires_login=requires_login,
+        )
 
     async def delete_user(self, name: str) -> bool:
         """See ``MetadataStore``."""
         return await self._run(user_rows.delete_user, name)
+
+    async def access_settings(self) -> AccessSettings:
+        """See ``MetadataStore``."""
+        return await self._run(user_rows.load_access_settings)
+
+    async def set_required(self, *, required: bool) -> None:
+        """See ``MetadataStore``."""
+        await self._run(user_rows.set_required, required=required)
 
     async def access_keys(self) -> list[AccessKey]:
         """See ``MetadataStore``."""

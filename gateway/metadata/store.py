@@ -77,6 +77,14 @@ class AccessKey(NamedTuple):
         return f"AccessKey({self.key_id!r}, user={self.user!r}, account={self.account!r})"
 
 
+class AccessSettings(NamedTuple):
+    """Stored settings of access. ``default`` is None in a directory made by this version."""
+
+    required: bool
+    default: str | None
+    administrators: frozenset[str]
+
+
 class MetadataStore(Protocol):
     """See the module."""
 
@@ -186,12 +194,34 @@ class MetadataStore(Protocol):
         """Return all users with their credentials."""
         ...
 
-    async def put_user(self, name: str, credentials: Iterable[ScramCredential]) -> None:
-        """Store a user with these credentials and no others."""
+    async def put_user(
+        self,
+        name: str,
+        credentials: Iterable[ScramCredential],
+        *,
+        administers: bool | None = None,
+        requires_login: bool = False,
+    ) -> None:
+        """Store a user with these credentials and no others.
+
+        ``administers``: whether it is an administrator; None: as before. ``requires_login``:
+        everybody must log in from now on.
+        """
         ...
 
     async def delete_user(self, name: str) -> bool:
-        """Remove a user and its access keys; says whether there was such a user."""
+        """Remove a user and its access keys; says whether there was such a user.
+
+        It is no administrator any more either.
+        """
+        ...
+
+    async def access_settings(self) -> AccessSettings:
+        """Return who administers, whether login is required, and what no rule says."""
+        ...
+
+    async def set_required(self, *, required: bool) -> None:
+        """Store whether everybody must log in."""
         ...
 
     async def access_keys(self) -> list[AccessKey]:

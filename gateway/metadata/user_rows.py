@@ -4,14 +4,26 @@ They run in the worker thread of ``gateway.metadata.sql``, which begins and comm
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Connection, and_, delete, insert, select
 
 from gateway.auth.ports import Operation, PatternKind, ResourceType, Rule
 from gateway.auth.scram import ScramCredential, ScramMechanism
-from gateway.metadata.schema import ACCESS_KEYS, ACL_RULES, META, SCRAM_CREDENTIALS, USERS
-from gateway.metadata.store import AccessKey
+from gateway.metadata.schema import (
+    ACCESS_KEYS,
+    ACL_RULES,
+    ADMINISTRATORS,
+    META,
+    SCRAM_CREDENTIALS,
+    USERS,
+)
+from gateway.metadata.store import AccessKey, AccessSettings
+
+AUTH_REQUIRED: Final = "auth_required"
+AUTH_DEFAULT: Final = "auth_default"  # of a directory that an earlier version has made
+_TRUE: Final = "true"
+_FALSE: Final = "false"
 
 
 def get_value(connection: Connection, key: str) -> str | None:
@@ -52,8 +64,21 @@ def load_users(connection: Connection) -> dict[str, list[ScramCredential]]:
     return users
 
 
-def put_user(connection: Connection, name: str, credentials: Iterable[ScramCredential]) -> None:
-    """Insert a user, or replace its credentials."""
+def put_user(
+    connection: Connection,
+    name: str,
+    credentials: Iterable[ScramCredential],
+    *,
+    administers: bool | None = None,
+    requires_login: bool = False,
+) -> None:
+    """Insert a user, or replace its credentials; see ``MetadataStore.put_user``."""
+    if requires_login:
+        set_required(connection, required=True)
+    if administers is not None:
+        connection.execute(delete(ADMINISTRATORS).where(ADMINISTRATORS.c.user_name == name))
+    if administers:
+        connection.execute(insert(ADMINISTRATORS).values(user_name=name))
     connection.execute(delete(USERS).where(USERS.c.name == name))
     connection.execute(insert(USERS).values(name=name))
     connection.execute(
@@ -74,10 +99,25 @@ def put_user(connection: Connection, name: str, credentials: Iterable[ScramCrede
 
 def delete_user(connection: Connection, name: str) -> bool:
     """Remove a user with its access keys and, by their foreign key, its credentials."""
+    connection.execute(delete(ADMINISTRATORS).where(ADMINISTRATORS.c.user_name == name))
     removed = connection.execute(delete(USERS).where(USERS.c.name == name)).rowcount > 0
     if removed:
         connection.execute(delete(ACCESS_KEYS).where(ACCESS_KEYS.c.user_name == name))
     return removed
+
+
+def load_access_settings(connection: Connection) -> AccessSettings:
+    """Return who administers, whether login is required, and what no rule says."""
+    return AccessSettings(
+        get_value(connection, AUTH_REQUIRED) == _TRUE,
+        get_value(connection, AUTH_DEFAULT),
+        frozenset(connection.scalars(select(ADMINISTRATORS.c.user_name))),
+    )
+
+
+def set_required(connection: Connection, *, required: bool) -> None:
+    """Store whether everybody must log in."""
+    set_value(connection, AUTH_REQUIRED, _TRUE if required else _FALSE)
 
 
 def load_access_keys(connection: Connection) -> list[AccessKey]:

@@ -80,7 +80,7 @@ def test_listening_to_others_is_warned_of(run: Run) -> None:
     done = run("check-config", "--set", "adapters.kafka.bind=0.0.0.0:9092")
     assert done.status == 0
     assert (
-        "# warning: while there are no users, nothing starts: adapters.kafka.bind" in done.out
+        "# warning: while nobody must log in, nothing starts: adapters.kafka.bind" in done.out
     )
 
 

@@ -4,9 +4,10 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Iterable, Mapping
 from types import MappingProxyType
-from typing import Any, NamedTuple, cast
+from typing import Any, Literal, NamedTuple, cast
 
 from gateway.auth.access_keys import AccessKeys
+from gateway.auth.login_policy import LoginPolicy
 from gateway.auth.rules import RuleBook
 from gateway.auth.scram import ITERATIONS_MIN, ScramMechanism
 from gateway.auth.users import StoredUsers
@@ -44,25 +45,32 @@ async def running_kernel(
     *,
     users: Mapping[str, str] = NO_USERS,
     rules: tuple[AuthRule, ...] = (),
+    default: Literal["allow", "deny"] = "allow",
     has_queues: bool = False,
 ) -> AsyncIterator[LiveKernel]:
-    """Run the parts. ``users`` are passwords by name. At the end nothing is held any more."""
+    """Run the parts. At the end nothing is held any more.
+
+    ``users`` are passwords by name; with some, login is required. ``default``: ``auth.default``.
+    """
     folder = settings.node.data_dir
     async with contextlib.AsyncExitStack() as stack:
         metadata = SqlMetadata("sqlite", data_dir=folder)
         await metadata.open()
         stack.push_async_callback(metadata.close)
-        stored = StoredUsers(metadata)
+        policy = LoginPolicy(metadata, required=True if users else None)
+        stored = StoredUsers(metadata, policy)
         stored.iterations = CHEAP
         await stored.load()
         stack.push_async_callback(stored.close)
         for name, password in users.items():
             await stored.put_user(name, password)
-        book = RuleBook(metadata, stored, static_rules=rules)
+        book = RuleBook(metadata, stored, static_rules=rules, default=default)
         await book.load()
         stack.push_async_callback(book.close)
         keys = AccessKeys(metadata)
         await keys.load()
+        stored.on_removed.append(keys.forget_user)
+        keys.on_change.append(book.forget_answers)
         stack.push_async_callback(keys.close)
         topics = TopicManager(metadata, defaults=settings.topic_defaults, clock=clock)
         await topics.load()

@@ -1,8 +1,7 @@
 """AlterUserScramCredentials: API key 51, version 0 (KIP-554).
 
-All changes of one user are one transaction; each user has its own outcome. The last user cannot
-be removed from here: a node without users lets everybody in, which is for the command line to
-decide.
+All changes of one user are one transaction; each user has its own outcome. Whether login is
+required does not follow from users, so that neither the first one nor the last changes it.
 """
 
 from collections import Counter
@@ -20,7 +19,7 @@ from adapters.kafka.session import Session
 from gateway.auth.ports import ANONYMOUS, EVERYBODY, NAME_CHARS_MAX, Operation
 from gateway.auth.scram import ScramCredential, ScramMechanism, saslprep
 from gateway.auth.users import StoredUsers
-from gateway.errors import GatewayError, PolicyViolation, Unauthenticated, Unauthorized
+from gateway.errors import GatewayError, Unauthenticated, Unauthorized
 
 API_KEY: Final = 51
 VERSIONS: Final = range(1)
@@ -53,7 +52,7 @@ async def handle(
 
 
 def _refusal(session: Session) -> Unauthorized | None:
-    """Ask once for the whole request: its first user may end the rights of who is anonymous."""
+    """Ask once for the whole request."""
     try:
         check_cluster(session, Operation.ALTER)
     except Unauthorized as error:
@@ -85,9 +84,6 @@ async def _alter(
     if wanted:
         await users.put_credentials(name, list(wanted.values()))
         return
-    if users.names() == [name]:
-        msg = "the last user cannot be removed: without users everybody is let in"
-        raise PolicyViolation(msg)
     await users.remove_user(name)
 
 

@@ -33,7 +33,7 @@ from adapters.kafka.fetch_codec import (
     decode_fetch_request,
     encode_fetch_response,
 )
-from adapters.kafka.fetched_partitions import Room, Wanted, encode_answer
+from adapters.kafka.fetched_partitions import Room, Wanted, encode_answer, leave_out_forbidden
 from adapters.kafka.large_requests import (
     SLICE_ELEMENTS,
     join_slices,
@@ -106,8 +106,8 @@ class _Fetch:
 
     __slots__ = (
         "_budget", "_bytes_max", "_bytes_min", "_deadline_s", "_element_count", "_has_failed",
-        "_has_more", "_loop", "_node", "_readable", "_reply", "_session", "_taken_bytes",
-        "_task", "_timer", "_topics", "_version", "_waiters",
+        "_has_more", "_loop", "_node", "_readable", "_reply", "_revision", "_session",
+        "_taken_bytes", "_task", "_timer", "_topics", "_version", "_waiters",
     )  # fmt: skip
 
     def __init__(
@@ -115,10 +115,8 @@ class _Fetch:
     ) -> None:
         node = session.node
         self._node = node
-        self._budget = node.fetch_budget
-        self._session = session
-        self._version = version
-        self._reply = reply
+        self._budget, self._revision = node.fetch_budget, node.authorizer.revision
+        self._session, self._version, self._reply = session, version, reply
         self._loop = asyncio.get_running_loop()
         wait_ms = min(max(request.max_wait_ms, 0), node.config.fetch_wait_ms_max)
         self._deadline_s = self._loop.time() + wait_ms / 1000
@@ -384,6 +382,7 @@ class _Fetch:
     def _answer(self) -> None:
         self._leave()
         self._reply.hurry = None
+        leave_out_forbidden(self._session, self._topics, since=self._revision)
         if self._element_count > SLICE_ELEMENTS:
             self._start(self._answer_large())
         else:

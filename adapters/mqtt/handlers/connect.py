@@ -63,7 +63,9 @@ def _authenticate(connection: "MqttConnection", connect: Connect) -> None:
         else:  # a client-first message may come with AUTH instead
             auth.ask(connection, b"")
         return
-    if connect.username is not None and authenticator.required:
+    if connect.username is not None and (
+        authenticator.required or authenticator.is_known(connect.username)
+    ):
         connection.wait()
         connection.start(
             authenticate_password(connect, authenticator, logins, peer),

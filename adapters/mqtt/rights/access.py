@@ -2,8 +2,9 @@
 
 A stored rule that denies comes first, so that somebody can be shut out at any time; then the
 first rule of ``acl`` that matches; then a stored rule that allows; then ``acl_default``. What
-they allow is asked of the gateway's ``Authorizer``, whose resource is the log's topic by route:
-WRITE to publish, READ to subscribe. Super users may do everything. Answers are kept per
+they allow, the gateway's ``Authorizer`` may still refuse where a rule selects the log's topic by
+route: WRITE to publish, READ to subscribe. Where none of them says anything (``acl_default`` is
+not set), the ``Authorizer`` decides alone. Super users may do everything. Answers are kept per
 connection until the authorizer's revision changes.
 
 A subscription is a filter, and rules are filters too: an ``allow`` matches what it covers
@@ -74,6 +75,7 @@ class ClientAccess:
 
         Without rules about the client one look is for all. False for the server's own topics,
         ``$delayed/`` among them: ``publish_refusal`` says of each what is to become of it.
+        With rules, each is asked for with where it leads, and ``may_write`` has nothing to add.
         """
         revision = self._access.authorizer.revision
         if self._revision != revision:
@@ -82,24 +84,34 @@ class ClientAccess:
             return False
         if self._has_rules and not self._is_super_user:
             return all(self.publish_refusal(topic, qos) is None for topic in topics)
-        if not (self._is_super_user or self._access.allows_by_default):
+        if not self._is_super_user and self._access.default is False:
             return False
         slashes = max(topic.count(b"/") for topic in topics)
         return slashes < self._access.config.topic_levels_max
 
     def may_write(self, log_topics: Iterable[str]) -> bool:
-        """Say whether the client may publish to what leads to these topics of the log."""
-        return all(self._is_authorized(Operation.WRITE, name) for name in log_topics)
+        """Say whether the client may publish to what leads to these topics of the log.
+
+        It is asked after ``rules_allow_all``.
+        """
+        if self._has_rules and not self._is_super_user:
+            return True
+        return all(
+            self._may(Operation.WRITE, name, answer=self._access.default) for name in log_topics
+        )
 
     def may_subscribe(self, topic_filter: str) -> bool:
         """Say whether the client may subscribe to a checked filter (without its group)."""
         revision = self._access.authorizer.revision
         if self._revision != revision:
             self._renew(revision)
-        return self._rules_allow(topic_filter, to_subscribe=True) and all(
-            self._is_authorized(Operation.READ, name)
-            for name in log_topics(self._access.config, tuple(topic_filter.split("/")))
-        )
+        answer = self._answer_of_rules(topic_filter, to_subscribe=True)
+        if answer is False:
+            return False
+        names = log_topics(self._access.config, tuple(topic_filter.split("/")))
+        if not names and answer is None:  # the server's own
+            return self._access.authorizer.allows_by_default(self._principal)
+        return all(self._may(Operation.READ, name, answer=answer) for name in names)
 
     def _renew(self, revision: int) -> None:
         """Rules have changed: forget answers."""
@@ -119,17 +131,19 @@ class ClientAccess:
             check_publish_topic(text, levels_max=self._access.config.topic_levels_max)
         except MqttError as error:
             return error
-        if self._rules_allow(text, to_subscribe=False) and self._is_authorized(
-            Operation.WRITE, self._access.log_topic(topic, qos)
+        answer = self._answer_of_rules(text, to_subscribe=False)
+        if answer is not False and self._may(
+            Operation.WRITE, self._access.log_topic(topic, qos), answer=answer
         ):
             return None
         return MqttError(ReasonCode.NOT_AUTHORIZED, f"may not publish to {text[:80]!r}")
 
-    def _rules_allow(self, name: str, *, to_subscribe: bool) -> bool:
+    def _answer_of_rules(self, name: str, *, to_subscribe: bool) -> bool | None:
+        """Return what the rules for MQTT topics say; None: nothing."""
         if self._is_super_user:
             return True
         if not self._has_rules:  # who has a million topics is asked a million times
-            return self._access.allows_by_default
+            return self._access.default
         wanted = tuple(name.split("/"))
         stored = say_of(self._stored, wanted, to_subscribe=to_subscribe)
         if stored is False:
@@ -137,12 +151,18 @@ class ClientAccess:
         for rule in self._rules:
             if applies(rule, wanted, to_subscribe=to_subscribe):
                 return rule.allows
-        return stored or self._access.allows_by_default
+        return stored or self._access.default
 
-    def _is_authorized(self, operation: Operation, log_topic: str) -> bool:
-        return self._access.authorizer.allows(
-            self._principal, operation, ResourceType.TOPIC, log_topic
-        )
+    def _may(self, operation: Operation, log_topic: str, *, answer: bool | None) -> bool:
+        """Say whether a topic of the log is open to what rules for MQTT topics allow.
+
+        ``answer`` is True where they allow it explicitly: only rules for the topic of the log
+        can refuse it then.
+        """
+        authorizer = self._access.authorizer
+        if answer and not authorizer.has_rule(ResourceType.TOPIC, log_topic):
+            return True
+        return authorizer.allows(self._principal, operation, ResourceType.TOPIC, log_topic)
 
 
 class Access:
@@ -158,7 +178,7 @@ class Access:
         self.authorizer = authorizer
         self.stored = StoredRules(authorizer)
         self.log_topic = log_topic
-        self.allows_by_default = config.acl_default == "allow"
+        self.default = None if config.acl_default is None else config.acl_default == "allow"
 
     def of_client(
         self, client_id: str, username: str | None, principal: Principal

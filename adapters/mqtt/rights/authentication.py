@@ -1,7 +1,8 @@
 """Who a client is: by password, by its certificate, or by enhanced authentication (SCRAM).
 
-Without configured users anybody is let in, and a user name that nobody checked counts for
-nothing. A name that was checked is the principal's, and what ``%u`` stands for.
+Where login is not required anybody is let in: a user's name needs its password all the same, and
+a name that is no user's counts for nothing. A name that was checked is the principal's, and what
+``%u`` stands for.
 """
 
 import asyncio
@@ -12,7 +13,7 @@ from adapters.mqtt.errors import MqttError, ReasonCode
 from adapters.mqtt.wire import Connect
 from gateway.auth.logins import Attempt, Logins, Peer
 from gateway.auth.ports import Authenticator
-from gateway.auth.scram import ScramMechanism, ScramServer
+from gateway.auth.scram import ScramCredential, ScramMechanism, ScramServer
 from gateway.errors import Unauthenticated, Unauthorized
 
 _NONCE_BYTES: Final = 18
@@ -38,6 +39,7 @@ class ScramExchange:
             msg = f"authentication method {method[:80]!r}: there are {', '.join(_METHODS)}"
             raise MqttError(ReasonCode.BAD_AUTHENTICATION_METHOD, msg)
         self.method = method
+        self._credential: ScramCredential | None = None
         self._authenticator = authenticator
         self._logins = logins
         self._peer = peer
@@ -49,18 +51,19 @@ class ScramExchange:
             return await self._receive(data, attempt)
 
     async def _receive(self, data: bytes, attempt: Attempt) -> Step:
-        scram = self._scram
+        scram, authenticator = self._scram, self._authenticator
         if scram.username:
             await attempt.turn(scram.username)
-            step = Step(scram.final_message(data), scram.username)
+            final = scram.final_message(data)
+            now = await authenticator.scram_credential(scram.username, scram.mechanism)
+            if now is not self._credential:
+                msg = "the user was changed or removed meanwhile"
+                raise Unauthenticated(msg)
             attempt.passed()
-            return step
+            return Step(final, scram.username)
         username = scram.receive_first(data)
-        return Step(
-            scram.first_message(
-                await self._authenticator.scram_credential(username, scram.mechanism)
-            )
-        )
+        self._credential = await authenticator.scram_credential(username, scram.mechanism)
+        return Step(scram.first_message(self._credential))
 
 
 async def authenticate_password(
@@ -81,9 +84,9 @@ async def authenticate_password(
 
 
 def check_anonymous(authenticator: Authenticator) -> None:
-    """Let nobody in unnamed once users are configured. Error: ``Unauthorized``."""
+    """Let nobody in unnamed where login is required. Error: ``Unauthorized``."""
     if authenticator.required:
-        msg = "users are configured, and no user name was given"
+        msg = "everybody must log in, and no user name was given"
         raise Unauthorized(msg)
 
 

@@ -1,6 +1,7 @@
 """Who asks: keys that are known are checked, and nobody in particular only where allowed."""
 
 import asyncio
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -19,6 +20,7 @@ from adapters.sqs.identity import Identifier, is_loopback
 from adapters.sqs.signature import find_claim
 from adapters.sqs.wire import Request
 from gateway.auth.access_keys import AccessKeys
+from gateway.auth.ports import Authenticator
 from gateway.clock import ManualClock
 from gateway.metadata.store import AccessKey, MetadataStore
 from tests.adapters.sqs.test_signature import KEY_ID, SECRET, signed
@@ -38,13 +40,21 @@ class Stored:
         return [self._key]
 
 
-def identifier(key_id: str = KEY_ID, account: str = "", **config: Any) -> Identifier:
+def login(*, required: bool = False) -> Authenticator:
+    """Return an authenticator of which only ``required`` is asked."""
+    return cast("Authenticator", SimpleNamespace(required=required))
+
+
+def identifier(
+    key_id: str = KEY_ID, account: str = "", *, required: bool = False, **config: Any
+) -> Identifier:
     keys = AccessKeys(cast("MetadataStore", Stored(AccessKey(key_id, SECRET, "bob", account))))
     asyncio.run(keys.load())
     request = signed()
     claim = find_claim(request)
     assert claim is not None
-    return Identifier(SqsConfig(**config), keys, ManualClock(claim.signed_unix_s * 1_000))
+    clock = ManualClock(claim.signed_unix_s * 1_000)
+    return Identifier(SqsConfig(**config), keys, login(required=required), clock)
 
 
 def unsigned() -> Request:

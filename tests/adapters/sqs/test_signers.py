@@ -21,7 +21,7 @@ from adapters.sqs.wire import Request
 from gateway.auth.access_keys import AccessKeys
 from gateway.clock import ManualClock
 from gateway.metadata.store import AccessKey, MetadataStore
-from tests.adapters.sqs.test_identity import ELSEWHERE, HERE, Stored
+from tests.adapters.sqs.test_identity import ELSEWHERE, HERE, Stored, login
 from tests.adapters.sqs.test_signature import KEY_ID, SECRET, presigned, signed
 
 TARGET = {"X-Amz-Target": "AmazonSQS.ReceiveMessage"}
@@ -47,7 +47,8 @@ class Who:
         assert claim is not None
         self.signed_ms = claim.signed_unix_s * 1_000
         self.clock = ManualClock(self.signed_ms + ahead_ms)
-        self.identifier = Identifier(SqsConfig(anonymous="never"), self.keys, self.clock)
+        config = SqsConfig(anonymous="never")
+        self.identifier = Identifier(config, self.keys, login(), self.clock)
 
     def ask(self, request: Request, peer_host: str = HERE) -> str:
         return self.identifier.identify(request, peer_host).principal.name

@@ -229,7 +229,8 @@ async def test_the_way_of_a_user(setup: Setup) -> None:
     send, name = setup.client.send, "jürgen/ops"
     await asyncio.to_thread(partial(send, "PUT", "users", name, body={"password": "geheim"}))
     users = (await asyncio.to_thread(setup.client.get, "users"))["users"]
-    assert users == [{"name": name, "mechanisms": ["SCRAM-SHA-256", "SCRAM-SHA-512"]}]
+    mechanisms = ["SCRAM-SHA-256", "SCRAM-SHA-512"]
+    assert users == [{"name": name, "mechanisms": mechanisms, "administrator": True}]
     assert await setup.kernel.authenticator.authenticate_plain(name, "geheim") == name
     await asyncio.to_thread(partial(send, "DELETE", "users", name))
     with pytest.raises(Refused, match="UserNotFound"):

@@ -50,7 +50,16 @@ def add_user(data_dir: Path, name: str, password: str) -> None:
     """Add a user before the first start."""
     subprocess.run(
         [
-            *(sys.executable, "-m", "gateway", "users", "add", name, "--password-stdin"),
+            *(
+                sys.executable,
+                "-m",
+                "gateway",
+                "users",
+                "add",
+                name,
+                "--password-stdin",
+                "--no-administrator",
+            ),
             *("--offline", "--set", f"node.data_dir={data_dir}"),
         ],
         cwd=ROOT,

@@ -19,6 +19,7 @@ from adapters.kafka.config import KafkaConfig
 from adapters.kafka.fetch_pacing import FetchPacing
 from adapters.kafka.metadata_cache import MetadataCache
 from adapters.kafka.session import Node, Session
+from gateway.auth.login_policy import LoginPolicy
 from gateway.auth.ports import Operation, PatternKind, Principal, ResourceType, Rule
 from gateway.auth.rules import RuleBook
 from gateway.auth.users import StoredUsers
@@ -150,7 +151,7 @@ async def running(
     )
     metadata = SqlMetadata("sqlite", data_dir=tmp_path)
     await metadata.open()
-    users = StoredUsers(metadata)
+    users = StoredUsers(metadata, LoginPolicy(metadata, required=True))
     users.iterations = CHEAP
     await users.load()
     rules = RuleBook(metadata, users, super_users=[ADMIN])

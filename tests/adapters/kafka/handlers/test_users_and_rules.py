@@ -211,7 +211,7 @@ async def test_rules_for_mqtt_topics_are_no_acls(rig: Rig) -> None:
     unknown = await rig.ask("describe_acls", 3, **meaning(resource_type_filter=8))
     assert unknown.error_code.value == ErrorCode.INVALID_REQUEST
     assert await create(rig, acl(resource_type=8)) == [ErrorCode.INVALID_REQUEST]
-    assert rig.login("ada").allows(Operation.READ, ResourceType.TOPIC, "orders")
+    assert not rig.login("ada").allows(Operation.READ, ResourceType.TOPIC, "orders")
 
 
 async def test_a_filter_with_unknown_numbers_is_refused(rig: Rig) -> None:
@@ -262,12 +262,16 @@ async def test_a_user_that_a_client_salted_can_log_in(rig: Rig) -> None:
     assert (result.user, infos) == ("ada", [(SHA_256, 4_096)])
 
 
-async def test_the_first_users_of_a_node_are_made_together(rig: Rig) -> None:
+async def test_users_made_by_who_is_anonymous_lock_nobody_out(rig: Rig) -> None:
+    rig.users.policy.required = False
     anonymous = rig.login("ANONYMOUS")
 
     codes = await alter(rig, upsertions=[upsert("ada"), upsert("bob")], session=anonymous)
+    again = await alter(rig, upsertions=[upsert("carol")], session=anonymous)
 
     assert codes == {"ada": ErrorCode.NONE, "bob": ErrorCode.NONE}
+    assert again == {"carol": ErrorCode.NONE}
+    assert not rig.users.required
 
 
 async def test_one_mechanism_is_removed_and_the_other_stays(rig: Rig) -> None:
@@ -279,14 +283,14 @@ async def test_one_mechanism_is_removed_and_the_other_stays(rig: Rig) -> None:
     assert len(rig.users.credentials("ada")) == 1
 
 
-async def test_the_last_user_stays(rig: Rig) -> None:
-    await alter(rig, upsertions=[upsert("ada"), upsert("bob")])
+async def test_the_last_user_may_go_and_login_stays_required(rig: Rig) -> None:
+    await alter(rig, upsertions=[upsert("ada")])
 
     gone = await alter(rig, deletions=[Deletion(name="ada", mechanism=SHA_256)])
-    kept = await alter(rig, deletions=[Deletion(name="bob", mechanism=SHA_256)])
 
-    assert (gone, kept) == ({"ada": ErrorCode.NONE}, {"bob": ErrorCode.POLICY_VIOLATION})
-    assert rig.users.names() == ["bob"]
+    assert gone == {"ada": ErrorCode.NONE}
+    assert rig.users.names() == []
+    assert rig.users.required
 
 
 @pytest.mark.parametrize(

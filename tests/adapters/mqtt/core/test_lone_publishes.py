@@ -202,7 +202,7 @@ async def test_rules_that_change_meanwhile_hold(tmp_path: Path) -> None:
     async with rig(tmp_path) as one:
         client = await lone_client(one)
         access = one.adapter.node.access
-        access.allows_by_default = False
+        access.default = False
         one.kernel.authorizer.revision += 1  # type: ignore[misc]  # as a rule book does
         client.send(wire.publish("t", b"no", qos=1, packet_id=5))
         assert (await client.receive(Kind.PUBACK)).code == 0x87

@@ -19,6 +19,7 @@ from gateway.auth.ports import (
     Principal,
     ResourceType,
     Rule,
+    Verdict,
     check_rule,
 )
 
@@ -45,6 +46,8 @@ class Rules:
         self.super_users: set[str] = set()
         self.denied = set(denied)
         self.asked = 0
+        self.default = True
+        self.allows_topics = True
 
     def allows(
         self, principal: Principal, operation: Operation, resource_type: ResourceType, name: str
@@ -52,7 +55,16 @@ class Rules:
         self.asked += 1
         assert principal.protocol == "mqtt"
         assert resource_type is ResourceType.TOPIC
-        return (operation, name) not in self.denied
+        return self.allows_topics and (operation, name) not in self.denied
+
+    def has_rule(self, _resource_type: ResourceType, name: str) -> bool:
+        return any(name == denied for _, denied in self.denied)
+
+    def allows_by_default(self, _principal: Principal) -> bool:
+        return self.default
+
+    def verdict(self, *_question: object, **_how: object) -> Verdict:
+        raise AssertionError("SQS asks this")
 
     def is_super_user(self, principal: Principal) -> bool:
         return principal.name in self.super_users
@@ -64,7 +76,7 @@ class Rules:
 
 def client(
     *rules: dict[str, str],
-    default: str = "deny",
+    default: str | None = "deny",
     client_id: str = "dev1",
     username: str | None = "ada",
     authorizer: Rules | None = None,
@@ -236,7 +248,7 @@ def test_who_may_publish_to_a_topic_may_do_so_later() -> None:
 
 def test_answers_are_kept_until_the_rules_change() -> None:
     rules = Rules()
-    access = client(default="allow", authorizer=rules)
+    access = client(default=None, authorizer=rules)
     assert may_publish(access, "a")
     assert may_publish(access, "a")
     assert rules.asked == 1
@@ -258,6 +270,35 @@ def test_a_subscription_needs_every_topic_of_the_log_that_it_may_read() -> None:
     rules = Rules((Operation.READ, "sensors0"))
     access = client(default="allow", authorizer=rules, routes=routes)
     assert [access.may_subscribe(text) for text in ("s/x", "b/x", "#")] == [False, True, False]
+
+
+@pytest.mark.parametrize("default", ["allow", None])
+def test_a_rule_for_the_topic_of_the_log_holds_beside_an_open_default(
+    default: str | None,
+) -> None:
+    access = client(default=default, authorizer=Rules((Operation.WRITE, "mqtt")))
+    assert not may_publish(access, "a")
+    assert access.may_subscribe("a")
+
+
+def test_an_explicit_allow_needs_no_allow_for_the_topic_of_the_log() -> None:
+    rules = Rules()
+    rules.allows_topics = False  # what no rule is about is denied
+    access = client(allow("a/#"), default=None, authorizer=rules)
+    open_to_all = client(default="allow", authorizer=rules)
+    assert [may_publish(access, topic) for topic in ("a/x", "b")] == [True, False]
+    assert [access.may_subscribe(text) for text in ("a/+", "#")] == [True, False]
+    assert may_publish(open_to_all, "b")
+    assert open_to_all.may_subscribe("#")
+
+
+def test_the_servers_own_topics_follow_the_default_where_no_rule_is_about_them() -> None:
+    rules = Rules()
+    access = client(default=None, authorizer=rules)
+    before = access.may_subscribe("$SYS/#")
+    rules.default = False
+    assert before
+    assert not access.may_subscribe("$SYS/#")
 
 
 # --- rules that the gateway keeps

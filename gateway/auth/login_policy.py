@@ -1,0 +1,71 @@
+"""Whether everybody must log in, and which users may do everything. Kept in the metadata store.
+
+Login is required from the moment when the config says so (``auth.required``) or the first user
+is added by an administrator's means, until the config says otherwise: removing users or keys
+changes nothing.
+"""
+
+from collections.abc import Collection
+from typing import NamedTuple
+
+from gateway.metadata.store import MetadataStore
+
+
+class FirstUser(NamedTuple):
+    """Consequences of adding a user: it administers, and everybody logs in from now on."""
+
+    is_administrator: bool
+    requires_login: bool
+
+
+class LoginPolicy:
+    """The answers, from memory. Loop only.
+
+    ``required`` is the config's ``auth.required``; None: what is stored holds. ``super_users``:
+    those of the config, beside the administrators that are stored.
+    """
+
+    def __init__(
+        self,
+        metadata: MetadataStore,
+        *,
+        required: bool | None = None,
+        super_users: Collection[str] = (),
+    ) -> None:
+        self.required = bool(required)
+        self.administrators: frozenset[str] = frozenset()
+        self._metadata = metadata
+        self._configured = required
+        self._super_users = frozenset(super_users)
+
+    async def load(self) -> None:
+        """Read what is stored, and store what the config says; once, before all else."""
+        stored = await self._metadata.access_settings()
+        self.administrators = stored.administrators
+        if self._configured is None:
+            self.required = stored.required
+        elif self._configured is not stored.required:
+            await self._metadata.set_required(required=self._configured)
+
+    def is_super_user(self, name: str) -> bool:
+        """Say whether a user may do everything, whatever rules say."""
+        return name in self._super_users or name in self.administrators
+
+    def of_new_user(self, *, has_users: bool) -> FirstUser:
+        """Return the consequences of adding a user by an administrator's means.
+
+        The first one administers, unless the config names super users, and login is required
+        from then on, unless the config says otherwise.
+        """
+        is_first = not has_users or not self.required
+        return FirstUser(
+            is_first and not (self._super_users or self.administrators),
+            self._configured is None and not self.required,
+        )
+
+    def adopt(self, name: str, *, administers: bool | None, requires_login: bool) -> None:
+        """Take up what the store has of a user by now; ``administers`` None: as before."""
+        if administers is not None:
+            others = self.administrators - {name}
+            self.administrators = others | {name} if administers else others
+        self.required = self.required or requires_login
