@@ -24,6 +24,7 @@ from pipeline.lake_tables import TableFile
 from pipeline.resend_kafka import Endpoint, EndpointSilent, NotSent, Sender
 from pipeline.resend_state import Done, JobState, Position, marker
 from pipeline.rows import HEADERS_SQL
+from pipeline.spark_session import reason_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -155,6 +156,22 @@ class _Watch:
                 seen = total
 
 
+def missing_targets(
+    plan: Plan, sources: Sequence[Source], endpoint: Endpoint
+) -> dict[str, int]:
+    """Return the targets that are not there, and how many partitions their records came from.
+
+    The table does not say how many there were: it is those up to the last one that has records.
+    """
+    there = endpoint.partition_counts()
+    wanted: dict[str, int] = {}
+    for source in sources:
+        topic = plan.to or source.topic
+        if topic not in there:
+            wanted[topic] = max(wanted.get(topic, 1), source.partition + 1)
+    return wanted
+
+
 def target_counts(plan: Plan, sources: Sequence[Source], endpoint: Endpoint) -> dict[str, int]:
     """Return how many partitions each target has. Error: ``RequestError``."""
     there = endpoint.partition_counts()
@@ -162,7 +179,7 @@ def target_counts(plan: Plan, sources: Sequence[Source], endpoint: Endpoint) -> 
     for source in sources:
         topic = plan.to or source.topic
         if topic not in there or topic.startswith(_INTERNAL):
-            raise RequestError(f"there is no topic {topic}: make it first, `headgate topics`")
+            raise RequestError(f"there is no topic {topic}: --create makes it")
         if plan.keeps_partitions and source.partition >= there[topic]:
             raise RequestError(
                 f"{source.topic} has a partition {source.partition}, and {topic} only "
@@ -176,8 +193,7 @@ def _told(error: Exception, job_id: str) -> NotSent:
     """Return what a worker raised, without Spark's own tale of it."""
     text = str(error)
     name = f"{NotSent.__module__}.{NotSent.__name__}: "
-    if name in text:
-        text = text.rpartition(name)[2].splitlines()[0]
+    text = text.rpartition(name)[2].splitlines()[0] if name in text else reason_of(text)
     return NotSent(f"{text.splitlines()[0]}; --id {job_id} goes on where it was")
 
 

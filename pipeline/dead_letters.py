@@ -244,6 +244,7 @@ class Replay:
                     topics[self._to or letter.source_topic] += 1
                 on_letters(1)
             sender.finish()
+            state.has_sent_none = not (sender.sent or tally["before"])
         return Replayed(
             sender.sent,
             tally["before"],

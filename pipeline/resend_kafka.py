@@ -7,13 +7,13 @@ sent again must be the one that was.
 
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from confluent_kafka import KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec
+from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 from gateway.clock import Clock, SystemClock
 from gateway.config.base import parse_address
@@ -105,6 +105,26 @@ class Endpoint:
             raise silent(self, error) from error
         return {name: len(topic.partitions) for name, topic in found.topics.items()}
 
+    def create_topics(self, partitions: Mapping[str, int]) -> None:
+        """Make topics with so many partitions each; one that is there stays as it is.
+
+        Errors: ``EndpointSilent``, ``RequestError`` where the endpoint refuses one.
+        """
+        if not partitions:
+            return
+        admin = AdminClient(self.client_config())
+        wanted = [NewTopic(name, count, 1) for name, count in partitions.items()]
+        asked = admin.create_topics(wanted, request_timeout=ANSWER_S_MAX)
+        for name, answer in asked.items():
+            try:
+                answer.result(2 * ANSWER_S_MAX)
+            except KafkaException as error:
+                code = error.args[0].code()
+                if code < 0:  # the client's own: nobody has answered
+                    raise silent(self, error) from error
+                if code != KafkaError.TOPIC_ALREADY_EXISTS:
+                    raise RequestError(f"topic {name}: {error.args[0].str()}") from error
+
 
 def silent(endpoint: Endpoint, error: KafkaException) -> EndpointSilent:
     """Return the error of an endpoint that cannot be used, in one line."""
@@ -139,6 +159,17 @@ def endpoint_of(
     )
 
 
+class _FatalLog:
+    """The part of a logger that the client calls. ``reason``: why it cannot go on."""
+
+    reason = ""
+
+    def log(self, _level: int, _text: str, *parts: str) -> None:
+        """Take a line; of level 0 there are only fatal ones."""
+        said = parts[-1] if parts else ""
+        self.reason = said.partition("Fatal error: ")[2] or said
+
+
 class Sender:
     """An idempotent producer that keeps a rate and counts what was kept. One thread.
 
@@ -171,7 +202,9 @@ class Sender:
             "message.timeout.ms": _DELIVERY_MS_MAX,
             "retry.backoff.ms": 50,
         }
+        self._fatal = _FatalLog()
         if in_order:
+            config["logger"] = self._fatal
             config["enable.gapless.guarantee"] = True
         self._producer = Producer(endpoint.client_config() | config)
 
@@ -192,7 +225,7 @@ class Sender:
         """
         self._keep_rate()
         while len(self._producer) >= _WAITING_MAX:
-            self._producer.poll(0.1)
+            self._served(self._producer.poll, 0.1)
         self._check()
         if unix_ms == 0:
             self.restamped += 1  # a timestamp of 0 means the present to this client
@@ -215,12 +248,12 @@ class Sender:
             )
         except (KafkaException, BufferError) as error:
             self._fail(f"{place} to {topic}-{partition}: {error}")
-        self._producer.poll(0)
+        self._served(self._producer.poll, 0)
         self._check()
 
     def finish(self) -> None:
         """Return when all is answered. Error: ``NotSent``."""
-        left = self._producer.flush(_DELIVERY_MS_MAX / _MS_PER_S)
+        left = self._served(self._producer.flush, _DELIVERY_MS_MAX / _MS_PER_S)
         if left:
             raise NotSent(f"{left} records were not answered in {_DELIVERY_MS_MAX} ms")
         self._check()
@@ -228,6 +261,20 @@ class Sender:
     def abandon(self) -> None:
         """Drop what is not sent yet; what is on its way may still be kept."""
         self._producer.purge()
+
+    def _served(self, serve: Callable[[float], int], seconds: float) -> int:
+        """Call ``poll`` or ``flush``. Error: ``NotSent`` when the client has given up.
+
+        A refused record ends an ordered producer. The client says so in its log, and raises its
+        KafkaError, which is no exception and may come as a SystemError: only a bare clause is
+        sure to catch it, and nothing may be raised within that.
+        """
+        try:
+            return serve(seconds)
+        except:  # noqa: E722 - see above
+            if not self._fatal.reason:
+                raise
+        raise NotSent(self.failures[0] if self.failures else self._fatal.reason)
 
     def _fail(self, text: str) -> None:
         self.failed += 1
@@ -243,7 +290,7 @@ class Sender:
         if not self._rate_per_s:
             return
         while (left_ms := self._due_ms - self._clock.monotonic_ms()) > 0:
-            self._producer.poll(0)
+            self._served(self._producer.poll, 0)
             self._pause.wait(min(left_ms, _PAUSE_MS_MAX) / _MS_PER_S)
         earliest_ms = self._clock.monotonic_ms() - _PAUSE_MS_MAX
         self._due_ms = max(self._due_ms, earliest_ms) + _MS_PER_S / self._rate_per_s

@@ -6,31 +6,31 @@ kept anywhere else would be older or newer than the truth after a kill. Where to
 back is noted as the committed offsets of a consumer group of the job's name. When those have
 expired, the whole target is read.
 
-The same group keeps two runs of one job apart: a run is its only member as long as it lives.
+The same group keeps two runs of one job apart: a run is its only member as long as it lives. A run
+that ends without having sent anything removes the group: it was a try that has claimed no id.
 """
 
 import re
 import threading
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import closing
+from collections.abc import Callable, Mapping
+from contextlib import closing, suppress
 from typing import Final, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from gateway.clock import Clock
 from gateway.errors import GatewayError, RequestError
 from pipeline.resend_kafka import ANSWER_S_MAX, Endpoint, Headers, silent
+from pipeline.resend_reader import HeaderReader
 
 _ID: Final = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _SESSION_MS: Final = 10_000
 _AWAY_MS_MAX: Final = 86_400_000  # the longest that librdkafka allows between two polls
 _TAKE_OVER_MS_MAX: Final = 3 * _SESSION_MS  # for a killed run to be forgotten
-_QUIET_MS_MAX: Final = 30_000
 _POLL_S: Final = 0.2
-_READ_AT_ONCE: Final = 5_000
 _GATHERED_MAX: Final = 100_000
 
 
@@ -131,7 +131,8 @@ class JobState:
     """A run of a job: alone with its id while it lives, and told what runs before it have sent.
 
     ``anchor`` is any topic that is there: a group's member has to subscribe to one. ``on_lost``
-    is called, in a thread, when the endpoint has given the run up.
+    is called, in a thread, when the endpoint has given the run up. ``has_sent_none`` may be set
+    to say that this run has sent nothing, where it ends without an error.
     """
 
     def __init__(  # noqa: PLR0913 - the job, its target, and how to look for it
@@ -156,6 +157,8 @@ class JobState:
         self._is_lost = False
         self._tell_lost = on_lost
         self._ends = threading.Event()
+        self._floors: dict[str, dict[int, int]] = {}  # of topics: where this id's records begin
+        self.has_sent_none = False
         self._lock = threading.Lock()  # one call at a time: two have waited for each other
         self._member = Consumer(
             endpoint.client_config()
@@ -186,11 +189,14 @@ class JobState:
             raise silent(self._endpoint, error) from error
         return self
 
-    def __exit__(self, *_exc: object) -> None:
+    def __exit__(self, kind: object = None, *_exc: object) -> None:
         self._ends.set()
         if self._thread.is_alive():
             self._thread.join()
         self._member.close()
+        if self._floors and (kind is not None or self.has_sent_none):
+            with suppress(KafkaException):  # what stays costs the next run a look, no more
+                self._forget_unless_used()
 
     def check(self) -> None:
         """Error: ``JobRuns`` when the endpoint has given this run up, and another may run."""
@@ -208,7 +214,7 @@ class JobState:
             with self._lock:
                 noted = self._member.committed(places, timeout=ANSWER_S_MAX)
             floors = {one.partition: one.offset for one in noted if one.offset >= 0}
-            with closing(_Reader(self._endpoint, self._clock)) as reader:
+            with closing(HeaderReader(self._endpoint, self._clock)) as reader:
                 ends = reader.ends(places)
                 before = self.done.count
                 if not is_new:
@@ -224,8 +230,32 @@ class JobState:
             if new_floors:
                 with self._lock:
                     self._member.commit(offsets=new_floors, asynchronous=False)
+            self._floors[topic] = {one.partition: one.offset for one in new_floors} | floors
         except KafkaException as error:
             raise silent(self._endpoint, error) from error
+
+    def _forget_unless_used(self) -> None:
+        """Remove the group where no record of this id is in a target. Error: ``KafkaException``.
+
+        A record that a task sends later is found without the group too, by reading all. The
+        endpoint refuses to remove a group that another run is a member of.
+        """
+        if self.done.count or any(map(self._is_used, self._floors.items())):
+            return
+        admin = AdminClient(self._endpoint.client_config())
+        removed = admin.delete_consumer_groups([self._group], request_timeout=ANSWER_S_MAX)
+        removed[self._group].result(2 * ANSWER_S_MAX)
+
+    def _is_used(self, target: tuple[str, Mapping[int, int]]) -> bool:
+        topic, floors = target
+        places = [TopicPartition(topic, number) for number in floors]
+        with closing(HeaderReader(self._endpoint, self._clock)) as reader:
+            ends = reader.ends(places)
+            return any(
+                name == self._header and parse_marker(self._job_id, value) is not None
+                for headers in reader.headers(places, floors, ends)
+                for name, value in headers
+            )
 
     def _note(self, headers: Headers) -> None:
         for name, value in headers:
@@ -266,64 +296,3 @@ class JobState:
 
     def _runs(self) -> JobRuns:
         return JobRuns(f"a run with --id {self._job_id} is alive; two would send records twice")
-
-
-class _Reader:
-    """Reads the headers of a topic from some offsets to where it ends now."""
-
-    def __init__(self, endpoint: Endpoint, clock: Clock) -> None:
-        self._clock = clock
-        self._consumer = Consumer(
-            endpoint.client_config()
-            | {
-                "group.id": "headgate.resend",  # nothing is committed in its name
-                "enable.auto.commit": False,
-                "enable.partition.eof": True,
-                "auto.offset.reset": "earliest",  # below the start: retention took the rest
-            }
-        )
-
-    def ends(self, places: Iterable[TopicPartition]) -> dict[int, int]:
-        """Return the end of each partition. Error: ``KafkaException``."""
-        return {
-            place.partition: self._consumer.get_watermark_offsets(place, timeout=ANSWER_S_MAX)[
-                1
-            ]
-            for place in places
-        }
-
-    def headers(
-        self,
-        places: Iterable[TopicPartition],
-        floors: Mapping[int, int],
-        ends: Mapping[int, int],
-    ) -> Iterable[Headers]:
-        """Yield the headers of each record. Error: ``KafkaException``."""
-        begins = [
-            TopicPartition(place.topic, place.partition, floors.get(place.partition, 0))
-            for place in places
-        ]
-        open_places = {one.partition for one in begins if one.offset < ends[one.partition]}
-        self._consumer.assign([one for one in begins if one.partition in open_places])
-        heard_ms = self._clock.monotonic_ms()
-        while open_places:
-            messages = self._consumer.consume(_READ_AT_ONCE, _POLL_S)
-            if messages:
-                heard_ms = self._clock.monotonic_ms()
-            elif self._clock.monotonic_ms() - heard_ms > _QUIET_MS_MAX:
-                raise KafkaException(KafkaError(KafkaError._TIMED_OUT))  # noqa: SLF001 - its name
-            for message in messages:
-                error = message.error()
-                if error is None:
-                    yield message.headers() or ()
-                elif error.code() != KafkaError._PARTITION_EOF:  # noqa: SLF001 - its name
-                    if error.fatal() or (error.code() > 0 and not error.retriable()):
-                        raise KafkaException(error)
-                    continue  # a connection that went: it is made again
-                # The end of the log says so too, where compaction took the last of the range.
-                if error is not None or message.offset() + 1 >= ends[message.partition()]:
-                    open_places.discard(message.partition())
-
-    def close(self) -> None:
-        """End it."""
-        self._consumer.close()

@@ -10,11 +10,14 @@ from gateway.cli import options
 from gateway.cli import pipeline_options as shared
 from gateway.cli import pipeline_resend as resend
 from gateway.cli.admin_client import settings_of
-from gateway.cli.output import print_json, print_rows, say
+from gateway.cli.output import note, print_json, print_rows, say
 from gateway.errors import RequestError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from pipeline.backfill import Backfilled, Source
+    from pipeline.resend_kafka import Endpoint
 
 
 def backfill(  # noqa: PLR0913 - the options of the command
@@ -25,6 +28,13 @@ def backfill(  # noqa: PLR0913 - the options of the command
     catalog: shared.Catalog = "",
     topic: shared.AnyTopics = None,
     to: Annotated[str, typer.Option(help="A topic, instead of the one of the same name.")] = "",
+    create: Annotated[
+        bool,
+        typer.Option(
+            "--create",
+            help="Make topics that are not there, with a partition for each that the table has.",
+        ),
+    ] = False,
     keep_partitions: Annotated[
         bool, typer.Option("--keep-partitions", help="Each to its partition, not to its key's.")
     ] = False,
@@ -65,7 +75,7 @@ def backfill(  # noqa: PLR0913 - the options of the command
     from pipeline.spark_session import check_installed
 
     check_installed("confluent_kafka", "deltalake", "pyiceberg")
-    from pipeline.backfill import Plan, find_sources, run, target_counts
+    from pipeline.backfill import Plan, find_sources, missing_targets, run, target_counts
     from pipeline.backfill_files import Choice, table_files
     from pipeline.options import parse_options
     from pipeline.resend_kafka import endpoint_of
@@ -98,20 +108,28 @@ def backfill(  # noqa: PLR0913 - the options of the command
         rate_per_s=rate,
     )
     # What is wrong is said before Spark starts, as far as it is known.
-    if to not in {"", *endpoint.partition_counts()}:
-        raise RequestError(f"--to {to}: there is no such topic")
+    if to not in {"", *endpoint.partition_counts()} and not create:
+        raise RequestError(f"--to {to}: there is no such topic; --create makes it")
     with shared.spark("backfill", master=master, once=True) as session:
         sources = find_sources(session, plan)
         total = sum(one.records for one in sources)
         if dry_run or not total:
             _print_plan(sources, to, as_json=as_json)
             return
+        if create:
+            _create(endpoint, missing_targets(plan, sources, endpoint))
         target_counts(plan, sources, endpoint)
         sys.stderr.write(f"backfill {plan.job_id}: --id {plan.job_id} goes on where it was\n")
         progress = shared.Progress(total, unit="records")
         done = run(session, plan, sources, endpoint, progress.add)
         progress.end()
     _print_done(plan.job_id, done, as_json=as_json)
+
+
+def _create(endpoint: "Endpoint", missing: "Mapping[str, int]") -> None:
+    endpoint.create_topics(missing)
+    for topic, count in missing.items():
+        note(f"created {topic} with {count} partition(s)")
 
 
 def _print_plan(sources: "list[Source]", to: str, *, as_json: bool) -> None:

@@ -262,6 +262,40 @@ def test_a_time_of_zero_is_counted_because_the_client_cannot_say_it(
     assert _read(gateway, target, 1, 2)[1].timestamp()[1] == -1
 
 
+def test_targets_are_made_where_that_is_asked_for(
+    jobs: Jobs, gateway: Gateway, tmp_path: Path
+) -> None:
+    rows = [(0, 0, 5, None, b"x"), (2, 0, 5, None, b"y")]
+    table, target = _table(tmp_path / "t", "orders", rows), fresh_name()
+    chosen = ["--from", str(table), "--to", target, "--keep-partitions", "--id", "made"]
+    refused = jobs.run("backfill", *_options(gateway, *chosen))
+
+    done = jobs.run("backfill", *_options(gateway, *chosen, "--create", "--json"))
+
+    assert f"--to {target}: there is no such topic; --create makes it" in refused.err
+    assert done.json["sent"] == 2
+    assert f"created {target} with 3 partition(s)" in done.err
+    assert sorted(one.partition() for one in _read(gateway, target, 3, 2)) == [0, 2]
+    again = jobs.run("backfill", *_options(gateway, *chosen, "--create", "--json"))
+    assert again.json["sent_before"] == 2
+
+
+def test_a_run_of_which_all_is_refused_says_why_and_leaves_its_id_free(
+    jobs: Jobs, gateway: Gateway, tmp_path: Path
+) -> None:
+    table = _table(tmp_path / "t", "orders", [(0, 0, 5, None, b"x"), (0, 1, 5, None, b"y")])
+    target = create_topic(gateway.bootstrap, configs={"max.message.bytes": "50"})
+    chosen = ["--from", str(table), "--to", target, "--id", "refused"]
+
+    done = jobs.run("backfill", *_options(gateway, *chosen))
+
+    assert done.status == 1
+    assert "Message size too large" in done.err.splitlines()[-1]
+    admin = AdminClient({"bootstrap.servers": gateway.bootstrap})
+    groups = {one.group_id for one in admin.list_consumer_groups().result(30).valid}
+    assert "headgate.backfill.refused" not in groups
+
+
 @pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize(
     ("arguments", "said"),
