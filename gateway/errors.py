@@ -20,13 +20,19 @@ class RequestError(GatewayError):
 
 
 class StorageUnavailable(GatewayError):
-    """The storage cannot say that the data is kept. Nothing was acknowledged."""
+    """The storage cannot say that the data is kept. Nothing was acknowledged.
+
+    Its text is for operators: it names files, servers and what a database said.
+    """
 
     retriable = True
+    public_text = "the storage is not available; the node's log says why"
 
 
 class StorageFull(StorageUnavailable):
     """No space could be reserved; raised before an offset exists, so nothing is half done."""
+
+    public_text = "the storage is full"
 
 
 class Overloaded(GatewayError):
@@ -227,3 +233,8 @@ class GroupFull(GroupError):
 
 class MetadataTooLarge(GroupError):
     """The metadata string committed with an offset is above its bound."""
+
+
+def public_text(error: GatewayError) -> str:
+    """Return what a client may be told: of the storage, no files, servers or statements."""
+    return error.public_text if isinstance(error, StorageUnavailable) else str(error)

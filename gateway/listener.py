@@ -59,6 +59,7 @@ class Listener:
         self._per_host: Counter[str] = Counter()
         self._make = make
         self._server: asyncio.Server | TlsAcceptor | None = None
+        self._tls: ssl.SSLContext | None = None
         self._sweep_timer: asyncio.TimerHandle | None = None
         self.preambles: set[Preamble] = set()
         self._handshakes: set[asyncio.Task[None]] = set()
@@ -68,25 +69,33 @@ class Listener:
     async def start(self) -> None:
         """Bind and accept. Error: ``OSError`` when the address is taken or not ours."""
         address = parse_address(self.config.bind)
-        context = make_tls_context(self.config)
-        if context is not None and not self.config.proxy_protocol:
+        self.reload_certificates()
+        if self._tls is not None and not self.config.proxy_protocol:
             self._server = acceptor = TlsAcceptor(
                 self.loop,
                 address,
                 backlog=BACKLOG,
-                accept=lambda accepted, host: self._accept_tls(accepted, host, context),
+                accept=self._accept_tls,
             )
             await acceptor.start()
         else:
             is_proxied = self.config.proxy_protocol
             self._server = await self.loop.create_server(
-                lambda: Preamble(self, context) if is_proxied else self._make(self),
+                lambda: Preamble(self) if is_proxied else self._make(self),
                 address.host,
                 address.port,
                 backlog=BACKLOG,
             )
         self.host, self.port = self._server.sockets[0].getsockname()[:2]
         self._sweep()
+
+    def reload_certificates(self) -> bool:
+        """Read the files of TLS; connections that are there go on. False: no TLS is spoken here.
+
+        Errors: ``OSError`` (``ssl.SSLError`` is one); then those that were read before stay.
+        """
+        self._tls = make_tls_context(self.config)
+        return self._tls is not None
 
     def flush_soon(self, connection: Connection) -> None:
         """Have a connection write at the end of this turn of the loop."""
@@ -193,12 +202,11 @@ class Listener:
         self.fault_log.end_second()
         self._sweep_timer = self.loop.call_later(SWEEP_S, self._sweep)
 
-    def hand_over(
-        self, transport: asyncio.Transport, host: str | None, context: ssl.SSLContext | None
-    ) -> None:
-        """Begin the protocol (over TLS with a ``context``) on a transport past its preamble."""
+    def hand_over(self, transport: asyncio.Transport, host: str | None) -> None:
+        """Begin the protocol, over TLS where that is set, on a transport past its preamble."""
         connection = self._make(self)
         connection.peer_host = host or ""
+        context = self._tls
         if context is None:
             transport.set_protocol(connection)
             connection.connection_made(transport)
@@ -222,7 +230,7 @@ class Listener:
         if tls is not None:
             connection.connection_made(tls)
 
-    def _accept_tls(self, accepted: socket.socket, host: str, context: ssl.SSLContext) -> None:
+    def _accept_tls(self, accepted: socket.socket, host: str) -> None:
         if not self.take_seat(host):
             accepted.close()
             return
@@ -233,7 +241,7 @@ class Listener:
             self.loop.connect_accepted_socket(
                 lambda: connection,
                 accepted,
-                ssl=context,
+                ssl=self._tls,
                 ssl_handshake_timeout=self.config.handshake_s_max,
             ),
         )

@@ -10,6 +10,7 @@ import gc
 import os
 import signal
 import sys
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from functools import partial
 from typing import Any, Final
@@ -44,10 +45,12 @@ from gateway.metadata.store import reconcile
 from gateway.metrics import Metrics
 from gateway.model import PartitionIdentity
 from gateway.placement import SingleNode
+from gateway.private_files import make_data_dir
 from gateway.producers import PRODUCERS_TOPIC, ProducerStates
 from gateway.queues.declared import make_queues
 from gateway.queues.manager import QueueManager
 from gateway.registry import adapter_class, storage_class
+from gateway.reloading import Reloading
 from gateway.sql.engines import engine_url
 from gateway.start_line import start_line
 from gateway.streams import InternalStream
@@ -70,27 +73,32 @@ STATUS_USAGE: Final = 2
 log = structlog.get_logger()
 
 
-def run(settings: Settings) -> int:
-    """Run a node until SIGTERM, SIGINT or a fault; return the process's exit status."""
+def run(settings: Settings, read: Callable[[], Settings] | None = None) -> int:
+    """Run a node until SIGTERM, SIGINT or a fault; return the process's exit status.
+
+    ``read`` reads the settings anew, for SIGHUP.
+    """
     keep_freed_memory()
     descriptors.raise_limit()
     gc.freeze()  # what is imported stays
     gc.set_threshold(50_000, 20, 20)  # batches are freed by reference count; cycles are rare
     gc.enable()
-    return uvloop.run(_Node(settings).run())
+    return uvloop.run(_Node(settings, read).run())
 
 
 class _Node:
     """One running node; also what the storage calls back (``StorageHost``)."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, read: Callable[[], Settings] | None = None) -> None:
         self._settings = settings
+        self._read = read
         self._clock = SystemClock()
         self._stop = asyncio.Event()
         self._fault: BaseException | None = None
         self._topics: TopicManager | None = None
         self._metrics = Metrics()
         self._adapters: dict[str, Any] = {}
+        self._reloading: Reloading | None = None
 
     # --- StorageHost
 
@@ -122,6 +130,7 @@ class _Node:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop.set)
+        loop.add_signal_handler(signal.SIGHUP, self._reload)
         try:
             async with AsyncExitStack() as stack:
                 await self._start(stack)
@@ -134,9 +143,15 @@ class _Node:
             return STATUS_FAULT
         return STATUS_OK if self._fault is None else STATUS_FAULT
 
+    def _reload(self) -> None:
+        if self._reloading is None:
+            log.info("SIGHUP while starting: everything is read just now")
+        else:
+            self._reloading.reload()
+
     async def _start(self, stack: AsyncExitStack) -> None:
         settings = self._settings
-        settings.node.data_dir.mkdir(parents=True, exist_ok=True)
+        make_data_dir(settings.node.data_dir)
         storage = self._claimed_storage()
         state = AdminState(metrics=self._metrics, adapters=self._adapters)
         admin = AdminServer(settings.admin, state, data_dir=settings.node.data_dir)
@@ -150,6 +165,7 @@ class _Node:
         kernel.delays.start()
         stack.callback(kernel.delays.mover.close)
         register_metrics(kernel, self._adapters)
+        self._reloading = Reloading(settings, self._read, self._adapters, kernel.logins)
         state.is_ready = True
         stack.callback(lambda: setattr(state, "is_ready", False))
         self._announce(admin.url)

@@ -15,9 +15,8 @@ if TYPE_CHECKING:  # the listener makes preambles; they hand over to it
 class Preamble(asyncio.BufferedProtocol):
     """Reads the PROXY header and not an octet more, then hands the transport over."""
 
-    def __init__(self, listener: "Listener", context: ssl.SSLContext | None) -> None:
+    def __init__(self, listener: "Listener") -> None:
         self._listener = listener
-        self._context = context
         self._header = ProxyHeader()
         self._buffer = bytearray(16)
         self._has_seat = False
@@ -53,7 +52,7 @@ class Preamble(asyncio.BufferedProtocol):
             return
         if not self._header.wants:
             self._leave()
-            self._listener.hand_over(self._transport, self._header.host, self._context)
+            self._listener.hand_over(self._transport, self._header.host)
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's signature
         """See asyncio."""

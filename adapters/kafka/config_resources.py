@@ -9,7 +9,7 @@ from adapters.kafka.access import check_cluster, ordinary_topic_for
 from adapters.kafka.errors import ErrorCode, Refused, code_of
 from adapters.kafka.session import Session
 from gateway.auth.ports import Operation
-from gateway.errors import GatewayError
+from gateway.errors import GatewayError, public_text
 from gateway.model import check_topic_name
 from gateway.topics.manager import Topic
 
@@ -86,7 +86,7 @@ async def alter_each(
             with session.changes("topic.alter_configs", name, dry=dry):
                 await alter(asked, ordinary_topic_for(session, name, Operation.ALTER_CONFIGS))
         except GatewayError as error:
-            code, message = code_of(error), str(error)
+            code, message = code_of(error), public_text(error)
         results.append(
             result(
                 error_code=code,

@@ -66,6 +66,11 @@ class KafkaAdapter:
         return module
 
     @property
+    def listeners(self) -> list[Listener]:
+        """The listeners that have started."""
+        return [] if self._listener is None else [self._listener]
+
+    @property
     def listener(self) -> Listener:
         """The listener, once started."""
         assert self._listener is not None

@@ -29,7 +29,7 @@ from adapters.mqtt.wire import (
 )
 from gateway.auth.ports import ANONYMOUS, Principal
 from gateway.connection import Connection
-from gateway.errors import GatewayError
+from gateway.errors import GatewayError, public_text
 from gateway.listener import Listener
 
 if TYPE_CHECKING:  # the adapter makes connections; they know theirs
@@ -281,7 +281,7 @@ class MqttConnection(Connection, asyncio.Protocol):
         self.note(type(error).__name__, str(error))
         if self._reader.version is not None:
             self.version = self._reader.version
-        self.disconnect(reason_code(error), str(error))
+        self.disconnect(reason_code(error), public_text(error))
 
     def taken_over(self) -> None:
         """Another connection has come with this client identifier (MQTT-3.1.4-3)."""

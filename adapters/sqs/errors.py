@@ -109,4 +109,4 @@ ERROR_CODES: Final[dict[type[errors.GatewayError], ErrorCode]] = {
 def to_sqs_error(error: errors.GatewayError) -> SqsError:
     """Return what a client is told of an error of ours; the nearest base class wins."""
     code = next(ERROR_CODES[kind] for kind in type(error).__mro__ if kind in ERROR_CODES)
-    return SqsError(code, str(error) or code.shape)
+    return SqsError(code, errors.public_text(error) or code.shape)

@@ -60,6 +60,11 @@ class SqsAdapter:
         return self._dispatcher
 
     @property
+    def listeners(self) -> list[Listener]:
+        """The listeners that have started."""
+        return [] if self._listener is None else [self._listener]
+
+    @property
     def listener(self) -> Listener:
         """The listener, once started."""
         assert self._listener is not None

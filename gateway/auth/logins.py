@@ -64,6 +64,10 @@ class Logins:
         """Logins that wait, before they are checked or before they are answered."""
         return self._waiting.total()
 
+    def adopt(self, config: AuthConfig) -> None:
+        """Go by other settings from now on."""
+        self._config = config
+
     def register_metrics(self, metrics: Metrics) -> None:
         """Register what is counted."""
         metrics.counters_fn(

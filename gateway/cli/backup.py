@@ -11,6 +11,7 @@ from gateway.cli import options
 from gateway.cli.admin_client import AdminClient, Refused, settings_of
 from gateway.cli.output import print_json, say
 from gateway.errors import StorageUnavailable
+from gateway.private_files import make_data_dir
 from storage_adapters.segment_log.lockfile import DataLock
 
 _MIB: Final = 1_048_576
@@ -55,7 +56,7 @@ def restore(
             _show_progress(copied, None)
 
     try:
-        data_dir.mkdir(parents=True, exist_ok=True)
+        make_data_dir(data_dir)
         lock = DataLock(data_dir)
         lock.acquire()
         try:

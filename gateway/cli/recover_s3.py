@@ -12,6 +12,7 @@ from gateway.clock import SystemClock
 from gateway.config.settings import Settings
 from gateway.metadata.recovery import QueuePlace
 from gateway.model import PartitionIdentity
+from gateway.private_files import make_data_dir
 from gateway.sql.engines import engine_url
 from storage_adapters.s3.bucket import Bucket
 from storage_adapters.s3.config import S3Config
@@ -55,7 +56,7 @@ class S3Log:
     def restore(self) -> None:
         """Rebuild the index. A node that runs meanwhile is fenced. Errors: as above."""
         data_dir = self._settings.node.data_dir
-        data_dir.mkdir(parents=True, exist_ok=True)
+        make_data_dir(data_dir)
         index = Index(engine_url(self._settings.metadata.url, data_dir), clock=self._clock)
         index.open()
         try:

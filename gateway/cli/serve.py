@@ -6,6 +6,7 @@ Exit status 0 after a clean stop, 1 after a fault, 2 when the settings cannot be
 import argparse
 import importlib
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,6 +16,7 @@ from gateway.config.advice import warnings
 from gateway.config.checker import InvalidSettings
 from gateway.config.listeners import check_certificates
 from gateway.config.loader import load_settings
+from gateway.config.settings import Settings
 
 STATUS_USAGE: Final = 2
 
@@ -44,18 +46,24 @@ def main(arguments: Sequence[str]) -> int:
     """Run a node and return the process's exit status."""
     _import_structlog_alone()
     chosen = parser().parse_args(arguments)
-    try:
-        settings = load_settings(
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until the node listens to it
+
+    def read() -> Settings:
+        found = load_settings(
             file=chosen.config, assignments=chosen.set, environment=os.environ
         )
+        check_certificates(found)
+        return found
+
+    try:
+        settings = read()
         # After the settings, so that a typing error is answered at once.
         from gateway.logs import configure, log_warnings
         from gateway.main import run
 
-        check_certificates(settings)
         configure(settings.log)
         log_warnings(warnings(settings))
-        return run(settings)
+        return run(settings, read)
     except InvalidSettings as error:
         for line in str(error).splitlines():
             sys.stderr.write(f"headgate: {line}\n")

@@ -14,8 +14,9 @@ if TYPE_CHECKING:
 async def stopped_metadata(settings: Settings) -> "AsyncIterator[SqlMetadata]":
     """Open the metadata of a node that does not run; its data directory is made if it is new."""
     from gateway.metadata.sql import SqlMetadata
+    from gateway.private_files import make_data_dir
 
-    settings.node.data_dir.mkdir(parents=True, exist_ok=True)
+    make_data_dir(settings.node.data_dir)
     metadata = SqlMetadata.of(settings)
     await metadata.open()
     try:

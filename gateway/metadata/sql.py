@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Concatenate, Final, ParamSpec, Self, TypeVar
 from uuid import UUID, uuid4
 
+import structlog
 from sqlalchemy import Connection, Engine, event
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -40,6 +41,8 @@ DATA_UUID: Final = "data_uuid"
 CLUSTER_ID: Final = "cluster_id"
 FILE_NAME: Final = sql.FILE_NAME
 
+log = structlog.get_logger()
+
 _T = TypeVar("_T")
 _P = ParamSpec("_P")
 
@@ -61,6 +64,7 @@ class SqlMetadata:
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="metadata")
         self._calls = 0
         self._is_closed = False
+        self._logged_s = -1
 
     @classmethod
     def of(cls, settings: Settings) -> Self:
@@ -250,9 +254,18 @@ class SqlMetadata:
         try:
             return await asyncio.get_running_loop().run_in_executor(self._thread, work)
         except (SQLAlchemyError, OSError) as error:
-            raise StorageUnavailable(f"metadata store: {self._text(error)}") from error
+            text = self._text(error)
+            self._log_failure(text)
+            raise StorageUnavailable(f"metadata store: {text}") from error
         finally:
             self._calls -= 1
+
+    def _log_failure(self, text: str) -> None:
+        """Log why, once a second at most: clients are not told, and ask again."""
+        second = int(asyncio.get_running_loop().time())
+        if second != self._logged_s:
+            self._logged_s = second
+            log.warning("metadata store failed", error=text)
 
     def _text(self, error: Exception) -> str:
         if self._watch.is_over:

@@ -19,7 +19,7 @@ from adapters.kafka.session import Session
 from gateway.auth.ports import ANONYMOUS, EVERYBODY, NAME_CHARS_MAX, Operation
 from gateway.auth.scram import ScramCredential, ScramMechanism, saslprep
 from gateway.auth.users import StoredUsers
-from gateway.errors import GatewayError, Unauthenticated, Unauthorized
+from gateway.errors import GatewayError, Unauthenticated, Unauthorized, public_text
 
 API_KEY: Final = 51
 VERSIONS: Final = range(1)
@@ -46,7 +46,7 @@ async def handle(
                     raise refusal
                 await _alter(stored_users(session), _check_name(name), deletions, upsertions)
         except GatewayError as error:
-            code, message = code_of(error), str(error)
+            code, message = code_of(error), public_text(error)
         results.append(_Result(user=name, error_code=code, error_message=message))
     return AlterUserScramCredentialsResponse(version=version, results=results)
 

@@ -20,7 +20,7 @@ from adapters.kafka.errors import ErrorCode, code_of
 from adapters.kafka.session import Session
 from gateway.auth.audit import rule_text
 from gateway.auth.ports import Operation, Rule
-from gateway.errors import GatewayError
+from gateway.errors import GatewayError, public_text
 
 API_KEY: Final = 30
 VERSIONS: Final = range(1, 4)
@@ -82,4 +82,4 @@ def _result(outcome: Rule | GatewayError, failure: GatewayError | None) -> _Resu
     error = outcome if isinstance(outcome, GatewayError) else failure
     if error is None:
         return _Result(error_code=ErrorCode.NONE, error_message=None)
-    return _Result(error_code=code_of(error), error_message=str(error))
+    return _Result(error_code=code_of(error), error_message=public_text(error))

@@ -14,7 +14,7 @@ from adapters.kafka.errors import ErrorCode, Refused, code_of
 from adapters.kafka.replica_assignments import check_assignment
 from adapters.kafka.session import Session
 from gateway.auth.ports import Operation
-from gateway.errors import GatewayError, InvalidPartitions
+from gateway.errors import GatewayError, InvalidPartitions, public_text
 from gateway.topics.manager import Topic
 
 API_KEY: Final = 37
@@ -50,7 +50,7 @@ async def _answer(asked: _Asked, session: Session, *, repeated: bool, dry: bool)
             topics = session.node.topics
             await topics.add_partitions(topic.name, asked.count, validate_only=dry)
     except GatewayError as error:
-        code, message = code_of(error), str(error)
+        code, message = code_of(error), public_text(error)
     return _Result(name=asked.name, error_code=code, error_message=message)
 
 

@@ -22,7 +22,13 @@ from adapters.kafka.replica_assignments import (
 )
 from adapters.kafka.session import Session
 from gateway.auth.ports import Operation, ResourceType
-from gateway.errors import GatewayError, InvalidConfig, InvalidPartitions, Unauthorized
+from gateway.errors import (
+    GatewayError,
+    InvalidConfig,
+    InvalidPartitions,
+    Unauthorized,
+    public_text,
+)
 from gateway.model import TopicName
 from gateway.placement import Placement
 from gateway.topics.manager import Topic
@@ -54,7 +60,9 @@ async def _answer(asked: _Asked, session: Session, *, repeated: bool, dry: bool)
         with session.changes("topic.create", asked.name, dry=dry):
             topic = await _create(asked, session, dry=dry)
     except GatewayError as error:
-        return _Result(name=asked.name, error_code=code_of(error), error_message=str(error))
+        return _Result(
+            name=asked.name, error_code=code_of(error), error_message=public_text(error)
+        )
     return _success(topic, session)
 
 

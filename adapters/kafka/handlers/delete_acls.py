@@ -19,7 +19,7 @@ from adapters.kafka.errors import ErrorCode, code_of
 from adapters.kafka.session import Session
 from gateway.auth.audit import rule_text
 from gateway.auth.ports import Operation, Rule
-from gateway.errors import GatewayError
+from gateway.errors import GatewayError, public_text
 
 API_KEY: Final = 31
 VERSIONS: Final = range(1, 4)
@@ -48,7 +48,9 @@ async def _answer(asked: _Filter, session: Session) -> _Result:
         await book.delete_rules(gone)
     except GatewayError as error:
         session.node.audit.note(session.principal, "rule.remove", "", error)
-        return _Result(error_code=code_of(error), error_message=str(error), matching_acls=[])
+        return _Result(
+            error_code=code_of(error), error_message=public_text(error), matching_acls=[]
+        )
     for rule in gone:
         session.node.audit.note(session.principal, "rule.remove", rule_text(rule))
     return _Result(

@@ -16,7 +16,7 @@ from adapters.kafka.errors import ErrorCode, Refused, code_of
 from adapters.kafka.session import Session
 from adapters.kafka.topic_refs import resolve_topic
 from gateway.auth.ports import Operation
-from gateway.errors import GatewayError, Unauthorized
+from gateway.errors import GatewayError, Unauthorized, public_text
 
 API_KEY: Final = 20
 VERSIONS: Final = range(1, 7)
@@ -54,7 +54,7 @@ async def _answer(asked: Asked, session: Session, *, repeated: bool) -> _Result:
             await _delete(asked, session, result, repeated=repeated)
     except GatewayError as error:
         result.error_code = code_of(error)
-        result.error_message = str(error)
+        result.error_message = public_text(error)
     return result
 
 

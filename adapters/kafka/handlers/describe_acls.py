@@ -16,7 +16,7 @@ from adapters.kafka.acl_mapping import Binding, bindings, matches, rule_book, to
 from adapters.kafka.errors import ErrorCode, code_of
 from adapters.kafka.session import Session
 from gateway.auth.ports import Operation
-from gateway.errors import GatewayError
+from gateway.errors import GatewayError, public_text
 
 API_KEY: Final = 29
 VERSIONS: Final = range(1, 4)
@@ -36,7 +36,10 @@ def handle(
         )
     except GatewayError as error:
         return DescribeAclsResponse(
-            version=version, error_code=code_of(error), error_message=str(error), resources=[]
+            version=version,
+            error_code=code_of(error),
+            error_message=public_text(error),
+            resources=[],
         )
     by_resource: dict[tuple[int, str, int], list[Binding]] = {}
     for acl in found:

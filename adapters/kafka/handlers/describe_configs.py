@@ -21,7 +21,7 @@ from adapters.kafka.config_resources import (
 from adapters.kafka.errors import ErrorCode, code_of
 from adapters.kafka.session import Session
 from gateway.auth.ports import Operation
-from gateway.errors import GatewayError
+from gateway.errors import GatewayError, public_text
 from gateway.topics.configs import ConfigEntry
 
 API_KEY: Final = 32
@@ -54,7 +54,7 @@ def _answer(
     try:
         entries = _entries(session, asked.resource_type, asked.resource_name)
     except GatewayError as error:
-        result.error_code, result.error_message = code_of(error), str(error)
+        result.error_code, result.error_message = code_of(error), public_text(error)
         return result
     wanted = asked.configuration_keys  # null and empty both ask for all of them
     result.configs = [

@@ -9,7 +9,7 @@ from adapters.kafka.errors import ErrorCode, code_of
 from adapters.kafka.session import Session
 from features.dedup import SEQUENCE_MODULUS
 from gateway.auth.ports import Operation
-from gateway.errors import GatewayError
+from gateway.errors import GatewayError, public_text
 from gateway.partition import Partition
 
 API_KEY: Final = 61
@@ -42,7 +42,7 @@ def _answer(session: Session, topic_name: str, number: int) -> _Partition:
         topic = topic_for(session, topic_name, Operation.READ)
         producers = _producers(session.node.broker.partition(topic, number))
     except GatewayError as error:
-        code, message = code_of(error), str(error)
+        code, message = code_of(error), public_text(error)
     return _Partition(
         partition_index=number,
         error_code=code,

@@ -14,7 +14,7 @@ from adapters.kafka.scram_users import MECHANISM_CODES, stored_users
 from adapters.kafka.session import Session
 from gateway.auth.ports import Operation
 from gateway.auth.users import StoredUsers
-from gateway.errors import GatewayError
+from gateway.errors import GatewayError, public_text
 
 API_KEY: Final = 50
 VERSIONS: Final = range(1)
@@ -34,7 +34,10 @@ def handle(
         users = stored_users(session)
     except GatewayError as error:
         return DescribeUserScramCredentialsResponse(
-            version=version, error_code=code_of(error), error_message=str(error), results=[]
+            version=version,
+            error_code=code_of(error),
+            error_message=public_text(error),
+            results=[],
         )
     asked = Counter(user.name for user in request.users or ()) or Counter(users.names())
     return DescribeUserScramCredentialsResponse(
@@ -50,7 +53,10 @@ def _answer(name: str, users: StoredUsers, *, repeated: bool) -> _Result:
         infos = _infos(name, users, repeated=repeated)
     except GatewayError as error:
         return _Result(
-            user=name, error_code=code_of(error), error_message=str(error), credential_infos=[]
+            user=name,
+            error_code=code_of(error),
+            error_message=public_text(error),
+            credential_infos=[],
         )
     return _Result(
         user=name, error_code=ErrorCode.NONE, error_message=None, credential_infos=infos

@@ -11,7 +11,7 @@ from adapters.kafka.access import check_cluster
 from adapters.kafka.errors import ErrorCode, code_of
 from adapters.kafka.session import Session
 from gateway.auth.ports import Operation
-from gateway.errors import Unauthorized
+from gateway.errors import Unauthorized, public_text
 
 API_KEY: Final = 46
 VERSIONS: Final = range(1)
@@ -27,7 +27,7 @@ def handle(
     try:
         check_cluster(session, Operation.DESCRIBE)
     except Unauthorized as error:
-        code, message = code_of(error), str(error)
+        code, message = code_of(error), public_text(error)
     return ListPartitionReassignmentsResponse(
         version=version, error_code=code, error_message=message, topics=[]
     )

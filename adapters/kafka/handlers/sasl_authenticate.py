@@ -11,7 +11,7 @@ from kafka.protocol.sasl import SaslAuthenticateRequest, SaslAuthenticateRespons
 from adapters.kafka.errors import ErrorCode, code_of
 from adapters.kafka.sasl import SaslExchange
 from adapters.kafka.session import Session
-from gateway.errors import GatewayError
+from gateway.errors import GatewayError, public_text
 
 API_KEY: Final = 36
 VERSIONS: Final = range(3)
@@ -33,7 +33,7 @@ async def handle(
         step = await exchange.receive(request.auth_bytes)
     except GatewayError as error:
         session.is_rejected = True
-        return _answer(version, code_of(error), f"Authentication failed: {error}")
+        return _answer(version, code_of(error), f"Authentication failed: {public_text(error)}")
     if step.username is not None:
         session.principal = session.principal._replace(name=step.username)
         session.is_authenticated = True

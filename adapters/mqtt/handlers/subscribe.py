@@ -11,7 +11,7 @@ from adapters.mqtt.refusals import SUBACK_CODES, within
 from adapters.mqtt.sessions.filter_work import serve
 from adapters.mqtt.sessions.subscription import Subscription
 from adapters.mqtt.wire import Suback, Subscribe, SubscriptionRequest, Version
-from gateway.errors import GatewayError
+from gateway.errors import GatewayError, public_text
 
 if TYPE_CHECKING:  # connections know handlers
     from adapters.mqtt.connection import MqttConnection
@@ -62,7 +62,7 @@ class _Work:
         except MqttError as error:
             if self._connection.version is not Version.V5:
                 raise  # a violation closes (3.1.1: MQTT-4.8.0-1)
-            self._why = self._why or str(error)
+            self._why = self._why or public_text(error)
             return None
         if group is not None and request.no_local:
             msg = "No Local on a shared subscription"  # MQTT-3.8.3-4
@@ -159,7 +159,7 @@ class _Work:
             for index in range(*step.indices(len(self._codes))):
                 if self._codes[index] < FAILURE:
                     self._codes[index] = code
-            self._why = str(error)
+            self._why = public_text(error)
         on_kept()
 
     def answer(self) -> None:

@@ -23,7 +23,7 @@ from adapters.mqtt.wire import (
     PublishRun,
     Version,
 )
-from gateway.errors import GatewayError, MessageTooLarge
+from gateway.errors import GatewayError, MessageTooLarge, public_text
 
 if TYPE_CHECKING:  # connections make theirs
     from adapters.mqtt.connection import MqttConnection
@@ -289,7 +289,7 @@ class Inbound:
         connection = self.connection
         self._counters.publish_refused += len(published.run.payloads)
         published.code = within(ACK_CODES, reason_code(error))
-        published.reason = str(error)
+        published.reason = public_text(error)
         connection.note(type(error).__name__, published.reason)
         published.is_lie = connection.version is not Version.V5 and (
             error.retriable or isinstance(error, MessageTooLarge)

@@ -1,0 +1,39 @@
+"""The data directory and what is in it belong to the node's user."""
+
+import os
+import stat
+from pathlib import Path
+from typing import Final
+
+import structlog
+
+DIRECTORY_MODE: Final = 0o700
+_OTHERS: Final = 0o007
+
+log = structlog.get_logger()
+
+
+def keep_others_out() -> None:
+    """Let nothing that this process makes be readable, or more, by everybody."""
+    os.umask(os.umask(_OTHERS) | _OTHERS)
+
+
+def make_data_dir(path: Path) -> None:
+    """Make a data directory that only its owner may enter; close one that is open to everybody.
+
+    A group that an operator has let in stays: jobs that read the log may run as another user.
+    Errors: ``OSError``.
+    """
+    keep_others_out()
+    try:
+        path.mkdir(parents=True, mode=DIRECTORY_MODE)
+    except FileExistsError:
+        mode = stat.S_IMODE(path.stat().st_mode)
+        if not mode & _OTHERS:
+            return
+        try:
+            path.chmod(mode & ~_OTHERS)
+        except PermissionError:
+            log.warning("the data directory is open to everybody", path=str(path))
+            return
+        log.warning("the data directory was open to everybody, and is no more", path=str(path))

@@ -1,0 +1,98 @@
+"""SIGHUP: new certificates for new connections, some settings; the node goes on in any case."""
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.security.tls import Tls, handshake
+from tests.support.certificates import make_certificate
+from tests.support.client_certificates import make_client_certificate
+from tests.support.gateway import Gateway
+from tests.support.waiting import wait_until
+
+pytestmark = pytest.mark.interop
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Where the node's certificate is, which is an authority of its own."""
+    found = tmp_path / "tls"
+    found.mkdir()
+    make_certificate(found)
+    return found
+
+
+@pytest.fixture
+def gateway(tmp_path: Path, folder: Path) -> Iterator[Gateway]:
+    settings = {
+        "adapters.kafka.tls_cert": folder / "cert.pem",
+        "adapters.kafka.tls_key": folder / "key.pem",
+        "adapters.kafka.tls_client_ca": folder / "cert.pem",
+    }
+    with Gateway(tmp_path / "data", settings) as running:
+        yield running
+
+
+def reload(gateway: Gateway, says: str) -> None:
+    """Send SIGHUP and wait for a new line that says so."""
+    seen = sum(says in line for line in gateway.lines)
+    os.kill(gateway.pid, signal.SIGHUP)
+    wait_until(
+        lambda: sum(says in line for line in gateway.lines) > seen, within_s=30, what=says
+    )
+
+
+def test_new_connections_see_the_new_certificate_and_authority(
+    gateway: Gateway, folder: Path
+) -> None:
+    old = make_client_certificate((folder / "cert.pem", folder / "key.pem"), "ada")
+    first = Tls(gateway.kafka_port, old)
+    before = first.certificate
+    make_certificate(folder)
+
+    reload(gateway, "certificates read anew")
+
+    assert first.answers()
+    new = make_client_certificate((folder / "cert.pem", folder / "key.pem"), "bob")
+    second = Tls(gateway.kafka_port, new)
+    assert second.certificate != before
+    assert second.answers()
+    assert not handshake(gateway.kafka_port, old)
+    first.close()
+    second.close()
+
+
+def test_a_broken_certificate_is_logged_and_the_old_one_stays(
+    gateway: Gateway, folder: Path
+) -> None:
+    own = make_client_certificate((folder / "cert.pem", folder / "key.pem"), "ada")
+    (folder / "cert.pem").write_text("not a certificate")
+    reload(gateway, "certificates not read anew, the old ones stay")
+    assert handshake(gateway.kafka_port, own)
+
+
+def test_settings_that_are_safe_hold_and_others_are_named(tmp_path: Path) -> None:
+    gateway = Gateway(tmp_path / "data")
+    with gateway:
+        config = tmp_path / "data.toml"
+        config.write_text(
+            "[adapters.kafka]\nfetch_bytes_max = 2048\n[auth]\nfailure_delay_ms = 1\n"
+        )
+        reload(gateway, "settings read anew")
+        lines = "\n".join(gateway.lines)
+        assert "changed=auth.failure_delay_ms" in lines
+        assert "keys=adapters.kafka.fetch_bytes_max" in lines
+        config.write_text("[adapters.kafka]\nnonsense = 1\n")
+        reload(gateway, "settings not read anew")
+        assert gateway.http("/readyz")[0] == 200
+
+
+def test_sighup_at_any_time_does_not_end_the_node(tmp_path: Path) -> None:
+    gateway = Gateway(tmp_path / "data")
+    with gateway:
+        for _ in range(20):
+            os.kill(gateway.pid, signal.SIGHUP)
+        assert gateway.http("/readyz")[0] == 200
