@@ -159,7 +159,6 @@ class _Node:
         stack.push_async_callback(admin.stop)
         kernel = await self._start_kernel(storage, stack)
         state.kernel = kernel
-        check_exposure(settings, users_configured=kernel.authenticator.required)
         await self._start_adapters(kernel, stack)
         # Only while adapters run: MQTT notes what is to be retained as it comes to its topic.
         kernel.delays.start()
@@ -187,6 +186,7 @@ class _Node:
         await metadata.open()
         stack.push_async_callback(metadata.close)
         users, rules, access_keys = await self._start_auth(metadata, stack)
+        check_exposure(settings, users_configured=users.required)
         log.info("starting", **start_line(settings, users_required=users.required))
         topics = TopicManager(
             metadata,
