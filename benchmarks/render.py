@@ -16,6 +16,9 @@ Made from `benchmarks/results/*.json` by `python -m benchmarks render`; measure 
 the same machine, the sides taking turns, client and server sharing the machine. Figures are
 medians; the spread (lowest to highest run) is beside them. Machines differ: read the ratios.
 
+The last line of a figure names the commit that was measured. Figures taken before 2026-11-24 name
+the commit that published them, one or a few behind the code that ran.
+
 Builds of Python differ, too, and the last line of a figure names whose it was where that is
 known: `make clean`, then `make PYTHON=/usr/bin/python3 bench` measures with the distribution's. One
 built without `--enable-optimizations` (pyenv's default) costs a tenth to an eighth of M4's rate.
@@ -49,7 +52,8 @@ def _section(report: dict[str, Any]) -> Iterator[str]:
     yield from (f"- {note}" for note in report["notes"])
     yield ""
     yield from _profile(report.get("profile", []))
-    yield f"`{report['command']}` on {report['date']}; {_machine(report)}"
+    when = f"on {report['date']} at commit {report['commit']}"
+    yield f"`{report['command']}` {when}; {_machine(report)}"
     yield ""
 
 

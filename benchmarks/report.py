@@ -125,6 +125,7 @@ class Report:
             "title": self.title,
             "command": command(),
             "date": time.strftime("%Y-%m-%d"),
+            "commit": commit(),
             "machine": machine(),
             "versions": self.versions(),
             "rows": [row.to_json() for row in self.rows],
@@ -144,6 +145,27 @@ def number(value: float) -> str:
 def command() -> str:
     """Return the command that was run, as it can be run again."""
     return " ".join(["python -m benchmarks", *sys.argv[1:]])
+
+
+def commit() -> str:
+    """Return the commit that was measured, with a plus sign where files differ from it."""
+    found = [
+        subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=False)
+        for words in (
+            ["rev-parse", "--short=7", "HEAD"],
+            [
+                "status",
+                "--porcelain",
+                "--untracked-files=no",
+                "--",
+                ".",
+                ":!benchmarks/results",
+            ],
+        )
+    ]
+    if any(one.returncode for one in found):
+        return "unknown"
+    return found[0].stdout.strip() + ("+" if found[1].stdout else "")
 
 
 def machine() -> dict[str, Any]:
