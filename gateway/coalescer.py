@@ -13,7 +13,13 @@ from functools import partial
 from typing import Final
 
 from gateway.broker import Broker
-from gateway.errors import GatewayError, InvalidRecord, MessageTooLarge, StorageUnavailable
+from gateway.errors import (
+    GatewayError,
+    InvalidRecord,
+    MessageTooLarge,
+    StorageUnavailable,
+    as_value,
+)
 from gateway.model import HEADER_BYTES, TIMESTAMP_TYPE_MASK, parse_batch_header
 from gateway.partition import Partition, Write
 from gateway.records.codec import RecordRun, encode_runs
@@ -209,7 +215,7 @@ class Coalescer:
             self._broker.append(writes, partial(self._done, waiting), reserved=self._reserved)
         except GatewayError as error:
             self._rounds_in_flight -= 1
-            _refuse(waiting, error)
+            _refuse(waiting, as_value(error))
             return
         except Exception:  # nor may a bug of the append itself
             self._rounds_in_flight -= 1
@@ -253,7 +259,10 @@ def tell_all(waiting: Iterable[OnDone], error: StorageUnavailable | None) -> Non
         except Exception as raised:  # noqa: BLE001 - the others are told nevertheless
             fault = fault or raised
     if fault is not None:
-        raise fault
+        try:
+            raise fault
+        finally:
+            del fault  # its traceback holds this frame
 
 
 def batch_bytes_max(partition: Partition) -> int:

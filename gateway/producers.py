@@ -18,7 +18,7 @@ from features.dedup import ProducerSequences
 from gateway.broker import Broker
 from gateway.clock import Clock
 from gateway.config.settings import BrokerConfig
-from gateway.errors import GatewayError, MessageTooLarge, TopicNotFound
+from gateway.errors import GatewayError, MessageTooLarge, TopicNotFound, as_value
 from gateway.model import unpack_batch_header
 from gateway.partition import Partition
 from gateway.storage import StoredHeader
@@ -196,7 +196,7 @@ class _Parts:
             try:
                 self._stream.put([item], self._done)
             except GatewayError as error:
-                self._done(error)
+                self._done(as_value(error))
 
     def _done(self, error: GatewayError | None) -> None:
         self._error = self._error or error

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
-from gateway.errors import GatewayError
+from gateway.errors import GatewayError, as_value
 from gateway.model import Octets, parse_batch_header
 from gateway.partition import Partition, Write
 from gateway.reader import Reader
@@ -183,7 +183,7 @@ class Tail:
                 self.partition, self.offset, bytes_max=TAIL_READ_BYTES_MAX
             )
         except GatewayError as error:
-            self._fail(self._receiver, error)
+            self._fail(self._receiver, as_value(error))
             return
         if batches is None:
             self._disk_read = self._loop.create_task(

@@ -8,7 +8,7 @@ from adapters.kafka.errors import ErrorCode, code_of
 from adapters.kafka.fetch_codec import FetchedPartition, FetchResult, encode_fetch_response
 from adapters.kafka.session import Session
 from gateway.auth.ports import Operation
-from gateway.errors import GatewayError
+from gateway.errors import GatewayError, as_value
 from gateway.model import Octets
 from gateway.partition import Partition
 
@@ -54,7 +54,7 @@ def leave_out_forbidden(
                 topic_for(session, name, Operation.READ)
         except GatewayError as error:
             for wanted in partitions:
-                wanted.error, wanted.partition, wanted.batches = error, None, ()
+                wanted.error, wanted.partition, wanted.batches = as_value(error), None, ()
 
 
 def encode_answer(

@@ -29,7 +29,7 @@ from adapters.mqtt.wire import (
 )
 from gateway.auth.ports import ANONYMOUS, Principal
 from gateway.connection import Connection
-from gateway.errors import GatewayError, public_text
+from gateway.errors import GatewayError, as_value, public_text
 from gateway.listener import Listener
 
 if TYPE_CHECKING:  # the adapter makes connections; they know theirs
@@ -222,7 +222,7 @@ class MqttConnection(Connection, asyncio.Protocol):
         try:
             result = await work
         except GatewayError as raised:
-            error = raised
+            error = as_value(raised)
         finally:
             self._task = None
         if not self.is_closing:

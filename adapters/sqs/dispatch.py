@@ -14,7 +14,7 @@ from adapters.sqs.operations import OPERATIONS
 from adapters.sqs.reply import Reply
 from adapters.sqs.wire import Request
 from gateway.auth.logins import Peer
-from gateway.errors import GatewayError
+from gateway.errors import GatewayError, as_value
 
 METHODS: Final = "GET, HEAD, OPTIONS, POST"
 _TEXT: Final = "text/plain; charset=utf-8"
@@ -60,7 +60,7 @@ class Dispatcher:
                 assert isinstance(result, Coroutine)
                 return _answer_later(call, result)
         except SqsError as error:
-            _refuse(reply, error)
+            _refuse(reply, as_value(error))
         except GatewayError as error:
             _refuse(reply, to_sqs_error(error))
         return None
@@ -78,7 +78,7 @@ async def _answer_later(call: Call, work: Coroutine[Any, Any, Result]) -> None:
     try:
         result = await work
     except SqsError as error:
-        call.fail(error)
+        call.fail(as_value(error))
     except GatewayError as error:
         call.fail(to_sqs_error(error))
     else:

@@ -19,7 +19,7 @@ from adapters.sqs.queue_rules import QueueRules, parse_rules
 from adapters.sqs.receipts import Receipts
 from adapters.sqs.receive_attempts import ReceiveAttempts
 from features.dedup_ids import DedupIds, Room
-from gateway.errors import GatewayError
+from gateway.errors import GatewayError, as_value
 from gateway.kernel import Kernel
 from gateway.topics.manager import Topic
 
@@ -124,6 +124,6 @@ async def _serve(call: Call, work: Coroutine[None, None, None]) -> None:
     try:
         await work
     except SqsError as error:
-        call.fail(error)
+        call.fail(as_value(error))
     except GatewayError as error:
         call.fail(to_sqs_error(error))

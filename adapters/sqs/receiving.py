@@ -20,7 +20,7 @@ from adapters.sqs.received import NOTHING, Shown, Wanted, plain_message, to_mess
 from adapters.sqs.text import to_text
 from features.queue.model import Result as Settled
 from gateway.auth.ports import Operation
-from gateway.errors import GatewayError, StorageUnavailable
+from gateway.errors import GatewayError, StorageUnavailable, as_value
 from gateway.model import TopicName
 from gateway.queues.model import Delivery, DeliveryId, Outcome
 from gateway.records.message_ids import message_ids
@@ -132,7 +132,7 @@ class Receiving:
         except SqsError as error:
             given_back = [(one.delivery_id, Outcome.RELEASE) for one in deliveries]
             self._queue.settle(given_back, _ignore)
-            self._call.fail(error)
+            self._call.fail(as_value(error))
             return True
         return False
 
@@ -149,7 +149,7 @@ class Receiving:
         try:
             self.start()
         except SqsError as error:
-            self._call.fail(error)
+            self._call.fail(as_value(error))
         except GatewayError as error:
             self._call.fail(to_sqs_error(error))
 

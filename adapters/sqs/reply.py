@@ -70,6 +70,7 @@ class Reply:
         self.connection.guard(self._answer_json, body)
 
     def _answer_json(self, body: bytes) -> None:
+        self._end_call()
         self.octets = (
             f"{_OK_JSON}{self.request_id}\r\nDate: {self.connection.http_date()}\r\n"
             f"{_CLOSE if self.is_last else ''}Content-Length: {len(body)}\r\n\r\n"
@@ -93,6 +94,7 @@ class Reply:
 
     def finish(self, status: int, content_type: str, body: bytes, headers: str = "") -> None:
         """Answer with any status. ``headers`` are whole lines."""
+        self._end_call()
         head = (
             f"{_STATUS_LINES[status]}Content-Type: {content_type}\r\n"
             f"x-amzn-RequestId: {self.request_id}\r\nDate: {self.connection.http_date()}\r\n"
@@ -100,3 +102,8 @@ class Reply:
         ).encode("latin-1")
         self.octets = head + body if self.sends_body else head
         self.connection.on_reply(len(self.octets))
+
+    def _end_call(self) -> None:
+        """Let go of the call, which has the request's parameters, and us: a cycle."""
+        assert self.octets is None, "answered twice"
+        self.call = None

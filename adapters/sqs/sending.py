@@ -15,7 +15,7 @@ from adapters.sqs.outgoing import Outgoing
 from adapters.sqs.queue_rules import QueueRules
 from adapters.sqs.received import sequence_number
 from features.dedup_ids import DedupIds, Pending, Place
-from gateway.errors import GatewayError, StorageUnavailable
+from gateway.errors import GatewayError, StorageUnavailable, as_value
 from gateway.partition import Partition
 from gateway.records.codec import RecordRun
 from gateway.records.message_ids import message_id, message_ids
@@ -62,7 +62,7 @@ def _send_run(
     try:
         node.queues.coalescer.add(partition, run, on_kept)
     except GatewayError as error:
-        on_sent(messages, error)
+        on_sent(messages, as_value(error))
 
 
 def _send_batch(
@@ -95,7 +95,7 @@ def _send_later(
             partial(on_sent, (message,)),
         )
     except GatewayError as error:
-        on_sent((message,), error)
+        on_sent((message,), as_value(error))
 
 
 def _on_kept(
@@ -199,7 +199,7 @@ class _First:
         except GatewayError as error:
             if self._pending is not None:
                 self._ids.fail(self._known_by, self._pending)
-            self._answer(None, error)
+            self._answer(None, as_value(error))
 
     def _on_kept(self, error: StorageUnavailable | None) -> None:
         """The log has it, or has refused it: then its id may be sent again."""

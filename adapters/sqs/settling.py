@@ -9,7 +9,7 @@ from adapters.sqs.call import Call, Params, Result
 from adapters.sqs.errors import SqsError, to_sqs_error
 from adapters.sqs.receipts import Receipt
 from features.queue.model import Result as Settled
-from gateway.errors import StorageUnavailable
+from gateway.errors import StorageUnavailable, as_value
 
 if TYPE_CHECKING:
     from adapters.sqs.node import SqsNode
@@ -44,7 +44,7 @@ def serve_batch(
             if check is not None:
                 check(entry, receipt)
         except SqsError as error:
-            failed.append(failed_entry(entry["Id"], error))
+            failed.append(failed_entry(entry["Id"], as_value(error)))
         else:
             good.append((entry, receipt))
     attempts = node.messages.attempts

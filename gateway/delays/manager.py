@@ -28,7 +28,13 @@ from gateway.delays.drafts import Draft, Message, rows_of
 from gateway.delays.mover import DelayMover
 from gateway.delays.round import entry_writes, removal_writes
 from gateway.delays.stream import ENTRY_OVERHEAD_BYTES, ROOM_BYTES, DelayStream
-from gateway.errors import GatewayError, Overloaded, PolicyViolation, StorageUnavailable
+from gateway.errors import (
+    GatewayError,
+    Overloaded,
+    PolicyViolation,
+    StorageUnavailable,
+    as_value,
+)
 from gateway.partition import Partition
 from gateway.records.codec import NO_HEADERS, RecordRun
 from gateway.records.runs import nullable
@@ -169,7 +175,7 @@ class Delays:
         try:
             self._coalescer.add_many([draft.part, *beside], done)
         except GatewayError as error:
-            draft.done(error)
+            draft.done(as_value(error))
             raise
         return draft.numbers
 

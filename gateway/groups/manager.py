@@ -27,6 +27,7 @@ from gateway.errors import (
     ShuttingDown,
     StorageUnavailable,
     UnknownMember,
+    as_value,
 )
 from gateway.groups.cursors import GROUP_KEY, CursorManager, group_key, parse_group_key
 from gateway.groups.expiry import OffsetExpiry
@@ -159,9 +160,9 @@ class GroupManager:
             finally:
                 self._settle(group)
         except MemberIdRequired as error:
-            on_joined(JoinResult(error.member_id, error=error))
+            on_joined(JoinResult(error.member_id, error=as_value(error)))
         except GatewayError as error:
-            on_joined(JoinResult(request.member_id, error=error))
+            on_joined(JoinResult(request.member_id, error=as_value(error)))
 
     def sync(  # noqa: PLR0917  # As many as the request has.
         self,
@@ -187,7 +188,7 @@ class GroupManager:
             finally:
                 self._settle(group)
         except GatewayError as error:
-            on_synced(SyncResult(error=error))
+            on_synced(SyncResult(error=as_value(error)))
 
     def check_protocol(
         self, name: GroupName, protocol_type: str | None, protocol_name: str | None
@@ -220,7 +221,7 @@ class GroupManager:
             try:
                 group.leave(member_id, instance_id, self._clock.monotonic_ms())
             except GatewayError as error:
-                outcomes.append(error)
+                outcomes.append(as_value(error))
             else:
                 outcomes.append(None)
         self._settle(group)

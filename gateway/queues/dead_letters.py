@@ -22,7 +22,13 @@ from features.dead_letter import Origin, dead_letter_headers, hops_of
 from features.queue.journal import encode_done
 from features.queue.model import ATTEMPTS, Dead, Effects, Order
 from gateway.coalescer import ROUND_BYTES_MAX, Part
-from gateway.errors import GatewayError, MessageTooLarge, StorageUnavailable, TopicNotFound
+from gateway.errors import (
+    GatewayError,
+    MessageTooLarge,
+    StorageUnavailable,
+    TopicNotFound,
+    as_value,
+)
 from gateway.model import DLQ_HOPS, MESSAGE_ID, Record, TopicName
 from gateway.queues.bodies import Unreadable
 from gateway.queues.lanes import Kit, OnMoved, QueueLane
@@ -175,7 +181,7 @@ class DeadLetters:
             else:
                 self._drop(lane, some)
         except TopicNotFound as error:
-            self._failed(lane, some, error)
+            self._failed(lane, some, as_value(error))
         await asyncio.sleep(0)  # others have their turn
 
     def _without_revived(self, lane: QueueLane, some: list[Waiting]) -> list[Waiting]:
@@ -210,7 +216,7 @@ class DeadLetters:
                 try:
                     part = await self._part(lane, topic, one[0])
                 except GatewayError as error:
-                    why = error
+                    why = as_value(error)
                     failed.append(one)
                     continue
                 moved.append(one)
@@ -281,7 +287,7 @@ class DeadLetters:
             write_down(self._kit, lane)
             append_and_end(self._kit, lane, parts, offsets, partial(_tell, some))
         except GatewayError as error:
-            self._failed(lane, some, error)
+            self._failed(lane, some, as_value(error))
             return
         except Exception:
             self._failed(lane, some, StorageUnavailable("a message could not be moved"))

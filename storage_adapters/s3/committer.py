@@ -11,7 +11,7 @@ from typing import Final, TypeVar
 
 import structlog
 
-from gateway.errors import StorageUnavailable
+from gateway.errors import StorageUnavailable, as_value
 from storage_adapters.s3.change import Change
 from storage_adapters.s3.index import (
     Fenced,
@@ -114,7 +114,7 @@ class Committer:
         try:
             return await self._thread.run(work)
         except Fenced as error:
-            self.fail(error)
+            self.fail(as_value(error))
             raise
 
     def close(self) -> None:
@@ -138,7 +138,7 @@ class Committer:
         try:
             reserved = await self.run(lambda index: index.commit(self.epoch, change))
         except PendingLost as error:
-            self.fail(error)
+            self.fail(as_value(error))
             raise
         except OutcomeUnknown as error:
             _log.warning("the database went while it committed", error=str(error))

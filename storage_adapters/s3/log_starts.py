@@ -8,7 +8,7 @@ from typing import Final
 
 import structlog
 
-from gateway.errors import StorageUnavailable
+from gateway.errors import StorageUnavailable, as_value
 from gateway.storage import OnDone
 from storage_adapters.formats.damage import Damaged, TooNew
 from storage_adapters.s3.change import BoundsRow, Change
@@ -107,7 +107,7 @@ class LogStarts:
             try:
                 await self._keep([one for one in waiting if one >= 0])
             except StorageUnavailable as unavailable:
-                error = unavailable
+                error = as_value(unavailable)
             except Exception as mistake:  # noqa: BLE001 - ours; nobody may wait for ever
                 error = StorageUnavailable(f"{type(mistake).__name__}: {mistake}")
                 _log.error("log starts are not kept", error=str(error))

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from gateway.errors import StorageUnavailable
+from gateway.errors import StorageUnavailable, as_value
 from gateway.model import parse_batch_header
 from storage_adapters.formats.footer import HIGH_SHIFT, ROW_STRIDE, Rows
 from storage_adapters.formats.row_search import find_offset, find_time
@@ -24,7 +24,7 @@ async def base_offset_for_time(
         try:
             return await _offset_for_time(reader, state, offset, timestamp_unix_ms)
         except RowsGone as error:  # Merged meanwhile.
-            gone = error
+            gone = as_value(error)
     raise StorageUnavailable(f"partition {state.partition_id}: {gone}")
 
 

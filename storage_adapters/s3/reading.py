@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from crc32c import crc32c
 
-from gateway.errors import StorageUnavailable
+from gateway.errors import StorageUnavailable, as_value
 from gateway.model import ATTRIBUTES_AT, LENGTH_OVERHEAD_BYTES, MAGIC, Octets
 from storage_adapters.formats.damage import Damaged, TooNew
 from storage_adapters.formats.footer import HIGH_SHIFT, Rows
@@ -97,7 +97,7 @@ class Reader:
                 return await self._batches_of(pieces)
             except (ObjectMissing, RowsGone) as error:
                 # A merge has replaced it; now the catalog says by what.
-                gone = error
+                gone = as_value(error)
         raise StorageUnavailable(f"partition {state.partition_id}, offset {start}: {gone}")
 
     async def _batches_of(self, pieces: list[Piece]) -> list[Octets]:

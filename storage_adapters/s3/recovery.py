@@ -13,7 +13,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Final, NamedTuple, TypeVar
 from uuid import UUID
 
-from gateway.errors import StorageUnavailable
+from gateway.errors import StorageUnavailable, as_value
 from gateway.model import PartitionIdentity
 from storage_adapters.formats.damage import Damaged, TooNew
 from storage_adapters.formats.footer import (
@@ -273,7 +273,7 @@ def _see(bucket: Bucket, named: _Named) -> _Seen | Damaged | None:
     except ObjectMissing:
         return None
     except Damaged as error:
-        return error
+        return as_value(error)
     except TooNew as error:
         raise StorageUnavailable(f"object {key} is of a newer Headgate's: {error}") from error
 

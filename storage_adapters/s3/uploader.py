@@ -12,7 +12,7 @@ from typing import Final, TypeVar, TypeVarTuple
 from uuid import UUID
 
 from gateway.clock import Clock
-from gateway.errors import StorageUnavailable
+from gateway.errors import StorageUnavailable, as_value
 from gateway.model import Octets
 from gateway.storage import OnDone
 from storage_adapters.formats.object_index import pack_rows
@@ -159,7 +159,7 @@ class Uploader:
             except StorageUnavailable as error:
                 if self._is_closed or self._committer.fault is not None:
                     raise
-                self._outage.note(key, error)
+                self._outage.note(key, as_value(error))
                 await asyncio.sleep(_PAUSE_S)
             else:
                 self._outage.over(key)
@@ -174,7 +174,7 @@ class Uploader:
             while self._waiting:
                 await self._commit(await self._next_uploaded())
         except StorageUnavailable as error:
-            self._fail(error)
+            self._fail(as_value(error))
         except BaseException as error:  # a bug of ours: nobody may wait for ever
             self._fail(_unavailable(error))
             raise

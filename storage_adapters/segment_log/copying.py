@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 from crc32c import crc32c
 
-from gateway.errors import StorageUnavailable
+from gateway.errors import StorageUnavailable, as_value
 from gateway.model import ATTRIBUTES_AT, CRC_AT, LENGTH_OVERHEAD_BYTES, Octets
 from gateway.storage import Drops, Keep
 from storage_adapters.formats.footer import LOW_32, ROW_STRIDE, Footer, Part, span_of
@@ -211,7 +211,7 @@ def _read(partition_id: int, piece: Piece, picks: list[Pick], row: int) -> list[
     try:
         batches = read_picks(piece.source.fd, picks, 0)
     except StorageUnavailable as error:
-        batches = _mended(piece.source, picks, error)
+        batches = _mended(piece.source, picks, as_value(error))
     placed = []
     for index, (batch, chosen) in enumerate(zip(batches, picks, strict=True), row):
         at = index * ROW_STRIDE

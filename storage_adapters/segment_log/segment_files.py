@@ -14,6 +14,7 @@ from uuid import UUID
 
 from gateway import descriptors
 from gateway.clock import Clock
+from gateway.errors import as_value
 from storage_adapters.formats.footer import Trailer, decode_trailer, encode_footer
 from storage_adapters.formats.segment import (
     SEGMENT_HEADER_BYTES,
@@ -104,7 +105,7 @@ class SegmentMaker:
             if self.is_short_of_descriptors:
                 descriptors.SHORTAGES.note(error)
             elif error.errno not in NO_SPACE:
-                self._on_error(error)
+                self._on_error(as_value(error))
             return False
         assert self._next is not None
         self._next.fd = fd

@@ -13,6 +13,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import Final, NamedTuple, TypeVar
 
+from gateway.errors import as_value
 from storage_adapters.formats.manifest import FileRecord, Manifest
 from storage_adapters.segment_log.catalog import Catalog
 from storage_adapters.segment_log.copying import Source
@@ -96,7 +97,9 @@ class Changer:
             if not may_count:
                 await self._discard(output)
             elif isinstance(error, OSError):
-                self._writer.fail(error)  # Nobody knows which manifest is on the disk.
+                self._writer.fail(
+                    as_value(error)
+                )  # Nobody knows which manifest is on the disk.
             raise
         self._switch(change, manifest, segments)
         await self._in_thread(lambda: self._unlink(change.goes))

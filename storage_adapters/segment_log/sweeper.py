@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Final
 
-from gateway.errors import StorageUnavailable
+from gateway.errors import StorageUnavailable, as_value
 from gateway.storage import OnDone
 from storage_adapters.formats.bodies import (
     Introduction,
@@ -210,7 +210,7 @@ class Sweeper:
         try:
             await loop.run_in_executor(self._executor, self._files.unlink, segment.path)
         except OSError as error:
-            self._on_error(error)
+            self._on_error(as_value(error))
             return
         self._metrics.segments_removed += 1
         self._maker.retry_soon()

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from time import perf_counter
 from typing import Final
 
+from gateway.errors import as_value
 from storage_adapters.segment_log.files import Files
 from storage_adapters.segment_log.io_uring import IoUring, sync, write
 from storage_adapters.segment_log.synced import MarkFile
@@ -75,8 +76,8 @@ class WalRing:
         try:
             is_begun = _suits(jobs) and self._submit(jobs)
         except BaseException as error:  # noqa: BLE001  # Every error stops the node.
-            self.fail(error)
-            self._refuse(jobs, error)
+            self.fail(as_value(error))
+            self._refuse(jobs, as_value(error))
             return
         if not is_begun:
             self._hand_over(jobs)

@@ -10,6 +10,7 @@ from queue import Empty, SimpleQueue
 from time import perf_counter
 from typing import Final, NamedTuple
 
+from gateway.errors import as_value
 from gateway.model import Octets
 from gateway.storage import OnDone
 from storage_adapters.segment_log.files import Files, write_all
@@ -124,7 +125,7 @@ class WalThread:
             work.do(jobs)
             self._mark.note(reached(jobs))
         except BaseException as error:  # noqa: BLE001  # Every error stops the node.
-            self.fail(error)
+            self.fail(as_value(error))
 
     def _take(self) -> tuple[list[Job], bool]:
         """Wait for a job; return all there are, and False when the end was asked for."""

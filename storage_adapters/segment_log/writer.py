@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from itertools import chain
 from typing import Final
 
-from gateway.errors import StorageUnavailable
+from gateway.errors import StorageUnavailable, as_value
 from gateway.storage import OnDone
 from storage_adapters.segment_log.config import SegmentLogConfig
 from storage_adapters.segment_log.files import Files, write_all
@@ -104,7 +104,7 @@ class Writer:
                 write_all(self._files, chunk.segment.fd, chunk.buffers, chunk.position)
         except OSError as error:
             self._handed.append(group)
-            self.fail(error)
+            self.fail(as_value(error))
             return
         self._publish(group)
         self._progress.set()

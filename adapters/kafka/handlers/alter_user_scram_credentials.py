@@ -19,7 +19,7 @@ from adapters.kafka.session import Session
 from gateway.auth.ports import ANONYMOUS, EVERYBODY, NAME_CHARS_MAX, Operation
 from gateway.auth.scram import ScramCredential, ScramMechanism, saslprep
 from gateway.auth.users import StoredUsers
-from gateway.errors import GatewayError, Unauthenticated, Unauthorized, public_text
+from gateway.errors import GatewayError, Unauthenticated, Unauthorized, as_value, public_text
 
 API_KEY: Final = 51
 VERSIONS: Final = range(1)
@@ -56,7 +56,7 @@ def _refusal(session: Session) -> Unauthorized | None:
     try:
         check_cluster(session, Operation.ALTER)
     except Unauthorized as error:
-        return error
+        return as_value(error)
     return None
 
 

@@ -20,7 +20,7 @@ from adapters.kafka.errors import ErrorCode, code_of
 from adapters.kafka.session import Session
 from gateway.auth.audit import rule_text
 from gateway.auth.ports import Operation, Rule
-from gateway.errors import GatewayError, public_text
+from gateway.errors import GatewayError, as_value, public_text
 
 API_KEY: Final = 30
 VERSIONS: Final = range(1, 4)
@@ -38,14 +38,14 @@ async def handle(
             check_cluster(session, Operation.ALTER)
             outcomes.append(to_rule(_binding(creation)))
         except GatewayError as error:
-            outcomes.append(error)
+            outcomes.append(as_value(error))
     failure = None
     rules = [outcome for outcome in outcomes if isinstance(outcome, Rule)]
     try:
         if rules:
             await rule_book(session).add_rules(rules)
     except GatewayError as error:
-        failure = error
+        failure = as_value(error)
     _audit(request, session, outcomes, failure)
     return CreateAclsResponse(
         version=version, results=[_result(outcome, failure) for outcome in outcomes]

@@ -61,7 +61,9 @@ async def _answer(asked: _Asked, session: Session, *, repeated: bool, dry: bool)
             topic = await _create(asked, session, dry=dry)
     except GatewayError as error:
         return _Result(
-            name=asked.name, error_code=code_of(error), error_message=public_text(error)
+            name=asked.name,
+            error_code=code_of(error),
+            error_message=public_text(error),
         )
     return _success(topic, session)
 

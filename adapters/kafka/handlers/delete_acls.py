@@ -49,7 +49,9 @@ async def _answer(asked: _Filter, session: Session) -> _Result:
     except GatewayError as error:
         session.node.audit.note(session.principal, "rule.remove", "", error)
         return _Result(
-            error_code=code_of(error), error_message=public_text(error), matching_acls=[]
+            error_code=code_of(error),
+            error_message=public_text(error),
+            matching_acls=[],
         )
     for rule in gone:
         session.node.audit.note(session.principal, "rule.remove", rule_text(rule))

@@ -17,7 +17,7 @@ from adapters.kafka.errors import ErrorCode, code_of
 from adapters.kafka.metadata_cache import leader_epochs
 from adapters.kafka.session import Session
 from gateway.auth.ports import Operation, ResourceType
-from gateway.errors import GatewayError
+from gateway.errors import GatewayError, as_value
 from gateway.model import check_topic_name
 from gateway.topics.manager import Topic
 
@@ -68,7 +68,7 @@ def _topics(
         try:
             yield name, topic_for(session, check_topic_name(name), Operation.DESCRIBE)
         except GatewayError as error:
-            yield name, error
+            yield name, as_value(error)
 
 
 def _failure(name: str, error: GatewayError) -> _Topic:

@@ -44,7 +44,7 @@ from adapters.kafka.large_requests import (
 from adapters.kafka.leader_epochs import check_current
 from adapters.kafka.session import Session
 from gateway.auth.ports import Operation
-from gateway.errors import GatewayError, TopicNotFound
+from gateway.errors import GatewayError, TopicNotFound, as_value
 from gateway.model import Octets
 from gateway.partition import Partition
 from gateway.records.expired import without_expired
@@ -152,7 +152,7 @@ class _Fetch:
                 msg = f"{topic.name.name} is the gateway's own"
                 raise TopicNotFound(msg)
         except GatewayError as error:
-            return [Wanted(want, None, error) for want in partitions]
+            return [Wanted(want, None, as_value(error)) for want in partitions]
         wanted = []
         for want in partitions:
             partition = None
@@ -161,7 +161,7 @@ class _Fetch:
                 check_current(partition, want.leader_epoch)
             except GatewayError as error:
                 self._has_failed = self._has_failed or partition is not None
-                wanted.append(Wanted(want, partition, error))
+                wanted.append(Wanted(want, partition, as_value(error)))
             else:
                 wanted.append(Wanted(want, partition, None))
         return wanted
@@ -249,7 +249,7 @@ class _Fetch:
                 wanted.partition, wanted.want.offset, bytes_max=wanted.bytes_max
             )
         except GatewayError as error:
-            self._fail(wanted, error)
+            self._fail(wanted, as_value(error))
             return ()
         return batches and self._unexpired(wanted.partition, batches)
 
@@ -268,7 +268,7 @@ class _Fetch:
                 )
                 wanted.batches = self._unexpired(wanted.partition, batches)
             except GatewayError as error:
-                self._fail(wanted, error)
+                self._fail(wanted, as_value(error))
             self._take(sum(map(len, wanted.batches)) - wanted.bytes_max)
 
     def _on_task_done(self, task: asyncio.Task[None]) -> None:

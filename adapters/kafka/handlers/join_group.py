@@ -19,7 +19,7 @@ from adapters.kafka.coordinator import check_group, group_code_of, group_name
 from adapters.kafka.errors import ErrorCode
 from adapters.kafka.session import Session
 from gateway.auth.ports import Operation
-from gateway.errors import Unauthorized
+from gateway.errors import Unauthorized, as_value
 from gateway.groups.model import JoinRequest, JoinResult
 
 API_KEY: Final = 11
@@ -40,7 +40,7 @@ async def handle(
     try:
         check_group(session, Operation.READ, request.group_id)
     except Unauthorized as error:
-        return _to_response(JoinResult(request.member_id, error=error), version)
+        return _to_response(JoinResult(request.member_id, error=as_value(error)), version)
     answer: asyncio.Future[JoinResult] = asyncio.get_running_loop().create_future()
 
     def on_joined(result: JoinResult) -> None:

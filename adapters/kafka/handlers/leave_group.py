@@ -14,7 +14,7 @@ from adapters.kafka.coordinator import check_group, group_code_of, group_name
 from adapters.kafka.errors import ErrorCode
 from adapters.kafka.session import Session
 from gateway.auth.ports import Operation
-from gateway.errors import GatewayError, UnknownMember
+from gateway.errors import GatewayError, UnknownMember, as_value
 
 API_KEY: Final = 13
 VERSIONS: Final = range(6)
@@ -34,7 +34,7 @@ def handle(request: LeaveGroupRequest, session: Session, version: int) -> LeaveG
         check_group(session, Operation.READ, request.group_id)
         outcomes = session.node.groups.leave(group_name(session, request.group_id), members)
     except UnknownMember as error:  # There is no such group.
-        outcomes = [error] * len(members)
+        outcomes = [as_value(error)] * len(members)
     except GatewayError as error:
         code = group_code_of(error)
     if version < MEMBERS_FROM and outcomes:

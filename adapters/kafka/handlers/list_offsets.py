@@ -25,7 +25,7 @@ from adapters.kafka.leader_epochs import NO_EPOCH, NO_OFFSET, check_current, epo
 from adapters.kafka.session import Session
 from gateway.auth.ports import Operation
 from gateway.broker import Broker
-from gateway.errors import GatewayError
+from gateway.errors import GatewayError, as_value
 from gateway.partition import Partition
 from gateway.topics.manager import Topic
 
@@ -93,7 +93,7 @@ async def _answer_topic(
     try:
         topic = topic_for(session, asked.name, Operation.DESCRIBE)
     except GatewayError as error:
-        topic = error
+        topic = as_value(error)
     partitions = []
     for partition in asked.partitions:
         if pace.is_over():

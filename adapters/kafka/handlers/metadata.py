@@ -30,7 +30,7 @@ from adapters.kafka.metadata_codec import (
 )
 from adapters.kafka.session import Session
 from gateway.auth.ports import CLUSTER, Operation, ResourceType
-from gateway.errors import GatewayError, TopicNotFound
+from gateway.errors import GatewayError, TopicNotFound, as_value
 from gateway.model import TopicName, check_topic_name
 from gateway.topics.manager import Topic
 
@@ -138,7 +138,7 @@ async def _create(missing: Sequence[str], session: Session) -> dict[str, Gateway
             with session.changes("topic.create", name):
                 await session.node.topics.auto_create(TopicName(session.namespace, name))
         except GatewayError as error:
-            failures[name] = error
+            failures[name] = as_value(error)
     return failures
 
 

@@ -36,6 +36,7 @@ from gateway.errors import (
     GroupNotFound,
     MetadataTooLarge,
     TopicNotFound,
+    as_value,
 )
 from gateway.groups.cursors import NO_EXPIRY, Commit
 from gateway.topics.manager import Topic
@@ -57,7 +58,7 @@ def handle(request: OffsetCommitRequest, session: Session, version: int, reply: 
     try:
         expires_unix_ms = _check(request, session)
     except GatewayError as error:
-        reply(_refused(request, version, error))
+        reply(_refused(request, version, as_value(error)))
         return
     answers: Answers = []
 
@@ -81,7 +82,7 @@ async def handle_large(
     try:
         expires_unix_ms = _check(request, session)
     except GatewayError as error:
-        failure = error
+        failure = as_value(error)
     else:
         for topics in topic_slices(request.topics):
             answers: Answers = []
@@ -135,7 +136,7 @@ def _commit(  # noqa: PLR0917 - a part of a request
     try:
         session.node.cursors.commit(group_name(session, request.group_id), commits, done)
     except GatewayError as error:
-        done(error)
+        done(as_value(error))
 
 
 def _take(

@@ -43,6 +43,7 @@ from gateway.errors import (
     TopicNotFound,
     Unauthorized,
     UnsupportedCompression,
+    as_value,
 )
 from gateway.model import COMPRESSION_MASK
 from gateway.partition import Partition
@@ -150,7 +151,7 @@ def _append(  # noqa: PLR0913, PLR0917 - a part of a request, and what came befo
         try:
             broker.append(writes, done)
         except GatewayError as error:
-            done(error)
+            done(as_value(error))
     elif any(_is_pending(outcome) for outcome in taken.values()):
         broker.after_pending(done)
     else:
@@ -190,7 +191,7 @@ def _topic(session: Session, ref: TopicRef) -> Topic | GatewayError:
     try:
         topic = topic_for(session, ref, Operation.WRITE)
     except GatewayError as error:
-        return error
+        return as_value(error)
     if topic.is_internal:
         return TopicNotFound(f"{topic.name.name} is the gateway's own")
     return topic
@@ -215,7 +216,7 @@ def _take(  # noqa: PLR0913, PLR0917 - a partition's part of the request, and wh
             return InvalidRecord("no records")
         outcome: Taken = broker.prepare(partition, batch)
     except GatewayError as error:
-        return error
+        return as_value(error)
     if (
         version < ZSTD_FROM
         and isinstance(outcome, Write)
@@ -227,7 +228,7 @@ def _take(  # noqa: PLR0913, PLR0917 - a partition's part of the request, and wh
             node = session.node
             outcome = split(outcome, node.delays, node.clock.unix_ms()) or outcome
         except GatewayError as error:
-            return error
+            return as_value(error)
     taken[partition] = outcome
     return outcome
 

@@ -14,7 +14,7 @@ from kafka.protocol.consumer import SyncGroupRequest, SyncGroupResponse
 from adapters.kafka.coordinator import check_group, group_code_of, group_name
 from adapters.kafka.session import Session
 from gateway.auth.ports import Operation
-from gateway.errors import GatewayError
+from gateway.errors import GatewayError, as_value
 from gateway.groups.model import SyncResult
 
 API_KEY: Final = 14
@@ -37,7 +37,7 @@ async def handle(
         check_group(session, Operation.READ, request.group_id)
         groups.check_protocol(name, request.protocol_type, request.protocol_name)
     except GatewayError as error:
-        return _to_response(SyncResult(error=error), version)
+        return _to_response(SyncResult(error=as_value(error)), version)
     groups.sync(
         name,
         request.member_id,

@@ -24,7 +24,7 @@ from adapters.mqtt.session import State
 from adapters.mqtt.welcome import Agreed, connack
 from adapters.mqtt.wire import PACKET_ID_MAX, Connect, Version, Will
 from gateway.auth.logins import Peer
-from gateway.errors import GatewayError
+from gateway.errors import GatewayError, as_value
 
 if TYPE_CHECKING:  # connections know handlers
     from adapters.mqtt.connection import MqttConnection
@@ -78,7 +78,7 @@ def _authenticate(connection: "MqttConnection", connect: Connect) -> None:
             check_anonymous(authenticator)
         except GatewayError as error:
             logins.refuse(peer, connect.username or "", error)
-            connection.fail(error)
+            connection.fail(as_value(error))
             return
     admit(connection, username)
 

@@ -25,7 +25,7 @@ from gateway.broker import Broker
 from gateway.clock import Clock
 from gateway.coalescer import Coalescer
 from gateway.delays.manager import Delays
-from gateway.errors import GatewayError, MessageTooLarge, StorageUnavailable
+from gateway.errors import GatewayError, MessageTooLarge, StorageUnavailable, as_value
 from gateway.streams import InternalStream, Item
 
 if TYPE_CHECKING:  # sessions are asked, never made here
@@ -100,7 +100,7 @@ class Publishing:
             if count > 1 and isinstance(error, MessageTooLarge):
                 run.topic = topic  # without its delay by now
                 return False
-            on_done(error)
+            on_done(as_value(error))
         self._counters.publish_received += count
         return True
 
@@ -118,7 +118,7 @@ class Publishing:
             record = record_run(run, routed, client_id, self._clock.unix_ms())
             self._coalescer.check(self._feeds.target(routed), record)
         except MessageTooLarge as error:
-            return error
+            return as_value(error)
         except GatewayError:
             return None
         return None
@@ -157,7 +157,7 @@ class Publishing:
         try:
             self._append(run, client_id, done)
         except GatewayError as error:
-            done(error)
+            done(as_value(error))
 
     def release(
         self, session: "ClientSession", packet_ids: Sequence[int], on_done: OnReleased
@@ -305,7 +305,7 @@ class Publishing:
             else:
                 self._coalescer.add(*draft.part, done)
         except GatewayError as error:
-            draft.done(error)
+            draft.done(as_value(error))
             raise
 
     def retain_foreign(self, run: PublishRun) -> None:

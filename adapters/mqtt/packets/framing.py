@@ -29,6 +29,7 @@ from adapters.mqtt.packets.publish_codec import (
     decode_publishes,
 )
 from adapters.mqtt.wire import AckRun, Packet, PacketType, Pingreq, PublishRun, Version
+from gateway.errors import as_value
 
 _FLAGS: Final[dict[int, int]] = {
     PacketType.CONNECT: 0,
@@ -120,7 +121,7 @@ class PacketReader:
         try:
             at = self._decode(data, packets)
         except MqttError as error:
-            self.error = error
+            self.error = as_value(error)
         else:
             if at < len(data):
                 self._partial += data[at:]

@@ -23,6 +23,7 @@ from adapters.mqtt.incoming.delayed import DELAYED_PREFIX, parse_delayed
 from adapters.mqtt.rights.rule_filters import Compiled, applies, covers, levels_for, overlaps
 from adapters.mqtt.rights.stored_rules import StoredRules, say_of
 from gateway.auth.ports import ANONYMOUS, Authorizer, Operation, Principal, ResourceType
+from gateway.errors import as_value
 
 ANSWERS_MAX: Final = 512  # topics remembered per connection, of QoS 0 and of the rest each
 
@@ -130,7 +131,7 @@ class ClientAccess:
             text = topic.decode()
             check_publish_topic(text, levels_max=self._access.config.topic_levels_max)
         except MqttError as error:
-            return error
+            return as_value(error)
         answer = self._answer_of_rules(text, to_subscribe=False)
         if answer is not False and self._may(
             Operation.WRITE, self._access.log_topic(topic, qos), answer=answer

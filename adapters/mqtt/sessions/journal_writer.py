@@ -17,7 +17,7 @@ from adapters.mqtt.sessions.journal import Leaving, SessionJournal
 from adapters.mqtt.sessions.store import APPEND_BYTES_MAX, SessionStore
 from adapters.mqtt.shares.lanes import ShareLane, ShareLanes
 from gateway.coalescer import Part
-from gateway.errors import GatewayError, StorageUnavailable
+from gateway.errors import GatewayError, StorageUnavailable, as_value
 
 log = structlog.get_logger()
 
@@ -112,7 +112,7 @@ class JournalWriter:
         try:
             self._store.journal(records, partial(self._on_done, append), beside)
         except GatewayError as error:
-            return error
+            return as_value(error)
         return None
 
     def _on_done(self, append: _Append, error: StorageUnavailable | None) -> None:

@@ -10,7 +10,7 @@ from adapters.sqs.call import Call, Result
 from adapters.sqs.errors import PURGE_QUEUE_IN_PROGRESS, SqsError, to_sqs_error
 from adapters.sqs.node import SqsNode
 from gateway.auth.ports import Operation
-from gateway.errors import StorageUnavailable
+from gateway.errors import StorageUnavailable, as_value
 from gateway.queues.manager import Queue
 
 ACTION: Final = "PurgeQueue"
@@ -51,7 +51,7 @@ class _Purge:
         try:
             self._queue.purge(self.all_are_gone)
         except StorageUnavailable as unavailable:
-            self.all_are_gone(unavailable)
+            self.all_are_gone(as_value(unavailable))
 
     def all_are_gone(self, error: StorageUnavailable | None) -> None:
         if error is None:

@@ -11,7 +11,7 @@ from adapters.sqs.outgoing import Outgoing, check_batch_fifo, prepare, send_resu
 from adapters.sqs.plain_sends import send_plain
 from adapters.sqs.sending import send
 from gateway.auth.ports import Operation
-from gateway.errors import GatewayError
+from gateway.errors import GatewayError, as_value
 
 if TYPE_CHECKING:
     from adapters.sqs.node import SqsNode
@@ -37,7 +37,7 @@ def handle(call: Call, node: "SqsNode") -> Result | None:
         try:
             message = prepare(entry, rules, sender=sender, now_unix_ms=now_unix_ms)
         except SqsError as error:
-            sending.failed.append(failed_entry(entry["Id"], error))
+            sending.failed.append(failed_entry(entry["Id"], as_value(error)))
             size_bytes += _size_bytes(entry)
         else:
             sending.entries.append((entry["Id"], message))
