@@ -58,8 +58,7 @@ def start_spark(name: str, *, master: str, once: bool = False) -> "SparkSession"
         from pyspark.sql import SparkSession
     except ImportError:
         raise SparkMissing(f"Spark is not installed: {install_command(_EXTRA)}") from None
-    # Workers take the first python3 of the PATH unless they are told.
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    _name_python(master)
     os.environ["PYTHONPATH"] = os.pathsep.join(
         [str(_ROOT), *filter(None, [os.environ.get("PYTHONPATH", "")])]
     )
@@ -81,6 +80,19 @@ def start_spark(name: str, *, master: str, once: bool = False) -> "SparkSession"
         session = configured.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     return session
+
+
+def _name_python(master: str) -> None:
+    """Have Spark run this Python; the first ``python3`` of the PATH may know nothing of Headgate.
+
+    On a cluster, workers run what the environment says there is on them. The JVM of the driver
+    looks for data sources by PYSPARK_DRIVER_PYTHON, which notebooks set to other programs.
+    """
+    if master.startswith("local"):
+        os.environ["PYSPARK_PYTHON"] = sys.executable
+    else:
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
 
 
 @contextmanager
