@@ -9,6 +9,7 @@ Cost: a dictionary of octets and integers, 150 to 300 octets for an id; O(1) amo
 """
 
 from collections import deque
+from collections.abc import Sequence
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from gateway.errors import Overloaded
@@ -80,6 +81,7 @@ class DedupIds(Generic[Waiter]):
         self._window_ms = window_ms
         self._room = room
         self._ids: dict[bytes, int | Pending[Waiter]] = {}  # oldest first
+        self._purged_ends: Sequence[int] = ()  # by partition number
         room.join(self)
 
     def __len__(self) -> int:
@@ -96,10 +98,22 @@ class DedupIds(Generic[Waiter]):
         entry = self._ids.get(dedup_id)
         if entry is None or isinstance(entry, Pending):
             return entry
-        if _sent_unix_ms(entry) + self._window_ms <= now_unix_ms:
+        place = _place(entry)
+        if _sent_unix_ms(entry) + self._window_ms <= now_unix_ms or self._is_purged(place):
             self._forget(dedup_id)
             return None
-        return Place((entry >> _OFFSET_BITS) & _NUMBER_MASK, entry & _OFFSET_MASK)
+        return place
+
+    def purge(self, ends: Sequence[int]) -> None:
+        """Know no id any more of a message before an offset, by number of the partition.
+
+        O(1): what was known goes when it is asked for, or when its time is over.
+        """
+        self._purged_ends = ends
+
+    def _is_purged(self, place: Place) -> bool:
+        ends = self._purged_ends
+        return place.number < len(ends) and place.offset < ends[place.number]
 
     def begin(self, dedup_id: bytes, now_unix_ms: int) -> Pending[Waiter]:
         """Remember an id that ``find`` did not know; ``complete`` or ``fail`` follows.
@@ -131,7 +145,7 @@ class DedupIds(Generic[Waiter]):
 
         Above the bound the oldest are forgotten.
         """
-        if dedup_id in self._ids:
+        if dedup_id in self._ids or self._is_purged(place):
             return
         if self._room.used >= self._room.ids_max:
             if not self._ids:
@@ -171,6 +185,10 @@ def _pack(sent_unix_ms: int, place: Place) -> int:
     """Return time and place as one integer, which takes a quarter of what a tuple does."""
     high = (sent_unix_ms << _NUMBER_BITS) | place.number
     return (high << _OFFSET_BITS) | place.offset
+
+
+def _place(entry: int) -> Place:
+    return Place((entry >> _OFFSET_BITS) & _NUMBER_MASK, entry & _OFFSET_MASK)
 
 
 def _sent_unix_ms(entry: int) -> int:

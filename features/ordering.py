@@ -1,42 +1,52 @@
-"""Order by key: while messages of a key are in flight, nobody else gets more of it.
+"""Order by key: while messages of a key are in flight, nobody else gets what comes after them.
 
-A lock is held by the messages themselves: it ends when the last of them is settled, given back,
-or when its lease is over. So a lock cannot outlive what it is for, and nothing renews it.
+A lock is held by the flights of messages themselves: it ends when the last of them is settled,
+given back, or when its lease is over. So a lock cannot outlive what it is for, and nothing renews
+it.
 """
 
+from collections.abc import Sequence
+from typing import Final, Generic, TypeVar
 
-class KeyLocks:
-    """How many messages of each key are in flight; a key with none is not kept.
+Holder = TypeVar("Holder")
+_NOBODY: Final = ()
 
-    The caller bounds the messages, and so the keys.
+
+class KeyLocks(Generic[Holder]):
+    """Which flights hold each key; a key that none holds is not kept.
+
+    The caller bounds the flights, and so the keys. Of one key there are few.
     """
 
-    __slots__ = ("_counts",)
+    __slots__ = ("_holders",)
 
     def __init__(self) -> None:
-        self._counts: dict[bytes, int] = {}
+        self._holders: dict[bytes, list[Holder]] = {}
 
     def __len__(self) -> int:
-        return len(self._counts)
+        return len(self._holders)
 
     def is_locked(self, key: bytes) -> bool:
         """Whether messages of the key are in flight."""
-        return key in self._counts
+        return key in self._holders
 
-    def lock(self, key: bytes, count: int) -> None:
-        """Messages of a key go out."""
-        self._counts[key] = self._counts.get(key, 0) + count
+    def holders(self, key: bytes) -> Sequence[Holder]:
+        """Return the flights that hold a key."""
+        return self._holders.get(key, _NOBODY)
 
-    def unlock(self, key: bytes, count: int) -> bool:
-        """Messages of a key have come back or are done; True when those were the last."""
-        left = self._counts[key] - count
-        assert left >= 0, "more come back than went out"
-        if left:
-            self._counts[key] = left
+    def lock(self, key: bytes, holder: Holder) -> None:
+        """Messages of a key go out, in a flight that does not hold it yet."""
+        self._holders.setdefault(key, []).append(holder)
+
+    def unlock(self, key: bytes, holder: Holder) -> bool:
+        """All of a flight have come back or are done; True when that was the last of its key."""
+        holders = self._holders[key]
+        holders.remove(holder)
+        if holders:
             return False
-        del self._counts[key]
+        del self._holders[key]
         return True
 
     def clear(self) -> None:
         """Forget all locks."""
-        self._counts.clear()
+        self._holders.clear()

@@ -79,5 +79,10 @@ def failed_entry(entry_id: str, error: SqsError) -> dict[str, Any]:
 
 
 def batch_result(successful: list[Result], failed: list[Result]) -> Result:
-    """Return the answer to a batch; both lists are always there, as the model demands."""
-    return {"Successful": successful, "Failed": failed}
+    """Return the answer to a batch; a list of nothing is left out."""
+    result: Result = {}
+    if successful:
+        result["Successful"] = successful
+    if failed:
+        result["Failed"] = failed
+    return result

@@ -15,12 +15,16 @@ Result = dict[str, Any]
 
 
 class Identity(NamedTuple):
-    """Who asks, and in which account and region. ``access_key_id`` is empty for anonymous."""
+    """Who asks, and in which account and region. ``access_key_id`` is empty for anonymous.
+
+    ``service`` is what the request was signed for; empty without a signature.
+    """
 
     principal: Principal
     account: str
     region: str
     access_key_id: str = ""
+    service: str = ""
 
 
 class Answer(Protocol):
@@ -42,7 +46,8 @@ class Call:
     """A request whose parameters have the types and the required members of their action.
 
     ``base_url`` is what queue URLs begin with, ``on_gone`` is called when the peer has gone
-    before the answer: a receive that waits then waits no more.
+    before the answer: a receive that waits then waits no more. ``trace`` is the X-Ray trace header
+    of the request.
     """
 
     __slots__ = (
@@ -54,9 +59,10 @@ class Call:
         "on_gone",
         "params",
         "request_id",
+        "trace",
     )
 
-    def __init__(  # noqa: PLR0917 - what a request is made of; called in one place
+    def __init__(  # noqa: PLR0913, PLR0917 - what a request is made of; called in one place
         self,
         action: str,
         params: Params,
@@ -64,12 +70,14 @@ class Call:
         base_url: str,
         request_id: str,
         answer: Answer,
+        trace: bytes | None = None,
     ) -> None:
         self.action = action
         self.params = params
         self.identity = identity
         self.base_url = base_url
         self.request_id = request_id
+        self.trace = trace
         self.is_answered = False
         self.on_gone: Callable[[], None] | None = None
         self._answer = answer

@@ -11,7 +11,6 @@ from typing import Final
 from adapters.sqs.call import Params
 from adapters.sqs.errors import (
     INVALID_ACTION,
-    INVALID_ADDRESS,
     MISSING_ACTION,
     UNKNOWN_OPERATION,
     SqsError,
@@ -20,10 +19,12 @@ from adapters.sqs.json_codec import decode_json, missing_parameter
 from adapters.sqs.operations import OPERATIONS
 from adapters.sqs.query_codec import decode_query, parse_form
 from adapters.sqs.shapes import Operation
+from adapters.sqs.sts import GET_CALLER_IDENTITY
 from adapters.sqs.urls import parse_queue_url
 from adapters.sqs.wire import FORM, Request
 
 TARGET: Final = b"x-amz-target"
+_JSON: Final = b"application/json"
 
 Fields = dict[str, str]
 
@@ -32,6 +33,12 @@ TARGETS: Final[Mapping[bytes, Operation]] = {
 }
 BODIES_REMEMBERED: Final = 1_024  # of receives
 REMEMBERED_BYTES_MAX: Final = 1_024
+_BY_QUERY: Final[Mapping[str, Operation]] = {
+    **OPERATIONS,
+    GET_CALLER_IDENTITY.name: GET_CALLER_IDENTITY,
+}
+_OF_NO_QUEUE: Final = frozenset({"CreateQueue", "ListQueues"})  # not at a queue's URL
+_ENTRIES: Final = "Entries"  # of a batch
 _RECEIVE: Final = OPERATIONS["ReceiveMessage"]
 _QUEUE_URL: Final = "QueueUrl"
 _SHOWN_CHARS: Final = 100
@@ -40,6 +47,11 @@ _SHOWN_CHARS: Final = 100
 def is_json(request: Request) -> bool:
     """Say whether a request speaks AWS JSON, and is to be answered in it."""
     return TARGET in request.headers and request.method == b"POST"
+
+
+def accepts_json(request: Request) -> bool:
+    """Say whether a request of the Query protocol wants its answer in JSON."""
+    return request.headers.get(b"accept", b"").partition(b";")[0].strip().lower() == _JSON
 
 
 def find_operation(request: Request, *, in_json: bool) -> tuple[Operation, Fields | None]:
@@ -55,11 +67,9 @@ def find_operation(request: Request, *, in_json: bool) -> tuple[Operation, Field
     fields = _find_fields(request)
     action = fields.get("Action")
     if action is None:
-        if not fields and request.path != b"/":
-            raise SqsError(INVALID_ADDRESS, "The address is not valid for this endpoint.")
         raise SqsError(MISSING_ACTION, "The request must contain the parameter Action.")
-    operation = OPERATIONS.get(action)
-    if operation is None:
+    operation = _BY_QUERY.get(action)
+    if operation is None or (action in _OF_NO_QUEUE and request.path != b"/"):
         msg = f"The action {action[:_SHOWN_CHARS]} is not valid for this endpoint."
         raise SqsError(INVALID_ACTION, msg)
     return operation, fields
@@ -87,12 +97,19 @@ def decode_params(operation: Operation, request: Request, fields: Fields | None)
         params = decode_json(operation, request.body)
     for name in operation.input.required:
         if name not in params:
-            if name != _QUEUE_URL or request.path == b"/":
-                raise missing_parameter(name)
-            path = request.path.decode("latin-1")
-            parse_queue_url(path)
-            params = params | {_QUEUE_URL: path}
+            params = params | {name: _implied(name, request, in_query=fields is not None)}
     return params
+
+
+def _implied(name: str, request: Request, *, in_query: bool) -> object:
+    """Return a parameter that is not there: the path's queue, or no entries of a form's batch."""
+    if name == _ENTRIES and in_query:
+        return []
+    if name != _QUEUE_URL or request.path == b"/":
+        raise missing_parameter(name)
+    path = request.path.decode("latin-1")
+    parse_queue_url(path)
+    return path
 
 
 @lru_cache(maxsize=BODIES_REMEMBERED)

@@ -12,12 +12,12 @@ from adapters.sqs.errors import SqsError
 from adapters.sqs.names import check_queue_name, is_fifo_name
 from adapters.sqs.redrive_policies import RedriveTarget, parse_redrive_policy
 from adapters.sqs.tags import merge_tags
+from adapters.sqs.urls import is_region
 from gateway.config.base import BindAddress, FrozenConfig, ListenerConfig, parse_address
 from gateway.config.settings import Settings
 
 _MIB: Final = 1024 * 1024
 _ACCOUNT: Final = re.compile(r"[0-9]{12}")
-_REGION: Final = re.compile(r"[a-z]{2}(-[a-z]+)+-[0-9]{1,2}")
 _ADVERTISE: Final = re.compile(r"https?://[A-Za-z0-9.:\[\]_-]+/?")
 
 
@@ -208,7 +208,7 @@ class SqsConfig(ListenerConfig):
     @classmethod
     def _check_regions(cls, value: str | tuple[str, ...]) -> str | tuple[str, ...]:
         for region in (value,) if isinstance(value, str) else value:
-            if not _REGION.fullmatch(region):
+            if not is_region(region):
                 raise ValueError(f"{region!r} is not a region such as eu-central-1")
         return value
 

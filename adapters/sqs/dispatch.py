@@ -3,21 +3,23 @@
 from collections.abc import Coroutine
 from typing import Any, Final
 
-from adapters.sqs import codec
+from adapters.sqs import codec, xml_codec
 from adapters.sqs.audit import ACTIONS, AuditedAnswer
 from adapters.sqs.call import Answer, Call, Identity, Result
 from adapters.sqs.errors import SqsError, to_sqs_error
 from adapters.sqs.handlers import HANDLERS
 from adapters.sqs.identity import PROTOCOL, Identifier
 from adapters.sqs.node import SqsNode
-from adapters.sqs.operations import OPERATIONS
 from adapters.sqs.reply import Reply
+from adapters.sqs.signature import wrong_service
 from adapters.sqs.wire import Request
 from gateway.auth.logins import Peer
 from gateway.errors import GatewayError, as_value
 
 METHODS: Final = "GET, HEAD, OPTIONS, POST"
 _TEXT: Final = "text/plain; charset=utf-8"
+_NO_OPERATION: Final = b"<UnknownOperationException/>\n"
+_TRACE: Final = b"x-amzn-trace-id"
 _GREETING: Final = b"Amazon SQS is spoken here.\n"
 
 
@@ -25,7 +27,7 @@ class Dispatcher:
     """Serves the requests of all connections. ``requests`` counts them by action."""
 
     def __init__(self, node: SqsNode, identifier: Identifier) -> None:
-        self.requests = dict.fromkeys(OPERATIONS, 0)
+        self.requests = dict.fromkeys(HANDLERS, 0)
         self._node = node
         self._identifier = identifier
 
@@ -38,19 +40,25 @@ class Dispatcher:
         connection is served; the answer comes with it.
         """
         reply.is_json = codec.is_json(request)
+        reply.wants_json = not reply.is_json and codec.accepts_json(request)
         try:
             if not reply.is_json and _is_answered(request, reply):
                 return None
             # First of all, so that strangers cost nothing but the reading of their headers.
             identity = self._identify(request, peer_host)
             operation, fields = codec.find_operation(request, in_json=reply.is_json)
+            if identity.service and identity.service != operation.service:
+                raise wrong_service(operation.service)
             params = codec.decode_params(operation, request, fields)
             reply.operation = operation
             answer: Answer = reply
             action = ACTIONS.get(operation.name)
             if action is not None:
                 answer = AuditedAnswer(reply, self._node.kernel.audit, action)
-            call = Call(operation.name, params, identity, base_url, reply.request_id, answer)
+            trace = request.headers.get(_TRACE)
+            call = Call(
+                operation.name, params, identity, base_url, reply.request_id, answer, trace
+            )
             reply.call = call
             self.requests[operation.name] += 1
             result = HANDLERS[operation.name](call, self._node)
@@ -98,8 +106,11 @@ def _is_answered(request: Request, reply: Reply) -> bool:
     method = request.method
     if method == b"POST":
         return False
-    if method == b"GET" and (request.query or request.path != b"/"):
+    if method == b"GET" and request.query:
         return False
+    if method == b"GET" and request.path != b"/":
+        reply.finish(404, xml_codec.CONTENT_TYPE, _NO_OPERATION)
+        return True
     if method in {b"GET", b"HEAD"}:  # HEAD never does anything
         reply.finish(200, _TEXT, _GREETING)
         return True

@@ -9,6 +9,8 @@ from typing import Final, NamedTuple
 from gateway import errors
 
 _OLD: Final = "AWS.SimpleQueueService."
+_NO_QUEUE: Final = "The specified queue does not exist."
+_NO_QUEUE_OF_VERSION: Final = "The specified queue does not exist for this wsdl version."
 
 
 class ErrorCode(NamedTuple):
@@ -88,6 +90,11 @@ class SqsError(Exception):
         self.code = code
         self.message = message
 
+    @property
+    def query_message(self) -> str:
+        """The text as the Query protocol has it."""
+        return _NO_QUEUE_OF_VERSION if self.message == _NO_QUEUE else self.message
+
 
 ERROR_CODES: Final[dict[type[errors.GatewayError], ErrorCode]] = {
     errors.GatewayError: INTERNAL_FAILURE,
@@ -104,6 +111,11 @@ ERROR_CODES: Final[dict[type[errors.GatewayError], ErrorCode]] = {
     errors.Overloaded: REQUEST_THROTTLED,
     errors.ShuttingDown: SERVICE_UNAVAILABLE,
 }
+
+
+def no_queue() -> SqsError:
+    """Return the error for a queue that is not there."""
+    return SqsError(QUEUE_DOES_NOT_EXIST, _NO_QUEUE)
 
 
 def to_sqs_error(error: errors.GatewayError) -> SqsError:

@@ -7,7 +7,7 @@ queue (``queue.keep.ms`` keeps it there); sends wait for that, and nobody else.
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from features.dedup_ids import DedupIds, Place
@@ -45,6 +45,7 @@ class FifoWindow:
         self.ids = ids
         self.by_group = by_group
         self.is_ready = False
+        self.purged_ends: Sequence[int] = ()
         self._waiting: list[OnReady] = []
         self._task: asyncio.Task[None] | None = None
 
@@ -62,6 +63,11 @@ class FifoWindow:
             load = _load(broker, topic, self.ids, window, by_group=self.by_group)
             self._task = asyncio.get_running_loop().create_task(load)
             self._task.add_done_callback(self._loaded)
+
+    def purge(self, ends: Sequence[int]) -> None:
+        """Forget the ids of what was sent before some offsets: see ``DedupIds.purge``."""
+        self.purged_ends = ends
+        self.ids.purge(ends)
 
     def leave(self) -> list[OnReady]:
         """Forget everything; return who waits, to be told when another window is ready."""

@@ -74,7 +74,9 @@ class Identifier:
                 f"Credential should be scoped to a valid region, not '{scope.region[:100]}'.",
             )
         account = key.account or self._config.account
-        identity = _identity(key.user, peer_host, account, scope.region, scope.key_id)
+        identity = _identity(
+            key.user, peer_host, account, scope.region, scope.key_id, scope.service
+        )
         self._signers.remember(request, peer_host, claim, key.secret, identity, keys.revision)
         return identity
 
@@ -101,7 +103,7 @@ class Identifier:
             raise SqsError(ACCESS_DENIED, "Requests of web pages need a signature.")
         config = self._config
         if claim is None:
-            return _identity(ANONYMOUS, peer_host, config.account, config.region, "")
+            return _identity(ANONYMOUS, peer_host, config.account, config.region, "", "")
         key_id, region = claim.scope.key_id, claim.scope.region
         return _identity(
             ANONYMOUS,
@@ -109,6 +111,7 @@ class Identifier:
             key_id if key_id in self._accounts else config.account,
             region if region in self._regions else config.region,
             "",
+            claim.scope.service,
         )
 
     def _may_be_anonymous(self, peer_host: str) -> bool:
@@ -134,8 +137,10 @@ def _is_of_a_page(headers: Mapping[bytes, bytes]) -> bool:
 
 
 @lru_cache(maxsize=IDENTITIES_REMEMBERED)
-def _identity(user: str, host: str, account: str, region: str, key_id: str) -> Identity:
-    return Identity(Principal(user, PROTOCOL, host), account, region, key_id)
+def _identity(  # noqa: PLR0917 - what it is remembered by
+    user: str, host: str, account: str, region: str, key_id: str, service: str
+) -> Identity:
+    return Identity(Principal(user, PROTOCOL, host), account, region, key_id, service)
 
 
 @lru_cache(maxsize=IDENTITIES_REMEMBERED)

@@ -14,7 +14,6 @@ from decimal import Decimal
 from typing import Any, Final, NamedTuple
 
 from adapters.sqs.errors import (
-    INVALID_MESSAGE_CONTENTS,
     INVALID_PARAMETER_VALUE,
     UNSUPPORTED_OPERATION,
     SqsError,
@@ -215,7 +214,7 @@ def _octets(name: str, value: str) -> bytes:
 def _text(name: str, data_type: str, value: str) -> bytes:
     octets = to_octets(value)
     if octets is None:
-        raise SqsError(INVALID_MESSAGE_CONTENTS, INVALID_CHARACTERS)
+        raise _invalid(INVALID_CHARACTERS)  # of a body it is InvalidMessageContents
     if data_type.startswith(_NUMBER):
         _check_number(name, octets)
     return octets

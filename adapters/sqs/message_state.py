@@ -80,6 +80,8 @@ class MessageState:
             window = self._windows[queue.topic.uuid] = FifoWindow(queue, ids, by_group=by_group)
             if before is not None:
                 self._replace(before, window)
+        if window.purged_ends is not queue.purged_ends:
+            window.purge(queue.purged_ends)
         if not window.is_ready:
             # What was sent before there was a queue is nothing that it could deliver.
             now_unix_ms = self._kernel.clock.unix_ms()

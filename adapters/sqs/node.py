@@ -8,13 +8,15 @@ from adapters.sqs.call import Call
 from adapters.sqs.conditions import Asked
 from adapters.sqs.config import SqsConfig
 from adapters.sqs.deleted_names import RecentNames
-from adapters.sqs.errors import ACCESS_DENIED, QUEUE_DOES_NOT_EXIST, SqsError
+from adapters.sqs.errors import ACCESS_DENIED, SqsError, no_queue
 from adapters.sqs.message_state import MessageState
 from adapters.sqs.urls import (
     QueueAddress,
     format_queue_arn,
     format_queue_url,
     is_account,
+    is_of_host,
+    is_region,
     parse_queue_arn,
     parse_queue_url,
 )
@@ -69,15 +71,26 @@ class SqsNode:
         if queue is None or queue.is_gone:
             queue = self.queues.find(self.name_of(call, url=url))
             if queue is None:
-                raise SqsError(QUEUE_DOES_NOT_EXIST, "The specified queue does not exist.")
+                raise no_queue()
             if len(self._asked) >= ASKED_MAX:
                 self._asked.clear()
             self._asked[asked] = queue
         return queue
 
     def name_of(self, call: Call, *, url: str) -> TopicName:
-        """Return the name in the gateway of what a URL means. Errors: ``INVALID_ADDRESS``."""
-        account, region, name = parse_queue_url(url)
+        """Return the name in the gateway of what a URL means.
+
+        Errors: ``INVALID_ADDRESS``; ``QUEUE_DOES_NOT_EXIST`` where the host is another's: of a
+        region that is not served here, or what names no queue at a host that is not ours.
+        """
+        try:
+            account, region, name = parse_queue_url(url)
+        except SqsError:
+            if is_of_host(url, call.base_url):
+                raise
+            raise no_queue() from None
+        if is_region(region) and region not in self.regions:
+            raise no_queue()
         identity = call.identity
         return TopicName(
             self.namespace(

@@ -29,7 +29,7 @@ from adapters.sqs.message_attributes import (
     size_bytes,
 )
 from adapters.sqs.queue_rules import QueueRules
-from adapters.sqs.text import quote, to_octets
+from adapters.sqs.text import quote, to_octets, to_text
 from gateway.records.codec import encode_headers
 
 DELAY_S_MAX: Final = 900
@@ -60,6 +60,7 @@ class Outgoing:
         "headers",
         "key",
         "message_id",
+        "says_trace",
         "sequence_number",
         "trace",
     )
@@ -69,6 +70,7 @@ class Outgoing:
         self.key = key
         self.attributes = _NO_ATTRIBUTES
         self.trace: bytes | None = None
+        self.says_trace = False  # the message itself, not a header of its request
         self.dedup_id: str | None = None
         self.headers = b""
         self.deliver_at_unix_ms: int | None = None
@@ -81,12 +83,23 @@ class Outgoing:
         return len(self.body) + (size_bytes(self.attributes) if self.attributes else 0)
 
 
-def prepare(entry: Params, rules: QueueRules, *, sender: str, now_unix_ms: int) -> Outgoing:
-    """Return the message of a SendMessage, or of an entry of its batch. Error: ``SqsError``."""
+def prepare(
+    entry: Params,
+    rules: QueueRules,
+    *,
+    sender: str,
+    now_unix_ms: int,
+    trace: bytes | None = None,
+) -> Outgoing:
+    """Return the message of a SendMessage, or of an entry of its batch. Error: ``SqsError``.
+
+    ``trace``: the request's X-Ray trace header, for a message that has none of its own.
+    """
     body = _body(entry["MessageBody"])
     if (
         entry.keys() <= _PLAIN_MEMBERS
         and not rules.is_fifo
+        and trace is None
         and len(body) <= rules.message_bytes_max
     ):
         outgoing = Outgoing(body, None)  # what most messages are
@@ -102,6 +115,9 @@ def prepare(entry: Params, rules: QueueRules, *, sender: str, now_unix_ms: int) 
     system_attributes = entry.get("MessageSystemAttributes")
     if system_attributes:
         outgoing.trace = parse_trace_header(system_attributes)
+        outgoing.says_trace = outgoing.trace is not None
+    if outgoing.trace is None and trace and to_text(trace) is not None:
+        outgoing.trace = trace
     if outgoing.size_bytes > rules.message_bytes_max:
         raise _invalid(
             "One or more parameters are invalid. Reason: Message must be shorter than "
@@ -119,7 +135,7 @@ def check_batch_fifo(entry: Params, rules: QueueRules) -> None:
     if not entry.get("MessageDeduplicationId") and not rules.content_based_deduplication:
         raise _invalid(_NO_DEDUP_ID)
     if not entry.get("MessageGroupId"):
-        raise _invalid(_NO_GROUP_ID)
+        raise SqsError(MISSING_PARAMETER, _NO_GROUP_ID)
 
 
 def check_id(parameter: str, value: str) -> None:
@@ -140,7 +156,7 @@ def send_result(outgoing: Outgoing) -> Result:
     }
     if outgoing.attributes:
         result["MD5OfMessageAttributes"] = md5_of_attributes(outgoing.attributes)
-    if outgoing.trace is not None:
+    if outgoing.says_trace and outgoing.trace is not None:
         system = {TRACE_HEADER: MessageAttribute("String", outgoing.trace)}
         result["MD5OfMessageSystemAttributes"] = md5_of_attributes(system)
     if outgoing.sequence_number is not None:

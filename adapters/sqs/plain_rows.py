@@ -200,4 +200,4 @@ def all_deleted_body(entry_ids: Sequence[str]) -> bytes:
     The ids are of letters, digits, hyphens and underscores.
     """
     ids = '"},{"Id":"'.join(entry_ids)
-    return f'{{"Successful":[{{"Id":"{ids}"}}],"Failed":[]}}'.encode("ascii")
+    return f'{{"Successful":[{{"Id":"{ids}"}}]}}'.encode("ascii")

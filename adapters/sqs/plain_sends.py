@@ -101,7 +101,7 @@ def _on_kept(  # noqa: PLR0917 - what a batch is answered from
         }
         for entry, message_id, digest in zip(entries, ids, digests, strict=True)
     ]
-    call.reply({"Successful": results, "Failed": []})
+    call.reply({"Successful": results})
 
 
 def all_sent_body(
@@ -117,4 +117,4 @@ def all_sent_body(
             for entry_id, one in zip(entry_ids, zip(ids, digests, strict=True), strict=True)
         ]
     )
-    return b'{"Successful":[%b}],"Failed":[]}' % found
+    return b'{"Successful":[%b}]}' % found

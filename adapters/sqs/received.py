@@ -22,6 +22,7 @@ from gateway.topics.manager import Topic
 
 ALL: Final = "All"
 _ALL_BY_PREFIX: Final = ".*"
+_ALL_NAMES: Final = frozenset({ALL, _ALL_BY_PREFIX, "*"})
 
 
 class Wanted(NamedTuple):
@@ -59,7 +60,7 @@ def parse_wanted(params: Params) -> Wanted:
     wants_all = ALL in system or ALL in older
     return Wanted(
         None if wants_all else frozenset(system) | frozenset(older),
-        ALL in names or _ALL_BY_PREFIX in names,
+        not _ALL_NAMES.isdisjoint(names),
         frozenset(names),
         tuple(name[:-2] for name in names if name.endswith(_ALL_BY_PREFIX) and name[:-2]),
     )

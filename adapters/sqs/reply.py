@@ -1,13 +1,14 @@
 """The place of one answer in the order of its connection's, and how it is worded.
 
-The JSON protocol is answered in JSON, the Query protocol, and what is neither, in XML.
+The JSON protocol is answered in JSON, the Query protocol, and what is neither, in XML, or in JSON
+of its own where that is asked for.
 """
 
 from collections.abc import Mapping
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 
-from adapters.sqs import json_codec, xml_codec
+from adapters.sqs import json_codec, query_json, xml_codec
 from adapters.sqs.call import Call, Result
 from adapters.sqs.errors import SqsError
 from adapters.sqs.shapes import Operation
@@ -29,7 +30,7 @@ class Reply:
 
     __slots__ = (
         "call", "connection", "is_json", "is_last", "octets", "operation", "request_id",
-        "sends_body",
+        "sends_body", "wants_json",
     )  # fmt: skip
 
     def __init__(
@@ -45,6 +46,7 @@ class Reply:
         self.is_last = is_last
         self.sends_body = sends_body
         self.is_json = False
+        self.wants_json = False  # by the Query protocol
         self.operation: Operation | None = None
         self.call: Call | None = None
         self.octets: bytes | None = None
@@ -60,8 +62,9 @@ class Reply:
         assert result is not None
         assert self.operation is not None
         if not self.is_json:
-            body = xml_codec.encode_result(self.operation, result, self.request_id)
-            self.finish(200, xml_codec.CONTENT_TYPE, body)
+            codec = query_json if self.wants_json else xml_codec
+            body = codec.encode_result(self.operation, result, self.request_id)
+            self.finish(200, codec.CONTENT_TYPE, body)
             return
         self._answer_json(json_codec.encode_result(result))
 
@@ -89,8 +92,9 @@ class Reply:
                 f"x-amzn-query-error: {code.query_code};{fault}\r\n",
             )
             return
-        body = xml_codec.encode_error(error, self.request_id)
-        self.finish(code.status, xml_codec.CONTENT_TYPE, body)
+        codec = query_json if self.wants_json else xml_codec
+        body = codec.encode_error(error, self.request_id)
+        self.finish(code.status, codec.CONTENT_TYPE, body)
 
     def finish(self, status: int, content_type: str, body: bytes, headers: str = "") -> None:
         """Answer with any status. ``headers`` are whole lines."""

@@ -6,6 +6,9 @@ both in a request (``AttributeName.1``) and in XML.
 
 from typing import Final, NamedTuple
 
+SQS: Final = "sqs"
+STS: Final = "sts"
+
 
 class Scalar(NamedTuple):
     """One value. ``type``: what JSON makes of it; ``word``: what errors call it."""
@@ -51,9 +54,13 @@ Shape = Scalar | Items | Entries | Structure
 
 
 class Operation(NamedTuple):
-    """What one action takes and returns. ``errors`` are the shapes that are documented for it."""
+    """What one action takes and returns. ``errors`` are the shapes that are documented for it.
+
+    ``service`` is what requests for it are signed for.
+    """
 
     name: str
     input: Structure
     output: Structure | None
     errors: frozenset[str]
+    service: str = SQS

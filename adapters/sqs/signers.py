@@ -95,8 +95,6 @@ class Signers:
         if revision != self._revision or len(self._signers) >= SIGNERS_REMEMBERED:
             self._revision = revision
             self._signers.clear()
-        begun = begun_signature(
-            secret, scope.date, scope.region, scope.credential_scope, claim.timestamp
-        )
+        begun = begun_signature(secret, scope, claim.timestamp)
         key = (head, claim.timestamp, peer_host)
         self._signers[key] = _Signer(claim, begun, identity)

@@ -11,6 +11,7 @@
 Pure. Names are not checked here: one that no queue has is simply not found.
 """
 
+import re
 from functools import lru_cache
 from typing import Final, NamedTuple
 from urllib.parse import unquote, urlsplit
@@ -22,6 +23,7 @@ _ARN_PREFIX: Final = "arn:aws:sqs:"
 _KNOWN_URLS: Final = 8_192  # parsed URLs that are remembered
 _KNOWN_BASES: Final = 256
 _ACCOUNT_DIGITS: Final = 12
+_REGION: Final = re.compile(r"[a-z]{2}(?:-[a-z]+)+-[0-9]{1,2}")
 _SHOWN_CHARS: Final = 200
 
 
@@ -68,6 +70,20 @@ def parse_queue_url(url: str) -> QueueAddress:
 def is_account(text: str) -> bool:
     """Say whether a text is an account's number."""
     return len(text) == _ACCOUNT_DIGITS and text.isascii() and text.isdigit()
+
+
+def is_region(text: str) -> bool:
+    """Say whether a text has the form of a region's name."""
+    return _REGION.fullmatch(text) is not None
+
+
+def is_of_host(url: str, base_url: str) -> bool:
+    """Say whether a URL, if it is one, has the host of ``base_url``."""
+    try:
+        host = urlsplit(url).hostname
+    except ValueError:
+        return True  # what can have no host is nobody else's
+    return not host or host == _host_of(base_url)
 
 
 def _region_of_host(host: str) -> str:

@@ -8,12 +8,22 @@ from typing import Any, Final
 
 from adapters.sqs.call import Result
 from adapters.sqs.errors import SqsError
-from adapters.sqs.shapes import Entries, Items, Operation, Scalar, Shape, Structure
+from adapters.sqs.shapes import (
+    SQS,
+    STS,
+    Entries,
+    Items,
+    Operation,
+    Scalar,
+    Shape,
+    Structure,
+)
 from adapters.sqs.text import to_octets
 
 CONTENT_TYPE: Final = "text/xml"
 _DECLARATION: Final = '<?xml version="1.0"?>'
 _NAMESPACE: Final = "http://queue.amazonaws.com/doc/2012-11-05/"
+_NAMESPACES: Final = {SQS: _NAMESPACE, STS: "https://sts.amazonaws.com/doc/2011-06-15/"}
 # What XML cannot carry in any form (XML 1.0 section 2.2): errors and tags may hold it.
 _NO_TEXT: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
 # A bare CR would be read as a line feed (section 2.11). The ampersand comes first.
@@ -25,8 +35,10 @@ _ESCAPES: Final = (
 def encode_result(operation: Operation, result: Result, request_id: str) -> bytes:
     """Return the body of an answer."""
     name = operation.name
-    out = [_DECLARATION, f'<{name}Response xmlns="{_NAMESPACE}">']
-    if operation.output is not None:
+    out = [_DECLARATION, f'<{name}Response xmlns="{_NAMESPACES[operation.service]}">']
+    if operation.output is not None and not result:
+        out.append(f"<{name}Result/>")
+    elif operation.output is not None:
         out.append(f"<{name}Result>")
         _put_members(operation.output, result, out)
         out.append(f"</{name}Result>")
@@ -43,7 +55,7 @@ def encode_error(error: SqsError, request_id: str) -> bytes:
     fault = "Sender" if code.is_sender else "Receiver"
     return (
         f'{_DECLARATION}<ErrorResponse xmlns="{_NAMESPACE}"><Error><Type>{fault}</Type>'
-        f"<Code>{code.query_code}</Code><Message>{_escape(error.message)}</Message><Detail/>"
+        f"<Code>{code.query_code}</Code><Message>{_escape(error.query_message)}</Message><Detail/>"
         f"</Error><RequestId>{request_id}</RequestId></ErrorResponse>"
     ).encode()
 

@@ -40,7 +40,7 @@ from features.queue.replay import (
 )
 from features.queue.returning import Returning
 from features.queue.rows import ack_row, fresh_stretch, take_row
-from features.queue.states import NO_TIME, Dying, Flight
+from features.queue.states import NO_TIME, Back, Dying, Flight
 from features.queue.taking import Taking
 from features.queue.ticking import do_due
 
@@ -255,19 +255,34 @@ class Lane:
         return give_up(offsets, self._open, self._ahead, policy, reason=reason, now=now)
 
     def extend(
-        self, ids: Ids, *, lease_ms: Sequence[int], now: int
+        self, ids: Ids, *, lease_ms: Sequence[int], now: int, latest_only: bool = True
     ) -> tuple[list[Result], Effects]:
-        """Set new leases, each from now on; one of 0 gives the message back at once."""
+        """Set new leases, each from now on; one of 0 gives the message back at once.
+
+        Not ``latest_only``, it is done by the id of any attempt, whoever has the message now; one
+        whose lease is over, and that waits to go again, is then in flight again by the same
+        attempt. It is for messages that need not keep their order.
+        """
         self._now_unix_ms = now
         results: list[Result] = []
         wanted: dict[int, tuple[Flight, int]] = {}
+        again: dict[int, int] = {}
         for (offset, attempt), span_ms in zip(ids, lease_ms, strict=True):
             flight, result = self._find(offset, attempt)
+            if result is Result.STALE and not latest_only:
+                item = self._open.items[offset]
+                if isinstance(item, Flight):
+                    flight, result = item, Result.DONE
+                elif isinstance(item, Back):
+                    again[offset] = span_ms
+                    result = Result.DONE
             results.append(result)
             if flight is not None:
                 wanted[offset] = (flight, span_ms)  # the last one counts
         returning = self._returning()
         returning.extend(wanted)
+        room = self._policy.in_flight_max - self._open.in_flight_count
+        returning.take_again(again, self._ahead.next_offset, room=room)
         return results, returning.effects
 
     def moved(self, offsets: Sequence[int]) -> bytes:

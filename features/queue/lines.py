@@ -1,7 +1,8 @@
 """Who goes next: one line per key, and the lines that have something to hand out, in order.
 
 A line whose messages must keep their order (``Order.KEY``) gives nothing while messages of its
-key are in flight, nor past one that waits to be visible. What has no key is in no order.
+key are in flight, but what was given back and comes before all of those; nor does it give anything
+past one that waits to be visible. What has no key is in no order.
 """
 
 from collections.abc import Mapping
@@ -11,7 +12,7 @@ from typing import Final
 from features.fairness import Fairness
 from features.ordering import KeyLocks
 from features.queue.model import Order
-from features.queue.states import NO_TIME, Back, Open, Stretch
+from features.queue.states import NO_TIME, Back, Flight, Open, Stretch
 
 _GIVEN_BACK: Final = 0  # goes before what was never handed out
 _FRESH: Final = 1
@@ -45,7 +46,7 @@ class Lines:
         self,
         order: Order,
         items: Mapping[int, Open],
-        locks: KeyLocks,
+        locks: KeyLocks[Flight],
         fairness: Fairness | None,
     ) -> None:
         self._items = items
@@ -95,6 +96,12 @@ class Lines:
         if line is not None:
             self.offer(line)
 
+    def offer_back(self, key: bytes) -> None:
+        """Not all of a key are in flight any more: one that was given back may be the first."""
+        line = self._lines.get(key)
+        if line is not None and line.back:
+            self.offer(line)
+
     def offer(self, line: Line) -> None:
         """Let a line take its place, if it has something to hand out."""
         place = self._place_of(line)
@@ -122,14 +129,30 @@ class Lines:
         stretches = line.stretches
         while stretches and stretches[0][1].first > stretches[0][1].last:
             heappop(stretches)
+        if back is not None:
+            lowest = self.lowest_in_flight(line.key)
+            may_go = lowest is None or back.offset < lowest
+            return (
+                (_GIVEN_BACK, back.offset) if may_go and back.due_unix_ms == NO_TIME else None
+            )
         if self.is_ordered and line.key is not None and self._locks.is_locked(line.key):
             return None
-        if back is not None:
-            return (_GIVEN_BACK, back.offset) if back.due_unix_ms == NO_TIME else None
         if stretches:
             stretch = stretches[0][1]
             return (_FRESH, stretch.first) if stretch.due_unix_ms == NO_TIME else None
         return None
+
+    def lowest_in_flight(self, key: bytes | None) -> int | None:
+        """Return the lowest offset in flight of a key, None of one that is not locked."""
+        if not self.is_ordered or key is None or not self._locks.is_locked(key):
+            return None
+        items = self._items
+        return min(
+            at
+            for flight in self._locks.holders(key)
+            for at in flight.offsets
+            if items.get(at) is flight
+        )
 
     def first_back(self, line: Line) -> Back | None:
         """Return the lowest message that was given back; it is delayed only if others wait for it.

@@ -44,7 +44,7 @@ class OpenMessages:
     def __init__(self, order: Order, fairness: Fairness | None) -> None:
         self.items: dict[int, Open] = {}
         self.timers = Timers()
-        self._locks = KeyLocks()
+        self._locks: KeyLocks[Flight] = KeyLocks()
         self._fairness = fairness
         self.lines = Lines(order, self.items, self._locks, fairness)
         self.in_flight_count = 0
@@ -103,7 +103,7 @@ class OpenMessages:
             self._holders.setdefault(holder, set()).add(flight)
         key = flight.key
         if key is not None and self.lines.is_ordered:
-            self._locks.lock(key, flight.left)
+            self._locks.lock(key, flight)
         if self._fairness is not None:
             self._fairness.took(key, flight.left)
 
@@ -123,8 +123,11 @@ class OpenMessages:
         if self._fairness is not None:
             held_ms = now_unix_ms - flight.taken_unix_ms
             self._fairness.done(key, count, held_ms, now_unix_ms)
-        if key is not None and self.lines.is_ordered and self._locks.unlock(key, count):
-            self.lines.offer_key(key)
+        if key is not None and self.lines.is_ordered:
+            if not flight.left and self._locks.unlock(key, flight):
+                self.lines.offer_key(key)
+            else:
+                self.lines.offer_back(key)
 
     def _leave(self, flight: Flight) -> None:
         flights = self._holders[flight.holder]
@@ -147,6 +150,8 @@ class OpenMessages:
         self.timers.put(other, due_unix_ms)
         if other.holder != BY_TIME:
             self._holders[other.holder].add(other)
+        if other.key is not None and self.lines.is_ordered:
+            self._locks.lock(other.key, other)
 
     def flights_of(self, holder: int) -> list[Flight]:
         """Return what a holder has."""

@@ -7,7 +7,7 @@ more, so until then whoever had it last may still say that it is done (Amazon SQ
 from collections.abc import Iterable, Mapping
 
 from features.queue import journal
-from features.queue.model import AT_ONCE, Dead, Effects
+from features.queue.model import AT_ONCE, BY_TIME, Dead, Effects
 from features.queue.open_messages import OpenMessages
 from features.queue.states import Back, Dying, Flight
 
@@ -87,6 +87,31 @@ class Returning:
                 self._open.extend(flight, offsets, due_unix_ms)
                 extended += offsets
             self.add_journal(journal.encode_extend(extended, due_unix_ms))
+
+    def take_again(self, wanted: Mapping[int, int], next_offset: int, *, room: int) -> None:
+        """Let messages that wait to go again be in flight, each for so many milliseconds from now.
+
+        It is the same attempt as before. At most ``room`` of them; the others wait on.
+        """
+        messages = self._open
+        for offset, span_ms in wanted.items():
+            back = messages.items[offset]
+            if span_ms <= 0 or room <= 0 or not isinstance(back, Back):
+                continue
+            room -= 1
+            messages.remove(offset, self._now_unix_ms)
+            flight = Flight((offset,), back.key, back.attempts, back.first_taken_unix_ms)
+            due_unix_ms = self._now_unix_ms + span_ms
+            messages.launch(
+                flight, holder=BY_TIME, due_unix_ms=due_unix_ms, now_unix_ms=self._now_unix_ms
+            )
+            group = journal.encode_group(
+                flight.attempt, flight.first_taken_unix_ms, flight.key, flight.offsets
+            )
+            taken = journal.encode_take(
+                is_held=False, due_unix_ms=due_unix_ms, next_offset=next_offset, groups=[group]
+            )
+            self.add_journal(taken)
 
     def kill(self, flight: Flight, offsets: list[int], attempts: int, reason: str) -> None:
         """Messages are to be moved away; their key may go on."""

@@ -80,13 +80,17 @@ class Taking:
             self._take_fresh(line)
 
     def _take_back(self, line: Line) -> bool:
-        """Take what was given back; False when that keeps the rest of the line waiting."""
+        """Take what was given back; False when that keeps the rest of the line waiting.
+
+        While others of the key are in flight, only what comes before them.
+        """
         items = self._open.items
         lines = self._open.lines
+        lowest = lines.lowest_in_flight(line.key)
         like: Back | None = None
         offsets: list[int] = []
         while self.room and (back := lines.first_back(line)) is not None:
-            if back.due_unix_ms != NO_TIME:
+            if back.due_unix_ms != NO_TIME or (lowest is not None and back.offset > lowest):
                 break
             del items[heappop(line.back)]
             if 0 < self._policy.attempts_max <= back.attempts:
@@ -100,7 +104,7 @@ class Taking:
             offsets.append(back.offset)
         if like is not None:
             self._launch_again(like, offsets)
-        return not line.back
+        return not line.back and lowest is None
 
     def _kill(self, back: Back) -> None:
         self._open.kill(back, ATTEMPTS)

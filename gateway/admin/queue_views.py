@@ -4,6 +4,7 @@ from typing import Any, Final
 
 from starlette.requests import Request
 
+from features.queue.model import Order
 from gateway.admin.requests import kept, namespace_of, octets_as_text, path_text
 from gateway.errors import TopicNotFound
 from gateway.kernel import Kernel
@@ -11,6 +12,7 @@ from gateway.model import DLQ_PREFIX, TopicName
 from gateway.queues.instance import Browsed
 from gateway.queues.manager import Queue
 from gateway.queues.model import DEFAULT_GROUP
+from gateway.queues.purged import PURGED
 
 LANES_MAX: Final = 256  # looked at for the oldest message; of a wider queue it is near enough
 
@@ -57,7 +59,9 @@ async def queue_details(kernel: Kernel, queue: Queue) -> dict[str, Any]:
         **await queue_summary(kernel, queue),
         "topic_uuid": str(queue.topic.uuid),
         "owns_topic": queue.owns_topic,
-        "attributes": queue.attributes,
+        "attributes": {
+            name: value for name, value in queue.attributes.items() if name != PURGED
+        },
         "tags": queue.tags,
         "created_unix_ms": queue.created_unix_ms,
         "changed_unix_ms": queue.changed_unix_ms,
@@ -86,6 +90,10 @@ async def purge_queue(kernel: Kernel, queue: Queue) -> None:
     if others == [queue]:
         await kept(lambda on_done: kernel.delays.purge(queue.topic, on_done))
     await kept(queue.purge)
+    if (
+        queue.settings.order is Order.KEY
+    ):  # then senders' ids are known, but those of what was purged
+        await kernel.queues.keep_purge(queue)
 
 
 async def _oldest_unix_ms(queue: Queue) -> int | None:

@@ -12,6 +12,7 @@ from gateway.partition import Partition
 from gateway.queues.bodies import Unreadable
 from gateway.queues.lanes import Kit, QueueLane
 from gateway.queues.model import DeliveryId, EarlierDelay, Outcome, QueueRow
+from gateway.queues.purged import PURGED, parse_purged
 from gateway.queues.receivers import Receivers
 from gateway.queues.rows import Row, Show
 from gateway.queues.settling import OnSettled, Settler
@@ -41,6 +42,8 @@ class Queue:
         self._receivers = Receivers(kit, waits, row.settings)
         self._settler = Settler(kit, self._receivers.freed)
         self._turn = 0
+        self.purged_ends = parse_purged(row.attributes)
+        """Where the last purge ended, by number of the partition."""
         self.topic = topic
         self.row = row
         self.settings = row.settings
@@ -92,7 +95,9 @@ class Queue:
     @property
     def protocol(self) -> str:
         """The protocol that keeps attributes with it; empty when none does."""
-        return next(iter(self.row.attributes), "").partition(".")[0]
+        return next(
+            (name.partition(".")[0] for name in self.row.attributes if name != PURGED), ""
+        )
 
     @property
     def policy(self) -> Policy:
@@ -207,13 +212,23 @@ class Queue:
         """
         return self._settler.ack_row(number, offsets, attempt, on_done)
 
-    def extend(self, items: Sequence[tuple[DeliveryId, int]], on_done: OnSettled) -> None:
-        """Let leases end that many milliseconds from now; 0 releases. As ``settle`` else."""
-        self._settler.extend(items, on_done)
+    def extend(
+        self,
+        items: Sequence[tuple[DeliveryId, int]],
+        on_done: OnSettled,
+        *,
+        latest_only: bool = True,
+    ) -> None:
+        """Let leases end that many milliseconds from now; 0 releases. As ``settle`` else.
+
+        ``latest_only``: see ``Lane.extend``.
+        """
+        self._settler.extend(items, on_done, latest_only=latest_only)
 
     def purge(self, on_done: OnDone) -> None:
         """Drop all messages that are there now, in flight or not; ``on_done`` when kept."""
         gate = _Gate(len(self.lanes), on_done)
+        self.purged_ends = tuple(lane.partition.high_watermark for lane in self.lanes)
         for lane in self.lanes:
             lane.done_then(lane.lane.purge(lane.partition.high_watermark), gate.one)
             lane.feed_more()

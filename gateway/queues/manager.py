@@ -29,6 +29,7 @@ from gateway.queues.instance import Browsed, Queue
 from gateway.queues.journal import QueueJournal
 from gateway.queues.lanes import Counters, Kit, QueueLane
 from gateway.queues.model import DEFAULT_GROUP, QueueRow, QueueSettings
+from gateway.queues.purged import PURGED, format_purged
 from gateway.queues.redrive import Redrive, Redrives
 from gateway.queues.upkeep import Upkeep
 from gateway.queues.waits import Receiver, Waits
@@ -192,6 +193,13 @@ class QueueManager:
             changes["tags"] = dict(tags)
         await self._changes.make(self._alter(queue, changes))
 
+    async def keep_purge(self, queue: Queue) -> None:
+        """Write down where the last purge of a queue ended. It is no change that is told of.
+
+        Errors: ``TopicNotFound`` when it is gone, ``StorageUnavailable``.
+        """
+        await self._changes.make(self._keep_purge(queue))
+
     async def delete(self, queue: Queue) -> None:
         """Drop a queue; its topic too when it was made for it and no other group is on it.
 
@@ -245,6 +253,13 @@ class QueueManager:
             **changes,  # type: ignore[arg-type]  # fields of the row, by name
             changed_unix_ms=now_unix_ms,
         )
+        await self._metadata.put_queue(row)
+        queue.set_row(row)
+
+    async def _keep_purge(self, queue: Queue) -> None:
+        self._check_there(queue)
+        attributes = {**queue.attributes, PURGED: format_purged(queue.purged_ends)}
+        row = queue.row._replace(attributes=attributes)
         await self._metadata.put_queue(row)
         queue.set_row(row)
 

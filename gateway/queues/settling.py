@@ -143,7 +143,13 @@ class Settler:
         self._on_freed()
         return True
 
-    def extend(self, items: Sequence[tuple[DeliveryId, int]], on_done: OnSettled) -> None:
+    def extend(
+        self,
+        items: Sequence[tuple[DeliveryId, int]],
+        on_done: OnSettled,
+        *,
+        latest_only: bool,
+    ) -> None:
         """See ``Queue.extend``."""
         batch = _Batch(len(items), on_done)
         groups: dict[int, _Group] = {}
@@ -156,7 +162,9 @@ class Settler:
         for number, group in groups.items():
             lane = self.lanes.get(number)
             if lane is not None:
-                results, effects = lane.lane.extend(group.ids, lease_ms=group.lease_ms, now=now)
+                results, effects = lane.lane.extend(
+                    group.ids, lease_ms=group.lease_ms, now=now, latest_only=latest_only
+                )
                 self._done(lane, group, batch, results, effects)
         batch.end_call(self._kit.loop)
 

@@ -1,4 +1,8 @@
-"""ChangeMessageVisibility: the timeout begins anew, now; 0 gives the message back at once."""
+"""ChangeMessageVisibility: the timeout begins anew, now; 0 gives the message back at once.
+
+On a standard queue the handle of an earlier receive does it too, as at Amazon; a message whose
+timeout is over is invisible again.
+"""
 
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -29,7 +33,9 @@ def handle(call: Call, node: "SqsNode") -> None:
     check_total(receipt, timeout_s, node.clock.steady_unix_ms())
     node.messages.attempts.touched(queue.topic.uuid, receipt.delivery_id)
     on_done = partial(_on_done, call, receipt_handle)
-    queue.extend([(receipt.delivery_id, timeout_s * MS_PER_S)], on_done)
+    is_fifo = node.messages.rules_of(queue).is_fifo
+    items = [(receipt.delivery_id, timeout_s * MS_PER_S)]
+    queue.extend(items, on_done, latest_only=is_fifo)
 
 
 def _on_done(

@@ -23,6 +23,7 @@ def handle(call: Call, node: "SqsNode") -> Result | None:
     node.authorize(call, queue, Operation.READ)
     check_entries(call.params["Entries"], "ChangeMessageVisibilityBatchRequestEntry")
     now_unix_ms = node.clock.steady_unix_ms()
+    is_fifo = node.messages.rules_of(queue).is_fifo
 
     def check(entry: Params, receipt: Receipt) -> None:
         timeout_s: int | None = entry.get("VisibilityTimeout")
@@ -38,6 +39,6 @@ def handle(call: Call, node: "SqsNode") -> Result | None:
             (receipt.delivery_id, entry["VisibilityTimeout"] * MS_PER_S)
             for entry, receipt in good
         ]
-        queue.extend(items, on_done)
+        queue.extend(items, on_done, latest_only=is_fifo)
 
     return serve_batch(call, node, queue, check=check, settle=settle, refusal=change_error)

@@ -32,4 +32,4 @@ def handle(call: Call, node: SqsNode) -> Result:
     )
     if ALL not in wanted:
         found = {name: found[name] for name in wanted if name in found}
-    return {"Attributes": found}
+    return {"Attributes": found} if found else {}

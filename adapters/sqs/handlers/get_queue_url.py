@@ -3,7 +3,7 @@
 from typing import Final
 
 from adapters.sqs.call import Call, Result
-from adapters.sqs.errors import QUEUE_DOES_NOT_EXIST, SqsError
+from adapters.sqs.errors import no_queue
 from adapters.sqs.node import SqsNode
 from gateway.auth.ports import Operation
 from gateway.model import TopicName
@@ -17,6 +17,6 @@ def handle(call: Call, node: SqsNode) -> Result:
     namespace = node.namespace(account, call.identity.region)
     queue = node.queues.find(TopicName(namespace, call.params["QueueName"]))
     if queue is None:
-        raise SqsError(QUEUE_DOES_NOT_EXIST, "The specified queue does not exist.")
+        raise no_queue()
     node.authorize(call, queue, Operation.DESCRIBE)
     return {"QueueUrl": node.url_of(call, queue)}

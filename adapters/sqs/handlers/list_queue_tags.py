@@ -10,7 +10,7 @@ ACTION: Final = "ListQueueTags"
 
 
 def handle(call: Call, node: SqsNode) -> Result:
-    """Return all tags."""
+    """Return all tags, if there are any."""
     queue = node.queue_of(call, url=call.params["QueueUrl"])
     node.authorize(call, queue, Operation.DESCRIBE)
-    return {"Tags": dict(queue.tags)}
+    return {"Tags": dict(queue.tags)} if queue.tags else {}

@@ -15,13 +15,15 @@ ACTION: Final = "ListQueues"
 
 
 def handle(call: Call, node: SqsNode) -> Result:
-    """Return URLs, a page of them, of the queues that the caller may know of."""
+    """Return URLs, a page of them, of the queues that the caller may know of, if any."""
     prefix: str = call.params.get("QueueNamePrefix") or ""
     namespace = node.namespace(call.identity.account, call.identity.region)
     page, token = take_page(
         _queues(call, node, namespace, prefix), call.params, (ACTION, namespace, prefix)
     )
-    result: Result = {"QueueUrls": [node.url_of(call, queue) for queue in page]}
+    result: Result = {}
+    if page:
+        result["QueueUrls"] = [node.url_of(call, queue) for queue in page]
     if token is not None:
         result["NextToken"] = token
     return result

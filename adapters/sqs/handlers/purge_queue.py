@@ -1,7 +1,7 @@
 """PurgeQueue: drop what is in a queue, in flight, delayed or ready; once per minute.
 
 What waits for its time is dropped where the topic was made for the queue. On another's topic it may
-be somebody else's message, and stays.
+be somebody else's message, and stays. A FIFO queue then takes ids again that it had known.
 """
 
 from typing import Final
@@ -10,7 +10,7 @@ from adapters.sqs.call import Call, Result
 from adapters.sqs.errors import PURGE_QUEUE_IN_PROGRESS, SqsError, to_sqs_error
 from adapters.sqs.node import SqsNode
 from gateway.auth.ports import Operation
-from gateway.errors import StorageUnavailable, as_value
+from gateway.errors import GatewayError, StorageUnavailable, as_value
 from gateway.queues.manager import Queue
 
 ACTION: Final = "PurgeQueue"
@@ -54,8 +54,20 @@ class _Purge:
             self.all_are_gone(as_value(unavailable))
 
     def all_are_gone(self, error: StorageUnavailable | None) -> None:
-        if error is None:
+        if error is None and self._node.messages.rules_of(self._queue).is_fifo:
+            self._node.messages.run(self._call, self._answer_kept())
+        elif error is None:
             self._call.reply({})
         else:
             self._node.purged.discard(self._queue.name)  # it may be tried again at once
             self._call.fail(to_sqs_error(error))
+
+    async def _answer_kept(self) -> None:
+        """Answer once a start will not find the ids of what was purged in the log."""
+        node = self._node
+        try:
+            await node.changes.make(node.queues.keep_purge(self._queue))
+        except GatewayError:
+            node.purged.discard(self._queue.name)
+            raise
+        self._call.reply({})

@@ -27,6 +27,7 @@ def handle(call: Call, node: "SqsNode") -> None:
         rules,
         sender=sender_of(call),
         now_unix_ms=node.clock.unix_ms(),
+        trace=call.trace,
     )
     send(node, queue, rules, (message,), partial(_on_sent, call))
 

@@ -27,7 +27,8 @@ def handle(call: Call, node: "SqsNode") -> Result | None:
     entries: list[Params] = call.params["Entries"]
     check_entries(entries, "SendMessageBatchRequestEntry")
     sender, now_unix_ms = sender_of(call), node.clock.unix_ms()
-    if send_plain(call, node, queue, rules, entries, sender=sender):
+    trace = call.trace
+    if trace is None and send_plain(call, node, queue, rules, entries, sender=sender):
         return None
     sending = _Sending(call)
     size_bytes = 0
@@ -35,7 +36,7 @@ def handle(call: Call, node: "SqsNode") -> Result | None:
         if rules.is_fifo:
             check_batch_fifo(entry, rules)
         try:
-            message = prepare(entry, rules, sender=sender, now_unix_ms=now_unix_ms)
+            message = prepare(entry, rules, sender=sender, now_unix_ms=now_unix_ms, trace=trace)
         except SqsError as error:
             sending.failed.append(failed_entry(entry["Id"], as_value(error)))
             size_bytes += _size_bytes(entry)

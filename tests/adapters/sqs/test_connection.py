@@ -211,7 +211,6 @@ async def test_head_has_no_body_and_does_nothing(live: Live) -> None:
 @pytest.mark.parametrize(
     ("octets", "status", "code"),
     [
-        (b"GET /some/where HTTP/1.1\r\n\r\n", 404, b"InvalidAddress"),
         (b"POST / HTTP/1.1\r\nContent-Length: 0\r\n\r\n", 400, b"MissingAction"),
         (b"GET /?Action=Nothing HTTP/1.1\r\n\r\n", 400, b"InvalidAction"),
         (b"GET /?Action=SendMessage HTTP/1.1\r\n\r\n", 400, b"MissingParameter"),

@@ -70,7 +70,7 @@ def refusal(who: Identifier, request: Request, peer_host: str = HERE) -> ErrorCo
 def test_a_known_key_is_its_user() -> None:
     found = identifier(account=OTHER_ACCOUNT).identify(signed(), ELSEWHERE)
     assert found.principal == ("bob", "sqs", ELSEWHERE)
-    assert found[1:] == (OTHER_ACCOUNT, "us-east-1", KEY_ID)
+    assert found[1:] == (OTHER_ACCOUNT, "us-east-1", KEY_ID, "sqs")
 
 
 def test_a_known_key_is_checked_even_where_anybody_may_come() -> None:
@@ -104,10 +104,10 @@ def test_who_does_not_sign_comes_in_where_the_config_says(
 ) -> None:
     who = identifier(key_id="AKIAOTHER", anonymous=anonymous)
     if is_let_in:
-        for request in (unsigned(), signed()):
+        for request, service in ((unsigned(), ""), (signed(), "sqs")):
             found = who.identify(request, peer_host)
             assert found == Identity(
-                found.principal, "000000000000", "us-east-1", access_key_id=""
+                found.principal, "000000000000", "us-east-1", access_key_id="", service=service
             )
             assert found.principal.is_anonymous
     else:

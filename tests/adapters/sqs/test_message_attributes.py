@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from adapters.sqs.errors import (
-    INVALID_MESSAGE_CONTENTS,
     INVALID_PARAMETER_VALUE,
     UNSUPPORTED_OPERATION,
     SqsError,
 )
 from adapters.sqs.message_attributes import (
+    INVALID_CHARACTERS,
     MessageAttribute,
     parse_attributes,
     parse_trace_header,
@@ -180,7 +180,8 @@ def test_bad_type_or_value_is_refused(fields: dict[str, Any], said: str) -> None
 def test_value_with_a_character_outside_xml_is_refused() -> None:
     error = refusal({"x": {"DataType": "String", "StringValue": "a\x00"}})
 
-    assert error.code is INVALID_MESSAGE_CONTENTS
+    assert error.code is INVALID_PARAMETER_VALUE  # of a body it is another
+    assert error.message == INVALID_CHARACTERS
 
 
 @pytest.mark.parametrize("field", ["StringListValues", "BinaryListValues"])

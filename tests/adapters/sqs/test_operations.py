@@ -10,6 +10,7 @@ from adapters.sqs import errors, operations
 from adapters.sqs.errors import ErrorCode
 from adapters.sqs.handlers import HANDLERS
 from adapters.sqs.operations import ERROR_SHAPES, OPERATIONS
+from adapters.sqs.sts import GET_CALLER_IDENTITY
 
 SCRIPT = Path(__file__).resolve().parents[3] / "scripts" / "sqs_operations.py"
 
@@ -34,8 +35,8 @@ def test_the_table_is_what_the_script_makes_of_the_model() -> None:
 
 
 def test_all_23_operations_have_a_handler() -> None:
-    assert HANDLERS.keys() == OPERATIONS.keys()
-    assert len(HANDLERS) == 23
+    assert HANDLERS.keys() - {GET_CALLER_IDENTITY.name} == OPERATIONS.keys()
+    assert len(OPERATIONS) == 23
 
 
 def test_every_documented_error_can_be_said() -> None:

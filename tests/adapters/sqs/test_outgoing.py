@@ -223,7 +223,8 @@ def test_batch_fails_as_a_whole_without_group_or_id(missing: str) -> None:
     with pytest.raises(SqsError) as caught:
         check_batch_fifo(entry, FIFO)
 
-    assert caught.value.code is INVALID_PARAMETER_VALUE
+    is_group = missing == "MessageGroupId"
+    assert caught.value.code is (MISSING_PARAMETER if is_group else INVALID_PARAMETER_VALUE)
     check_batch_fifo(entry, STANDARD)
 
 

@@ -60,6 +60,7 @@ def test_nothing_asked_for_is_the_message_alone() -> None:
 def test_attributes_are_chosen_and_digested_as_amazon_does() -> None:
     # Digests and choices as recorded from Amazon SQS.
     cases = {
+        ("*",): ({"Hello", "General", "Help.Me"}, "4c360f3fdafd970e05fae2f149d997f5"),
         ("All",): ({"Hello", "General", "Help.Me"}, "4c360f3fdafd970e05fae2f149d997f5"),
         (".*",): ({"Hello", "General", "Help.Me"}, "4c360f3fdafd970e05fae2f149d997f5"),
         ("Hello", "General"): ({"Hello", "General"}, "fca026605781cb4126a1e9044df24232"),

@@ -267,28 +267,44 @@ class LaneMachine(RuleBasedStateMachine):
             message.state = DYING
 
     @precondition(lambda self: self.ids)
-    @rule(places=PLACES, spans=st.lists(st.sampled_from([0, 5, 300]), min_size=4, max_size=4))
-    def extend(self, places: list[int], spans: list[int]) -> None:
+    @rule(
+        places=PLACES,
+        spans=st.lists(st.sampled_from([0, 5, 300]), min_size=4, max_size=4),
+        latest_only=st.booleans(),
+    )
+    def extend(self, places: list[int], spans: list[int], *, latest_only: bool) -> None:
+        latest_only = latest_only or self.policy.order is Order.KEY
         ids = self.pick(places)
         expected: list[Result] = []
         wanted: dict[int, int] = {}
         for (offset, attempt), span_ms in zip(ids, spans, strict=False):
-            message, result = self.model.find(offset, attempt)
+            message, result = self.model.find(offset, attempt, latest_only=latest_only)
             expected.append(result)
             if message is not None:
                 wanted[offset] = span_ms
         changed: list[Message] = []
-        for offset, span_ms in wanted.items():
-            message = self.model.messages[offset]
-            if span_ms:
+        taken_again: list[Message] = []
+        backs = [at for at in wanted if self.model.messages[at].state == BACK]
+        flights = [at for at in wanted if at not in backs]
+        for offset in flights + backs:
+            message, span_ms = self.model.messages[offset], wanted[offset]
+            if message.state == BACK:
+                if span_ms and self.model.has_room:
+                    message.state = FLIGHT
+                    message.holder = BY_TIME
+                    message.due_unix_ms = self.now + span_ms
+                    taken_again.append(message)
+            elif span_ms:
                 message.due_unix_ms = self.now + span_ms
                 changed.append(message)
             else:
                 self.model.give_back(message, AT_ONCE)
                 changed.append(message)
-        results, effects = self.lane.extend(ids, lease_ms=spans[: len(ids)], now=self.now)
+        results, effects = self.lane.extend(
+            ids, lease_ms=spans[: len(ids)], now=self.now, latest_only=latest_only
+        )
         assert results == expected
-        self.keep(effects, changed)
+        self.keep(effects, changed + taken_again)
 
     @precondition(lambda self: self.moving)
     @rule(places=PLACES, is_kept=st.booleans())

@@ -85,11 +85,12 @@ class LaneModel:
         if not self.keeps_order(key):
             ready_backs = [message for message in backs if message.due_unix_ms == AT_ONCE]
             return ready_backs + [message for message in fresh if not message.is_delayed]
-        if any(message.state == FLIGHT for message in mine):
-            return []
+        flights = [message.offset for message in mine if message.state == FLIGHT]
         found: list[Message] = []
-        for message in backs + fresh:
+        for message in backs if flights else backs + fresh:
             if message.is_delayed or message.due_unix_ms != AT_ONCE:
+                break
+            if flights and message.offset > min(flights):
                 break
             found.append(message)
         return found
@@ -210,8 +211,17 @@ class LaneModel:
             return Result.STALE
         return Result.DONE
 
-    def find(self, offset: int, attempt: int) -> tuple[Message | None, Result]:
+    @property
+    def has_room(self) -> bool:
+        """One more may be in flight."""
+        return len(self.of_state(FLIGHT, DYING)) < self.in_flight_max
+
+    def find(
+        self, offset: int, attempt: int, *, latest_only: bool = True
+    ) -> tuple[Message | None, Result]:
         message = self.messages[offset]
+        if not latest_only and message.state in {FLIGHT, BACK}:
+            return message, Result.DONE
         if message.state == FLIGHT and message.attempts == attempt:
             return message, Result.DONE
         return None, Result.GONE if message.state in {AHEAD, DONE} else Result.STALE

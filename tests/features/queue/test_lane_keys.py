@@ -2,7 +2,7 @@
 
 from features.fairness import Fairness
 from features.queue.lane import Lane
-from features.queue.model import Order, Policy, Run
+from features.queue.model import Order, Policy, Result, Run
 from tests.features.queue.lanes import LEASE_MS, lane_of, take, tick
 
 # Order by key.
@@ -29,6 +29,33 @@ def test_key_keeps_its_order_through_release_and_expiry() -> None:
     assert take(lane, 9, 1) == []  # 0 is in flight: 1 may not pass it
     tick(lane, LEASE_MS)
     assert take(lane, 9, LEASE_MS) == [0, 1, 2, 3]
+
+
+def test_message_that_was_given_back_goes_before_later_ones_that_are_in_flight() -> None:
+    lane = lane_of(Run(0, 4, b"a"), Run(5, 5, b"b"), order=Order.KEY)
+    take(lane, 4, 0)
+    results, effects = lane.release([(0, 1), (2, 1)], delay_ms=0, now=1)
+
+    assert (results, effects.wake) == ([Result.DONE] * 2, True)
+    assert take(lane, 9, 1) == [0, 5]  # 1 is in flight: 2 may not pass it, nor may 4
+    lane.ack([(1, 1)])
+    assert take(lane, 9, 1) == []  # 0 is in flight again
+    lane.ack([(0, 2)])
+    assert take(lane, 9, 1) == [2]  # 3 is in flight, and later
+    lane.ack([(2, 2)])
+    assert take(lane, 9, 1) == []
+    lane.ack([(3, 1)])
+    assert take(lane, 9, 1) == [4]
+
+
+def test_message_whose_lease_was_shortened_goes_before_later_ones_of_its_flight() -> None:
+    lane = lane_of(Run(0, 2, b"a"), order=Order.KEY)
+    take(lane, 2, 0)
+    lane.extend([(0, 1)], lease_ms=[5], now=0)
+
+    tick(lane, 5)
+
+    assert take(lane, 9, 5) == [0]
 
 
 def test_delayed_release_keeps_its_key_waiting() -> None:

@@ -78,7 +78,7 @@ class Walk:
             (6, lambda: machine.release(self.places(), choose([0, 0, 30]), counts=not flag)),
             (2, lambda: machine.reject(self.places())),
             (1, lambda: machine.give_up(self.offsets())),
-            (6, lambda: machine.extend(self.places(), self.spans())),
+            (6, lambda: machine.extend(self.places(), self.spans(), latest_only=flag)),
             (3, lambda: self.move(is_kept=not flag)),
             (10, lambda: machine.tick(choose([0, 1, 20, 50, 200, 1_000]), below(1, 20))),
             (1, lambda: machine.end_holder(choose([7, 8]))),

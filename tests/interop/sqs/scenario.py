@@ -265,7 +265,7 @@ def tags(api: Api, stem: str) -> list[Any]:
     api.call("TagQueue", QueueUrl=url, Tags={"b": "3", "c": "\u00e9"})
     seen.append(api.call("ListQueueTags", QueueUrl=url)["Tags"])
     api.call("UntagQueue", QueueUrl=url, TagKeys=["a", "c", "none"])
-    return [*seen, api.call("ListQueueTags", QueueUrl=url)["Tags"]]
+    return [*seen, api.call("ListQueueTags", QueueUrl=url).get("Tags", {})]
 
 
 def purge(api: Api, stem: str) -> list[Any]:

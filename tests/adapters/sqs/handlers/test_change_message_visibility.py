@@ -81,14 +81,61 @@ async def test_timeout_outside_its_range_is_refused(live: Live, timeout_s: int) 
     assert f"Value {timeout_s} for parameter VisibilityTimeout is invalid" in refused.message
 
 
-async def test_message_whose_timeout_is_over_is_not_in_flight(live: Live) -> None:
-    url, message = await in_flight(live)
+async def test_message_of_a_fifo_queue_whose_timeout_is_over_is_not_in_flight(
+    live: Live,
+) -> None:
+    url = await live.queue("orders.fifo", ContentBasedDeduplication="true")
+    await send(live, url, MessageGroupId="g")
+    message = await receive_one(live, url)
     await let_pass(live, 30)
 
     refused = await refuse(live, url, message["ReceiptHandle"], 60)
 
     assert refused.code == "AWS.SimpleQueueService.MessageNotInflight"
     assert refused.status == 400
+
+
+async def test_message_whose_timeout_is_over_is_invisible_again(live: Live) -> None:
+    url, message = await in_flight(live)
+    await let_pass(live, 30)
+
+    await change(live, url, message, 60)
+
+    await let_pass(live, 59)
+    assert await receive(live, url) == []
+    await let_pass(live, 1)
+    again = await receive_one(live, url, MessageSystemAttributeNames=["All"])
+    assert again["Attributes"]["ApproximateReceiveCount"] == "2"
+
+
+async def test_message_whose_timeout_is_over_may_be_given_back(live: Live) -> None:
+    url, message = await in_flight(live)
+    await let_pass(live, 30)
+
+    await change(live, url, message, 0)
+
+    assert await bodies(live, url) == ["hello"]
+
+
+@pytest.mark.parametrize("in_batch", [False, True])
+async def test_handle_of_an_earlier_receive_changes_the_timeout(
+    live: Live,
+    in_batch: bool,  # noqa: FBT001
+) -> None:
+    url, message = await in_flight(live)
+    await let_pass(live, 30)
+    await receive_one(live, url)
+
+    if in_batch:
+        entry = {"Id": "a", "ReceiptHandle": message["ReceiptHandle"], "VisibilityTimeout": 0}
+        answer = await live.call(
+            "change_message_visibility_batch", QueueUrl=url, Entries=[entry]
+        )
+        assert answer == {"Successful": [{"Id": "a"}]}
+    else:
+        await change(live, url, message, 0)
+
+    assert await bodies(live, url) == ["hello"]
 
 
 async def test_message_that_is_deleted_is_not_there(live: Live) -> None:

@@ -3,8 +3,12 @@
 import asyncio
 from pathlib import Path
 
+import pytest
+
 from gateway.errors import StorageUnavailable
 from gateway.model import TopicName
+from gateway.queues.purged import parse_purged
+from tests.adapters.sqs.handlers.messages import bodies, send
 from tests.adapters.sqs.handlers.serving import Live, running
 
 
@@ -91,3 +95,38 @@ async def test_delayed_messages_of_a_topic_of_others_stay(live: Live) -> None:
     await fill(live, url)
     await live.call("purge_queue", QueueUrl=url)
     assert await counted(live, url) == ["0", "0", "1"]
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+async def test_ids_of_what_was_purged_may_be_sent_again(
+    live: Live,
+    is_restarted: bool,  # noqa: FBT001
+) -> None:
+    url = await live.queue("orders.fifo")
+    ids = {"MessageGroupId": "g", "MessageDeduplicationId": "d"}
+    first = await send(live, url, "purged", **ids)
+    changed = (await live.attributes(url))["LastModifiedTimestamp"]
+    live.clock.advance(5_000)
+
+    await live.call("purge_queue", QueueUrl=url)
+    if is_restarted:  # the ids are read from the log again
+        live.adapter.node.messages.close()
+    second = await send(live, url, "sent again", **ids)
+    if is_restarted:
+        live.adapter.node.messages.close()
+    third = await send(live, url, "once more", **ids)
+
+    assert first["MessageId"] != second["MessageId"] == third["MessageId"]
+    assert await bodies(live, url) == ["sent again"]
+    assert (await live.attributes(url))["LastModifiedTimestamp"] == changed
+
+
+async def test_where_a_purge_ended_is_kept_with_the_queue(live: Live) -> None:
+    url = await live.queue("orders.fifo")
+    await send(live, url, MessageGroupId="g", MessageDeduplicationId="d")
+    await live.call("purge_queue", QueueUrl=url)
+    await live.call("set_queue_attributes", QueueUrl=url, Attributes={"DelaySeconds": "1"})
+
+    [row] = await live.kernel.metadata.queues()
+
+    assert parse_purged(row.attributes) == live.kept("orders.fifo").purged_ends == (1,)

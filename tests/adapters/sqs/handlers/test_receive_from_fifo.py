@@ -31,6 +31,26 @@ async def test_group_of_a_fifo_queue_is_locked_while_a_message_is_in_flight(
     assert await bodies(live, url) == ["a2", "a3"]
 
 
+@pytest.mark.parametrize("timeout_s", [0, 1])
+async def test_message_that_was_given_back_is_handed_out_while_later_ones_are_in_flight(
+    live: Live, timeout_s: int
+) -> None:
+    url = await live.queue("orders.fifo", ContentBasedDeduplication="true")
+    for group, body in (("a", "a1"), ("a", "a2"), ("b", "b1"), ("a", "a3")):
+        await send(live, url, body, MessageGroupId=group)
+    first = await receive_one(live, url)
+    await change(live, url, first, 0)
+    first, second = await receive(live, url, 2)
+
+    await change(live, url, first, timeout_s)
+    await let_pass(live, timeout_s)
+
+    assert sorted(await bodies(live, url)) == ["a1", "b1"]
+    assert await receive(live, url) == []
+    await delete(live, url, second)
+    assert await receive(live, url) == []  # a1 is in flight, before a3
+
+
 async def receive_attempt(live: Live, url: str, **params: Any) -> list[dict[str, Any]]:
     return await receive(live, url, 2, ReceiveRequestAttemptId="try-1", **params)
 

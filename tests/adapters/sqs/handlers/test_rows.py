@@ -44,7 +44,7 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> Seen:
 async def send_all(live: Live, url: str) -> list[dict[str, Any]]:
     entries = [{"Id": str(n), "MessageBody": text} for n, text in enumerate(TEXTS)]
     answer = await live.call("send_message_batch", QueueUrl=url, Entries=entries)
-    assert answer["Failed"] == []
+    assert "Failed" not in answer
     return list(answer["Successful"])
 
 
@@ -131,7 +131,7 @@ async def test_octets_are_rows_in_base64(
     assert without(rows, BY_KEY) == without(looked_at, BY_KEY)
     assert [sorted(one) for one in rows] == [sorted(one) for one in looked_at]
     assert "MD5OfMessageAttributes" in rows[0]
-    assert (await delete_all(live, url, rows))["Failed"] == []
+    assert "Failed" not in await delete_all(live, url, rows)
 
 
 async def test_rows_have_no_attributes_where_nobody_asks_for_them(
@@ -186,7 +186,7 @@ async def test_rows_are_received_and_deleted_as_other_messages_are(
     assert [one["MD5OfBody"] for one in row] == [one["MD5OfMessageBody"] for one in sent]
     assert without(row, BY_KEY) == without(one_by_one, BY_KEY)
     deleted = await delete_all(live, plain, row)
-    assert deleted == {"Successful": [{"Id": f"e-{n}"} for n in range(10)], "Failed": []}
+    assert deleted == {"Successful": [{"Id": f"e-{n}"} for n in range(10)]}
     assert await delete_all(live, looked_at, one_by_one) == deleted
     assert seen.acked == 2
     await let_pass(live, 60)

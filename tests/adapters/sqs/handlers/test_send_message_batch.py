@@ -191,7 +191,9 @@ async def test_fifo_batch_without_group_or_id_is_refused_as_a_whole(
 
     refused = await live.refused("send_message_batch", QueueUrl=url, Entries=[good, bad])
 
-    assert refused.code == "InvalidParameterValue"
+    is_group = missing == "MessageGroupId"
+    assert refused.code == ("MissingParameter" if is_group else "InvalidParameterValue")
+    assert ("parameter MessageGroupId." in refused.message) is is_group
     assert records(live, "orders.fifo") == []
 
 

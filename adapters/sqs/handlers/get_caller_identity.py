@@ -1,0 +1,18 @@
+"""GetCallerIdentity of STS: the account and the ARN of who has signed."""
+
+from typing import TYPE_CHECKING, Final
+
+from adapters.sqs.call import Call, Result
+
+if TYPE_CHECKING:
+    from adapters.sqs.node import SqsNode
+
+ACTION: Final = "GetCallerIdentity"
+
+
+def handle(call: Call, node: "SqsNode") -> Result:  # noqa: ARG001 - the signature of handlers
+    """Return the account and the ARN; everybody may know who he is himself."""
+    identity = call.identity
+    account = identity.account
+    name = "root" if identity.principal.is_anonymous else f"user/{identity.principal.name}"
+    return {"Arn": f"arn:aws:iam::{account}:{name}", "Account": account}
