@@ -206,11 +206,11 @@ class SqsConnection(Connection):
             self._ready_bytes -= len(octets)
             is_last = replies.popleft().is_last
         if is_last or (self._is_leaving and not replies):
-            self._end()
+            self._close_behind_last()
         elif not self._is_serving:
             self._serve_queued()
 
-    def _end(self) -> None:
+    def _close_behind_last(self) -> None:
         """Close; who is still sending is given time to read why, and is read to the end.
 
         With octets unread the system would reset the connection, and the answer with it. The

@@ -1,0 +1,17 @@
+"""A protocol's connection replaces what its base offers for that, and nothing that is the base's own."""
+
+import pytest
+
+from adapters.kafka.connection import KafkaConnection
+from adapters.mqtt.connection import MqttConnection
+from adapters.sqs.connection import SqsConnection
+from gateway.connection import Connection
+
+
+@pytest.mark.parametrize("kind", [KafkaConnection, MqttConnection, SqsConnection])
+def test_no_private_name_of_the_base_is_used_for_something_else(
+    kind: type[Connection],
+) -> None:
+    private = {name for name in vars(Connection) if name.startswith("_") and "__" not in name}
+    for one in kind.__mro__[: kind.__mro__.index(Connection)]:
+        assert private.isdisjoint(vars(one)), one
