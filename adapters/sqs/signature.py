@@ -16,8 +16,8 @@ from email.utils import parsedate_to_datetime
 from functools import lru_cache
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
-from urllib.parse import quote, unquote_to_bytes
 
+from adapters.sqs.canonical import canonical_path, canonical_query, query_pairs
 from adapters.sqs.errors import (
     INCOMPLETE_SIGNATURE,
     REQUEST_EXPIRED,
@@ -51,7 +51,6 @@ _SCOPE_PARTS: Final = 5
 _EMPTY: Final = hashlib.sha256()
 _INNER: Final = 0x36  # RFC 2104: what the key is masked with before the inner hash
 _OUTER: Final = 0x5C  # and before the outer one
-_UNRESERVED: Final = "-_.~"
 _WRONG: Final = (
     "The request signature we calculated does not match the signature you provided. Check your "
     "AWS Secret Access Key and signing method. Consult the service documentation for details."
@@ -182,7 +181,7 @@ def _make_scope(credential: bytes, signed_headers: bytes) -> Scope:
 
 def _claim_of_query(request: Request) -> Claim:
     fields = {
-        name: value for name, value in _pairs(request.query) if name.startswith(b"X-Amz-")
+        name: value for name, value in query_pairs(request.query) if name.startswith(b"X-Amz-")
     }
     for name in (b"Algorithm", b"Credential", b"Date", b"SignedHeaders", b"Expires"):
         if not fields.get(b"X-Amz-" + name):
@@ -288,8 +287,8 @@ def _begun_canonical(request: Request, scope: Scope) -> "Hash":
         and len(lines) <= HEADERS_REMEMBERED_BYTES_MAX
     ):
         return _known_beginning(request.method, lines, scope.signed_names).copy()
-    query = _canonical_query(request.query) if request.query else b""
-    path = _canonical_path(request.path)
+    query = canonical_query(request.query, but=_PRESIGNED) if request.query else b""
+    path = canonical_path(request.path)
     lines = _trimmed(lines, scope.signed_names)
     return _beginning(request.method, path, query, lines, scope.signed_names)
 
@@ -320,36 +319,6 @@ def _trimmed(lines: bytes, signed_names: bytes) -> bytes:
             for name, line in zip(names, values, strict=True)
         ]
     )
-
-
-def _canonical_path(path: bytes) -> bytes:
-    """Return the path as it came, encoded once more, without empty and dotted steps."""
-    steps: list[bytes] = []
-    for step in path.split(b"/"):
-        if step == b"..":
-            del steps[-1:]
-        elif step not in {b"", b"."}:
-            steps.append(step)
-    tail = b"/" if steps and path.endswith(b"/") else b""
-    return quote(b"/" + b"/".join(steps) + tail, safe="/" + _UNRESERVED).encode("ascii")
-
-
-def _canonical_query(query: bytes) -> bytes:
-    pairs = sorted(
-        (quote(name, safe=_UNRESERVED), quote(value, safe=_UNRESERVED))
-        for name, value in _pairs(query)
-        if name != _PRESIGNED
-    )
-    return "&".join(f"{name}={value}" for name, value in pairs).encode("ascii")
-
-
-def _pairs(query: bytes) -> list[tuple[bytes, bytes]]:
-    pairs = []
-    for part in query.replace(b"+", b" ").split(b"&"):
-        name, _, value = part.partition(b"=")
-        if part:
-            pairs.append((unquote_to_bytes(name), unquote_to_bytes(value)))
-    return pairs
 
 
 def begun_signature(secret: str, scope: Scope, timestamp: bytes) -> tuple["Hash", "Hash"]:

@@ -15,6 +15,7 @@ from features.queue import journal
 from features.queue.acking import Acking, Ids
 from features.queue.ahead import Ahead
 from features.queue.browsing import State, browse, browse_there, count
+from features.queue.extending import extend, take_late
 from features.queue.giving_up import give_up
 from features.queue.lines import Line
 from features.queue.model import (
@@ -40,7 +41,7 @@ from features.queue.replay import (
 )
 from features.queue.returning import Returning
 from features.queue.rows import ack_row, fresh_stretch, take_row
-from features.queue.states import NO_TIME, Back, Dying, Flight
+from features.queue.states import NO_TIME, Dying, Flight
 from features.queue.taking import Taking
 from features.queue.ticking import do_due
 
@@ -259,30 +260,14 @@ class Lane:
     ) -> tuple[list[Result], Effects]:
         """Set new leases, each from now on; one of 0 gives the message back at once.
 
-        Not ``latest_only``, it is done by the id of any attempt, whoever has the message now; one
-        whose lease is over, and that waits to go again, is then in flight again by the same
-        attempt. It is for messages that need not keep their order.
+        Not ``latest_only``, it is done by any attempt's id, and what waits to go again is in flight
+        again: for messages that need not keep their order.
         """
         self._now_unix_ms = now
-        results: list[Result] = []
-        wanted: dict[int, tuple[Flight, int]] = {}
-        again: dict[int, int] = {}
-        for (offset, attempt), span_ms in zip(ids, lease_ms, strict=True):
-            flight, result = self._find(offset, attempt)
-            if result is Result.STALE and not latest_only:
-                item = self._open.items[offset]
-                if isinstance(item, Flight):
-                    flight, result = item, Result.DONE
-                elif isinstance(item, Back):
-                    again[offset] = span_ms
-                    result = Result.DONE
-            results.append(result)
-            if flight is not None:
-                wanted[offset] = (flight, span_ms)  # the last one counts
         returning = self._returning()
-        returning.extend(wanted)
-        room = self._policy.in_flight_max - self._open.in_flight_count
-        returning.take_again(again, self._ahead.next_offset, room=room)
+        results = extend(ids, lease_ms, self._open, returning, latest_only=latest_only)
+        if not latest_only:
+            take_late(ids, lease_ms, self._open, self._ahead, self._policy, returning)
         return results, returning.effects
 
     def moved(self, offsets: Sequence[int]) -> bytes:

@@ -7,7 +7,7 @@ more, so until then whoever had it last may still say that it is done (Amazon SQ
 from collections.abc import Iterable, Mapping
 
 from features.queue import journal
-from features.queue.model import AT_ONCE, BY_TIME, Dead, Effects
+from features.queue.model import AT_ONCE, Dead, Effects
 from features.queue.open_messages import OpenMessages
 from features.queue.states import Back, Dying, Flight
 
@@ -17,11 +17,11 @@ ByFlight = dict[Flight, list[int]]
 class Returning:
     """``effects`` are those of the call so far."""
 
-    __slots__ = ("_now_unix_ms", "_open", "effects")
+    __slots__ = ("_open", "effects", "now_unix_ms")
 
     def __init__(self, messages: OpenMessages, now_unix_ms: int) -> None:
         self._open = messages
-        self._now_unix_ms = now_unix_ms
+        self.now_unix_ms = now_unix_ms
         self.effects = Effects()
 
     def add_journal(self, change: bytes) -> None:
@@ -51,7 +51,7 @@ class Returning:
     ) -> None:
         """Let messages wait to be handed out again."""
         attempts = flight.attempt - (not counts_attempt)
-        self._open.land(flight, len(offsets), self._now_unix_ms)
+        self._open.land(flight, len(offsets), self.now_unix_ms)
         for offset in offsets:
             back = Back(offset, flight.key, attempts, flight.first_taken_unix_ms)
             self._open.give_back(back, due_unix_ms)
@@ -64,7 +64,7 @@ class Returning:
         for offset in offsets:
             item = messages.items.get(offset)
             if isinstance(item, Dying):
-                messages.remove(offset, self._now_unix_ms)
+                messages.remove(offset, self.now_unix_ms)
                 back = Back(offset, item.key, item.attempts, item.first_taken_unix_ms)
                 messages.give_back(back, AT_ONCE)
                 revived.append(offset)
@@ -81,41 +81,16 @@ class Returning:
             if span_ms <= 0:
                 self.give_back(by_flight, AT_ONCE)
                 continue
-            due_unix_ms = self._now_unix_ms + span_ms
+            due_unix_ms = self.now_unix_ms + span_ms
             extended: list[int] = []
             for flight, offsets in by_flight.items():
                 self._open.extend(flight, offsets, due_unix_ms)
                 extended += offsets
             self.add_journal(journal.encode_extend(extended, due_unix_ms))
 
-    def take_again(self, wanted: Mapping[int, int], next_offset: int, *, room: int) -> None:
-        """Let messages that wait to go again be in flight, each for so many milliseconds from now.
-
-        It is the same attempt as before. At most ``room`` of them; the others wait on.
-        """
-        messages = self._open
-        for offset, span_ms in wanted.items():
-            back = messages.items[offset]
-            if span_ms <= 0 or room <= 0 or not isinstance(back, Back):
-                continue
-            room -= 1
-            messages.remove(offset, self._now_unix_ms)
-            flight = Flight((offset,), back.key, back.attempts, back.first_taken_unix_ms)
-            due_unix_ms = self._now_unix_ms + span_ms
-            messages.launch(
-                flight, holder=BY_TIME, due_unix_ms=due_unix_ms, now_unix_ms=self._now_unix_ms
-            )
-            group = journal.encode_group(
-                flight.attempt, flight.first_taken_unix_ms, flight.key, flight.offsets
-            )
-            taken = journal.encode_take(
-                is_held=False, due_unix_ms=due_unix_ms, next_offset=next_offset, groups=[group]
-            )
-            self.add_journal(taken)
-
     def kill(self, flight: Flight, offsets: list[int], attempts: int, reason: str) -> None:
         """Messages are to be moved away; their key may go on."""
-        self._open.land(flight, len(offsets), self._now_unix_ms)
+        self._open.land(flight, len(offsets), self.now_unix_ms)
         for offset in offsets:
             back = Back(offset, flight.key, attempts, flight.first_taken_unix_ms)
             self._open.kill(back, reason)

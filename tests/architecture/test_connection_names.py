@@ -1,4 +1,4 @@
-"""A protocol's connection replaces what its base offers for that, and nothing that is the base's own."""
+"""A protocol's connection replaces what its base offers for it, and nothing else of it."""
 
 import pytest
 
