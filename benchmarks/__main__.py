@@ -22,6 +22,7 @@ SCRIPTS: Final = {
     "k4": "k4_latency",
     "k5": "k5_idle",
     "k6": "k6_many_partitions",
+    "l1": "l1_loop_turns",
     "m1": "m1_qos0",
     "m2": "m2_qos1",
     "m3": "m3_fanout",

@@ -17,6 +17,7 @@ from adapters.kafka.handlers import APIS, Api, Turn, api_versions
 from adapters.kafka.large_requests import SLICE_ELEMENTS
 from adapters.kafka.reply import Reply, is_flexible
 from adapters.kafka.session import Framer, Session
+from adapters.kafka.split_requests import handle_split
 from gateway.auth.ports import ANONYMOUS
 from gateway.connection import WRITE_HIGH_BYTES, Connection
 from gateway.errors import PeerError
@@ -242,13 +243,16 @@ class KafkaConnection(Connection):
         large_work = self._node.large_work
         elements_max = self._adapter.config.request_elements_max
         request = await large_work.run(_decode, module, api, version, body, elements_max)
-        handle = getattr(module, "handle_large", module.handle)
+        handle = getattr(module, "handle_large", None)
         if api.turn is Turn.IN_TURN:
-            response = handle(request, self.session, version)
-            if isinstance(response, Awaitable):
-                response = await response
-            reply(await large_work.run(self._encode, response, version))
+            response = (
+                handle_split(api.key, module.handle, request, self.session, version)
+                if handle is None
+                else handle(request, self.session, version)
+            )
+            reply(await large_work.run(self._encode, await response, version))
             return
+        assert handle is not None, f"{api.name} takes no large requests"
         await handle(request, self.session, version, reply)
         if api.turn is Turn.PIPELINED and self._serving is reply:
             self._serving = None

@@ -4,7 +4,7 @@ import http.client
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final, Self
+from typing import ClassVar, Final, Self
 from weakref import WeakSet
 
 from tests.support import s3_gateway
@@ -28,6 +28,9 @@ class Gateway:
     environment. ``descriptors_max``: arguments of ``ulimit -n`` below which it is started.
     ``HEADGATE_TEST_STORAGE=s3`` puts its data into a bucket.
     """
+
+    module: ClassVar[str] = "gateway"
+    """What is run; a benchmark runs the gateway under something that watches it."""
 
     def __init__(
         self,
@@ -110,7 +113,14 @@ class Gateway:
         config.write_text("".join(f"[adapters.{name}]\n" for name in sorted(names)))
         assignments = [f"--set={key}={value}" for key, value in self.settings.items()]
         LAUNCHED.add(self)
-        command = [sys.executable, "-m", "gateway", "serve", f"--config={config}", *assignments]
+        command = [
+            sys.executable,
+            "-m",
+            self.module,
+            "serve",
+            f"--config={config}",
+            *assignments,
+        ]
         if self.descriptors_max:
             limited = f'ulimit {self.descriptors_max}; exec "$@"'
             command = ["/bin/sh", "-c", limited, "sh", *command]

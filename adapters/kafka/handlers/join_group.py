@@ -19,7 +19,7 @@ from adapters.kafka.coordinator import check_group, group_code_of, group_name
 from adapters.kafka.errors import ErrorCode
 from adapters.kafka.session import Session
 from gateway.auth.ports import Operation
-from gateway.errors import Unauthorized, as_value
+from gateway.errors import InconsistentProtocol, Unauthorized, as_value
 from gateway.groups.model import JoinRequest, JoinResult
 
 API_KEY: Final = 11
@@ -30,6 +30,7 @@ KNOWN_MEMBER_ID_FROM: Final = 4
 NULLABLE_PROTOCOL_FROM: Final = 7
 SKIP_ASSIGNMENT_FROM: Final = 9
 
+PROTOCOLS_MAX: Final = 1_000  # of a member; clients name two or three
 _SPAN_MS_MAX: Final = 0x7FFF_FFFF
 
 
@@ -41,6 +42,9 @@ async def handle(
         check_group(session, Operation.READ, request.group_id)
     except Unauthorized as error:
         return _to_response(JoinResult(request.member_id, error=as_value(error)), version)
+    if len(request.protocols) > PROTOCOLS_MAX:
+        refusal = InconsistentProtocol(f"a member has at most {PROTOCOLS_MAX} protocols")
+        return _to_response(JoinResult(request.member_id, error=refusal), version)
     answer: asyncio.Future[JoinResult] = asyncio.get_running_loop().create_future()
 
     def on_joined(result: JoinResult) -> None:

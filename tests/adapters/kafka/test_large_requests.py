@@ -19,7 +19,8 @@ from tests.support.batches import sample_batch
 from tests.support.kafka_wire import FETCH, METADATA, PRODUCE, produce_errors, request, text
 from tests.support.waiting import until
 
-LIST_OFFSETS, OFFSET_COMMIT, OFFSET_FETCH, FIND_COORDINATOR = 2, 8, 9, 10
+DELETE_TOPICS = 20
+LIST_OFFSETS, OFFSET_COMMIT, OFFSET_FETCH, FIND_COORDINATOR, JOIN_GROUP = 2, 8, 9, 10, 11
 COUNT = 5 * SLICE_ELEMENTS
 ORDERS = TopicName("default", "orders")
 
@@ -121,6 +122,7 @@ BODIES: dict[int, tuple[int, Callable[[int], bytes]]] = {
             count,
         ),
     ),
+    DELETE_TOPICS: (1, lambda count: topics_with(b"", b"", count) + ZERO),
     LIST_OFFSETS: (
         1,
         lambda count: topics_with(struct.pack(">i", -1), ONE + ZERO + b"\xff" * 8, count),
@@ -158,6 +160,7 @@ WORK = {
     OFFSET_COMMIT: ("offset_commit", "topic_for"),
     LIST_OFFSETS: ("list_offsets", "topic_for"),
     FIND_COORDINATOR: ("find_coordinator", "_find"),
+    DELETE_TOPICS: ("delete_topics", "topic_for"),
 }
 
 
@@ -208,6 +211,16 @@ async def test_too_many_elements_close_the_connection(
         client.send(unknown_topics(api_key, COUNT))
         assert await client.ended()
         assert live.adapter.listener.faults["TooManyElements"] == 1
+
+
+async def test_a_member_with_too_many_protocols_is_refused(tmp_path: Path) -> None:
+    head = text("g") + struct.pack(">ii", 10_000, 10_000) + text("") + text("consumer")
+    body = topics_with(head, ZERO, COUNT)  # of protocols, without metadata
+    async with running(tmp_path, has_groups=True) as live:
+        client = await live.client()
+        client.send(request(JOIN_GROUP, 1, 7, body))
+        _, answer = await client.answer()
+    assert struct.unpack_from(">h", answer) == (23,)
 
 
 async def test_many_tagged_fields_of_a_header_close_the_connection(tmp_path: Path) -> None:

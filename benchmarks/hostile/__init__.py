@@ -1,0 +1,1 @@
+"""The largest and most tedious requests of each protocol, as bytes."""
