@@ -83,6 +83,13 @@ class GuardedGateway(SqsGateway):
         }
         assert self.admin("POST", "rules", body) == http.client.CREATED
 
+    def counted(self, name: str, labels: str) -> float:
+        """Return the sum of a metric over the rows that have these labels."""
+        rows = [line.rsplit(" ", 1) for line in self.http("/metrics")[1].splitlines()]
+        return sum(
+            float(row[1]) for row in rows if row[0].startswith(name) and labels in row[0]
+        )
+
     # --- Kafka
 
     def lets_kafka_in(self) -> bool:
