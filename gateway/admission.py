@@ -1,11 +1,21 @@
-"""What all listeners of a node share: room for connections beside files."""
+"""What all listeners of a node share: room for connections beside files, and for bytes.
 
+What is kept of clients that have not logged in is counted as it comes, in all and by address. A
+client whose request comes in one piece, as small ones do, is hardly ever counted.
+"""
+
+from collections import Counter
 from typing import Final
 
 from gateway import descriptors
 from gateway.config.settings import ListenersConfig
+from gateway.errors import PeerError
 
 _RESERVE_SHARE: Final = 2  # with few descriptors the reserve is this part of them, and no more
+
+
+class TooMuchBeforeLogin(PeerError):
+    """More is kept of clients that have not logged in than the config allows."""
 
 
 class Admission:
@@ -17,6 +27,8 @@ class Admission:
         reserve = min(config.descriptors_reserve, self.descriptors_max // _RESERVE_SHARE)
         self.connections_max = self.descriptors_max - reserve
         self.connections_count = 0
+        self.unauthenticated_bytes = 0
+        self._bytes_by_host: Counter[str] = Counter()
 
     def enter(self) -> bool:
         """Count one more connection; False when descriptors would not suffice."""
@@ -28,3 +40,22 @@ class Admission:
     def leave(self) -> None:
         """Count one connection less."""
         self.connections_count -= 1
+
+    def hold(self, host: str, size_bytes: int) -> None:
+        """Count bytes that are kept of a client that has not logged in; negative ones go.
+
+        Error: ``TooMuchBeforeLogin`` when a bound is exceeded. They are counted all the same:
+        the client is closed, and gives them back.
+        """
+        self.unauthenticated_bytes += size_bytes
+        host_bytes = self._bytes_by_host[host] + size_bytes
+        if host_bytes > 0:
+            self._bytes_by_host[host] = host_bytes
+        else:
+            self._bytes_by_host.pop(host, None)
+        if size_bytes <= 0:
+            return
+        if host_bytes > self.config.unauthenticated_bytes_per_ip_budget:
+            raise TooMuchBeforeLogin("listeners.unauthenticated_bytes_per_ip_budget")
+        if self.unauthenticated_bytes > self.config.unauthenticated_bytes_budget:
+            raise TooMuchBeforeLogin("listeners.unauthenticated_bytes_budget")

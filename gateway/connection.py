@@ -51,6 +51,7 @@ class Connection(asyncio.BufferedProtocol):
         "out_bytes",
         "peer_host",
         "transport",
+        "unauthenticated_bytes",
     )
 
     def __init__(self, listener: "Listener") -> None:
@@ -62,6 +63,7 @@ class Connection(asyncio.BufferedProtocol):
         self.frame_started_s: float | None = None
         self.has_greeted = False  # one whole frame has come
         self.has_seat = False  # counted among the listener's connections
+        self.unauthenticated_bytes = 0  # counted of what was read before a login
         self.is_writable = True
         self.is_closing = False
         self.bytes_received = 0
@@ -212,6 +214,16 @@ class Connection(asyncio.BufferedProtocol):
         """Say whether reads are held for any other reason."""
         return bool(self._holds) and not self._holds.issubset(reasons)
 
+    def keep_before_login(self, size_bytes: int) -> None:
+        """Count what is kept of the peer while it has not logged in; 0 once it has.
+
+        Error: ``TooMuchBeforeLogin``, upon which the peer is closed.
+        """
+        added_bytes = size_bytes - self.unauthenticated_bytes
+        if added_bytes:
+            self.unauthenticated_bytes = size_bytes
+            self.listener.admission.hold(self.peer_host, added_bytes)
+
     # --- ending
 
     def fail(self, error: GatewayError) -> None:
@@ -312,6 +324,7 @@ class Connection(asyncio.BufferedProtocol):
         self.is_closing = True
         self._out.clear()
         self.out_bytes = 0
+        self.keep_before_login(0)
         self.listener.forget(self)
         self._end()
         self.lost()

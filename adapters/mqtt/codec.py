@@ -209,13 +209,15 @@ def _too_many_filters(filters_max: int) -> MqttError:
     return MqttError(ReasonCode.QUOTA_EXCEEDED, f"a packet has more than {filters_max} filters")
 
 
-def decode_disconnect(body: bytes, version: Version) -> Disconnect:
+def decode_disconnect(
+    body: bytes, version: Version, user_properties_max: int = p.USER_PROPERTIES_MAX
+) -> Disconnect:
     """Return a DISCONNECT of a client (section 3.14); no octets mean reason code 0."""
     if not body:
         return Disconnect()
     if version != Version.V5:
         raise malformed("DISCONNECT has a body")
-    code, found = _code_and_properties(body, p.DISCONNECT)
+    code, found = _code_and_properties(body, p.DISCONNECT, user_properties_max)
     if code not in _CLIENT_DISCONNECT_CODES:
         raise protocol_error(f"a client's DISCONNECT has reason code {code:#x}")
     if Property.SERVER_REFERENCE in found.texts:
@@ -228,11 +230,17 @@ def decode_disconnect(body: bytes, version: Version) -> Disconnect:
     )
 
 
-def decode_auth(body: bytes, version: Version = Version.V5) -> Auth:
+def decode_auth(
+    body: bytes,
+    version: Version = Version.V5,
+    user_properties_max: int = p.USER_PROPERTIES_MAX,
+) -> Auth:
     """Return an AUTH of a client (section 3.15): it goes on, or authenticates again."""
     if version != Version.V5:
         raise malformed("there is no AUTH before 5.0")
-    code, found = _code_and_properties(body, p.AUTH) if body else (0, Properties())
+    code, found = 0, Properties()
+    if body:
+        code, found = _code_and_properties(body, p.AUTH, user_properties_max)
     if code not in _CLIENT_AUTH_CODES:  # MQTT-3.15.2-1
         raise protocol_error(f"a client's AUTH has reason code {code:#x}")
     method = found.texts.get(Property.AUTHENTICATION_METHOD)
@@ -254,11 +262,13 @@ def _packet_id(body: bytes) -> tuple[int, int]:
     return packet_id, at
 
 
-def _code_and_properties(body: bytes, allowed: frozenset[int]) -> tuple[int, Properties]:
+def _code_and_properties(
+    body: bytes, allowed: frozenset[int], user_properties_max: int
+) -> tuple[int, Properties]:
     """Return a reason code and properties, which may be missing, from a body of both."""
     found, end = Properties(), 1
     if len(body) > 1:
-        found, end = decode_properties(body, 1, allowed)
+        found, end = decode_properties(body, 1, allowed, user_properties_max)
     if end != len(body):
         raise malformed("octets follow the properties")
     return body[0], found

@@ -97,7 +97,21 @@ class WebSocketConfig(ListenerConfig):
     bind: BindAddress = Field(default="127.0.0.1:8083", description="Address to listen on.")
     path: str = Field(default="/mqtt", description="Path of the upgrade request.")
     origins: tuple[str, ...] = Field(
-        default=(), description="Origins that browsers may come from; none given means any."
+        default=(),
+        description="Origins of web pages that may connect, as browsers send them "
+        "(`https://app.example`); none given means pages of the host that they call.",
+    )
+    hosts: tuple[str, ...] = Field(
+        default=(),
+        description="Public DNS names by which clients may call while nobody is asked who he is; "
+        "IP addresses and names that are not public always may.",
+    )
+    control_frames_max: int = Field(
+        default=100,
+        ge=10,
+        le=1_000_000,
+        description="Ping, Pong and empty frames of one connection in a second, and before "
+        "CONNACK in all; more close it.",
     )
 
 
@@ -159,6 +173,19 @@ class MqttConfig(ListenerConfig):
         ge=1024,
         le=268_435_460,
         description="Maximum Packet Size: octets of one packet from a client.",
+    )
+    connect_bytes_max: int = Field(
+        default=100_000,
+        ge=1_024,
+        le=268_435_460,
+        description="Bytes of CONNECT, which anybody may send; a larger one is refused before it "
+        "is read.",
+    )
+    connect_properties_max: int = Field(
+        default=256,
+        ge=1,
+        le=1_000_000,
+        description="User properties of CONNECT, and as many of its will; more are refused.",
     )
     packet_filters_max: int = Field(
         default=10_000,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from adapters.mqtt import handlers, keep_alive
 from adapters.mqtt.errors import MqttError, ReasonCode, reason_code
 from adapters.mqtt.incoming.inbound import Inbound
-from adapters.mqtt.packets.framing import PacketReader
+from adapters.mqtt.packets.framing import ConnectMax, PacketReader
 from adapters.mqtt.refusals import can_refuse, last_connack, last_disconnect
 from adapters.mqtt.rights.access import ClientAccess
 from adapters.mqtt.rights.authentication import ScramExchange
@@ -80,7 +80,11 @@ class MqttConnection(Connection, asyncio.Protocol):
         self._publishing = adapter.node.publishing
         self._lone_publishes = adapter.node.lone_publishes
         self._counters = adapter.node.counters
-        self._reader = PacketReader(config.packet_bytes_max, config.packet_filters_max)
+        self._reader = PacketReader(
+            config.packet_bytes_max,
+            config.packet_filters_max,
+            connect_max=ConnectMax(config.connect_bytes_max, config.connect_properties_max),
+        )
         self._queued: list[Packet] = []
         self._is_waiting = False
         self._requests_count = 0
@@ -123,7 +127,9 @@ class MqttConnection(Connection, asyncio.Protocol):
         else:
             self._serve(packets)
         if reader.error is not None and not self._queued and not self.is_closing:
-            raise reader.error
+            raise reader.error.without_traceback()
+        if self.state is not State.CONNECTED:
+            self._go_on_before_login()
         if not self.is_writable and self.out_bytes > self.config.receiver_bytes_max:
             self.hold_reads("writes")
         likeness = reader.likeness
@@ -137,6 +143,22 @@ class MqttConnection(Connection, asyncio.Protocol):
 
     octets_received = receive  # but a WebSocket has frames around them
 
+    def _go_on_before_login(self) -> None:
+        """Look at the next packet if it may be AUTH; count what has to wait."""
+        reader = self._reader
+        if reader.is_cut and reader.expects_auth and not (self._is_waiting or self.is_closing):
+            self.receive(b"")
+        else:
+            self.keep_before_login(self._kept_bytes())
+
+    def expect_auth(self) -> None:
+        """Look at one packet more before the login."""
+        self._reader.expect_auth()
+
+    def _kept_bytes(self) -> int:
+        """Return how many bytes of a packet that is not complete are kept."""
+        return self._reader.partial_bytes
+
     def _leave_lone(self) -> None:
         if self.lone is not None:
             self.lone.leave()
@@ -147,9 +169,12 @@ class MqttConnection(Connection, asyncio.Protocol):
             return
         packets, self._queued = self._queued, []
         self._serve(packets)
+        if self._reader.is_cut and not self.is_closing:
+            self.receive(b"")
+            return
         error = self._reader.error
         if error is not None and not self._queued and not self.is_closing:
-            raise error
+            raise error.without_traceback()
 
     def _serve(self, packets: Sequence[Packet]) -> None:
         for index, packet in enumerate(packets):
@@ -193,6 +218,9 @@ class MqttConnection(Connection, asyncio.Protocol):
     def enter(self, state: State) -> None:
         """Move on to the next state."""
         self._leave_lone()
+        if state is State.CONNECTED:
+            self.keep_before_login(0)
+            self._reader.admit()
         self.state = state
         self._handlers = handlers.TABLES[state]
 

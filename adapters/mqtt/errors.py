@@ -8,6 +8,7 @@ from enum import IntEnum
 from typing import Final
 
 from gateway import errors
+from gateway.admission import TooMuchBeforeLogin
 from gateway.errors import GatewayError, PeerError
 
 
@@ -66,10 +67,18 @@ class MqttError(PeerError):
         super().__init__(message)
         self.reason_code = reason_code
 
+    def without_traceback(self) -> "MqttError":
+        """Return the same error for keeping, or for raising anew.
+
+        A traceback keeps alive what the frames it names had read, and who keeps the error too.
+        """
+        return MqttError(self.reason_code, str(self))
+
 
 REASON_CODES: Final[dict[type[GatewayError], ReasonCode]] = {
     GatewayError: ReasonCode.UNSPECIFIED_ERROR,
     errors.PeerError: ReasonCode.PROTOCOL_ERROR,
+    TooMuchBeforeLogin: ReasonCode.QUOTA_EXCEEDED,
     errors.RequestError: ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR,
     errors.StorageUnavailable: ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR,
     errors.StorageFull: ReasonCode.QUOTA_EXCEEDED,

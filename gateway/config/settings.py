@@ -75,6 +75,17 @@ class ListenersConfig(FrozenConfig):
         "process's limit (`ulimit -n`, raised to the hard limit at the start). More "
         "connections, of all listeners, are closed at once.",
     )
+    unauthenticated_bytes_budget: int = Field(
+        default=64 * _MIB,
+        ge=_MIB,
+        description="Bytes kept of unfinished requests of all clients that have not logged in; "
+        "a client that exceeds it is closed.",
+    )
+    unauthenticated_bytes_per_ip_budget: int = Field(
+        default=16 * _MIB,
+        ge=64 * 1024,
+        description="The same, of the clients of one IP address.",
+    )
 
 
 class StorageConfig(FrozenConfig):

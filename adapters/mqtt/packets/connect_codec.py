@@ -41,12 +41,12 @@ _USER_NAME: Final = 0x80
 _QOS_MAX: Final = 2
 
 
-def decode_connect(body: bytes) -> Connect:
+def decode_connect(body: bytes, user_properties_max: int = p.USER_PROPERTIES_MAX) -> Connect:
     """Return a CONNECT. What a client identifier must be like is for the handler to say.
 
     Errors: UNSUPPORTED_PROTOCOL_VERSION for a name or level that is not ours (MQTT-3.1.2-1,
     MQTT-3.1.2-2); TOPIC_NAME_INVALID for a will topic that is empty or has a wildcard;
-    MALFORMED_PACKET, PROTOCOL_ERROR.
+    QUOTA_EXCEEDED for too many user properties; MALFORMED_PACKET, PROTOCOL_ERROR.
     """
     name, at = decode_binary(body, 0)
     if at + 2 > len(body):
@@ -62,11 +62,11 @@ def decode_connect(body: bytes) -> Connect:
     keep_alive, at = decode_uint16(body, at + 2)
     found = Properties()
     if version == Version.V5:
-        found, at = decode_properties(body, at, p.CONNECT)
+        found, at = decode_properties(body, at, p.CONNECT, user_properties_max)
     client_id, at = decode_text(body, at)
     will = None
     if flags & _WILL:
-        will, at = _decode_will(body, at, flags, version)
+        will, at = _decode_will(body, at, flags, version, user_properties_max)
     username, password = None, None
     # Section 3.1 of MQTT 3.1: the length takes precedence over the flags of these two.
     may_be_missing = version == Version.V3_1
@@ -113,11 +113,13 @@ def _check_flags(flags: int, version: Version) -> None:
         raise protocol_error("there is a password, but no user name")
 
 
-def _decode_will(body: bytes, at: int, flags: int, version: Version) -> tuple[Will, int]:
+def _decode_will(
+    body: bytes, at: int, flags: int, version: Version, user_properties_max: int
+) -> tuple[Will, int]:
     """Return the will and where it ends (section 3.1.3)."""
     found = Properties()
     if version == Version.V5:
-        found, at = decode_properties(body, at, p.WILL)
+        found, at = decode_properties(body, at, p.WILL, user_properties_max)
     topic, at = decode_text(body, at)
     if not topic or "+" in topic or "#" in topic:  # MQTT-4.7.3-1, MQTT-4.7.0-1
         raise MqttError(

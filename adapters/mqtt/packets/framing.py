@@ -4,7 +4,7 @@ What one read brought comes out as runs and rare packets in the order of the str
 """
 
 from struct import unpack
-from typing import Final
+from typing import Final, NamedTuple
 
 from adapters.mqtt.codec import (
     FILTERS_MAX,
@@ -22,6 +22,7 @@ from adapters.mqtt.packets.primitives import (
     malformed,
     protocol_error,
 )
+from adapters.mqtt.packets.properties import USER_PROPERTIES_MAX
 from adapters.mqtt.packets.publish_codec import (
     PUBLISH_MAX,
     PUBLISH_MIN,
@@ -52,12 +53,21 @@ _USED_IN_V3_1: Final = {
 }
 """Bits that must be as in ``_FLAGS``. MQTT 3.1 (section 2.1) calls the others not used, and has
 DUP here, which says nothing that matters."""
+_BEFORE_LOGIN: Final = frozenset({PacketType.AUTH, PacketType.DISCONNECT})  # behind CONNECT
 _ACKS: Final = range(PacketType.PUBACK, PacketType.PUBCOMP + 1)
 _SHORT_ACK_BYTES: Final = 4
 _LIKENESS_BYTES_MAX: Final = 512  # of headers that are remembered for each connection
+_CONNECT_HEAD_BYTES: Final = 7  # the protocol's name and its level
 _STRETCH_MIN: Final = 64
 _STRETCH_GROWTH: Final = 4
 """Acknowledgements looked at in one go, at first, and how that grows while all of them fit."""
+
+
+class ConnectMax(NamedTuple):
+    """Bounds of CONNECT, which anybody may send."""
+
+    packet_bytes: int
+    properties: int = USER_PROPERTIES_MAX  # user properties, of CONNECT and of the will each
 
 
 class PacketReader:
@@ -68,26 +78,44 @@ class PacketReader:
     ``has_partial``: octets of a packet that is not there in whole are kept. ``error`` is set by
     the first packet at fault: handle what ``receive`` returned, then raise it; nothing more is
     decoded. ``likeness``: what packets are like that come one at a time.
+
+    With a ``connect_max`` nothing is decoded between CONNECT and ``admit``, but for one AUTH or
+    DISCONNECT after each ``expect_auth``. ``is_cut``: there are bytes to be looked at then, by
+    ``receive(b"")``.
     """
 
     __slots__ = (
+        "_connect_max",
         "_filters_max",
+        "_is_admitted",
         "_last_topic",
         "_packet_bytes_max",
         "_partial",
         "_wanted_bytes",
         "error",
+        "expects_auth",
         "has_partial",
+        "is_cut",
         "likeness",
         "version",
     )
 
-    def __init__(self, packet_bytes_max: int, filters_max: int = FILTERS_MAX) -> None:
+    def __init__(
+        self,
+        packet_bytes_max: int,
+        filters_max: int = FILTERS_MAX,
+        *,
+        connect_max: "ConnectMax | None" = None,
+    ) -> None:
         """``packet_bytes_max`` bounds one packet, its fixed header with it.
 
         ``filters_max`` bounds the filters of one SUBSCRIBE or UNSUBSCRIBE.
         """
         self._filters_max = filters_max
+        self._connect_max = connect_max or ConnectMax(packet_bytes_max)
+        self._is_admitted = connect_max is None
+        self.expects_auth = False
+        self.is_cut = False
         self._packet_bytes_max = packet_bytes_max
         self._partial = bytearray()
         self._wanted_bytes = 0  # Of ``_partial``, before it is worth looking at again.
@@ -96,6 +124,19 @@ class PacketReader:
         self.has_partial = False
         self.version: Version | None = None
         self.error: MqttError | None = None
+
+    @property
+    def partial_bytes(self) -> int:
+        """How many bytes are kept of a packet that is not complete."""
+        return len(self._partial)
+
+    def admit(self) -> None:
+        """Decode all from now on: the client is who it should be."""
+        self._is_admitted = True
+
+    def expect_auth(self) -> None:
+        """Decode one packet more: the client was asked to show who it is."""
+        self.expects_auth = True
 
     def receive(self, data: bytes) -> list[Packet]:
         """Return the packets that ``data`` completes, in order.
@@ -112,7 +153,7 @@ class PacketReader:
                 return packets
             data = bytes(self._partial)
             self._partial.clear()
-            self.has_partial = False
+            self.has_partial = self.is_cut = False
         elif self.likeness is not None and len(data) <= self._packet_bytes_max:
             run = self.likeness.decode(data)
             if run is not None:
@@ -141,6 +182,8 @@ class PacketReader:
 
     def _decode(self, data: bytes, packets: list[Packet]) -> int:
         """Append what is complete; return where the first packet begins that is not."""
+        if not self._is_admitted:
+            return self._decode_before_login(data, packets)
         at = 0
         while at < len(data):
             first = data[at]
@@ -157,6 +200,23 @@ class PacketReader:
             at = self._decode_one(data, at, bounds, packets)
         return at
 
+    def _decode_before_login(self, data: bytes, packets: list[Packet]) -> int:
+        """Append the first packet if it may be looked at; return where it ends."""
+        if self.version is not None and not self.expects_auth:
+            self.is_cut, self._wanted_bytes = True, 0
+            return 0
+        self._check_first_octet(data[0])
+        kind = PacketType(data[0] >> 4)
+        if self.version is not None and kind not in _BEFORE_LOGIN:
+            raise protocol_error(f"{kind.name} instead of AUTH")
+        bounds = self._bounds(data, 0)
+        if bounds is None:
+            return 0
+        self.expects_auth = False
+        at = self._decode_one(data, 0, bounds, packets)
+        self.is_cut, self._wanted_bytes = at < len(data), 0
+        return at
+
     def _bounds(self, data: bytes, at: int) -> tuple[int, int] | None:
         """Return where a packet's body begins and ends, or None when it is not all there."""
         found = decode_varint(data, at + 1)
@@ -165,6 +225,10 @@ class PacketReader:
             return None
         length, body_at = found
         end = body_at + length
+        if not self._is_admitted and end - at > self._connect_max.packet_bytes:
+            head = data[body_at : body_at + _CONNECT_HEAD_BYTES]
+            self.version = self.version or version_to_refuse(head)
+            raise MqttError(ReasonCode.PACKET_TOO_LARGE, "a packet is above connect_bytes_max")
         if end - at > self._packet_bytes_max:
             raise MqttError(ReasonCode.PACKET_TOO_LARGE, "a packet is above the maximum")
         if end > len(data):
@@ -203,7 +267,7 @@ class PacketReader:
         version = self.version
         if version is None:
             try:
-                connect = decode_connect(body)
+                connect = decode_connect(body, self._connect_max.properties)
                 self._check_flags(PacketType.CONNECT, data[at] & 0x0F, connect.version)
             except MqttError:
                 self.version = version_to_refuse(body)
@@ -211,25 +275,27 @@ class PacketReader:
             self.version = connect.version
             packets.append(connect)
         else:
-            packets.append(_decode_body(PacketType(kind), body, version, self._filters_max))
+            packets.append(self._decode_body(PacketType(kind), body, version))
         return end
 
-
-def _decode_body(kind: PacketType, body: bytes, version: Version, filters_max: int) -> Packet:
-    if kind in _ACKS:
-        return decode_ack(kind, body, version)
-    if kind == PacketType.PINGREQ:
-        if body:
-            raise malformed("PINGREQ has a body")
-        return Pingreq()
-    if kind == PacketType.DISCONNECT:
-        return decode_disconnect(body, version)
-    if kind == PacketType.SUBSCRIBE:
-        return decode_subscribe(body, version, filters_max)
-    if kind == PacketType.UNSUBSCRIBE:
-        return decode_unsubscribe(body, version, filters_max)
-    assert kind == PacketType.AUTH
-    return decode_auth(body)
+    def _decode_body(self, kind: PacketType, body: bytes, version: Version) -> Packet:
+        if kind in _ACKS:
+            return decode_ack(kind, body, version)
+        if kind == PacketType.PINGREQ:
+            if body:
+                raise malformed("PINGREQ has a body")
+            return Pingreq()
+        if kind == PacketType.SUBSCRIBE:
+            return decode_subscribe(body, version, self._filters_max)
+        if kind == PacketType.UNSUBSCRIBE:
+            return decode_unsubscribe(body, version, self._filters_max)
+        properties_max = USER_PROPERTIES_MAX
+        if not self._is_admitted:
+            properties_max = self._connect_max.properties
+        if kind == PacketType.DISCONNECT:
+            return decode_disconnect(body, version, properties_max)
+        assert kind == PacketType.AUTH
+        return decode_auth(body, version, properties_max)
 
 
 def _take_acks(data: bytes, at: int, packets: list[Packet]) -> int:

@@ -21,8 +21,14 @@ from adapters.mqtt.packets.primitives import (
     malformed,
     protocol_error,
 )
-from adapters.mqtt.wire import NO_PROPERTIES, PublishProperties, UserProperties
+from adapters.mqtt.wire import (
+    NO_PROPERTIES,
+    REMAINING_LENGTH_MAX,
+    PublishProperties,
+    UserProperties,
+)
 
+USER_PROPERTIES_MAX: Final = REMAINING_LENGTH_MAX  # no bound but the packet's size
 CACHED_COUNT_MAX: Final = 1_024
 CACHED_BYTES_MAX: Final = 256
 """Properties of PUBLISH above this size are decoded each time: the cache stays below 16 MiB."""
@@ -160,8 +166,15 @@ class Properties:
     subscription_identifiers: list[int] = field(default_factory=list)
 
 
-def decode_properties(data: bytes, at: int, allowed: Collection[int]) -> tuple[Properties, int]:
+def decode_properties(
+    data: bytes,
+    at: int,
+    allowed: Collection[int],
+    user_properties_max: int = USER_PROPERTIES_MAX,
+) -> tuple[Properties, int]:
     """Return the properties at ``at``, which begin with their length, and where they end.
+
+    Error: QUOTA_EXCEEDED when there are more user properties than ``user_properties_max``.
 
     ``SUBSCRIPTION_IDENTIFIER`` may come again and again here, as in PUBLISH; SUBSCRIBE looks
     for itself.
@@ -180,6 +193,9 @@ def decode_properties(data: bytes, at: int, allowed: Collection[int]) -> tuple[P
         if identifier not in allowed:
             raise malformed(f"property {identifier} has no place in this packet")
         at = _decode_value(section, at, identifier, found, seen)
+        if len(found.user_properties) > user_properties_max:
+            msg = f"more than {user_properties_max} user properties"
+            raise MqttError(ReasonCode.QUOTA_EXCEEDED, msg)
     return found, end
 
 

@@ -72,6 +72,7 @@ async def peer(
     *,
     path: str = "/mqtt",
     origin: str | None = None,
+    host: str | None = None,
     subprotocols: tuple[str, ...] = ("mqtt",),
 ) -> AsyncIterator[Peer]:
     port = live.adapter.listeners[-1].port
@@ -82,7 +83,11 @@ async def peer(
     )
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     found = Peer(reader, writer, ws)
-    ws.send_request(ws.connect())
+    request = ws.connect()
+    if host is not None:
+        del request.headers["Host"]
+        request.headers["Host"] = host
+    ws.send_request(request)
     found.flush()
     await found.until(lambda: found.response is not None)
     try:
