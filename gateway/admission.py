@@ -8,7 +8,7 @@ from collections import Counter
 from typing import Final
 
 from gateway import descriptors
-from gateway.config.settings import ListenersConfig
+from gateway.config.admission import ListenersConfig
 from gateway.errors import PeerError
 
 _RESERVE_SHARE: Final = 2  # with few descriptors the reserve is this part of them, and no more

@@ -383,11 +383,18 @@ class Connection(asyncio.BufferedProtocol):
         config = self.listener.config
         if self._holds:
             return "idle_s_max" if self.stalled_s(now_s) > config.idle_s_max else None
+        if (late := self.late(now_s)) is not None:
+            return late
+        if not self.is_busy() and now_s - self.last_received_s > config.idle_s_max:
+            return "idle_s_max"
+        return None
+
+    def late(self, now_s: float) -> str | None:
+        """Return which deadline the peer missed with a request that is not complete, or None."""
+        config = self.listener.config
         if not self.has_greeted and now_s - self.connected_s > config.handshake_s_max:
             return "handshake_s_max"
         started_s = self.frame_started_s
         if started_s is not None and now_s - started_s > config.frame_s_max:
             return "frame_s_max"
-        if not self.is_busy() and now_s - self.last_received_s > config.idle_s_max:
-            return "idle_s_max"
         return None

@@ -5,13 +5,14 @@ reasons for a close.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from adapters.mqtt import handlers, keep_alive
 from adapters.mqtt.errors import MqttError, ReasonCode, reason_code
 from adapters.mqtt.incoming.inbound import Inbound
+from adapters.mqtt.one_task import OneTask, Then, Work
 from adapters.mqtt.packets.framing import ConnectMax, PacketReader
 from adapters.mqtt.refusals import can_refuse, last_connack, last_disconnect
 from adapters.mqtt.rights.access import ClientAccess
@@ -29,7 +30,7 @@ from adapters.mqtt.wire import (
 )
 from gateway.auth.ports import ANONYMOUS, Principal
 from gateway.connection import Connection
-from gateway.errors import GatewayError, as_value, public_text
+from gateway.errors import GatewayError, public_text
 from gateway.listener import Listener
 
 if TYPE_CHECKING:  # the adapter makes connections; they know theirs
@@ -80,7 +81,7 @@ class MqttConnection(Connection, asyncio.Protocol):
         self._publishing = adapter.node.publishing
         self._lone_publishes = adapter.node.lone_publishes
         self._counters = adapter.node.counters
-        self._reader = PacketReader(
+        self.reader = PacketReader(
             config.packet_bytes_max,
             config.packet_filters_max,
             connect_max=ConnectMax(config.connect_bytes_max, config.connect_properties_max),
@@ -88,7 +89,7 @@ class MqttConnection(Connection, asyncio.Protocol):
         self._queued: list[Packet] = []
         self._is_waiting = False
         self._requests_count = 0
-        self._task: asyncio.Task[None] | None = None
+        self._work = OneTask()
         self.filters_served = 0  # of SUBSCRIBE and UNSUBSCRIBE, since others came in between
         self.is_leaving = False  # the node drains
         self.is_lost = False  # the transport has gone, and the session knows
@@ -116,7 +117,7 @@ class MqttConnection(Connection, asyncio.Protocol):
         if self.lone is not None:  # where the transport does not call it by itself
             self.lone.take(data)
             return
-        packets = (reader := self._reader).receive(data)
+        packets = (reader := self.reader).receive(data)
         self._counters.messages_received += len(packets)
         if not reader.has_partial:
             self.frame_started_s = None
@@ -145,19 +146,15 @@ class MqttConnection(Connection, asyncio.Protocol):
 
     def _go_on_before_login(self) -> None:
         """Look at the next packet if it may be AUTH; count what has to wait."""
-        reader = self._reader
+        reader = self.reader
         if reader.is_cut and reader.expects_auth and not (self._is_waiting or self.is_closing):
             self.receive(b"")
         else:
             self.keep_before_login(self._kept_bytes())
 
-    def expect_auth(self) -> None:
-        """Look at one packet more before the login."""
-        self._reader.expect_auth()
-
     def _kept_bytes(self) -> int:
         """Return how many bytes of a packet that is not complete are kept."""
-        return self._reader.partial_bytes
+        return self.reader.partial_bytes
 
     def _leave_lone(self) -> None:
         if self.lone is not None:
@@ -169,10 +166,10 @@ class MqttConnection(Connection, asyncio.Protocol):
             return
         packets, self._queued = self._queued, []
         self._serve(packets)
-        if self._reader.is_cut and not self.is_closing:
+        if self.reader.is_cut and not self.is_closing:
             self.receive(b"")
             return
-        error = self._reader.error
+        error = self.reader.error
         if error is not None and not self._queued and not self.is_closing:
             raise error.without_traceback()
 
@@ -220,7 +217,7 @@ class MqttConnection(Connection, asyncio.Protocol):
         self._leave_lone()
         if state is State.CONNECTED:
             self.keep_before_login(0)
-            self._reader.admit()
+            self.reader.admit()
         self.state = state
         self._handlers = handlers.TABLES[state]
 
@@ -237,29 +234,14 @@ class MqttConnection(Connection, asyncio.Protocol):
         self._is_waiting = False
         self.release_reads("waiting")
 
-    def start(
-        self, work: Coroutine[Any, Any, Any], then: Callable[[Any, GatewayError | None], None]
-    ) -> None:
+    def start(self, work: Work, then: Then) -> None:
         """Run ``work``, one at a time, and call ``then(result, error)`` if we are still there."""
-        self._task = self.listener.loop.create_task(self._run(work, then))
-
-    async def _run(
-        self, work: Coroutine[Any, Any, Any], then: Callable[[Any, GatewayError | None], None]
-    ) -> None:
-        result, error = None, None
-        try:
-            result = await work
-        except GatewayError as raised:
-            error = as_value(raised)
-        finally:
-            self._task = None
-        if not self.is_closing:
-            self.guard(then, result, error)
+        self._work.start(self, work, then)
 
     @property
     def is_working(self) -> bool:
         """Whether what ``start`` began has not ended."""
-        return self._task is not None
+        return self._work.is_working
 
     # --- requests whose answers wait until something is kept
 
@@ -292,7 +274,7 @@ class MqttConnection(Connection, asyncio.Protocol):
         bounds, last = (self.version, self.packet_bytes_max), b""
         if self.state is State.CONNECTED:
             last = last_disconnect(code, message, server_reference, *bounds)
-        elif self.state is not State.CLOSED and can_refuse(code, self._reader.version):
+        elif self.state is not State.CLOSED and can_refuse(code, self.reader.version):
             last = last_connack(code, message, server_reference, *bounds)
         self.enter(State.CLOSED)
         if 0 < len(last) <= self.packet_bytes_max:  # the version has one, the client takes it
@@ -307,8 +289,8 @@ class MqttConnection(Connection, asyncio.Protocol):
         if self.is_closing:
             return
         self.note(type(error).__name__, str(error))
-        if self._reader.version is not None:
-            self.version = self._reader.version
+        if self.reader.version is not None:
+            self.version = self.reader.version
         self.disconnect(reason_code(error), public_text(error))
 
     def taken_over(self) -> None:
@@ -324,8 +306,7 @@ class MqttConnection(Connection, asyncio.Protocol):
     def closed(self) -> None:
         """See ``Connection``: the session learns that its client has gone."""
         self.enter(State.CLOSED)
-        if self._task is not None:
-            self._task.cancel()
+        self._work.cancel()
         self._forget_queued()
         self._publishing.unhold(self._on_log_low)
         self._counters.bytes_received_closed += self.bytes_received
@@ -406,17 +387,9 @@ class MqttConnection(Connection, asyncio.Protocol):
 
     def overdue(self, now_s: float) -> str | None:
         """See ``Connection``: silence is for the keep alive to judge, once connected."""
-        config = self.listener.config
-        if self.stalled_s(now_s) > config.idle_s_max:
+        if self.stalled_s(now_s) > self.listener.config.idle_s_max:
             return "idle_s_max"
-        if self._holds:
-            return None
-        if not self.has_greeted and now_s - self.connected_s > config.handshake_s_max:
-            return "handshake_s_max"
-        started_s = self.frame_started_s
-        if started_s is not None and now_s - started_s > config.frame_s_max:
-            return "frame_s_max"
-        return None
+        return None if self._holds else self.late(now_s)
 
     def describe(self) -> dict[str, Any]:
         """See ``Connection``."""

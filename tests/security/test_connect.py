@@ -8,7 +8,7 @@ from adapters.mqtt.connection import MqttConnection
 from adapters.mqtt.errors import MqttError, ReasonCode
 from adapters.mqtt.packets.framing import ConnectMax, PacketReader
 from adapters.mqtt.wire import Auth, Connect, Subscribe
-from gateway.config.settings import ListenersConfig
+from gateway.config.admission import ListenersConfig
 from tests.adapters.mqtt.live import DEADLINE_S, Client, Live, running
 from tests.support import mqtt_wire as wire
 from tests.support.mqtt_gateway import MqttGateway

@@ -63,7 +63,7 @@ def ask(connection: "MqttConnection", data: bytes) -> None:
         authentication_method=exchange.method,
         authentication_data=data,
     )
-    connection.expect_auth()
+    connection.reader.expect_auth()
     _send(connection, packet)
 
 

@@ -102,7 +102,7 @@ class WebSocketConnection(MqttConnection):
         if self.state is not State.CONNECTED:
             self.keep_before_login(self._kept_bytes())
         if not frames.reader.buffer:
-            self.frame_started_s = self.frame_started_s if self._reader.has_partial else None
+            self.frame_started_s = self.frame_started_s if self.reader.has_partial else None
         elif self.frame_started_s is None:
             self.frame_started_s = self.listener.now_s
         if frames.handshake_exc is not None or frames.close_expected():
