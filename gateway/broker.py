@@ -41,6 +41,7 @@ class Broker:
         self.holders = Holders(storage)
         self.writer = Writer(storage, clock, config, self.holders)
         self.reader = Reader(storage)
+        self.stored = self.reader.stored
         self.before_delete: list[Callable[[Topic], None]] = []
         """Called with a topic that is about to be deleted, while it can still be written."""
         self._placement = placement

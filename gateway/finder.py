@@ -6,7 +6,8 @@ and may stop. Decoding happens in a thread: a search slows the node down, it doe
 """
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Final, NamedTuple
 
 from gateway.broker import Broker
@@ -25,6 +26,8 @@ LIMIT_MAX: Final = 1_000
 READ_BYTES: Final = 1_048_576
 BEGINNING: Final = -1
 """Offset of a place: where the query has a partition begin."""
+
+Check = Callable[[Octets], None]
 
 
 class Place(NamedTuple):
@@ -143,7 +146,8 @@ class Finder:
             )
             if not batches:
                 break
-            offset = await work.look_at(partition.number, batches, offset, end)
+            check = partial(self._broker.stored.check, partition)
+            offset = await work.look_at(partition.number, batches, offset, end, check)
         return None
 
     async def _spans(
@@ -179,13 +183,13 @@ class _Work:
         )
 
     async def look_at(
-        self, number: int, batches: Sequence[Octets], offset: int, end: int
+        self, number: int, batches: Sequence[Octets], offset: int, end: int, check: Check
     ) -> int:
         """Take the matches of batches within the bounds; return the offset to go on at."""
         self.left_bytes -= sum(map(len, batches))
         loop = asyncio.get_running_loop()
         found, undecodable_count = await loop.run_in_executor(
-            None, matches_in, batches, self.query
+            None, matches_in, batches, self.query, check
         )
         self._undecodable_count += undecodable_count
         for record in found:
@@ -203,19 +207,24 @@ class _Work:
         return Step(self._matches, read_bytes, self._undecodable_count, place)
 
 
-def matches_in(batches: Sequence[Octets], query: Query) -> tuple[list[Record], int]:
-    """Return the records of batches that match, and how many batches cannot be decoded."""
+def matches_in(
+    batches: Sequence[Octets], query: Query, check: Check
+) -> tuple[list[Record], int]:
+    """Return the records of batches that match, and how many batches cannot be decoded.
+
+    ``check`` raises ``CorruptBatch`` for a batch that is damaged.
+    """
     found: list[Record] = []
     undecodable_count = 0
     for batch in batches:
         try:
-            found += _matches_of(batch, query)
+            found += _matches_of(batch, query, check)
         except RequestError:
             undecodable_count += 1
     return found, undecodable_count
 
 
-def _matches_of(batch: Octets, query: Query) -> Iterator[Record]:
+def _matches_of(batch: Octets, query: Query, check: Check) -> Iterator[Record]:
     header = parse_batch_header(batch)
     if header.is_control:
         return
@@ -227,6 +236,7 @@ def _matches_of(batch: Octets, query: Query) -> Iterator[Record]:
     wanted = [value for _, value in query.headers]
     if any(value not in data for value in (*wanted, query.key or b"")):
         return
+    check(batch)
     for record in iter_records(batch):
         if query.key is not None and record.key != query.key:
             continue

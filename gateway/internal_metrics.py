@@ -36,6 +36,13 @@ def register_metrics(kernel: Kernel, adapters: Mapping[str, Any]) -> None:
     metrics.counter_fn(
         "headgate_disk_reads", "Reads that had to wait for the disk.", lambda: reader.disk_reads
     )
+    stored = kernel.broker.stored
+    metrics.counters_fn(
+        "headgate_corrupt_batches",
+        "Batches whose bytes in the storage are not those that were written, by topic.",
+        ("topic",),
+        lambda: [((topic,), count) for topic, count in tuple(stored.counts.items())],
+    )
     metrics.gauge(
         "headgate_wal_queued_bytes",
         "Octets appended that are not kept yet.",

@@ -6,6 +6,7 @@ from typing import Final
 from gateway.errors import CorruptBatch, OffsetOutOfRange
 from gateway.model import Octets, parse_batch_header
 from gateway.partition import Partition
+from gateway.records.stored import StoredBatches
 from gateway.records.times import first_record_at
 from gateway.storage import StorageAdapter
 
@@ -27,6 +28,7 @@ class Reader:
 
     def __init__(self, storage: StorageAdapter) -> None:
         self._storage = storage
+        self.stored = StoredBatches()
         self.bytes_read = 0
         self.disk_reads = 0
 
@@ -90,6 +92,7 @@ class Reader:
         offset = max(base_offset, partition.log_start_offset)
         for batch in await self.read_disk(partition, offset, bytes_max=1):
             try:
+                self.stored.check(partition, batch)
                 found = first_record_at(batch, timestamp_unix_ms)
             except CorruptBatch:
                 found = None

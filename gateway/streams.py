@@ -106,6 +106,7 @@ class InternalStream:
                     partition, offset, bytes_max=_LOAD_BYTES_MAX
                 )
             for batch in batches:
+                self._broker.stored.check(partition, batch)
                 for record in iter_records(batch):
                     if record.key is not None and record.offset >= offset:
                         self._apply(record.key, record.value)

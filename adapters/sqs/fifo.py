@@ -151,6 +151,7 @@ async def _records(broker: Broker, partition: Partition, offset: int) -> AsyncIt
             return
         for batch in batches:
             try:
+                broker.stored.check(partition, batch)
                 records = [record for record in iter_records(batch) if record.offset >= offset]
             except CorruptBatch:
                 records = []

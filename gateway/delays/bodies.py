@@ -196,6 +196,7 @@ class Bodies:
                 continue
             offsets = [offset for offset, _ in wanted[start:at]]
             try:
+                self._broker.stored.check(self._partition, batch)
                 found = pick_values(batch, header, offsets)
             except CorruptBatch as error:
                 log.warning("delayed messages cannot be read", error=str(error))

@@ -106,6 +106,7 @@ class DelayStream:
         start = offset = self.partition.log_start_offset
         while offset < self.partition.high_watermark:
             for batch in await self._read(offset):
+                self._broker.stored.check(self.partition, batch)
                 for at, value in values_of(batch):
                     if at >= start:
                         highest = max(highest, self._apply(at, value, topics, present))

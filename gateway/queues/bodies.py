@@ -135,8 +135,7 @@ class Bodies:
 
         Whoever has looked at the keys of its messages will want these next.
         """
-        # A copy: views of one read would keep all of it as long as any of them.
-        batch = KeptBatch(bytes(octets), header, header.base_offset)
+        batch = self._read_batch(partition, octets, header)
         if batch.records is None:
             batch.decode()
         self._put(partition.partition_id, batch)
@@ -221,15 +220,23 @@ class Bodies:
         """Keep what was read; return the batch that an offset is in, as ``_at`` does."""
         wanted: KeptBatch | None = None
         for octets in batches:
-            # A copy: views of one read would keep all of it as long as any of them.
             header = parse_batch_header(octets)
-            batch = KeptBatch(bytes(octets), header, header.base_offset)
+            batch = self._read_batch(partition, octets, header)
             if wanted is None and batch.base_offset <= offset <= batch.last_offset:
                 wanted = batch
                 if batch.records is None and not batch.needs_thread:
                     batch.decode()
             self._put(partition.partition_id, batch)
         return Unreadable.GONE if wanted is None else wanted
+
+    def _read_batch(
+        self, partition: Partition, octets: Octets, header: BatchHeader
+    ) -> KeptBatch:
+        # A copy: views of one read would keep all of it as long as any of them.
+        batch = KeptBatch(bytes(octets), header, header.base_offset)
+        if batch.records is None and not self._broker.stored.is_intact(partition, octets):
+            batch.refuse()
+        return batch
 
     # --- keeping
 

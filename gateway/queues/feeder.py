@@ -15,7 +15,7 @@ from gateway.model import BatchHeader, Octets, parse_batch_header
 from gateway.partition import Partition, Write
 from gateway.queues.bodies import Bodies
 from gateway.queues.delay_changes import LaneDelay, lane_delay
-from gateway.queues.marks import Delay, delayed_runs, keyed_runs, runs_of_records
+from gateway.queues.marks import Delay, delayed_runs, keyed_runs, plain_run, runs_of_records
 from gateway.queues.model import EarlierDelay, QueueSettings
 from gateway.records.decoding_work import LOOP_WORK_MAX, work_of
 from gateway.records.of_runs import keys_of_runs
@@ -133,12 +133,13 @@ class Feeder:
             is_delayed = self._is_delayed(header.base_offset)
             work += self._work(header, header.base_offset)
             if work > LOOP_WORK_MAX:
-                return self._feed_beside(runs, [_piece(one) for one in batches[index:]])
+                rest = [_piece(one) for one in batches[index:]]
+                return self._feed_beside(runs, rest, is_stored=True)
             if self._with_keys and not is_delayed and not header.is_control:
                 records = self._bodies.keep_read(partition, batch, header)
                 runs += runs_of_records(records, header)
             else:
-                self._note(runs, batch, header, header.base_offset)
+                self._note(runs, _piece(batch), is_stored=True)
         return self._feed(runs)
 
     def on_writes(self, partition: Partition, writes: Sequence[Write]) -> bool:
@@ -156,11 +157,11 @@ class Feeder:
                 work += self._work(write.header, write.base_offset)
             if work > LOOP_WORK_MAX:
                 rest = [(one.batch, one.header, one.base_offset) for one in writes[index:]]
-                return self._feed_beside(runs, rest)
+                return self._feed_beside(runs, rest, is_stored=False)
             if write.runs is not None and self._with_keys and not is_delayed:
                 runs += [Run(*one) for one in keys_of_runs(write.runs, write.base_offset)]
             else:
-                self._note(runs, write.batch, write.header, write.base_offset)
+                self._note(runs, (write.batch, write.header, write.base_offset))
                 is_told = is_told and not (self._with_keys or is_delayed)
             if type(write.batch) is bytearray:  # a view would keep all of its request
                 self._bodies.keep(partition, write)
@@ -181,28 +182,31 @@ class Feeder:
 
     # --- what takes the loop too long
 
-    def _feed_beside(self, runs: list[Run], rest: Sequence[_Piece]) -> bool:
+    def _feed_beside(self, runs: list[Run], rest: Sequence[_Piece], *, is_stored: bool) -> bool:
         """Feed ``runs``, then batches that are looked into in a thread; the tail waits."""
         self._feed(runs)
         assert self._tail is not None
         self._tail.close()
         self._tail = None
-        self._beside = asyncio.get_running_loop().create_task(self._look(rest))
+        self._beside = asyncio.get_running_loop().create_task(
+            self._look(rest, is_stored=is_stored)
+        )
         self._beside.add_done_callback(_raise_bug)
         return True  # the tail is closed, and asks nobody any more
 
-    async def _look(self, rest: Sequence[_Piece]) -> None:
+    async def _look(self, rest: Sequence[_Piece], *, is_stored: bool) -> None:
         """Feed the runs of batches that a thread finds, and tail on behind the last one.
 
         When the lane knows enough, the others are left to the tail that ``resume`` opens. A lane
         that is started anew meanwhile is fed anew: ``close`` ends this.
         """
-        for batch, header, base_offset in rest:
+        for piece in rest:
+            _, header, base_offset = piece
             self._behind = base_offset
             if self.is_paused:
                 break
             runs: list[Run] = []
-            await asyncio.to_thread(self._note, runs, batch, header, base_offset)
+            await asyncio.to_thread(self._note, runs, piece, is_stored=is_stored)
             for start in range(0, len(runs), RUNS_FED_MAX):
                 self._feed(runs[start : start + RUNS_FED_MAX])
                 await asyncio.sleep(0)  # others have their turn
@@ -218,11 +222,17 @@ class Feeder:
         is_read = self._with_keys or self._is_delayed(base_offset)
         return work_of(header) if is_read and not header.is_control else 0
 
-    def _note(
-        self, runs: list[Run], batch: Octets, header: BatchHeader, base_offset: int
-    ) -> None:
-        """Add the runs of a batch. Nothing is changed but ``runs``: a thread may do it."""
+    def _note(self, runs: list[Run], piece: _Piece, *, is_stored: bool = False) -> None:
+        """Add the runs of a batch. Nothing is changed but ``runs``: a thread may do it.
+
+        One that is ``stored`` is checked before it is looked into; a damaged one is one run.
+        """
+        batch, header, base_offset = piece
         if header.is_control:
+            return
+        is_read = self._with_keys or self._is_delayed(base_offset)
+        if is_stored and is_read and not self._broker.stored.is_intact(self._partition, batch):
+            runs += plain_run(base_offset, base_offset + header.last_offset_delta)
             return
         if self._is_delayed(base_offset):
             now_unix_ms = self._clock.unix_ms()
@@ -232,7 +242,7 @@ class Feeder:
         elif self._with_keys:
             runs += keyed_runs(batch, header, base_offset)
         else:
-            runs.append(Run(base_offset, base_offset + header.last_offset_delta, None))
+            runs += plain_run(base_offset, base_offset + header.last_offset_delta)
 
     def _feed(self, runs: list[Run], *, is_told: bool = False) -> bool:
         lane = self._lane

@@ -128,6 +128,7 @@ class QueueJournal:
             if batches is None:
                 batches = await self._broker.read_disk(partition, offset, bytes_max=_LOAD_BYTES)
             for batch in batches:
+                self._broker.stored.check(partition, batch)
                 for record in iter_records(batch):
                     if record.offset >= offset and record.key and record.value is not None:
                         assembly.add(record.key, record.value, record.headers)

@@ -83,6 +83,10 @@ class KeptBatch:
         if header.attributes & TIMESTAMP_TYPE_MASK:
             self.stamp_unix_ms = header.max_timestamp_unix_ms
 
+    def refuse(self) -> None:
+        """Have no records: the octets, which stay, are not those that were written."""
+        self.records = ()
+
     @property
     def needs_thread(self) -> bool:
         """Whether it must be decoded beside the loop, by ``decode_beside``."""

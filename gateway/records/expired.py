@@ -25,6 +25,7 @@ from gateway.model import (
     unix_ms_in,
 )
 from gateway.records.checks import KEYED_BYTES_MAX
+from gateway.records.codec import check_crc
 from gateway.records.compression import compress, decompress
 from gateway.records.runs import nullable
 
@@ -54,6 +55,7 @@ def _without_expired(batch: Octets, clock: Clock) -> Octets:
     data = decompress(header.attributes & COMPRESSION_MASK, data, bytes_max=KEYED_BYTES_MAX)
     if _STORED_NAME not in data:
         return batch
+    check_crc(batch, header)  # else what is left would get a CRC of its own
     records = scan_records(data, header)
     ahead_ms = clock.steady_deadline(0, header.max_timestamp_unix_ms)
     now_unix_ms = clock.steady_unix_ms() - ahead_ms

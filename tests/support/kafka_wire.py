@@ -50,12 +50,15 @@ def varint(value: int) -> bytes:
     return bytes(out)
 
 
-def batch(values: Sequence[bytes], *, timestamp_ms: int | None = None) -> bytes:
-    """Return an uncompressed v2 record batch of values without keys, headers or producer id."""
+def batch(
+    values: Sequence[bytes], *, key: bytes | None = None, timestamp_ms: int | None = None
+) -> bytes:
+    """Return an uncompressed v2 record batch of values of one key; no headers, no producer id."""
     now_ms = int(time.time() * 1000) if timestamp_ms is None else timestamp_ms
     records = bytearray()
+    encoded_key = varint(-1) if key is None else varint(len(key)) + key
     for delta, value in enumerate(values):
-        body = b"\0" + varint(0) + varint(delta) + varint(-1)
+        body = b"\0" + varint(0) + varint(delta) + encoded_key
         body += varint(len(value)) + value + varint(0)
         records += varint(len(body)) + body
     last = len(values) - 1

@@ -12,7 +12,6 @@ from typing import Final, Protocol
 import structlog
 
 from adapters.mqtt.config import RouteConfig
-from adapters.mqtt.incoming.lone_publishes import LoneMessages
 from adapters.mqtt.mapping import mixed_runs_of_batch, runs_of_batch
 from adapters.mqtt.outgoing.foreign_batches import (
     decode_beside,
@@ -21,7 +20,9 @@ from adapters.mqtt.outgoing.foreign_batches import (
     kept_bytes,
 )
 from adapters.mqtt.outgoing.medley import Medley
-from adapters.mqtt.wire import PublishMedley, PublishRun
+from adapters.mqtt.outgoing.native_runs import have_left, runs_of_native
+from adapters.mqtt.outgoing.record_kinds import CORRUPT_BATCH
+from adapters.mqtt.wire import PublishRun
 from gateway.broker import Broker
 from gateway.clock import Clock
 from gateway.errors import GatewayError, OffsetOutOfRange
@@ -37,7 +38,6 @@ RECENT_BATCHES_MAX: Final = 128
 RECENT_BYTES_MAX: Final = 16 << 20  # of batches as they are stored, for each partition
 READ_BYTES_MAX: Final = 256 * 1024
 READ_BYTES_PER_MESSAGE: Final = 1024  # of those asked for by number; a batch comes whole
-_MANY: Final = (LoneMessages, PublishMedley)  # natives that make runs when they are wanted
 RETRY_S: Final = 1.0  # until a log that could not be read is tried again
 
 log = structlog.get_logger()
@@ -119,14 +119,14 @@ class Feed:
                 if self._waits_for_thread(write.batch, write.base_offset):
                     return True  # the tail is closed; the rest comes from the log
                 self._hand_out_foreign(write.batch, write.base_offset)
-            elif self._live.wants_runs and not _have_left(natives):
+            elif self._live.wants_runs and not have_left(natives):
                 # A run that was cut into several batches comes with each, and whole with the
                 # first: its other batches are part of the same append.
                 runs: list[PublishRun] = []
                 new: list[PublishRun] = []
                 for offset, native in natives:
                     is_new = offset >= write.base_offset
-                    for run in _runs_of(native):
+                    for run in runs_of_native(native):
                         run.base_offset = offset
                         offset += len(run.payloads)  # noqa: PLW2901 - of the next of its runs
                         runs.append(run)
@@ -178,7 +178,7 @@ class Feed:
         """Decode what another protocol appended (or what has to be read again)."""
         if not self._is_looked_into:
             return
-        runs = self._decode(batch, base_offset)
+        runs = self._decode(batch, base_offset, is_stored=may_have_left)
         self._keep(base_offset, runs, kept_bytes(batch, runs))
         self._hand_out_decoded(runs, may_have_left=may_have_left)
 
@@ -206,7 +206,7 @@ class Feed:
         self, batch: Octets, base_offset: int, *, may_have_left: bool
     ) -> None:
         """Hand out a large batch, some of its runs in each turn of the loop."""
-        runs = await self._decode_beside(batch)
+        runs = await self._decode_beside(batch, is_stored=may_have_left)
         self._keep(base_offset, runs, kept_bytes(batch, runs))
         for some in handed_out_together(runs):
             self._hand_out_decoded(some, may_have_left=may_have_left)
@@ -267,9 +267,9 @@ class Feed:
             runs = self._recent.get(header.base_offset)
             if runs is None:
                 if is_large(header):
-                    runs = await self._decode_beside(batch)
+                    runs = await self._decode_beside(batch, is_stored=True)
                 else:
-                    runs = self._decode(batch, header.base_offset)
+                    runs = self._decode(batch, header.base_offset, is_stored=True)
                 self._keep(header.base_offset, runs, kept_bytes(batch, runs))
             for run in runs:
                 # A run that was cut is whole beside each of its batches, or decoded in parts.
@@ -313,6 +313,8 @@ class Feed:
         runs = self._recent.get(base_offset)
         if runs is not None:
             return runs
+        if not self._is_intact(batch):
+            return []
         return mixed_runs_of_batch(
             batch,
             self._route,
@@ -327,16 +329,28 @@ class Feed:
         header = parse_batch_header(batch)
         if not is_large(header) or header.base_offset in self._recent:
             return None
+        if not self._is_intact(batch):
+            return []
         return await decode_mixed_beside(
             batch, self._route, self._skipped, self._clock.steady_deadline
         )
 
-    async def _decode_beside(self, batch: Octets) -> list[PublishRun]:
+    def _is_intact(self, batch: Octets) -> bool:
+        """Say whether a batch that was read from the log is as it was written."""
+        is_intact = self._broker.stored.is_intact(self.partition, batch)
+        self._skipped[CORRUPT_BATCH] += not is_intact
+        return is_intact
+
+    async def _decode_beside(self, batch: Octets, *, is_stored: bool) -> list[PublishRun]:
+        if is_stored and not self._is_intact(batch):
+            return []
         return await decode_beside(
             batch, self._route, self._skipped, self._clock.steady_deadline
         )
 
-    def _decode(self, batch: Octets, base_offset: int) -> list[PublishRun]:
+    def _decode(self, batch: Octets, base_offset: int, *, is_stored: bool) -> list[PublishRun]:
+        if is_stored and not self._is_intact(batch):
+            return []
         return runs_of_batch(
             batch,
             self._route,
@@ -359,19 +373,6 @@ class Feed:
 def _raise_bug(task: asyncio.Task[None]) -> None:
     if not task.cancelled():
         task.result()
-
-
-def _runs_of(native: object) -> Sequence[PublishRun]:
-    """Return the runs of what was appended as one, in the order of their offsets."""
-    if isinstance(native, _MANY):
-        return native.runs()
-    assert isinstance(native, PublishRun)
-    return (native,)
-
-
-def _have_left(natives: Sequence[tuple[int, object]]) -> bool:
-    """Say whether nothing of an append is new, and few will read it: no runs are made then."""
-    return all(type(native) is PublishMedley and native.left_early for _, native in natives)
 
 
 def _has_waited(run: PublishRun) -> bool:

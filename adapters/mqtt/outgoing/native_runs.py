@@ -1,0 +1,22 @@
+"""Runs of what MQTT publishers appended, in the form that comes beside a live batch."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from adapters.mqtt.incoming.lone_publishes import LoneMessages
+from adapters.mqtt.wire import PublishMedley, PublishRun
+
+_MANY: Final = (LoneMessages, PublishMedley)  # natives that make runs when they are wanted
+
+
+def runs_of_native(native: object) -> Sequence[PublishRun]:
+    """Return the runs of what was appended as one, in the order of their offsets."""
+    if isinstance(native, _MANY):
+        return native.runs()
+    assert isinstance(native, PublishRun)
+    return (native,)
+
+
+def have_left(natives: Sequence[tuple[int, object]]) -> bool:
+    """Say whether nothing of an append is new, and few will read it: no runs are made then."""
+    return all(type(native) is PublishMedley and native.left_early for _, native in natives)
