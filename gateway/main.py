@@ -25,6 +25,7 @@ from gateway.admission import Admission
 from gateway.allocator import keep_freed_memory
 from gateway.auth.access_keys import AccessKeys
 from gateway.auth.audit import Audit
+from gateway.auth.declared import read_declared
 from gateway.auth.login_policy import LoginPolicy
 from gateway.auth.logins import Logins
 from gateway.auth.rules import RuleBook
@@ -110,7 +111,7 @@ class _Node:
     @property
     def metadata_url(self) -> str:
         """See ``StorageHost``."""
-        return engine_url(self._settings.metadata.url, self._settings.node.data_dir)
+        return engine_url(self._settings.metadata.database_url, self._settings.node.data_dir)
 
     def identify(self, partition_id: int) -> PartitionIdentity:
         """See ``StorageHost``."""
@@ -260,16 +261,19 @@ class _Node:
         config = self._settings.auth
         users = StoredUsers(
             metadata,
-            LoginPolicy(metadata, required=config.required, super_users=config.super_users),
+            LoginPolicy.of(metadata, self._settings),
         )
         users.iterations = iterations_of(config)
-        await users.load()
         stack.push_async_callback(users.close)
+        declared = await read_declared(self._settings.users, users)
+        await users.load()
+        users.declare(declared.users)
         rules = RuleBook(metadata, users, static_rules=config.rules, default=config.default)
         await rules.load()
         stack.push_async_callback(rules.close)
         access_keys = AccessKeys(metadata)
         await access_keys.load()
+        access_keys.declare(declared.keys)
         users.on_removed.append(access_keys.forget_user)
         access_keys.on_change.append(rules.forget_answers)
         stack.push_async_callback(access_keys.close)

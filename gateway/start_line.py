@@ -15,7 +15,7 @@ def start_line(settings: Settings, *, users_required: bool) -> dict[str, str]:
         "data_dir": str(settings.node.data_dir.absolute()),
         "storage": settings.storage.adapter,
         "flush": str(flush or "as the storage does"),
-        "metadata": mask_url(settings.metadata.url),
+        "metadata": mask_url(settings.metadata.database_url),
         "listeners": ", ".join(_listeners(settings)),
         "access": _access(settings, users_required=users_required),
     }

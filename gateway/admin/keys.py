@@ -11,7 +11,7 @@ from starlette.routing import Route
 
 from gateway.admin.requests import changes, path_text, read_body
 from gateway.admin.state import AdminState
-from gateway.auth.access_keys import AccessKey
+from gateway.auth.access_keys import AccessKey, AccessKeys
 from gateway.config.base import FrozenConfig
 from gateway.errors import RequestError
 
@@ -32,12 +32,13 @@ def routes(state: AdminState) -> list[Route]:
     """Return the routes."""
 
     async def list_all(_: Request) -> Response:
-        return _listing(state.running().access_keys.keys())
+        keys = state.running().access_keys
+        return _listing(keys, keys.keys())
 
     async def list_or_add(request: Request) -> Response:
         keys, user = state.running().access_keys, path_text(request, "user")
         if request.method == "GET":
-            return _listing(key for key in keys.keys() if key.user == user)  # noqa: SIM118
+            return _listing(keys, (key for key in keys.keys() if key.user == user))  # noqa: SIM118
         body = await read_body(request, NewAccessKey)
         with changes(state.running(), request, "key.add", user):
             key = await keys.add(
@@ -59,11 +60,17 @@ def routes(state: AdminState) -> list[Route]:
     ]
 
 
-def _listing(keys: Iterable[AccessKey]) -> Response:
+def _listing(keys: AccessKeys, listed: Iterable[AccessKey]) -> Response:
     return JSONResponse(
         {
             "keys": [
-                {"key_id": key.key_id, "user": key.user, "account": key.account} for key in keys
+                {
+                    "key_id": key.key_id,
+                    "user": key.user,
+                    "account": key.account,
+                    "origin": "config" if keys.is_declared(key.key_id) else "store",
+                }
+                for key in listed
             ]
         }
     )

@@ -5,7 +5,6 @@
 MQTT clients do is called ``publish`` and ``subscribe``.
 """
 
-from collections.abc import Mapping
 from typing import Final, Literal
 
 from pydantic import ValidationError
@@ -16,17 +15,14 @@ from starlette.routing import Route
 from gateway.admin.requests import changes, read_body
 from gateway.admin.state import AdminState
 from gateway.auth.audit import rule_text
-from gateway.auth.ports import EVERYBODY, Operation, PatternKind, ResourceType, Rule, check_rule
+from gateway.auth.ports import EVERYBODY, ResourceType, Rule
+from gateway.auth.rule_words import MQTT_WORDS, to_rule
 from gateway.auth.rules import RuleBook
 from gateway.config.base import FrozenConfig
 from gateway.config.settings import AuthOperation
 from gateway.errors import InvalidRequest, PolicyViolation
 
-_MQTT_WORDS: Final[Mapping[str, Operation]] = {
-    "publish": Operation.WRITE,
-    "subscribe": Operation.READ,
-}
-_MQTT_NAMES: Final = {operation: word for word, operation in _MQTT_WORDS.items()}
+_MQTT_NAMES: Final = {operation: word for word, operation in MQTT_WORDS.items()}
 
 
 class RuleText(FrozenConfig):
@@ -42,29 +38,6 @@ class RuleText(FrozenConfig):
     protocol: str = EVERYBODY
     host: str = EVERYBODY
 
-    def to_rule(self) -> Rule:
-        """Return the rule. Errors: ``InvalidRequest`` when it makes no sense."""
-        resource = ResourceType(self.resource)
-        operation = _MQTT_WORDS.get(self.operation)
-        if operation is None:
-            operation = Operation(self.operation)
-        elif resource is not ResourceType.MQTT_TOPIC:
-            msg = f"{self.operation} is what MQTT clients do, and so for mqtt_topic"
-            raise InvalidRequest(msg)
-        return check_rule(
-            Rule(
-                self.principal,
-                operation,
-                resource,
-                PatternKind(self.pattern),
-                self.name,
-                allow=self.effect == "allow",
-                protocol=self.protocol,
-                host=self.host,
-                client=self.client,
-            )
-        )
-
 
 def routes(state: AdminState) -> list[Route]:
     """Return the routes below ``/v1/rules``."""
@@ -76,13 +49,13 @@ def routes(state: AdminState) -> list[Route]:
         return JSONResponse({"rules": found})
 
     async def add(request: Request) -> Response:
-        rule = (await read_body(request, RuleText)).to_rule()
+        rule = to_rule(await read_body(request, RuleText))
         with changes(state.running(), request, "rule.add", rule_text(rule)):
             await _book(state).add_rules([rule])
         return JSONResponse(_shown(rule, "store"), 201)
 
     async def delete(request: Request) -> Response:
-        book, rule = _book(state), _asked(request).to_rule()
+        book, rule = _book(state), to_rule(_asked(request))
         if rule in book.stored_rules():
             with changes(state.running(), request, "rule.remove", rule_text(rule)):
                 await book.delete_rules([rule])

@@ -32,6 +32,7 @@ def routes(state: AdminState) -> list[Route]:
                 "name": name,
                 "mechanisms": [c.mechanism.value for c in users.credentials(name)],
                 "administrator": users.is_super_user(name),
+                "origin": "config" if users.is_declared(name) else "store",
             }
             for name in users.names()
         ]

@@ -8,12 +8,18 @@ node; it is shown once, to who makes the key.
 import re
 import secrets
 from base64 import b32encode
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from gateway.auth.ports import ANONYMOUS, EVERYBODY, NAME_CHARS_MAX
 from gateway.auth.scram import saslprep
-from gateway.errors import InvalidRequest, Overloaded, RequestError, Unauthenticated
+from gateway.errors import (
+    InvalidRequest,
+    Overloaded,
+    PolicyViolation,
+    RequestError,
+    Unauthenticated,
+)
 from gateway.metadata.changes import Changes
 from gateway.metadata.store import AccessKey, MetadataStore
 
@@ -43,10 +49,21 @@ class AccessKeys:
         self._metadata = metadata
         self._changes = Changes()
         self._keys: dict[str, AccessKey] = {}
+        self._declared: dict[str, AccessKey] = {}
 
     async def load(self) -> None:
         """Read everything from the store; once, before anything else is asked."""
         self._keys = {key.key_id: key for key in await self._metadata.access_keys()}
+
+    def declare(self, keys: Iterable[AccessKey]) -> None:
+        """Take up keys of the config file, after ``load``; of two with one id they count."""
+        self._declared = {key.key_id: key for key in keys}
+        self._keys.update(self._declared)
+        self._note_change()
+
+    def is_declared(self, key_id: str) -> bool:
+        """Say whether a key is one of the config file, and so not to be changed from here."""
+        return key_id in self._declared
 
     async def close(self) -> None:
         """Wait for changes that are on their way."""
@@ -80,7 +97,7 @@ class AccessKeys:
             _check_user(user),
             account,
         )
-        _check(key)
+        check_key(key)
         await self._changes.make(self._add(key))
         return key
 
@@ -90,7 +107,8 @@ class AccessKeys:
 
     def forget_user(self, user: str) -> None:
         """The store has removed a user and with it the user's keys."""
-        self._keys = {id_: key for id_, key in self._keys.items() if key.user != user}
+        kept = {id_: key for id_, key in self._keys.items() if key.user != user}
+        self._keys = kept | self._declared
         self._note_change()
 
     async def _add(self, key: AccessKey) -> None:
@@ -103,6 +121,8 @@ class AccessKeys:
         self._note_change()
 
     async def _remove(self, key_id: str) -> bool:
+        if key_id in self._declared:
+            raise PolicyViolation(f"access key {key_id} is set in the config file")
         removed = await self._metadata.delete_access_key(key_id)
         self._keys.pop(key_id, None)
         self._note_change()
@@ -129,10 +149,12 @@ def _check_user(user: str) -> str:
     return prepared
 
 
-def _check(key: AccessKey) -> None:
+def check_key(key: AccessKey) -> AccessKey:
+    """Return a key that makes sense. Errors: ``InvalidRequest``, without its secret."""
     if not _KEY_ID.fullmatch(key.key_id):
         raise InvalidRequest(f"{key.key_id[:80]!r} is not 1 to 128 of a-zA-Z0-9_.+=@-")
     if not _SECRET.fullmatch(key.secret):
         raise InvalidRequest("a secret has 1 to 256 characters of ASCII, none of them a space")
     if not _ACCOUNT.fullmatch(key.account):
         raise InvalidRequest(f"account {key.account[:80]!r} is not 12 digits")
+    return key

@@ -6,8 +6,9 @@ changes nothing.
 """
 
 from collections.abc import Collection
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
+from gateway.config.settings import Settings
 from gateway.metadata.store import MetadataStore
 
 
@@ -37,6 +38,14 @@ class LoginPolicy:
         self._metadata = metadata
         self._configured = required
         self._super_users = frozenset(super_users)
+
+    @classmethod
+    def of(cls, metadata: MetadataStore, settings: Settings) -> Self:
+        """Return the policy of a node's settings: users declared there have to log in."""
+        required = settings.auth.required
+        if required is None and settings.users:
+            required = True
+        return cls(metadata, required=required, super_users=settings.auth.super_users)
 
     async def load(self) -> None:
         """Read what is stored, and store what the config says; once, before all else."""

@@ -23,6 +23,7 @@ from gateway.auth.ports import (
     Verdict,
     check_rule,
 )
+from gateway.auth.rule_words import to_rule
 from gateway.config.settings import AuthRule
 from gateway.errors import Overloaded
 from gateway.metadata.changes import Changes
@@ -294,14 +295,4 @@ def selects(rule: Rule, name: str) -> bool:
 
 def parse_rule(config: AuthRule) -> Rule:
     """Return the rule that a table `[[auth.rules]]` means. Errors: ``InvalidRequest``."""
-    return check_rule(
-        Rule(
-            principal=config.principal,
-            operation=Operation(config.operation),
-            resource_type=ResourceType(config.resource),
-            pattern_kind=PatternKind(config.pattern),
-            pattern=config.name,
-            allow=config.effect == "allow",
-            protocol=config.protocol,
-        )
-    )
+    return to_rule(config)

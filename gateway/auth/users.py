@@ -24,7 +24,7 @@ from gateway.auth.scram import (
     saslprep,
 )
 from gateway.config.settings import AuthConfig
-from gateway.errors import InvalidRequest, Overloaded, Unauthenticated
+from gateway.errors import InvalidRequest, Overloaded, PolicyViolation, Unauthenticated
 from gateway.metadata.changes import Changes
 from gateway.metadata.store import MetadataStore
 
@@ -60,7 +60,8 @@ class StoredUsers:
         self.after_change: list[Callable[[], Awaitable[None]]] = []
         self._metadata = metadata
         self._changes = Changes()
-        self._users: dict[str, list[ScramCredential]] = {}
+        self._users: dict[str, Sequence[ScramCredential]] = {}
+        self._declared: Mapping[str, Sequence[ScramCredential]] = {}
         self._decoy_secret = b""
         self._remember_key = secrets.token_bytes(32)
         self._remembered: OrderedDict[bytes, ScramCredential] = OrderedDict()
@@ -74,8 +75,18 @@ class StoredUsers:
         self._decoy_secret = bytes.fromhex(
             await self._metadata.once(DECOY_SECRET, secrets.token_hex(32))
         )
-        self._users = await self._metadata.users()
+        self._users = {**await self._metadata.users(), **self._declared}
         await self.policy.load()
+
+    def declare(self, users: Mapping[str, Sequence[ScramCredential]]) -> None:
+        """Take up users of the config file, after ``load``; of two with one name they count."""
+        self._declared = users
+        self._users = {**self._users, **users}
+        self._note_change()
+
+    def is_declared(self, name: str) -> bool:
+        """Say whether a user is one of the config file, and so not to be changed from here."""
+        return name in self._declared
 
     async def close(self) -> None:
         """Wait for changes that are on their way, and end the threads."""
@@ -126,19 +137,13 @@ class StoredUsers:
         await self.put_credentials(prepared, credentials)
         return prepared
 
+    async def derive(self, name: str, password: str) -> list[ScramCredential]:
+        """Return what is kept of a user's password. Errors: ``InvalidRequest``, ``Overloaded``."""
+        return (await self._credentials(name, password))[1]
+
     async def _credentials(self, name: str, password: str) -> tuple[str, list[ScramCredential]]:
         prepared, secret = _check_new(name, password)
-        return prepared, await self._derive(
-            lambda: [
-                make_credential(
-                    mechanism,
-                    secret,
-                    salt=secrets.token_bytes(SALT_BYTES),
-                    iterations=self.iterations[mechanism],
-                )
-                for mechanism in ScramMechanism
-            ]
-        )
+        return prepared, await self._derive(lambda: _derived(secret, self.iterations))
 
     async def put_credentials(self, name: str, credentials: Sequence[ScramCredential]) -> None:
         """Add a user with credentials derived elsewhere, or replace all that it has."""
@@ -216,6 +221,7 @@ class StoredUsers:
         administers: bool | None,
         requires_login: bool = False,
     ) -> None:
+        self._check_not_declared(name)
         if name not in self._users and len(self._users) >= USERS_MAX:
             msg = f"there are {USERS_MAX} users"
             raise Overloaded(msg)
@@ -231,6 +237,7 @@ class StoredUsers:
             await self._settle()
 
     async def _remove(self, name: str) -> bool:
+        self._check_not_declared(name)
         removed = await self._metadata.delete_user(name)
         self._users.pop(name, None)
         self.policy.adopt(name, administers=False, requires_login=False)
@@ -239,6 +246,11 @@ class StoredUsers:
             self._disown(name)
             await self._settle()
         return removed
+
+    def _check_not_declared(self, name: str) -> None:
+        if name in self._declared:
+            msg = f"user {name!r} is set in the config file"
+            raise PolicyViolation(msg)
 
     def _note_change(self) -> None:
         for hook in self.on_change:
@@ -261,18 +273,49 @@ def iterations_of(config: AuthConfig) -> Mapping[ScramMechanism, int]:
     }
 
 
-def _check_new(name: str, password: str) -> tuple[str, str]:
-    try:
-        prepared, secret = saslprep(name, stored=True), saslprep(password, stored=True)
-    except Unauthenticated as error:
-        raise InvalidRequest(str(error)) from error
+def new_credentials(password: str, config: AuthConfig) -> list[ScramCredential]:
+    """Return what would be kept of a password. Errors: ``InvalidRequest``."""
+    return _derived(_check_password(password), iterations_of(config))
+
+
+def _derived(secret: str, iterations: Mapping[ScramMechanism, int]) -> list[ScramCredential]:
+    return [
+        make_credential(
+            mechanism,
+            secret,
+            salt=secrets.token_bytes(SALT_BYTES),
+            iterations=iterations[mechanism],
+        )
+        for mechanism in ScramMechanism
+    ]
+
+
+def check_name(name: str) -> str:
+    """Return a user's name as it is compared. Errors: ``InvalidRequest``."""
+    prepared = _prepare(name)
     if not 1 <= len(prepared) <= NAME_CHARS_MAX or prepared in {ANONYMOUS, EVERYBODY}:
         msg = f"{prepared[:80]!r} cannot be a user's name"
         raise InvalidRequest(msg)
+    return prepared
+
+
+def _prepare(text: str) -> str:
+    try:
+        return saslprep(text, stored=True)
+    except Unauthenticated as error:
+        raise InvalidRequest(str(error)) from error
+
+
+def _check_new(name: str, password: str) -> tuple[str, str]:
+    return check_name(name), _check_password(password)
+
+
+def _check_password(password: str) -> str:
+    secret = _prepare(password)
     if not 1 <= len(secret) <= PASSWORD_CHARS_MAX:
         msg = f"a password has 1 to {PASSWORD_CHARS_MAX} characters"
         raise InvalidRequest(msg)
-    return prepared, secret
+    return secret
 
 
 def _wrong() -> Unauthenticated:

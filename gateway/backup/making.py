@@ -105,7 +105,7 @@ class Backups:
 
     def _finish(self, kernel: Kernel, target: Path) -> None:
         """Copy the metadata and write the list. In a thread."""
-        has_sqlite = kernel.settings.metadata.url == "sqlite"
+        has_sqlite = kernel.settings.metadata.database_url == "sqlite"
         if has_sqlite:
             copy_sqlite(kernel.settings.node.data_dir / FILE_NAME, target / FILE_NAME)
         paths = sorted(path for path in target.rglob("*") if path.is_file())

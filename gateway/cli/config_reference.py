@@ -16,10 +16,17 @@ from gateway.config.base import FrozenConfig
 from gateway.config.queues import DeclaredQueue
 from gateway.config.settings import AuthRule, Settings, TopicConfig
 from gateway.config.text import format_value
+from gateway.config.users import DeclaredUser
 
 BEGIN: Final = "<!-- made by `headgate check-config --reference`; do not edit below -->"
 END: Final = "<!-- made until here -->"
 _HEAD: Final = ("| key | default | values | meaning |", "|---|---|---|---|")
+_DECLARED: Final[Mapping[str, type[FrozenConfig]]] = {
+    "topics": TopicConfig,
+    "queues": DeclaredQueue,
+    "users": DeclaredUser,
+}
+"""What may come several times, by the table's name."""
 _TYPES: Final[Mapping[object, str]] = {
     bool: "`true`, `false`",
     int: "integer",
@@ -61,10 +68,9 @@ def sections() -> Iterator[Section]:
                 model = registry.config_class(registry.adapter_class(adapter))
                 yield f"[adapters.{adapter}]", model
                 yield from _below(f"adapters.{adapter}", model)
-        elif name == "topics":
-            yield "[[topics]]", TopicConfig
-        elif name == "queues":
-            yield "[[queues]]", DeclaredQueue
+        elif name in _DECLARED:
+            yield f"[[{name}]]", _DECLARED[name]
+            yield from _below(name, _DECLARED[name])
 
 
 def _below(path: str, model: type[FrozenConfig]) -> Iterator[Section]:

@@ -75,7 +75,7 @@ def audit(  # noqa: PLR0913 - the options of the command
     given = source_options(settings) | {"includeUnsynced": str(include_unsynced)}
     if topic:
         given["topics"] = ",".join(topic)
-    url = engine_url(settings.metadata.url, settings.node.data_dir)
+    url = engine_url(settings.metadata.database_url, settings.node.data_dir)
     chosen = parse_options(given)
     with leased(chosen):
         job = Audit(chosen, url)

@@ -61,7 +61,7 @@ def catalog_of(table: str, settings: Settings) -> str:
 
     is_bucket = urlsplit(table).scheme not in {"", "file"}
     data_dir = settings.node.data_dir.absolute()
-    return engine_url(settings.metadata.url, data_dir) if is_bucket else ""
+    return engine_url(settings.metadata.database_url, data_dir) if is_bucket else ""
 
 
 def catalog_to_read(table: str, given: str, settings: Settings) -> str:

@@ -74,7 +74,7 @@ def snapshot(  # noqa: PLR0913 - the options of the command
     moment = job_module.as_of(as_of)
     target = open_target(to, table_format)
     target.check()
-    url = engine_url(settings.metadata.url, settings.node.data_dir)
+    url = engine_url(settings.metadata.database_url, settings.node.data_dir)
     with leased(parse_options(given)):
         job = job_module.Snapshot(given, moment, metadata_url=url)
         if dry_run:

@@ -98,7 +98,7 @@ def recover_metadata(
     settings = settings_of(config, assignments)
     log = _log_of(settings)
     count = len({identity.topic for identity in log.identities})
-    store = _shown(settings.metadata.url)
+    store = _shown(settings.metadata.database_url)
     confirm(lambda: f"Put {count} topic(s) of {log.place} into {store}?", yes=yes)
     log.restore()
     topics, queues = asyncio.run(_restore(settings, log))

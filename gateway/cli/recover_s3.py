@@ -57,7 +57,9 @@ class S3Log:
         """Rebuild the index. A node that runs meanwhile is fenced. Errors: as above."""
         data_dir = self._settings.node.data_dir
         make_data_dir(data_dir)
-        index = Index(engine_url(self._settings.metadata.url, data_dir), clock=self._clock)
+        index = Index(
+            engine_url(self._settings.metadata.database_url, data_dir), clock=self._clock
+        )
         index.open()
         try:
             restore_index(self._config, self._bucket, index, self._survey)

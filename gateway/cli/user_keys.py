@@ -71,7 +71,7 @@ def list_keys(
         found = [{**key, "account": key["account"] or "the default"} for key in found]
     print_rows(
         found,
-        ["user", "key_id", "account"],
+        ["user", "key_id", "account", "origin"],
         as_json=as_json,
         if_empty="no access keys; make one: headgate users keys add USER",
     )

@@ -64,6 +64,24 @@ def add(
         say("nobody has to log in: the config says auth.required = false")
 
 
+@users_app.command()
+def verifier(
+    *,
+    password_stdin: Annotated[
+        bool, typer.Option("--password-stdin", help="Read the password from standard input.")
+    ] = False,
+    config: options.Config = None,
+    assignments: options.Assignments = None,
+) -> None:
+    """Print what [[users]] of a config file may have in place of a password."""
+    from gateway.auth.users import new_credentials
+    from gateway.auth.verifiers import format_verifier
+
+    auth = settings_of(config, assignments).auth
+    for credential in new_credentials(_password(from_stdin=password_stdin), auth):
+        say(format_verifier(credential))
+
+
 @users_app.command("ls")
 @of_node
 def list_users(client: AdminClient, *, as_json: options.AsJson = False) -> None:
@@ -71,7 +89,7 @@ def list_users(client: AdminClient, *, as_json: options.AsJson = False) -> None:
     found = client.get("users")["users"]
     if not as_json:
         found = [{**user, "administrator": _YES_NO[user["administrator"]]} for user in found]
-    print_rows(found, ["name", "administrator"], as_json=as_json, if_empty=_NONE)
+    print_rows(found, ["name", "administrator", "origin"], as_json=as_json, if_empty=_NONE)
 
 
 @users_app.command("rm")
@@ -95,16 +113,16 @@ async def _add_offline(
     settings: Settings, name: str, body: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Add the first user of a node that will not listen beyond loopback without one."""
+    from gateway.auth.declared import declared_names
     from gateway.auth.login_policy import LoginPolicy
     from gateway.auth.users import StoredUsers, iterations_of
 
-    auth = settings.auth
     async with stopped_metadata(settings) as metadata:
-        policy = LoginPolicy(metadata, required=auth.required, super_users=auth.super_users)
-        users = StoredUsers(metadata, policy)
-        users.iterations = iterations_of(auth)
+        users = StoredUsers(metadata, LoginPolicy.of(metadata, settings))
+        users.iterations = iterations_of(settings.auth)
         try:
             await users.load()
+            users.declare(declared_names(settings.users))
             added = await users.add_user(
                 name, body["password"], administers=body["administrator"]
             )

@@ -21,6 +21,7 @@ from gateway.config.base import (
 from gateway.config.names import TopicNameText
 from gateway.config.queues import DeclaredQueue, DelayConfig, QueueConfig
 from gateway.config.secrets import SECRET_URL
+from gateway.config.users import DeclaredUser
 
 _MIB = 1024 * 1024
 _DAY_MS = 86_400_000
@@ -88,6 +89,10 @@ class MetadataConfig(FrozenConfig):
         "`postgresql+psycopg://...`.",
         json_schema_extra=SECRET_URL,
     )
+    url_file: Path | None = Field(
+        default=None,
+        description="File with the URL, in place of `url`: it holds the database's password.",
+    )
     timeout_ms: int = Field(
         default=15_000,
         ge=100,
@@ -95,6 +100,22 @@ class MetadataConfig(FrozenConfig):
         description="A statement that takes longer is given up, and its connection cut: the "
         "database hangs. What waited for it fails, and may be tried again.",
     )
+
+    @property
+    def database_url(self) -> str:
+        """The URL, from its file where that is set. Errors: ``InvalidSettings``."""
+        if self.url_file is None:
+            return self.url
+        from gateway.config.secret_files import read_secret
+
+        return read_secret(self.url_file, "metadata.url_file")
+
+    @model_validator(mode="after")
+    def _check_url(self) -> Self:
+        if self.url_file is not None and "url" in self.model_fields_set:
+            msg = "url and url_file name two databases"
+            raise ValueError(msg)
+        return self
 
 
 class BrokerConfig(FrozenConfig):
@@ -247,15 +268,29 @@ class AuthRule(FrozenConfig):
         default="*", min_length=1, description="User name, `ANONYMOUS`, or `*` for everybody."
     )
     protocol: str = Field(default="*", min_length=1, description="Adapter's name, or `*`.")
-    operation: AuthOperation = Field(default="all", description="What is done to it.")
-    resource: Literal["topic", "group", "cluster", "transactional_id"] = Field(
+    host: str = Field(
+        default="*", min_length=1, description="IP address of the client, or `*`."
+    )
+    client: str = Field(
+        default="*",
+        min_length=1,
+        description="Client identifier, or `*`; for `mqtt_topic` only.",
+    )
+    operation: Literal[AuthOperation, "publish", "subscribe"] = Field(
+        default="all",
+        description="What is done to it; `publish` and `subscribe` are for `mqtt_topic`.",
+    )
+    resource: Literal["topic", "group", "cluster", "transactional_id", "mqtt_topic"] = Field(
         default="topic", description="Kind of resource."
     )
-    pattern: Literal["literal", "prefix", "any"] = Field(
-        default="any", description="How `name` selects resources."
+    pattern: Literal["literal", "prefix", "any", "filter"] = Field(
+        default="any",
+        description="How `name` selects resources; `filter` goes with `mqtt_topic`.",
     )
     name: str = Field(
-        default="", description="Name or prefix of the resource; empty for `any`."
+        default="",
+        description="Name or prefix of the resource, or a topic filter in which `%c` and `%u` are "
+        "the client's identifier and user; empty for `any`.",
     )
     effect: Literal["allow", "deny"] = Field(
         default="allow", description="A matching `deny` wins over every `allow`."
@@ -264,7 +299,10 @@ class AuthRule(FrozenConfig):
     @model_validator(mode="after")
     def _check_name(self) -> Self:
         if (self.pattern == "any") != (self.name == ""):
-            msg = 'name goes with pattern = "literal" or "prefix", and with no other'
+            msg = 'name goes with pattern = "literal", "prefix" or "filter", and with no other'
+            raise ValueError(msg)
+        if (self.pattern == "filter") != (self.resource == "mqtt_topic"):
+            msg = 'pattern = "filter" goes with resource = "mqtt_topic", and with no other'
             raise ValueError(msg)
         return self
 
@@ -385,3 +423,4 @@ class Settings(FrozenConfig):
     adapters: dict[str, SerializeAsAny[InstanceOf[FrozenConfig]]] = Field(default_factory=dict)
     topics: tuple[TopicConfig, ...] = ()
     queues: tuple[DeclaredQueue, ...] = ()
+    users: tuple[DeclaredUser, ...] = ()

@@ -15,7 +15,9 @@ def as_tables(settings: Settings) -> dict[str, Any]:
     """Return the settings in the shape of the config file, secrets as ``***``."""
     tables = masked(
         settings,
-        settings.model_dump(mode="json", exclude={"adapters", "storage", "topics", "queues"}),
+        settings.model_dump(
+            mode="json", exclude={"adapters", "storage", "topics", "queues", "users"}
+        ),
     )
     options = settings.storage.options
     shown = masked(options, options.model_dump(mode="json"))
@@ -25,6 +27,7 @@ def as_tables(settings: Settings) -> dict[str, Any]:
         for name, config in settings.adapters.items()
     }
     tables["topics"] = [topic.model_dump(mode="json") for topic in settings.topics]
+    tables["users"] = [masked(user, user.model_dump(mode="json")) for user in settings.users]
     tables["queues"] = [queue.model_dump(mode="json") for queue in settings.queues]
     return tables
 

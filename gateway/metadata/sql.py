@@ -70,7 +70,9 @@ class SqlMetadata:
     def of(cls, settings: Settings) -> Self:
         """Return the store that a node's settings name; it is not open yet."""
         config = settings.metadata
-        return cls(config.url, data_dir=settings.node.data_dir, ms_max=config.timeout_ms)
+        return cls(
+            config.database_url, data_dir=settings.node.data_dir, ms_max=config.timeout_ms
+        )
 
     async def open(self) -> None:
         """See ``MetadataStore``. A schema newer than this version's is refused."""
