@@ -18,8 +18,8 @@ from gateway.auth.audit import rule_text
 from gateway.auth.ports import EVERYBODY, ResourceType, Rule
 from gateway.auth.rule_words import MQTT_WORDS, to_rule
 from gateway.auth.rules import RuleBook
+from gateway.config.auth import AuthOperation
 from gateway.config.base import FrozenConfig
-from gateway.config.settings import AuthOperation
 from gateway.errors import InvalidRequest, PolicyViolation
 
 _MQTT_NAMES: Final = {operation: word for word, operation in MQTT_WORDS.items()}

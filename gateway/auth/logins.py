@@ -17,7 +17,7 @@ from typing import Final, NamedTuple, Self
 from gateway.auth.audit import Audit
 from gateway.auth.scram import saslprep
 from gateway.clock import Clock, SystemClock
-from gateway.config.settings import AuthConfig
+from gateway.config.auth import AuthConfig
 from gateway.errors import Overloaded, Unauthenticated
 from gateway.metrics import Metrics
 

@@ -24,7 +24,7 @@ from gateway.auth.ports import (
     check_rule,
 )
 from gateway.auth.rule_words import to_rule
-from gateway.config.settings import AuthRule
+from gateway.config.auth import AuthRule
 from gateway.errors import Overloaded
 from gateway.metadata.changes import Changes
 from gateway.metadata.store import MetadataStore

@@ -23,7 +23,7 @@ from gateway.auth.scram import (
     make_decoy,
     saslprep,
 )
-from gateway.config.settings import AuthConfig
+from gateway.config.auth import AuthConfig
 from gateway.errors import InvalidRequest, Overloaded, PolicyViolation, Unauthenticated
 from gateway.metadata.changes import Changes
 from gateway.metadata.store import MetadataStore

@@ -12,9 +12,10 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from gateway import registry
+from gateway.config.auth import AuthRule
 from gateway.config.base import FrozenConfig
 from gateway.config.queues import DeclaredQueue
-from gateway.config.settings import AuthRule, Settings, TopicConfig
+from gateway.config.settings import Settings, TopicConfig
 from gateway.config.text import format_value
 from gateway.config.users import DeclaredUser
 

@@ -13,7 +13,8 @@ from gateway.auth.scram import ITERATIONS_MIN, ScramMechanism
 from gateway.auth.users import StoredUsers
 from gateway.broker import Broker
 from gateway.clock import ManualClock
-from gateway.config.settings import AuthRule, Settings
+from gateway.config.auth import AuthRule
+from gateway.config.settings import Settings
 from gateway.delays.manager import Delays
 from gateway.kernel import Kernel
 from gateway.metadata.sql import SqlMetadata

@@ -11,7 +11,8 @@ from adapters.mqtt.config import MqttConfig
 from adapters.mqtt.connection import MqttConnection
 from adapters.mqtt.server import MqttAdapter
 from gateway.clock import ManualClock
-from gateway.config.settings import AuthRule, BrokerConfig, NodeConfig, Settings
+from gateway.config.auth import AuthRule
+from gateway.config.settings import BrokerConfig, NodeConfig, Settings
 from gateway.kernel import Kernel
 from tests.support import mqtt_wire as wire
 from tests.support.held_storage import HeldStorage

@@ -25,7 +25,7 @@ from gateway.auth.ports import (
 from gateway.auth.rules import RuleBook, decide, parse_rule
 from gateway.auth.scram import ScramMechanism, ScramServer
 from gateway.auth.users import CHECK_THREADS, CHECKS_MAX, StoredUsers
-from gateway.config.settings import AuthRule
+from gateway.config.auth import AuthRule
 from gateway.errors import InvalidRequest, Overloaded, Unauthenticated
 from gateway.metadata.sql import SqlMetadata
 from tests.gateway.auth.test_scram import CLIENT_FIRST, SERVER_NONCE, client_final

@@ -13,7 +13,7 @@ from gateway.auth.login_policy import LoginPolicy
 from gateway.auth.ports import Operation, PatternKind, Principal, ResourceType, Rule
 from gateway.auth.rules import RuleBook
 from gateway.auth.users import StoredUsers
-from gateway.config.settings import AuthRule
+from gateway.config.auth import AuthRule
 from gateway.metadata.migrations.upgrade import upgrade
 from gateway.metadata.sql import SqlMetadata
 

@@ -7,7 +7,7 @@ import pytest
 from gateway.auth.audit import Audit
 from gateway.auth.logins import ADDRESS_FAILURES_FREE, Logins, Peer
 from gateway.clock import ManualClock
-from gateway.config.settings import AuthConfig
+from gateway.config.auth import AuthConfig
 from gateway.errors import Overloaded, Unauthenticated
 from tests.support.waiting import until
 

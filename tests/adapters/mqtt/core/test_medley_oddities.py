@@ -6,7 +6,7 @@ from typing import Any, Final, NamedTuple
 
 import pytest
 
-from gateway.config.settings import AuthRule
+from gateway.config.auth import AuthRule
 from tests.adapters.mqtt.core.disks import full_disk
 from tests.adapters.mqtt.core.rig import Client, Rig, rig
 from tests.adapters.mqtt.core.test_lone_publishes import server_side

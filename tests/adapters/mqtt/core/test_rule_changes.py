@@ -9,7 +9,7 @@ import pytest
 from adapters.mqtt.sessions.outbox import Inflight, Outbox
 from gateway.auth.ports import Operation, PatternKind, ResourceType, Rule
 from gateway.auth.rules import RuleBook
-from gateway.config.settings import AuthRule
+from gateway.config.auth import AuthRule
 from tests.adapters.mqtt.core.disks import SlowReads
 from tests.adapters.mqtt.core.rig import Client, Rig, payloads, rig, until
 from tests.adapters.mqtt.core.test_delayed import due

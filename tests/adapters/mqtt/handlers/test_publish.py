@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gateway.config.settings import AuthRule
+from gateway.config.auth import AuthRule
 from gateway.model import DEFAULT_NAMESPACE, TopicName
 from tests.adapters.mqtt.live import DEADLINE_S, PASSWORD, running
 from tests.support import mqtt_wire as wire

@@ -14,7 +14,8 @@ from botocore.exceptions import ClientError
 from adapters.sqs.config import SqsConfig
 from adapters.sqs.server import SqsAdapter
 from gateway.clock import ManualClock
-from gateway.config.settings import AuthRule, NodeConfig, Settings
+from gateway.config.auth import AuthRule
+from gateway.config.settings import NodeConfig, Settings
 from gateway.kernel import Kernel
 from gateway.model import DEFAULT_NAMESPACE, TopicName
 from gateway.queues.manager import Queue

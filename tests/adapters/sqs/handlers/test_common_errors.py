@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gateway.config.settings import AuthRule
+from gateway.config.auth import AuthRule
 from gateway.metadata import changes
 from gateway.model import TopicName
 from tests.adapters.sqs.handlers.serving import Live, running

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.config.settings import AuthRule
+from gateway.config.auth import AuthRule
 from gateway.model import TopicName
 from gateway.queues.model import QueueSettings
 from tests.adapters.sqs.handlers.serving import Live, running
