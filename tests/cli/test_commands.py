@@ -138,7 +138,12 @@ def test_an_access_key_shows_its_secret_once(run: Run) -> None:
     assert run("users", "keys", "add", "dave").status == 0
     listed = run("users", "keys", "list", "carol", "--json")
     assert listed.json == [
-        {"key_id": made["key_id"], "user": "carol", "account": "111122223333"}
+        {
+            "key_id": made["key_id"],
+            "user": "carol",
+            "account": "111122223333",
+            "origin": "store",
+        }
     ]
     assert made["secret"] not in run("users", "keys", "list").out
     assert run("users", "keys", "list").out.split()[:3] == ["user", "key", "id"]

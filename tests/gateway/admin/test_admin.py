@@ -230,7 +230,8 @@ async def test_the_way_of_a_user(setup: Setup) -> None:
     await asyncio.to_thread(partial(send, "PUT", "users", name, body={"password": "geheim"}))
     users = (await asyncio.to_thread(setup.client.get, "users"))["users"]
     mechanisms = ["SCRAM-SHA-256", "SCRAM-SHA-512"]
-    assert users == [{"name": name, "mechanisms": mechanisms, "administrator": True}]
+    shown = {"administrator": True, "origin": "store"}
+    assert users == [{"name": name, "mechanisms": mechanisms, **shown}]
     assert await setup.kernel.authenticator.authenticate_plain(name, "geheim") == name
     await asyncio.to_thread(partial(send, "DELETE", "users", name))
     with pytest.raises(Refused, match="UserNotFound"):
