@@ -14,6 +14,15 @@ from gateway.model import check_topic_name
 from gateway.topics.manager import Topic
 
 _R = TypeVar("_R")
+REPLICATION_THROTTLES: Final = frozenset(
+    {
+        "follower.replication.throttled.rate",
+        "leader.replication.throttled.rate",
+        "replica.alter.log.dirs.io.max.bytes.per.second",
+    }
+)
+"""Configs of a broker that are taken and ignored: kafka-reassign-partitions takes them away."""
+
 WHOLE_CLUSTER: Final = ""  # as a broker's name: the defaults of all brokers
 
 
@@ -69,7 +78,8 @@ async def alter_each(
     """Give ``alter`` each resource with its topic; return a ``result`` of each, with its outcome.
 
     The messages are AlterConfigs' or IncrementalAlterConfigs'. A broker's configs cannot be
-    changed from here, and a resource that comes twice is not.
+    changed from here (its throttles are taken and ignored), and a resource that comes twice is
+    not changed.
     """
     counts = Counter((asked.resource_type, asked.resource_name) for asked in resources)
     results = []
@@ -79,12 +89,14 @@ async def alter_each(
             if counts[asked.resource_type, asked.resource_name] > 1:
                 msg = "Each resource must appear at most once."
                 raise Refused(ErrorCode.INVALID_REQUEST, msg)
-            if check_kind(asked.resource_type) is not ConfigResource.TOPIC:
-                _refuse_broker_change(session, asked.resource_name)
-            check_topic_resource(asked.resource_name)
             name = asked.resource_name
-            with session.changes("topic.alter_configs", name, dry=dry):
-                await alter(asked, ordinary_topic_for(session, name, Operation.ALTER_CONFIGS))
+            if check_kind(asked.resource_type) is ConfigResource.TOPIC:
+                check_topic_resource(name)
+                with session.changes("topic.alter_configs", name, dry=dry):
+                    topic = ordinary_topic_for(session, name, Operation.ALTER_CONFIGS)
+                    await alter(asked, topic)
+            else:
+                _check_broker_change(session, name, [config.name for config in asked.configs])
         except GatewayError as error:
             code, message = code_of(error), public_text(error)
         results.append(
@@ -98,8 +110,9 @@ async def alter_each(
     return results
 
 
-def _refuse_broker_change(session: Session, name: str) -> None:
-    """Say that a broker's configs cannot be changed from here. Always raises."""
+def _check_broker_change(session: Session, name: str, configs: Sequence[str]) -> None:
+    """Refuse changes of a broker's configs, but for those that do nothing without replication."""
     check_broker_resource(session, name, Operation.ALTER_CONFIGS)
-    msg = "broker configs are set in the node's config file and hold after a restart"
-    raise Refused(ErrorCode.INVALID_REQUEST, msg)
+    if not configs or not set(configs) <= REPLICATION_THROTTLES:
+        msg = "broker configs are set in the node's config file and hold after a restart"
+        raise Refused(ErrorCode.INVALID_REQUEST, msg)

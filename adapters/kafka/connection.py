@@ -6,7 +6,7 @@ from collections.abc import Awaitable
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
-from adapters.kafka import cold
+from adapters.kafka import cold, unserved
 from adapters.kafka.codec import (
     API_VERSIONS,
     RequestHeader,
@@ -176,6 +176,8 @@ class KafkaConnection(Connection):
     def _serve(self, frame: memoryview) -> None:
         header = decode_request_header(frame, is_flexible)
         self.has_greeted = True
+        if header.api_key not in APIS and self._refuse_unserved(header):
+            return
         api = self._find(header)
         self._adapter.requests[api.key] += 1
         reply = Reply(self, header)
@@ -189,6 +191,16 @@ class KafkaConnection(Connection):
             self._start(reply, self._load_and_handle(api, header, frame, reply))
         else:
             self._handle(module, api, header, frame, reply)
+
+    def _refuse_unserved(self, header: RequestHeader) -> bool:
+        """Answer an API that is not served, where its response has an error code for that."""
+        body = unserved.answer(header.api_key, header.version)
+        if body is None or not self.session.is_authenticated:
+            return False
+        reply = Reply(self, header)
+        self._replies.append(reply)
+        reply(body)
+        return True
 
     def _find(self, header: RequestHeader) -> Api:
         api = APIS.get(header.api_key)

@@ -4,7 +4,7 @@ import struct
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from adapters.kafka import cold
+from adapters.kafka import cold, unserved
 from adapters.kafka.codec import API_VERSIONS, RequestHeader
 from adapters.kafka.handlers import APIS, api_versions
 from gateway.model import Octets
@@ -24,7 +24,9 @@ def is_flexible(api_key: int, version: int) -> bool:
         return version >= first
     if api_key == API_VERSIONS:
         return 3 <= version <= api_versions.VERSIONS[-1]  # noqa: PLR2004 - KIP-511
-    return api_key in APIS and cold.is_flexible(api_key, version)
+    if api_key in APIS:
+        return cold.is_flexible(api_key, version)
+    return unserved.is_flexible(api_key, version)
 
 
 class Reply:

@@ -222,6 +222,13 @@ class GroupsConfig(FrozenConfig):
     session_timeout_ms_max: int = Field(
         default=1_800_000, ge=1, description="Longest session timeout a member may ask for."
     )
+    rebalance_timeout_ms_min: int = Field(
+        default=6_000,
+        ge=1,
+        le=1_800_000,
+        description="Milliseconds that members get to join again at least, also when one asks "
+        "for less or says nothing.",
+    )
     groups_max: int = Field(
         default=100_000,
         ge=1,

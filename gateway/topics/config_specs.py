@@ -69,7 +69,7 @@ def _choice(*choices: str) -> Check:
 
 def _policies(value: str) -> str | None:
     policies = split_list(value)
-    if not policies or set(policies) - {"delete", "compact", "queue"}:
+    if set(policies) - {"delete", "compact", "queue"}:
         return "is not a list of delete, compact, queue"
     if {"compact", "queue"} <= set(policies):
         return "has both compact and queue, which contradict each other"
@@ -121,7 +121,7 @@ SPECS: Final[Mapping[str, TopicConfigSpec]] = {
         "`delete`: what is older or more than retention.ms and retention.bytes allow goes. "
         "`compact`: of each key the latest record stays; records need a key. `queue`: what all "
         "queue groups have settled goes after queue.keep.ms. Several may be named, but not "
-        "compact beside queue.",
+        "compact beside queue. Empty: nothing goes.",
         _policies,
     ),
     "compression.gzip.level": _int(

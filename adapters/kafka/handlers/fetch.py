@@ -2,7 +2,8 @@
 
 v4   isolation level (KIP-98); without transactions both levels read up to the high watermark
 v5   log_start_offset (KIP-107)
-v7   fetch sessions (KIP-227): answered with session 0, so that every fetch is a full one
+v7   fetch sessions (KIP-227): answered with session 0, so that every fetch is a full one; epoch
+     0 or -1 asks for a full one whatever the session id
 v9   current_leader_epoch (KIP-320)
 v10  zstd (KIP-110)
 v11  rack id (KIP-392); there is one replica, no preferred one
@@ -80,7 +81,7 @@ class FetchReply(Protocol):
 
 def handle(request: FetchRequest, session: Session, version: int, reply: FetchReply) -> None:
     """Answer with what there is, or wait for more, within the client's limits."""
-    if request.session_id:  # we gave none out
+    if request.session_id and request.session_epoch > 0:  # we gave none out
         code = ErrorCode.FETCH_SESSION_ID_NOT_FOUND
         reply(encode_fetch_response(version, [], error_code=code))
         return

@@ -49,6 +49,9 @@ async def handle(
             if config.name in changes:
                 raise Refused(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
             changes[config.name] = _new_value(config, present)
+        for name in changes.keys() - present.keys():
+            if changes[name] is None:  # to take away what no topic has changes nothing
+                del changes[name]
         await session.node.topics.alter_configs(
             topic.name, changes, validate_only=request.validate_only
         )

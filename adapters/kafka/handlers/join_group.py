@@ -63,13 +63,14 @@ def _to_join(request: JoinGroupRequest, session: Session, version: int) -> JoinR
     rebalance_timeout_ms = request.session_timeout_ms
     if version >= REBALANCE_TIMEOUT_FROM:
         rebalance_timeout_ms = request.rebalance_timeout_ms
+    lowest_ms = session.node.settings.groups.rebalance_timeout_ms_min
     return JoinRequest(
         member_id=request.member_id,
         instance_id=request.group_instance_id,
         client_id=session.client_id,
         client_host=f"/{session.peer_host}",  # as the JVM writes an address without a name
         session_timeout_ms=request.session_timeout_ms,
-        rebalance_timeout_ms=min(max(rebalance_timeout_ms, 0), _SPAN_MS_MAX),
+        rebalance_timeout_ms=min(max(rebalance_timeout_ms, lowest_ms), _SPAN_MS_MAX),
         protocol_type=request.protocol_type,
         protocols=tuple((item.name, bytes(item.metadata)) for item in request.protocols),
         needs_known_member_id=version >= KNOWN_MEMBER_ID_FROM,

@@ -94,6 +94,8 @@ def _scalar(hint: Any, kafka_type: str | None, number: int) -> Any:  # noqa: PLR
         return number % 2 == 1
     if issubclass(hint, int):
         return number % 100 if kafka_type == "int8" else number * 7
+    if issubclass(hint, float):
+        return number / 2
     if issubclass(hint, str):
         return f"text-{number}-ä"
     assert issubclass(hint, bytes)

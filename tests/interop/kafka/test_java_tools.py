@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka.admin import AdminClient
 
 from tests.support.process import Program
 from tests.support.toolchain import java_classpath
@@ -85,3 +86,32 @@ def test_performance_tools_run(bootstrap: str, tmp_path: Path) -> None:
     assert any(line.startswith(f"{count} records sent") for line in produced)
     columns = [line.split(", ") for line in consumed if line.count(", ") >= 9]
     assert int(columns[-1][4]) >= count
+
+
+def test_the_quorum_is_one_voter(bootstrap: str) -> None:
+    status = tool(
+        "MetadataQuorumCommand", "--bootstrap-server", bootstrap, "describe", "--status"
+    )
+    lines = [line.split() for line in status.finish(within_s=DONE_S_MAX)]
+    found = {line[0]: line[1:] for line in lines if line}
+    leader = found["LeaderId:"]
+    assert found["CurrentObservers:"] == ["[]"]
+    assert f'"id":{leader[0]},' in "".join(found["CurrentVoters:"]).replace(" ", "")
+
+
+def test_a_reassignment_to_where_a_partition_is_is_done(bootstrap: str, tmp_path: Path) -> None:
+    topic = create_topic(bootstrap, partitions=2)
+    [node_id] = AdminClient({"bootstrap.servers": bootstrap}).list_topics(topic).brokers
+    parts = [{"topic": topic, "partition": n, "replicas": [node_id]} for n in range(2)]
+    plan = tmp_path / "plan.json"
+    plan.write_text(json.dumps({"version": 1, "partitions": parts}))
+    place = ["--bootstrap-server", bootstrap, "--reassignment-json-file", str(plan)]
+    command = "reassign.ReassignPartitionsCommand"
+
+    begun = tool(command, *place, "--execute", "--throttle", "1000000")
+    said = "\n".join(begun.finish(within_s=DONE_S_MAX))
+    verified = tool(command, *place, "--verify")
+    checked = "\n".join(verified.finish(within_s=DONE_S_MAX))
+
+    assert "Successfully started partition reassignments" in said
+    assert f"Reassignment of partition {topic}-1 is completed" in checked

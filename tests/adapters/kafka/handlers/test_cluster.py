@@ -4,7 +4,11 @@ import uuid
 from typing import TypeAlias
 
 import pytest
-from kafka.protocol.admin import DescribeTopicPartitionsRequest, ElectLeadersRequest
+from kafka.protocol.admin import (
+    DescribeQuorumRequest,
+    DescribeTopicPartitionsRequest,
+    ElectLeadersRequest,
+)
 
 from adapters.kafka.errors import ErrorCode
 from gateway.auth.ports import Operation
@@ -200,3 +204,43 @@ async def test_there_are_no_reassignments(rig: Rig) -> None:
 
     assert (answer.error_code.value, answer.topics) == (ErrorCode.NONE, ())
     assert refused.error_code.value == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+
+
+@pytest.mark.parametrize("version", range(2))
+async def test_nobody_has_a_quota(rig: Rig, version: int) -> None:
+    answer = await rig.ask("describe_client_quotas", version, components=[], strict=False)
+    assert (answer.error_code.value, answer.entries) == (ErrorCode.NONE, ())
+
+
+@pytest.mark.parametrize("version", range(3))
+async def test_this_node_is_the_only_voter(rig: Rig, version: int) -> None:
+    topic = DescribeQuorumRequest.TopicData
+    answer = await rig.ask(
+        "describe_quorum",
+        version,
+        topics=[
+            topic(
+                topic_name=name,
+                partitions=[topic.PartitionData(partition_index=n) for n in (0, 1)],
+            )
+            for name in ("__cluster_metadata", "orders")
+        ],
+    )
+
+    (quorum, missing), (other, _) = (one.partitions for one in answer.topics)
+    assert answer.error_code.value == ErrorCode.NONE
+    assert [voter.replica_id for voter in quorum.current_voters] == [NODE_ID]
+    assert quorum.leader_id == NODE_ID
+    assert {int(p.error_code) for p in (missing, other)} == {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    }
+
+
+@pytest.mark.parametrize("module", ["describe_client_quotas", "describe_quorum"])
+async def test_quotas_and_quorum_need_a_right(rig: Rig, module: str) -> None:
+    await rig.allow("ada", Operation.CREATE, "cluster", "")
+    fields: dict[str, list[object]] = (
+        {"topics": []} if module == "describe_quorum" else {"components": []}
+    )
+    answer = await rig.ask(module, 1, session=rig.login("ada"), **fields)
+    assert int(answer.error_code) == ErrorCode.CLUSTER_AUTHORIZATION_FAILED

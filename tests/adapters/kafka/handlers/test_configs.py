@@ -260,6 +260,45 @@ async def test_a_brokers_configs_are_not_changed_from_here(rig: Rig) -> None:
     assert code == ErrorCode.INVALID_REQUEST
 
 
+async def test_throttles_of_a_broker_are_taken_and_ignored(rig: Rig) -> None:
+    throttles = [
+        ("leader.replication.throttled.rate", DELETE, None),
+        ("follower.replication.throttled.rate", SET, "1000"),
+        ("replica.alter.log.dirs.io.max.bytes.per.second", DELETE, None),
+    ]
+    await rig.allow("ada", Operation.CREATE, "cluster", "")
+    for name in (str(NODE_ID), ""):
+        assert await change(rig, *throttles, kind=BROKER, name=name) == ErrorCode.NONE
+    mixed = [*throttles, ("num.partitions", SET, "3")]
+    refused = await change(rig, *mixed, kind=BROKER, name=str(NODE_ID))
+    forbidden = await change(
+        rig, *throttles, kind=BROKER, name=str(NODE_ID), session=rig.login("ada")
+    )
+
+    assert refused == ErrorCode.INVALID_REQUEST
+    assert forbidden == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+
+
+async def test_a_policy_may_be_empty_and_then_nothing_goes(rig: Rig) -> None:
+    topic = await rig.topic("t")
+
+    code = await change(rig, ("cleanup.policy", SUBTRACT, "delete"))
+
+    assert code == ErrorCode.NONE
+    assert topic.configs == {"cleanup.policy": ""}
+    assert not topic.settings.deletes
+    assert not topic.settings.compacts
+
+
+async def test_taking_away_a_config_of_old_kafkas_changes_nothing(rig: Rig) -> None:
+    topic = await rig.topic("t", retention_ms="1234")
+    old = "message.timestamp.difference.max.ms"
+
+    assert await change(rig, (old, DELETE, None)) == ErrorCode.NONE
+    assert await change(rig, (old, SET, "1000")) == ErrorCode.INVALID_CONFIG
+    assert topic.configs == {"retention.ms": "1234"}
+
+
 async def test_changing_needs_the_right(rig: Rig) -> None:
     await rig.topic("t")
     await rig.allow("ada", Operation.DESCRIBE_CONFIGS, "topic", "")

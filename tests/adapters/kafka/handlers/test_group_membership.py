@@ -8,6 +8,7 @@ from kafka.protocol.consumer import LeaveGroupRequest
 from adapters.kafka.errors import ErrorCode
 from adapters.kafka.handlers import heartbeat, join_group, leave_group, sync_group
 from gateway.auth.ports import Operation
+from gateway.config.settings import GroupsConfig
 from gateway.groups.model import GroupName, GroupState
 from tests.adapters.kafka.handlers.group_rig import GROUP, GroupRig
 from tests.adapters.kafka.handlers.rig import Rig
@@ -55,6 +56,18 @@ async def test_before_version_1_the_session_timeout_is_the_rebalance_timeout(
     group = rig.groups.find(rig.groups.names()[0])
     assert group is not None
     assert group.roster.rebalance_timeout_ms == 10_000
+
+
+@pytest.mark.parametrize("asked_ms", [-1, 0, 1])
+async def test_members_get_some_time_to_join_again_whatever_one_asks_for(
+    rig: GroupRig, asked_ms: int
+) -> None:
+    joined = await rig.join(3, rebalance_timeout_ms=asked_ms)
+
+    group = rig.groups.find(rig.groups.names()[0])
+    assert joined.error_code == ErrorCode.NONE
+    assert group is not None
+    assert group.roster.rebalance_timeout_ms == GroupsConfig().rebalance_timeout_ms_min == 6_000
 
 
 async def test_a_static_leader_that_comes_back_skips_the_assignment(rig: GroupRig) -> None:

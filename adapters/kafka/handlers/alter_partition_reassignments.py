@@ -1,0 +1,84 @@
+"""AlterPartitionReassignments: API key 45, versions 0 to 1 (KIP-455).
+
+v1  whether the number of replicas may change (KIP-860), which it cannot here
+
+Every partition has one replica, which is on this node: to go there is done at once, and there
+never is anything to cancel.
+"""
+
+from collections.abc import Sequence
+from typing import Final, TypeAlias
+
+from kafka.protocol.admin import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+)
+
+from adapters.kafka.access import check_cluster
+from adapters.kafka.errors import ErrorCode, Refused, code_of
+from adapters.kafka.session import Session
+from adapters.kafka.topic_refs import resolve_topic
+from gateway.auth.ports import Operation
+from gateway.errors import GatewayError, TopicNotFound, Unauthorized, public_text
+
+API_KEY: Final = 45
+VERSIONS: Final = range(2)
+
+_Topic: TypeAlias = AlterPartitionReassignmentsResponse.ReassignableTopicResponse
+_Partition: TypeAlias = (
+    AlterPartitionReassignmentsResponse.ReassignableTopicResponse.ReassignablePartitionResponse
+)
+
+
+def handle(
+    request: AlterPartitionReassignmentsRequest, session: Session, version: int
+) -> AlterPartitionReassignmentsResponse:
+    """Take each partition as moved when it is to be where it is."""
+    answer = AlterPartitionReassignmentsResponse(
+        version=version,
+        allow_replication_factor_change=False,
+        error_code=ErrorCode.NONE,
+        error_message=None,
+        responses=[],
+    )
+    try:
+        check_cluster(session, Operation.ALTER)
+    except Unauthorized as error:
+        answer.error_code, answer.error_message = code_of(error), public_text(error)
+        return answer
+    answer.responses = [
+        _Topic(
+            name=topic.name,
+            partitions=[
+                _answer(session, topic.name, asked.partition_index, asked.replicas)
+                for asked in topic.partitions
+            ],
+        )
+        for topic in request.topics
+    ]
+    return answer
+
+
+def _answer(
+    session: Session, name: str, number: int, replicas: Sequence[int] | None
+) -> _Partition:
+    code, message = ErrorCode.NONE, None
+    try:
+        _check(session, name, number, replicas)
+    except GatewayError as error:
+        code, message = code_of(error), public_text(error)
+    return _Partition(partition_index=number, error_code=code, error_message=message)
+
+
+def _check(session: Session, name: str, number: int, replicas: Sequence[int] | None) -> None:
+    topic = resolve_topic(session, name)
+    if not 0 <= number < len(topic.partition_ids):
+        msg = f"topic {name[:80]} has no partition {number}"
+        raise TopicNotFound(msg)
+    if replicas is None:
+        msg = "no reassignment is in progress"
+        raise Refused(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, msg)
+    node_id = session.node.placement.node_id
+    if list(replicas) != [node_id]:
+        msg = f"a partition has one replica, on node {node_id}"
+        raise Refused(ErrorCode.INVALID_REPLICA_ASSIGNMENT, msg)

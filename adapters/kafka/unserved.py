@@ -1,0 +1,57 @@
+"""APIs that are not served, and not advertised: the error that their responses have room for.
+
+A client that does not look at ApiVersions gets UNSUPPORTED_VERSION here, and not the end of its
+connection: AddPartitionsToTxn from version 4, AddOffsetsToTxn, EndTxn, UpdateFeatures. All other
+APIs say errors for parts of a request only, or are for brokers.
+"""
+
+from struct import Struct
+from typing import Final, NamedTuple
+
+from adapters.kafka.errors import ErrorCode
+
+_HEAD: Final = Struct(">ih")  # throttle time, error code
+_NO_PRODUCER: Final = Struct(">qh").pack(-1, -1)
+_NO_TAGS: Final = b"\x00"
+_NULL: Final = b"\x00"
+_EMPTY: Final = b"\x01"
+
+
+class _Unserved(NamedTuple):
+    """An API: its versions that have a top-level error, and the first flexible one."""
+
+    versions: range
+    flexible_from: int
+    tails: dict[int, bytes]  # what follows the error code, from a version on
+
+
+_APIS: Final = {
+    24: _Unserved(range(4, 6), 3, {4: _EMPTY}),  # results of transactions
+    25: _Unserved(range(5), 3, {0: b""}),
+    26: _Unserved(range(6), 3, {0: b"", 5: _NO_PRODUCER}),
+    57: _Unserved(range(3), 0, {0: _NULL + _EMPTY, 2: _NULL}),  # message, results until v1
+}
+
+
+def is_flexible(api_key: int, version: int) -> bool:
+    """Say whether headers of this version end with tagged fields.
+
+    >>> is_flexible(25, 2), is_flexible(25, 3), is_flexible(100, 0)
+    (False, True, False)
+    """
+    api = _APIS.get(api_key)
+    return api is not None and version >= api.flexible_from
+
+
+def answer(api_key: int, version: int) -> bytes | None:
+    r"""Return the body that refuses a request, None where the protocol has none.
+
+    >>> answer(25, 0), answer(25, 3), answer(24, 3)
+    (b'\x00\x00\x00\x00\x00#', b'\x00\x00\x00\x00\x00#\x00', None)
+    """
+    api = _APIS.get(api_key)
+    if api is None or version not in api.versions:
+        return None
+    tail = api.tails[max(first for first in api.tails if first <= version)]
+    body = _HEAD.pack(0, ErrorCode.UNSUPPORTED_VERSION) + tail
+    return body + _NO_TAGS if version >= api.flexible_from else body

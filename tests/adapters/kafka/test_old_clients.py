@@ -1,0 +1,97 @@
+"""Clients that look at no versions, keep to old ones, or ask as Apache Kafka allows them to."""
+
+import struct
+from pathlib import Path
+
+import pytest
+
+from adapters.kafka.errors import ErrorCode
+from tests.adapters.kafka.live import running
+from tests.support.kafka_wire import FETCH, METADATA, PRODUCE, request, text
+
+LIST_OFFSETS = 2
+FETCH_V7 = struct.Struct(">iiiibii")  # replica, waits, limits, isolation, session id and epoch
+
+
+def fetch_in_session(session_id: int, epoch: int) -> bytes:
+    head = FETCH_V7.pack(-1, 0, 1, 1 << 20, 0, session_id, epoch)
+    partition = struct.pack(">iqqi", 0, 0, -1, 1 << 20)
+    topic = struct.pack(">i", 1) + text("orders") + struct.pack(">i", 1) + partition
+    return request(FETCH, 7, 1, head + topic + struct.pack(">i", 0))
+
+
+@pytest.mark.parametrize(
+    ("session_id", "epoch", "code", "topics"),
+    [
+        (77, -1, ErrorCode.NONE, 1),
+        (77, 0, ErrorCode.NONE, 1),
+        (0, 0, ErrorCode.NONE, 1),
+        (0, -1, ErrorCode.NONE, 1),
+        (77, 1, ErrorCode.FETCH_SESSION_ID_NOT_FOUND, 0),
+    ],
+)
+async def test_epochs_0_and_minus_1_ask_for_a_full_fetch_whatever_the_session(
+    tmp_path: Path, session_id: int, epoch: int, code: ErrorCode, topics: int
+) -> None:
+    async with running(tmp_path) as live:
+        client = await live.client()
+        client.send(fetch_in_session(session_id, epoch))
+        _, answer = await client.answer()
+    assert struct.unpack_from(">ihii", answer) == (0, code, 0, topics)
+
+
+@pytest.mark.parametrize(
+    ("api_key", "version"), [(LIST_OFFSETS, 0), (PRODUCE, 0), (PRODUCE, 1), (PRODUCE, 2)]
+)
+async def test_versions_that_kafka_4_took_away_end_the_connection(
+    tmp_path: Path, api_key: int, version: int
+) -> None:
+    async with running(tmp_path) as live:
+        client = await live.client()
+        client.send(request(api_key, version, 1, bytes(64)))
+        assert await client.ended()
+
+
+@pytest.mark.parametrize(
+    ("api_key", "version", "tail"),
+    [
+        (24, 4, b"\x01\x00"),
+        (25, 0, b""),
+        (25, 4, b"\x00"),
+        (26, 2, b""),
+        (26, 5, b"\xff" * 10 + b"\x00"),
+        (57, 1, b"\x00\x01\x00"),
+        (57, 2, b"\x00\x00"),
+    ],
+)
+async def test_an_api_that_is_not_served_is_refused_where_its_response_can_say_so(
+    tmp_path: Path, api_key: int, version: int, tail: bytes
+) -> None:
+    is_flexible = version >= (0 if api_key == 57 else 3)
+    async with running(tmp_path) as live:
+        client = await live.client()
+        client.send(request(api_key, version, 5, b"\x00whatever"))
+        client.send(request(METADATA, 1, 6, struct.pack(">i", 0)))
+        correlation_id, answer = await client.answer()
+        after, _ = await client.answer()
+    tags, body = (answer[:1], answer[1:]) if is_flexible else (b"", answer)
+    assert (correlation_id, after) == (5, 6)
+    assert tags == (b"\x00" if is_flexible else b"")
+    assert body == struct.pack(">ih", 0, ErrorCode.UNSUPPORTED_VERSION) + tail
+
+
+@pytest.mark.parametrize("api_key", [4, 24, 28, 100])
+async def test_any_other_api_that_is_not_served_ends_the_connection(
+    tmp_path: Path, api_key: int
+) -> None:
+    async with running(tmp_path) as live:
+        client = await live.client()
+        client.send(request(api_key, 0, 1, bytes(64)))
+        assert await client.ended()
+
+
+async def test_an_api_that_is_not_served_is_not_answered_before_a_login(tmp_path: Path) -> None:
+    async with running(tmp_path, user="ada") as live:
+        client = await live.client()
+        client.send(request(25, 0, 1, bytes(64)))
+        assert await client.ended()
