@@ -189,7 +189,6 @@ def test_an_unknown_config_is_refused_with_the_nearest(name: str, hint: str) -> 
         ("min.cleanable.dirty.ratio", "."),
         ("compression.type", "brotli"),
         ("message.timestamp.type", "createtime"),
-        ("cleanup.policy", ""),
         ("cleanup.policy", ","),
         ("cleanup.policy", "keep"),
         ("cleanup.policy", "compact,queue"),
