@@ -69,7 +69,7 @@ def _choice(*choices: str) -> Check:
 
 def _policies(value: str) -> str | None:
     policies = split_list(value)
-    if set(policies) - {"delete", "compact", "queue"}:
+    if (value and not policies) or set(policies) - {"delete", "compact", "queue"}:
         return "is not a list of delete, compact, queue"
     if {"compact", "queue"} <= set(policies):
         return "has both compact and queue, which contradict each other"
