@@ -19,6 +19,7 @@ from gateway.metrics import Metrics
 from gateway.placement import Placement
 from gateway.queues.manager import QueueManager
 from gateway.topics.manager import TopicManager
+from gateway.upkeep.scrub import Scrub
 
 
 class Endpoint(NamedTuple):
@@ -47,6 +48,7 @@ class Kernel:
     placement: Placement
     metadata: MetadataStore
     metrics: Metrics
+    scrub: Scrub
     admission: Admission = field(default_factory=Admission)
     audit: Audit = field(default_factory=Audit)
     logins: Logins = field(default_factory=Logins)

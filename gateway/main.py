@@ -66,6 +66,7 @@ from gateway.upkeep.archive_holds import ArchiveHolds
 from gateway.upkeep.compaction import COMPACTION_TOPIC, Compaction, can_compact
 from gateway.upkeep.key_indexer import KeyIndexer
 from gateway.upkeep.retention import Retention
+from gateway.upkeep.scrub import Scrub
 
 STATUS_OK: Final = 0
 STATUS_FAULT: Final = 1
@@ -233,6 +234,10 @@ class _Node:
         await make_queues(queues, topics, settings.queues)
         ArchiveHolds(broker, topics, cursors).start()
         await self._start_cleaning(broker, topics, clock, stack)
+        scrub = Scrub(topics, broker, getattr(settings.storage.options, "scrub_bytes_per_s", 0))
+        scrub.register_metrics(self._metrics)
+        scrub.start()
+        stack.callback(scrub.stop)
         audit = Audit(settings.log, clock)
         return Kernel(
             settings=settings,
@@ -249,6 +254,7 @@ class _Node:
             placement=placement,
             metadata=metadata,
             metrics=self._metrics,
+            scrub=scrub,
             admission=Admission(settings.listeners),
             audit=audit,
             logins=Logins(settings.auth, audit, clock),

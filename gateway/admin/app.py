@@ -26,6 +26,7 @@ from gateway.admin import (
     node,
     queues,
     rules,
+    scrub,
     topics,
     users,
 )
@@ -79,6 +80,7 @@ def build_app(state: AdminState, token: str) -> Starlette:
         *topics.routes(state),
         *find.routes(state),
         *backup.routes(state),
+        *scrub.routes(state),
         *groups.routes(state),
         *queues.routes(state),
         *dlq.routes(state),

@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from gateway.cli import options
+from gateway.cli.live_verify import LIVE_BYTES_PER_S, verify_live
 from gateway.cli.output import fail, say
 from gateway.cli.synonyms import command_group
 from gateway.errors import RequestError, StorageUnavailable
@@ -80,15 +82,44 @@ def dump(
 
 @log_app.command()
 def verify(
-    data_dir: Annotated[Path, typer.Argument(help="The node's data_dir.", exists=True)],
+    data_dir: Annotated[
+        Path | None, typer.Argument(help="The data_dir of a stopped node, or a backup.")
+    ] = None,
+    *,
+    live: Annotated[
+        bool, typer.Option(help="Have the running node compare the CRC of each batch.")
+    ] = False,
+    bytes_per_s: Annotated[
+        int, typer.Option(min=4_096, help="With --live: bytes read in a second at most.")
+    ] = LIVE_BYTES_PER_S,
+    config: options.Config = None,
+    assignments: options.Assignments = None,
 ) -> None:
     """Read everything and compare it: CRCs, sequences, footers, the manifest, offsets.
 
-    Says what a start would repair. Exit status 1 when something is damaged, 0 otherwise.
+    Says what a start would repair. Exit status 1 when something is damaged, 0 otherwise. Of a
+    running node (--live) the batches are read, at a bounded rate, while it serves its clients.
     """
+    if live == (data_dir is not None):
+        raise typer.BadParameter("name the data directory of a stopped node, or --live")
+    if data_dir is None:
+        damages = verify_live(config, assignments, bytes_per_s)
+    else:
+        damages = _verify_stopped(data_dir)
+    if damages:
+        fail(f"{damages} place(s) are damaged")
+        raise typer.Exit(_EXIT_DAMAGED)
+
+
+def _verify_stopped(data_dir: Path) -> int:
+    """Print what is wrong with a stopped node's files; return how many places are damaged."""
+    if not data_dir.exists():
+        raise typer.BadParameter(f"{data_dir} is not there")
     holder = node_beside(data_dir)
     if holder is not None:
-        fail(f"process {holder} runs on this data: stop it, or verify a backup")
+        fail(
+            f"process {holder} runs on this data: verify --live, or stop it, or verify a backup"
+        )
         raise typer.Exit(_EXIT_BUSY)
     verification = Verification(data_dir)
     damages = 0
@@ -99,9 +130,7 @@ def verify(
         f"{verification.files_count} files, {verification.bytes_count} bytes, "
         f"{verification.batches_count} batches, {verification.partitions_count} partitions"
     )
-    if damages:
-        fail(f"{damages} place(s) are damaged")
-        raise typer.Exit(_EXIT_DAMAGED)
+    return damages
 
 
 class _Printer:

@@ -48,6 +48,12 @@ class SegmentLogConfig(FrozenConfig):
         ge=1,
         description="Partitions for which it is remembered which closed segments hold them.",
     )
+    scrub_bytes_per_s: int = Field(
+        default=4 * _MIB,
+        ge=0,
+        description="Once a day all batches are read, at most so many bytes a second, and their "
+        "CRCs compared; 0: only when `headgate log verify --live` asks for it.",
+    )
     read_threads: int = Field(
         default=4, ge=1, le=64, description="Reads that may wait for the disk at a time."
     )

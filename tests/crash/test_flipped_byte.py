@@ -1,5 +1,8 @@
 """A byte that has changed on the disk reaches no client: its batch is refused and counted."""
 
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +13,7 @@ from tests.support.mqtt_raw import RawClient
 from tests.support.mqtt_wire import Prop
 from tests.support.sqs_gateway import SqsGateway
 from tests.support.sqs_raw import JsonClient
+from tests.support.toolchain import ROOT
 
 WHOLE, FLIPPED = b"as it was written: 0", b"as it was written: 1"
 BEHIND = 200  # batches: more than what is kept decoded beside the live end
@@ -130,3 +134,35 @@ def test_a_fetch_hands_it_on_to_a_client_that_checks(gateway: SqsGateway) -> Non
     assert code == 0
     assert FLIPPED in records
     assert corrupt_batches(gateway, "jobs") == 0
+
+
+def verify_live(gateway: SqsGateway) -> tuple[int, str]:
+    """Run ``headgate log verify --live``; return its exit status and what it printed."""
+    command = [sys.executable, "-m", "gateway", "log", "verify", "--live"]
+    admin = f"--set=admin.bind=127.0.0.1:{gateway.admin_port}"
+    done = subprocess.run(
+        [*command, f"--set=node.data_dir={gateway.data_dir}", admin],
+        cwd=ROOT,
+        env={**os.environ, **gateway.env},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_a_running_node_verifies_its_log(gateway: SqsGateway) -> None:
+    with JsonClient(gateway.sqs_port) as client:
+        client.made("jobs")
+    produce(gateway, "jobs", [b"before", WHOLE, b"behind"])
+    assert verify_live(gateway)[0] == 0
+
+    flip(gateway)
+    status, said = verify_live(gateway)
+    again, _ = verify_live(gateway)
+
+    assert (status, again) == (1, 1)
+    assert "DAMAGED  jobs-0 offset 1: the CRC of the batch does not match" in said
+    assert said.count("DAMAGED") == 1
+    assert corrupt_batches(gateway, "jobs") == 1

@@ -22,6 +22,7 @@ from gateway.metrics import Metrics
 from gateway.placement import SingleNode
 from gateway.queues.manager import QueueManager
 from gateway.topics.manager import TopicManager
+from gateway.upkeep.scrub import Scrub
 from tests.support.held_storage import HeldStorage
 from tests.support.storage_host import TopicsHost
 
@@ -105,6 +106,7 @@ async def running_kernel(
             placement=placement,
             metadata=metadata,
             metrics=Metrics(),
+            scrub=Scrub(topics, broker, 0),
         )
         yield LiveKernel(kernel, storage)
 

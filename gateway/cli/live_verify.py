@@ -1,0 +1,23 @@
+"""``headgate log verify --live``: the running node reads its log, and says what is damaged."""
+
+from pathlib import Path
+from typing import Final
+
+from gateway.cli.admin_client import AdminClient, Refused, settings_of
+from gateway.cli.output import say
+
+LIVE_BYTES_PER_S: Final = 67_108_864
+
+
+def verify_live(config: Path | None, assignments: list[str] | None, bytes_per_s: int) -> int:
+    """Print the damaged batches that a pass finds; return how many there are."""
+    client = AdminClient.of(settings_of(config, assignments))
+    found = client.send("POST", "scrub", body={"bytes_per_s": bytes_per_s})
+    while found["state"] == "running":
+        found = client.get("scrub", query={"wait": "true"})
+    if found["error"]:
+        raise Refused(f"not all was read: {found['error']}")
+    for one in found["damages"]:
+        say(f"DAMAGED  {one['topic']}-{one['partition']} offset {one['offset']}: {one['what']}")
+    say(f"{found['checked_bytes']} bytes of batches")
+    return int(found["damages_count"])
