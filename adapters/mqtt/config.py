@@ -136,6 +136,11 @@ class MqttRule(FrozenConfig):
         min_length=1,
         description="Topic filter; `%c` is the client identifier, `%u` the user name.",
     )
+    match: Literal["filter", "eq"] = Field(
+        default="filter",
+        description="`eq`: the filter as it is written. Denied to subscribe, a topic's messages "
+        "are left out of wider subscriptions, which are granted.",
+    )
 
 
 class MqttConfig(ListenerConfig):

@@ -15,6 +15,7 @@ from adapters.mqtt.outgoing.distributor import Distributor
 from adapters.mqtt.outgoing.feed_set import FeedSet
 from adapters.mqtt.retained.store import RetainedStore
 from adapters.mqtt.rights.access import Access, principal_of
+from adapters.mqtt.rights.exact_denials import ExactDenials
 from adapters.mqtt.rights.reading import ReadingRights
 from adapters.mqtt.routes import Routes
 from adapters.mqtt.sessions.registry import Sessions
@@ -134,7 +135,9 @@ async def open_node(config: MqttConfig, kernel: Kernel) -> Node:
     _restore_inbound(sessions, inbound)
     sys = SysPublisher(clock, counters, sessions, distributor, retained, config.sys_interval_s)
     services.retained_scans.sys_values = sys.match
-    rights = ReadingRights(services, sessions)
+    exact_denials = ExactDenials(config, access.stored, distributor)
+    services.retained_scans.exact_denials = exact_denials
+    rights = ReadingRights(services, sessions, exact_denials)
     kernel.authorizer.after_change.append(rights.rules_changed)
     return Node(
         config=config,

@@ -31,7 +31,7 @@ class RuleText(FrozenConfig):
     effect: Literal["allow", "deny"]
     operation: AuthOperation | Literal["publish", "subscribe"]
     resource: Literal["topic", "group", "cluster", "transactional_id", "mqtt_topic"]
-    pattern: Literal["literal", "prefix", "any", "filter"]
+    pattern: Literal["literal", "prefix", "any", "filter", "eq"]
     name: str = ""
     principal: str = EVERYBODY
     client: str = EVERYBODY

@@ -66,6 +66,7 @@ class PatternKind(Enum):
     PREFIX = "prefix"
     ANY = "any"
     FILTER = "filter"  # MQTT's topic filter, in which %c and %u are the client's own names
+    EQ = "eq"  # the same, but as it is written: what it matches is another matter
 
 
 class Rule(NamedTuple):
@@ -107,7 +108,7 @@ def check_rule(rule: Rule) -> Rule:
 
 
 def _check_filter_rule(rule: Rule) -> None:
-    is_filter = rule.pattern_kind is PatternKind.FILTER
+    is_filter = rule.pattern_kind in {PatternKind.FILTER, PatternKind.EQ}
     if is_filter is not (rule.resource_type is ResourceType.MQTT_TOPIC):
         msg = "a filter is for MQTT topics, and they take no other pattern"
     elif not is_filter:

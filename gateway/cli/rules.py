@@ -55,6 +55,14 @@ ClientId = Annotated[
 Protocol = Annotated[str, typer.Option(help="For clients of this adapter only.")]
 Host = Annotated[str, typer.Option(help="For clients from this address only.")]
 Prefix = Annotated[bool, typer.Option("--prefix", help="For all whose names begin so.")]
+Eq = Annotated[
+    bool,
+    typer.Option(
+        "--eq",
+        help="For the filter as it is written. Denied to subscribe, a topic's messages are left "
+        "out of wider subscriptions, which are granted.",
+    ),
+]
 
 
 @rules_app.command()
@@ -71,9 +79,12 @@ def add(  # noqa: PLR0913 - one argument per option
     protocol: Protocol = EVERYBODY,
     host: Host = EVERYBODY,
     is_prefix: Prefix = False,
+    is_eq: Eq = False,
 ) -> None:
     """Add a rule. But for mqtt_topic, it closes what it names to those it does not allow."""
-    rule = _rule(effect, operation, resource, name, user, client_id, is_prefix=is_prefix)
+    rule = _rule(
+        effect, operation, resource, name, user, client_id, is_prefix=is_prefix, is_eq=is_eq
+    )
     client.send("POST", "rules", body={**rule, "protocol": protocol, "host": host})
     say("the rule holds")
 
@@ -102,10 +113,13 @@ def remove(  # noqa: PLR0913 - one argument per option
     protocol: Protocol = EVERYBODY,
     host: Host = EVERYBODY,
     is_prefix: Prefix = False,
+    is_eq: Eq = False,
     yes: options.Yes = False,
 ) -> None:
     """Remove the rule that says just this."""
-    rule = _rule(effect, operation, resource, name, user, client_id, is_prefix=is_prefix)
+    rule = _rule(
+        effect, operation, resource, name, user, client_id, is_prefix=is_prefix, is_eq=is_eq
+    )
     said = f"{effect.value} {operation} {resource.value} {name}".rstrip()
     confirm(lambda: f"Remove the rule {said}?", yes=yes)
     client.send("DELETE", "rules", query={**rule, "protocol": protocol, "host": host})
@@ -121,9 +135,12 @@ def _rule(  # noqa: PLR0913, PLR0917 - all that commands ask for
     client_id: str,
     *,
     is_prefix: bool,
+    is_eq: bool,
 ) -> dict[str, str]:
     if is_prefix:
         pattern = PatternKind.PREFIX
+    elif is_eq:
+        pattern = PatternKind.EQ
     elif resource is ResourceType.MQTT_TOPIC:
         pattern = PatternKind.FILTER
     else:

@@ -84,8 +84,20 @@ def test_a_password_comes_from_standard_input(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO("geheim\n"))
-    assert run("users", "add", "alice", "--password-stdin").status == 0
-    assert [user["name"] for user in run("users", "ls", "--json").json] == ["alice"]
+    first = run("users", "add", "alice", "--password-stdin")
+    monkeypatch.setattr("sys.stdin", io.StringIO("geheim\n"))
+    second = run("users", "add", "bob", "--password-stdin")
+    assert (first.status, second.status) == (0, 0)
+    assert first.out.splitlines() == [
+        "user alice may log in",
+        "alice is an administrator: may do everything, whatever rules say",
+        "from now on everybody must log in (auth.required)",
+    ]
+    assert second.out.splitlines() == ["user bob may log in"]
+    assert run("users", "ls").out.split() == [
+        "name", "administrator", "origin", "alice", "yes", "store", "bob", "no", "store",
+    ]  # fmt: skip
+    assert [user["name"] for user in run("users", "ls", "--json").json] == ["alice", "bob"]
     assert run("users", "rm", "alice", "--yes").status == 0
     assert run("users", "rm", "alice", "--yes").status == 1
 

@@ -85,7 +85,7 @@ class _Work:
             text = request.topic_filter
             size_bytes = filter_bytes(text)
             is_new = text not in added and self._is_new(text)
-            refusal = self._refusal(found[1])
+            refusal = self._refusal(*found)
             if refusal is None and is_new:
                 refusal = self._quota_refusal(len(added), added_bytes + size_bytes)
             if refusal is not None:
@@ -102,9 +102,10 @@ class _Work:
         assert self._connection.session is not None
         return text not in self._connection.session.subscriptions
 
-    def _refusal(self, topic_filter: str) -> ReasonCode | None:
-        assert self._connection.access is not None
-        if self._connection.access.may_subscribe(topic_filter):
+    def _refusal(self, group: str | None, topic_filter: str) -> ReasonCode | None:
+        access = self._connection.access
+        assert access is not None
+        if access.may_subscribe(topic_filter, is_shared=group is not None):
             return None
         self._why = self._why or f"may not subscribe to {topic_filter[:80]!r}"
         return ReasonCode.NOT_AUTHORIZED

@@ -5,7 +5,7 @@ tree over topic levels (``filter_tree``). What a topic matched is remembered, so
 publishes costs one lookup.
 """
 
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import Final, Generic, TypeVar
 
 from adapters.mqtt.filters import has_wildcard, matches
@@ -96,6 +96,7 @@ class SubscriptionTrie(Generic[S]):
 
     def __init__(self, *, cached_matches_max: int = CACHED_MATCHES_MAX) -> None:
         self.revision = 0
+        self._leaves_out: Callable[[S, str], bool] | None = None
         self._count = 0
         self._exact: dict[str, _Entry[S]] = {}
         self._tree: FilterTree[_Entry[S]] = FilterTree()
@@ -156,7 +157,10 @@ class SubscriptionTrie(Generic[S]):
     def _find(self, topic: bytes) -> MatchSet[S]:
         found = self._older.pop(topic, None)
         if found is None:
-            found = _merge(self._collect(topic.decode()))
+            text = topic.decode()
+            found = _merge(self._collect(text))
+            if self._leaves_out is not None:
+                found = _without(found, self._leaves_out, text)
             if len(topic) > CACHED_TOPIC_BYTES_MAX:
                 return found
         self._recent[topic] = found
@@ -164,6 +168,14 @@ class SubscriptionTrie(Generic[S]):
         if self._recent_cost > self._recent_cost_max:
             self._older, self._recent, self._recent_cost = self._recent, {}, 0
         return found
+
+    def leave_out(self, leaves_out: Callable[[S, str], bool] | None) -> None:
+        """Match no subscriber of whom ``leaves_out`` says so of a topic; forget all matches.
+
+        It is asked once for what is remembered: call this again when its answers change.
+        """
+        self._leaves_out = leaves_out
+        self._recent, self._older, self._recent_cost = {}, {}, 0
 
     def _collect(self, topic: str) -> list[_Entry[S]]:
         """Return the entries of all filters that match."""
@@ -250,6 +262,13 @@ def _take(entry: _Entry[S] | None, subscriber: S) -> tuple[_Entry[S] | None, Mat
 
 def _each(entry: _Entry[S]) -> Iterable[Match[S]]:
     return entry.values() if isinstance(entry, dict) else (entry,)
+
+
+def _without(
+    found: MatchSet[S], leaves_out: Callable[[S, str], bool], topic: str
+) -> MatchSet[S]:
+    kept = tuple(match for match in found.matches if not leaves_out(match.subscriber, topic))
+    return found if len(kept) == len(found.matches) else MatchSet(kept)
 
 
 def _merge(hits: Sequence[_Entry[S]]) -> MatchSet[S]:

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Final
 
 from adapters.mqtt.outgoing.at_most_once import send_part
 from adapters.mqtt.retained.delivery import send_retained_part, wants_runs
-from adapters.mqtt.retained.store import RetainedStore
+from adapters.mqtt.retained.store import Retained, RetainedStore, RetainedStretch
+from adapters.mqtt.rights.exact_denials import ExactDenials
 from adapters.mqtt.sessions.subscription import Subscription
 from adapters.mqtt.wire import PublishRun
 
@@ -26,6 +27,7 @@ class RetainedScans:
 
     def __init__(self, retained: RetainedStore) -> None:
         self.sys_values: Callable[[str], Sequence[tuple[bytes, bytes]]] | None = None
+        self.exact_denials: ExactDenials | None = None
         self._retained = retained
         self._scanning: set[ClientSession] = set()  # they go on in the loop's next turn
 
@@ -34,7 +36,10 @@ class RetainedScans:
         if self.sys_values is None:
             return
         identifiers = (subscription.identifier,) if subscription.identifier else ()
+        denials = self.exact_denials
         for topic, payload in self.sys_values(subscription.topic_filter):
+            if denials is not None and denials.leaves_out(session, topic.decode()):
+                continue
             run = PublishRun(topic, [payload], retain=True)
             send_part(session, run, 0, 1, retain=True, identifiers=identifiers)
 
@@ -63,6 +68,8 @@ class RetainedScans:
                 del scans[name]
             else:
                 scans[name] = subscription, following
+            if self.exact_denials is not None and not self.exact_denials.is_empty:
+                parts = _without_denied(parts, session, self.exact_denials)
             for part in parts:
                 send_retained_part(session, subscription, part)
 
@@ -74,3 +81,24 @@ class RetainedScans:
     def _go_on(self, session: "ClientSession") -> None:
         self._scanning.discard(session)
         session.go_on()
+
+
+def _without_denied(
+    parts: Sequence[Retained], session: "ClientSession", denials: ExactDenials
+) -> list[Retained]:
+    """Leave out the messages whose topics the session may not read."""
+    found: list[Retained] = []
+    for part in parts:
+        if not isinstance(part, RetainedStretch):
+            if not denials.leaves_out(session, part.topic.decode()):
+                found.append(part)
+            continue
+        kept = [
+            (topic, payload)
+            for topic, payload in zip(part.topics, part.payloads, strict=True)
+            if not denials.leaves_out(session, topic.decode())
+        ]
+        if kept:
+            topics, payloads = map(list, zip(*kept, strict=True))
+            found.append(RetainedStretch(topics, payloads, part.qos))
+    return found

@@ -20,7 +20,14 @@ from adapters.mqtt.config import MqttConfig, MqttRule, RouteConfig
 from adapters.mqtt.errors import MqttError, ReasonCode
 from adapters.mqtt.filters import check_publish_topic
 from adapters.mqtt.incoming.delayed import DELAYED_PREFIX, parse_delayed
-from adapters.mqtt.rights.rule_filters import Compiled, applies, covers, levels_for, overlaps
+from adapters.mqtt.rights.rule_filters import (
+    Compiled,
+    applies,
+    covers,
+    is_as_written,
+    levels_for,
+    overlaps,
+)
 from adapters.mqtt.rights.stored_rules import StoredRules, say_of
 from gateway.auth.ports import ANONYMOUS, Authorizer, Operation, Principal, ResourceType
 from gateway.errors import as_value
@@ -101,12 +108,12 @@ class ClientAccess:
             self._may(Operation.WRITE, name, answer=self._access.default) for name in log_topics
         )
 
-    def may_subscribe(self, topic_filter: str) -> bool:
+    def may_subscribe(self, topic_filter: str, *, is_shared: bool = False) -> bool:
         """Say whether the client may subscribe to a checked filter (without its group)."""
         revision = self._access.authorizer.revision
         if self._revision != revision:
             self._renew(revision)
-        answer = self._answer_of_rules(topic_filter, to_subscribe=True)
+        answer = self._answer_of_rules(topic_filter, to_subscribe=True, is_shared=is_shared)
         if answer is False:
             return False
         names = log_topics(self._access.config, tuple(topic_filter.split("/")))
@@ -139,18 +146,37 @@ class ClientAccess:
             return None
         return MqttError(ReasonCode.NOT_AUTHORIZED, f"may not publish to {text[:80]!r}")
 
-    def _answer_of_rules(self, name: str, *, to_subscribe: bool) -> bool | None:
+    def leaves_out(self, topic: Sequence[str]) -> bool:
+        """Say whether a topic is denied by its exact name, whatever filter it matches."""
+        revision = self._access.authorizer.revision
+        if self._revision != revision:
+            self._renew(revision)
+        if self._is_super_user:
+            return False
+        stored = (rule for rules in self._stored for rule in rules)
+        if any(
+            _denies_exactly(rule) and applies(rule, topic, to_subscribe=True) for rule in stored
+        ):
+            return True
+        for rule in self._rules:
+            if applies(rule, topic, to_subscribe=True):
+                return _denies_exactly(rule)
+        return False
+
+    def _answer_of_rules(
+        self, name: str, *, to_subscribe: bool, is_shared: bool = False
+    ) -> bool | None:
         """Return what the rules for MQTT topics say; None: nothing."""
         if self._is_super_user:
             return True
         if not self._has_rules:  # who has a million topics is asked a million times
             return self._access.default
         wanted = tuple(name.split("/"))
-        stored = say_of(self._stored, wanted, to_subscribe=to_subscribe)
+        stored = say_of(self._stored, wanted, to_subscribe=to_subscribe, is_shared=is_shared)
         if stored is False:
             return False
         for rule in self._rules:
-            if applies(rule, wanted, to_subscribe=to_subscribe):
+            if applies(rule, wanted, to_subscribe=to_subscribe, is_shared=is_shared):
                 return rule.allows
         return stored or self._access.default
 
@@ -217,4 +243,10 @@ def _compile(rule: MqttRule, client_id: str, username: str | None) -> Compiled |
     if levels is None:
         return None
     publishes = rule.action in {"publish", "all"}
-    return Compiled(allows, publishes, rule.action in {"subscribe", "all"}, levels)
+    subscribes = rule.action in {"subscribe", "all"}
+    is_exact = rule.match == "eq" and is_as_written(rule.filter, levels)
+    return Compiled(allows, publishes, subscribes, levels, is_exact)
+
+
+def _denies_exactly(rule: Compiled) -> bool:
+    return rule.is_exact and not rule.allows

@@ -10,6 +10,8 @@ import asyncio
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
+from adapters.mqtt.rights.exact_denials import ExactDenials
+
 if TYPE_CHECKING:  # sessions and their services know this
     from adapters.mqtt.sessions.client_session import ClientSession
     from adapters.mqtt.sessions.services import SessionServices
@@ -27,7 +29,9 @@ def forbidden_to(session: "ClientSession") -> frozenset[str]:
     found = [
         name
         for name, subscription in session.subscriptions.items()
-        if not access.may_subscribe(subscription.topic_filter)
+        if not access.may_subscribe(
+            subscription.topic_filter, is_shared=subscription.group is not None
+        )
     ]
     return frozenset(found) if found else NOTHING
 
@@ -45,8 +49,12 @@ class ReadingRights:
     """Looks at the subscriptions of all who are connected. Loop only."""
 
     def __init__(
-        self, services: "SessionServices", sessions: Iterable["ClientSession"]
+        self,
+        services: "SessionServices",
+        sessions: Iterable["ClientSession"],
+        exact_denials: ExactDenials,
     ) -> None:
+        self._exact_denials = exact_denials
         self._services = services
         self._sessions = sessions
 
@@ -55,6 +63,7 @@ class ReadingRights:
 
         Who comes meanwhile is looked at by the rules of that moment.
         """
+        self._exact_denials.renew()
         looked_at = 0
         for session in tuple(self._sessions):
             if not session.is_attached or session.connection is None:

@@ -12,12 +12,16 @@ _WIDENING: Final = re.compile(r"[+#/\0]|^\$|^$")
 
 
 class Compiled(NamedTuple):
-    """A rule as it is for one client; ``levels`` are those of its filter."""
+    """A rule as it is for one client; ``levels`` are those of its filter.
+
+    ``is_exact``: the filter is meant as it is written.
+    """
 
     allows: bool
     publishes: bool
     subscribes: bool
     levels: tuple[str, ...]
+    is_exact: bool = False
 
 
 def covers(rule: Sequence[str], wanted: Sequence[str]) -> bool:
@@ -58,12 +62,20 @@ def overlaps(one: Sequence[str], other: Sequence[str]) -> bool:
     return len(longer) == len(shorter) or longer[len(shorter)] == "#"
 
 
-def applies(rule: Compiled, wanted: Sequence[str], *, to_subscribe: bool) -> bool:
+def applies(
+    rule: Compiled, wanted: Sequence[str], *, to_subscribe: bool, is_shared: bool = False
+) -> bool:
     """Say whether a rule is about a topic name to publish to, or a filter to subscribe to.
 
     Of a filter an ``allow`` must cover all, and a ``deny`` only a part. A name is covered or it
-    has nothing in common with the rule, so for that both come to the same.
+    has nothing in common with the rule, so for that both come to the same. A rule that is exact
+    is about its own filter only; but a shared subscription, which leaves no message out, is
+    denied what has a topic in common with it.
     """
+    if rule.is_exact and (rule.allows or not is_shared):
+        return (rule.subscribes if to_subscribe else rule.publishes) and rule.levels == tuple(
+            wanted
+        )
     if not to_subscribe:
         return rule.publishes and covers(rule.levels, wanted)
     return rule.subscribes and (covers if rule.allows else overlaps)(rule.levels, wanted)
@@ -72,6 +84,11 @@ def applies(rule: Compiled, wanted: Sequence[str], *, to_subscribe: bool) -> boo
 def has_placeholder(topic_filter: str) -> bool:
     """Say whether a filter means something else for each client."""
     return _PLACEHOLDER.search(topic_filter) is not None
+
+
+def is_as_written(topic_filter: str, levels: Sequence[str]) -> bool:
+    """Say whether ``levels_for`` has put no wildcard in a name's place."""
+    return topic_filter.split("/").count("+") == levels.count("+")
 
 
 def levels_for(

@@ -4,11 +4,17 @@ There may be thousands, and a hundred thousand clients: rules that mean the same
 compiled once, and a client looks only at those for it, its user, or everybody.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
-from adapters.mqtt.rights.rule_filters import Compiled, applies, has_placeholder, levels_for
-from gateway.auth.ports import EVERYBODY, Authorizer, Operation, Principal, Rule
+from adapters.mqtt.rights.rule_filters import (
+    Compiled,
+    applies,
+    has_placeholder,
+    is_as_written,
+    levels_for,
+)
+from gateway.auth.ports import EVERYBODY, Authorizer, Operation, PatternKind, Principal, Rule
 
 _Whom: TypeAlias = tuple[str, str]  # (principal, client identifier), ``*`` for every one
 
@@ -21,6 +27,16 @@ class StoredRules:
         self._revision = -1
         self._shared: dict[_Whom, list[Compiled]] = {}
         self._own: dict[_Whom, list[Rule]] = {}  # they name a host, or have placeholders
+
+    def exact_denials(self) -> Iterable[str]:
+        """Return the filters that rules deny to subscribe to as they are written."""
+        return (
+            rule.pattern
+            for rule in self._authorizer.filter_rules
+            if rule.pattern_kind is PatternKind.EQ
+            and not rule.allow
+            and rule.operation is not Operation.WRITE
+        )
 
     def of_client(
         self, client_id: str, username: str | None, principal: Principal
@@ -56,13 +72,17 @@ class StoredRules:
 
 
 def say_of(
-    rules: Sequence[Sequence[Compiled]], wanted: Sequence[str], *, to_subscribe: bool
+    rules: Sequence[Sequence[Compiled]],
+    wanted: Sequence[str],
+    *,
+    to_subscribe: bool,
+    is_shared: bool = False,
 ) -> bool | None:
     """Return what stored rules say: False where one denies, else True where one allows."""
     answer = None
     for some in rules:
         for rule in some:
-            if applies(rule, wanted, to_subscribe=to_subscribe):
+            if applies(rule, wanted, to_subscribe=to_subscribe, is_shared=is_shared):
                 if not rule.allows:
                     return False
                 answer = True
@@ -75,4 +95,5 @@ def _compiled(rule: Rule, levels: tuple[str, ...]) -> Compiled:
         rule.operation is not Operation.READ,
         rule.operation is not Operation.WRITE,
         levels,
+        rule.pattern_kind is PatternKind.EQ and is_as_written(rule.pattern, levels),
     )

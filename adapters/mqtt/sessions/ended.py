@@ -6,7 +6,7 @@ that moment, in each partition in which the session had not come so far; what is
 it. It goes when the session has passed its ends.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, Generic, TypeAlias, TypeVar
 
 from adapters.mqtt.filters import filter_bytes
@@ -154,6 +154,13 @@ class EndedIndex:
     def remove(self, one: EndedSubscription) -> None:
         """Let one not count any more; no harm when it did not."""
         self._trie.remove(one.subscription.topic_filter, one)
+
+    def leave_out(self, leaves_out: "Callable[[Subscriber, str], bool] | None") -> None:
+        """See ``SubscriptionTrie.leave_out``; subscribers are the sessions."""
+        if leaves_out is None:
+            self._trie.leave_out(None)
+        else:
+            self._trie.leave_out(lambda one, topic: leaves_out(one.session, topic))
 
     def offers(
         self,

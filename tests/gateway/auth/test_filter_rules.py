@@ -48,6 +48,10 @@ MQTT_RULE = Rule(
     ("change", "hint"),
     [
         ({"resource_type": ResourceType.TOPIC}, "a filter is for MQTT topics"),
+        (
+            {"resource_type": ResourceType.TOPIC, "pattern_kind": PatternKind.EQ},
+            "a filter is for MQTT topics",
+        ),
         ({"pattern_kind": PatternKind.LITERAL}, "take no other pattern"),
         ({"pattern_kind": PatternKind.ANY, "pattern": ""}, "take no other pattern"),
         ({"operation": Operation.DESCRIBE}, "subscribe"),
@@ -66,6 +70,8 @@ def test_a_rule_for_mqtt_topics_that_makes_no_sense_is_refused(
     change: dict[str, object], hint: str
 ) -> None:
     assert check_rule(MQTT_RULE) is MQTT_RULE
+    exact = MQTT_RULE._replace(pattern_kind=PatternKind.EQ)
+    assert check_rule(exact) is exact
     with pytest.raises(InvalidRequest, match=hint):
         check_rule(MQTT_RULE._replace(**change))  # type: ignore[arg-type]  # of several types
 

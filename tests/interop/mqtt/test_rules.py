@@ -136,6 +136,24 @@ def test_a_rule_holds_for_who_is_connected_and_goes_again(
         assert alice.message() == (f"open/{stem}", b"mark")
 
 
+@VERSIONS
+def test_an_exact_denial_leaves_wider_subscriptions_and_takes_its_messages_out(
+    house: House, stem: str, version: int
+) -> None:  # paho's client_test.py, test_subscribe_failure
+    secret, other = f"open/{stem}/nosubscribe", f"open/{stem}/other"
+    rule = ("deny", "subscribe", "mqtt_topic", secret, "--eq")
+    house.rule("add", *rule)
+    with house.opened(stem, version=version) as alice:
+        assert alice.subscribe(secret) in {DENIED, "Unspecified error"}
+        assert alice.subscribe(f"open/{stem}/+") == GRANTED
+        assert alice.publish(secret, b"1") == "Success"
+        assert alice.publish(other, b"2") == "Success"
+        assert alice.message() == (other, b"2")
+        house.rule("rm", *rule)
+        assert alice.publish(secret, b"3") == "Success"
+        assert alice.message() == (secret, b"3")
+
+
 def test_what_a_list_in_the_config_allows_a_stored_rule_can_deny(
     house: House, stem: str
 ) -> None:

@@ -287,7 +287,7 @@ async def test_who_is_being_served_of_the_log_gets_nothing_after_rules_have_chan
         for session in sessions:
             assert session.connection is not None
             session.connection.access = cast(
-                "Any", SimpleNamespace(may_subscribe=lambda _filter: False)
+                "Any", SimpleNamespace(may_subscribe=lambda _filter, **_how: False)
             )
         await one.adapter.node.rights.rules_changed()
         left.append("denied")
