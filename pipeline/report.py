@@ -11,19 +11,16 @@ from pipeline.catalogs import views
 from pipeline.job_progress import counted
 from pipeline.options import Options
 from pipeline.report_rows import ROWS_SQL, report_rows
+from pipeline.report_sums import SIZE_BINS, aggregated
 from pipeline.splits import Split, ending_positions, plan, starting_positions, wanted
 
 if TYPE_CHECKING:  # a dry run needs no Spark
-    from pyspark.sql import Column, DataFrame, Row, SparkSession
+    from pyspark.sql import DataFrame, Row, SparkSession
 
 MINUTE_MS: Final = 60_000
 CELLS_MAX: Final = 500_000  # of time, topic and protocol
-_PERCENTILES: Final = [0.5, 0.95, 0.99]
-_ACCURACY: Final = 1_000
-_SIZE_BINS: Final = "size_bin"
 # What Spark says of a row: a bit for each of bucket, topic, protocol, size that it is not about.
 _BY_TIME, _BY_TOPIC, _BY_SIZE, _OF_ALL = 0b0001, 0b1001, 0b1100, 0b1111
-_KEYS_ERROR: Final = 0.02
 
 
 class Percentiles(NamedTuple):
@@ -76,6 +73,16 @@ class SizeBin(NamedTuple):
     exponent: int
     records: int
 
+    @property
+    def bytes_min(self) -> int:
+        """Return the smallest size of it."""
+        return 0 if self.exponent < 0 else 1 << self.exponent
+
+    @property
+    def bytes_max(self) -> int:
+        """Return the largest size of it."""
+        return (1 << (self.exponent + 1)) - 1
+
 
 class Figures(NamedTuple):
     """All that a report says."""
@@ -108,10 +115,10 @@ class Report:
         """
         total, by_topic, by_time, sizes = _NOTHING, [], [], []
         with counted(spark, len(self._splits), self.bytes_planned, on_bytes):
-            rows = _aggregated(self._rows(spark), self._bucket_ms)
+            rows = aggregated(self._rows(spark), self._bucket_ms)
         for row in rows:
             if row.grouping == _BY_SIZE and row.records:
-                sizes.append(SizeBin(row.protocol, row[_SIZE_BINS], row.records))
+                sizes.append(SizeBin(row.protocol, row[SIZE_BINS], row.records))
             elif row.grouping == _BY_TIME and row.records:
                 by_time.append(_traffic(row))
             elif row.grouping == _BY_TOPIC:
@@ -148,48 +155,6 @@ class Report:
 
 def _size_bytes(split: Split) -> int:
     return sum(piece.extent.size_bytes for piece in split.pieces)
-
-
-def _aggregated(rows: "DataFrame", bucket_ms: int) -> "list[Row]":
-    """Return figures by bucket, topic and protocol; by topic and protocol; by size; and of all."""
-    from pyspark.sql import functions as sf
-
-    exponent = sf.when(
-        sf.col("size_bytes") > 0, sf.floor(sf.log2(sf.col("size_bytes")))
-    ).otherwise(-1)
-    bucket = sf.col("unix_ms") - sf.pmod("unix_ms", sf.lit(bucket_ms))
-    named = rows.withColumn("bucket", bucket).withColumn(
-        _SIZE_BINS, sf.when(sf.col("size_bytes").isNotNull(), exponent)
-    )
-
-    def percentiles(name: str) -> "Column":
-        return sf.percentile_approx(name, _PERCENTILES, _ACCURACY).alias(f"{name}_p")
-
-    sets = [
-        ["bucket", "topic", "protocol"],
-        ["topic", "protocol"],
-        [_SIZE_BINS, "protocol"],
-        [],
-    ]
-    keys = ["bucket", "topic", "protocol", _SIZE_BINS]
-    figures = (
-        named.groupingSets(sets, *keys)
-        .agg(
-            sf.count("size_bytes").alias("records"),
-            sf.sum("size_bytes").alias("decoded"),
-            sf.sum("stored_bytes").alias("stored"),
-            sf.sum("batches").alias("batches"),
-            sf.approx_count_distinct("key", _KEYS_ERROR).alias("keys"),
-            sf.max("size_bytes").alias("size_max"),
-            sf.sum("undecodable").alias("undecodable"),
-            percentiles("size_bytes"),
-            percentiles("late_ms"),
-            percentiles("overdue_ms"),
-            sf.grouping_id().alias("grouping"),
-        )
-        .where("records > 0 or undecodable > 0")
-    )
-    return figures.collect()
 
 
 def _traffic(row: "Row") -> Traffic:

@@ -30,6 +30,7 @@ PROTOCOL_COLOURS: Final[Mapping[str, str]] = {
 }
 TOPICS_SHOWN: Final = 12
 _TICKS_MAX: Final = 5
+_LABEL_STEP: Final = 0.075  # of a plot's height, from one label to the next
 _BARS_APART_MAX: Final = 80  # of more, seams are drawn unevenly
 _ROUND: Final = (0.25, 0.5, 1, 2, 4, 5, 10, 20, 25, 50, 100, 200, 250, 500)
 _DAY_MS: Final = 86_400_000
@@ -108,12 +109,14 @@ def draw_sizes(axes: Axes, figures: Figures) -> None:
         bottom += counts
     sizes = figures.total.size_bytes
     height = bottom.max() * 1.16
-    for label, value in zip(sizes._fields, sizes, strict=True):
+    for line, (label, value) in enumerate(zip(sizes._fields, sizes, strict=True)):
         if value:
             place = float(np.log2(value))
             axes.axvline(place, color=ALARM, lw=1.2, ls=(0, (4, 3)))
-            axes.text(place + 0.08, height * 0.985, label, color=ALARM, va="top")
-    ticks = places[:: max(len(places) // 7, 1)]
+            # One below the other: they are often nearly the same.
+            top = height * (0.985 - _LABEL_STEP * line)
+            axes.text(place + 0.08, top, f"{label}: {bytes_text(value)}", color=ALARM, va="top")
+    ticks = np.arange(low, high + 2)[:: max((len(places) + 1) // 7, 1)]
     axes.set_xticks(ticks, [_size_tick(int(one)) for one in ticks])
     axes.set_ylim(0, height)
     axes.grid(visible=False, axis="x")

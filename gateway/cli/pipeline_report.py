@@ -8,20 +8,24 @@ import typer
 from gateway.cli import options
 from gateway.cli import pipeline_options as shared
 from gateway.cli.admin_client import settings_of
-from gateway.cli.output import print_json, print_rows, say
-from gateway.cli.pipeline_options import Progress, mib
+from gateway.cli.output import note, print_json, print_rows, say
+from gateway.cli.pipeline_options import MIB, Progress, mib
 from gateway.clock import SystemClock
 from gateway.errors import RequestError
 
 if TYPE_CHECKING:
-    from pipeline.report import Figures, Report, Traffic
+    from pipeline.report import Figures, Report, SizeBin, Traffic
 
 _TOPIC_COLUMNS: Final = (
-    "topic", "protocol", "records", "decoded", "stored", "batches", "per_batch", "keys", "p50",
-    "p95", "p99", "late_p99", "overdue_p99",
+    "topic", "protocol", "records", "decoded", "stored", "batches", "per_batch", "keys",
+    "size_p50", "size_p95", "size_p99", "late_p99", "overdue_p99",
 )  # fmt: skip
-_TIME_COLUMNS: Final = ("time", "protocol", "topic", "records", "decoded", "stored", "p99")
+_TIME_COLUMNS: Final = (
+    "time", "protocol", "topic", "records", "decoded", "stored", "size_p99",
+)  # fmt: skip
+_SIZE_COLUMNS: Final = ("bytes", "protocol", "records", "share")
 _SHOWN_MAX: Final = 20
+_SPLIT_BYTES: Final = 16 * MIB  # of a task, by which progress is told
 
 
 def report(  # noqa: PLR0913 - the options of the command
@@ -43,7 +47,7 @@ def report(  # noqa: PLR0913 - the options of the command
     config: options.Config = None,
     assignments: options.Assignments = None,
 ) -> None:
-    """Count what came: records, octets, batches, keys and sizes by minute, topic and protocol.
+    """Count what came: records, bytes, batches, keys and sizes by minute, topic and protocol.
 
     With --html the same as one page with plots, which needs no network to be looked at.
     """
@@ -65,6 +69,7 @@ def report(  # noqa: PLR0913 - the options of the command
         "startingTime": since,
         "endingTime": until,
         "includeUnsynced": str(include_unsynced),
+        "splitBytes": str(_SPLIT_BYTES),
     }
     chosen = parse_options(
         source_options(settings) | {name: one for name, one in given.items() if one is not None}
@@ -74,6 +79,7 @@ def report(  # noqa: PLR0913 - the options of the command
         if dry_run:
             _print_plan(job, as_json=as_json)
             return
+        note(f"counting {mib(job.bytes_planned)} of {job.partitions} partition(s)")
         progress = Progress(job.bytes_planned)
         with shared.spark("report", master=master) as session:
             figures = job.run(session, progress.add)
@@ -115,6 +121,11 @@ def _print_figures(figures: "Figures", html: Path | None, *, as_json: bool) -> N
         print_rows(map(_time_row, busiest), _TIME_COLUMNS, as_json=False)
         _print_more(len(figures.by_time))
         say("")
+    if figures.sizes:
+        say("sizes of records:")
+        rows = [_size_row(one, figures.total.records) for one in figures.sizes]
+        print_rows(rows, _SIZE_COLUMNS, as_json=False)
+        say("")
     _print_total(figures.total)
     if html is not None:
         say(f"the page is {html}")
@@ -153,9 +164,9 @@ def _topic_row(one: "Traffic") -> dict[str, Any]:
         "batches": f"{one.batches:,.0f}",
         "per_batch": f"{one.records_per_batch:,.1f}",
         "keys": f"{one.keys:,}",
-        "p50": p50,
-        "p95": p95,
-        "p99": p99,
+        "size_p50": p50,
+        "size_p95": p95,
+        "size_p99": p99,
         "late_p99": None if late is None else ms_text(late),
         "overdue_p99": None if overdue is None else ms_text(overdue),
     }
@@ -167,12 +178,24 @@ def _time_row(one: "Traffic") -> dict[str, Any]:
     return _topic_row(one) | {"time": moment_text(one.unix_ms or 0)}
 
 
+def _size_row(one: "SizeBin", total: int) -> dict[str, Any]:
+    return {
+        "bytes": f"{one.bytes_min:,} to {one.bytes_max:,}",
+        "protocol": one.protocol,
+        "records": f"{one.records:,}",
+        "share": f"{100 * one.records / total:.1f} %",
+    }
+
+
 def _document(figures: "Figures") -> dict[str, Any]:
     return {
         "total": _plain(figures.total),
         "by_topic": [_plain(one) for one in figures.by_topic],
         "by_time": [_plain(one) for one in figures.by_time],
-        "sizes": [one._asdict() for one in figures.sizes],
+        "sizes": [
+            {**one._asdict(), "bytes_min": one.bytes_min, "bytes_max": one.bytes_max}
+            for one in figures.sizes
+        ],
         "step_ms": figures.bucket_ms,
     }
 

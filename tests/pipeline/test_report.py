@@ -229,6 +229,22 @@ def test_json_has_all_figures(jobs: Jobs, tmp_path: Path) -> None:
     assert [one["records"] for one in found["by_time"]] == [60, 20, 20]
     assert found["step_ms"] == 2 * _MINUTE_MS
     assert found["by_topic"][0]["size_bytes"].keys() == {"p50", "p95", "p99"}
+    assert [(one["bytes_min"], one["bytes_max"], one["records"]) for one in found["sizes"]] == [
+        (64, 127, 60), (32, 63, 31), (64, 127, 9),
+    ]  # fmt: skip
+
+
+def test_the_tables_say_what_each_figure_is_of(jobs: Jobs, tmp_path: Path) -> None:
+    done = jobs.run("report", at(_sample(tmp_path)))
+
+    lines = done.out.splitlines()
+    heads = " ".join(lines[0].split())
+    assert "keys size p50 size p95 size p99" in heads
+    sizes = lines[lines.index("sizes of records:") + 1 :]
+    assert sizes[0].split() == ["bytes", "protocol", "records", "share"]
+    assert sizes[1].split() == ["64", "to", "127", "kafka", "60", "60.0", "%"]
+    assert done.err.startswith("counting ")
+    assert done.err.endswith(" of 1 partition(s)\n")
 
 
 @pytest.mark.parametrize(
