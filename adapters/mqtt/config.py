@@ -206,7 +206,18 @@ class MqttConfig(ListenerConfig):
     receiver_bytes_max: int = Field(
         default=4 * _MIB,
         ge=64 * 1024,
-        description="Octets that wait for a slow receiver; above, QoS 0 is dropped.",
+        description="Octets that wait for a slow receiver; above, it gets QoS 0 from the log.",
+    )
+    qos0_lag_bytes_max: int = Field(
+        default=2048 * _MIB,
+        ge=0,
+        description="Octets of the log that a connected receiver of QoS 0 may be behind; above, "
+        "what it has not had is dropped and counted, and it goes on with what is new.",
+    )
+    qos0_lag_ms_max: int = Field(
+        default=60_000,
+        ge=0,
+        description="Milliseconds that a connected receiver of QoS 0 may be behind; as above.",
     )
     receiver_bytes_hard_max: int = Field(
         default=16 * _MIB,

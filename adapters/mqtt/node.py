@@ -13,6 +13,7 @@ from adapters.mqtt.incoming.publishing import INBOUND_TOPIC, Publishing, parse_i
 from adapters.mqtt.incoming.wills import Wills
 from adapters.mqtt.outgoing.distributor import Distributor
 from adapters.mqtt.outgoing.feed_set import FeedSet
+from adapters.mqtt.outgoing.lagging import LagBounds
 from adapters.mqtt.retained.store import RetainedStore
 from adapters.mqtt.rights.access import Access, principal_of
 from adapters.mqtt.rights.exact_denials import ExactDenials
@@ -75,7 +76,7 @@ async def open_node(config: MqttConfig, kernel: Kernel) -> Node:
     broker, topics, clock = kernel.broker, kernel.topics, kernel.clock
     counters = Counters()
     routes = Routes(config)
-    distributor = Distributor(clock, counters, receiver_bytes_max=config.receiver_bytes_max)
+    distributor = Distributor(clock, counters)
     feeds = FeedSet(
         broker,
         topics,
@@ -84,6 +85,7 @@ async def open_node(config: MqttConfig, kernel: Kernel) -> Node:
         distributor,
         clock,
         message_bytes=config.message_bytes,
+        bounds=LagBounds(config.qos0_lag_bytes_max, config.qos0_lag_ms_max),
     )
     await feeds.start()
     coalescer = Coalescer(broker)

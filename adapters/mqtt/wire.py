@@ -73,8 +73,9 @@ class PublishRun:
     not retained, no property of one hop), else None.
     As a message of the log: ``base_offset`` is that of the first payload, the others follow
     without a gap; ``client_id`` is the publisher's ("" when unknown); ``expires_at_unix_ms`` is
-    0 for never, by ``Clock.steady_unix_ms`` once the run is delivered. ``left_early``: QoS 0,
-    delivered to who was there when it came.
+    0 for never, by ``Clock.steady_unix_ms`` once the run is delivered. ``left_early``: the
+    number of the first message (see ``outgoing.lagging``) when it is of QoS 0 and was delivered
+    to who was there when it came, else 0.
     """
 
     __slots__ = (
@@ -120,7 +121,7 @@ class PublishRun:
         self.client_id = client_id
         self.base_offset = -1
         self.expires_at_unix_ms = 0
-        self.left_early = False
+        self.left_early = 0
         self.forms: dict[tuple[object, ...], object] | None = None  # encoded: see publish_forms
 
     def part(self, payloads: list[bytes], *, qos: int) -> "PublishRun":
@@ -179,12 +180,13 @@ class PublishMedley:
         self.payloads = payloads
         self.packet_ids = packet_ids
         self.octets = octets
-        self.left_early = False
+        self.left_early = 0
         self._runs: list[PublishRun] | None = None
 
     def part(self, place: slice) -> "PublishMedley":
         """Return some of the messages, without what only who acknowledges them needs."""
-        return PublishMedley(self.like, self.topics[place], self.payloads[place], [], [])
+        topics, payloads, octets = self.topics, self.payloads, self.octets
+        return PublishMedley(self.like, topics[place], payloads[place], [], octets[place])
 
     def runs(self) -> list[PublishRun]:
         """Return the packets as runs of one message each, the same ones each time."""
@@ -207,8 +209,8 @@ class PublishMedley:
             for run, octets in zip(found, self.octets, strict=False):
                 run.octets = octets
             if self.left_early:
-                for run in found:
-                    run.left_early = True
+                for number, run in enumerate(found, self.left_early):
+                    run.left_early = number
         return self._runs
 
 

@@ -29,6 +29,11 @@ def register_metrics(metrics: Metrics, node: Node) -> None:
         "Octets of retained messages and their topic names.",
         lambda: node.retained.size_bytes,
     )
+    metrics.gauge(
+        "headgate_mqtt_lagging_receivers",
+        "Receivers that are behind at QoS 0 and read the log, one for each partition.",
+        lambda: node.feeds.laggard_count,
+    )
     metrics.counters_fn(
         "headgate_mqtt_messages",
         "Messages by what became of them.",

@@ -288,6 +288,8 @@ class Inbound:
         """
         connection = self.connection
         self._counters.publish_refused += len(published.run.payloads)
+        if not published.run.qos:
+            self._publishing.early_refused()
         published.code = within(ACK_CODES, reason_code(error))
         published.reason = public_text(error)
         connection.note(type(error).__name__, published.reason)

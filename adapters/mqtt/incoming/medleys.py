@@ -6,6 +6,7 @@ if its packets had come one at a time.
 """
 
 from collections.abc import Iterator
+from itertools import repeat
 
 from adapters.mqtt.figures.counters import Counters
 from adapters.mqtt.incoming.publishing import OnPublished
@@ -75,7 +76,10 @@ class Medleys:
         if self._routes.are_plain and len(partition.topic.partition_ids) == 1:
             return {partition: (first, medley)}
         found: _Placed = {}
-        for topic, payload in zip(medley.topics, medley.payloads, strict=True):
+        all_octets = medley.octets or repeat(None)
+        for topic, payload, octets in zip(
+            medley.topics, medley.payloads, all_octets, strict=False
+        ):
             routed = find(topic, medley.qos)
             if routed.topic_header:
                 return {}
@@ -85,6 +89,8 @@ class Medleys:
             part = found[partition][1]
             part.topics.append(topic)
             part.payloads.append(payload)
+            if octets is not None:
+                part.octets.append(octets)
         return found
 
     def _append(self, medley: PublishMedley, placed: _Placed, on_done: OnPublished) -> None:
@@ -99,12 +105,15 @@ class Medleys:
             self._retained.put(items, on_done, beside=parts)
         else:
             self._coalescer.add_many(parts, on_done)
-        if not medley.qos and self._distributor.wants_runs:
-            # QoS 0 leaves for its receivers at once, and is marked: see ``publishing``.
-            for _, records in parts:
-                assert isinstance(records.native, PublishMedley)
-                records.native.left_early = True
-            self._distributor.deliver_medley(medley)
+        # QoS 0 leaves for its receivers at once, and is marked: see ``publishing``.
+        for partition, records in () if medley.qos else parts:
+            native = records.native
+            assert isinstance(native, PublishMedley)
+            feed = self._feeds.get(partition.partition_id)
+            if feed is not None:
+                feed.lagging.number(native)
+                if self._distributor.wants_runs:
+                    self._distributor.deliver_medley(native, feed)
 
 
 def _records(

@@ -5,6 +5,7 @@ again. A retained message, and the identifier of an inbound QoS 2 message, are k
 append as the message. ``$delayed/<seconds>/<topic>`` is kept by ``gateway.delays`` until it is due.
 """
 
+import asyncio
 from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -274,8 +275,10 @@ class Publishing:
         else:
             self._coalescer.add(partition, record, on_done)
         if not run.qos:
-            run.left_early = True
-            self._distributor.deliver(run)
+            feed = self._feeds.get(partition.partition_id)
+            if feed is not None:
+                feed.lagging.number(run)
+                self._distributor.deliver(run, feed)
 
     def _append_delayed(
         self, run: PublishRun, client_id: str, on_done: OnPublished, inbound: Sequence[Item]
@@ -307,6 +310,15 @@ class Publishing:
         except GatewayError as error:
             draft.done(as_value(error))
             raise
+
+    def early_refused(self) -> None:
+        """Messages of QoS 0 may have left that the log has not taken; see ``lagging``."""
+        if self._feeds.laggard_count:
+            asyncio.get_running_loop().call_soon(self._settle_early)
+
+    def _settle_early(self) -> None:
+        self._coalescer.seal()
+        self._feeds.settle_early()
 
     def retain_foreign(self, run: PublishRun) -> None:
         """Another protocol has appended a record that asks to be retained (``mqtt.retain``)."""

@@ -1,4 +1,4 @@
-"""Delivery at QoS 0: to who is there and reads fast enough; everybody else misses it."""
+"""Delivery at QoS 0: to who is there; who reads too slowly gets it from the log, if it is there."""
 
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -9,20 +9,44 @@ from features.expiry import remaining_s
 
 if TYPE_CHECKING:  # sessions and groups deliver by this
     from adapters.mqtt.outgoing.distributor import SubscriberMatch
+    from adapters.mqtt.outgoing.feeds import Feed
     from adapters.mqtt.sessions.client_session import ClientSession, SessionConnection
 
 EXACTLY_ONCE: Final = 2
 
 
+def is_held_back(session: "ClientSession", run: PublishRun, feed: "Feed | None") -> bool:
+    """Say whether a session that is slow, or behind somewhere, gets no run of QoS 0 now.
+
+    It gets it from the log then; without a ``feed`` the log does not have it, and it is dropped.
+    """
+    if feed is not None:
+        return feed.lagging.holds_back(session, run)
+    connection = session.connection
+    if connection is None or connection.out_bytes <= session.services.receiver_bytes_max:
+        return False
+    session.services.counters.dropped += len(run.payloads)
+    return True
+
+
 def send_once(
-    session: "ClientSession", run: PublishRun, match: "SubscriberMatch", expiry_s: int | None
+    session: "ClientSession",
+    run: PublishRun,
+    match: "SubscriberMatch",
+    expiry_s: int | None,
+    feed: "Feed | None",
 ) -> None:
-    """Send at QoS 0, unless the receiver is too slow for it."""
+    """Send at QoS 0, unless the receiver is too slow for it: see ``is_held_back``."""
+    connection = session.connection
+    if connection is None:
+        return
     if match.no_local and run.client_id == session.client_id:
         own = match.for_own()
         if own is None:
             return
         match = own
+    if connection.out_bytes > session.live_bytes_max and is_held_back(session, run, feed):
+        return
     _send_once(
         session,
         run,

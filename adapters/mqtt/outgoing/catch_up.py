@@ -16,19 +16,20 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 import structlog
 
 from adapters.mqtt.outgoing.feeds import RETRY_S, Feed
+from adapters.mqtt.outgoing.laggard import Laggard
 from adapters.mqtt.outgoing.medley import Medley
 from adapters.mqtt.outgoing.pacing import Pace
 from adapters.mqtt.outgoing.rides import Ride, Rides
 from adapters.mqtt.outgoing.trie import Match
 from adapters.mqtt.outgoing.wanted import Wanted
 from adapters.mqtt.outgoing.wanted_spans import Reach, WantedSpans
-from adapters.mqtt.sessions.ended import EndedIndex, match_at
+from adapters.mqtt.sessions.ended import EndedIndex, common, match_at
 from adapters.mqtt.wire import PublishRun
 from gateway.errors import GatewayError, OffsetOutOfRange
 from gateway.model import Octets, parse_batch_header
 
 if TYPE_CHECKING:  # who follows is served here, and finds this by its feeds
-    from adapters.mqtt.outgoing.distributor import Subscriber, SubscriberMatch
+    from adapters.mqtt.outgoing.distributor import Follower, Subscriber, SubscriberMatch
     from adapters.mqtt.sessions.ended import AnyMatch, Offer
 
 READ_BYTES_MAX: Final = 1_048_576
@@ -74,14 +75,14 @@ class CatchUp:
         self._matcher = matcher
         self._pace = pace or Pace()
         self._rides = Rides(feed.partition_id)
-        self._going: dict[Subscriber, None] = {}  # of the ride that is served
+        self._going: dict[Follower, None] = {}  # of the ride that is served
         self._task: asyncio.Task[None] | None = None
         self._wanted = Wanted()
         self._spans = WantedSpans(feed)
         self._horizon = feed.live_offset
         self._pieces: deque[_Piece] = deque(maxlen=PIECES_MAX)
 
-    def add(self, follower: "Subscriber") -> None:
+    def add(self, follower: "Follower") -> None:
         """Serve a follower that is behind on this feed; again and again is no harm."""
         if follower in self._rides or not follower.is_ready:
             return
@@ -91,7 +92,7 @@ class CatchUp:
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._run())
 
-    def discard(self, follower: "Subscriber") -> None:
+    def discard(self, follower: "Follower") -> None:
         """It has gone."""
         self._rides.remove(follower)
         self._leave(follower)
@@ -151,8 +152,10 @@ class CatchUp:
             self._rides.remove(follower)
             follower.behind.pop(self.feed.partition_id, None)
             self._leave(follower)
+            if isinstance(follower, Laggard):
+                self.feed.lagging.join(follower)
 
-    def _leave(self, follower: "Subscriber") -> None:
+    def _leave(self, follower: "Follower") -> None:
         """It is not behind here any more; after the last one, nothing is kept."""
         self._wanted.discard(follower)
         if not len(self._wanted):
@@ -300,7 +303,7 @@ class CatchUp:
     async def _offer_medley(self, medley: Medley, start: int, stop: int) -> None:
         """Offer messages of a medley, of offsets [start, stop), to who wants some of its kinds."""
         feed, partition_id, base_offset = self.feed, self.feed.partition_id, medley.base_offset
-        wanting: dict[Subscriber, dict[PublishRun, AnyMatch]] = {}
+        wanting: dict[Follower, dict[PublishRun, AnyMatch]] = {}
         for kind in set(medley.kinds[start - base_offset : stop - base_offset]):
             for follower, match in self._offers(kind):
                 wanting.setdefault(follower, {})[kind] = match
@@ -326,7 +329,7 @@ class CatchUp:
         self,
         runs: Iterable[PublishRun],
         medley: Medley,
-        follower: "Subscriber",
+        follower: "Follower",
         matches: "Mapping[PublishRun, AnyMatch]",
     ) -> None:
         """Offer messages of a medley, each by itself, to one who wants some of its kinds."""
@@ -340,11 +343,17 @@ class CatchUp:
         """Return who is served just now and wants a run."""
         going, ended = self._going, self._matcher.ended
         by_follower = self._matcher.matches_by_follower(run.topic)
+        laggards = self.feed.lagging.members
         if ended:
-            return ended.offers(by_follower, going, run.topic)
-        if len(going) < len(by_follower):
-            return [(one, by_follower[one]) for one in going if one in by_follower]
-        return [(one, match) for one, match in by_follower.items() if one in going]
+            offers = ended.offers(by_follower, going, run.topic)
+        elif len(going) < len(by_follower):
+            offers = [(one, by_follower[one]) for one in going if one in by_follower]
+        else:
+            offers = [(one, match) for one, match in by_follower.items() if one in going]
+        for session in common(laggards, by_follower) if laggards else ():
+            if (laggard := laggards[session]) in going:
+                offers.append((laggard, by_follower[session]))
+        return offers
 
     def _offer(
         self,

@@ -7,7 +7,7 @@ beside the cached matches; a run then costs a look-up, and a write for each rece
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from adapters.mqtt.figures.counters import Counters
-from adapters.mqtt.outgoing.at_most_once import send_fitting, send_once
+from adapters.mqtt.outgoing.at_most_once import is_held_back, send_fitting, send_once
 from adapters.mqtt.outgoing.trie import Match, MatchSet, SubscriptionTrie
 from adapters.mqtt.packets.publish_forms import form_of
 from adapters.mqtt.sessions.ended import EndedIndex
@@ -17,10 +17,12 @@ from gateway.clock import Clock
 
 if TYPE_CHECKING:  # sessions and groups deliver through the distributor, which knows them
     from adapters.mqtt.outgoing.feeds import Feed
+    from adapters.mqtt.outgoing.laggard import Laggard
     from adapters.mqtt.sessions.client_session import ClientSession
     from adapters.mqtt.shares.groups import ShareGroup
 
 Subscriber: TypeAlias = "ClientSession | ShareGroup"
+Follower: TypeAlias = "ClientSession | ShareGroup | Laggard"  # who reads the log
 SubscriberMatch: TypeAlias = "Match[ClientSession | ShareGroup]"
 
 EXPIRED: Final = 0
@@ -68,12 +70,11 @@ class _Plans:
 class Distributor:
     """Delivers runs to those who are connected. See ``feeds.Live`` and ``catch_up.Matcher``."""
 
-    def __init__(self, clock: Clock, counters: Counters, *, receiver_bytes_max: int) -> None:
+    def __init__(self, clock: Clock, counters: Counters) -> None:
         self.trie: SubscriptionTrie[Subscriber] = SubscriptionTrie()
         self.ended = EndedIndex()  # asked for what is read from the log only
         self._clock = clock
         self._counters = counters
-        self._receiver_bytes_max = receiver_bytes_max
 
     @property
     def wants_runs(self) -> bool:
@@ -81,7 +82,7 @@ class Distributor:
         return len(self.trie) > 0
 
     def deliver(self, run: PublishRun, feed: "Feed | None" = None) -> None:
-        """Send a run to all who want it now; without a ``feed`` it is of QoS 0."""
+        """Send a run to all who want it now; without a ``feed`` it is of QoS 0 and not kept."""
         matches = self.trie.match(run.topic)
         if not matches.matches:
             return
@@ -93,23 +94,35 @@ class Distributor:
                 return
         plan = self._plan(matches, run)
         for same in plan.same_forms:
-            self._send_same(run, same, expiry_s)
+            self._send_same(run, same, expiry_s, feed)
         for session, match in plan.alone:
-            send_once(session, run, match, expiry_s)
+            send_once(session, run, match, expiry_s, feed)
         for group, match in plan.groups:
             group.offer(run, match, feed)
         if feed is not None:
             for session, match in plan.windowed:
                 session.offer(run, match, feed)
 
-    def deliver_medley(self, medley: PublishMedley) -> None:
+    def deliver_to(
+        self, session: "ClientSession", run: PublishRun, match: "SubscriberMatch", feed: "Feed"
+    ) -> None:
+        """Send a run of QoS 0 to one receiver, as ``deliver`` does to all."""
+        expiry_s = None
+        if run.expires_at_unix_ms:
+            expiry_s = remaining_s(run.expires_at_unix_ms, self._clock.steady_unix_ms())
+            if expiry_s == EXPIRED:
+                self._counters.expired += len(run.payloads)
+                return
+        send_once(session, run, match, expiry_s, feed)
+
+    def deliver_medley(self, medley: PublishMedley, feed: "Feed") -> None:
         """Send messages of QoS 0 to all who want them now.
 
         What has one receiver, as most of such messages do, goes on as it came, with no run made
         of it.
         """
         like, packets = medley.like, medley.octets
-        match, bytes_max = self.trie.match, self._receiver_bytes_max
+        match = self.trie.match
         version = _written_as(like.version)
         sent = 0
         for index, topic in enumerate(medley.topics):
@@ -118,17 +131,18 @@ class Distributor:
                 continue
             lone = self._plan(matches, like).lone if packets else None
             if lone is not None and lone.version is version:
-                connection = lone.sessions[0].connection
+                session = lone.sessions[0]
+                connection = session.connection
                 packet = packets[index]
                 if (
                     connection is not None
-                    and connection.out_bytes <= bytes_max
+                    and connection.out_bytes <= session.live_bytes_max
                     and len(packet) <= connection.packet_bytes_max
                 ):
                     connection.send(packet)
                     sent += 1
                     continue
-            self.deliver(medley.runs()[index])
+            self.deliver(medley.runs()[index], feed)
         self._counters.publish_sent += sent
 
     def matches_by_follower(self, topic: bytes) -> "dict[Subscriber, SubscriberMatch]":
@@ -139,7 +153,9 @@ class Distributor:
             plans.by_subscriber = {match.subscriber: match for match in matches.matches}
         return plans.by_subscriber
 
-    def _send_same(self, run: PublishRun, same: _SameForm, expiry_s: int | None) -> None:
+    def _send_same(
+        self, run: PublishRun, same: _SameForm, expiry_s: int | None, feed: "Feed | None"
+    ) -> None:
         form = form_of(
             run,
             version=same.version,
@@ -150,16 +166,17 @@ class Distributor:
         )
         octets = form.octets()
         largest_bytes = form.largest_bytes
-        bytes_max = self._receiver_bytes_max
         count = len(run.payloads)
         sent = 0
         for session in same.sessions:
             connection = session.connection
             if connection is None:
                 continue
-            if connection.out_bytes > bytes_max:
-                self._counters.dropped += count
-            elif largest_bytes > connection.packet_bytes_max:
+            if connection.out_bytes > session.live_bytes_max and is_held_back(
+                session, run, feed
+            ):
+                continue
+            if largest_bytes > connection.packet_bytes_max:
                 send_fitting(
                     session, run, form, retain=same.retain, identifiers=same.identifiers
                 )

@@ -9,12 +9,13 @@ import structlog
 from adapters.mqtt.config import RouteConfig
 from adapters.mqtt.outgoing.catch_up import CatchUp, Matcher
 from adapters.mqtt.outgoing.feeds import Feed, Live
+from adapters.mqtt.outgoing.lagging import LagBounds
 from adapters.mqtt.outgoing.pacing import Pace
 from adapters.mqtt.routes import RoutedTopic, Routes
 from adapters.mqtt.wire import PublishRun
 from gateway.broker import Broker
 from gateway.clock import Clock
-from gateway.errors import GatewayError, TopicExists, TopicNotFound
+from gateway.errors import GatewayError, StorageUnavailable, TopicExists, TopicNotFound
 from gateway.model import DEFAULT_NAMESPACE, TopicName
 from gateway.partition import Partition
 from gateway.slots import partition_for_key
@@ -36,8 +37,12 @@ class FeedSet:
         clock: Clock,
         *,
         message_bytes: int,
+        bounds: LagBounds,
     ) -> None:
-        """``message_bytes``: what a topic made here takes in one message at least."""
+        """``message_bytes``: what a topic made here takes in one message at least.
+
+        ``bounds``: how far back in a feed a receiver of QoS 0 may be.
+        """
         self.skipped: Counter[str] = Counter()  # records that are no MQTT messages, by why
         self.on_new_foreign: Callable[[PublishRun], None] | None = None
         self._broker = broker
@@ -46,6 +51,7 @@ class FeedSet:
         self._matcher = matcher
         self._message_bytes = message_bytes
         self._clock = clock
+        self._bounds = bounds
         self._all_routes = routes
         self._routes = dict(routes.log_topics())
         self._by_partition: dict[int, Feed] = {}
@@ -89,6 +95,24 @@ class FeedSet:
         """Hand out now what the loop's next turn would."""
         for feed in tuple(self._by_partition.values()):
             feed.push_held()
+
+    @property
+    def laggard_count(self) -> int:
+        """Receivers that are behind at QoS 0, one for each partition."""
+        return sum(len(feed.lagging.members) for feed in self)
+
+    def settle_early(self) -> None:
+        """What left early was refused: learn what is still on its way into the log."""
+        issued = {feed: feed.lagging.issued for feed in self if feed.lagging.members}
+        if not issued:
+            return
+
+        def settle(_error: StorageUnavailable | None) -> None:
+            for feed, number in issued.items():
+                feed.push_held()
+                feed.lagging.settle(number)
+
+        self._broker.after_pending(settle)
 
     @property
     def records_scanned(self) -> int:
@@ -139,7 +163,15 @@ class FeedSet:
             if partition_id in self._by_partition:
                 continue
             partition = self._broker.partition(topic, number)
-            feed = Feed(self._broker, partition, route, self._live, self.skipped, self._clock)
+            feed = Feed(
+                self._broker,
+                partition,
+                route,
+                self._live,
+                self.skipped,
+                self._clock,
+                self._bounds,
+            )
             feed.on_new_foreign = self._on_foreign
             self._by_partition[partition_id] = feed
             self._catch_ups[partition_id] = CatchUp(feed, self._matcher, self._pace)

@@ -19,14 +19,15 @@ from adapters.mqtt.outgoing.foreign_batches import (
     handed_out_together,
     kept_bytes,
 )
+from adapters.mqtt.outgoing.lagging import NO_BOUNDS, LagBounds, Lagging
 from adapters.mqtt.outgoing.medley import Medley
-from adapters.mqtt.outgoing.native_runs import have_left, runs_of_native
+from adapters.mqtt.outgoing.native_runs import have_left, runs_of_native, was_live
 from adapters.mqtt.outgoing.record_kinds import CORRUPT_BATCH
 from adapters.mqtt.wire import PublishRun
 from gateway.broker import Broker
 from gateway.clock import Clock
 from gateway.errors import GatewayError, OffsetOutOfRange
-from gateway.model import DELIVER_AT, Octets, parse_batch_header
+from gateway.model import Octets, parse_batch_header
 from gateway.partition import Partition
 from gateway.reader import MAX_INT64
 from gateway.records.decoding_work import is_large
@@ -59,7 +60,7 @@ class Live(Protocol):
 class Feed:
     """One partition, followed from its end. ``live_offset``: all before it was handed out."""
 
-    def __init__(  # noqa: PLR0917 - its surroundings, made once
+    def __init__(  # noqa: PLR0913, PLR0917 - its surroundings, made once
         self,
         broker: Broker,
         partition: Partition,
@@ -67,6 +68,7 @@ class Feed:
         live: Live,
         skipped: Counter[str],
         clock: Clock,
+        bounds: LagBounds = NO_BOUNDS,
     ) -> None:
         self.partition = partition
         self.partition_id = partition.partition_id
@@ -80,6 +82,7 @@ class Feed:
         self._recent: OrderedDict[int, list[PublishRun]] = OrderedDict()
         self._sizes: dict[int, int] = {}
         self._recent_bytes = 0
+        self.lagging = Lagging(self, clock, bounds)
         self._tail: Tail | None = None
         self._retry: asyncio.TimerHandle | None = None
         self._beside: asyncio.Task[None] | None = None  # while a large batch is handed out
@@ -92,6 +95,7 @@ class Feed:
 
     def close(self) -> None:
         """Follow no more."""
+        self.lagging.close()
         if self._tail is not None:
             self._tail.close()
             self._tail = None
@@ -135,8 +139,15 @@ class Feed:
                             end = max(end, offset)
                 self._keep(write.base_offset, runs, len(write.batch))
                 self._hand_out(new)
-            self.live_offset = max(self.live_offset, end)
+            self._advance(end, write.batch, natives or ())
         return True
+
+    def _advance(
+        self, end: int, batch: Octets, natives: Sequence[tuple[int, object]] = ()
+    ) -> None:
+        """All up to ``end`` was handed out."""
+        self.live_offset = max(self.live_offset, end)
+        self.lagging.on_batch(natives, len(batch), self.live_offset)
 
     def on_batches(self, partition: Partition, batches: Sequence[Octets]) -> bool:  # noqa: ARG002
         """See ``Receiver``: what was read from the log, because the tail was not at its end.
@@ -150,7 +161,7 @@ class Feed:
             if self._waits_for_thread(batch, header.base_offset, may_have_left=True):
                 return True
             self._hand_out_foreign(batch, header.base_offset, may_have_left=True)
-            self.live_offset = header.last_offset + 1
+            self._advance(header.last_offset + 1, batch)
         return True
 
     def on_tail_error(self, partition: Partition, error: GatewayError) -> None:
@@ -213,7 +224,7 @@ class Feed:
             self.live_offset = max(self.live_offset, _end_of(some[-1]))
             await asyncio.sleep(0)
         last_offset = base_offset + parse_batch_header(batch).last_offset_delta
-        self.live_offset = max(self.live_offset, last_offset + 1)
+        self._advance(last_offset + 1, batch)
         self._beside = None
         self._follow()
 
@@ -221,8 +232,8 @@ class Feed:
         # What of a cut run was handed out with its first batch is not handed out again.
         runs = [_from_offset(run, self.live_offset) for run in runs if self._is_new(run)]
         for run in runs:
-            if may_have_left and run.client_id and not _has_waited(run):
-                run.left_early = not run.qos
+            if may_have_left and was_live(run):
+                run.left_early = 0 if run.qos else self.lagging.see(run)
             elif run.retain and self.on_new_foreign is not None:
                 self.on_new_foreign(run)
         self._hand_out(runs)
@@ -373,14 +384,6 @@ class Feed:
 def _raise_bug(task: asyncio.Task[None]) -> None:
     if not task.cancelled():
         task.result()
-
-
-def _has_waited(run: PublishRun) -> bool:
-    """Whether it was published to ``$delayed/``: its header is one that no publisher can set.
-
-    It was not retained when it was published, and left for nobody.
-    """
-    return any(name == DELIVER_AT for name, _ in run.properties.user_properties)
 
 
 def _end_of(run: PublishRun) -> int:

@@ -5,6 +5,7 @@ from typing import Final
 
 from adapters.mqtt.incoming.lone_publishes import LoneMessages
 from adapters.mqtt.wire import PublishMedley, PublishRun
+from gateway.model import DELIVER_AT
 
 _MANY: Final = (LoneMessages, PublishMedley)  # natives that make runs when they are wanted
 
@@ -20,3 +21,12 @@ def runs_of_native(native: object) -> Sequence[PublishRun]:
 def have_left(natives: Sequence[tuple[int, object]]) -> bool:
     """Say whether nothing of an append is new, and few will read it: no runs are made then."""
     return all(type(native) is PublishMedley and native.left_early for _, native in natives)
+
+
+def was_live(run: PublishRun) -> bool:
+    """Say whether messages of the log were published by MQTT, and not to wait: ``$delayed/``.
+
+    The header of what waited is one that no publisher can set.
+    """
+    properties = run.properties.user_properties
+    return bool(run.client_id) and all(name != DELIVER_AT for name, _ in properties)

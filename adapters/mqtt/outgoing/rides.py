@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:  # who follows is served here, and finds this by its feeds
-    from adapters.mqtt.outgoing.distributor import Subscriber
+    from adapters.mqtt.outgoing.distributor import Follower
 
 TURNS_A_TURN_OF_ALL: Final = 4  # one of so many turns is not the last ride's
 
@@ -23,7 +23,7 @@ class Ride:
 
     def __init__(self, offset: int) -> None:
         self.offset = offset
-        self.followers: dict[Subscriber, None] = {}
+        self.followers: dict[Follower, None] = {}
         self.newest = 0
 
 
@@ -32,20 +32,20 @@ class Rides:
 
     def __init__(self, partition_id: int) -> None:
         self._partition_id = partition_id
-        self._by_follower: dict[Subscriber, Ride] = {}
+        self._by_follower: dict[Follower, Ride] = {}
         self._waiting: dict[int, Ride] = {}  # in the order of their turns
         self._turns = 0
 
     def __len__(self) -> int:
         return len(self._by_follower)
 
-    def __iter__(self) -> Iterator["Subscriber"]:
+    def __iter__(self) -> Iterator["Follower"]:
         return iter(self._by_follower)
 
     def __contains__(self, follower: object) -> bool:
         return follower in self._by_follower
 
-    def add(self, follower: "Subscriber", number: int) -> None:
+    def add(self, follower: "Follower", number: int) -> None:
         """Let a follower that came in with this number ride from where it stands."""
         offset = follower.behind[self._partition_id]
         ride = self._waiting.get(offset)
@@ -55,7 +55,7 @@ class Rides:
         ride.newest = max(ride.newest, number)
         self._by_follower[follower] = ride
 
-    def remove(self, follower: "Subscriber") -> None:
+    def remove(self, follower: "Follower") -> None:
         """Let a follower get off, if it rides: it stands where it has come to."""
         ride = self._by_follower.pop(follower, None)
         if ride is None:
@@ -113,7 +113,7 @@ class Rides:
         for follower in ride.followers:
             self._settle_one(follower, ride.offset)
 
-    def _settle_one(self, follower: "Subscriber", offset: int) -> None:
+    def _settle_one(self, follower: "Follower", offset: int) -> None:
         behind = follower.behind
         if behind.get(self._partition_id, offset) < offset:
             behind[self._partition_id] = offset

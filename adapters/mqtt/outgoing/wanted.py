@@ -5,15 +5,15 @@ here are only those who are being served. Filters without a wildcard are one set
 speed of C; the others are a tree over topic levels.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from adapters.mqtt.filters import has_wildcard
+from adapters.mqtt.outgoing.laggard import Laggard
 from gateway.storage import WantedKeys
 
 if TYPE_CHECKING:  # sessions and groups are served by who asks here
-    from adapters.mqtt.outgoing.distributor import Subscriber
-    from adapters.mqtt.sessions.client_session import ClientSession
+    from adapters.mqtt.outgoing.distributor import Follower
 
 KNOWN_TOPICS_MAX: Final = 65_536  # answers that are remembered where there are wildcards
 KNOWN_TOPIC_BYTES_MAX: Final = 1_024  # longer names are looked at each time
@@ -35,7 +35,7 @@ class Wanted:
 
     def __init__(self) -> None:
         self.revision = 0
-        self._numbers: dict[Subscriber, int] = {}
+        self._numbers: dict[Follower, int] = {}
         self._filters: list[bytes] = []  # each once, in the order in which they came
         self._counts: list[int] = []  # of them, when each of the followers came in
         self._exact: set[bytes] = set()
@@ -45,8 +45,8 @@ class Wanted:
     def __len__(self) -> int:
         return len(self._numbers)
 
-    def add(self, follower: "Subscriber") -> int:
-        """Count in what a follower wants at QoS 1 or 2 now; return its number.
+    def add(self, follower: "Follower") -> int:
+        """Count in what a follower wants of the log now; return its number.
 
         What it subscribes to later counts from the live end of now or a later one.
         """
@@ -55,21 +55,11 @@ class Wanted:
             return number
         self._counts.append(len(self._filters))
         self.revision += 1
-        if follower.is_group:
-            self._add_filter(follower.topic_filter)
-        else:
-            self._add_filters(follower)
+        for topic_filter in _filters_of(follower):
+            self._add_filter(topic_filter)
         return number
 
-    def _add_filters(self, follower: "ClientSession") -> None:
-        for subscription in follower.subscriptions.values():
-            if subscription.group is None and subscription.qos:
-                self._add_filter(subscription.topic_filter)
-        if follower.ended is not None:
-            for one in follower.ended.by_number.values():
-                self._add_filter(one.subscription.topic_filter)
-
-    def discard(self, follower: "Subscriber") -> None:
+    def discard(self, follower: "Follower") -> None:
         """Forget a follower, though not its filters: it has gone, and is counted in anew."""
         self._numbers.pop(follower, None)
 
@@ -129,6 +119,23 @@ class Wanted:
 
     def _look(self, topic: bytes) -> bool:
         return topic in self._exact or _matches(self._root, topic)
+
+
+def _filters_of(follower: "Follower") -> Iterator[str]:
+    """Yield what a follower wants; a session at QoS 0 only where it is a laggard."""
+    if isinstance(follower, Laggard):
+        for subscription in follower.session.subscriptions.values():
+            if subscription.group is None:
+                yield subscription.topic_filter
+    elif follower.is_group:
+        yield follower.topic_filter
+    else:
+        for subscription in follower.subscriptions.values():
+            if subscription.group is None and subscription.qos:
+                yield subscription.topic_filter
+        if follower.ended is not None:
+            for one in follower.ended.by_number.values():
+                yield one.subscription.topic_filter
 
 
 class _Known(dict[bytes, bool]):

@@ -99,6 +99,14 @@ class PublishForm:
                 self._octets = b"".join(parts)
         return self._octets
 
+    def part(self, start: int, stop: int) -> bytes:
+        """Return packets ``start`` to ``stop`` (indices) of a form with QoS 0."""
+        if stop - start == self.count:
+            return self.octets()
+        parts = self._parts(self._heads, start, stop, fields=3)
+        parts[1::3] = repeat(self._tail, stop - start)
+        return b"".join(parts)
+
     def with_ids(
         self, first_packet_id: int, start: int, stop: int, *, dup: bool = False
     ) -> bytes:

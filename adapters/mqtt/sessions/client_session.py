@@ -31,6 +31,7 @@ from gateway.model import Octets
 if TYPE_CHECKING:  # the session's surroundings know sessions
     from adapters.mqtt.outgoing.distributor import SubscriberMatch
     from adapters.mqtt.outgoing.feeds import Feed
+    from adapters.mqtt.outgoing.laggard import Laggard
     from adapters.mqtt.rights.access import ClientAccess
     from adapters.mqtt.sessions.ended import EndedSubscriptions
     from adapters.mqtt.sessions.services import SessionServices
@@ -91,6 +92,8 @@ class ClientSession:
         "is_attached",
         "is_redelivering",
         "journal",
+        "laggards",
+        "live_bytes_max",
         "on_progress",
         "outbox",
         "positions",
@@ -123,6 +126,12 @@ class ClientSession:
         self.journal = SessionJournal(self)
         self.inbound: set[int] = set()  # QoS 2 identifiers that wait for PUBREL
         self.behind: dict[int, int] = {}
+        self.laggards: dict[
+            int, Laggard
+        ] = {}  # where it is too slow for QoS 0, by partition id
+        self.live_bytes_max = (
+            services.receiver_bytes_max
+        )  # waiting for it; more: ``at_most_once``
         self.positions: dict[int, int] = {}  # while it is away
         # Who waits for retained messages by filter, and the topic they are at.
         self.retained_scans: OrderedDict[str, tuple[Subscription, bytes]] = OrderedDict()
@@ -336,6 +345,8 @@ class ClientSession:
             self.services.retained_scans.send(self)
         if self.behind:
             self.services.catch_up(self)
+        for laggard in tuple(self.laggards.values()):
+            laggard.go_on()
         for group in self.groups.values():
             group.go_on()
 
@@ -387,12 +398,3 @@ class ClientSession:
     def writable(self) -> None:
         """The peer has caught up with what was written."""
         self.go_on()
-
-
-def written_filter(subscription: Subscription) -> str:
-    """Return the filter as the client wrote it, with ``$share/<group>/``."""
-    if subscription.group is None:
-        return subscription.topic_filter
-    if subscription.group == "$queue":
-        return f"$queue/{subscription.topic_filter}"
-    return f"$share/{subscription.group}/{subscription.topic_filter}"

@@ -7,18 +7,18 @@ it. It goes when the session has passed its ends.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Final, Generic, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar
 
 from adapters.mqtt.filters import filter_bytes
 from adapters.mqtt.outgoing.trie import Match, MatchSet, SubscriptionTrie
 from adapters.mqtt.sessions.subscription import Subscription
 
 if TYPE_CHECKING:  # sessions have ended subscriptions
-    from adapters.mqtt.outgoing.distributor import Subscriber, SubscriberMatch
+    from adapters.mqtt.outgoing.distributor import Follower, Subscriber, SubscriberMatch
     from adapters.mqtt.sessions.client_session import ClientSession
 
     AnyMatch: TypeAlias = "SubscriberMatch | MatchWithEnded[Subscriber]"
-    Offer: TypeAlias = tuple[Subscriber, AnyMatch]
+    Offer: TypeAlias = tuple[Follower, AnyMatch]
 
 S = TypeVar("S")
 
@@ -165,14 +165,14 @@ class EndedIndex:
     def offers(
         self,
         by_follower: "Mapping[Subscriber, SubscriberMatch]",
-        going: "Collection[Subscriber]",
+        going: "Collection[Follower]",
         topic: bytes,
     ) -> "list[Offer]":
         """Return what those who are ``going`` want of a topic, with what ended ones matched."""
         by_session = _by_session(self._trie.match(topic))
-        found = {one: by_session[one] for one in _both(by_session, going)}
+        found = {one: by_session[one] for one in common(by_session, going)}
         offers: list[Offer] = []
-        for follower in _both(by_follower, going):
+        for follower in common(by_follower, going):
             match, ended = by_follower[follower], found.pop(follower, None)
             offers.append(
                 (follower, match if ended is None else MatchWithEnded(follower, ended, match))
@@ -181,8 +181,8 @@ class EndedIndex:
         return offers
 
 
-def _both(some: Collection[S], others: Collection[S]) -> list[S]:
-    """Return who is in both, which can be looked up in."""
+def common(some: Collection[S], others: Collection[Any]) -> list[S]:
+    """Return which of some are among others; both can be looked up in."""
     if len(others) < len(some):
         return [one for one in others if one in some]
     return [one for one in some if one in others]

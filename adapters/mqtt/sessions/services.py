@@ -10,7 +10,7 @@ from collections.abc import Coroutine
 from adapters.mqtt.config import MqttConfig
 from adapters.mqtt.figures.counters import Counters
 from adapters.mqtt.filters import filter_bytes
-from adapters.mqtt.outgoing.distributor import Distributor, Subscriber
+from adapters.mqtt.outgoing.distributor import Distributor, Follower
 from adapters.mqtt.outgoing.feed_set import FeedSet
 from adapters.mqtt.outgoing.pacing import Pace
 from adapters.mqtt.retained.scans import RetainedScans
@@ -118,6 +118,8 @@ class SessionServices:
         """The connection has gone: keep where the session stands."""
         self.write_journals()
         self.endings.detach(session)
+        for laggard in tuple(session.laggards.values()):
+            laggard.leave()
         self._leave_catch_ups(session, session.behind)  # which tell it where it stands
         session.positions = self.positions_of(session)
         session.is_attached = False
@@ -286,7 +288,7 @@ class SessionServices:
 
     # --- reading the log
 
-    def catch_up(self, follower: Subscriber) -> None:
+    def catch_up(self, follower: Follower) -> None:
         """Let a follower that is behind be served."""
         for partition_id in tuple(follower.behind):
             catch_up = self.feeds.catch_up(partition_id)
@@ -297,15 +299,17 @@ class SessionServices:
 
     def catch_up_anew(self, session: ClientSession) -> None:
         """Have what was found for a session that is behind, and not sent yet, looked up again."""
-        self._leave_catch_ups(session, session.behind)
-        self.catch_up(session)
+        followers: list[Follower] = [session, *session.laggards.values()]
+        for follower in followers:
+            self._leave_catch_ups(follower, follower.behind)
+            self.catch_up(follower)
 
     def stop_catching_up(self, session: ClientSession) -> None:
         """Let a session be behind no more."""
         self._leave_catch_ups(session, session.behind)
         session.behind = {}
 
-    def _leave_catch_ups(self, follower: Subscriber, behind: dict[int, int]) -> None:
+    def _leave_catch_ups(self, follower: Follower, behind: dict[int, int]) -> None:
         for partition_id in behind:
             catch_up = self.feeds.catch_up(partition_id)
             if catch_up is not None:

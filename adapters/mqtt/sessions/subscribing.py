@@ -5,9 +5,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from adapters.mqtt.filters import TOPIC_BYTES_MAX, filter_bytes, parse_subscription
-from adapters.mqtt.sessions.client_session import ClientSession, written_filter
+from adapters.mqtt.sessions.client_session import ClientSession
 from adapters.mqtt.sessions.ended import EndedSubscription
-from adapters.mqtt.sessions.subscription import NO_STARTS, Subscription
+from adapters.mqtt.sessions.subscription import NO_STARTS, Subscription, written_filter
 from adapters.mqtt.sessions.subscription_records import decode_ended, decode_subscription
 from gateway.errors import StorageUnavailable
 from gateway.storage import OnDone
@@ -34,7 +34,7 @@ class Subscribing:
             services.feeds.push_held()  # the old ones match what was acknowledged before
         read_log_before = session.reads_log
         live: Mapping[int, int] = NO_STARTS
-        if session.is_kept or session.behind:
+        if session.is_kept or session.behind or session.laggards:
             live = services.feeds.live_offsets()
         written = {}
         replaced: dict[str, Subscription | None] = {}
@@ -44,7 +44,7 @@ class Subscribing:
             old = session.subscriptions.get(name)
             replaced.setdefault(name, old)  # a filter may be there twice
             subscription.starts = live
-            if old is not None and old.qos:
+            if old is not None and (old.qos or session.laggards):
                 if old.group is not None or old.is_alike(subscription):
                     subscription.starts = old.starts
                 elif (rest := services.endings.end(session, old, live)) is not None:

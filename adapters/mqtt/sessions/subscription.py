@@ -76,3 +76,12 @@ class Subscription:
     def counts(self, partition_id: int, offset: int) -> bool:
         """Say whether a message at that place came after the subscription was made."""
         return offset >= self.starts.get(partition_id, 0)
+
+
+def written_filter(subscription: Subscription) -> str:
+    """Return the filter as the client wrote it, with ``$share/<group>/``."""
+    if subscription.group is None:
+        return subscription.topic_filter
+    if subscription.group == "$queue":
+        return f"$queue/{subscription.topic_filter}"
+    return f"$share/{subscription.group}/{subscription.topic_filter}"

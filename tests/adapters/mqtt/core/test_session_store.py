@@ -66,7 +66,9 @@ WILL = Will(
 
 def session(positions: dict[int, int]) -> ClientSession:
     lanes = SimpleNamespace(new_holder=lambda: 2)
-    services = SimpleNamespace(positions_of=lambda _: positions, lanes=lanes)
+    services = SimpleNamespace(
+        positions_of=lambda _: positions, lanes=lanes, receiver_bytes_max=1
+    )
     return ClientSession("c", cast("Any", services))
 
 

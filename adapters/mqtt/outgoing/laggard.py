@@ -1,0 +1,175 @@
+"""One receiver that is too slow for QoS 0: where in the log it is, and what it gets from there."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+from adapters.mqtt.outgoing.at_most_once import fitting_parts, form_for
+from adapters.mqtt.outgoing.medley import Medley
+from adapters.mqtt.outgoing.native_runs import was_live
+from adapters.mqtt.wire import PublishRun
+from features.expiry import remaining_s
+
+if TYPE_CHECKING:  # sessions and feeds know this
+    from adapters.mqtt.outgoing.distributor import SubscriberMatch
+    from adapters.mqtt.outgoing.feeds import Feed
+    from adapters.mqtt.outgoing.lagging import Lagging
+    from adapters.mqtt.sessions.client_session import ClientSession
+
+_NOT_KNOWN: Final = -1
+_ALWAYS: Final = -1  # less than any buffer has: see ``ClientSession.live_bytes_max``
+
+
+class Laggard:
+    """A connected session on one feed. It reads the log as a follower of ``CatchUp``.
+
+    It gets what is of QoS 0 for it from ``behind`` on, but of what left early only what lies at
+    or after ``early_from``: it had the rest. ``number`` says the same of what left early before
+    ``early_from`` is known. ``outstanding``: messages that came for it and have not left.
+    """
+
+    __slots__ = ("behind", "early_from", "lagging", "number", "outstanding", "session", "start")
+
+    def __init__(
+        self, session: "ClientSession", lagging: "Lagging", number: int, start: int
+    ) -> None:
+        self.session = session
+        self.lagging = lagging
+        self.number = number
+        self.start = start
+        self.early_from = _NOT_KNOWN
+        self.behind: dict[int, int] = {}
+        self.outstanding = 0
+        session.laggards[lagging.feed.partition_id] = self
+        session.live_bytes_max = _ALWAYS
+
+    @property
+    def offset(self) -> int:
+        """Where it is."""
+        return self.behind.get(self.lagging.feed.partition_id, self.start)
+
+    @property
+    def is_ready(self) -> bool:
+        """See ``CatchUp``: while more than half of the bound waits for it, it gets no more."""
+        session = self.session
+        connection = session.connection
+        return (
+            self.early_from != _NOT_KNOWN
+            and connection is not None
+            and not connection.is_closing
+            and connection.out_bytes <= session.services.receiver_bytes_max // 2
+        )
+
+    # --- how it comes and goes
+
+    def begin(self, early_from: int) -> None:
+        """It is known where it is."""
+        self.early_from = early_from
+        self.behind[self.lagging.feed.partition_id] = self.start
+        self.session.services.catch_up(self)
+
+    def go_on(self) -> None:
+        """There may be room again."""
+        if self.lagging.is_beyond(self.offset):
+            self.skip()
+        else:
+            self.session.services.catch_up(self)
+
+    def skip(self) -> None:
+        """It is too far back: what it has not had is dropped, and it gets what is new."""
+        self.session.services.counters.dropped += self.outstanding
+        self.leave()
+
+    def leave(self) -> None:
+        """It is behind no more, or its client has gone."""
+        session, partition_id = self.session, self.lagging.feed.partition_id
+        session.laggards.pop(partition_id, None)
+        if not session.laggards:
+            session.live_bytes_max = session.services.receiver_bytes_max
+        self.lagging.remove(self)
+        catch_up = session.services.feeds.catch_up(partition_id)
+        if catch_up is not None:
+            catch_up.discard(self)
+        self.behind.clear()
+
+    def on_skipped(self, count: int) -> None:
+        """See ``CatchUp``: the log does not go back as far."""
+        dropped = min(count, self.outstanding)
+        self.session.services.counters.dropped += dropped
+        self.outstanding -= dropped
+
+    # --- what it gets
+
+    def take(
+        self,
+        run: PublishRun,
+        start: int,
+        stop: int,
+        match: "SubscriberMatch",
+        feed: "Feed",  # noqa: ARG002 - it is the one that it is behind on
+    ) -> int:
+        """See ``CatchUp``."""
+        count = stop - start
+        if min(run.qos, match.qos):
+            return count
+        if not run.qos and was_live(run):  # it left early
+            start = max(start, min(stop, self.early_from - run.base_offset))
+        if match.no_local and run.client_id == self.session.client_id:
+            own = match.for_own()
+            if own is None:
+                return count
+            match = own
+        expiry_s = None
+        if run.expires_at_unix_ms:
+            clock = self.session.services.clock
+            expiry_s = remaining_s(run.expires_at_unix_ms, clock.steady_unix_ms())
+            if not expiry_s:
+                self.session.services.counters.expired += stop - start
+                self.outstanding -= stop - start
+                return count
+        if start < stop:
+            start = self._send(run, start, stop, match, expiry_s)
+        return count - (stop - start)
+
+    def take_medley(
+        self,
+        medley: Medley,  # noqa: ARG002 - each message goes by itself
+        places: range,  # noqa: ARG002
+        matches: "Mapping[PublishRun, SubscriberMatch]",  # noqa: ARG002
+        feed: "Feed",  # noqa: ARG002
+    ) -> None:
+        """See ``CatchUp``."""
+        return
+
+    def _send(
+        self,
+        run: PublishRun,
+        start: int,
+        stop: int,
+        match: "SubscriberMatch",
+        expiry_s: int | None,
+    ) -> int:
+        """Send messages as far as there is room; return up to where."""
+        if not self.is_ready:
+            return start
+        services, connection = self.session.services, self.session.connection
+        assert connection is not None
+        if connection.topic_alias_maximum:
+            services.write_journals()  # aliases of this turn are set before they are used
+        form = form_for(
+            connection,
+            run,
+            qos=0,
+            retain=run.retain and match.retain_as_published,
+            identifiers=match.identifiers,
+            expiry_s=expiry_s,
+        )
+        room_bytes = services.receiver_bytes_max - connection.out_bytes
+        stop = min(stop, start + max(room_bytes // form.largest_bytes, 1))
+        parts = fitting_parts(form, start, stop, connection.packet_bytes_max)
+        sent = sum(end - at for at, end in parts)
+        services.counters.too_large += stop - start - sent
+        services.counters.publish_sent += sent
+        for at, end in parts:
+            connection.send(form.part(at, end))
+        self.outstanding -= stop - start
+        return stop
