@@ -2,7 +2,7 @@
 
 import json
 import re
-from typing import Any, Final, Literal, Self
+from typing import Any, ClassVar, Final, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
@@ -233,14 +233,18 @@ class SqsConfig(ListenerConfig):
             raise ValueError("request_bytes_budget is below request_bytes_max")
         return self
 
+    authenticates_users: ClassVar[bool] = True  # where login is required, by signatures
+
     # The base says it once for a class; here it depends on a key.
     @property
     def refuses_strangers(self) -> bool:  # type: ignore[override]
         """Whether others are served only with a signature by a key that is known here."""
         return self.anonymous != "always"
 
-    def warnings(self, settings: Settings) -> list[str]:  # noqa: ARG002 - the checker's signature
+    def warnings(self, settings: Settings) -> list[str]:
         """Return what is legal but may surprise: queues that are open to strangers."""
+        if settings.auth.required:
+            return []
         if self.anonymous == "always" and not parse_address(self.bind).is_loopback:
             return ['anonymous: with "always", whoever reaches the listener may use all queues']
         return []

@@ -45,9 +45,10 @@ class AuthRule(FrozenConfig):
     resource: Literal["topic", "group", "cluster", "transactional_id", "mqtt_topic"] = Field(
         default="topic", description="Kind of resource."
     )
-    pattern: Literal["literal", "prefix", "any", "filter"] = Field(
+    pattern: Literal["literal", "prefix", "any", "filter", "eq"] = Field(
         default="any",
-        description="How `name` selects resources; `filter` goes with `mqtt_topic`.",
+        description="How `name` selects resources; `filter`, and `eq` for a filter as it is "
+        "written, go with `mqtt_topic`.",
     )
     name: str = Field(
         default="",
@@ -61,10 +62,10 @@ class AuthRule(FrozenConfig):
     @model_validator(mode="after")
     def _check_name(self) -> Self:
         if (self.pattern == "any") != (self.name == ""):
-            msg = 'name goes with pattern = "literal", "prefix" or "filter", and with no other'
+            msg = 'name goes with pattern = "literal", "prefix", "filter" or "eq" only'
             raise ValueError(msg)
-        if (self.pattern == "filter") != (self.resource == "mqtt_topic"):
-            msg = 'pattern = "filter" goes with resource = "mqtt_topic", and with no other'
+        if (self.pattern in {"filter", "eq"}) != (self.resource == "mqtt_topic"):
+            msg = 'pattern = "filter" or "eq" goes with resource = "mqtt_topic", and with no other'
             raise ValueError(msg)
         return self
 

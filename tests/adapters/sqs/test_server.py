@@ -11,6 +11,7 @@ from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 
 from adapters.sqs.config import SqsConfig
+from gateway.config.advice import check_exposure
 from gateway.config.checker import InvalidSettings
 from gateway.config.loader import load_settings
 from gateway.registry import adapter_class
@@ -266,3 +267,13 @@ def test_anybody_may_come_only_on_purpose() -> None:
     assert SqsConfig(bind="0.0.0.0:9324").refuses_strangers
     assert any("anonymous" in line for line in open_to_all.warnings(settings))
     assert SqsConfig().warnings(settings) == []
+
+
+def test_where_login_is_required_nobody_may_come_unsigned() -> None:
+    place = ["adapters.sqs.bind=0.0.0.0:9324", 'adapters.sqs.anonymous="always"']
+    settings = load_settings(assignments=place)
+    with pytest.raises(InvalidSettings, match="is open to others"):
+        check_exposure(settings, users_configured=False)
+    required = load_settings(assignments=[*place, "auth.required=true"])
+    check_exposure(required, users_configured=True)
+    assert required.adapters["sqs"].warnings(required) == []  # type: ignore[attr-defined]

@@ -368,6 +368,7 @@ def selects_by_definition(one: Rule, kind: ResourceType, name: str) -> bool:
         PatternKind.LITERAL: name == one.pattern,
         PatternKind.PREFIX: name[: len(one.pattern)] == one.pattern,
         PatternKind.FILTER: False,
+        PatternKind.EQ: False,
     }[one.pattern_kind]
     return pattern and one.resource_type is kind
 

@@ -8,7 +8,7 @@ import pytest
 from gateway.auth.ports import Operation, PatternKind, ResourceType, Rule
 from tests.adapters.mqtt.core.rig import Client, Rig, payloads, rig
 from tests.adapters.mqtt.core.test_rule_changes import add, delete, granted
-from tests.support.mqtt_wire import V3_1_1, V5
+from tests.support.mqtt_wire import V3_1_1, V5, Prop
 
 SECRET = "test/nosubscribe"  # as paho's interoperability suites have it
 FAILURE_OF_3 = 0x80
@@ -110,6 +110,21 @@ async def test_what_was_missed_is_left_out_when_the_session_comes_back(tmp_path:
         publisher, reader = await one.client("p"), await one.client("r", kept=True)
         assert reader.session_present
         await say(publisher, b"2")
+        assert payloads(await reader.take(2)) == seen(b"1", b"2")
+        await reader.silent()
+
+
+async def test_what_an_ended_subscription_has_yet_to_send_is_left_out(tmp_path: Path) -> None:
+    async with rig(tmp_path) as one:
+        reader = await one.client("s", kept=True, found=((Prop.RECEIVE_MAXIMUM, 1),))
+        await reader.subscribe(("test/+", 1))
+        publisher = await one.client("p")
+        await say(publisher, b"1")
+        await say(publisher, b"2")
+        first = await reader.message()
+        await reader.unsubscribe("test/+")
+        await add(one, denial())
+        await reader.acknowledge(first)
         assert payloads(await reader.take(2)) == seen(b"1", b"2")
         await reader.silent()
 
