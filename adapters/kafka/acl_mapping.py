@@ -23,6 +23,8 @@ from adapters.kafka.errors import ErrorCode, Refused
 from adapters.kafka.session import Session
 from gateway.auth.ports import CLUSTER, EVERYBODY, Operation, PatternKind, ResourceType, Rule
 from gateway.auth.rules import RuleBook
+from gateway.errors import PolicyViolation
+from gateway.model import DEFAULT_NAMESPACE
 
 ANY: Final = 1  # in a filter, for resource types, operations, permissions and patterns
 WILDCARD: Final = "*"
@@ -74,7 +76,14 @@ class BindingFilter(NamedTuple):
 
 
 def rule_book(session: Session) -> RuleBook:
-    """Return where rules are kept. Error: ``Refused`` when it is not the gateway."""
+    """Return where rules are kept.
+
+    Errors: ``Refused`` when it is not the gateway; ``PolicyViolation`` outside of the default
+    namespace, because rules are the whole node's.
+    """
+    if session.namespace != DEFAULT_NAMESPACE:
+        msg = "rules are managed through a listener of the default namespace"
+        raise PolicyViolation(msg)
     book = session.node.authorizer
     if not isinstance(book, RuleBook):
         msg = "the rules of this node are not kept by the gateway"

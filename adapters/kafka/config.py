@@ -1,24 +1,70 @@
 """Settings of the Kafka listener: ``[adapters.kafka]``."""
 
-from typing import ClassVar
+from typing import ClassVar, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from adapters.kafka.codec import ELEMENTS_MAX
 from gateway.config.base import BindAddress, ListenerConfig
+from gateway.model import DEFAULT_NAMESPACE
 
 _MIB = 1024 * 1024
 
 
-class KafkaConfig(ListenerConfig):
-    """Every limit has a number; none is infinite."""
+class KafkaListener(ListenerConfig):
+    """What a Kafka listener has beside its address and its bounds."""
 
     authenticates_users: ClassVar[bool] = True
 
-    bind: BindAddress = Field(default="127.0.0.1:9092", description="Address to listen on.")
     advertise: BindAddress | None = Field(
         default=None,
         description="Address that clients are told to connect to; by default the one they reached.",
+    )
+    authentication: Literal["any", "sasl", "certificate"] = Field(
+        default="any",
+        description="How clients show who they are: by SASL or a certificate, where login is "
+        "required; or only by SASL, or only by a certificate, in any case.",
+    )
+    namespace: str = Field(
+        default=DEFAULT_NAMESPACE,
+        pattern=r"^[a-zA-Z0-9_-]{1,100}$",
+        description="Where its clients' topics and groups are; others do not see them.",
+    )
+
+    # The base says it once for a class; here it depends on a key.
+    @property
+    def refuses_strangers(self) -> bool:  # type: ignore[override]
+        """Whether nobody is served without having shown who he is, users or not."""
+        return self.authentication != "any"
+
+    @model_validator(mode="after")
+    def _check_authentication(self) -> Self:
+        if self.authentication == "certificate" and (
+            self.tls_client_ca is None or self.tls_client_user == "none"
+        ):
+            msg = 'authentication = "certificate" needs tls_client_ca, and a tls_client_user'
+            raise ValueError(msg)
+        return self
+
+
+class KafkaListenerConfig(KafkaListener):
+    """One of several listeners. With any of them, `adapters.kafka.bind` is not listened on."""
+
+    name: str = Field(
+        pattern=r"^[a-z0-9][a-z0-9-]{0,30}$",
+        description="Its name in metrics and log lines, after `kafka-`.",
+    )
+    bind: BindAddress = Field(description="Address to listen on.")
+
+
+class KafkaConfig(KafkaListener):
+    """Every limit has a number; none is infinite."""
+
+    bind: BindAddress = Field(default="127.0.0.1:9092", description="Address to listen on.")
+    listeners: tuple[KafkaListenerConfig, ...] = Field(
+        default=(),
+        description="Several listeners in place of `bind`, each with its own address, TLS, "
+        "authentication and namespace.",
     )
     request_bytes_max: int = Field(
         default=100 * _MIB,
@@ -57,3 +103,16 @@ class KafkaConfig(ListenerConfig):
     fetch_wait_ms_max: int = Field(
         default=300_000, ge=0, description="Milliseconds a fetch may wait for data."
     )
+
+    @property
+    def listens_itself(self) -> bool:
+        """Whether ``bind`` is listened on."""
+        return not self.listeners
+
+    @model_validator(mode="after")
+    def _check_names(self) -> Self:
+        names = [listener.name for listener in self.listeners]
+        if len(set(names)) < len(names):
+            msg = "listeners: two have the same name"
+            raise ValueError(msg)
+        return self

@@ -73,11 +73,9 @@ class KafkaConnection(Connection):
     def session(self) -> Session:
         """Who the peer is; made with the first request."""
         if self._session is None:
-            self._session = Session(
-                self._node,
-                peer_host=self.peer_host,
-                advertised=self._adapter.advertised(self.transport),
-            )
+            self._session = self._adapter.new_session(self)
+            if self._session.is_authenticated:
+                self._framer.bytes_max = self._adapter.config.request_bytes_max
         return self._session
 
     @property

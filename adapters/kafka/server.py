@@ -9,14 +9,18 @@ from typing import Any, ClassVar
 
 from adapters.kafka import handlers
 from adapters.kafka.codec import API_VERSIONS
-from adapters.kafka.config import KafkaConfig
+from adapters.kafka.config import KafkaConfig, KafkaListener
 from adapters.kafka.connection import KafkaConnection
 from adapters.kafka.fetch_pacing import FetchPacing
 from adapters.kafka.handlers import APIS, Api
 from adapters.kafka.metadata_cache import MetadataCache
-from adapters.kafka.session import Node
+from adapters.kafka.session import Node, Session
+from gateway.auth.certificates import certificate_user
+from gateway.auth.logins import Peer
 from gateway.budget import Budget
 from gateway.config.base import Address, parse_address
+from gateway.connection import Connection
+from gateway.errors import Unauthenticated
 from gateway.kernel import Endpoint, Kernel
 from gateway.listener import Listener
 from gateway.metadata.store import ProducerIds
@@ -53,7 +57,8 @@ class KafkaAdapter:
             audit=kernel.audit,
             logins=kernel.logins,
         )
-        self._listener: Listener | None = None
+        self.listeners: list[Listener] = []
+        """Those that have started."""
 
     @property
     def budgets(self) -> tuple[Budget, ...]:
@@ -66,60 +71,73 @@ class KafkaAdapter:
         return module
 
     @property
-    def listeners(self) -> list[Listener]:
-        """The listeners that have started."""
-        return [] if self._listener is None else [self._listener]
-
-    @property
     def listener(self) -> Listener:
-        """The listener, once started."""
-        assert self._listener is not None
-        return self._listener
+        """The first listener, once started."""
+        return self.listeners[0]
 
-    def advertised(self, transport: asyncio.Transport | None) -> Address:
-        """Return the address clients are told: the configured one, or where they reached us."""
-        if self.config.advertise is not None:
-            return parse_address(self.config.advertise)
-        sockname = transport.get_extra_info("sockname") if transport is not None else None
-        if sockname is None:
-            return Address(self.listener.host, self.listener.port)
-        return Address(sockname[0], sockname[1])
+    def new_session(self, connection: KafkaConnection) -> Session:
+        """Return the session of a connection, by the settings of the listener it came to."""
+        listener = connection.listener
+        config = listener.config
+        assert isinstance(config, KafkaListener)
+        user = certificate_user(connection.transport, config)
+        if user is None and config.authentication == "certificate":
+            error = Unauthenticated("the certificate maps to no user")
+            self.node.logins.refuse(Peer("kafka", connection.peer_host), "", error)
+        return Session(
+            self.node,
+            peer_host=connection.peer_host,
+            advertised=_advertised(listener, config, connection.transport),
+            listener=config,
+            certificate_user=user,
+        )
 
     async def start(self) -> None:
         """Listen. Error: ``OSError`` when the address cannot be had."""
         for key in (0, 1, API_VERSIONS):
             self.load(APIS[key])
-        self._listener = Listener(
-            "kafka",
-            self.config,
-            lambda listener: KafkaConnection(listener, self),
+        if self.config.listens_itself:
+            await self._listen("kafka", self.config)
+        for config in self.config.listeners:
+            await self._listen(f"kafka-{config.name}", config)
+        self.node.authenticator.on_removed.append(self._disconnect)
+
+    async def _listen(self, name: str, config: KafkaListener) -> None:
+        listener = Listener(
+            name,
+            config,
+            lambda made_by: KafkaConnection(made_by, self),
             admission=self._admission,
         )
-        await self._listener.start()
-        self.node.authenticator.on_removed.append(self._disconnect)
+        try:
+            await listener.start()
+        except OSError as error:
+            error.filename = config.bind  # which of the listeners it was
+            raise
+        self.listeners.append(listener)
+
+    def _all_connections(self) -> list[Connection]:
+        return [one for listener in self.listeners for one in listener.connections]
 
     def _disconnect(self, name: str) -> None:
         """Close the connections of a principal who may not be connected any more."""
-        for connection in tuple(self.listener.connections):
+        for connection in self._all_connections():
             if isinstance(connection, KafkaConnection) and connection.user == name:
                 connection.close()
 
     async def drain(self, seconds_max: float) -> None:
         """Accept nothing new; let what is being served be answered."""
-        await self.listener.drain(seconds_max)
+        await asyncio.gather(*(listener.drain(seconds_max) for listener in self.listeners))
 
     async def stop(self) -> None:
         """Close every connection."""
-        if self._listener is not None:
-            await self._listener.stop()
+        for listener in self.listeners:
+            await listener.stop()
         self.node.large_work.close()
 
     def endpoints(self) -> list[Endpoint]:
         """Return what ``headgate serve`` prints when it is ready."""
-        address = Address(self.listener.host, self.listener.port)
-        python = min(sys.executable, os.path.relpath(sys.executable), key=len)
-        try_it = f"echo hello | {python} -m kafka.producer -b {address} -t greetings"
-        return [Endpoint("kafka", str(address), try_it)]
+        return [_endpoint(listener) for listener in self.listeners]
 
     def request_counts(self) -> list[tuple[str, int]]:
         """Return how many requests came, by API."""
@@ -127,4 +145,23 @@ class KafkaAdapter:
 
     def connections(self) -> list[dict[str, Any]]:
         """Return what ``headgate clients`` shows."""
-        return [connection.describe() for connection in self.listener.connections]
+        return [connection.describe() for connection in self._all_connections()]
+
+
+def _advertised(
+    listener: Listener, config: KafkaListener, transport: asyncio.Transport | None
+) -> Address:
+    """Return the address clients are told: the configured one, or where they reached us."""
+    if config.advertise is not None:
+        return parse_address(config.advertise)
+    sockname = transport.get_extra_info("sockname") if transport is not None else None
+    if sockname is None:
+        return Address(listener.host, listener.port)
+    return Address(sockname[0], sockname[1])
+
+
+def _endpoint(listener: Listener) -> Endpoint:
+    address = Address(listener.host, listener.port)
+    python = min(sys.executable, os.path.relpath(sys.executable), key=len)
+    try_it = f"echo hello | {python} -m kafka.producer -b {address} -t greetings"
+    return Endpoint(listener.name, str(address), try_it)

@@ -5,13 +5,20 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from adapters.kafka.config import KafkaConfig
+from adapters.kafka.config import KafkaConfig, KafkaListener
 from adapters.kafka.fetch_pacing import FetchPacing
 from adapters.kafka.large_requests import LargeWork
 from adapters.kafka.metadata_cache import MetadataCache
 from gateway.auth.audit import Audit
 from gateway.auth.logins import Logins
-from gateway.auth.ports import Authenticator, Authorizer, Operation, Principal, ResourceType
+from gateway.auth.ports import (
+    ANONYMOUS,
+    Authenticator,
+    Authorizer,
+    Operation,
+    Principal,
+    ResourceType,
+)
 from gateway.broker import Broker
 from gateway.budget import Budget
 from gateway.clock import Clock
@@ -168,6 +175,7 @@ class Session:
     """Who a connection is. Handlers read it; SASL handlers write it."""
 
     __slots__ = (
+        "accepts_sasl",
         "advertised",
         "client_id",
         "is_authenticated",
@@ -179,19 +187,38 @@ class Session:
         "sasl",
     )
 
-    def __init__(self, node: Node, *, peer_host: str, advertised: Address) -> None:
+    def __init__(
+        self,
+        node: Node,
+        *,
+        peer_host: str,
+        advertised: Address,
+        listener: KafkaListener | None = None,
+        certificate_user: str | None = None,
+    ) -> None:
+        """``certificate_user``: whom the client's certificate maps to on its listener."""
+        listener = listener or node.config
+        named = None if listener.authentication == "sasl" else certificate_user
         self.node = node
         self.peer_host = peer_host
         self.advertised = advertised
         self.client_id = ""
-        self.namespace = DEFAULT_NAMESPACE
-        self.principal = Principal("ANONYMOUS", "kafka", peer_host)
-        self.is_authenticated = not node.authenticator.required
+        self.namespace = listener.namespace
+        self.principal = Principal(named or ANONYMOUS, "kafka", peer_host)
+        self.is_authenticated = named is not None or (
+            listener.authentication == "any" and not node.authenticator.required
+        )
+        self.accepts_sasl = listener.authentication != "certificate"
         self.is_rejected = False  # authentication failed: answer, then close
         self.sasl: Any = None
 
     def allows(self, operation: Operation, resource_type: ResourceType, name: str) -> bool:
-        """Say whether the connection's principal may do that."""
+        """Say whether the connection's principal may do that.
+
+        Rules name what is outside of the default namespace ``namespace/name``.
+        """
+        if self.namespace != DEFAULT_NAMESPACE and resource_type is not ResourceType.CLUSTER:
+            name = f"{self.namespace}/{name}"
         return self.node.authorizer.allows(self.principal, operation, resource_type, name)
 
     def changes(

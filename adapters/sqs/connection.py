@@ -9,6 +9,7 @@ from adapters.sqs.errors import REQUEST_TOO_LARGE, ErrorCode, SqsError
 from adapters.sqs.reply import Reply
 from adapters.sqs.session import BadRequest, HttpSession
 from adapters.sqs.wire import Request
+from gateway.auth.certificates import certificate_user
 from gateway.connection import WRITE_HIGH_BYTES, Connection
 from gateway.listener import Listener
 
@@ -58,6 +59,12 @@ class SqsConnection(Connection):
         self._has_room = False  # for the large body under way
         self._host: bytes | None = None  # what ``_base_url`` was made of
         self._base_url = ""
+        self._certificate_user: str | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """See ``Connection``."""
+        super().connection_made(transport)
+        self._certificate_user = certificate_user(self.transport, self.listener.config)
 
     # --- reading
 
@@ -170,7 +177,11 @@ class SqsConnection(Connection):
             self._host = host
             self._base_url = adapter.base_url(host, self.transport)
         work = adapter.dispatcher.serve(
-            request, reply, peer_host=self.peer_host, base_url=self._base_url
+            request,
+            reply,
+            peer_host=self.peer_host,
+            base_url=self._base_url,
+            certificate_user=self._certificate_user,
         )
         if work is not None:
             self._task = self.listener.loop.create_task(work)

@@ -32,7 +32,13 @@ class Dispatcher:
         self._identifier = identifier
 
     def serve(
-        self, request: Request, reply: Reply, *, peer_host: str, base_url: str
+        self,
+        request: Request,
+        reply: Reply,
+        *,
+        peer_host: str,
+        base_url: str,
+        certificate_user: str | None = None,
     ) -> Coroutine[Any, Any, None] | None:
         """Answer a request through ``reply``, now or later.
 
@@ -45,7 +51,7 @@ class Dispatcher:
             if not reply.is_json and _is_answered(request, reply):
                 return None
             # First of all, so that strangers cost nothing but the reading of their headers.
-            identity = self._identify(request, peer_host)
+            identity = self._identify(request, peer_host, certificate_user)
             operation, fields = codec.find_operation(request, in_json=reply.is_json)
             if identity.service and identity.service != operation.service:
                 raise wrong_service(operation.service)
@@ -73,9 +79,11 @@ class Dispatcher:
             _refuse(reply, to_sqs_error(error))
         return None
 
-    def _identify(self, request: Request, peer_host: str) -> Identity:
+    def _identify(
+        self, request: Request, peer_host: str, certificate_user: str | None
+    ) -> Identity:
         try:
-            return self._identifier.identify(request, peer_host)
+            return self._identifier.identify(request, peer_host, certificate_user)
         except SqsError as error:
             user = self._identifier.claimed_user(request)
             self._node.kernel.logins.refuse(Peer(PROTOCOL, peer_host), user, error)

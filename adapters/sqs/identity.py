@@ -51,19 +51,24 @@ class Identifier:
         self._accounts = frozenset({config.account, *config.accounts})
         self._signers = Signers(skew_s_max=config.clock_skew_s_max)
 
-    def identify(self, request: Request, peer_host: str) -> Identity:
-        """Return who has sent a request. Errors: ``SqsError``."""
+    def identify(
+        self, request: Request, peer_host: str, certificate_user: str | None = None
+    ) -> Identity:
+        """Return who has sent a request. Errors: ``SqsError``.
+
+        A signature by a known key counts; without one the user of the connection's certificate.
+        """
         keys, now_unix_ms = self._keys, self._clock.wall_unix_ms()
         identity = self._signers.find(request, peer_host, now_unix_ms, keys.revision)
         if identity is not None:
             return identity
         claim = find_claim(request)
         if claim is None:
-            return self._anonymous(request, peer_host, None)
+            return self._unsigned(request, peer_host, None, certificate_user)
         scope = claim.scope
         key = keys.find(scope.key_id)
         if key is None:
-            return self._anonymous(request, peer_host, claim)
+            return self._unsigned(request, peer_host, claim, certificate_user)
         if claim.session_token:  # nobody here gives out temporary keys
             raise _invalid_token()
         check_time(claim, now_unix_ms, skew_s_max=self._config.clock_skew_s_max)
@@ -91,8 +96,10 @@ class Identifier:
         key = self._keys.find(claim.scope.key_id)
         return claim.scope.key_id if key is None else key.user
 
-    def _anonymous(self, request: Request, peer_host: str, claim: Claim | None) -> Identity:
-        if not self._may_be_anonymous(peer_host):
+    def _unsigned(
+        self, request: Request, peer_host: str, claim: Claim | None, user: str | None
+    ) -> Identity:
+        if user is None and not self._may_be_anonymous(peer_host):
             if claim is not None:
                 raise _invalid_token()
             raise SqsError(
@@ -103,10 +110,12 @@ class Identifier:
             raise SqsError(ACCESS_DENIED, "Requests of web pages need a signature.")
         config = self._config
         if claim is None:
-            return _identity(ANONYMOUS, peer_host, config.account, config.region, "", "")
+            return _identity(
+                user or ANONYMOUS, peer_host, config.account, config.region, "", ""
+            )
         key_id, region = claim.scope.key_id, claim.scope.region
         return _identity(
-            ANONYMOUS,
+            user or ANONYMOUS,
             peer_host,
             key_id if key_id in self._accounts else config.account,
             region if region in self._regions else config.region,

@@ -35,11 +35,16 @@ def check_exposure(settings: Settings, *, users_configured: bool) -> None:
 
 def listeners_of(path: str, config: FrozenConfig) -> Iterator[tuple[str, FrozenConfig]]:
     """Yield an adapter's section and those below it that are listeners and enabled."""
-    yield path, config
+    if getattr(config, "listens_itself", True):
+        yield path, config
     for name in type(config).model_fields:
         below = getattr(config, name)
         if isinstance(below, ListenerConfig) and getattr(below, "enabled", True):
             yield f"{path}.{name}", below
+        elif isinstance(below, tuple):
+            for at, one in enumerate(below):
+                if isinstance(one, ListenerConfig):
+                    yield f"{path}.{name}[{at}]", one
 
 
 def cannot_listen(key: str, bind: str, error: OSError) -> str:

@@ -1,9 +1,10 @@
 """What every section of the config is made of: strict, frozen tables; those of listeners."""
 
+import re
 from collections.abc import Mapping
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, NamedTuple, Self
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
 from pydantic import (
     AfterValidator,
@@ -108,6 +109,17 @@ class ListenerConfig(FrozenConfig):
         default=None,
         description="PEM file with authorities; clients must show a certificate of theirs.",
     )
+    tls_client_user: Literal["cn", "dns", "email", "uri", "none"] = Field(
+        default="cn",
+        description="Which name of a client's certificate is its user's: the common name, an "
+        "alternative name of that kind, or none. Several that differ map to nobody.",
+    )
+    tls_client_pattern: str = Field(
+        default="",
+        max_length=1_000,
+        description="Regular expression for the whole name; its group, if it has one, is the "
+        "user's name: `(.+)[.]clients[.]example`. Empty: any name.",
+    )
     proxy_protocol: bool = Field(
         default=False,
         description="Expect a PROXY protocol header (v1 or v2) first, and believe its address.",
@@ -133,6 +145,19 @@ class ListenerConfig(FrozenConfig):
     def _check_bind(cls, text: str) -> str:
         """Hold for a subclass too that gives ``bind`` another default and type."""
         return _check_address(text)
+
+    @field_validator("tls_client_pattern")
+    @classmethod
+    def _check_pattern(cls, pattern: str) -> str:
+        try:
+            groups = re.compile(pattern).groups
+        except re.error as error:
+            msg = f"is no regular expression: {error}"
+            raise ValueError(msg) from None
+        if groups > 1:
+            msg = "has more than one group"
+            raise ValueError(msg)
+        return pattern
 
     @model_validator(mode="after")
     def _check_tls(self) -> Self:

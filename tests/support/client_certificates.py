@@ -9,7 +9,9 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from tests.support.certificates import begun, common_name, write_pair
 
 
-def make_client_certificate(authority: tuple[Path, Path], name: str) -> tuple[Path, Path]:
+def make_client_certificate(
+    authority: tuple[Path, Path], name: str, *alternatives: x509.GeneralName
+) -> tuple[Path, Path]:
     """Return the files of a certificate with the common name ``name`` and of its key.
 
     ``authority`` is the certificate and the key that sign; the files are put beside them.
@@ -20,6 +22,9 @@ def make_client_certificate(authority: tuple[Path, Path], name: str) -> tuple[Pa
     assert isinstance(signing_key, ec.EllipticCurvePrivateKey)
     key = ec.generate_private_key(ec.SECP256R1())
     builder = begun(key, common_name(name), issuer=issuer.subject, is_authority=False)
+    if alternatives:
+        names = x509.SubjectAlternativeName(alternatives)
+        builder = builder.add_extension(names, critical=False)
     certificate = builder.sign(signing_key, hashes.SHA256())
     files = authority_file.with_name(f"{name}.pem"), authority_file.with_name(f"{name}.key.pem")
     return write_pair(files, certificate, key)

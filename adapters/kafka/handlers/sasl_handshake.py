@@ -23,13 +23,14 @@ def handle(
 ) -> SaslHandshakeResponse:
     """Choose a mechanism; the next request is the exchange's first."""
     code = _choose(request.mechanism, session, version)
-    return SaslHandshakeResponse(version=version, error_code=code, mechanisms=list(MECHANISMS))
+    mechanisms = list(MECHANISMS) if session.accepts_sasl else []
+    return SaslHandshakeResponse(version=version, error_code=code, mechanisms=mechanisms)
 
 
 def _choose(mechanism: str, session: Session, version: int) -> ErrorCode:
     if session.sasl is not None:
         return ErrorCode.ILLEGAL_SASL_STATE  # an exchange is on its way, or is over
-    if mechanism not in MECHANISMS:
+    if mechanism not in MECHANISMS or not session.accepts_sasl:
         return ErrorCode.UNSUPPORTED_SASL_MECHANISM
     if version == 0:
         return ErrorCode.UNSUPPORTED_VERSION

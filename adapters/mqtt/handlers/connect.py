@@ -17,12 +17,12 @@ from adapters.mqtt.rights.access import principal_of
 from adapters.mqtt.rights.authentication import (
     ScramExchange,
     authenticate_password,
-    certificate_name,
     check_anonymous,
 )
 from adapters.mqtt.session import State
 from adapters.mqtt.welcome import Agreed, connack
 from adapters.mqtt.wire import PACKET_ID_MAX, Connect, Version, Will
+from gateway.auth.certificates import certificate_user
 from gateway.auth.logins import Peer
 from gateway.errors import GatewayError, as_value
 
@@ -72,7 +72,7 @@ def _authenticate(connection: "MqttConnection", connect: Connect) -> None:
             partial(_on_password, connection),
         )
         return
-    username = certificate_name(connection.transport)
+    username = certificate_user(connection.transport, connection.listener.config)
     if username is None:
         try:
             check_anonymous(authenticator)

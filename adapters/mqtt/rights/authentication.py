@@ -5,9 +5,8 @@ a name that is no user's counts for nothing. A name that was checked is the prin
 ``%u`` stands for.
 """
 
-import asyncio
 import secrets
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from adapters.mqtt.errors import MqttError, ReasonCode
 from adapters.mqtt.wire import Connect
@@ -88,18 +87,3 @@ def check_anonymous(authenticator: Authenticator) -> None:
     if authenticator.required:
         msg = "everybody must log in, and no user name was given"
         raise Unauthorized(msg)
-
-
-def certificate_name(transport: asyncio.Transport | None) -> str | None:
-    """Return the common name of the peer's certificate, which TLS has verified; None: none.
-
-    A certificate is asked for only where ``tls_client_ca`` is set.
-    """
-    certificate: dict[str, Any] | None = (
-        transport.get_extra_info("peercert") if transport is not None else None
-    )
-    for relative_name in (certificate or {}).get("subject", ()):
-        for kind, value in relative_name:
-            if kind == "commonName":
-                return str(value)
-    return None

@@ -347,3 +347,22 @@ async def test_users_need_rights_to_the_cluster(rig: Rig) -> None:
 
     assert described.error_code.value == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     assert altered == {"bob": ErrorCode.CLUSTER_AUTHORIZATION_FAILED}
+
+
+async def test_rules_are_not_managed_from_another_namespace(rig: Rig) -> None:
+    rig.session.namespace = "other"
+    assert await create(rig, acl()) == [ErrorCode.POLICY_VIOLATION.value]
+    assert rig.rules.stored_rules() == []
+
+
+async def test_rules_name_what_is_in_another_namespace_after_it(rig: Rig) -> None:
+    rig.session.principal = rig.session.principal._replace(name="ada")
+    await rig.allow("ada", Operation.READ, "topic", "other/")
+    rig.session.namespace = "other"
+    assert rig.session.allows(Operation.READ, ResourceType.TOPIC, "orders")
+    await rig.rules.add_rules(
+        [Rule("bob", Operation.READ, ResourceType.TOPIC, PatternKind.LITERAL, "other/private")]
+    )
+    assert rig.session.allows(Operation.READ, ResourceType.TOPIC, "private")
+    rig.session.principal = rig.session.principal._replace(name="carol")
+    assert not rig.session.allows(Operation.READ, ResourceType.TOPIC, "private")
