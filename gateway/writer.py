@@ -12,10 +12,18 @@ from features.dedup import ProducerSequences
 from gateway.clock import Clock
 from gateway.config.settings import BrokerConfig
 from gateway.errors import StorageUnavailable
-from gateway.model import BatchHeader, stamp
+from gateway.model import COMPRESSION_MASK, BatchHeader, stamp
 from gateway.partition import Partition, Write
-from gateway.records.checks import check_batch, check_keys, check_timestamps, stamp_append_time
+from gateway.records.checks import (
+    check_batch,
+    check_keys,
+    check_records,
+    check_timestamps,
+    stamp_append_time,
+)
+from gateway.records.frames import check_frame
 from gateway.storage import Entry, OnDone, StorageAdapter, Target
+from gateway.topics.configs import TopicSettings
 from gateway.upkeep.holders import Holders
 
 __all__ = ["Duplicate", "Write", "Writer"]
@@ -91,7 +99,8 @@ class Writer:
         ``batch`` is one whole v2 batch and belongs to the broker from here on. The answer is
         valid until the loop goes on, and for one batch of a partition: append it at once.
         Errors: those of ``check_batch``, ``check_timestamps``, ``ProducerSequences.check``,
-        ``Holders.check_room`` and, in topics that are compacted, ``check_keys``;
+        ``Holders.check_room``, ``check_frame`` or ``check_records`` and, in topics that are
+        compacted, ``check_keys``;
         ``TopicNotFound`` for a partition whose topic was deleted.
         """
         partition.check_present()
@@ -114,10 +123,20 @@ class Writer:
         if settings.is_queue or self._holders.stopped:
             self._holders.check_room(partition, len(batch))
         if settings.compacts:
-            check_keys(batch, header)
+            check_keys(batch, header, bytes_max=settings.message_bytes_max)
+        elif settings.looks_inside or header.attributes & COMPRESSION_MASK:
+            self._check_inside(batch, header, settings)
         if settings.log_append_time:
             header = stamp_append_time(batch, header, now_unix_ms)
         return Write(partition, batch, header)
+
+    def _check_inside(
+        self, batch: bytearray | memoryview, header: BatchHeader, settings: TopicSettings
+    ) -> None:
+        if settings.looks_inside or settings.is_queue:
+            check_records(batch, header, bytes_max=settings.message_bytes_max)
+        else:
+            check_frame(batch, header)
 
     def append(
         self, writes: Sequence[Write], on_done: OnDone, *, reserved: bool = False

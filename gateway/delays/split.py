@@ -16,17 +16,21 @@ from features.compaction.record_slices import TIMESTAMP_DELTA, RecordSlice, scan
 from gateway.delays.batches import pairs_of, record_places
 from gateway.delays.drafts import Draft, Message
 from gateway.delays.manager import Delays
-from gateway.errors import CorruptBatch, GatewayError, InvalidRecord, InvalidTimestamp
+from gateway.errors import (
+    CorruptBatch,
+    GatewayError,
+    InvalidRecord,
+    InvalidTimestamp,
+)
 from gateway.model import (
-    COMPRESSION_MASK,
     DELIVER_AT,
-    HEADER_BYTES,
     TIMESTAMP_TYPE_MASK,
     BatchHeader,
     parse_batch_header,
 )
 from gateway.partition import Write
-from gateway.records.checks import KEYED_BYTES_MAX, KEYED_RECORDS_MAX
+from gateway.records.checks import LOOKED_AT_RECORDS_MAX, decompressed
+from gateway.records.codec import DECOMPRESSED_BYTES_MAX
 from gateway.records.compression import compress, decompress
 from gateway.records.runs import nullable, varint
 
@@ -37,7 +41,7 @@ _USUAL_DIGITS: Final = 13
 _USUAL: Final = varint(1) + _STORED_NAME + varint(_USUAL_DIGITS)
 _USUAL_BYTES: Final = len(_USUAL)
 _INT64_END: Final = 1 << 63
-_CODEC: Final = Codec(partial(decompress, bytes_max=KEYED_BYTES_MAX), compress)
+_CODEC: Final = Codec(partial(decompress, bytes_max=DECOMPRESSED_BYTES_MAX), compress)
 
 
 class Split:
@@ -64,17 +68,17 @@ def split(write: Write, delays: Delays, now_unix_ms: int) -> Split | None:
     """Return what becomes of a checked batch, or None when it may be appended as it is.
 
     The caller appends ``Split.writes`` at once, and then calls ``Split.done``. Errors:
-    ``InvalidRecord`` for a ``deliver-at`` that is no time and for a batch with more records or
-    octets than can be looked at; ``InvalidTimestamp`` for one that no batch can hold;
-    ``CorruptBatch``; those of ``Delays.draft``.
+    ``InvalidRecord`` for a ``deliver-at`` that is no time and for a batch with more records than
+    can be looked at; ``InvalidTimestamp`` for one that no batch can hold; those of
+    ``decompressed`` and ``Delays.draft``.
     """
     header = write.header
-    data = bytes(memoryview(write.batch)[HEADER_BYTES:])
-    data = decompress(header.attributes & COMPRESSION_MASK, data, bytes_max=KEYED_BYTES_MAX)
+    bytes_max = write.partition.topic.settings.message_bytes_max
+    data = decompressed(write.batch, header, bytes_max=bytes_max)
     if _STORED_NAME not in data:
         return None
-    if header.record_count > KEYED_RECORDS_MAX:
-        raise InvalidRecord(f"at most {KEYED_RECORDS_MAX} records of a batch may wait")
+    if header.record_count > LOOKED_AT_RECORDS_MAX:
+        raise InvalidRecord(f"at most {LOOKED_AT_RECORDS_MAX} records of a batch may wait")
     append_time = header.attributes & TIMESTAMP_TYPE_MASK
     if (
         append_time

@@ -1,8 +1,9 @@
 """What a producer's batch must be before the log takes it.
 
 The rules are those of Kafka's ``LogValidator`` that can be checked from the 61-byte header and
-the CRC; what is inside is looked at by whoever decodes it, within bounds. Only for compacted
-topics it is looked inside here: each record needs a key.
+the CRC; what is inside is looked at by whoever decodes it, within bounds. It is looked inside here
+for compacted topics, where each record needs a key, for topics of queues, and where the topic asks
+for it (``records.validate``).
 """
 
 import struct
@@ -10,7 +11,7 @@ from typing import Final
 
 from crc32c import crc32c
 
-from features.compaction import scan_keys
+from features.compaction import Scanned, scan_keys
 from gateway.errors import (
     CorruptBatch,
     InvalidRecord,
@@ -30,13 +31,14 @@ from gateway.model import (
     BatchHeader,
     parse_batch_header,
 )
-from gateway.records.compression import decompress
+from gateway.records.codec import DECOMPRESSED_BYTES_MAX
+from gateway.records.compression import DecompressedTooLarge, decompress
+from gateway.records.frames import RECORD_BYTES_MIN
 
 NO_TIMESTAMP: Final = -1
 ZSTD: Final = 4
-RECORD_BYTES_MIN: Final = 7  # length, attributes, 2 deltas, key and value length, header count
-KEYED_RECORDS_MAX: Final = 100_000  # of a batch whose keys are looked at: 0.1 s of the loop
-KEYED_BYTES_MAX: Final = 16 * 1024 * 1024  # of such a batch, decompressed
+LOOKED_AT_RECORDS_MAX: Final = 100_000  # of a batch that is looked into: 0.1 s of the loop
+LOOKED_AT_BYTES_MAX: Final = 16 * 1024 * 1024  # of such a batch, decompressed, at least
 
 _CRC: Final = struct.Struct(">I")
 _ATTRIBUTES: Final = struct.Struct(">h")
@@ -86,21 +88,53 @@ def _check_counts(header: BatchHeader) -> None:
         raise InvalidRecord(msg)
 
 
-def check_keys(batch: bytearray | memoryview, header: BatchHeader) -> None:
+def check_keys(
+    batch: bytearray | memoryview, header: BatchHeader, *, bytes_max: int = 0
+) -> None:
     """Refuse records without a key, which compaction could not keep.
 
     Every record is looked at, as Kafka does, compressed or not, within bounds that the loop can
-    bear. Errors: ``InvalidRecord``; ``CorruptBatch`` for what cannot be decoded within them.
+    bear. Errors: ``InvalidRecord``; those of ``check_records``.
     """
-    if header.record_count > KEYED_RECORDS_MAX:
-        msg = f"a batch for a compacted topic has at most {KEYED_RECORDS_MAX} records"
-        raise InvalidRecord(msg)
-    data = bytes(memoryview(batch)[HEADER_BYTES:])
-    data = decompress(header.attributes & COMPRESSION_MASK, data, bytes_max=KEYED_BYTES_MAX)
-    found = scan_keys(data, header)
+    found = _scan(batch, header, bytes_max)
     if found.has_unkeyed:
         msg = f"record {found.keys.index(None)} has no key, and the topic is compacted"
         raise InvalidRecord(msg)
+
+
+def check_records(
+    batch: bytearray | memoryview, header: BatchHeader, *, bytes_max: int = 0
+) -> None:
+    """Refuse a batch whose records cannot be decoded.
+
+    Errors: ``CorruptBatch``; ``MessageTooLarge``, on which producers split their batches, for
+    more than ``LOOKED_AT_RECORDS_MAX`` records, or for more bytes when decompressed than both
+    ``LOOKED_AT_BYTES_MAX`` and ``bytes_max``, the topic's ``max.message.bytes``.
+    """
+    _scan(batch, header, bytes_max)
+
+
+def _scan(batch: bytearray | memoryview, header: BatchHeader, bytes_max: int) -> Scanned:
+    if header.record_count > LOOKED_AT_RECORDS_MAX:
+        msg = f"{header.record_count} records; at most {LOOKED_AT_RECORDS_MAX} are looked at"
+        raise MessageTooLarge(msg)
+    return scan_keys(decompressed(batch, header, bytes_max=bytes_max), header)
+
+
+def decompressed(
+    batch: bytearray | memoryview, header: BatchHeader, *, bytes_max: int
+) -> bytes:
+    """Return the records of a produced batch, for a topic with that ``max.message.bytes``.
+
+    Errors: ``CorruptBatch``, ``MessageTooLarge``.
+    """
+    data = bytes(memoryview(batch)[HEADER_BYTES:])
+    codec = header.attributes & COMPRESSION_MASK
+    bytes_max = min(max(bytes_max, LOOKED_AT_BYTES_MAX), DECOMPRESSED_BYTES_MAX)
+    try:
+        return decompress(codec, data, bytes_max=bytes_max)
+    except DecompressedTooLarge as error:
+        raise MessageTooLarge(str(error)) from None
 
 
 def check_timestamps(

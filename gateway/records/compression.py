@@ -24,7 +24,7 @@ MEMBERS_MAX: Final = (
 )
 XERIAL_BLOCKS_MAX: Final = 16_384  # snappy blocks of a batch; clients write 32 KiB in each
 
-_XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
+XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 _XERIAL_HEADER_BYTES: Final = 16  # magic, version, lowest compatible version
 _XERIAL_VERSIONS: Final = b"\x00\x00\x00\x01\x00\x00\x00\x01"
 _XERIAL_BLOCK_BYTES: Final = 32_768
@@ -44,7 +44,7 @@ def decompress(codec: int, data: bytes, *, bytes_max: int) -> bytes:
     """Return what ``data`` holds, at most ``bytes_max`` octets.
 
     Errors: ``CorruptBatch`` for an unknown codec, for bytes that are not of that codec, and for
-    more output than ``bytes_max``.
+    more output than ``bytes_max`` (``DecompressedTooLarge``).
 
     >>> decompress(GZIP, zlib.compress(b"aaaa", wbits=31), bytes_max=4)
     b'aaaa'
@@ -66,9 +66,13 @@ def compress(codec: int, data: bytes) -> bytes:
     return data if codec == NONE else _ENCODERS[codec](data)
 
 
+class DecompressedTooLarge(CorruptBatch):
+    """What comes out is above the bound; nothing is known of the rest."""
+
+
 def _check_bound(size_bytes: int, bytes_max: int) -> None:
     if size_bytes > bytes_max:
-        raise CorruptBatch(f"a batch decompresses to more than {bytes_max} bytes")
+        raise DecompressedTooLarge(f"a batch decompresses to more than {bytes_max} bytes")
 
 
 def _check_members(count: int) -> None:
@@ -102,7 +106,7 @@ def _gunzip(data: bytes, bytes_max: int) -> bytes:
 
 def _unsnap(data: bytes, bytes_max: int) -> bytes:
     """Snappy: one raw block, or blocks in xerial's framing, which the Java client writes."""
-    if not data.startswith(_XERIAL_MAGIC):
+    if not data.startswith(XERIAL_MAGIC):
         return _unsnap_block(data, bytes_max)
     pieces: list[bytes] = []
     view = memoryview(data)
@@ -202,7 +206,7 @@ def _snap(data: bytes) -> bytes:
     """Snappy in xerial's framing, which every client reads."""
     import cramjam  # Only when a batch needs it.
 
-    pieces = [_XERIAL_MAGIC, _XERIAL_VERSIONS]
+    pieces = [XERIAL_MAGIC, _XERIAL_VERSIONS]
     for start in range(0, len(data), _XERIAL_BLOCK_BYTES):
         block = bytes(cramjam.snappy.compress_raw(data[start : start + _XERIAL_BLOCK_BYTES]))
         pieces += (len(block).to_bytes(_BLOCK_LENGTH_BYTES, "big"), block)

@@ -24,14 +24,14 @@ from gateway.model import (
     parse_batch_header,
     unix_ms_in,
 )
-from gateway.records.checks import KEYED_BYTES_MAX
+from gateway.records.checks import LOOKED_AT_BYTES_MAX
 from gateway.records.codec import check_crc
 from gateway.records.compression import compress, decompress
 from gateway.records.runs import nullable
 
 _NAME: Final = EXPIRES_AT.encode()
 _STORED_NAME: Final = nullable(_NAME)
-_CODEC: Final = Codec(partial(decompress, bytes_max=KEYED_BYTES_MAX), compress)
+_CODEC: Final = Codec(partial(decompress, bytes_max=LOOKED_AT_BYTES_MAX), compress)
 
 
 def without_expired(batches: Sequence[Octets], clock: Clock) -> list[Octets]:
@@ -52,7 +52,7 @@ def without_expired(batches: Sequence[Octets], clock: Clock) -> list[Octets]:
 def _without_expired(batch: Octets, clock: Clock) -> Octets:
     header = parse_batch_header(batch)
     data = bytes(memoryview(batch)[HEADER_BYTES : header.size_bytes])
-    data = decompress(header.attributes & COMPRESSION_MASK, data, bytes_max=KEYED_BYTES_MAX)
+    data = decompress(header.attributes & COMPRESSION_MASK, data, bytes_max=LOOKED_AT_BYTES_MAX)
     if _STORED_NAME not in data:
         return batch
     check_crc(batch, header)  # else what is left would get a CRC of its own

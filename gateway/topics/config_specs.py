@@ -262,6 +262,15 @@ SPECS: Final[Mapping[str, TopicConfigSpec]] = {
         "Milliseconds for which cleanup.policy=queue keeps what all queue groups have settled. "
         "Not in Kafka.",
     ),
+    "records.validate": TopicConfigSpec(
+        ConfigType.STRING,
+        "frame",
+        "",
+        "What of a produced batch is checked beside its header and CRC. `frame`: that a compressed "
+        "one begins as its codec says. `full`: that all its records can be decoded; topics that "
+        "are compacted or of queues have compressed batches checked so in any case. Not in Kafka.",
+        _choice("frame", "full"),
+    ),
     "remote.log.copy.disable": _bool("false", "", _NO_TIERS),
     "remote.log.delete.on.disable": _bool("false", "", _NO_TIERS),
     "remote.storage.enable": TopicConfigSpec(

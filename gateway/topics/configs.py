@@ -70,6 +70,7 @@ class TopicSettings(NamedTuple):
     delay_ms_max: int
     expires: bool
     archive_hold: str
+    looks_inside: bool
 
 
 def check_names(names: Iterable[str]) -> None:
@@ -132,6 +133,7 @@ def parse_settings(defaults: Mapping[str, str], overrides: Mapping[str, str]) ->
         delay_ms_max=int(value("delay.max.ms")),
         expires=value("expiry.enable") == "true",
         archive_hold=value("archive.hold"),
+        looks_inside=value("records.validate") == "full",
     )
 
 

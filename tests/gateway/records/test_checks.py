@@ -15,7 +15,7 @@ from gateway.errors import (
 )
 from gateway.model import parse_batch_header
 from gateway.records.checks import (
-    KEYED_RECORDS_MAX,
+    LOOKED_AT_RECORDS_MAX,
     check_batch,
     check_keys,
     check_timestamps,
@@ -147,13 +147,14 @@ def test_compacted_topics_want_a_key_in_every_record(compression: int) -> None:
 
 
 def test_keys_are_looked_for_within_bounds() -> None:
-    many = patched(sample_batch(count=1), COUNT_AT, ">i", KEYED_RECORDS_MAX + 1)
-    with pytest.raises(InvalidRecord, match="at most 100000 records"):
+    many = patched(sample_batch(count=1), COUNT_AT, ">i", LOOKED_AT_RECORDS_MAX + 1)
+    with pytest.raises(MessageTooLarge, match="at most 100000"):
         check_keys(many, parse_batch_header(many))
 
     huge = sample_batch(count=17, value=bytes(1 << 20), compression=4)
-    with pytest.raises(CorruptBatch, match="16777216"):
-        check_keys(huge, parse_batch_header(huge))
+    with pytest.raises(MessageTooLarge, match="16777216"):
+        check_keys(huge, parse_batch_header(huge), bytes_max=1 << 20)
+    check_keys(huge, parse_batch_header(huge), bytes_max=18 << 20)
 
     garbled = patched(sample_batch(count=2), COUNT_AT, ">i", 1)
     with pytest.raises(CorruptBatch):

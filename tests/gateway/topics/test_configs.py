@@ -59,6 +59,7 @@ OWN_DEFAULTS = {
     "hold.bytes.max": "10737418240",
     "key.index": "false",
     "queue.keep.ms": "0",
+    "records.validate": "frame",
 }
 
 
