@@ -103,16 +103,13 @@ async def handle_large(
             if not isinstance(outcome, GatewayError)
         )
         await next_turn()
-    failures = [await kept for _, kept in parts]
+    done = [(outcomes, await kept) for outcomes, kept in parts]
+    parts.clear()
     if request.acks == 0:
-        for (outcomes, _), failure in zip(parts, failures, strict=True):
+        for outcomes, failure in done:
             _check_silent(outcomes, failure)
         reply(None)
         return
-    done = [
-        _results(outcomes, failure)
-        for (outcomes, _), failure in zip(parts, failures, strict=True)
-    ]
     reply(await session.node.large_work.run(_encode_parts, version, request.topics, done))
 
 
@@ -257,11 +254,14 @@ def _results(
 
 
 def _encode_parts(
-    version: int,
-    topics: Topics,
-    done: Sequence[Sequence[tuple[TopicRef, Sequence[ProducedResult]]]],
+    version: int, topics: Topics, done: list[tuple[Outcomes, GatewayError | None]]
 ) -> bytes:
-    return encode_produce_response(version, join_slices(topics, done))
+    """Encode in a thread; what is encoded is let go slice by slice, not all of it at once."""
+    results = []
+    for outcomes, failure in done:
+        results.append(_results(outcomes, failure))
+        outcomes.clear()
+    return encode_produce_response(version, join_slices(topics, results))
 
 
 def _check_silent(outcomes: Outcomes, failure: GatewayError | None) -> None:
