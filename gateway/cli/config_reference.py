@@ -136,6 +136,8 @@ def _values(field: FieldInfo) -> str:
     """Return what a key takes: its type, and its bounds where it has any."""
     kinds = [kind for kind in get_args(field.annotation) if kind is not type(None)]
     kind = field.annotation
+    if len(kinds) == 1 and get_origin(kinds[0]) is Literal:  # X | None
+        kind, kinds = kinds[0], list(get_args(kinds[0]))
     if get_origin(kind) is Literal:
         return ", ".join(f"`{format_value(value)}`" for value in kinds)
     if kind not in _TYPES and get_origin(kind) not in _TYPES and kinds:
