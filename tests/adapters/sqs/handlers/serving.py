@@ -3,9 +3,9 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import boto3
 from botocore.config import Config
@@ -20,7 +20,7 @@ from gateway.kernel import Kernel
 from gateway.model import DEFAULT_NAMESPACE, TopicName
 from gateway.queues.manager import Queue
 from tests.support.held_storage import HeldStorage
-from tests.support.live_kernel import running_kernel
+from tests.support.live_kernel import NO_USERS, running_kernel
 
 ACCOUNT = "000000000000"
 REGION = "us-east-1"
@@ -113,12 +113,16 @@ async def running(
     sqs: dict[str, Any] | None = None,
     queue: dict[str, Any] | None = None,
     rules: tuple[AuthRule, ...] = (),
+    users: Mapping[str, str] = NO_USERS,
+    default: Literal["allow", "deny"] = "allow",
 ) -> AsyncIterator[Live]:
     clock = ManualClock(time.time_ns() // 1_000_000)  # signatures have the time of day
     settings = Settings.model_validate(
         {"node": NodeConfig(data_dir=tmp_path), "queue": queue or {}}
     )
-    parts = running_kernel(settings, clock, rules=rules, has_queues=True)
+    parts = running_kernel(
+        settings, clock, rules=rules, users=users, default=default, has_queues=True
+    )
     async with parts as (kernel, storage):
         config = SqsConfig.model_validate({"bind": "127.0.0.1:0", **(sqs or {})})
         adapter = SqsAdapter(config, kernel)

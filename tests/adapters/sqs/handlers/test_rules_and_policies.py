@@ -1,0 +1,115 @@
+"""Who may use a queue: a Deny of rule or policy, an Allow of either, then the default."""
+
+import json
+from pathlib import Path
+from typing import Any, Final, Literal, NamedTuple, cast
+
+import pytest
+from botocore.exceptions import ClientError
+
+from gateway.auth.ports import Operation, PatternKind, ResourceType, Rule
+from gateway.auth.rules import RuleBook
+from gateway.auth.users import StoredUsers
+from tests.adapters.sqs.handlers.serving import Live, running
+
+OTHER_ACCOUNT: Final = "111111111111"
+
+
+class Case(NamedTuple):
+    """What is said of the queue, whose account asks, and with which defaults it may send."""
+
+    rule: str
+    policy: str
+    account: str
+    allowed_with: str
+
+
+CASES: Final = [
+    Case("", "", "own", "allow"),
+    Case("", "", "another", "neither"),
+    Case("allow by name", "", "own", "both"),
+    Case("allow by name", "", "another", "both"),
+    Case("allow any", "", "own", "both"),
+    Case("allow any", "", "another", "neither"),
+    Case("allow another", "", "own", "neither"),
+    Case("allow another", "Allow", "own", "both"),
+    Case("", "Allow", "own", "both"),
+    Case("", "Allow", "another", "both"),
+    Case("", "Deny", "own", "neither"),
+    Case("allow by name", "Deny", "own", "neither"),
+    Case("deny", "Allow", "own", "neither"),
+    Case("deny", "Allow", "another", "neither"),
+]
+
+
+def rules_of(text: str, name: str) -> list[Rule]:
+    """Return the rules that a case speaks of."""
+    if not text:
+        return []
+    kind = PatternKind.ANY if text == "allow any" else PatternKind.LITERAL
+    user = "carol" if text == "allow another" else "bob"
+    pattern = "" if kind is PatternKind.ANY else name
+    allow = text != "deny"
+    return [Rule(user, Operation.ALL, ResourceType.TOPIC, kind, pattern, allow=allow)]
+
+
+def policy_of(live: Live, effect: str, name: str) -> str:
+    """Return a policy that allows or denies everybody to send."""
+    if not effect:
+        return ""
+    statement = {
+        "Effect": effect,
+        "Principal": {"AWS": "*"},
+        "Action": "sqs:SendMessage",
+        "Resource": live.arn(name),
+    }
+    return json.dumps({"Version": "2012-10-17", "Statement": [statement]})
+
+
+async def may_send(by: Any, live: Live, url: str) -> bool:
+    try:
+        await live.call("send_message", by=by, QueueUrl=url, MessageBody="x")
+    except ClientError as error:
+        if error.response["Error"]["Code"] != "AccessDenied":
+            raise
+        return False
+    return True
+
+
+@pytest.mark.parametrize("default", ["allow", "deny"])
+async def test_denials_win_then_allowances_then_the_default(
+    tmp_path: Path, default: Literal["allow", "deny"]
+) -> None:
+    sqs = {"accounts": [OTHER_ACCOUNT]}
+    async with running(tmp_path, sqs=sqs, users={"root": "x"}, default=default) as live:
+        book = cast("RuleBook", live.kernel.authorizer)
+        users = cast("StoredUsers", live.kernel.authenticator)
+        await users.add_user("root", "x", administers=True)
+        root = await live.user("root")
+        callers = {
+            "own": await live.user("bob"),
+            "another": await live.user("bob", OTHER_ACCOUNT),
+        }
+        wrong = []
+        for number, case in enumerate(CASES):
+            name = f"q{number}"
+            url = await live.queue(name, by=root, Policy=policy_of(live, case.policy, name))
+            rules = rules_of(case.rule, name)
+            await book.add_rules(rules)
+            found = await may_send(callers[case.account], live, url)
+            if found is not (case.allowed_with in {"both", default}):
+                wrong.append(case)
+            assert await may_send(root, live, url), case
+            await book.delete_rules(rules)
+        assert wrong == []
+
+
+async def test_a_policy_for_everybody_admits_nobody_unsigned_where_login_is_required(
+    tmp_path: Path,
+) -> None:
+    sqs = {"anonymous": "always"}
+    async with running(tmp_path, sqs=sqs, users={"root": "x"}) as live:
+        by = await live.user("root")
+        url = await live.queue("q", by=by, Policy=policy_of(live, "Allow", "q"))
+        refused = await live.refused("send_message", QueueUrl=url, MessageBody="x")
+        assert refused.code == "InvalidClientTokenId"
