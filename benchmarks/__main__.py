@@ -1,7 +1,7 @@
 """``python -m benchmarks [GROUP | NAME ...] [--quick] [--runs N]``: measure.
 
 Prints tables and keeps them as JSON. ``--gib`` and ``--minutes`` are the sizes of r2 to r6,
-``--scale`` is the part of the sizes of m5 to m9, p1, p2 and s3 to s5. The groups ``kafka``,
+``--scale`` is the part of the sizes of m5 to m10, p1, p2 and s3 to s5. The groups ``kafka``,
 ``mqtt``, ``sqs``, ``storage`` (in S3) and ``pipeline`` (on Spark) stand for the figures of one
 part; without a name everything but the soak is measured.
 
@@ -32,6 +32,7 @@ SCRIPTS: Final = {
     "m7": "m7_backlog",
     "m8": "m8_reconnect",
     "m9": "m9_held",
+    "m10": "m10_qos0_burst",
     "o1": "o1_cost",
     "o2": "o2_produce_s3",
     "p1": "p1_scan",

@@ -195,11 +195,17 @@ class World:
 
 
 async def run(
-    steps: list[Step], folder: Path, *, version: int = V5, found: wire.Properties = ()
+    steps: list[Step],
+    folder: Path,
+    *,
+    version: int,
+    overlaps: bool,
+    found: wire.Properties = (),
 ) -> None:
+    """``overlaps``: one of the topics has a subscription of QoS 1 too."""
     async with rig(folder, mqtt=LIMITS) as one:
         subscriber = await one.client("s", version=version, found=found)
-        await subscriber.subscribe(("t/+", 0))
+        await subscriber.subscribe(("t/+", 0), *((("t/0", 1),) if overlaps else ()))
         publishers = {qos: await one.client(f"p{qos}") for qos in (0, 1)}
         world = World(one, subscriber, publishers)
         for name, *args in steps:
@@ -217,17 +223,18 @@ SETTINGS = settings(
 
 
 @SETTINGS
-@example(steps=PENDING, version=V5, aliases=0, is_beside=False)
-@example(steps=AGAIN, version=V5, aliases=0, is_beside=False)
-@example(steps=AGAIN, version=V5, aliases=5, is_beside=False)
-@example(steps=FOREIGN, version=V5, aliases=0, is_beside=True)
-@example(steps=PENDING, version=V5, aliases=0, is_beside=True)
-@example(steps=PENDING, version=V3_1_1, aliases=0, is_beside=False)
+@example(steps=PENDING, version=V5, aliases=0, is_beside=False, overlaps=False)
+@example(steps=AGAIN, version=V5, aliases=0, is_beside=False, overlaps=False)
+@example(steps=AGAIN, version=V5, aliases=5, is_beside=False, overlaps=False)
+@example(steps=FOREIGN, version=V5, aliases=0, is_beside=True, overlaps=True)
+@example(steps=PENDING, version=V5, aliases=0, is_beside=True, overlaps=True)
+@example(steps=PENDING, version=V3_1_1, aliases=0, is_beside=False, overlaps=False)
 @given(
     steps=st.lists(STEPS, max_size=30),
     version=st.sampled_from([V3_1_1, V5]),
     aliases=st.sampled_from([0, 1, 5]),
     is_beside=st.booleans(),
+    overlaps=st.booleans(),
 )
 def test_a_slow_receiver_gets_each_message_once_and_in_order(
     steps: list[Step],
@@ -235,6 +242,7 @@ def test_a_slow_receiver_gets_each_message_once_and_in_order(
     aliases: int,
     *,
     is_beside: bool,
+    overlaps: bool,
 ) -> None:
     """Behind a batch that is decoded beside the loop a feed reads the log, all it has."""
     found = [(Prop.TOPIC_ALIAS_MAXIMUM, aliases)] if version == V5 and aliases else []
@@ -243,4 +251,4 @@ def test_a_slow_receiver_gets_each_message_once_and_in_order(
         tempfile.TemporaryDirectory() as folder,
         patch.object(decoding_work, "LOOP_WORK_MAX", work_max),
     ):
-        asyncio.run(run(steps, Path(folder), version=version, found=found))
+        asyncio.run(run(steps, Path(folder), version=version, found=found, overlaps=overlaps))
