@@ -36,6 +36,7 @@ from gateway.config.advice import cannot_listen, check_exposure, listeners_of
 from gateway.config.checker import InvalidSettings
 from gateway.config.settings import Settings
 from gateway.delays.manager import Delays
+from gateway.disk_reserve import DiskReserve
 from gateway.errors import GatewayError, StorageUnavailable
 from gateway.groups.cursors import CursorManager
 from gateway.groups.manager import GroupManager
@@ -155,6 +156,8 @@ class _Node:
         settings = self._settings
         make_data_dir(settings.node.data_dir)
         storage = self._claimed_storage()
+        reserve = DiskReserve(settings.node.data_dir, settings.node.disk_reserve_bytes)
+        reserve.release_when_full()
         state = AdminState(metrics=self._metrics, adapters=self._adapters)
         admin = AdminServer(settings.admin, state, data_dir=settings.node.data_dir)
         await admin.start()
@@ -166,6 +169,8 @@ class _Node:
         kernel.delays.start()
         stack.callback(kernel.delays.mover.close)
         register_metrics(kernel, self._adapters)
+        reserve.start()
+        stack.callback(reserve.stop)
         self._reloading = Reloading(settings, self._read, self._adapters, kernel.logins)
         state.is_ready = True
         stack.callback(lambda: setattr(state, "is_ready", False))

@@ -54,6 +54,12 @@ class NodeConfig(FrozenConfig):
         default=False,
         description="Allow listening beyond loopback with nobody being asked who they are.",
     )
+    disk_reserve_bytes: int = Field(
+        default=4 * 1_048_576,
+        ge=0,
+        description="Size of a file that keeps room for a start on a full disk: then it is "
+        "removed, the node reads, and lets retention and deletes make room. 0: none.",
+    )
     drain_s_max: int = Field(
         default=10, ge=0, le=3_600, description="Seconds that SIGTERM gives what is in flight."
     )
@@ -100,6 +106,12 @@ class MetadataConfig(FrozenConfig):
         le=600_000,
         description="A statement that takes longer is given up, and its connection cut: the "
         "database hangs. What waited for it fails, and may be tried again.",
+    )
+    check_ms_max: int = Field(
+        default=5_000,
+        ge=0,
+        le=600_000,
+        description="SQLite's file is checked at the start for so long at most; 0: not at all.",
     )
 
     @property

@@ -33,9 +33,11 @@ from gateway.metadata.store import (
 from gateway.metadata.versions import bring_up
 from gateway.queues.model import QueueRow
 from gateway.sql import engines as sql
+from gateway.sql.checking import check_sqlite
 from gateway.sql.watch import Watch
 
 MS_MAX: Final = 15_000  # of a statement
+CHECK_MS_MAX: Final = 5_000  # of the look at SQLite's file at a start
 CALLS_MAX: Final = 10_000  # waiting for the worker thread; more are refused
 DATA_UUID: Final = "data_uuid"
 CLUSTER_ID: Final = "cluster_id"
@@ -56,9 +58,17 @@ class SqlMetadata:
     words; whether what was cut at its end is done, who tries again will see.
     """
 
-    def __init__(self, url: str, *, data_dir: Path, ms_max: int = MS_MAX) -> None:
+    def __init__(
+        self,
+        url: str,
+        *,
+        data_dir: Path,
+        ms_max: int = MS_MAX,
+        check_ms_max: int = CHECK_MS_MAX,
+    ) -> None:
         self._url = sql.engine_url(url, data_dir)
         self._ms_max = ms_max
+        self._check_ms_max = check_ms_max
         self._watch = Watch()
         self._engine: Engine | None = None
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="metadata")
@@ -71,7 +81,10 @@ class SqlMetadata:
         """Return the store that a node's settings name; it is not open yet."""
         config = settings.metadata
         return cls(
-            config.database_url, data_dir=settings.node.data_dir, ms_max=config.timeout_ms
+            config.database_url,
+            data_dir=settings.node.data_dir,
+            ms_max=config.timeout_ms,
+            check_ms_max=config.check_ms_max,
         )
 
     async def open(self) -> None:
@@ -282,16 +295,33 @@ class SqlMetadata:
         sql.bound_statements(self._engine, self._ms_max)
         try:
             with self._engine.begin() as connection:
+                self._check(connection)
                 bring_up(connection)
+        except SQLAlchemyError as error:
+            engine = self._engine
+            self._dispose()
+            if not _is_sqlite(engine):
+                raise
+            text = f"metadata store: {engine.url.database}: {sql.one_line(error)}"
+            raise StorageUnavailable(text) from error
         except BaseException:
             self._dispose()
             raise
+
+    def _check(self, connection: Connection) -> None:
+        path = connection.engine.url.database
+        if self._check_ms_max and path and _is_sqlite(connection.engine):
+            check_sqlite(connection, path, self._check_ms_max)
 
     def _dispose(self) -> None:
         if self._engine is not None:
             self._engine.dispose()
             self._engine = None
             self._watch.leave()
+
+
+def _is_sqlite(engine: Engine) -> bool:
+    return engine.dialect.name == "sqlite"
 
 
 def _new_cluster_id() -> str:

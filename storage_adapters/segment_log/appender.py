@@ -82,10 +82,12 @@ class Appender:
         self._host = host
         self._on_close = on_close
         self._reserve_bytes = config.reserve_bytes
+        self._segment_bytes = config.segment_bytes
         housekeeping = config.segment_bytes // _HOUSEKEEPING_DIVISOR
-        self._limit_max = config.segment_bytes - _FOOTER_FIXED_BYTES
-        self._limit_reserved = self._limit_max - min(housekeeping, _HOUSEKEEPING_BYTES_MAX)
-        self._prepare_at = config.segment_bytes // 2
+        self._housekeeping_bytes = min(housekeeping, _HOUSEKEEPING_BYTES_MAX)
+        self._append_bytes_max = (
+            config.segment_bytes - _FOOTER_FIXED_BYTES - self._housekeeping_bytes
+        )
         self._sealed: deque[Segment] = deque()
         self.next_sequence = next_sequence
         self._activate(active)
@@ -99,7 +101,12 @@ class Appender:
         self._incarnation = segment.header.incarnation
         self._tail = SEGMENT_HEADER_BYTES
         self._footer_bytes = 0
-        self._limit = self._limit_reserved - self._reserve_bytes
+        self._limit_max = segment.disk_bytes - _FOOTER_FIXED_BYTES
+        self._limit_reserved = self._limit_max - self._housekeeping_bytes
+        self._prepare_at = segment.disk_bytes // 2
+        # The first segment of a start on a full disk is a short one, for what frees space.
+        is_short = segment.disk_bytes < self._segment_bytes
+        self._limit = 0 if is_short else self._limit_reserved - self._reserve_bytes
         self._catalog.add(segment)
 
     # Appending.
@@ -268,7 +275,7 @@ class Appender:
 
         Errors: ``RunTooLarge``, ``StorageFull``, ``NoDescriptors``.
         """
-        if SEGMENT_HEADER_BYTES + need > self._limit_reserved:
+        if SEGMENT_HEADER_BYTES + need > self._append_bytes_max:
             raise self._too_large(need)
         if self._secure_fits(need, reserved):
             return False
@@ -282,7 +289,7 @@ class Appender:
         return True
 
     def _too_large(self, need: int) -> RunTooLarge:
-        most = self._limit_reserved - SEGMENT_HEADER_BYTES
+        most = self._append_bytes_max - SEGMENT_HEADER_BYTES
         return RunTooLarge(f"an append takes {need} bytes; a segment has room for {most}")
 
     def _secure_fits(self, need: int, reserved: bool) -> bool:  # noqa: FBT001

@@ -37,8 +37,13 @@ class DataLock:
                 f"{self._path.parent} is in use by process {holder}: stop it, or give this one "
                 "another data_dir"
             )
-        os.ftruncate(fd, 0)
-        os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
+        pid = f"{os.getpid()}\n".encode()
+        try:
+            os.pwrite(fd, pid, 0)  # over what is there: on a full disk there is no other room
+            os.ftruncate(fd, len(pid))
+        except OSError as error:
+            os.close(fd)
+            raise StorageUnavailable(f"{self._path}: {error}") from error
         self._fd = fd
 
     def release(self) -> None:

@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Final
 from uuid import UUID
 
+import structlog
+
 from gateway import descriptors
 from gateway.clock import Clock
 from gateway.errors import as_value
@@ -26,7 +28,10 @@ from storage_adapters.segment_log.index import LiveIndex
 from storage_adapters.segment_log.segments import Segment, segment_path
 
 RETRY_MS: Final = 1_000
+SHORT_BYTES_MIN: Final = 65_536  # of a segment with which a start on a full disk goes on
 NO_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+
+_log = structlog.get_logger()
 
 
 class SegmentMaker:
@@ -136,9 +141,24 @@ class SegmentMaker:
 
 
 def make_first(files: Files, path: Path, header: bytes, segment_bytes: int) -> Segment:
-    """Return the segment with which a start goes on, on the disk with its name. In a thread."""
+    """Return the segment with which a start goes on, on the disk with its name. In a thread.
+
+    On a full disk it is a short one, for what frees space: half of the room that there is.
+    """
     segment = Segment(path, decode_segment_header(header))
-    segment.fd = allocate_segment(files, path, segment_bytes)
+    try:
+        segment.fd = allocate_segment(files, path, segment_bytes)
+    except OSError as error:
+        room_bytes = min(files.room_bytes(path.parent) // 2, segment_bytes)
+        if error.errno not in NO_SPACE or room_bytes < SHORT_BYTES_MIN:
+            raise
+        segment_bytes = room_bytes
+        segment.fd = allocate_segment(files, path, segment_bytes)
+        _log.error(
+            "the disk is full: the log takes no records until there is room",
+            file=str(path),
+            error=str(error),
+        )
     write_all(files, segment.fd, [header], 0)
     files.sync(segment.fd)
     files.sync_directory(path.parent)
@@ -154,9 +174,11 @@ def allocate_segment(files: Files, path: Path, segment_bytes: int) -> int:
     fd = files.create(path)
     try:
         files.allocate(fd, segment_bytes)
-    except BaseException:
+    except BaseException as error:
         os.close(fd)
         files.unlink(path)
+        if isinstance(error, OSError) and error.errno in NO_SPACE:
+            raise OSError(error.errno, error.strerror, str(path)) from error
         raise
     return fd
 

@@ -14,7 +14,7 @@ from gateway.storage import Bounds, StorageAdapter
 from storage_adapters.segment_log.adapter import SegmentLog
 from storage_adapters.segment_log.config import SegmentLogConfig
 from storage_adapters.segment_log.files import Files
-from storage_adapters.segment_log.segment_files import RETRY_MS
+from storage_adapters.segment_log.segment_files import RETRY_MS, SHORT_BYTES_MIN
 from tests.contracts.storage import Host, append, delete, make_entry, read_all, truncate
 from tests.storage_adapters.disks import SmallDisk
 from tests.support.waiting import wait_until
@@ -100,22 +100,34 @@ async def until_segments_are_removed(log: SegmentLog) -> None:
     )
 
 
-async def test_full_disk_keeps_what_it_has(disk: tuple[Path, Files | None]) -> None:
+async def test_a_start_on_a_full_disk_reads_and_lets_room_be_made(
+    disk: tuple[Path, Files | None],
+) -> None:
     data_dir, files = disk
     log = new_log(data_dir, ManualClock(), files)
     await log.open(Host())
     count = await fill(log, 1)
     await log.close()
 
-    log = new_log(data_dir, ManualClock(), files)
+    clock = ManualClock()
+    log = new_log(data_dir, clock, files)
     # A stop gives back what the last segment did not use, which is too little for a whole one.
-    with pytest.raises(StorageUnavailable, match="No space left"):
+    await log.open(Host())
+
+    assert len(await read_all(log, 1)) == count
+    assert await fill(log, 1) == count
+    await truncate(log, 1, count)
+    await until_segments_are_removed(log)
+    clock.advance(RETRY_MS)
+    assert await fill(log, 1) > count + 10
+    await log.close()
+
+
+async def test_a_start_without_room_for_a_short_segment_names_the_file(tmp_path: Path) -> None:
+    log = new_log(tmp_path, ManualClock(), SmallDisk(SHORT_BYTES_MIN))
+
+    with pytest.raises(StorageUnavailable, match=r"No space left on device: .*1\.seg"):
         await log.open(Host())
-    log = new_log(data_dir, ManualClock(), None if files is None else SmallDisk(MIB))
-    if files is not None:
-        await log.open(Host())
-        assert len(await read_all(log, 1)) == count
-        await log.close()
 
 
 async def test_append_above_what_is_kept_back_takes_the_next_segment(tmp_path: Path) -> None:
