@@ -15,6 +15,9 @@ from gateway.config.listeners import check_certificates
 from gateway.config.loader import load_settings
 from gateway.config.settings import Settings, StorageConfig
 from gateway.config.text import as_tables, format_key, format_value, toml_lines
+from gateway.errors import InvalidConfig
+from gateway.registry import storage_class
+from gateway.topics.configs import check_configs
 
 
 def check_config(
@@ -36,7 +39,7 @@ def check_config(
     settings = settings_of(config, assignments)
     if as_json:
         print_json(as_tables(settings))
-        check_certificates(settings)
+        _check_start(settings)
         return
     for line in toml_lines(as_tables(settings), _defaults(settings)):
         say(line)
@@ -46,6 +49,22 @@ def check_config(
         check_exposure(settings, users_configured=bool(settings.auth.required))
     except InvalidSettings as error:
         say(f"# warning: while nobody must log in, nothing starts: {error}")
+    _check_start(settings)
+
+
+def _check_start(settings: Settings) -> None:
+    """Find what a start would find later than the settings. Errors: ``InvalidSettings``."""
+    tables = {"topic_defaults.configs": settings.topic_defaults.configs}
+    tables |= {
+        f"topics[{number}].configs": topic.configs
+        for number, topic in enumerate(settings.topics)
+    }
+    compacts = hasattr(storage_class(settings.storage.adapter), "rewrite")
+    for path, configs in tables.items():
+        try:
+            check_configs(configs, can_compact=compacts)
+        except InvalidConfig as error:
+            raise InvalidSettings(f"{path}: {error}") from error
     check_certificates(settings)
 
 

@@ -119,6 +119,30 @@ def test_what_a_start_would_refuse_is_one_line_and_status_2(
     assert len(done.err.splitlines()) == 1
 
 
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        (
+            '[[topics]]\nname = "a"\nconfigs = {"retention.mss" = 1}\n',
+            "topics[0].configs: unknown topic config 'retention.mss'; did you mean retention.ms?",
+        ),
+        (
+            '[topic_defaults.configs]\n"cleanup.policy" = "shred"\n',
+            "topic_defaults.configs: topic config cleanup.policy: 'shred' is not",
+        ),
+    ],
+)
+def test_a_topic_config_that_a_start_would_refuse_is_status_2(
+    run: Run, tmp_path: Path, text: str, line: str
+) -> None:
+    file = tmp_path / "headgate.toml"
+    file.write_text(text)
+    done = run("check-config", "--config", str(file))
+    assert done.status == 2
+    assert line in done.err
+    assert len(done.err.splitlines()) == 1
+
+
 def test_certificates_are_loaded(run: Run, tmp_path: Path) -> None:
     cert, key = make_certificate(tmp_path)
     setting = {"tls_cert": cert, "tls_key": key, "tls_client_ca": cert}

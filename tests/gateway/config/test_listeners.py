@@ -44,3 +44,12 @@ def test_a_second_listener_of_an_adapter_is_looked_at() -> None:
         InvalidSettings, match=r"adapters\.mqtt\.tls\.bind: .*:1883 is taken by"
     ):
         load_settings(assignments=["adapters.mqtt.tls={bind='127.0.0.1:1883'}"])
+
+
+def test_listeners_in_a_list_are_looked_at_and_what_they_replace_is_not() -> None:
+    listeners = "[{name='a', bind='127.0.0.1:9092'}, {name='b', bind='127.0.0.1:1883'}]"
+    with pytest.raises(InvalidSettings) as raised:
+        load_settings(assignments=[f"adapters.kafka.listeners={listeners}"])
+    (line,) = str(raised.value).splitlines()
+    assert "adapters.kafka.listeners[1].bind" in line
+    assert "adapters.mqtt.bind" in line
