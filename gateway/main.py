@@ -52,7 +52,7 @@ from gateway.producers import PRODUCERS_TOPIC, ProducerStates
 from gateway.queues.declared import make_queues
 from gateway.queues.manager import QueueManager
 from gateway.registry import adapter_class, storage_class
-from gateway.reloading import Reloading
+from gateway.reloading import Access, Reloading
 from gateway.sql.engines import engine_url
 from gateway.start_line import start_line
 from gateway.streams import InternalStream
@@ -102,6 +102,7 @@ class _Node:
         self._metrics = Metrics()
         self._adapters: dict[str, Any] = {}
         self._reloading: Reloading | None = None
+        self._auth: tuple[StoredUsers, RuleBook, AccessKeys] | None = None
 
     # --- StorageHost
 
@@ -171,7 +172,10 @@ class _Node:
         register_metrics(kernel, self._adapters)
         reserve.start()
         stack.callback(reserve.stop)
-        self._reloading = Reloading(settings, self._read, self._adapters, kernel.logins)
+        assert self._auth is not None
+        access = Access(*self._auth, kernel.logins)
+        self._reloading = Reloading(settings, self._read, self._adapters, access)
+        stack.callback(self._reloading.close)
         state.is_ready = True
         stack.callback(lambda: setattr(state, "is_ready", False))
         self._announce(admin.url)
@@ -192,7 +196,7 @@ class _Node:
         metadata = SqlMetadata.of(settings)
         await metadata.open()
         stack.push_async_callback(metadata.close)
-        users, rules, access_keys = await self._start_auth(metadata, stack)
+        self._auth = users, rules, access_keys = await self._start_auth(metadata, stack)
         check_exposure(settings, users_configured=users.required)
         log.info("starting", **start_line(settings, users_required=users.required))
         topics = TopicManager(

@@ -3,20 +3,29 @@
 Nothing of it ends the node: what cannot be read or used is logged, and what was there stays.
 """
 
+import asyncio
 import ssl
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 import structlog
 
+from gateway.auth.access_keys import AccessKeys
+from gateway.auth.declared import read_declared
 from gateway.auth.logins import Logins
-from gateway.config.checker import InvalidSettings
+from gateway.auth.rules import RuleBook
+from gateway.auth.users import StoredUsers
 from gateway.config.settings import Settings
 from gateway.config.text import as_tables
+from gateway.errors import GatewayError
 from gateway.listener import Listener
 
-LOGIN_KEYS: Final = frozenset(
+HELD_KEYS: Final = frozenset(
     {
+        "users",
+        "auth.rules",
+        "auth.super_users",
         "auth.failure_delay_ms",
         "auth.failure_delay_ms_max",
         "auth.failure_memory_ms",
@@ -29,6 +38,28 @@ LOGIN_KEYS: Final = frozenset(
 log = structlog.get_logger()
 
 
+@dataclass(frozen=True, slots=True)
+class Access:
+    """The parts of a node that go by settings about access."""
+
+    users: StoredUsers
+    rules: RuleBook
+    keys: AccessKeys
+    logins: Logins
+
+    async def adopt(self, found: Settings) -> None:
+        """Go by other settings. Errors: ``InvalidSettings`` and others, of what cannot be used.
+
+        Files are read, and rules checked, before anything changes.
+        """
+        declared = await read_declared(found.users, self.users)
+        self.users.policy.name_super_users(found.auth.super_users)
+        await self.rules.replace_static(found.auth.rules)
+        await self.users.redeclare(declared.users)
+        await self.keys.redeclare(declared.keys)
+        self.logins.adopt(found.auth)
+
+
 class Reloading:
     """Does what SIGHUP asks for. ``read`` reads the settings from where they were read first."""
 
@@ -37,34 +68,51 @@ class Reloading:
         settings: Settings,
         read: Callable[[], Settings] | None,
         adapters: Mapping[str, Any],
-        logins: Logins,
+        access: Access,
     ) -> None:
         self._settings = settings
         self._read = read
         self._adapters = adapters
-        self._logins = logins
+        self._access = access
+        self._task: asyncio.Task[None] | None = None
+        self._is_asked_again = False
 
     def reload(self) -> None:
-        """Read certificates and settings anew; it does not raise for what is wrong with them."""
-        for adapter in self._adapters.values():
-            for listener in getattr(adapter, "listeners", ()):
-                _reload_certificates(listener)
-        if self._read is None:
-            return
+        """Begin to read certificates and settings anew; after a reload that is under way."""
+        self._is_asked_again = True
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._run())
+            self._task.add_done_callback(self._ended)
+
+    def close(self) -> None:
+        """Give up what is under way: the node stops."""
+        if self._task is not None:
+            self._task.cancel()
+
+    def _ended(self, _: object) -> None:
+        self._task = None
+
+    async def _run(self) -> None:
+        while self._is_asked_again:
+            self._is_asked_again = False
+            for adapter in self._adapters.values():
+                for listener in getattr(adapter, "listeners", ()):
+                    _reload_certificates(listener)
+            if self._read is not None:
+                await self._reload_settings(self._read)
+
+    async def _reload_settings(self, read: Callable[[], Settings]) -> None:
         try:
-            found = self._read()
-        except InvalidSettings as error:
+            found = read()
+            await self._access.adopt(found)
+        except GatewayError as error:
             for line in str(error).splitlines():
                 log.warning("settings not read anew, the old ones stay", detail=line)
             return
-        self._apply(found)
-
-    def _apply(self, found: Settings) -> None:
         changed = set(_changed(as_tables(self._settings), as_tables(found)))
-        self._logins.adopt(found.auth)
-        held = sorted(changed & LOGIN_KEYS)
+        held = sorted(changed & HELD_KEYS)
         log.info("settings read anew", changed=", ".join(held) or "nothing")
-        if later := sorted(changed - LOGIN_KEYS):
+        if later := sorted(changed - HELD_KEYS):
             log.warning("these settings hold from the next start on", keys=", ".join(later))
 
 

@@ -61,6 +61,14 @@ class AccessKeys:
         self._keys.update(self._declared)
         self._note_change()
 
+    async def redeclare(self, keys: Iterable[AccessKey]) -> None:
+        """Take up other keys of the config file. Errors: ``StorageUnavailable``."""
+        await self._changes.make(self._redeclare(list(keys)))
+
+    async def _redeclare(self, keys: list[AccessKey]) -> None:
+        await self.load()
+        self.declare(keys)
+
     def is_declared(self, key_id: str) -> bool:
         """Say whether a key is one of the config file, and so not to be changed from here."""
         return key_id in self._declared

@@ -56,6 +56,10 @@ class LoginPolicy:
         elif self._configured is not stored.required:
             await self._metadata.set_required(required=self._configured)
 
+    def name_super_users(self, names: Collection[str]) -> None:
+        """Take up other super users of the config."""
+        self._super_users = frozenset(names)
+
     def is_super_user(self, name: str) -> bool:
         """Say whether a user may do everything, whatever rules say."""
         return name in self._super_users or name in self.administrators

@@ -117,6 +117,15 @@ class RuleBook:
         """Remove rules from the store; those of the config file stay."""
         await self._changes.make(self._delete(rules))
 
+    async def replace_static(self, rules: Iterable[AuthRule]) -> None:
+        """Take up other rules of the config file. Errors: ``InvalidRequest``."""
+        static = [parse_rule(rule) for rule in rules]
+        await self._changes.make(self._replace_static(static))
+
+    async def _replace_static(self, static: list[Rule]) -> None:
+        self._static = static
+        await self._change(self._stored)
+
     def allows(
         self, principal: Principal, operation: Operation, resource_type: ResourceType, name: str
     ) -> bool:

@@ -7,7 +7,7 @@ milliseconds of CPU, on purpose, so it is done in threads, and a bounded number 
 import asyncio
 import hmac
 import secrets
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, NamedTuple, TypeVar
@@ -69,6 +69,7 @@ class StoredUsers:
         self._checks = 0
         self.iterations = iterations_of(AuthConfig())
         """Rounds of PBKDF2 for new passwords, by mechanism."""
+        self._usual_iterations: Mapping[ScramMechanism, int] = {}
 
     async def load(self) -> None:
         """Read everything from the store; once, before anything else is asked."""
@@ -77,12 +78,29 @@ class StoredUsers:
         )
         self._users = {**await self._metadata.users(), **self._declared}
         await self.policy.load()
+        self._note_iterations()
 
     def declare(self, users: Mapping[str, Sequence[ScramCredential]]) -> None:
         """Take up users of the config file, after ``load``; of two with one name they count."""
         self._declared = users
         self._users = {**self._users, **users}
         self._note_change()
+
+    async def redeclare(self, users: Mapping[str, Sequence[ScramCredential]]) -> None:
+        """Take up other users of the config file; those who are gone are disconnected.
+
+        Errors: ``StorageUnavailable``; then nothing has changed.
+        """
+        await self._changes.make(self._redeclare(users))
+
+    async def _redeclare(self, users: Mapping[str, Sequence[ScramCredential]]) -> None:
+        stored = await self._metadata.users()
+        gone = self._declared.keys() - users.keys() - stored.keys()
+        self._users = dict(stored)
+        self.declare(users)
+        for name in sorted(gone):
+            self._disown(name)
+        await self._settle()
 
     def is_declared(self, name: str) -> bool:
         """Say whether a user is one of the config file, and so not to be changed from here."""
@@ -189,7 +207,7 @@ class StoredUsers:
         return credentials[0] if credentials else self._decoy(name, ScramMechanism.SHA_256)
 
     def _decoy(self, name: str, mechanism: ScramMechanism) -> ScramCredential:
-        iterations = self.iterations[mechanism]
+        iterations = self._usual_iterations.get(mechanism, self.iterations[mechanism])
         return make_decoy(mechanism, name, secret=self._decoy_secret, iterations=iterations)
 
     async def _derive(self, work: Callable[[], _T]) -> _T:
@@ -252,7 +270,20 @@ class StoredUsers:
             msg = f"user {name!r} is set in the config file"
             raise PolicyViolation(msg)
 
+    def _note_iterations(self) -> None:
+        """Find what most passwords cost: a decoy that cost another would tell names apart."""
+        counts: Counter[tuple[ScramMechanism, int]] = Counter(
+            (credential.mechanism, credential.iterations)
+            for credentials in self._users.values()
+            for credential in credentials
+        )
+        rarest_first = reversed(counts.most_common())
+        self._usual_iterations = {
+            mechanism: iterations for (mechanism, iterations), _ in rarest_first
+        }
+
     def _note_change(self) -> None:
+        self._note_iterations()
         for hook in self.on_change:
             hook()
 

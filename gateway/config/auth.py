@@ -64,6 +64,11 @@ class AuthRule(FrozenConfig):
         if (self.pattern == "any") != (self.name == ""):
             msg = 'name goes with pattern = "literal", "prefix", "filter" or "eq" only'
             raise ValueError(msg)
+        if self.resource != "mqtt_topic" and (
+            self.operation in {"publish", "subscribe"} or self.client != "*"
+        ):
+            msg = 'publish, subscribe and client go with resource = "mqtt_topic"'
+            raise ValueError(msg)
         if (self.pattern in {"filter", "eq"}) != (self.resource == "mqtt_topic"):
             msg = 'pattern = "filter" or "eq" goes with resource = "mqtt_topic", and with no other'
             raise ValueError(msg)

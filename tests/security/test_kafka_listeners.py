@@ -9,6 +9,9 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from gateway.config.advice import check_exposure
+from gateway.config.checker import InvalidSettings
+from gateway.config.loader import load_settings
 from gateway.config.text import format_value
 from tests.interop.mqtt.secured import add_user
 from tests.security.lines import wait_logged
@@ -160,3 +163,27 @@ def read_one(node: Node, name: str, topic: str, group: str, more: dict[str, Any]
     value = message.value()
     assert isinstance(value, bytes)
     return value
+
+
+@pytest.mark.parametrize(
+    ("authentication", "is_refused"), [("any", True), ("sasl", False), ("certificate", False)]
+)
+def test_a_listener_that_asks_everybody_may_be_open_to_others(
+    tmp_path: Path, *, authentication: str, is_refused: bool
+) -> None:
+    cert, key = make_certificate(tmp_path)
+    listener = {
+        "name": "outside",
+        "bind": "0.0.0.0:0",
+        "authentication": authentication,
+        "tls_cert": str(cert),
+        "tls_key": str(key),
+        **({"tls_client_ca": str(cert)} if authentication == "certificate" else {}),
+    }
+    kafka = format_value({"listeners": [listener]})
+    settings = load_settings(assignments=[f"adapters.kafka={kafka}"])
+    if not is_refused:
+        check_exposure(settings, users_configured=False)
+        return
+    with pytest.raises(InvalidSettings, match=r"adapters\.kafka\.listeners\[0\]\.bind"):
+        check_exposure(settings, users_configured=False)

@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.interop.mqtt.programs.secure_paho import CLOSED, SecurePaho
 from tests.security.tls import Tls, handshake
 from tests.support.certificates import make_certificate
 from tests.support.client_certificates import make_client_certificate
 from tests.support.gateway import Gateway
+from tests.support.sqs_gateway import SqsGateway
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.interop
@@ -96,3 +98,41 @@ def test_sighup_at_any_time_does_not_end_the_node(tmp_path: Path) -> None:
         for _ in range(20):
             os.kill(gateway.pid, signal.SIGHUP)
         assert gateway.http("/readyz")[0] == 200
+
+
+def test_users_keys_and_rules_of_the_file_hold_at_once(tmp_path: Path) -> None:
+    secret = tmp_path / "password"
+    secret.write_text("first")
+    gateway = SqsGateway(tmp_path / "data", {"auth.default": "deny"})
+    gateway.settings["adapters.sqs.anonymous"] = "never"
+    user = f'[[users]]\nname = "ada"\npassword_file = "{secret}"\n'
+    rule = '[[auth.rules]]\nprincipal = "ada"\nresource = "topic"\n'
+    config = tmp_path / "data.toml"
+
+    def write(tables: str) -> None:
+        adapters = "".join(f"[adapters.{name}]\n" for name in ("kafka", "mqtt", "sqs"))
+        config.write_text(adapters + tables)
+
+    def opens(password: str) -> str:
+        with SecurePaho(gateway.mqtt_port, "ada", user=("ada", password)) as client:
+            return client.open()
+
+    gateway.settings["auth.required"] = "true"
+    with gateway:
+        assert opens("first") != "Success"
+        write(user + rule)
+        reload(gateway, "settings read anew")
+        watcher = SecurePaho(gateway.mqtt_port, "watcher", user=("ada", "first"))
+        with watcher:
+            assert watcher.open() == "Success"
+            secret.write_text("second")
+            reload(gateway, "settings read anew")
+            assert opens("second") == "Success"
+            assert opens("first") != "Success"
+            place = f"--set=node.data_dir={gateway.data_dir}"
+            rules = gateway.run_command("rules", "ls", place)
+            assert any("ada" in line and "config" in line for line in rules)
+            write("")
+            reload(gateway, "settings read anew")
+            assert watcher.answer() == CLOSED
+        assert opens("second") != "Success"

@@ -23,7 +23,7 @@ from gateway.auth.ports import (
     check_rule,
 )
 from gateway.auth.rules import RuleBook, decide, parse_rule
-from gateway.auth.scram import ScramMechanism, ScramServer
+from gateway.auth.scram import ScramMechanism, ScramServer, make_credential
 from gateway.auth.users import CHECK_THREADS, CHECKS_MAX, StoredUsers
 from gateway.config.auth import AuthRule
 from gateway.errors import InvalidRequest, Overloaded, Unauthenticated
@@ -406,3 +406,12 @@ def test_deny_wins_then_allow_then_no_where_a_rule_selects(rules: list[Rule]) ->
             is_allowed = all(one.allow for one in fitting)
             expected = Verdict.ALLOWED if is_allowed else Verdict.DENIED
         assert decide(by_type, *question) is expected
+
+
+async def test_a_decoy_costs_what_most_passwords_cost(users: StoredUsers) -> None:
+    mechanism = ScramMechanism.SHA_256
+    for name, iterations in (("ada", 5_000), ("bob", 5_000), ("carol", 6_000)):
+        credential = make_credential(mechanism, "geheim", salt=b"salt", iterations=iterations)
+        await users.put_credentials(name, [credential])
+    decoy = await users.scram_credential("nobody", mechanism)
+    assert decoy.iterations == 5_000
