@@ -65,6 +65,7 @@ from gateway.topics.declared import (
 from gateway.topics.manager import TopicManager
 from gateway.upkeep.archive_holds import ArchiveHolds
 from gateway.upkeep.compaction import COMPACTION_TOPIC, Compaction, can_compact
+from gateway.upkeep.idle_memory import IdleMemory
 from gateway.upkeep.key_indexer import KeyIndexer
 from gateway.upkeep.retention import Retention
 from gateway.upkeep.scrub import Scrub
@@ -315,6 +316,9 @@ class _Node:
         key_indexer.register_metrics(self._metrics)
         key_indexer.start()
         stack.callback(key_indexer.stop)
+        idle_memory = IdleMemory()
+        idle_memory.start()
+        stack.callback(idle_memory.stop)
 
     async def _start_adapters(self, kernel: Kernel, stack: AsyncExitStack) -> None:
         for name, config in self._settings.adapters.items():

@@ -268,6 +268,8 @@ class SqsConnection(Connection):
     def closed(self) -> None:
         """See ``Connection``: receives that wait do so no more."""
         replies, self._replies = self._replies, deque()
+        self._is_deaf = True
+        self._session.close()
         self._requests.clear()
         self._queued_bytes = 0
         if self._task is not None:

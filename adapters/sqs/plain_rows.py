@@ -28,7 +28,7 @@ from adapters.sqs.text import to_text
 from gateway.auth.ports import ANONYMOUS
 from gateway.model import Record
 from gateway.partition import Partition
-from gateway.queues.rows import Columns, ShownRun
+from gateway.queues.rows import REFERENCE_BYTES, SHOWN_BYTES, Columns, ShownRun
 from gateway.records.message_ids import message_ids
 
 _ESCAPED: Final = bytes([*range(0x20), 0x22, 0x5C])  # in JSON, or no text of SQS
@@ -42,7 +42,9 @@ _PARTS: Final = [
     *(b'","ReceiptHandle":"', b""),
 ]
 _STEP: Final = len(_PARTS)
-_SHOWN_BYTES: Final = 36 + 32 + 2 * 33  # an id and a digest; the text is in the run
+# In memory, of a message: an id, a digest, and references; the text is in the run.
+_SHOWN_BYTES: Final = 36 + 32 + 2 * SHOWN_BYTES + 4 * REFERENCE_BYTES
+_SHOWN_RUN_BYTES: Final = 600  # the columns of a run
 ABOUT: Final = 3  # a column: empty where not all is said by it
 _SENT: Final = b',"SentTimestamp":'  # a text of JSON has no quotation mark without a backslash
 _ABOUT_NAMES: Final = frozenset(
@@ -155,7 +157,7 @@ def shown_run(
     """Return what ``show_plain`` would say of messages that were just sent."""
     count = len(ids)
     columns = (ids, digests, texts, [about_all] * count, [b""] * count)
-    return ShownRun(show_plain, columns, _SHOWN_BYTES * count)
+    return ShownRun(show_plain, columns, _SHOWN_RUN_BYTES + _SHOWN_BYTES * count)
 
 
 def _bodies(values: list[bytes]) -> tuple[list[bytes], list[bytes], list[bytes]]:

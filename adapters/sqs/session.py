@@ -67,6 +67,10 @@ class HttpSession:
             self.error = BadRequest(431, "the headers are too long")
         return requests
 
+    def close(self) -> None:
+        """Let go of the parser, which holds this; nothing is read any more."""
+        del self._parser
+
     @property
     def under_way(self) -> Request:
         """What is known of the request that is not complete: its headers, once all have come."""

@@ -216,7 +216,7 @@ class Lane:
         results: list[Result] = []
         by_flight: dict[Flight, list[int]] = {}
         for offset, attempt in ids:
-            flight, result = self._find(offset, attempt)
+            flight, result = self._open.in_flight(offset, attempt)
             if flight is not None:
                 if offset in by_flight.setdefault(flight, []):
                     result = Result.STALE
@@ -228,12 +228,6 @@ class Lane:
         returning.give_back(by_flight, due_unix_ms, counts_attempt=counts_attempt)
         return results, returning.effects
 
-    def _find(self, offset: int, attempt: int) -> tuple[Flight | None, Result]:
-        item = self._open.items.get(offset)
-        if type(item) is Flight and item.attempt == attempt:
-            return item, Result.DONE
-        return None, Result.GONE if item is None else Result.STALE
-
     def _returning(self) -> Returning:
         return Returning(self._open, self._now_unix_ms)
 
@@ -243,7 +237,7 @@ class Lane:
         returning = self._returning()
         results: list[Result] = []
         for offset, attempt in ids:
-            flight, result = self._find(offset, attempt)
+            flight, result = self._open.in_flight(offset, attempt)
             results.append(result)
             if flight is not None:
                 returning.kill(flight, [offset], attempt, reason)
@@ -364,6 +358,11 @@ class Lane:
     def browse_there(self, start_offset: int, end_offset: int, most: int) -> list[State]:
         """As ``browse``, but of the first ``most`` that are not done, however far they are."""
         return browse_there(self._open.items, self._ahead, start_offset, end_offset, most)
+
+    def is_done(self, first: int, last: int) -> bool:
+        """Say whether all messages from ``first`` to ``last`` were handed out and are done."""
+        is_out = last < self._ahead.next_offset
+        return is_out and self._open.items.keys().isdisjoint(range(first, last + 1))
 
     def returned(self, count: int) -> list[int]:
         """Return what was given back and ``take`` hands out next, key by key."""

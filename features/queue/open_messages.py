@@ -11,7 +11,7 @@ from typing import Final
 from features.fairness import Fairness
 from features.ordering import KeyLocks
 from features.queue.lines import Lines
-from features.queue.model import AT_ONCE, BY_TIME, Order
+from features.queue.model import AT_ONCE, BY_TIME, Order, Result
 from features.queue.states import NO_TIME, Back, Dying, Flight, Open, Stretch
 from features.queue.timers import Timers
 
@@ -74,6 +74,13 @@ class OpenMessages:
             or self.in_flight_count >= in_flight_max
             or len(self.items) >= in_flight_max * OPEN_PER_IN_FLIGHT
         )
+
+    def in_flight(self, offset: int, attempt: int) -> tuple[Flight | None, Result]:
+        """Return the flight of a delivery id, None with the reason when it is in none."""
+        item = self.items.get(offset)
+        if type(item) is Flight and item.attempt == attempt:
+            return item, Result.DONE
+        return None, Result.GONE if item is None else Result.STALE
 
     def note_opened(self, offsets: Sequence[int]) -> None:
         """Messages become open that were not; ``offsets`` ascend."""

@@ -149,6 +149,18 @@ class Bodies:
                 gone = self._batches.pop((partition_id, base_offset))
                 self.kept_bytes -= gone.size_bytes
 
+    def handed_out(self, partition_id: int, next_offset: int) -> list[tuple[int, int]]:
+        """Return first and last offset of each kept batch that ends before ``next_offset``."""
+        shelf = self._shelves.get(partition_id, ())
+        batches = self._batches
+        found = [(base, batches[partition_id, base].last_offset) for base in shelf]
+        return [one for one in found if one[1] < next_offset]
+
+    def drop(self, partition_id: int, base_offset: int) -> None:
+        """Keep a batch no longer, if it is kept: nobody needs it."""
+        if (partition_id, base_offset) in self._batches:
+            self._drop((partition_id, base_offset))
+
     # --- finding
 
     def _at(self, partition: Partition, offset: int) -> KeptBatch | None:

@@ -27,9 +27,13 @@ from gateway.records.codec import RecordRun, decode_batch
 from gateway.records.decoding_work import LOOP_WORK_MAX, work_of
 from gateway.records.of_runs import records_of_runs
 
-_BATCH_BYTES: Final = 300  # what keeping a batch takes beside its octets
-_RUN_BYTES: Final = 250  # what a run takes beside its values
-_RECORD_BYTES: Final = 400  # what a decoded record takes beside its octets
+# In memory, as tests/adapters/sqs/test_kept_memory.py measures it.
+_BATCH_BYTES: Final = 300  # of a batch, beside its bytes
+_RUN_BYTES: Final = 200  # of a run, beside its values
+_VALUE_BYTES: Final = 41  # of a value of a run, beside its bytes
+_RECORD_BYTES: Final = 170  # of a decoded record, beside its bytes
+_KEY_BYTES: Final = 40  # of its key
+_HEADER_BYTES: Final = 150  # of a header that it does not share
 
 
 class Unreadable(Enum):
@@ -76,7 +80,7 @@ class KeptBatch:
         """Keep what the batch was made of in place of its octets."""
         self.octets = None
         self.runs = runs
-        self.size_bytes += _RUN_BYTES * len(runs)
+        self.size_bytes += self._run_bytes(runs)
         for run in runs:
             if type(run.shown) is ShownRun:
                 self.size_bytes += run.shown.size_bytes
@@ -86,6 +90,11 @@ class KeptBatch:
     def refuse(self) -> None:
         """Have no records: the octets, which stay, are not those that were written."""
         self.records = ()
+
+    def _run_bytes(self, runs: Sequence[RecordRun]) -> int:
+        """Return what runs take beside what their values hold."""
+        count = self.last_offset - self.base_offset + 1
+        return _RUN_BYTES * len(runs) + _VALUE_BYTES * count
 
     @property
     def needs_thread(self) -> bool:
@@ -111,7 +120,7 @@ class KeptBatch:
         records = records_of_runs(
             runs, self.base_offset, append_time_unix_ms=self.stamp_unix_ms
         )
-        self.size_bytes -= _RUN_BYTES * len(runs)
+        self.size_bytes -= self._run_bytes(runs)
         self._have(records, 0)
 
     def _have(self, records: Sequence[Record] | None, value_bytes: int) -> None:
@@ -120,7 +129,7 @@ class KeptBatch:
             return
         # Here and not by the header alone: an index is an offset only if no record is missing.
         self.is_dense = len(records) == self.last_offset - self.base_offset + 1
-        self.size_bytes += value_bytes + _RECORD_BYTES * len(records)
+        self.size_bytes += value_bytes + _record_bytes(records)
         self.records = records
         self.octets = self.runs = None
 
@@ -191,6 +200,19 @@ def _decoded(octets: Octets, *, sized: bool) -> tuple[Sequence[Record] | None, i
     except CorruptBatch:
         return None, 0
     return records, sum(len(record.value or b"") for record in records) if sized else 0
+
+
+def _record_bytes(records: Sequence[Record]) -> int:
+    """Return what decoded records take beside their bytes, going by the first of them."""
+    if not records:
+        return 0
+    first, last = records[0], records[-1]
+    size_bytes = _RECORD_BYTES
+    if first.key is not None:
+        size_bytes += _KEY_BYTES
+    if first.headers is not last.headers or len(records) == 1:
+        size_bytes += _HEADER_BYTES * len(first.headers)
+    return size_bytes * len(records)
 
 
 def _offset_of(record: Record) -> int:

@@ -283,6 +283,8 @@ class QueueManager:
     def _drop(self, queue: Queue) -> None:
         self._queues.pop((queue.name, queue.group), None)
         queue.drop()
+        if not self._of(queue.topic):
+            self._kit.bodies.forget(queue.topic.partition_ids)
         self.redrives.forget(queue)
 
     # --- topics change

@@ -19,8 +19,8 @@ FIRST_ATTEMPT: Final = 1  # of all messages of a row
 SHOWN_RECORDS_MAX: Final = 256  # of a batch at a time: of what is shown, one piece is kept
 SHOWN_RUNS_BYTES_MAX: Final = 524_288  # a larger batch costs too much memory twice
 SHOWN_VALUES_BYTES_MAX: Final = 524_288  # and so do larger values, all of a piece
-SHOWN_BYTES: Final = 33  # what a piece of ``shown`` takes beside its octets
-_REFERENCE_BYTES: Final = 8
+SHOWN_BYTES: Final = 33  # what a piece of ``shown`` takes beside its bytes
+REFERENCE_BYTES: Final = 8
 
 Columns = Sequence[Sequence[bytes]]
 Show = Callable[[Partition, Sequence[Record]], Columns | None]
@@ -84,7 +84,7 @@ def shown_records(
     ):
         columns = show(partition, records) or ()
         oldest_unix_ms = min(record[1] for record in records)
-    size_bytes = sum(sum(map(len, column)) + SHOWN_BYTES * len(column) for column in columns)
+    size_bytes = sum(_column_bytes(column, records) for column in columns)
     return Shown(columns, first, first + len(records), oldest_unix_ms, size_bytes)
 
 
@@ -98,8 +98,17 @@ def shown_runs(runs: Sequence[RecordRun], show: Show) -> Shown | None:
         found.append(shown.columns)
     oldest_unix_ms = min(run.timestamp_unix_ms for run in runs)
     columns = [list(chain.from_iterable(column)) for column in zip(*found, strict=True)]
-    size_bytes = _REFERENCE_BYTES * sum(map(len, columns))
+    size_bytes = REFERENCE_BYTES * sum(map(len, columns))
     return Shown(columns, 0, len(columns[0]), oldest_unix_ms, size_bytes)
+
+
+def _column_bytes(column: Sequence[bytes], records: Sequence[Record]) -> int:
+    """Return what a column takes in memory: next to nothing where its pieces are shared."""
+    size_bytes = REFERENCE_BYTES * len(column)
+    is_shared = len(column) > 1 and column[0] is column[-1]
+    if is_shared or column[0] is records[0][3]:
+        return size_bytes
+    return size_bytes + sum(map(len, column)) + SHOWN_BYTES * len(column)
 
 
 def _may_expire(records: Sequence[Record]) -> bool:

@@ -17,6 +17,7 @@ from gateway.errors import GatewayError
 from gateway.queues.deliveries import EXPIRED, expires_unix_ms
 from gateway.queues.lanes import Kit, QueueLane
 from gateway.queues.model import QueueSettings
+from gateway.queues.settled import drop_settled
 
 HOLD_EVERY_S: Final = 1.0
 EXPIRE_EVERY_TURNS: Final = 3  # of holding
@@ -62,12 +63,13 @@ class Upkeep:
                 _log.exception("upkeep of queues ended early")
 
     async def hold_all(self) -> None:
-        """Say of every lane that has changed what it still needs."""
+        """Say of every lane that has changed what it still needs, and keep no more of it."""
         touched, self._kit.touched = self._kit.touched, set()
         for count, lane in enumerate(touched, 1):
             if lane.is_open and not lane.partition.is_gone:  # it may have left meanwhile
                 try:
                     lane.hold()
+                    await drop_settled(self._kit, lane)
                 except Exception:  # noqa: BLE001 - others are to be told nevertheless
                     _log.exception("queue holds nothing", lane=repr(lane.partition))
             if count % LANES_PER_TURN == 0:

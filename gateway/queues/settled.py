@@ -1,0 +1,34 @@
+"""Messages that are done leave the cache of messages, batch by batch, once a second.
+
+What is looked at is whole batches: one that is handed out to its end, and of which no message is
+open any more, is wanted by nobody. Nothing is done for a message when it is settled.
+"""
+
+import asyncio
+from typing import Final
+
+from gateway.queues.lanes import Kit, QueueLane
+from gateway.upkeep.holders import HolderKind
+
+BATCHES_PER_TURN: Final = 64  # looked at, or dropped, before others have their turn
+
+
+async def drop_settled(kit: Kit, lane: QueueLane) -> None:
+    """Drop the kept batches of a lane's partition that no queue group needs.
+
+    With several groups on a topic that is what lies before the first message that any of them
+    needs; with one it may lie behind a message that is in flight for long.
+    """
+    partition_id = lane.partition.partition_id
+    kept = kit.bodies.handed_out(partition_id, lane.lane.next_offset)
+    if not kept:
+        return
+    holders = kit.broker.holders
+    groups = [hold for hold in holders.of(partition_id) if hold.kind is HolderKind.QUEUE]
+    floor = min((hold.offset for hold in groups), default=lane.lane.floor)
+    is_alone = len(groups) <= 1
+    for count, (base_offset, last_offset) in enumerate(kept, 1):
+        if last_offset < floor or (is_alone and lane.lane.is_done(base_offset, last_offset)):
+            kit.bodies.drop(partition_id, base_offset)
+        if count % BATCHES_PER_TURN == 0:
+            await asyncio.sleep(0)
