@@ -1,6 +1,6 @@
 """``python -m benchmarks [GROUP | NAME ...] [--quick] [--runs N]``: measure.
 
-Prints tables and keeps them as JSON. ``--gib`` and ``--minutes`` are the sizes of r2 to r6,
+Prints tables and keeps them as JSON. ``--gib`` and ``--minutes`` are the sizes of r2 to r6 and r8,
 ``--scale`` is the part of the sizes of m5 to m10, p1, p2 and s3 to s5. The groups ``kafka``,
 ``mqtt``, ``sqs``, ``storage`` (in S3) and ``pipeline`` (on Spark) stand for the figures of one
 part; without a name everything but the soak is measured.
@@ -44,6 +44,7 @@ SCRIPTS: Final = {
     "r5": "r5_compaction",
     "r6": "r6_write_amplification",
     "r7": "r7_key_index",
+    "r8": "r8_quiet_memory",
     "s1": "s1_send",
     "s2": "s2_batches",
     "s3": "s3_backlog",
@@ -51,7 +52,7 @@ SCRIPTS: Final = {
     "s5": "s5_polls",
     "profile": "profile_produce",
 }
-SOAK: Final = {"r1", "r2", "r3", "r4", "r5", "r6", "r7"}
+SOAK: Final = {"r1", "r2", "r3", "r4", "r5", "r6", "r7", "r8"}
 GROUPS: Final = {
     "kafka": [*(name for name in SCRIPTS if name.startswith("k")), "profile"],
     "mqtt": [name for name in SCRIPTS if name.startswith("m")],

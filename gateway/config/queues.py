@@ -38,8 +38,8 @@ class QueueConfig(FrozenConfig):
     bodies_bytes_max: int = Field(
         default=64 * _MIB,
         ge=_MIB,
-        description="Bytes of memory for batches that are kept for receivers to come; a batch whose "
-        "messages are all settled is kept no longer.",
+        description="Bytes of memory for batches that are kept for receivers to come; a batch "
+        "whose messages are all settled is kept no longer.",
     )
     journal_room_bytes: int = Field(
         default=8 * _MIB,
