@@ -195,9 +195,24 @@ class CursorManager:
 
         Error: ``CoordinatorLoading``.
         """
+        return self.fetch_keys(self.keys_of(group))
+
+    def count_of(self, group: GroupName) -> int:
+        """Return how many positions a group has."""
+        return len(self._keys.get(group, ()))
+
+    def keys_of(self, group: GroupName) -> list[bytes]:
+        """Return what ``fetch_keys`` takes, in order of topic and partition.
+
+        Error: ``CoordinatorLoading``.
+        """
         self.check_loaded()
+        return sorted(self._keys.get(group, ()))
+
+    def fetch_keys(self, keys: Iterable[bytes]) -> list[Cursor]:
+        """Return the positions of some of a group's keys, without those that have gone."""
         cursors = []
-        for key in sorted(self._keys.get(group, ())):
+        for key in keys:
             value = self.stream.get(key)
             if value is not None:
                 cursors.append(_decode(key, value))

@@ -10,20 +10,23 @@ v9   member_id and member_epoch (KIP-848); classic groups do not look at them
 v10  topic ids (KIP-516)
 """
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Iterator, Sequence
 from typing import Any, Final
 from uuid import UUID
 
 from kafka.protocol.consumer import OffsetFetchRequest, OffsetFetchResponse
 
+from adapters.kafka import cold
 from adapters.kafka.access import topic_for
 from adapters.kafka.codec import TopicRef
 from adapters.kafka.coordinator import check_group, group_code_of, group_name
 from adapters.kafka.errors import ErrorCode, code_of
 from adapters.kafka.large_requests import (
     SLICE_ELEMENTS,
+    Pace,
     join_slices,
     next_turn,
+    slices,
     topic_slices,
 )
 from adapters.kafka.session import Session
@@ -43,47 +46,91 @@ NO_OFFSET: Final = -1
 _Position = tuple[int, int, int, str, ErrorCode]  # index, offset, epoch, metadata, code
 _Topics = list[tuple[TopicRef, list[_Position]]]
 _AskedTopics = Sequence[tuple[TopicRef, Sequence[int]]]
+_Asked = list[tuple[str, _AskedTopics | None]]
 _Answer = tuple[str, ErrorCode, _Topics, _AskedTopics | None]
 
 
-def handle(request: OffsetFetchRequest, session: Session, version: int) -> OffsetFetchResponse:
+def handle(
+    request: OffsetFetchRequest, session: Session, version: int
+) -> OffsetFetchResponse | Awaitable[bytearray]:
     """Return the committed positions of groups; -1 where there is none."""
+    asked = _asked(request, version)
+    count_of = session.node.cursors.count_of
+    if sum(count_of(group_name(session, name)) for name, topics in asked if topics is None) > (
+        SLICE_ELEMENTS
+    ):
+        return _answer_large(asked, session, version)
     by_id = version >= TOPIC_IDS_FROM
     return _respond(
         version,
         [
             (group_id, *_fetch(session, group_id, topics, by_id=by_id), topics)
-            for group_id, topics in _asked(request, version)
+            for group_id, topics in asked
         ],
     )
 
 
 async def handle_large(
     request: OffsetFetchRequest, session: Session, version: int
-) -> OffsetFetchResponse:
+) -> bytearray:
     """Do as ``handle``, in slices. Error: ``PeerError`` for too many positions to answer."""
+    asked = await session.node.large_work.run(_asked, request, version)
+    return await _answer_large(asked, session, version)
+
+
+async def _answer_large(asked: _Asked, session: Session, version: int) -> bytearray:
     node = session.node
-    by_id = version >= TOPIC_IDS_FROM
     answers: list[_Answer] = []
-    room, left = SLICE_ELEMENTS, node.config.request_elements_max
-    for group_id, topics in await node.large_work.run(_asked, request, version):
+    pace, left = Pace(), node.config.request_elements_max
+    for group_id, topics in asked:
         code, found = ErrorCode.NONE, []
-        for part in topic_slices(topics) if topics else (topics,):
-            code, some = _fetch(session, group_id, part, by_id=by_id)
+        for outcome, some in _fetch_slices(session, group_id, topics, version):
+            code = outcome
             found.append(some)
             count = 1 + sum(1 + len(positions) for _, positions in some)
-            room, left = room - count, left - count
+            left -= count
             if left < 0:
                 msg = f"positions asked for are more than {node.config.request_elements_max}"
                 raise PeerError(msg)
-            if room <= 0:
+            if pace.is_over(count):
                 await next_turn()
-                room = SLICE_ELEMENTS
-        if topics and code is ErrorCode.NONE:
-            answers.append((group_id, code, join_slices(topics, found), topics))
-        else:
-            answers.append((group_id, code, found[0], topics))
-    return await node.large_work.run(_respond, version, answers)
+        joined = found[0] if found else []
+        if topics is None:
+            joined = _merged(found)
+        elif code is ErrorCode.NONE:
+            joined = join_slices(topics, found)
+        answers.append((group_id, code, joined, topics))
+    return await node.large_work.run(_encode, version, answers)
+
+
+def _fetch_slices(
+    session: Session, group_id: str, topics: _AskedTopics | None, version: int
+) -> Iterator[tuple[ErrorCode, _Topics]]:
+    """Yield what ``_fetch`` returns, slice by slice; once, where there is nothing."""
+    by_id = version >= TOPIC_IDS_FROM
+    code, _ = _fetch(session, group_id, (), by_id=by_id)
+    if code is not ErrorCode.NONE:
+        yield code, []
+    elif topics is not None:
+        for part in topic_slices(topics):
+            yield _fetch(session, group_id, part, by_id=by_id)
+    else:
+        cursors = session.node.cursors
+        for keys in slices(cursors.keys_of(group_name(session, group_id))):
+            yield ErrorCode.NONE, _shown(session, cursors.fetch_keys(keys), by_id=by_id)
+
+
+def _merged(found: Sequence[_Topics]) -> _Topics:
+    """Return the positions of each topic together, which may come in several slices."""
+    merged: dict[TopicRef, list[_Position]] = {}
+    for some in found:
+        for ref, positions in some:
+            merged.setdefault(ref, []).extend(positions)
+    return list(merged.items())
+
+
+def _encode(version: int, answers: list[_Answer]) -> bytearray:
+    return cold.encode_response(_respond(version, answers), version)
 
 
 def _respond(version: int, answers: list[_Answer]) -> OffsetFetchResponse:
@@ -148,7 +195,7 @@ def _fields(position: _Position) -> dict[str, Any]:
     }
 
 
-def _asked(request: Any, version: int) -> list[tuple[str, _AskedTopics | None]]:  # noqa: ANN401
+def _asked(request: Any, version: int) -> _Asked:  # noqa: ANN401 - generated
     """Return each group, and the partitions asked for; None for all that it has."""
     if version >= GROUPS_FROM:
         return [(group.group_id, _topics(group.topics, version)) for group in request.groups]
@@ -188,9 +235,15 @@ def _fetch(
 
 
 def _everything(session: Session, group_id: str, *, by_id: bool) -> _Topics:
+    cursors = session.node.cursors.fetch_all(group_name(session, group_id))
+    return _shown(session, cursors, by_id=by_id)
+
+
+def _shown(session: Session, cursors: Sequence[Cursor], *, by_id: bool) -> _Topics:
+    """Return positions by topic, those that the session may see."""
     node = session.node
     found: dict[TopicRef, list[_Position]] = {}
-    for cursor in node.cursors.fetch_all(group_name(session, group_id)):
+    for cursor in cursors:
         topic = node.topics.by_uuid(cursor.topic_uuid)
         if topic is None:
             continue  # It is being deleted.

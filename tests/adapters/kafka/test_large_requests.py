@@ -352,6 +352,32 @@ async def test_all_positions_of_a_group_cannot_be_asked_for_without_end(
         assert await client.ended()
 
 
+@pytest.mark.parametrize("count", [SLICE_ELEMENTS, 3 * SLICE_ELEMENTS])
+async def test_all_positions_of_a_group_come_in_slices(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    handler = importlib.import_module("adapters.kafka.handlers.offset_fetch")
+    async with running(tmp_path, partitions=count, has_groups=True) as live:
+        client = await live.client()
+        positions = [struct.pack(">iqh", n, n + 5, -1) for n in range(count)]
+        head = text("group") + struct.pack(">ihq", -1, 0, -1)
+        topics = [text("orders") + array(positions)]
+        client.send(request(OFFSET_COMMIT, 2, 1, head + array(topics)))
+        await client.answer()
+        turns = Turns()
+        monkeypatch.setattr(handler, "_position", turns.counting(handler._position))
+        client.send(request(OFFSET_FETCH, 5, 2, text("group") + struct.pack(">i", -1)))
+        _, answer = await client.answer()
+        turns.stop()
+    assert sum(turns.calls.values()) == count
+    assert max(turns.calls.values()) <= SLICE_ELEMENTS
+    assert struct.unpack_from(">ii", answer) == (0, 1)
+    at = 8 + len(text("orders"))
+    assert struct.unpack_from(">i", answer, at) == (count,)
+    found = {struct.unpack_from(">iq", answer, at + 4 + 20 * n) for n in range(count)}
+    assert found == {(n, n + 5) for n in range(count)}
+
+
 def test_topics_are_cut_into_slices_and_joined_again() -> None:
     large = ("large", list(range(2 * SLICE_ELEMENTS + 7)))
     topics = [("empty", []), large, *((name, [0]) for name in names(SLICE_ELEMENTS)), ("e", [])]
