@@ -31,7 +31,16 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
     data_dir = tmp_path_factory.mktemp("guarded") / "data"
     subprocess.run(
         [
-            *(sys.executable, "-m", "gateway", "users", "add", USER, "--password-stdin"),
+            *(
+                sys.executable,
+                "-m",
+                "gateway",
+                "users",
+                "add",
+                USER,
+                "--password-stdin",
+                "--no-administrator",
+            ),
             *("--offline", "--set", f"node.data_dir={data_dir}"),
         ],
         cwd=ROOT,
