@@ -4,9 +4,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from adapters.mqtt.outgoing.at_most_once import fitting_parts, form_for
-from adapters.mqtt.outgoing.medley import Medley
+from adapters.mqtt.outgoing.medley import HEAD_BYTES_MAX, Medley
 from adapters.mqtt.outgoing.native_runs import was_live
-from adapters.mqtt.wire import PublishRun
+from adapters.mqtt.packets.publish_forms import PacketHeads, heads_of, join_at_most_once
+from adapters.mqtt.wire import PublishRun, Version
 from features.expiry import remaining_s
 
 if TYPE_CHECKING:  # sessions and feeds know this
@@ -132,13 +133,52 @@ class Laggard:
 
     def take_medley(
         self,
-        medley: Medley,  # noqa: ARG002 - each message goes by itself
-        places: range,  # noqa: ARG002
-        matches: "Mapping[PublishRun, SubscriberMatch]",  # noqa: ARG002
-        feed: "Feed",  # noqa: ARG002
-    ) -> None:
-        """See ``CatchUp``."""
-        return
+        medley: Medley,
+        places: range,
+        matches: "Mapping[PublishRun, SubscriberMatch]",
+        feed: "Feed",
+    ) -> int | None:
+        """See ``CatchUp``, and ``send_medley``, which does the same for QoS 1 and 2."""
+        services, connection = self.session.services, self.session.connection
+        start, stop, offset = places.start, places.stop, medley.base_offset + places.start
+        if connection is None or not self.is_ready:
+            return start
+        if connection.topic_alias_maximum or offset < self.early_from:
+            return None
+        kinds, payloads = medley.kinds[start:stop], medley.payloads[start:stop]
+        room_bytes = connection.packet_bytes_max - max(map(len, payloads)) - HEAD_BYTES_MAX
+        heads: dict[PublishRun, PacketHeads | None] = {}
+        for kind, match in matches.items():
+            if not all(one.counts(feed.partition_id, offset) for one in match.subscriptions):
+                return None
+            heads[kind] = found = self._heads(kind, match, connection.version)
+            if found is not None and found.common_bytes > room_bytes:
+                return None
+        column = [heads.get(kind) for kind in kinds]
+        sent = [
+            (head, payload)
+            for head, payload in zip(column, payloads, strict=True)
+            if head is not None
+        ]
+        if sent:
+            connection.send(join_at_most_once(*zip(*sent, strict=True)))
+        services.counters.publish_sent += len(sent)
+        self.outstanding -= len(sent)
+        return stop
+
+    def _heads(
+        self, kind: PublishRun, match: "SubscriberMatch", version: Version
+    ) -> PacketHeads | None:
+        """Return how messages of a kind begin; None when they do not leave from here."""
+        if min(kind.qos, match.qos):
+            return None
+        if match.no_local and kind.client_id == self.session.client_id:
+            own = match.for_own()
+            if own is None:
+                return None
+            match = own
+        retain = kind.retain and match.retain_as_published
+        return heads_of(kind, version, 0, retain=retain, identifiers=match.identifiers)
 
     def _send(
         self,

@@ -21,7 +21,7 @@ MEDLEY_MAX: Final = 1_024  # messages: sending them takes 1 ms
 MEDLEY_BYTES_MAX: Final = (
     262_144  # of payloads: how much a client is sent is looked at in between
 )
-_HEAD_BYTES_MAX: Final = 9  # of a packet: flags, length, the topic's length, identifier
+HEAD_BYTES_MAX: Final = 9  # of a packet: flags, length, the topic's length, identifier
 
 
 class Medley:
@@ -94,7 +94,7 @@ def send_medley(
         if not all(one.counts(partition_id, offset) for one in match.subscriptions):
             return None
         sent[kind] = found = _how(session, connection, kind, match)
-        if found is not None and found[1].common_bytes + _HEAD_BYTES_MAX > room_bytes:
+        if found is not None and found[1].common_bytes + HEAD_BYTES_MAX > room_bytes:
             return None
     way = _Way(session, connection, medley, partition_id)
     return _send(way, start, [sent[kind] for kind in medley.kinds[start:stop]])

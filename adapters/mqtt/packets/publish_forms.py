@@ -146,7 +146,7 @@ class PublishForm:
 
 
 class PacketHeads(dict[int, bytes]):
-    """How packets of one topic and form with QoS 1 or 2 begin, by the octets of their payload.
+    """How packets of one topic and form begin, by the octets of their payload.
 
     ``tail`` are the properties, ``common_bytes`` the octets of topic and properties.
     """
@@ -157,9 +157,10 @@ class PacketHeads(dict[int, bytes]):
         self.common_bytes = len(topic) + len(tail)
         self._first = bytes((_PUBLISH | flags,))
         self._topic = topic
+        self._id_bytes = 2 if flags >= 2 else 0  # noqa: PLR2004 - QoS is bits 1 and 2
 
     def __missing__(self, size_bytes: int) -> bytes:
-        length = encode_varint(self.common_bytes + 2 + size_bytes)
+        length = encode_varint(self.common_bytes + self._id_bytes + size_bytes)
         head = self._first + length + self._topic
         if len(self) < HEADS_MAX:
             self[size_bytes] = head
@@ -201,6 +202,15 @@ def join_packets(
     parts[1::4] = _ids_from(first_packet_id, count)
     parts[2::4] = [head.tail for head in heads]
     parts[3::4] = payloads
+    return b"".join(parts)
+
+
+def join_at_most_once(heads: Sequence[PacketHeads], payloads: Sequence[bytes]) -> bytes:
+    """Return packets of QoS 0 of a payload and the beginning for it each."""
+    parts = [b""] * (len(payloads) * 3)
+    parts[0::3] = [head[len(payload)] for head, payload in zip(heads, payloads, strict=True)]
+    parts[1::3] = [head.tail for head in heads]
+    parts[2::3] = payloads
     return b"".join(parts)
 
 

@@ -45,7 +45,8 @@ class Subscribing:
             replaced.setdefault(name, old)  # a filter may be there twice
             subscription.starts = live
             if old is not None and (old.qos or session.laggards):
-                if old.group is not None or old.is_alike(subscription):
+                is_at_qos_0 = not (old.qos or subscription.qos)
+                if old.group is not None or is_at_qos_0 or old.is_alike(subscription):
                     subscription.starts = old.starts
                 elif (rest := services.endings.end(session, old, live)) is not None:
                     ended.append((name, rest))

@@ -3,7 +3,10 @@
 from pathlib import Path
 from typing import Any, cast
 
+import pytest
+
 from adapters.mqtt.connection import MqttConnection
+from adapters.mqtt.outgoing.laggard import Laggard
 from adapters.mqtt.sessions.client_session import ClientSession
 from adapters.mqtt.wire import PublishRun
 from tests.adapters.mqtt.core.disks import full_disk
@@ -164,6 +167,55 @@ async def test_a_topic_that_is_deleted_has_nobody_behind(tmp_path: Path) -> None
         await until(lambda: len(list(one.adapter.node.feeds)) == 1)
         await publish(publisher, "t", [b"new"])
         assert payloads(await client.messages(1)) == [b"new"]
+
+
+async def test_a_subscription_of_qos_0_may_be_replaced_while_behind(tmp_path: Path) -> None:
+    """MQTT-3.8.4-4: nothing is lost by it, and what waits comes as is asked for now."""
+    async with rig(tmp_path, mqtt=LIMITS) as one:
+        client, session = await slow(one)
+        publisher = await one.client("p")
+        connection = stop(session)
+        await publish(publisher, "t", numbered(3))
+        client.send(wire.subscribe(9, [("t", 0)], found=[(Prop.SUBSCRIPTION_ID, 5)]))
+        await until(lambda: session.subscriptions["t"].identifier == 5)
+        connection.resume_writing()
+        assert (await client.message()).payload == FILLER
+        await client.receive(Kind.SUBACK)
+        found = await client.messages(3)
+        assert payloads(found) == numbered(3)
+        assert [one.value(Prop.SUBSCRIPTION_ID) for one in found] == [5, 5, 5]
+
+
+async def test_topics_that_take_turns_leave_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a medley no message is sent by itself."""
+    async with rig(tmp_path, mqtt=LIMITS) as one:
+        client, session = await slow(one)
+        await client.subscribe(("a/+", 0), found=[(Prop.SUBSCRIPTION_ID, 5)])
+        publisher = await one.client("p")
+        connection = stop(session)
+        topics = [f"a/{at % 7}" for at in range(100)]
+        bodies = numbered(100)
+        publisher.send(
+            *[wire.publish(topic, body) for topic, body in zip(topics, bodies, strict=True)]
+        )
+        await publisher.silent()
+        assert session.laggards
+        take, alone = Laggard.take, list[bytes]()
+
+        def noting(self: Laggard, run: PublishRun, *args: Any) -> int:
+            alone.append(run.topic)
+            return take(self, run, *args)
+
+        monkeypatch.setattr(Laggard, "take", noting)
+        connection.resume_writing()
+        found = (await client.messages(101))[1:]
+        assert [one.topic for one in found] == topics
+        assert payloads(found) == bodies
+        assert all(one.properties == [(Prop.SUBSCRIPTION_ID, 5)] for one in found)
+        await until(lambda: not session.laggards)
+        assert alone == [b"a/0"]  # a batch begins with a run
 
 
 async def test_a_subscription_that_comes_while_behind_begins_there(tmp_path: Path) -> None:
