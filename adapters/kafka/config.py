@@ -6,6 +6,7 @@ from pydantic import Field, model_validator
 
 from adapters.kafka.codec import ELEMENTS_MAX
 from gateway.config.base import BindAddress, ListenerConfig
+from gateway.config.settings import Settings
 from gateway.model import DEFAULT_NAMESPACE
 
 _MIB = 1024 * 1024
@@ -116,3 +117,15 @@ class KafkaConfig(KafkaListener):
             msg = "listeners: two have the same name"
             raise ValueError(msg)
         return self
+
+    def warnings(self, settings: Settings) -> list[str]:  # noqa: ARG002 - the checker's signature
+        """Return what is legal but may surprise: keys that no listener goes by."""
+        if self.listens_itself:
+            return []
+        fields = KafkaListener.model_fields.items()
+        unused = [key for key, field in fields if getattr(self, key) != field.default]
+        return [
+            f"{key}: is for adapters.kafka.bind, which is not listened on beside listeners"
+            for key in unused
+            if key != "bind"
+        ]

@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from gateway.config.advice import check_exposure
+from gateway.config.advice import check_exposure, warnings
 from gateway.config.checker import InvalidSettings
 from gateway.config.loader import load_settings
 from gateway.config.text import format_value
@@ -187,3 +187,14 @@ def test_a_listener_that_asks_everybody_may_be_open_to_others(
         return
     with pytest.raises(InvalidSettings, match=r"adapters\.kafka\.listeners\[0\]\.bind"):
         check_exposure(settings, users_configured=False)
+
+
+def test_keys_that_no_listener_goes_by_are_warned_of() -> None:
+    listeners = format_value([{"name": "inside", "bind": "127.0.0.1:0"}])
+    assignments = [f"adapters.kafka.listeners={listeners}"]
+    before = warnings(load_settings(assignments=assignments))
+    assignments.append("adapters.kafka.authentication=sasl")
+    after = warnings(load_settings(assignments=assignments))
+    assert [line for line in before if line.startswith("adapters.kafka")] == []
+    (found,) = [line for line in after if line.startswith("adapters.kafka")]
+    assert found.startswith("adapters.kafka.authentication: is for adapters.kafka.bind")
