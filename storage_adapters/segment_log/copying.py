@@ -7,7 +7,6 @@ before, and the log does not grow behind it.
 """
 
 import heapq
-import os
 import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
@@ -16,8 +15,8 @@ from typing import Final, NamedTuple
 
 from crc32c import crc32c
 
-from gateway.errors import StorageUnavailable, as_value
-from gateway.model import ATTRIBUTES_AT, CRC_AT, LENGTH_OVERHEAD_BYTES, Octets
+from gateway.errors import StorageUnavailable
+from gateway.model import ATTRIBUTES_AT, CRC_AT, Octets
 from gateway.storage import Drops, Keep
 from storage_adapters.formats.footer import LOW_32, ROW_STRIDE, Footer, Part, span_of
 from storage_adapters.formats.manifest import SHARED
@@ -211,7 +210,7 @@ def _read(partition_id: int, piece: Piece, picks: list[Pick], row: int) -> list[
     try:
         batches = read_picks(piece.source.fd, picks, 0)
     except StorageUnavailable as error:
-        batches = _mended(piece.source, picks, as_value(error))
+        raise DamagedBatch(piece.source.segment, str(error)) from error  # it is too short
     placed = []
     for index, (batch, chosen) in enumerate(zip(batches, picks, strict=True), row):
         at = index * ROW_STRIDE
@@ -221,22 +220,6 @@ def _read(partition_id: int, piece: Piece, picks: list[Pick], row: int) -> list[
             damaged_unix_ms = rows[at + 1]
         placed.append(Placed(batch, chosen.base_offset, rows[at + 3], damaged_unix_ms))
     return placed
-
-
-def _mended(source: Source, picks: list[Pick], error: StorageUnavailable) -> list[Octets]:
-    """Return batches of which a length is wrong with what their rows say in its place.
-
-    The CRC, which does not cover it, says then whether that is all. Errors: ``DamagedBatch``
-    when the file is too short.
-    """
-    batches: list[Octets] = []
-    for position, size_bytes, base_offset in picks:
-        batch = bytearray(os.pread(source.fd, size_bytes, position))
-        if len(batch) < size_bytes:
-            raise DamagedBatch(source.segment, str(error)) from error
-        _FRONT.pack_into(batch, 0, base_offset, size_bytes - LENGTH_OVERHEAD_BYTES)
-        batches.append(batch)
-    return batches
 
 
 def _check_may_go_along(partition_id: int, segment: Segment, chosen: Pick) -> None:

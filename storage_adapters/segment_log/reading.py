@@ -8,10 +8,22 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, NamedTuple, TypeVar
 
+from crc32c import crc32c
+
 from gateway.descriptors import NoDescriptors
 from gateway.errors import StorageUnavailable
-from gateway.model import LENGTH_OVERHEAD_BYTES, Octets
-from storage_adapters.formats.footer import LOW_32, ROW_STRIDE, Rows
+from gateway.model import (
+    ATTRIBUTES_AT,
+    CRC_AT,
+    LAST_OFFSET_DELTA_AT,
+    LEADER_EPOCH_AT,
+    LENGTH_AT,
+    LENGTH_OVERHEAD_BYTES,
+    MAGIC,
+    MAGIC_AT,
+    Octets,
+)
+from storage_adapters.formats.footer import HIGH_SHIFT, LOW_32, ROW_STRIDE, Rows
 from storage_adapters.formats.row_search import find_offset
 from storage_adapters.segment_log.catalog import Catalog, PartitionState
 from storage_adapters.segment_log.config import SegmentLogConfig
@@ -21,18 +33,25 @@ from storage_adapters.segment_log.segments import Segment
 # Batches of one partition that lie this close are read in one call, with what lies between
 # them.
 GAP_BYTES_MAX: Final = 4_096
-_FRONT: Final = struct.Struct(">qi")  # base offset and length of a batch
+# Of a batch: base offset, length, leader epoch, magic, and the last offset's delta.
+_FRONT: Final = struct.Struct(">qiib6xi")
 _BASE_OFFSET: Final = struct.Struct(">q")
+_INT32: Final = struct.Struct(">i")
+_CRC: Final = struct.Struct(">I")
 
 _Result = TypeVar("_Result")
 
 
 class Pick(NamedTuple):
-    """One batch to be read: where it is, and the base offset it has in this partition."""
+    """One batch to be read: where it is, and the base offset it has in this partition.
+
+    ``span``: how many offsets it takes + leader epoch << 32, as in its row.
+    """
 
     position: int
     size_bytes: int
     base_offset: int
+    span: int
 
 
 class Picks(NamedTuple):
@@ -176,7 +195,7 @@ def pick(  # A search, called once per segment and read.
             break
         is_first = False
         bytes_max -= size_bytes
-        picks.append(Pick(place & LOW_32, size_bytes, base_offset))
+        picks.append(Pick(place & LOW_32, size_bytes, base_offset, rows[at + 3]))
         at += ROW_STRIDE
     return picks, bytes_max
 
@@ -184,8 +203,9 @@ def pick(  # A search, called once per segment and read.
 def read_picks(fd: int, picks: list[Pick], flags: int) -> list[Octets]:
     """Return the batches, base offsets filled in, as views of one buffer.
 
-    Errors: ``WouldWait`` with RWF_NOWAIT, ``OSError``, ``StorageUnavailable`` when what lies
-    there is no batch of that size.
+    What rows know of a batch is put right in its header: a reader finds the next batch behind a
+    damaged one, whatever has changed. Errors: ``WouldWait`` with RWF_NOWAIT, ``OSError``,
+    ``StorageUnavailable`` when the file is too short.
     """
     spans = _join(picks)
     buffer = bytearray(sum([end - start for start, end in spans]))
@@ -211,7 +231,7 @@ def _join(picks: list[Pick]) -> list[tuple[int, int]]:
     """Return the position ranges that hold all of ``picks``, near ones joined."""
     spans: list[tuple[int, int]] = []
     start, end = picks[0].position, picks[0].position
-    for position, size_bytes, _ in picks:
+    for position, size_bytes, _, _ in picks:
         if position - end > GAP_BYTES_MAX:
             spans.append((start, end))
             start = position
@@ -226,16 +246,27 @@ def _cut(
     """Return the batches as slices of ``view``; ``shifts``: position to index, per span."""
     batches: list[Octets] = []
     span = 0
-    for position, size_bytes, base_offset in picks:
+    for position, size_bytes, base_offset, row_span in picks:
         while position >= spans[span][1]:
             span += 1
         at = position + shifts[span]
-        stored_offset, length = _FRONT.unpack_from(view, at)
-        if length + LENGTH_OVERHEAD_BYTES != size_bytes:
-            raise StorageUnavailable(
-                f"no batch of {size_bytes} bytes at position {position}, offset {base_offset}"
-            )
+        stored_offset, length, epoch, magic, delta = _FRONT.unpack_from(view, at)
+        if (
+            length + LENGTH_OVERHEAD_BYTES != size_bytes
+            or magic != MAGIC
+            or delta + 1 + (epoch << HIGH_SHIFT) != row_span
+        ):
+            _mend(view[at : at + size_bytes], row_span)
         if stored_offset != base_offset:  # One of several targets; the buffer is ours alone.
             _BASE_OFFSET.pack_into(view, at, base_offset)
         batches.append(view[at : at + size_bytes])
     return batches
+
+
+def _mend(batch: memoryview, row_span: int) -> None:
+    """Put right what a batch's row knows of it; its CRC says then whether that is all."""
+    _INT32.pack_into(batch, LENGTH_AT, len(batch) - LENGTH_OVERHEAD_BYTES)
+    _INT32.pack_into(batch, LEADER_EPOCH_AT, row_span >> HIGH_SHIFT)
+    batch[MAGIC_AT] = MAGIC
+    if crc32c(batch[ATTRIBUTES_AT:]) != _CRC.unpack_from(batch, CRC_AT)[0]:
+        _INT32.pack_into(batch, LAST_OFFSET_DELTA_AT, (row_span & LOW_32) - 1)
