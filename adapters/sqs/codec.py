@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Final
 
+from adapters.sqs.body_bounds import ELEMENTS_MAX, check_elements
 from adapters.sqs.call import Params
 from adapters.sqs.errors import (
     INVALID_ACTION,
@@ -84,16 +85,23 @@ def _find_fields(request: Request) -> Fields:
     return parse_form(request.query) | parse_form(request.body)
 
 
-def decode_params(operation: Operation, request: Request, fields: Fields | None) -> Params:
+def decode_params(
+    operation: Operation,
+    request: Request,
+    fields: Fields | None,
+    *,
+    elements_max: int = ELEMENTS_MAX,
+) -> Params:
     """Return the parameters, those that are required among them; they are not to be changed.
 
-    Errors: ``SqsError``.
+    ``elements_max``: names and values of a large JSON body. Errors: ``SqsError``.
     """
     if fields is not None:
         params = decode_query(operation, fields)
     elif operation is _RECEIVE and len(request.body) <= REMEMBERED_BYTES_MAX:
         params = _receive_params(request.body)
     else:
+        check_elements(request.body, elements_max)
         params = decode_json(operation, request.body)
     for name in operation.input.required:
         if name not in params:

@@ -8,6 +8,7 @@ from pydantic import Field, field_validator, model_validator
 
 from adapters.sqs.attribute_specs import NUMBERS
 from adapters.sqs.attributes import check_throughput, parse_change
+from adapters.sqs.body_bounds import ELEMENTS_MAX
 from adapters.sqs.errors import SqsError
 from adapters.sqs.names import check_queue_name, is_fifo_name
 from adapters.sqs.redrive_policies import RedriveTarget, parse_redrive_policy
@@ -161,6 +162,13 @@ class SqsConfig(ListenerConfig):
         "other SDKs write a character of one octet as six, `\\u007f`; forms triple octets and "
         "base64 is longer by a third (four times as long in a form). The rest is room for names, "
         "ids, and for what is too large to be told so as SQS does.",
+    )
+    request_elements_max: int = Field(
+        default=ELEMENTS_MAX,
+        ge=2_000,
+        le=1_000_000,
+        description="Names and values in a JSON body above 64 KiB; with more it is refused before "
+        "it is decoded.",
     )
     request_bytes_budget: int = Field(
         default=256 * _MIB,

@@ -30,6 +30,7 @@ class Dispatcher:
         self.requests = dict.fromkeys(HANDLERS, 0)
         self._node = node
         self._identifier = identifier
+        self._elements_max = node.config.request_elements_max
 
     def serve(
         self,
@@ -55,7 +56,9 @@ class Dispatcher:
             operation, fields = codec.find_operation(request, in_json=reply.is_json)
             if identity.service and identity.service != operation.service:
                 raise wrong_service(operation.service)
-            params = codec.decode_params(operation, request, fields)
+            params = codec.decode_params(
+                operation, request, fields, elements_max=self._elements_max
+            )
             reply.operation = operation
             answer: Answer = reply
             action = ACTIONS.get(operation.name)

@@ -5,6 +5,7 @@
 Lists and maps are flattened, their elements numbered from 1; gaps are closed up.
 """
 
+from binascii import a2b_qp
 from typing import Any, Final
 from urllib.parse import parse_qsl
 
@@ -22,6 +23,7 @@ from adapters.sqs.shapes import (
 )
 
 FIELDS_MAX: Final = 4_096  # ten messages with ten attributes have 350
+LARGE_BYTES: Final = 65_536
 _DEPTH_MAX: Final = 8  # SendMessageBatchRequestEntry.1.MessageAttribute.1.Value.DataType has 6
 _INTEGER_CHARS_MAX: Final = 19
 _BOOLEANS: Final = {"true": True, "false": False}
@@ -33,6 +35,8 @@ _Node = dict[str, Any]
 def parse_form(octets: bytes) -> dict[str, str]:
     """Return the fields of a form or a query string. Errors: ``SqsError``."""
     try:
+        if len(octets) > LARGE_BYTES:
+            return _parse_large(octets)
         pairs = parse_qsl(
             octets.decode(),
             keep_blank_values=True,
@@ -43,6 +47,34 @@ def parse_form(octets: bytes) -> dict[str, str]:
     except ValueError:  # UnicodeDecodeError is one
         raise SqsError(MALFORMED_INPUT, "the parameters are not a form in UTF-8") from None
     return dict(pairs)
+
+
+def _parse_large(octets: bytes) -> dict[str, str]:
+    """Do what ``parse_qsl`` does, in 20 ms for 8 MiB of ``%41`` where it takes 780.
+
+    Percent signs that begin no octet are refused, not kept. Error: ``ValueError``.
+    """
+    if octets.count(b"&") >= FIELDS_MAX:
+        raise ValueError("too many fields")
+    fields: dict[str, str] = {}
+    for part in octets.split(b"&"):
+        if part:
+            name, _, value = part.partition(b"=")
+            fields[_unquote(name)] = _unquote(value)
+    return fields
+
+
+def _unquote(octets: bytes) -> str:
+    """Return a name or value as text. Quoted-printable is the same with another sign, and in C."""
+    octets = octets.replace(b"+", b" ")
+    escapes_count = octets.count(b"%")
+    if escapes_count:
+        size_bytes = len(octets) - 2 * escapes_count
+        is_broken = b"%\n" in octets or b"%\r" in octets  # there it means the end of a line
+        octets = a2b_qp(octets.replace(b"=", b"=3D").replace(b"%", b"="))
+        if len(octets) != size_bytes or is_broken:
+            raise ValueError("a percent sign begins no octet")
+    return octets.decode()
 
 
 def decode_query(operation: Operation, fields: dict[str, str]) -> Params:

@@ -464,3 +464,11 @@ async def test_a_node_that_drains_ends_receives_that_wait(live: Live) -> None:
     assert (answer.status, answer.body) == (200, b"{}")
     assert answer.headers["connection"] == "close"
     assert await client.is_closed()
+
+
+async def test_a_body_of_too_many_values_is_refused(live: Live) -> None:
+    client = await connect(live)
+    (answer,) = await client.exchange(request("ListQueues", {"more": [1] * 50_000}))
+    assert answer.status == 400
+    assert answer.value["__type"].endswith("#SerializationException")
+    assert "more than 10000 names and values" in answer.value["message"]

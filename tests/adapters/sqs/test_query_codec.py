@@ -15,7 +15,7 @@ from adapters.sqs.errors import (
     SqsError,
 )
 from adapters.sqs.operations import OPERATIONS
-from adapters.sqs.query_codec import FIELDS_MAX, decode_query, parse_form
+from adapters.sqs.query_codec import FIELDS_MAX, LARGE_BYTES, decode_query, parse_form
 from adapters.sqs.shapes import BOOLEAN, Entries, Items, Scalar, Shape, Structure
 
 
@@ -173,3 +173,40 @@ def test_what_is_flattened_comes_back(data: st.DataObject, action: str) -> None:
     form = urlencode(flatten(operation.input, params, ""))
 
     assert decode(action, form) == params
+
+
+# --- large forms, which are decoded another way
+
+FILL = "fill=" + "x" * LARGE_BYTES + "&"
+
+
+@given(fields=st.dictionaries(st.text(max_size=8), st.text(max_size=20), max_size=6))
+def test_a_large_form_has_the_fields_of_a_small_one(fields: dict[str, str]) -> None:
+    form = urlencode(fields)
+
+    found = parse_form((FILL + form).encode())
+
+    del found["fill"]
+    assert found == {key: value for key, value in fields.items() if key != "fill"}
+
+
+@pytest.mark.parametrize("text", ["a=%zz", "a=%4", "a=%", "a=%%41", "a=%\n", "a=%C3", "%9=b"])
+def test_a_large_form_that_is_none_is_refused(text: str) -> None:
+    with pytest.raises(SqsError) as caught:
+        parse_form((FILL + text).encode())
+
+    assert caught.value.code is MALFORMED_INPUT
+
+
+def test_a_large_form_with_odd_signs_is_read_as_it_is() -> None:
+    found = parse_form((FILL + "a=b=c&d=\\x41_=3D\r\n&e=%3d%2B+%C3%A9&f").encode())
+
+    assert (found["a"], found["d"], found["e"]) == ("b=c", "\\x41_=3D\r\n", "=+ \u00e9")
+    assert found["f"] == ""
+
+
+def test_a_large_form_of_too_many_fields_is_refused() -> None:
+    with pytest.raises(SqsError) as caught:
+        parse_form((FILL + "&".join(f"a{n}=1" for n in range(FIELDS_MAX))).encode())
+
+    assert caught.value.code is MALFORMED_INPUT
