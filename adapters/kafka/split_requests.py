@@ -35,7 +35,6 @@ SPLIT: Final[Mapping[int, _Split]] = {
     23: _Split(("topics",), "topics", _PARTITIONS),  # OffsetForLeaderEpoch
     30: _Split(("creations",), "results"),  # CreateAcls
     31: _Split(("filters",), "filter_results"),  # DeleteAcls
-    32: _Split(("resources",), "results", alone="configuration_keys"),  # DescribeConfigs
     33: _Split(("resources",), "responses", alone="configs"),  # AlterConfigs
     37: _Split(("topics",), "results", alone="assignments"),  # CreatePartitions
     42: _Split(("groups_names",), "results"),  # DeleteGroups

@@ -6,7 +6,7 @@ from typing import Final
 from tests.support.kafka_wire import FETCH, METADATA, PRODUCE, batch, request, text
 
 LIST_OFFSETS, OFFSET_COMMIT, OFFSET_FETCH, FIND_COORDINATOR, JOIN_GROUP = 2, 8, 9, 10, 11
-DELETE_TOPICS: Final = 20
+DELETE_TOPICS, DESCRIBE_CONFIGS = 20, 32
 WIDE: Final = "wide"
 WIDE_PARTITIONS: Final = 10_000
 _ONE: Final = struct.pack(">i", 1)
@@ -97,6 +97,12 @@ def delete_topics() -> bytes:
     return request(DELETE_TOPICS, 1, 1, _array(_names(190_000)) + struct.pack(">i", 30_000))
 
 
+def describe_configs() -> bytes:
+    """Ask for all configs of a topic 5,000 times."""
+    resource = b"\x02" + text(WIDE) + struct.pack(">i", -1)
+    return request(DESCRIBE_CONFIGS, 1, 1, _array([resource] * 5_000) + b"\0")
+
+
 CASES: Final = {
     "Fetch, 2,500,000 empty topics": fetch_of_empty_topics,
     "Fetch, 99,000 unknown topics": fetch_unknown,
@@ -110,4 +116,5 @@ CASES: Final = {
     "ListOffsets, 190,000 partitions": list_offsets,
     "JoinGroup, 190,000 protocols": join_group,
     "DeleteTopics, 190,000 names": delete_topics,
+    "DescribeConfigs, 5,000 topics": describe_configs,
 }

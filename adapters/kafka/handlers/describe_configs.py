@@ -5,12 +5,15 @@ v3  documentation and types (KIP-569)
 v4  flexible encoding (KIP-482)
 """
 
+from collections.abc import Awaitable
 from typing import Final, TypeAlias
 
 from kafka.protocol.admin import DescribeConfigsRequest, DescribeConfigsResponse
 
+from adapters.kafka import cold
 from adapters.kafka.access import topic_for
 from adapters.kafka.broker_configs import describe_broker
+from adapters.kafka.codec import encode_count
 from adapters.kafka.config_resources import (
     WHOLE_CLUSTER,
     ConfigResource,
@@ -19,6 +22,7 @@ from adapters.kafka.config_resources import (
     check_topic_resource,
 )
 from adapters.kafka.errors import ErrorCode, code_of
+from adapters.kafka.large_requests import next_turn
 from adapters.kafka.session import Session
 from gateway.auth.ports import Operation
 from gateway.errors import GatewayError, public_text
@@ -26,6 +30,8 @@ from gateway.topics.configs import ConfigEntry
 
 API_KEY: Final = 32
 VERSIONS: Final = range(1, 5)
+RESOURCES_AT_ONCE: Final = 20  # with 50 configs each
+_THROTTLE_BYTES: Final = 4
 
 _Result: TypeAlias = DescribeConfigsResponse.DescribeConfigsResult
 _Config: TypeAlias = DescribeConfigsResponse.DescribeConfigsResult.DescribeConfigsResourceResult
@@ -33,10 +39,36 @@ _Config: TypeAlias = DescribeConfigsResponse.DescribeConfigsResult.DescribeConfi
 
 def handle(
     request: DescribeConfigsRequest, session: Session, version: int
-) -> DescribeConfigsResponse:
+) -> DescribeConfigsResponse | Awaitable[bytes]:
     """Describe the configs of topics and of this broker."""
+    if len(request.resources) > RESOURCES_AT_ONCE:
+        return handle_large(request, session, version)
     results = [_answer(asked, request, session) for asked in request.resources]
     return DescribeConfigsResponse(version=version, results=results)
+
+
+async def handle_large(
+    request: DescribeConfigsRequest, session: Session, version: int
+) -> bytes:
+    """Do as ``handle``, ``RESOURCES_AT_ONCE`` in a turn of the loop, encoded at once.
+
+    To keep what 10,000 topics have until all is encoded would be 100 MB, and long work for the
+    garbage collector.
+    """
+    flexible = cold.is_flexible(API_KEY, version)
+    tags = b"\x00" if flexible else b""
+    encoded: list[bytes] = []
+    resources = request.resources
+    for start in range(0, len(resources), RESOURCES_AT_ONCE):
+        some = resources[start : start + RESOURCES_AT_ONCE]
+        results = [_answer(asked, request, session) for asked in some]
+        response = DescribeConfigsResponse(version=version, results=results)
+        body = cold.encode_response(response, version)
+        head_bytes = _THROTTLE_BYTES + len(encode_count(len(some), flexible=flexible))
+        encoded.append(bytes(body[head_bytes : len(body) - len(tags)]))
+        await next_turn()
+    count = encode_count(len(resources), flexible=flexible)
+    return b"".join([bytes(_THROTTLE_BYTES), count, *encoded, tags])
 
 
 def _answer(
@@ -56,7 +88,7 @@ def _answer(
     except GatewayError as error:
         result.error_code, result.error_message = code_of(error), public_text(error)
         return result
-    wanted = asked.configuration_keys  # null and empty both ask for all of them
+    wanted = set(asked.configuration_keys or ())  # null and empty both ask for all of them
     result.configs = [
         _config(entry, request) for entry in entries if not wanted or entry.name in wanted
     ]

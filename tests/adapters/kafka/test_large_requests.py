@@ -19,7 +19,7 @@ from tests.support.batches import sample_batch
 from tests.support.kafka_wire import FETCH, METADATA, PRODUCE, produce_errors, request, text
 from tests.support.waiting import until
 
-DELETE_TOPICS = 20
+DELETE_TOPICS, DESCRIBE_CONFIGS = 20, 32
 LIST_OFFSETS, OFFSET_COMMIT, OFFSET_FETCH, FIND_COORDINATOR, JOIN_GROUP = 2, 8, 9, 10, 11
 COUNT = 5 * SLICE_ELEMENTS
 ORDERS = TopicName("default", "orders")
@@ -376,6 +376,24 @@ async def test_all_positions_of_a_group_come_in_slices(
     assert struct.unpack_from(">i", answer, at) == (count,)
     found = {struct.unpack_from(">iq", answer, at + 4 + 20 * n) for n in range(count)}
     assert found == {(n, n + 5) for n in range(count)}
+
+
+async def test_configs_of_many_topics_are_described_in_slices(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    handler = importlib.import_module("adapters.kafka.handlers.describe_configs")
+    resource = b"\x02" + text("orders") + struct.pack(">i", -1)
+    async with running(tmp_path) as live:
+        turns = Turns()
+        monkeypatch.setattr(handler, "_answer", turns.counting(handler._answer))
+        client = await live.client()
+        for count in (100, SLICE_ELEMENTS + 1):
+            client.send(request(DESCRIBE_CONFIGS, 1, 7, array([resource] * count) + b"\0"))
+            _, answer = await client.answer()
+            assert struct.unpack_from(">ii", answer) == (0, count)
+        turns.stop()
+    assert sum(turns.calls.values()) == 100 + SLICE_ELEMENTS + 1
+    assert max(turns.calls.values()) <= handler.RESOURCES_AT_ONCE
 
 
 def test_topics_are_cut_into_slices_and_joined_again() -> None:

@@ -204,6 +204,17 @@ async def change(
     return code
 
 
+@pytest.mark.parametrize("version", range(1, 5))
+async def test_many_resources_are_described_as_few_are(rig: Rig, version: int) -> None:
+    await rig.topic("t", retention_ms="1234")
+    asked = [Described(resource_type=TOPIC, resource_name=n) for n in ("t", "nosuch") * 75]
+
+    few = await rig.ask("describe_configs", version, resources=asked[:2])
+    many = await rig.ask("describe_configs", version, resources=asked[:149])
+
+    assert list(many.results) == [*list(few.results) * 74, few.results[0]]
+
+
 @pytest.mark.parametrize("version", range(2))
 async def test_single_configs_are_set_and_deleted(rig: Rig, version: int) -> None:
     topic = await rig.topic("t", retention_ms="1234", max_message_bytes="5678")

@@ -4,16 +4,16 @@ from typing import Any
 
 import pytest
 from kafka.protocol.admin import (
+    AlterConfigsRequest,
     DeleteRecordsRequest,
-    DescribeConfigsRequest,
     DescribeProducersRequest,
     ElectLeadersRequest,
 )
 from kafka.protocol.consumer import OffsetForLeaderEpochRequest
 
 from adapters.kafka.handlers import (
+    alter_configs,
     delete_records,
-    describe_configs,
     describe_producers,
     elect_leaders,
     offset_for_leader_epoch,
@@ -120,9 +120,11 @@ async def test_what_was_cut_is_answered_as_one(rig: Rig, case: str) -> None:
 
 
 async def test_an_element_that_is_too_large_by_itself_is_refused(rig: Rig) -> None:
-    resource = DescribeConfigsRequest.DescribeConfigsResource
-    keys = [str(n) for n in range(SLICE_ELEMENTS + 1)]
-    asked = resource(resource_type=2, resource_name="t", configuration_keys=keys)
-    request = DescribeConfigsRequest(version=1, resources=[asked])
+    resource = AlterConfigsRequest.AlterConfigsResource
+    configs = [
+        resource.AlterableConfig(name=str(n), value="1") for n in range(SLICE_ELEMENTS + 1)
+    ]
+    asked = resource(resource_type=2, resource_name="t", configs=configs)
+    request = AlterConfigsRequest(version=1, resources=[asked], validate_only=True)
     with pytest.raises(PeerError):
-        await handle_split(32, describe_configs.handle, request, rig.session, 1)
+        await handle_split(33, alter_configs.handle, request, rig.session, 1)
