@@ -261,8 +261,7 @@ class StoredUsers:
         self.policy.adopt(name, administers=False, requires_login=False)
         self._note_change()
         if removed:
-            self._disown(name)
-            await self._settle()
+            self._disown(name)  # who else is connected may do what it might before
         return removed
 
     def _check_not_declared(self, name: str) -> None:

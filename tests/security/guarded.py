@@ -17,6 +17,7 @@ from gateway.metadata.sql import SqlMetadata
 from tests.interop.sqs.programs.link import Endpoint, Refused
 from tests.interop.sqs.programs.with_boto3 import Boto3
 from tests.support.kafka_wire import METADATA, Connection, batch, text
+from tests.support.live_kernel import CHEAP
 from tests.support.mqtt_raw import RawClient
 from tests.support.mqtt_wire import Kind, connect, publish
 from tests.support.sqs_gateway import SqsGateway
@@ -180,6 +181,7 @@ async def _add_users(data_dir: Path) -> None:
     metadata = SqlMetadata("sqlite", data_dir=data_dir)
     await metadata.open()
     users = StoredUsers(metadata)
+    users.iterations = CHEAP
     await users.load()
     keys = AccessKeys(metadata)
     for name in USERS:
