@@ -1,6 +1,10 @@
 """Octets that many share for one purpose."""
 
 from collections.abc import Callable
+from typing import Final
+
+PROGRESS_BYTES: Final = 64 * 1024
+STALL_S_MAX: Final = 2.0  # of less than PROGRESS_BYTES, while others wait
 
 
 class Budget:
@@ -11,7 +15,11 @@ class Budget:
         self.bytes_max = bytes_max
         self.bytes_taken = 0
         self._waiting: dict[Callable[[], None], None] = {}
+        self._midway: dict[Callable[[], None], None] = {}  # those who wait within a request
         self._is_waking = False
+        self.runner: Intake | None = None
+        """Who may exceed the budget to the end of its request, so that half-read ones do not wait
+        for each other."""
 
     @property
     def free_bytes(self) -> int:
@@ -37,7 +45,25 @@ class Budget:
         What they give back in turn is seen here, and not by calls within calls.
         """
         self.bytes_taken -= size_bytes
-        if self._is_waking or not size_bytes:
+        if size_bytes:
+            self._wake()
+            self._run_next()
+
+    def end_run(self, runner: "Intake") -> None:
+        """Let the next one exceed the budget, if it was this one that might."""
+        if self.runner is runner:
+            self.runner = None
+            self._run_next()
+
+    def _run_next(self) -> None:
+        """Call the first that waits in the midst of a request, if nobody exceeds the budget."""
+        if self.runner is None and self._midway:
+            retry = next(iter(self._midway))
+            self.leave(retry)
+            retry()
+
+    def _wake(self) -> None:
+        if self._is_waking:
             return
         self._is_waking = True
         try:
@@ -45,15 +71,89 @@ class Budget:
                 if self.free_bytes <= 0 or not self._waiting:
                     return
                 retry = next(iter(self._waiting))
-                del self._waiting[retry]
+                self.leave(retry)
                 retry()
         finally:
             self._is_waking = False
 
-    def wait(self, retry: Callable[[], None]) -> None:
-        """Call ``retry``, which must not raise, once there is room; waiting twice is once."""
+    def wait(self, retry: Callable[[], None], *, is_midway: bool = False) -> None:
+        """Call ``retry``, which must not raise, once there is room; waiting twice is once.
+
+        ``is_midway``: or once nobody exceeds the budget.
+        """
         self._waiting[retry] = None
+        if is_midway:
+            self._midway[retry] = None
 
     def leave(self, retry: Callable[[], None]) -> None:
         """Wait no more."""
         self._waiting.pop(retry, None)
+        self._midway.pop(retry, None)
+
+
+class Intake:
+    """What one connection keeps of requests that come in, counted as it comes.
+
+    Not as it is announced: who announces much and sends nothing keeps nobody waiting. When the
+    budget is full one connection goes on to the end of its request, the others wait in order;
+    one that waits is called back by ``retry``, and asks again.
+    """
+
+    __slots__ = (
+        "_budget",
+        "_bytes_before",
+        "_is_midway",
+        "_progress_s",
+        "_retry",
+        "kept_bytes",
+    )
+
+    def __init__(self, budget: Budget, retry: Callable[[], None]) -> None:
+        self._budget = budget
+        self._retry = retry
+        self.kept_bytes = 0
+        self._is_midway = False
+        self._bytes_before = 0  # received up to ``_progress_s``
+        self._progress_s: float | None = None
+
+    def count(self, kept_bytes: int, *, is_midway: bool) -> bool:
+        """Set how much is kept, and say whether more may be read.
+
+        ``is_midway``: a request has begun whose rest is to come.
+        """
+        budget = self._budget
+        budget.leave(self._retry)  # giving back must not come back to us in the midst of this
+        added_bytes, self.kept_bytes = kept_bytes - self.kept_bytes, kept_bytes
+        if added_bytes >= 0:
+            budget.take(added_bytes)
+        else:
+            budget.give_back(-added_bytes)
+        if not is_midway:
+            budget.end_run(self)
+        self._is_midway = is_midway
+        if not kept_bytes or budget.free_bytes > 0 or budget.runner is self:
+            return True
+        if is_midway and budget.runner is None:
+            budget.runner = self
+            return True
+        budget.wait(self._retry, is_midway=is_midway)
+        return False
+
+    def is_stalled(self, received_bytes: int, now_s: float, *, is_held: bool) -> bool:
+        """Say whether others wait for what a request keeps whose rest does not come.
+
+        To be asked once a second. ``received_bytes``: all that the connection has received;
+        ``is_held``: it is not read from, so that nothing can come.
+        """
+        is_going_on = received_bytes - self._bytes_before >= PROGRESS_BYTES
+        is_needed = self._is_midway and self._budget.waiting_count > 0
+        if is_going_on or is_held or not is_needed or self._progress_s is None:
+            self._bytes_before, self._progress_s = received_bytes, now_s
+        return now_s - self._progress_s > STALL_S_MAX
+
+    def close(self) -> None:
+        """Give all back, and wait no more."""
+        self._budget.leave(self._retry)
+        kept_bytes, self.kept_bytes = self.kept_bytes, 0
+        self._budget.give_back(kept_bytes)
+        self._budget.end_run(self)

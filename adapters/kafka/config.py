@@ -76,7 +76,8 @@ class KafkaConfig(KafkaListener):
     request_bytes_budget: int = Field(
         default=256 * _MIB,
         ge=_MIB,
-        description="Octets of large or waiting requests of all connections; more are not read.",
+        description="Bytes of requests of all connections that are not complete, or not served, "
+        "counted as they come; above it connections are not read from.",
     )
     request_elements_max: int = Field(
         default=ELEMENTS_MAX,

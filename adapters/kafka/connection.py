@@ -19,6 +19,7 @@ from adapters.kafka.reply import Reply, is_flexible
 from adapters.kafka.session import Framer, Session
 from adapters.kafka.split_requests import handle_split
 from gateway.auth.ports import ANONYMOUS
+from gateway.budget import Intake
 from gateway.connection import WRITE_HIGH_BYTES, Connection
 from gateway.errors import PeerError
 from gateway.listener import Listener
@@ -65,8 +66,7 @@ class KafkaConnection(Connection):
         self._task: asyncio.Task[None] | None = None
         self._unacknowledged_bytes = 0
         self._fetched_bytes = 0  # of fetch answers that were sent and are not taken
-        self._read_bytes = 0  # what is counted of the request budget
-        self._has_room = False  # for the large frame under way
+        self._intake = Intake(self._node.request_budget, self._on_room)
         self._is_serving = False
 
     @property
@@ -94,7 +94,6 @@ class KafkaConnection(Connection):
         frames = self._framer.received(size_bytes)
         if frames:
             self._frames.extend(frames)
-            self._has_room = False
         if not self._framer.is_midway:
             self.frame_started_s = None
         elif self.frame_started_s is None or frames:
@@ -119,7 +118,7 @@ class KafkaConnection(Connection):
             self.hold_reads("requests")
         elif waiting_count <= self._adapter.config.requests_queued_max // 2:
             self.release_reads("requests")
-        if self._frames or self._read_bytes or self._framer.large_bytes:
+        if self._frames or self._intake.kept_bytes or self._framer.is_midway:
             self._count_read()
 
     def _may_serve(self, frame: memoryview) -> bool:
@@ -142,29 +141,17 @@ class KafkaConnection(Connection):
         self.release_reads("wal")
 
     def _count_read(self) -> None:
-        """Count what was read and is not served yet; at the bounds, read no more.
-
-        A large frame gets its buffer only when there is room for all of it.
-        """
-        budget = self._node.request_budget
-        budget.leave(self._on_room)  # giving back must not come back to us in the midst of this
-        large_bytes = self._framer.large_bytes
+        """Count what was read and is not served yet; at the bounds, read no more."""
         queued_bytes = sum(map(len, self._frames))
-        if large_bytes and not self._has_room:
-            self._has_room = budget.has_room(large_bytes)
-        read_bytes = queued_bytes + (large_bytes if self._has_room else 0)
-        added_bytes, self._read_bytes = read_bytes - self._read_bytes, read_bytes
-        if added_bytes >= 0:
-            budget.take(added_bytes)
-        else:
-            budget.give_back(-added_bytes)
-        if (large_bytes and not self._has_room) or (queued_bytes and budget.free_bytes <= 0):
-            self.hold_reads("room")
-            budget.wait(self._on_room)
-        elif queued_bytes > self._adapter.config.unacknowledged_bytes_max:
-            self.hold_reads("room")
-        else:
+        framer = self._framer
+        kept_bytes = queued_bytes + framer.kept_bytes
+        has_room = self._intake.count(kept_bytes, is_midway=framer.is_midway)
+        if not self.session.is_authenticated:
+            self.keep_before_login(kept_bytes)
+        if has_room and queued_bytes <= self._adapter.config.unacknowledged_bytes_max:
             self.release_reads("room")
+        else:
+            self.hold_reads("room")
 
     def _on_room(self) -> None:
         self.release_reads("room")
@@ -173,7 +160,7 @@ class KafkaConnection(Connection):
 
     def _serve(self, frame: memoryview) -> None:
         header = decode_request_header(frame, is_flexible)
-        self.has_greeted = True
+        self.has_greeted = self.session.is_authenticated  # else it has handshake_s_max for it
         if header.api_key not in APIS and self._refuse_unserved(header):
             return
         api = self._find(header)
@@ -297,6 +284,8 @@ class KafkaConnection(Connection):
             self._frames.clear()  # nothing behind it is served
         elif self.session.is_authenticated:
             self._framer.bytes_max = self._adapter.config.request_bytes_max
+            self.keep_before_login(0)
+            self.has_greeted = True
         reply(body)
         if self.session.is_rejected:
             msg = "authentication failed"
@@ -363,6 +352,8 @@ class KafkaConnection(Connection):
             and self.stalled_s(now_s) > self.listener.config.frame_s_max
         ):
             return "fetch_bytes_budget"
+        if self._intake.is_stalled(self.bytes_received, now_s, is_held=bool(self._holds)):
+            return "request_bytes_budget"
         return super().overdue(now_s)
 
     def closed(self) -> None:
@@ -374,9 +365,7 @@ class KafkaConnection(Connection):
         self._frames.clear()
         node = self._node
         node.broker.writer.unhold(self._on_log_low)
-        node.request_budget.leave(self._on_room)
-        read_bytes, self._read_bytes = self._read_bytes, 0
-        node.request_budget.give_back(read_bytes)
+        self._intake.close()
         fetched_bytes = self._fetched_bytes + sum(r.fetched_bytes for r in self._replies)
         self._fetched_bytes = 0
         self._replies.clear()

@@ -38,15 +38,17 @@ DIRECT_BYTES_MIN: Final = 64 * 1024  # from here on a frame is read in place, wi
 
 _SIZE: Final = struct.Struct(">i")
 _SIZE_BYTES: Final = 4
+_FIRST_BYTES: Final = 2 * DIRECT_BYTES_MIN
+_GROWTH: Final = 4
 
 
 class Framer:
     """Cuts a stream of octets into frames: a size (int32), then as many octets.
 
     Small frames are copied out of the shared buffer; the rest of a large one is read straight
-    into its own buffer, which is made when the next octets are asked for, so that an announced
-    size costs nothing until then. A frame is mutable and belongs to whoever takes it.
-    ``bytes_max``: the largest frame that is taken.
+    into its own buffer. That one grows as bytes come, to four times of them, or to the size of the
+    largest frame that was completed: an announced size costs nothing. A frame is mutable and
+    belongs to whoever takes it. ``bytes_max``: the largest frame that is taken.
     """
 
     __slots__ = (
@@ -54,6 +56,7 @@ class Framer:
         "_frame",
         "_head",
         "_is_direct",
+        "_proven_bytes",
         "_shared",
         "_size_bytes",
         "_start",
@@ -69,6 +72,7 @@ class Framer:
         self._filled = 0
         self._head = b""
         self._is_direct = False
+        self._proven_bytes = _FIRST_BYTES  # of the largest frame that was completed
 
     @property
     def is_midway(self) -> bool:
@@ -80,10 +84,19 @@ class Framer:
         """Octets of the frame under way when it is a large one, else 0."""
         return self._size_bytes if self._size_bytes >= DIRECT_BYTES_MIN else 0
 
+    @property
+    def kept_bytes(self) -> int:
+        """Bytes that the frame under way occupies, or will as soon as more of it comes."""
+        if self._frame is None:
+            return self._room_for(len(self._start)) if self._size_bytes else 0
+        if len(self._frame) - self._filled >= DIRECT_BYTES_MIN:
+            return len(self._frame)
+        return self._room_for(self._filled)
+
     def buffer(self) -> memoryview:
         """Return where the next octets go."""
-        if self._size_bytes and self._frame is None:
-            self._begin()
+        if self._size_bytes and (self._frame is None or self._is_nearly_full()):
+            self._grow(self._filled or len(self._start))
         frame = self._frame
         self._is_direct = frame is not None and len(frame) - self._filled >= DIRECT_BYTES_MIN
         if self._is_direct:
@@ -101,7 +114,9 @@ class Framer:
         data = self._shared[:size_bytes]
         frames = []
         if self._frame is not None:
-            part = data[: len(self._frame) - self._filled]
+            part = data[: self._size_bytes - self._filled]
+            if len(self._frame) < self._filled + len(part):
+                self._grow(self._filled + len(part))
             self._frame[self._filled : self._filled + len(part)] = part
             self._filled += len(part)
             data = data[len(part) :]
@@ -109,16 +124,31 @@ class Framer:
         self._cut(data, frames)
         return frames
 
-    def _begin(self) -> None:
-        self._frame = bytearray(self._size_bytes)
-        self._filled = len(self._start)
-        self._frame[: self._filled] = self._start
+    def _is_nearly_full(self) -> bool:
+        assert self._frame is not None
+        return len(self._frame) - self._filled < min(
+            DIRECT_BYTES_MIN, self._size_bytes - self._filled
+        )
+
+    def _room_for(self, filled: int) -> int:
+        """Return how large the buffer of the frame under way is to be when so much has come."""
+        return min(self._size_bytes, max(self._proven_bytes, _GROWTH * filled))
+
+    def _grow(self, filled: int) -> None:
+        if self._frame is None:
+            self._filled = len(self._start)
+            old: bytes | memoryview = self._start
+        else:
+            old = memoryview(self._frame)[: self._filled]
+        self._frame = bytearray(self._room_for(filled))
+        self._frame[: self._filled] = old
         self._start = b""
 
     def _take_if_full(self) -> list[memoryview]:
-        if self._frame is None or self._filled < len(self._frame):
+        if self._frame is None or self._filled < self._size_bytes:
             return []
         frame, self._frame = self._frame, None
+        self._proven_bytes = max(self._proven_bytes, self._size_bytes)
         self._size_bytes = 0
         return [memoryview(frame)]
 

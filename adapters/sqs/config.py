@@ -142,6 +142,11 @@ class SqsConfig(ListenerConfig):
         description="Whose requests need no signature by a key that is known here: those from "
         "this machine, nobody's, or anybody's.",
     )
+    hosts: tuple[str, ...] = Field(
+        default=(),
+        description="Public DNS names by which anonymous clients may call, beside that of "
+        "`advertise`; IP addresses and names that are not public always may.",
+    )
     clock_skew_s_max: int = Field(
         default=900,
         ge=1,
@@ -173,9 +178,8 @@ class SqsConfig(ListenerConfig):
     request_bytes_budget: int = Field(
         default=256 * _MIB,
         ge=4 * _MIB,
-        description="Octets of the bodies above 64 KiB under way on all connections; a body is "
-        "counted whole before it is read, and what finds no room waits. One in chunks counts as "
-        "`request_bytes_max`.",
+        description="Bytes of requests of all connections that are not complete, or not served, "
+        "counted as they come; above it connections are not read from.",
     )
     requests_pipelined_max: int = Field(
         default=64,

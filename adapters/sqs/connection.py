@@ -10,6 +10,7 @@ from adapters.sqs.reply import Reply
 from adapters.sqs.session import BadRequest, HttpSession
 from adapters.sqs.wire import Request
 from gateway.auth.certificates import certificate_user
+from gateway.budget import Intake
 from gateway.connection import WRITE_HIGH_BYTES, Connection
 from gateway.listener import Listener
 
@@ -55,8 +56,8 @@ class SqsConnection(Connection):
         self._is_serving = False
         self._is_leaving = False  # what is served now is the last
         self._is_deaf = False  # nothing that still comes is looked at
-        self._read_bytes = 0  # what is counted of the budget of large bodies
-        self._has_room = False  # for the large body under way
+        self._intake = Intake(adapter.body_budget, self._on_room)
+        self._is_known = False  # it has shown who it is, or need not
         self._host: bytes | None = None  # what ``_base_url`` was made of
         self._base_url = ""
         self._certificate_user: str | None = None
@@ -80,7 +81,6 @@ class SqsConnection(Connection):
             self.frame_started_s = self.listener.now_s
         if requests:
             self.has_greeted = True
-            self._has_room = False
             self._requests.extend(requests)
             for request in requests:  # nearly always one
                 self._queued_bytes += len(request.body)
@@ -107,7 +107,7 @@ class SqsConnection(Connection):
             self.hold_reads("requests")
         elif self._holds and waiting_count <= self._pipelined_max // 2:
             self.release_reads("requests")
-        if self._requests or self._read_bytes or session.large_bytes:
+        if self._requests or self._intake.kept_bytes or session.is_midway:
             self._count_read()
         if session.wants_continue and not self._requests and not self._replies:
             session.wants_continue = False
@@ -135,25 +135,15 @@ class SqsConnection(Connection):
         self.release_reads("wal")
 
     def _count_read(self) -> None:
-        """Count what was read and is not served; a large body is read when all of it fits."""
-        budget = self._adapter.body_budget
-        budget.leave(self._on_room)
-        large_bytes = self._session.large_bytes
-        if large_bytes and not self._has_room:
-            self._has_room = budget.has_room(large_bytes)
-        read_bytes = self._queued_bytes
-        if self._has_room:
-            read_bytes += large_bytes
-        added_bytes, self._read_bytes = read_bytes - self._read_bytes, read_bytes
-        if added_bytes >= 0:
-            budget.take(added_bytes)
-        else:
-            budget.give_back(-added_bytes)
-        if large_bytes and not self._has_room:
-            self.hold_reads("room")
-            budget.wait(self._on_room)
-        else:
+        """Count what was read and is not served; without room nothing more is read."""
+        session = self._session
+        kept_bytes = self._queued_bytes + session.kept_bytes
+        if self._intake.count(kept_bytes, is_midway=session.is_midway):
             self.release_reads("room")
+        else:
+            self.hold_reads("room")
+        if not self._is_known:
+            self.keep_before_login(kept_bytes)
 
     def _on_room(self) -> None:
         self.guard(self._serve_queued)  # which counts anew
@@ -183,6 +173,9 @@ class SqsConnection(Connection):
             base_url=self._base_url,
             certificate_user=self._certificate_user,
         )
+        if not self._is_known and reply.call is not None:
+            self._is_known = True
+            self.keep_before_login(0)
         if work is not None:
             self._task = self.listener.loop.create_task(work)
             self._task.add_done_callback(lambda task: self.guard(self._on_task_done, task))
@@ -244,6 +237,12 @@ class SqsConnection(Connection):
 
     # --- ending
 
+    def overdue(self, now_s: float) -> str | None:
+        """See ``Connection``; who stops amid a body while others need the room is closed sooner."""
+        if self._intake.is_stalled(self.bytes_received, now_s, is_held=bool(self._holds)):
+            return "request_bytes_budget"
+        return super().overdue(now_s)
+
     def is_busy(self) -> bool:
         """See ``Connection``."""
         return bool(self._replies)
@@ -276,9 +275,7 @@ class SqsConnection(Connection):
             self._task.cancel()
         adapter = self._adapter
         adapter.writer.unhold(self._on_log_low)
-        adapter.body_budget.leave(self._on_room)
-        read_bytes, self._read_bytes = self._read_bytes, 0
-        adapter.body_budget.give_back(read_bytes)
+        self._intake.close()
         for reply in replies:
             call = reply.call
             if call is not None and call.on_gone is not None:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from ipaddress import ip_address
 from typing import Final
+from urllib.parse import urlsplit
 
 from adapters.sqs.call import Identity
 from adapters.sqs.config import SqsConfig
@@ -25,9 +26,11 @@ from adapters.sqs.signers import Signers
 from adapters.sqs.wire import Request
 from gateway.auth.access_keys import AccessKeys
 from gateway.auth.ports import ANONYMOUS, Authenticator, Principal
+from gateway.browsers import is_known_host
 from gateway.clock import Clock
 
 IDENTITIES_REMEMBERED: Final = 8_192
+HOSTS_REMEMBERED: Final = 128
 PROTOCOL: Final = "sqs"
 _BROWSER: Final = b"Mozilla/"  # what every browser begins with; SDKs and curl do not,
 _NO_BROWSER: Final = b"(compatible;"  # but celery and others, who say so
@@ -49,6 +52,10 @@ class Identifier:
         self._clock = clock
         self._regions = frozenset({config.region, *config.regions})
         self._accounts = frozenset({config.account, *config.accounts})
+        hosts = frozenset({*config.hosts, urlsplit(config.advertise).hostname or ""})
+        self._is_known_host = lru_cache(HOSTS_REMEMBERED)(
+            lambda host: is_known_host(None if host is None else host.decode("latin-1"), hosts)
+        )
         self._signers = Signers(skew_s_max=config.clock_skew_s_max)
 
     def identify(
@@ -108,6 +115,11 @@ class Identifier:
         if _is_of_a_page(request.headers):
             # A page in a browser on this machine is not the one who may do as he likes.
             raise SqsError(ACCESS_DENIED, "Requests of web pages need a signature.")
+        if not self._is_known_host(request.headers.get(b"host")):
+            raise SqsError(
+                ACCESS_DENIED,
+                "Requests to this host name need a signature, or the name in adapters.sqs.hosts.",
+            )
         config = self._config
         if claim is None:
             return _identity(

@@ -72,6 +72,11 @@ class HttpSession:
         del self._parser
 
     @property
+    def kept_bytes(self) -> int:
+        """Bytes of the request that is not complete, as it travels."""
+        return self._raw_bytes if self.is_midway else 0
+
+    @property
     def under_way(self) -> Request:
         """What is known of the request that is not complete: its headers, once all have come."""
         path, _, query = self._url.partition(b"?")

@@ -5,7 +5,7 @@ status from ``STATUS``, in which the nearest base class wins.
 """
 
 import hmac
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Final
 
 from starlette.applications import Starlette
@@ -34,6 +34,7 @@ from gateway.admin.requests import ADMIN
 from gateway.admin.state import AdminState
 from gateway.auth.access_keys import AccessKeyExists
 from gateway.auth.logins import Peer
+from gateway.browsers import is_known_host
 from gateway.metrics import CONTENT_TYPE
 
 STATUS: Final[Mapping[type[errors.GatewayError], int]] = {
@@ -61,8 +62,8 @@ STATUS: Final[Mapping[type[errors.GatewayError], int]] = {
 }
 
 
-def build_app(state: AdminState, token: str) -> Starlette:
-    """Return the application that answers for the node."""
+def build_app(state: AdminState, token: str, hosts: Collection[str] = ()) -> Starlette:
+    """Return the application that answers for the node. ``hosts``: see ``AdminConfig``."""
 
     async def healthz(_: Request) -> Response:
         return PlainTextResponse("ok\n")
@@ -95,7 +96,7 @@ def build_app(state: AdminState, token: str) -> Starlette:
             Route("/metrics", metrics),
             Mount("/v1", routes=rest),
         ],
-        middleware=[Middleware(_Gate, token=token, state=state)],
+        middleware=[Middleware(_Gate, token=token, state=state, hosts=hosts)],
         exception_handlers={
             errors.GatewayError: _answer_gateway_error,
             HTTPException: _answer_http_error,
@@ -134,7 +135,10 @@ class _Gate:
 
     OPEN: Final = frozenset({"/healthz", "/readyz", "/metrics"})
 
-    def __init__(self, app: ASGIApp, token: str, state: AdminState) -> None:
+    def __init__(
+        self, app: ASGIApp, token: str, state: AdminState, hosts: Collection[str]
+    ) -> None:
+        self._hosts = hosts
         self._app = app
         self._state = state
         self._expected = f"Bearer {token}".encode()
@@ -142,8 +146,15 @@ class _Gate:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return
-        if scope["path"] not in self.OPEN:
-            shown = dict(scope["headers"]).get(b"authorization", b"")
+        headers = dict(scope["headers"])
+        if scope["path"] in self.OPEN:
+            host = headers.get(b"host")
+            if not is_known_host(host and host.decode("latin-1"), self._hosts):
+                refusal = errors.Unauthorized("the host name is not in admin.hosts")
+                await error_answer(refusal)(scope, receive, send)
+                return
+        else:
+            shown = headers.get(b"authorization", b"")
             if not hmac.compare_digest(shown, self._expected):
                 error = errors.Unauthenticated("show the token of data_dir/admin.token")
                 self._note(scope, error)

@@ -33,6 +33,7 @@ class AdminServer:
 
     def __init__(self, config: AdminConfig, state: AdminState, *, data_dir: Path) -> None:
         self._bind = parse_address(config.bind)
+        self._hosts = config.hosts
         self._data_dir = data_dir
         self._state = state
         self._socket: socket.socket | None = None
@@ -50,7 +51,7 @@ class AdminServer:
         """Listen. Errors: ``InvalidSettings`` when the address cannot be taken."""
         listening = self._listen()
         config = uvicorn.Config(
-            build_app(self._state, ensure_token(self._data_dir)),
+            build_app(self._state, ensure_token(self._data_dir), self._hosts),
             http=_BoundedHttp,
             ws="none",
             lifespan="off",

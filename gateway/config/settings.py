@@ -71,6 +71,11 @@ class AdminConfig(FrozenConfig):
     bind: BindAddress = Field(
         default="127.0.0.1:9644", description="Address of the admin HTTP endpoint."
     )
+    hosts: tuple[str, ...] = Field(
+        default=(),
+        description="Public DNS names by which `/metrics` and what else needs no token may be "
+        "asked for; IP addresses and names that are not public always may.",
+    )
 
 
 class StorageConfig(FrozenConfig):

@@ -1,5 +1,6 @@
 """Web pages of others do not reach listeners that ask nobody who he is."""
 
+import http.client
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,8 @@ import pytest
 from gateway.browsers import is_foreign, is_known_host
 from tests.adapters.mqtt.live import running
 from tests.adapters.mqtt.packets.test_websocket import peer
+from tests.support.gateway import Gateway
+from tests.support.ports import free_port
 
 
 @pytest.mark.parametrize(
@@ -82,3 +85,32 @@ async def test_who_may_open_a_websocket(  # noqa: PLR0917 - one parameter a colu
     ):
         assert client.response is not None
         assert client.response.status_code == status
+
+
+def status_of(port: int, path: str, host: str, origin: str | None = None) -> int:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    headers = {"Host": host} | ({} if origin is None else {"Origin": origin})
+    try:
+        connection.request("GET", path, headers=headers)
+        return connection.getresponse().status
+    finally:
+        connection.close()
+
+
+def test_http_that_asks_nobody_who_he_is_looks_at_the_host(tmp_path: Path) -> None:
+    sqs_port = free_port()
+    settings = {
+        "adapters.sqs.bind": f"127.0.0.1:{sqs_port}",
+        "adapters.sqs.hosts": '["queues.example.com"]',
+        "admin.hosts": '["admin.example.com"]',
+    }
+    with Gateway(tmp_path / "data", settings) as gateway:
+        for path in ("/metrics", "/healthz", "/readyz"):
+            assert status_of(gateway.admin_port, path, "evil.example:9644") == 403
+            assert status_of(gateway.admin_port, path, "admin.example.com:9644") == 200
+            assert status_of(gateway.admin_port, path, "headgate.monitoring.svc") == 200
+        list_queues = "/?Action=ListQueues"
+        assert status_of(sqs_port, list_queues, "evil.example") == 403
+        assert status_of(sqs_port, list_queues, "queues:9324", "http://queues:9324") == 403
+        assert status_of(sqs_port, list_queues, "queues:9324") == 200
+        assert status_of(sqs_port, list_queues, "queues.example.com") == 200

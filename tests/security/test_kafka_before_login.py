@@ -1,0 +1,59 @@
+"""What a stranger may keep the node busy with by Kafka before a login."""
+
+import struct
+from pathlib import Path
+
+import pytest
+
+from gateway.config.admission import ListenersConfig
+from tests.adapters.kafka.live import running
+from tests.support.waiting import until
+
+HALF = struct.pack(">i", 500_000) + bytes(60_000)
+
+
+async def test_half_requests_before_a_login_are_counted_and_bounded(tmp_path: Path) -> None:
+    config = ListenersConfig.model_validate({"unauthenticated_bytes_per_ip_budget": 1 << 20})
+    async with running(tmp_path, user="anna") as live:
+        admission = live.kernel.admission
+        admission.config = config
+        clients = [await live.client() for _ in range(8)]
+        for client in clients:
+            client.send(HALF)
+        faults = live.adapter.listener.faults
+        await until(lambda: faults["TooMuchBeforeLogin"] > 0)
+        await until(lambda: admission.unauthenticated_bytes <= 1 << 20)
+        assert 0 < faults["TooMuchBeforeLogin"] < len(clients)
+
+
+async def test_thirty_two_idle_requests_that_announce_much_keep_nobody_waiting(
+    tmp_path: Path,
+) -> None:
+    async with running(tmp_path, kafka={"request_bytes_budget": 8 << 20}) as live:
+        idle = [await live.client() for _ in range(32)]
+        for client in idle:
+            client.send(struct.pack(">i", 8 << 20) + b"x")
+        budget = live.adapter.node.request_budget
+        await until(lambda: budget.bytes_taken > 0)
+        assert budget.free_bytes > 0
+        assert budget.waiting_count == 0
+
+
+@pytest.mark.parametrize("is_asked", [False, True])
+async def test_who_does_not_log_in_has_only_the_handshake_to_do_so(
+    tmp_path: Path,
+    is_asked: bool,  # noqa: FBT001 - a parameter of the test
+) -> None:
+    async with running(tmp_path, user="anna" if is_asked else None) as live:
+        client = await live.client()
+        client.send(api_versions())
+        await client.answer()
+        listener = live.adapter.listener
+        listener.now_s += listener.config.handshake_s_max + 1
+        [connection] = listener.connections
+        assert connection.overdue(listener.now_s) == ("handshake_s_max" if is_asked else None)
+
+
+def api_versions() -> bytes:
+    body = struct.pack(">hhih", 18, 0, 7, -1)
+    return struct.pack(">i", len(body)) + body
