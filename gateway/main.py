@@ -38,6 +38,7 @@ from gateway.config.settings import Settings
 from gateway.delays.manager import Delays
 from gateway.disk_reserve import DiskReserve
 from gateway.errors import GatewayError, StorageUnavailable
+from gateway.freed_memory import FreedMemory
 from gateway.groups.cursors import CursorManager
 from gateway.groups.manager import GroupManager
 from gateway.internal_metrics import register_metrics
@@ -179,6 +180,9 @@ class _Node:
         stack.callback(self._reloading.close)
         state.is_ready = True
         stack.callback(lambda: setattr(state, "is_ready", False))
+        freed_memory = FreedMemory(asyncio.get_running_loop())
+        freed_memory.start()
+        stack.callback(freed_memory.stop)
         self._announce(admin.url)
 
     def _claimed_storage(self) -> Any:  # noqa: ANN401 - a plug-in's class
