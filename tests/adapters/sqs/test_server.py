@@ -41,7 +41,7 @@ async def url_for(live: Live, *headers: str) -> str:
 @pytest.mark.parametrize(
     ("headers", "base_url"),
     [
-        (("Host: queues.example:1234",), "http://queues.example:1234"),
+        (("Host: queues.internal:1234",), "http://queues.internal:1234"),
         (("Host: [::1]:9324",), "http://[::1]:9324"),
         (("Host: sqs.us-east-1.localhost",), "http://sqs.us-east-1.localhost"),
     ],
