@@ -6,7 +6,6 @@ import pytest
 
 from tests.support import mqtt_wire as wire
 from tests.support.mqtt_gateway import MqttGateway
-from tests.support.mqtt_wire import Kind
 from tests.support.proc import resident_bytes
 from tests.support.waiting import wait_until
 
