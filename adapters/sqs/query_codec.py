@@ -26,6 +26,7 @@ FIELDS_MAX: Final = 4_096  # ten messages with ten attributes have 350
 LARGE_BYTES: Final = 65_536
 _DEPTH_MAX: Final = 8  # SendMessageBatchRequestEntry.1.MessageAttribute.1.Value.DataType has 6
 _INTEGER_CHARS_MAX: Final = 19
+_AS_PRINTABLE: Final = bytes.maketrans(b"%+", b"= ")
 _BOOLEANS: Final = {"true": True, "false": False}
 _LEAF: Final = ""  # a key that no step has: the text at a node that has steps below, too
 
@@ -66,12 +67,13 @@ def _parse_large(octets: bytes) -> dict[str, str]:
 
 def _unquote(octets: bytes) -> str:
     """Return a name or value as text. Quoted-printable is the same with another sign, and in C."""
-    octets = octets.replace(b"+", b" ")
     escapes_count = octets.count(b"%")
-    if escapes_count:
+    if not escapes_count:
+        octets = octets.replace(b"+", b" ")
+    else:
         size_bytes = len(octets) - 2 * escapes_count
         is_broken = b"%\n" in octets or b"%\r" in octets  # there it means the end of a line
-        octets = a2b_qp(octets.replace(b"=", b"=3D").replace(b"%", b"="))
+        octets = a2b_qp(octets.replace(b"=", b"=3D").translate(_AS_PRINTABLE))
         if len(octets) != size_bytes or is_broken:
             raise ValueError("a percent sign begins no octet")
     return octets.decode()

@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from gateway.queues.manager import Queue
 
 RECEIVE_BYTES_MAX: Final = 4 * 1_048_576  # of one answer; the first message always comes
+XML_BYTES_MAX: Final = (
+    1_048_576  # by the Query protocol: 4 MiB of "<" would take 80 ms to escape
+)
 OVERSIZE_ROUNDS_MAX: Final = 10  # receives in a row that found nothing but what is too large
 
 _OVERSIZE: Final = "oversize"
@@ -89,7 +92,7 @@ class Receiving:
             )
         receiver = self._queue.receive(
             self._count,
-            bytes_max=RECEIVE_BYTES_MAX,
+            bytes_max=RECEIVE_BYTES_MAX if self._call.is_json else XML_BYTES_MAX,
             on_done=self._on_deliveries,
             lease_ms=self._lease_ms,
             wait_ms=wait_ms,

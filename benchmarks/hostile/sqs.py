@@ -9,9 +9,9 @@ _BODY_BYTES: Final = 8_000_000
 
 
 def _post(body: bytes, action: str, *, content: str = _TYPE, more: str = "") -> bytes:
+    target = f"X-Amz-Target: AmazonSQS.{action}\r\n" if action else ""
     head = (
-        f"POST / HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: {content}\r\n"
-        f"X-Amz-Target: AmazonSQS.{action}\r\n{more}"
+        f"POST / HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: {content}\r\n{target}{more}"
         f"Connection: close\r\nContent-Length: {len(body)}\r\n\r\n"
     )
     return head.encode() + body
@@ -53,6 +53,33 @@ def entries() -> bytes:
     return _post(b'{"Entries":[' + b'{"Id":"1"},' * 200_000 + b"{}]}", "SendMessageBatch")
 
 
+def numbers() -> bytes:
+    """Have four million numbers in a list that nobody asks for."""
+    return _post(b'{"more":[' + b"1," * (_BODY_BYTES // 2 - 10) + b"1]}", "SendMessage")
+
+
+def quotes() -> bytes:
+    """Send a message of four million quotation marks."""
+    body = b'{"QueueUrl":"hostile","MessageBody":"' + b'\\"' * (_BODY_BYTES // 2 - 30) + b'"}'
+    return _post(body, "SendMessage")
+
+
+def escapes() -> bytes:
+    """Send a message of 2,600,000 letters by a form that encodes each."""
+    body = b"Action=SendMessage&QueueUrl=hostile&MessageBody=" + b"%41" * (
+        _BODY_BYTES // 3 - 30
+    )
+    return _post(body, "", content=_FORM)
+
+
+def fields() -> bytes:
+    """Have as many parameters in a form as may be, each in eight parts."""
+    body = "&".join(
+        ["Action=SendMessageBatch", *(f"E.{n}.a.b.c.d.e.f=1" for n in range(4_000))]
+    )
+    return _post(body.encode(), "", content=_FORM)
+
+
 def parameters() -> bytes:
     """Have 600,000 parameters in the form of a Query request."""
     body = "&".join(["Action=SendMessageBatch", *(f"E.{n}=1" for n in range(600_000))])
@@ -70,6 +97,10 @@ CASES: Final = {
     "JSON, 4,000,000 levels": deep,
     "JSON, 800,000 keys": wide,
     "JSON, 200,000 entries": entries,
+    "JSON, 4,000,000 numbers": numbers,
+    "JSON, a message of 4,000,000 quotation marks": quotes,
     "Query, 600,000 parameters": parameters,
+    "Query, 4,000 parameters of eight parts": fields,
+    "Query, 2,600,000 percent signs": escapes,
     "8,000 headers": headers,
 }

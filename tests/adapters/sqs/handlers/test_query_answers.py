@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from tests.adapters.sqs.handlers.messages import receive, send
 from tests.adapters.sqs.handlers.query import get
 from tests.adapters.sqs.handlers.serving import Live
 
@@ -159,3 +160,14 @@ async def test_an_action_without_a_result_has_only_its_request_id_in_json(live: 
     answer = await get(live, url, JSON, Action="DeleteQueue")
 
     assert list(json.loads(answer.text)["DeleteQueueResponse"]) == ["ResponseMetadata"]
+
+
+async def test_an_answer_has_1_mib_of_messages_or_a_single_one(live: Live) -> None:
+    url = await live.queue()
+    for _ in range(3):
+        await send(live, url, "<" * 600_000)
+
+    answer = await get(live, url, Action="ReceiveMessage", MaxNumberOfMessages="10")
+
+    assert answer.text.count("<Body>") == 1
+    assert len(await receive(live, url)) == 2  # by JSON
