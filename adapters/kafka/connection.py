@@ -14,7 +14,7 @@ from adapters.kafka.codec import (
     decode_request_header,
 )
 from adapters.kafka.handlers import APIS, Api, Turn, api_versions
-from adapters.kafka.large_requests import SLICE_ELEMENTS
+from adapters.kafka.large_requests import SLICE_ELEMENTS, let_go
 from adapters.kafka.reply import Reply, is_flexible
 from adapters.kafka.session import Framer, Session
 from adapters.kafka.split_requests import handle_split
@@ -251,6 +251,7 @@ class KafkaConnection(Connection):
             return
         assert handle is not None, f"{api.name} takes no large requests"
         await handle(request, self.session, version, reply)
+        await large_work.run(let_go, request.topics)
         if api.turn is Turn.PIPELINED and self._serving is reply:
             self._serving = None
             self._serve_queued()

@@ -68,6 +68,14 @@ def settle(future: asyncio.Future[Result], result: Result) -> None:
         future.set_result(result)
 
 
+def let_go(topics: list[tuple[Ref, list[Part]]]) -> None:
+    """Free a request in a thread, slice by slice: all of it at once would hold the loop."""
+    while topics:
+        _, parts = topics.pop()
+        while parts:
+            del parts[-SLICE_ELEMENTS:]
+
+
 def slices(items: Sequence[Part]) -> Iterator[Sequence[Part]]:
     """Yield the items in runs of at most ``SLICE_ELEMENTS``."""
     for start in range(0, len(items), SLICE_ELEMENTS):
