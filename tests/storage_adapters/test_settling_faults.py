@@ -281,19 +281,24 @@ async def test_a_wrong_length_is_mended_by_the_row(tmp_path: Path) -> None:
     assert list(Verification(tmp_path).run()) == []
 
 
+TURNS_MAX = 20
+
+
 async def test_damage_of_one_partition_does_not_keep_others_from_merging(
     tmp_path: Path,
 ) -> None:
     log = await opened(tmp_path)
-    for turn in range(4):
+    turn = 0
+    while not log.metrics.settling_failures:  # a round may take the segments of two turns
         await fill(log, 20, (1,))
         await fill(log, 20, (2,))
-        if turn == 3:
+        if turn == 1:
             flip(log._catalog.settled.owned(1)[0].path, 30_000)
         await settle(log)
-    await until(lambda: log.metrics.settling_failures > 0)
-    await until(lambda: len(log._catalog.settled.owned(2)) < 3)
+        turn += 1
+        assert turn < TURNS_MAX
+    owned = log._catalog.settled.owned
+    await until(lambda: len(owned(2)) < len(owned(1)))
 
-    assert log.metrics.settling_failures == 1
-    assert len(log._catalog.settled.owned(1)) > 3
+    assert len(owned(1)) > 3
     await log.close()
