@@ -45,11 +45,12 @@ format: .venv/dev
 bench bench-kafka bench-mqtt bench-sqs bench-storage bench-pipeline: .venv/dev  ## the published figures, each beside its peer; more arguments in BENCH
 	$(BIN)/python -m benchmarks $(patsubst bench-%,%,$(filter bench-%,$@)) $(BENCH)
 
-soak: .venv/dev  ## hours: 100 kills, a million frames, properties at length, R1 to R8
+soak: .venv/dev  ## hours: 100 kills, a million hostile packets of each kind, properties at length, R1 to R8, L2
 	HYPOTHESIS_PROFILE=soak $(BIN)/python -m pytest -m soak --timeout 7200 tests
 	HYPOTHESIS_PROFILE=soak $(BIN)/python -m pytest -n 2 --dist loadgroup -m "hypothesis and not soak" --timeout 7200 tests
 	HEADGATE_TEST_STORAGE=s3 $(BIN)/python -m pytest tests/interop
 	$(BIN)/python -m benchmarks r1 r2 r3 r4 r5 r6 r7 r8
+	$(BIN)/python -m benchmarks l2 --scale 17
 
 ci-deps: .venv/dev  ## what only CI's tests need: kcat, a JDK with Maven, Go; jars and modules
 	scripts/install-test-tools

@@ -1,7 +1,7 @@
 """``python -m benchmarks [GROUP | NAME ...] [--quick] [--runs N]``: measure.
 
 Prints tables and keeps them as JSON. ``--gib`` and ``--minutes`` are the sizes of r2 to r6 and r8,
-``--scale`` is the part of the sizes of m5 to m10, p1, p2 and s3 to s5. The groups ``kafka``,
+``--scale`` is the part of the sizes of l2, m5 to m10, p1, p2 and s3 to s5. The groups ``kafka``,
 ``mqtt``, ``sqs``, ``storage`` (in S3) and ``pipeline`` (on Spark) stand for the figures of one
 part; without a name everything but the soak is measured.
 
@@ -23,6 +23,7 @@ SCRIPTS: Final = {
     "k5": "k5_idle",
     "k6": "k6_many_partitions",
     "l1": "l1_loop_turns",
+    "l2": "l2_hostile",
     "m1": "m1_qos0",
     "m2": "m2_qos1",
     "m3": "m3_fanout",
@@ -75,7 +76,7 @@ def main() -> None:
     parser.add_argument("--gib", type=float, help="size of what r2, r4, r5, r6 write")
     parser.add_argument("--minutes", type=float, help="how long r3 writes (10)")
     parser.add_argument(
-        "--scale", type=float, default=1.0, help="part of the sizes of m5.., p1.. and s3.."
+        "--scale", type=float, default=1.0, help="part of the sizes of l2, m5.., p1.. and s3.."
     )
     chosen = parser.parse_args()
     wanted = chosen.names or [name for name in SCRIPTS if name not in SOAK]

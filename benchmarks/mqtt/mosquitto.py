@@ -1,13 +1,15 @@
 """Eclipse Mosquitto as Debian packages it: the peer of the MQTT benchmarks.
 
 At its best: no limit of its own on what is queued or in flight, no delay of small packets, no
-log of connections. It keeps nothing on disk unless ``persistent``, and syncs nothing then.
+log of connections. It keeps nothing on disk unless ``persistent``, and syncs nothing then. With
+``users``, who have passwords, nobody else gets in.
 """
 
 import getpass
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, Self
 
@@ -20,7 +22,7 @@ _PACKAGE: Final = "mosquitto"
 _READY_S_MAX: Final = 60.0
 _CONFIG: Final = """\
 listener {port} 127.0.0.1
-allow_anonymous true
+{access}
 max_inflight_messages 65535
 max_queued_messages 0
 set_tcp_nodelay true
@@ -51,7 +53,14 @@ def mosquitto_version() -> str:
 class Mosquitto:
     """One broker on a free port of 127.0.0.1."""
 
-    def __init__(self, data_dir: Path, *, persistent: bool = False) -> None:
+    def __init__(
+        self,
+        data_dir: Path,
+        *,
+        persistent: bool = False,
+        users: Mapping[str, str] | None = None,
+    ) -> None:
+        self._users = users or {}
         self.data_dir = data_dir
         self.mqtt_port = free_port()
         self.program: Program | None = None
@@ -63,8 +72,18 @@ class Mosquitto:
                 user=getpass.getuser(),
                 persistence=str(persistent).lower(),
                 folder=data_dir,
+                access=self._access(),
             )
         )
+
+    def _access(self) -> str:
+        if not self._users:
+            return "allow_anonymous true"
+        path = self.data_dir / "passwords"
+        path.touch(mode=0o600)
+        for name, password in self._users.items():
+            subprocess.run(["mosquitto_passwd", "-b", path, name, password], check=True)
+        return f"allow_anonymous false\npassword_file {path}"
 
     @property
     def pid(self) -> int:
@@ -94,6 +113,8 @@ class Mosquitto:
         """Say whether it takes a connection."""
         try:
             open_socket(self.mqtt_port, "probe").close()
-        except (ConnectionError, Fault):
+        except ConnectionError:
             return False
+        except Fault:
+            return bool(self._users)  # it refuses the probe, which has no password
         return True

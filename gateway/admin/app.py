@@ -11,7 +11,7 @@ from typing import Final
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Mount, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -100,6 +100,7 @@ def build_app(state: AdminState, token: str, hosts: Collection[str] = ()) -> Sta
         exception_handlers={
             errors.GatewayError: _answer_gateway_error,
             HTTPException: _answer_http_error,
+            ClientDisconnect: _answer_nobody,
         },
     )
 
@@ -124,6 +125,11 @@ async def _answer_http_error(_: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     content = {"error": "Http", "message": error.detail, "retriable": False}
     return JSONResponse(content, error.status_code, error.headers)
+
+
+async def _answer_nobody(_: Request, _error: Exception) -> Response:
+    """Answer a client that left amid its request: nothing of this is sent."""
+    return Response(status_code=400)
 
 
 class _Gate:

@@ -10,6 +10,7 @@ import socket
 from pathlib import Path
 from typing import Final
 
+import h11
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
@@ -58,6 +59,7 @@ class AdminServer:
             loop="none",
             log_config=None,
             access_log=False,
+            log_level="error",  # a stranger's every faulty request would be a line
             proxy_headers=False,
             server_header=False,
             date_header=False,
@@ -130,6 +132,17 @@ class _BoundedHttp(H11Protocol):
         if self._patience is not None:
             self._patience.cancel()
         super().connection_lost(exc)
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse what is no HTTP; whoever still answers an earlier request need not."""
+        cycle = self.cycle
+        if cycle is not None and not cycle.response_complete:  # type: ignore[redundant-expr] # may be None
+            cycle.disconnected = True
+            cycle.message_event.set()
+        if self.conn.our_state in {h11.IDLE, h11.SEND_RESPONSE}:
+            super().send_400_response(msg)
+        else:
+            self.transport.close()
 
     def _lose_patience(self) -> None:
         """Close, unless we are at work: half requests, silence and unread answers end here."""

@@ -16,6 +16,7 @@ from tests.crash.silence import check_log
 from tests.interop.kafka.clients import CONFLUENT, KAFKA_PYTHON, Member
 from tests.interop.kafka.programs.protocol import Message
 from tests.support.gateway import Gateway
+from tests.support.hostile.kafka import mutated
 from tests.support.kafka_wire import API_VERSIONS, Connection, batch, request
 from tests.support.proc import resident_bytes
 from tests.support.recording import Recorder
@@ -56,31 +57,6 @@ def record(recorder: Recorder, gateway: Gateway) -> list[bytes]:
         member.program.stop()
         client.admin(through, fresh_name(), fresh_name("g"))
     return recorder.frames
-
-
-def mutated(frame: bytes, chooser: random.Random) -> bytes:
-    """Return the frame with a few faults; its length mostly says the truth."""
-    data = bytearray(frame[4:])
-    for _ in range(chooser.randrange(1, 5)):
-        at = chooser.randrange(len(data)) if data else 0
-        kind = chooser.randrange(6)
-        if kind == 0 and data:
-            data[at] ^= 1 << chooser.randrange(8)
-        elif kind == 1:
-            del data[at:]
-        elif kind == 2:
-            data[at:at] = chooser.randbytes(chooser.randrange(1, 16))
-        elif kind == 3:
-            edge = chooser.choice([-1, 0, 1, 0x7FFFFFFF, -0x80000000, 0x7FFF, 1 << 20])
-            data[at : at + 4] = struct.pack(">i", edge)
-        elif kind == 4 and len(data) >= 4:
-            data[2:4] = struct.pack(">h", chooser.randrange(-2, 20))  # another version
-        else:
-            data[0:2] = struct.pack(">h", chooser.randrange(-1, 95))  # another API
-    if chooser.randrange(20) == 0:
-        data = bytearray(chooser.randbytes(chooser.randrange(200)))
-    length = len(data) if chooser.randrange(10) else chooser.randrange(-5, 2 * len(data) + 8)
-    return struct.pack(">i", length) + bytes(data)
 
 
 def throw(port: int, frames: list[bytes]) -> None:

@@ -17,9 +17,9 @@ import pytest
 
 from tests.crash import silence
 from tests.crash.silence import check_log, check_silence
+from tests.support.hostile.sqs import QUEUES, thrown_at_once
 from tests.support.proc import resident_bytes
 from tests.support.sqs_gateway import SqsGateway
-from tests.support.sqs_mutations import QUEUES, thrown_at_once
 from tests.support.sqs_raw import Gone, JsonClient, Refused, exchange
 
 pytestmark = pytest.mark.crash

@@ -59,6 +59,12 @@ class GuardedGateway(SqsGateway):
         self, method: str, path: str, body: object = None, *, with_token: bool = True
     ) -> int:
         """Ask the admin endpoint; return the status."""
+        return self.admin_answer(method, path, body, with_token=with_token)[0]
+
+    def admin_answer(
+        self, method: str, path: str, body: object = None, *, with_token: bool = True
+    ) -> tuple[int, str]:
+        """Ask the admin endpoint; return the status and what came with it."""
         token = (self.data_dir / "admin.token").read_text().strip() if with_token else ""
         connection = http.client.HTTPConnection("127.0.0.1", self.admin_port, timeout=30)
         try:
@@ -68,7 +74,8 @@ class GuardedGateway(SqsGateway):
                 body=None if body is None else json.dumps(body),
                 headers={"Authorization": f"Bearer {token}"},
             )
-            return connection.getresponse().status
+            answer = connection.getresponse()
+            return answer.status, answer.read().decode()
         finally:
             connection.close()
 

@@ -136,7 +136,7 @@ def wrong_values(chooser: random.Random) -> bytes:
     if action == "CreateQueue" and chooser.randrange(20):
         return valid_request(chooser)  # many names would be many queues
     at = chooser.choice(sorted(params))
-    params[at] = _other_value(params[at], chooser)
+    params[at] = other_value(params[at], chooser)
     if chooser.randrange(2):
         text = json.dumps(params, ensure_ascii=chooser.randrange(2) == 0)
         return json_request(action, text.encode("utf-8", "surrogatepass"))
@@ -146,7 +146,8 @@ def wrong_values(chooser: random.Random) -> bytes:
         return query_request(action, {})  # a form has no such shape
 
 
-def _other_value(value: Any, chooser: random.Random) -> Any:
+def other_value(value: Any, chooser: random.Random) -> Any:
+    """Return another value, of the same shape or not."""
     kind = chooser.randrange(5)
     if kind == 0:
         return chooser.choice(_NUMBERS)
@@ -157,10 +158,10 @@ def _other_value(value: Any, chooser: random.Random) -> Any:
     if isinstance(value, dict) and value:
         name = chooser.choice(sorted(value))
         other = chooser.choice([name, chooser.choice(_TEXTS)])
-        return {**value, other: _other_value(value[name], chooser)}
+        return {**value, other: other_value(value[name], chooser)}
     if isinstance(value, list) and value:
         times = chooser.choice([1, 2, 11, 1_000])
-        return [_other_value(value[0], chooser), *value] * times
+        return [other_value(value[0], chooser), *value] * times
     return chooser.choice(_TEXTS)
 
 
