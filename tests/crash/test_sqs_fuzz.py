@@ -44,6 +44,8 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SqsGateway]:
         "adapters.sqs.frame_s_max": FRAME_S_MAX,
         "adapters.sqs.deleted_name_s": 0,  # what a faulty client deletes is made again
         "adapters.sqs.purge_s": 0,
+        # Above what one request may have as it travels: that is what ends it here.
+        "listeners.unauthenticated_bytes_per_ip_budget": 32 << 20,
         "log.level": "warning",
     }
     with SqsGateway(folder / "data", settings) as running:
