@@ -18,7 +18,7 @@ from gateway.errors import StorageUnavailable
 from storage_adapters.formats.entry import ENTRY_MAGIC
 from storage_adapters.formats.manifest import Manifest
 from storage_adapters.formats.segment import SEGMENT_HEADER_BYTES, SegmentHeader
-from storage_adapters.segment_log.claims import (
+from storage_adapters.segment_log.durability_claims import (
     Claim,
     claims_inside,
     claims_of,

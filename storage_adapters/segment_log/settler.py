@@ -26,7 +26,7 @@ from storage_adapters.segment_log.copying import (
 )
 from storage_adapters.segment_log.merging import owned_run, shared_run
 from storage_adapters.segment_log.metrics import SegmentLogMetrics
-from storage_adapters.segment_log.passing import Passed
+from storage_adapters.segment_log.obsolete_files import Passed
 from storage_adapters.segment_log.retries import Retries
 from storage_adapters.segment_log.rewriting import Rewriter
 from storage_adapters.segment_log.segments import Segment
