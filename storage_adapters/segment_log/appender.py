@@ -47,7 +47,7 @@ _HOUSEKEEPING_BYTES_MAX: Final = 1_048_576
 _HOUSEKEEPING_DIVISOR: Final = 16
 
 
-class Stranger(NamedTuple):
+class UnlistedPartition(NamedTuple):
     """A partition that the active segment does not know yet."""
 
     state: PartitionState
@@ -113,30 +113,30 @@ class Appender:
 
     def append(self, entries: Sequence[Entry], on_done: OnDone, *, reserved: bool) -> None:
         """Turn ``entries`` into one atomic append. See ``StorageAdapter.enqueue``."""
-        need, strangers = self._measure(entries)
+        need, unlisted = self._measure(entries)
         limit = self._limit_reserved if reserved else self._limit
         if self._tail + self._footer_bytes + need > limit and self._make_room(need, reserved):
-            need, strangers = self._measure(entries)  # Strangers all, in a new segment.
+            need, unlisted = self._measure(entries)  # A new segment lists none of them.
             if self._tail + self._footer_bytes + need > self._limit_max:
                 raise self._too_large(need)
         chunk = self._chunk()
-        size_bytes = self._introduce(strangers, chunk) if strangers else 0
+        size_bytes = self._introduce(unlisted, chunk) if unlisted else 0
         size_bytes += self._add_batches(entries, chunk)
         self._finish(on_done, size_bytes)
 
     def append_internal(
-        self, kind: int, body: bytes, strangers: list[Stranger], on_done: OnDone
+        self, kind: int, body: bytes, unlisted: list[UnlistedPartition], on_done: OnDone
     ) -> None:
         """Append one entry of the log's own. Errors: ``StorageFull`` at the very end."""
-        need = ENTRY_HEADER_BYTES + len(body) + self._strangers_bytes(strangers)
+        need = ENTRY_HEADER_BYTES + len(body) + self._unlisted_bytes(unlisted)
         used = self._tail + self._footer_bytes
         if used + need > self._limit_max:
             self._make_room(need, reserved=True)
         chunk = self._chunk()
-        size_bytes = self._introduce(strangers, chunk) if strangers else 0
+        size_bytes = self._introduce(unlisted, chunk) if unlisted else 0
         self._finish(on_done, size_bytes + self._add_entry(kind, body, FLAG_LAST, chunk))
 
-    def _measure(self, entries: Sequence[Entry]) -> tuple[int, list[Stranger] | None]:
+    def _measure(self, entries: Sequence[Entry]) -> tuple[int, list[UnlistedPartition] | None]:
         """Return the octets that the append and its part of the footer need, at most."""
         states, active = self._catalog.states, self.active
         need = 0
@@ -152,25 +152,27 @@ class Appender:
                     unknown[partition_id] = None
         if unknown is None:
             return need, None
-        strangers = self.strangers(unknown)
-        return need + self._strangers_bytes(strangers), strangers
+        unlisted = self.unlisted(unknown)
+        return need + self._unlisted_bytes(unlisted), unlisted
 
-    def strangers(self, partition_ids: Iterable[int]) -> list[Stranger]:
+    def unlisted(self, partition_ids: Iterable[int]) -> list[UnlistedPartition]:
         """Return what introduces those partitions that the segment does not know."""
-        strangers = []
+        unlisted = []
         for partition_id in partition_ids:
             state = self._catalog.state(partition_id)
             if state.segment is self.active:
                 continue
             identity = self._host.identify(partition_id)
             introduction = Introduction(identity, state.start, state.end)
-            strangers.append(Stranger(state, identity, encode_introduction(introduction)))
-        return strangers
+            unlisted.append(
+                UnlistedPartition(state, identity, encode_introduction(introduction))
+            )
+        return unlisted
 
     @staticmethod
-    def _strangers_bytes(strangers: list[Stranger]) -> int:
-        names = sum(len(stranger.introduction) for stranger in strangers)
-        return ENTRY_HEADER_BYTES + 2 * names + len(strangers) * _PART_BYTES
+    def _unlisted_bytes(unlisted: list[UnlistedPartition]) -> int:
+        names = sum(len(partition.introduction) for partition in unlisted)
+        return ENTRY_HEADER_BYTES + 2 * names + len(unlisted) * _PART_BYTES
 
     def _chunk(self) -> Chunk:
         chunks = self._writer.open_group.chunks
@@ -178,11 +180,11 @@ class Appender:
             chunks.append(Chunk(self.active, self._tail))
         return chunks[-1]
 
-    def _introduce(self, strangers: list[Stranger], chunk: Chunk) -> int:
-        for state, identity, introduction in strangers:
+    def _introduce(self, unlisted: list[UnlistedPartition], chunk: Chunk) -> int:
+        for state, identity, introduction in unlisted:
             self.adopt(state, identity)
             self._footer_bytes += len(introduction)
-        body = b"".join([stranger.introduction for stranger in strangers])
+        body = b"".join([partition.introduction for partition in unlisted])
         return self._add_entry(KIND_PARTITION, body, 0, chunk)
 
     def adopt(self, state: PartitionState, identity: PartitionIdentity | None) -> LivePart:

@@ -22,7 +22,7 @@ from storage_adapters.formats.bodies import (
 )
 from storage_adapters.formats.entry import KIND_BOUNDS, KIND_DELETE
 from storage_adapters.formats.footer import Footer, Part
-from storage_adapters.segment_log.appender import Appender, Stranger
+from storage_adapters.segment_log.appender import Appender, UnlistedPartition
 from storage_adapters.segment_log.catalog import Catalog
 from storage_adapters.segment_log.files import Files
 from storage_adapters.segment_log.idle import IdleCloser
@@ -72,9 +72,9 @@ class Sweeper:
         if state.is_deleted or start <= state.start:
             self._appender.append((), on_done, reserved=True)
             return
-        strangers = self._appender.strangers((partition_id,))
+        unlisted = self._appender.unlisted((partition_id,))
         body = encode_bounds([(partition_id, start, state.end)])
-        self._appender.append_internal(KIND_BOUNDS, body, strangers, on_done)
+        self._appender.append_internal(KIND_BOUNDS, body, unlisted, on_done)
         state.start = start
         assert state.part is not None
         state.part.start = start
@@ -179,7 +179,7 @@ class Sweeper:
         return False
 
     async def _append_bounds(self, footer: Footer, parts: list[Part]) -> None:
-        rows, strangers = [], []
+        rows, unlisted = [], []
         for part in parts:
             state = self._catalog.state(part.partition_id)
             known = footer.introduction(part)
@@ -188,12 +188,12 @@ class Sweeper:
             introduction = encode_introduction(
                 Introduction(known.identity, state.start, state.end)
             )
-            strangers.append(Stranger(state, known.identity, introduction))
+            unlisted.append(UnlistedPartition(state, known.identity, introduction))
             rows.append((part.partition_id, state.start, state.end))
         if not rows:
             return
         done = _Done()
-        self._appender.append_internal(KIND_BOUNDS, encode_bounds(rows), strangers, done.set)
+        self._appender.append_internal(KIND_BOUNDS, encode_bounds(rows), unlisted, done.set)
         await done.wait()
 
     async def _append_deletion(self, partition_ids: list[int]) -> None:
