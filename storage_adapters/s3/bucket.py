@@ -15,7 +15,7 @@ from gateway.clock import Clock
 from gateway.model import Octets
 from storage_adapters.s3.bucket_bodies import (
     Body,
-    Part,
+    BodyPart,
     etag_of,
     parse_content_range,
     read_body,
@@ -194,7 +194,7 @@ class Bucket:
     # Requests.
 
     def _put(self, key: str, body: Body) -> str:
-        def send(part: Part, checksum: Mapping[str, str]) -> _Answer:
+        def send(part: BodyPart, checksum: Mapping[str, str]) -> _Answer:
             return self._client().put_object(  # type: ignore[no-any-return]
                 Bucket=self._config.bucket,
                 Key=key,
@@ -218,7 +218,7 @@ class Bucket:
             raise
 
     def _complete(self, key: str, upload: str, body: Body, kind: str) -> str:
-        def send(part: Part, checksum: Mapping[str, str]) -> _Answer:
+        def send(part: BodyPart, checksum: Mapping[str, str]) -> _Answer:
             return self._client().upload_part(  # type: ignore[no-any-return]
                 Bucket=self._config.bucket,
                 Key=key,
@@ -266,8 +266,8 @@ class Bucket:
         kind: str,
         key: str,
         body: Body,
-        part: Part,
-        send: Callable[[Part, Mapping[str, str]], _Answer],
+        part: BodyPart,
+        send: Callable[[BodyPart, Mapping[str, str]], _Answer],
         checksum_kind: str = "",
     ) -> _Answer:
         """Send a part, or all; return the answer, by which the server has what was sent."""

@@ -23,7 +23,7 @@ _PLAIN: Final = re.compile(r"[0-9a-f]{32}(-[0-9]{1,5})?")
 _CONTENT_RANGE: Final = re.compile(r"bytes ([0-9]{1,18})-([0-9]{1,18})/([0-9]{1,18})")
 
 
-class Part(NamedTuple):
+class BodyPart(NamedTuple):
     """Octets ``start`` to before ``end`` of a body."""
 
     number: int
@@ -44,7 +44,7 @@ class Body:
         self.is_in_parts = self.size_bytes > part_bytes
         step = part_bytes if self.is_in_parts else max(self.size_bytes, 1)
         self.parts = [
-            Part(number, start, min(start + step, self.size_bytes))
+            BodyPart(number, start, min(start + step, self.size_bytes))
             for number, start in enumerate(range(0, max(self.size_bytes, 1), step), 1)
         ]
 
@@ -57,23 +57,23 @@ class Body:
         whole = hashlib.md5(b"".join(digests), usedforsecurity=False)
         return f"{whole.hexdigest()}-{len(digests)}"
 
-    def md5(self, part: Part) -> bytes:
+    def md5(self, part: BodyPart) -> bytes:
         """Return a part's MD5."""
         digest = hashlib.md5(usedforsecurity=False)
         for octets in self.octets(part.start, part.end):
             digest.update(octets)
         return digest.digest()
 
-    def crc32c(self, part: Part) -> int:
+    def crc32c(self, part: BodyPart) -> int:
         """Return a part's CRC-32C."""
         crc = 0
         for octets in self.octets(part.start, part.end):
             crc = crc32c(octets, crc)
         return crc
 
-    def open(self, start: int, end: int) -> "Reader":
+    def open(self, start: int, end: int) -> "BodyReader":
         """Return these octets as a file that is read from its beginning."""
-        return Reader(self, start, end)
+        return BodyReader(self, start, end)
 
     def octets(self, start: int, end: int) -> Iterator[memoryview]:
         """Yield octets ``start`` to before ``end``, in slices of the pieces."""
@@ -87,7 +87,7 @@ class Body:
             index += 1
 
 
-class Reader:
+class BodyReader:
     """A range of a body as a file: boto3 sends it in blocks, each with a timeout of its own.
 
     One `bytes` would have to be through within a single timeout, whatever its size. Blocks are

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 
 from botocore.exceptions import ClientError
 
-from storage_adapters.s3.bucket_bodies import Body, Part, etag_of, is_plain_etag
+from storage_adapters.s3.bucket_bodies import Body, BodyPart, etag_of, is_plain_etag
 from storage_adapters.s3.bucket_errors import ChecksumUnknown, WrongChecksum, code_of
 
 CRC32C: Final = "crc32c"
@@ -49,14 +49,14 @@ class Checksums:
         """Return the kind for an upload in parts, which is told before: only what is known."""
         return CRC32C if self._uses_crc and self._knows_crc else MD5
 
-    def of(self, body: Body, part: Part, kind: str) -> Checksum:
+    def of(self, body: Body, part: BodyPart, kind: str) -> Checksum:
         """Return a part's checksum."""
         if kind == CRC32C:
             octets = body.crc32c(part).to_bytes(_CRC_BYTES, "big")
             return Checksum(_ANSWERED, base64.b64encode(octets).decode())
         return Checksum("ContentMD5", content_md5(body.md5(part)))
 
-    def check(self, body: Body, part: Part, sent: Checksum, answer: _Answer) -> None:
+    def check(self, body: Body, part: BodyPart, sent: Checksum, answer: _Answer) -> None:
         """Return when the server has said, or has shown, that it keeps what was sent.
 
         It compares a Content-MD5 itself, and it answers with a CRC that it has compared. Without
@@ -85,7 +85,7 @@ class Checksums:
         raise ChecksumUnknown("the server takes no CRC-32C") from error
 
 
-def row_of(part: Part, answer: _Answer) -> dict[str, Any]:
+def row_of(part: BodyPart, answer: _Answer) -> dict[str, Any]:
     """Return what completing an upload says of a part that was answered so."""
     row = {"PartNumber": part.number, "ETag": etag_of(answer)}
     return row | {_ANSWERED: answer[_ANSWERED]} if _ANSWERED in answer else row

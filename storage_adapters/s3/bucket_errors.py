@@ -60,7 +60,7 @@ class Verdict(enum.Enum):
     TAKEN = enum.auto()
 
 
-class Fault(NamedTuple):
+class RequestFault(NamedTuple):
     """``reason``: one of few words, for the statistics. ``text``: for people."""
 
     verdict: Verdict
@@ -159,7 +159,7 @@ EXPECTED: Final = (
 )
 
 
-def judge(error: Exception) -> Fault:
+def judge(error: Exception) -> RequestFault:
     """Say what an error of botocore, urllib3 or our own means.
 
     >>> judge(TooSlow("the body came too slowly")).verdict
@@ -168,16 +168,16 @@ def judge(error: Exception) -> Fault:
     if isinstance(error, boto.ClientError):
         return _judge_answer(error)
     if isinstance(error, tuple(_OWN)):
-        return Fault(Verdict.AGAIN, _OWN[type(error)], str(error))
+        return RequestFault(Verdict.AGAIN, _OWN[type(error)], str(error))
     if isinstance(error, (boto.CredentialRetrievalError, boto.MetadataRetrievalError)):
         text = f"credentials could not be got; {_RENEW}, or look at what gives them"
-        return Fault(Verdict.RENEW, "credentials", text)
+        return RequestFault(Verdict.RENEW, "credentials", text)
     for kind, reason, text in _AGAIN:
         if isinstance(error, kind):
-            return Fault(Verdict.AGAIN, reason, text)
+            return RequestFault(Verdict.AGAIN, reason, text)
     texts = [text for kind, text in _REFUSALS if isinstance(error, kind)]
     texts.append(f"{type(error).__name__}; look at [storage]")
-    return Fault(Verdict.REFUSED, "refused", texts[0])
+    return RequestFault(Verdict.REFUSED, "refused", texts[0])
 
 
 def code_of(error: Exception) -> str:
@@ -187,7 +187,7 @@ def code_of(error: Exception) -> str:
     return str(error.response.get("Error", {}).get("Code", ""))
 
 
-def _judge_answer(error: boto.ClientError) -> Fault:
+def _judge_answer(error: boto.ClientError) -> RequestFault:
     code = code_of(error)
     status = int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
     text = _said(error, code, status)
@@ -195,32 +195,32 @@ def _judge_answer(error: boto.ClientError) -> Fault:
     if fault is not None:
         return fault
     advice = _ADVICE.get(code) or _ADVICE.get(str(status))
-    return Fault(Verdict.REFUSED, "refused", f"{text}; {advice}" if advice else text)
+    return RequestFault(Verdict.REFUSED, "refused", f"{text}; {advice}" if advice else text)
 
 
-def _judge_code(code: str, text: str) -> Fault | None:
+def _judge_code(code: str, text: str) -> RequestFault | None:
     if code in _EXPIRED:
-        return Fault(Verdict.RENEW, "credentials", f"{text}; {_RENEW}")
+        return RequestFault(Verdict.RENEW, "credentials", f"{text}; {_RENEW}")
     if code in _SLOW_DOWN:
-        return Fault(Verdict.AGAIN, "slow_down", text)
+        return RequestFault(Verdict.AGAIN, "slow_down", text)
     if code in _BROKEN_ON_THE_WAY:
-        return Fault(Verdict.AGAIN, "broken", text)
+        return RequestFault(Verdict.AGAIN, "broken", text)
     if code in _CONFLICT:
-        return Fault(Verdict.AGAIN, "conflict", text)
+        return RequestFault(Verdict.AGAIN, "conflict", text)
     if code in {"NoSuchBucket", "NotImplemented"}:
-        return Fault(Verdict.REFUSED, "refused", f"{text}; {_ADVICE[code]}")
+        return RequestFault(Verdict.REFUSED, "refused", f"{text}; {_ADVICE[code]}")
     return None
 
 
-def _judge_status(status: int, text: str) -> Fault | None:
+def _judge_status(status: int, text: str) -> RequestFault | None:
     if status == 404:  # noqa: PLR2004 - codes of HTTP say more than names
-        return Fault(Verdict.MISSING, "missing", text)
+        return RequestFault(Verdict.MISSING, "missing", text)
     if status == 412:  # noqa: PLR2004
-        return Fault(Verdict.TAKEN, "taken", "another object has that key")
+        return RequestFault(Verdict.TAKEN, "taken", "another object has that key")
     if status in {429, 503}:
-        return Fault(Verdict.AGAIN, "slow_down", text)
+        return RequestFault(Verdict.AGAIN, "slow_down", text)
     if status >= 500:  # noqa: PLR2004
-        return Fault(Verdict.AGAIN, "server", text)
+        return RequestFault(Verdict.AGAIN, "server", text)
     return None
 
 

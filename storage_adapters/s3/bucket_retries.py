@@ -12,9 +12,9 @@ from storage_adapters.s3.bucket_errors import (
     EXPECTED,
     BucketRefused,
     BucketUnavailable,
-    Fault,
     KeyTaken,
     ObjectMissing,
+    RequestFault,
     Verdict,
     judge,
 )
@@ -108,7 +108,7 @@ class Retrier:
                 if not self._pause(fault, tries, deadline_ms - now_ms):
                     raise self._as_ours(what, fault, tries) from error
 
-    def _pause(self, fault: Fault, tries: int, left_ms: int) -> bool:
+    def _pause(self, fault: RequestFault, tries: int, left_ms: int) -> bool:
         """Wait for the next try. False when there is none: it would not help, or is too late."""
         if fault.verdict not in {Verdict.AGAIN, Verdict.RENEW}:
             return False
@@ -122,7 +122,7 @@ class Retrier:
             self._retries[fault.reason] += 1
         return True
 
-    def _as_ours(self, what: str, fault: Fault, tries: int) -> StorageUnavailable:
+    def _as_ours(self, what: str, fault: RequestFault, tries: int) -> StorageUnavailable:
         text = f"{self._place}, {what}: {fault.text}"
         match fault.verdict:
             case Verdict.MISSING:

@@ -31,7 +31,7 @@ _FRONT: Final = struct.Struct(">qiiBI")  # base offset, length, leader epoch, ma
 _BASE_OFFSET: Final = struct.Struct(">q")
 
 
-class Fault(NamedTuple):
+class BatchFault(NamedTuple):
     """A batch that is not what its row says. ``at`` counts batches of the piece."""
 
     at: int
@@ -187,7 +187,7 @@ class Reader:
 
     async def _try(
         self, stored: StoredObject, piece: Piece, areas: list[Span], *, is_ahead: bool
-    ) -> tuple[Window, list[Fault]]:
+    ) -> tuple[Window, list[BatchFault]]:
         """Return a window, and what is wrong with the batches there."""
         if is_ahead:
             window = await self._cache.window_ahead(stored, areas)
@@ -212,7 +212,7 @@ class Reader:
         await asyncio.gather(*[self._window(piece, is_ahead=True) for piece in pieces])
         return pieces[-1].next_offset if pieces else offset
 
-    def _describe(self, stored: StoredObject, piece: Piece, fault: Fault) -> str:
+    def _describe(self, stored: StoredObject, piece: Piece, fault: BatchFault) -> str:
         key = object_key(self._prefix, stored.number, stored.epoch)
         position, offset = piece.positions[fault.at], piece.base_offsets[fault.at]
         return f"object {key}, offset {offset}, at octet {position}: {fault.text}"
@@ -263,9 +263,9 @@ def _with_base_offset(batch: Octets, base_offset: int) -> Octets:
     return copy
 
 
-def find_faults(window: Window, piece: Piece) -> list[Fault]:
+def find_faults(window: Window, piece: Piece) -> list[BatchFault]:
     """Return which batches are not intact, or not those that their rows mean."""
-    faults: list[Fault] = []
+    faults: list[BatchFault] = []
     rows: Sequence[tuple[int, int, int]] = list(
         zip(piece.positions, piece.sizes, piece.spans, strict=True)
     )
@@ -273,7 +273,9 @@ def find_faults(window: Window, piece: Piece) -> list[Fault]:
         batch = window.view(position, position + size)
         _, length, epoch, magic, crc = _FRONT.unpack_from(batch)
         if (length + LENGTH_OVERHEAD_BYTES, epoch, magic) != (size, span >> HIGH_SHIFT, MAGIC):
-            faults.append(Fault(at, f"no batch of {size} bytes and epoch {span >> HIGH_SHIFT}"))
+            faults.append(
+                BatchFault(at, f"no batch of {size} bytes and epoch {span >> HIGH_SHIFT}")
+            )
         elif crc32c(batch[ATTRIBUTES_AT:]) != crc:
-            faults.append(Fault(at, "the CRC of the batch does not match"))
+            faults.append(BatchFault(at, "the CRC of the batch does not match"))
     return faults
