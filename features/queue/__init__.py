@@ -1,8 +1,9 @@
-"""Competing consumers: who has which message of a partition, for how long, the how-manieth time.
+"""Competing consumers: delivery of a partition's messages with leases and attempts.
 
-``model`` has the words and ``lane`` the state of one partition and group: others call nothing
-else. Behind it, in reading order: ``states`` (what is known of a message), ``ahead`` (what was
-never handed out), ``open_messages`` (what was, and is not done), ``lines`` (who goes next),
-``taking``, ``acking``, ``returning`` and ``giving_up`` (a call each), ``browsing`` and
-``timers``; ``journal`` has the entries that rebuild it all, and ``replay`` does it.
+Callers use ``model`` (the types) and ``lane`` (the state of one partition and group) only. The
+other modules, in reading order: ``states`` (states of a message), ``unread_ranges`` (messages
+never handed out), ``open_messages`` (messages handed out and not settled), ``key_queues`` (order
+of delivery), ``delivery``, ``acking``, ``requeueing`` and ``rejecting`` (one call each),
+``browsing`` and ``timers``; ``journal`` has the entries that rebuild it all, and ``replay``
+replays them.
 """

@@ -4,10 +4,10 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Final, NamedTuple, cast
 
-from features.queue.ahead import Ahead
 from features.queue.model import AT_ONCE, Result
 from features.queue.open_messages import OpenMessages
 from features.queue.states import Back, Dying, Flight
+from features.queue.unread_ranges import UnreadRanges
 
 _SETTLED_KEPT: Final = 1_024  # messages, and the last call's: ``put_back`` knows all of them
 _DONE: Final = Result.DONE
@@ -29,11 +29,11 @@ class Acking:
     ``number`` counts the calls by which something was done.
     """
 
-    __slots__ = ("_ahead", "_settled", "_settled_count", "messages", "number")
+    __slots__ = ("_settled", "_settled_count", "_unread", "messages", "number")
 
-    def __init__(self, messages: OpenMessages, ahead: Ahead) -> None:
+    def __init__(self, messages: OpenMessages, unread: UnreadRanges) -> None:
         self.messages = messages
-        self._ahead = ahead
+        self._unread = unread
         self._settled: deque[_Settled] = deque()
         self._settled_count = 0
         self.number = 0
@@ -92,7 +92,7 @@ class Acking:
             return Result.STALE
         if isinstance(item, Flight):
             is_latest = attempt > item.attempt
-        elif messages.lines.keeps_order(item.key):
+        elif messages.key_queues.keeps_order(item.key):
             is_latest = attempt > item.attempts
         else:
             is_latest = attempt >= item.attempts
@@ -103,11 +103,11 @@ class Acking:
 
     def _cut(self, offset: int) -> bool:
         """Take out a message that was never handed out; False when there is none."""
-        if offset < self._ahead.next_offset:
+        if offset < self._unread.next_offset:
             return False
-        was_there, behind = self._ahead.cut(offset)
+        was_there, behind = self._unread.cut(offset)
         if behind is not None:
-            self.messages.add_stretch(behind)
+            self.messages.add_range(behind)
         return was_there
 
     def put_back(self, ids: Ids, now_unix_ms: int) -> None:
@@ -128,7 +128,7 @@ class Acking:
                 )
                 continue
             back = Back(offset, None, attempt, now_unix_ms) if state is None else state
-            messages.give_back(back, AT_ONCE)
+            messages.requeue(back, AT_ONCE)
 
     def _find(self, offset: int) -> Flight | Back | None:
         for settled in reversed(self._settled):

@@ -4,25 +4,25 @@ from collections.abc import Iterator, Mapping
 from heapq import merge, nsmallest
 from itertools import chain, islice, takewhile
 
-from features.queue.ahead import Ahead
 from features.queue.model import Counts
 from features.queue.open_messages import OpenMessages
 from features.queue.states import NO_TIME, Back, Open
+from features.queue.unread_ranges import UnreadRanges
 
 State = tuple[int, str]  # an offset, and what it is: ready, in_flight, delayed or done
 
 
-def count(messages: OpenMessages, ahead: Ahead, end_offset: int) -> Counts:
+def count(messages: OpenMessages, unread: UnreadRanges, end_offset: int) -> Counts:
     """Return a lane's messages by state, in a partition that ends there. O(1)."""
-    delayed_count = messages.delayed_count + ahead.delayed_count
-    unfed_count = max(end_offset - ahead.fed_end, 0) - ahead.early.count
-    waiting_count = unfed_count + ahead.count + len(messages.items)
+    delayed_count = messages.delayed_count + unread.delayed_count
+    unfed_count = max(end_offset - unread.fed_end, 0) - unread.early.count
+    waiting_count = unfed_count + unread.count + len(messages.items)
     ready_count = waiting_count - messages.in_flight_count - delayed_count
     return Counts(max(ready_count, 0), messages.in_flight_count, delayed_count)
 
 
 def browse(
-    items: Mapping[int, Open], ahead: Ahead, start_offset: int, count: int
+    items: Mapping[int, Open], unread: UnreadRanges, start_offset: int, count: int
 ) -> list[tuple[int, str]]:
     """Return each offset with its state: ready, in_flight, delayed or done.
 
@@ -30,13 +30,13 @@ def browse(
     """
     end_offset = start_offset + count
     fresh: dict[int, str] = {}
-    for stretch in takewhile(lambda one: one.first < end_offset, ahead):
-        state = "ready" if stretch.due_unix_ms == NO_TIME else "delayed"
-        first = max(stretch.first, start_offset)
-        last = min(stretch.last, end_offset - 1)
+    for unread_range in takewhile(lambda one: one.first < end_offset, unread):
+        state = "ready" if unread_range.due_unix_ms == NO_TIME else "delayed"
+        first = max(unread_range.first, start_offset)
+        last = min(unread_range.last, end_offset - 1)
         fresh.update(dict.fromkeys(range(first, last + 1), state))
-    first = max(ahead.fed_end, start_offset)
-    for gap_first, gap_last in ahead.early.gaps(first, end_offset - 1):
+    first = max(unread.fed_end, start_offset)
+    for gap_first, gap_last in unread.early.gaps(first, end_offset - 1):
         fresh.update(dict.fromkeys(range(gap_first, gap_last + 1), "ready"))
     states: list[tuple[int, str]] = []
     for offset in range(start_offset, end_offset):
@@ -47,7 +47,11 @@ def browse(
 
 
 def browse_there(
-    items: Mapping[int, Open], ahead: Ahead, start_offset: int, end_offset: int, count: int
+    items: Mapping[int, Open],
+    unread: UnreadRanges,
+    start_offset: int,
+    end_offset: int,
+    count: int,
 ) -> list[tuple[int, str]]:
     """Return the first ``count`` messages between two offsets that are not done, with states.
 
@@ -55,16 +59,22 @@ def browse_there(
     """
     inside = (at for at in items if start_offset <= at < end_offset)
     opened = ((at, _state_of(items[at])) for at in nsmallest(count, inside))
-    return list(islice(merge(opened, _fresh(ahead, start_offset, end_offset)), count))
+    return list(islice(merge(opened, _fresh(unread, start_offset, end_offset)), count))
 
 
-def _fresh(ahead: Ahead, start_offset: int, end_offset: int) -> Iterator[tuple[int, str]]:
+def _fresh(
+    unread: UnreadRanges, start_offset: int, end_offset: int
+) -> Iterator[tuple[int, str]]:
     """Yield what was never handed out, in order."""
     known = (
-        (stretch.first, stretch.last, "ready" if stretch.due_unix_ms == NO_TIME else "delayed")
-        for stretch in ahead
+        (
+            unread_range.first,
+            unread_range.last,
+            "ready" if unread_range.due_unix_ms == NO_TIME else "delayed",
+        )
+        for unread_range in unread
     )
-    gaps = ahead.early.gaps(max(ahead.fed_end, start_offset), end_offset - 1)
+    gaps = unread.early.gaps(max(unread.fed_end, start_offset), end_offset - 1)
     for first, last, state in chain(known, ((first, last, "ready") for first, last in gaps)):
         for at in range(max(first, start_offset), min(last + 1, end_offset)):
             yield at, state

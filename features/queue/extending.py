@@ -4,18 +4,18 @@ from collections.abc import Sequence
 
 from features.queue import journal
 from features.queue.acking import Ids
-from features.queue.ahead import Ahead
 from features.queue.model import BY_TIME, Policy, Result
 from features.queue.open_messages import OpenMessages
-from features.queue.returning import Returning
+from features.queue.requeueing import Requeueing
 from features.queue.states import Back, Dying, Flight
+from features.queue.unread_ranges import UnreadRanges
 
 
 def extend(
     ids: Ids,
     lease_ms: Sequence[int],
     messages: OpenMessages,
-    returning: Returning,
+    requeueing: Requeueing,
     *,
     latest_only: bool,
 ) -> list[Result]:
@@ -36,7 +36,7 @@ def extend(
             results.append(Result.STALE)
         else:
             results.append(Result.DONE)
-    returning.extend(wanted)
+    requeueing.extend(wanted)
     return results
 
 
@@ -44,16 +44,16 @@ def take_late(  # noqa: PLR0917 - what ``extend`` takes, and what bounds it
     ids: Ids,
     lease_ms: Sequence[int],
     messages: OpenMessages,
-    ahead: Ahead,
+    unread: UnreadRanges,
     policy: Policy,
-    returning: Returning,
+    requeueing: Requeueing,
 ) -> None:
     """Let what waits to go again be in flight, by the attempt that it had last.
 
     As many as the policy allows; the others wait on.
     """
     room = policy.in_flight_max - messages.in_flight_count
-    now_unix_ms = returning.now_unix_ms
+    now_unix_ms = requeueing.now_unix_ms
     spans = {offset: span_ms for (offset, _), span_ms in zip(ids, lease_ms, strict=True)}
     for offset, span_ms in spans.items():
         back = messages.items.get(offset)
@@ -72,7 +72,7 @@ def take_late(  # noqa: PLR0917 - what ``extend`` takes, and what bounds it
         taken = journal.encode_take(
             is_held=False,
             due_unix_ms=due_unix_ms,
-            next_offset=ahead.next_offset,
+            next_offset=unread.next_offset,
             groups=[group],
         )
-        returning.add_journal(taken)
+        requeueing.add_journal(taken)

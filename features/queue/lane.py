@@ -1,11 +1,11 @@
-"""One partition's messages for one queue group: who has which, and which goes next.
+"""Delivery state of one partition's messages for one queue group.
 
-A lane deals in offsets and keys; what is in a message is nobody's business here. It costs memory
-by the messages that are open and the stretches of a key that are known ahead, not by the
-backlog nor by the age of one message that is stuck. Times are unix milliseconds, handed in.
+A lane knows offsets and keys, not the content of messages. Its memory grows with the messages in
+flight and the unread ranges known, not with the backlog or the age of one stuck message. Times
+are unix milliseconds, given by the caller.
 
-Every call changes the lane at once; its effects say what to write, move and wake. What comes back
-from ``ack`` and its like is true only when the journal entry is kept: if it is not, ``put_back``.
+Every call changes the lane at once; its effects say what to write, move and wake. Results of
+``ack`` and similar calls hold only once the journal entry is kept; otherwise call ``put_back``.
 """
 
 from collections.abc import Iterable, Sequence
@@ -13,11 +13,11 @@ from collections.abc import Iterable, Sequence
 from features.fairness import Fairness
 from features.queue import journal
 from features.queue.acking import Acking, Ids
-from features.queue.ahead import Ahead
 from features.queue.browsing import State, browse, browse_there, count
+from features.queue.contiguous import ack_contiguous, next_range, take_contiguous
+from features.queue.delivery import LaneDelivery
 from features.queue.extending import extend, take_late
-from features.queue.giving_up import give_up
-from features.queue.lines import Line
+from features.queue.key_queues import KeyQueue
 from features.queue.model import (
     AT_ONCE,
     DEAD_MAX,
@@ -30,6 +30,7 @@ from features.queue.model import (
     Taken,
 )
 from features.queue.open_messages import OpenMessages
+from features.queue.rejecting import reject_ready
 from features.queue.replay import (
     LOST_HOLDER,
     claim,
@@ -39,25 +40,24 @@ from features.queue.replay import (
     seek,
     take_snapshot,
 )
-from features.queue.returning import Returning
-from features.queue.rows import ack_row, fresh_stretch, take_row
+from features.queue.requeueing import Requeueing
 from features.queue.states import NO_TIME, Dying, Flight
-from features.queue.taking import Taking
 from features.queue.ticking import do_due
+from features.queue.unread_ranges import UnreadRanges
 
 
 class Lane:
-    """See the module. ``fairness`` is shared by all lanes of a queue."""
+    """Lane of a partition and group. ``fairness`` is shared by all lanes of a queue."""
 
     def __init__(
         self, policy: Policy, next_offset: int, *, fairness: Fairness | None = None
     ) -> None:
         self._policy = policy
         self._fairness = fairness
-        self._ahead = Ahead(next_offset)
+        self._unread = UnreadRanges(next_offset)
         self._open = self._new_open()
-        self._acking = Acking(self._open, self._ahead)
-        self._now_unix_ms = 0  # the latest that was told
+        self._acking = Acking(self._open, self._unread)
+        self._now_unix_ms = 0  # the latest time given
 
     def _new_open(self) -> OpenMessages:
         is_fair = self._policy.order is Order.FAIR
@@ -77,7 +77,7 @@ class Lane:
 
     def unfeed(self) -> None:
         """Forget what was never handed out: ``fed_end`` goes back to ``next_offset``."""
-        self._ahead.unfeed()
+        self._unread.unfeed()
         messages = self._new_open()
         self._open.move_to(messages, self._now_unix_ms)
         self._open = self._acking.messages = messages
@@ -85,27 +85,27 @@ class Lane:
     @property
     def next_offset(self) -> int:
         """The first offset that was never handed out."""
-        return self._ahead.next_offset
+        return self._unread.next_offset
 
     @property
     def fed_end(self) -> int:
         """Where what the lane was fed ends: the next run begins here or above."""
-        return self._ahead.fed_end
+        return self._unread.fed_end
 
     @property
     def wants_more(self) -> bool:
         """Whether to be fed on: what is behind may have to be handed out before what is known."""
-        return self._ahead.wants_more(self._policy.lookahead)
+        return self._unread.wants_more(self._policy.lookahead)
 
     @property
     def has_room(self) -> bool:
         """Whether it may be fed on, though it may know enough: for what costs nothing to tell."""
-        return self._ahead.stretch_count < self._policy.lookahead
+        return self._unread.range_count < self._policy.lookahead
 
     @property
     def floor(self) -> int:
         """The lowest offset that is still needed. O(1), amortised."""
-        return self._open.floor(self._ahead.next_offset)
+        return self._open.floor(self._unread.next_offset)
 
     @property
     def open_count(self) -> int:
@@ -129,11 +129,11 @@ class Lane:
         """
         self._now_unix_ms = now
         is_keyed = self._policy.order is not Order.NONE
-        added = self._ahead.feed(runs, now, is_keyed=is_keyed)
+        added = self._unread.feed(runs, now, is_keyed=is_keyed)
         wake = False
-        for stretch in added:
-            self._open.add_stretch(stretch)
-            wake = wake or stretch.due_unix_ms == NO_TIME
+        for unread_range in added:
+            self._open.add_range(unread_range)
+            wake = wake or unread_range.due_unix_ms == NO_TIME
         return Effects(wake=wake)
 
     def take(
@@ -156,43 +156,45 @@ class Lane:
         room = min(count, self._policy.in_flight_max - messages.in_flight_count)
         if room <= 0:
             return [], Effects()
-        taking = Taking(
-            messages, self._ahead, self._policy, holder=holder, room=room, dead_max=dead_max
+        delivery = LaneDelivery(
+            messages, self._unread, self._policy, holder=holder, room=room, dead_max=dead_max
         )
-        taking.begin(now, lease_ms)
-        lines = messages.lines
-        noisy: list[Line] = []
-        used: list[Line] = []
-        while taking.room and (line := lines.pop(now, noisy)) is not None:
-            is_fresh = not line.back
-            taking.take_from(line)
-            used.append(line)
-            if is_fresh and not taking.takes_fresh:
-                break  # and so are all behind it
-        for line in noisy:
-            if taking.room and not quiet_only:
-                taking.take_from(line)
-        for line in (*used, *noisy):
-            lines.offer(line)
-        return taking.taken, Effects(taking.journal_entry(), taking.dead)
+        delivery.begin(now, lease_ms)
+        key_queues = messages.key_queues
+        noisy: list[KeyQueue] = []
+        used: list[KeyQueue] = []
+        while delivery.room and (key_queue := key_queues.pop(now, noisy)) is not None:
+            is_fresh = not key_queue.back
+            delivery.take_from(key_queue)
+            used.append(key_queue)
+            if is_fresh and not delivery.takes_fresh:
+                break
+        for key_queue in noisy:
+            if delivery.room and not quiet_only:
+                delivery.take_from(key_queue)
+        for key_queue in (*used, *noisy):
+            key_queues.offer(key_queue)
+        return delivery.taken, Effects(delivery.journal_entry(), delivery.dead)
 
-    def fresh_row(self, count: int) -> range | None:
-        """Return what ``take`` would hand out, when that is a row; see ``features.queue.rows``."""
-        stretch = fresh_stretch(self._open, self._policy, count)
-        return None if stretch is None else range(stretch.first, stretch.first + count)
+    def next_contiguous(self, count: int) -> range | None:
+        """Return the offsets that ``take`` would hand out if contiguous, else None."""
+        found = next_range(self._open, self._policy, count)
+        return None if found is None else range(found.first, found.first + count)
 
-    def take_row(self, count: int, *, lease_ms: int, now: int) -> range:
-        """Hand out the row of ``fresh_row``; it is held by nobody, but until a time."""
+    def take_contiguous(self, count: int, *, lease_ms: int, now: int) -> range:
+        """Hand out the messages of ``next_contiguous``, with a lease but without a holder."""
         self._now_unix_ms = now
-        stretch = fresh_stretch(self._open, self._policy, count)
-        assert stretch is not None
-        return take_row(self._open, self._ahead, stretch, count, lease_ms=lease_ms, now=now)
+        found = next_range(self._open, self._policy, count)
+        assert found is not None
+        return take_contiguous(
+            self._open, self._unread, found, count, lease_ms=lease_ms, now=now
+        )
 
-    def ack_row(self, row: range, attempt: int, *, now: int) -> Effects | None:
-        """Settle a row that is still as it was handed out; None when it is not: see ``ack``."""
+    def ack_contiguous(self, row: range, attempt: int, *, now: int) -> Effects | None:
+        """Settle messages that are all still in flight as handed out; else None: see ``ack``."""
         self._now_unix_ms = now = max(now, self._now_unix_ms)
         may_wake = self._open.may_wake(self._policy.in_flight_max)
-        is_done = ack_row(self._acking, row, attempt, now)
+        is_done = ack_contiguous(self._acking, row, attempt, now)
         return Effects(wake=may_wake) if is_done else None
 
     def ack(self, ids: Ids, *, now: int = 0) -> tuple[list[Result], Effects]:
@@ -224,30 +226,30 @@ class Lane:
                     by_flight[flight].append(offset)
             results.append(result)
         due_unix_ms = now + delay_ms if delay_ms > 0 else AT_ONCE
-        returning = self._returning()
-        returning.give_back(by_flight, due_unix_ms, counts_attempt=counts_attempt)
-        return results, returning.effects
+        requeueing = self._requeueing()
+        requeueing.requeue(by_flight, due_unix_ms, counts_attempt=counts_attempt)
+        return results, requeueing.effects
 
-    def _returning(self) -> Returning:
-        return Returning(self._open, self._now_unix_ms)
+    def _requeueing(self) -> Requeueing:
+        return Requeueing(self._open, self._now_unix_ms)
 
     def reject(self, ids: Ids, *, reason: str, now: int = 0) -> tuple[list[Result], Effects]:
         """Give messages up: the effects have them. A lost move hands them out again."""
         self._now_unix_ms = max(now, self._now_unix_ms)
-        returning = self._returning()
+        requeueing = self._requeueing()
         results: list[Result] = []
         for offset, attempt in ids:
             flight, result = self._open.in_flight(offset, attempt)
             results.append(result)
             if flight is not None:
-                returning.kill(flight, [offset], attempt, reason)
-        return results, returning.effects
+                requeueing.kill(flight, [offset], attempt, reason)
+        return results, requeueing.effects
 
-    def give_up(self, offsets: Iterable[int], *, reason: str, now: int) -> Effects:
+    def reject_ready(self, offsets: Iterable[int], *, reason: str, now: int) -> Effects:
         """Give messages up that could be handed out, none else of these: the effects have them."""
         self._now_unix_ms = now
         policy = self._policy
-        return give_up(offsets, self._open, self._ahead, policy, reason=reason, now=now)
+        return reject_ready(offsets, self._open, self._unread, policy, reason=reason, now=now)
 
     def extend(
         self, ids: Ids, *, lease_ms: Sequence[int], now: int, latest_only: bool = True
@@ -258,11 +260,11 @@ class Lane:
         again: for messages that need not keep their order.
         """
         self._now_unix_ms = now
-        returning = self._returning()
-        results = extend(ids, lease_ms, self._open, returning, latest_only=latest_only)
+        requeueing = self._requeueing()
+        results = extend(ids, lease_ms, self._open, requeueing, latest_only=latest_only)
         if not latest_only:
-            take_late(ids, lease_ms, self._open, self._ahead, self._policy, returning)
-        return results, returning.effects
+            take_late(ids, lease_ms, self._open, self._unread, self._policy, requeueing)
+        return results, requeueing.effects
 
     def moved(self, offsets: Sequence[int]) -> bytes:
         """Dead messages are where they belong, or dropped: return what to write of it."""
@@ -282,9 +284,9 @@ class Lane:
     def not_moved(self, offsets: Sequence[int], *, now: int) -> Effects:
         """Dead messages are not to be moved after all: they go again, as often as they may."""
         self._now_unix_ms = now
-        returning = self._returning()
-        returning.revive(offsets)
-        return returning.effects
+        requeueing = self._requeueing()
+        requeueing.revive(offsets)
+        return requeueing.effects
 
     @property
     def ack_number(self) -> int:
@@ -305,15 +307,15 @@ class Lane:
         It is written down only where the attempt does not count: a load ends all holders.
         """
         self._now_unix_ms = now
-        returning = self._returning()
+        requeueing = self._requeueing()
         messages = self._open
         flights = {flight: messages.members(flight) for flight in messages.flights_of(holder)}
         if not counts_attempt:
-            returning.give_back(flights, AT_ONCE, counts_attempt=False)
-            return returning.effects
+            requeueing.requeue(flights, AT_ONCE, counts_attempt=False)
+            return requeueing.effects
         for flight, offsets in flights.items():
-            returning.come_back(flight, offsets)
-        return returning.effects
+            requeueing.requeue_unwritten(flight, offsets)
+        return requeueing.effects
 
     def tick(self, now: int, *, messages_max: int) -> Effects:
         """Do what is due: leases are over, delays too, moves are tried again.
@@ -322,29 +324,28 @@ class Lane:
         ``next_due_unix_ms`` has passed, and there is more to do.
         """
         self._now_unix_ms = now
-        returning = self._returning()
-        do_due(self._open, self._ahead, returning, now, messages_max=messages_max)
-        return returning.effects
+        requeueing = self._requeueing()
+        do_due(self._open, self._unread, requeueing, now, messages_max=messages_max)
+        return requeueing.effects
 
     def purge(self, end_offset: int) -> Effects:
         """All messages before ``end_offset`` are gone, whatever their state."""
-        purge(end_offset, self._open, self._ahead, self._now_unix_ms)
+        purge(end_offset, self._open, self._unread, self._now_unix_ms)
         return Effects(journal.encode_move(journal.KIND_PURGE, end_offset), wake=True)
 
     def expire_before(self, offset: int) -> Effects:
         """What waits before ``offset``, for the first time or again, will not be handed out.
 
-        So it is with what could not be moved to the dead letters. What is in flight, or is being
-        moved, stays until it is done or comes back.
+        So with what could not be moved to the dead letters. What is in flight or moving stays.
         """
         if offset <= self.floor:
             return Effects()
-        return expire(offset, self._open, self._ahead, self._now_unix_ms)
+        return expire(offset, self._open, self._unread, self._now_unix_ms)
 
     def seek(self, offset: int, *, end_offset: int) -> Effects:
         """Begin anew at an offset: all that is known is forgotten. Feed from there."""
         offset = min(max(offset, 0), end_offset)
-        seek(offset, self._open, self._ahead, self._now_unix_ms)
+        seek(offset, self._open, self._unread, self._now_unix_ms)
         self._acking.clear()
         return Effects(journal.encode_move(journal.KIND_SEEK, offset))
 
@@ -353,35 +354,35 @@ class Lane:
 
         What the lane was not fed with is ready: the caller knows where the partition ends.
         """
-        return browse(self._open.items, self._ahead, start_offset, messages_max)
+        return browse(self._open.items, self._unread, start_offset, messages_max)
 
     def browse_there(self, start_offset: int, end_offset: int, most: int) -> list[State]:
         """As ``browse``, but of the first ``most`` that are not done, however far they are."""
-        return browse_there(self._open.items, self._ahead, start_offset, end_offset, most)
+        return browse_there(self._open.items, self._unread, start_offset, end_offset, most)
 
     def is_done(self, first: int, last: int) -> bool:
         """Say whether all messages from ``first`` to ``last`` were handed out and are done."""
-        is_out = last < self._ahead.next_offset
+        is_out = last < self._unread.next_offset
         return is_out and self._open.items.keys().isdisjoint(range(first, last + 1))
 
     def returned(self, count: int) -> list[int]:
         """Return what was given back and ``take`` hands out next, key by key."""
-        return self._open.lines.returned(count)
+        return self._open.key_queues.returned(count)
 
     def counts(self, end_offset: int) -> Counts:
         """Return the messages by state in a partition that ends at ``end_offset``. O(1).
 
         What was compacted away counts until the lane is fed beyond it.
         """
-        return count(self._open, self._ahead, end_offset)
+        return count(self._open, self._unread, end_offset)
 
     def snapshot(self) -> bytes:
         """Return the journal entry that stands for all before it."""
-        return take_snapshot(self._open, self._ahead)
+        return take_snapshot(self._open, self._unread)
 
     def apply(self, entry: bytes) -> None:
         """Replay a journal entry, before the lane is fed. Error: ``CorruptBatch``."""
-        replay(entry, self._open, self._ahead)
+        replay(entry, self._open, self._unread)
 
     def claim(self, offsets: Sequence[int], *, holder: int, now: int) -> list[Taken]:
         """After a load, before ``recovered``: a holder that was kept still has these messages.
@@ -390,7 +391,7 @@ class Lane:
         handed out to him, of which only a snapshot tells.
         """
         self._now_unix_ms = now
-        return claim(offsets, self._open, self._ahead, holder=holder, now_unix_ms=now)
+        return claim(offsets, self._open, self._unread, holder=holder, now_unix_ms=now)
 
     def recovered(self, now: int) -> Effects:
         """The journal has been replayed: what connections held goes back."""

@@ -10,9 +10,9 @@ from typing import Final
 
 from features.fairness import Fairness
 from features.ordering import KeyLocks
-from features.queue.lines import Lines
+from features.queue.key_queues import KeyQueues
 from features.queue.model import AT_ONCE, BY_TIME, Order, Result
-from features.queue.states import NO_TIME, Back, Dying, Flight, Open, Stretch
+from features.queue.states import NO_TIME, Back, Dying, Flight, Open, UnreadRange
 from features.queue.timers import Timers
 
 OPEN_PER_IN_FLIGHT: Final = 2
@@ -37,7 +37,7 @@ class OpenMessages:
         "delayed_count",
         "in_flight_count",
         "items",
-        "lines",
+        "key_queues",
         "timers",
     )
 
@@ -46,7 +46,7 @@ class OpenMessages:
         self.timers = Timers()
         self._locks: KeyLocks[Flight] = KeyLocks()
         self._fairness = fairness
-        self.lines = Lines(order, self.items, self._locks, fairness)
+        self.key_queues = KeyQueues(order, self.items, self._locks, fairness)
         self.in_flight_count = 0
         self.delayed_count = 0
         self._holders: dict[int, set[Flight]] = {}
@@ -70,7 +70,7 @@ class OpenMessages:
     def may_wake(self, in_flight_max: int) -> bool:
         """Whether the end of a flight lets others go: of its key, or because all was full."""
         return (
-            self.lines.is_ordered
+            self.key_queues.is_ordered
             or self.in_flight_count >= in_flight_max
             or len(self.items) >= in_flight_max * OPEN_PER_IN_FLIGHT
         )
@@ -109,7 +109,7 @@ class OpenMessages:
         if holder != BY_TIME:
             self._holders.setdefault(holder, set()).add(flight)
         key = flight.key
-        if key is not None and self.lines.is_ordered:
+        if key is not None and self.key_queues.is_ordered:
             self._locks.lock(key, flight)
         if self._fairness is not None:
             self._fairness.took(key, flight.left)
@@ -130,11 +130,11 @@ class OpenMessages:
         if self._fairness is not None:
             held_ms = now_unix_ms - flight.taken_unix_ms
             self._fairness.done(key, count, held_ms, now_unix_ms)
-        if key is not None and self.lines.is_ordered:
+        if key is not None and self.key_queues.is_ordered:
             if not flight.left and self._locks.unlock(key, flight):
-                self.lines.offer_key(key)
+                self.key_queues.offer_key(key)
             else:
-                self.lines.offer_back(key)
+                self.key_queues.offer_back(key)
 
     def _leave(self, flight: Flight) -> None:
         flights = self._holders[flight.holder]
@@ -157,7 +157,7 @@ class OpenMessages:
         self.timers.put(other, due_unix_ms)
         if other.holder != BY_TIME:
             self._holders[other.holder].add(other)
-        if other.key is not None and self.lines.is_ordered:
+        if other.key is not None and self.key_queues.is_ordered:
             self._locks.lock(other.key, other)
 
     def flights_of(self, holder: int) -> list[Flight]:
@@ -169,32 +169,32 @@ class OpenMessages:
         items = self.items
         return [offset for offset in flight.offsets if items.get(offset) is flight]
 
-    def give_back(self, back: Back, due_unix_ms: int) -> None:
+    def requeue(self, back: Back, due_unix_ms: int) -> None:
         """A message waits to be handed out again, from a time on or ``AT_ONCE``."""
         self.items[back.offset] = back
         if due_unix_ms == AT_ONCE:
-            self.lines.add_back(back)
+            self.key_queues.add_back(back)
             return
         self.delayed_count += 1
         self.timers.put(back, due_unix_ms)
-        if self.lines.keeps_order(back.key):
-            self.lines.add_back(back)
+        if self.key_queues.keeps_order(back.key):
+            self.key_queues.add_back(back)
 
     def ripen(self, back: Back) -> None:
         """The time of a message that was given back for later has come."""
         self.delayed_count -= 1
-        if self.lines.keeps_order(back.key):
-            self.lines.offer_key(back.key)
+        if self.key_queues.keeps_order(back.key):
+            self.key_queues.offer_key(back.key)
         else:
-            self.lines.add_back(back)
+            self.key_queues.add_back(back)
 
-    def add_stretch(self, stretch: Stretch) -> None:
+    def add_range(self, unread_range: UnreadRange) -> None:
         """Messages that were never handed out wait for their turn, or for their time first."""
-        is_delayed = stretch.due_unix_ms != NO_TIME
+        is_delayed = unread_range.due_unix_ms != NO_TIME
         if is_delayed:
-            self.timers.add(stretch)
-        if not is_delayed or self.lines.keeps_order(stretch.key):
-            self.lines.add_stretch(stretch)
+            self.timers.add(unread_range)
+        if not is_delayed or self.key_queues.keeps_order(unread_range.key):
+            self.key_queues.add_range(unread_range)
 
     def kill(self, back: Back, reason: str) -> Dying:
         """A message that was given back, or is about to be, is to be moved away."""
@@ -224,8 +224,8 @@ class OpenMessages:
             self.delayed_count -= is_timed
         if is_timed:
             self.timers.cancel(item)
-        if self.lines.keeps_order(item.key):
-            self.lines.offer_key(item.key)
+        if self.key_queues.keeps_order(item.key):
+            self.key_queues.offer_key(item.key)
         return True
 
     def move_to(self, other: "OpenMessages", now_unix_ms: int) -> None:
@@ -244,7 +244,7 @@ class OpenMessages:
             due_unix_ms = item.due_unix_ms
             if isinstance(item, Back):
                 back = Back(item.offset, item.key, item.attempts, item.first_taken_unix_ms)
-                other.give_back(back, AT_ONCE if due_unix_ms == NO_TIME else due_unix_ms)
+                other.requeue(back, AT_ONCE if due_unix_ms == NO_TIME else due_unix_ms)
             elif isinstance(item, Dying):
                 other.items[item.offset] = item
                 other.in_flight_count += 1
@@ -260,7 +260,7 @@ class OpenMessages:
         """Forget all messages."""
         for offset in list(self.items):
             self.remove(offset, now_unix_ms)
-        self.lines.clear()
+        self.key_queues.clear()
         self.timers.clear()
         self._above.clear()
         self._below = []

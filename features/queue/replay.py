@@ -5,72 +5,79 @@ from itertools import chain
 from typing import Final
 
 from features.queue import journal
-from features.queue.ahead import Ahead
 from features.queue.journal import Done, Extend, Group, Move, Return, Snapshot, Take
 from features.queue.model import AT_ONCE, BY_TIME, Effects, Taken
 from features.queue.open_messages import OpenMessages
 from features.queue.states import NO_TIME, Back, Flight
+from features.queue.unread_ranges import UnreadRanges
 
 LOST_HOLDER: Final = -1
 """Who holds what a connection held before the load."""
 
 
-def replay(entry: bytes, messages: OpenMessages, ahead: Ahead) -> None:
+def replay(entry: bytes, messages: OpenMessages, unread: UnreadRanges) -> None:
     """Make an entry's changes to a lane that is not fed yet. Error: ``CorruptBatch``."""
     for change in journal.parse(entry):
         if isinstance(change, Take):
             for group in change.groups:
-                _launch(group, change.due_unix_ms, messages, ahead, is_held=change.is_held)
-            ahead.drop_before(change.next_offset)
+                _launch(group, change.due_unix_ms, messages, unread, is_held=change.is_held)
+            unread.drop_before(change.next_offset)
         elif isinstance(change, Done):
-            _finish(change, messages, ahead)
+            _finish(change, messages, unread)
         elif isinstance(change, Return):
             _give_back(change, messages)
         elif isinstance(change, Extend):
             _extend(change, messages)
         elif isinstance(change, Snapshot):
-            _restore(change, messages, ahead)
+            _restore(change, messages, unread)
         else:
-            _move(change, messages, ahead)
+            _move(change, messages, unread)
 
 
-def _move(change: Move, messages: OpenMessages, ahead: Ahead) -> None:
+def _move(change: Move, messages: OpenMessages, unread: UnreadRanges) -> None:
     if change.kind == journal.KIND_PURGE:
-        purge(change.offset, messages, ahead, AT_ONCE)
+        purge(change.offset, messages, unread, AT_ONCE)
     elif change.kind == journal.KIND_SKIP:
-        skip(change.offset, messages, ahead)
+        skip(change.offset, messages, unread)
     else:
-        seek(change.offset, messages, ahead, AT_ONCE)
+        seek(change.offset, messages, unread, AT_ONCE)
 
 
-def purge(end_offset: int, messages: OpenMessages, ahead: Ahead, now_unix_ms: int) -> None:
+def purge(
+    end_offset: int, messages: OpenMessages, unread: UnreadRanges, now_unix_ms: int
+) -> None:
     """Forget all before an offset, whatever its state."""
     for offset in [offset for offset in messages.items if offset < end_offset]:
         messages.remove(offset, now_unix_ms)
-    skip(end_offset, messages, ahead)
+    skip(end_offset, messages, unread)
 
 
-def skip(offset: int, messages: OpenMessages, ahead: Ahead) -> None:
+def skip(offset: int, messages: OpenMessages, unread: UnreadRanges) -> None:
     """Forget what was never handed out before an offset."""
-    for stretch in ahead.drop_before(offset):
-        messages.timers.cancel(stretch)
-        messages.lines.offer_key(stretch.key)
+    for unread_range in unread.drop_before(offset):
+        messages.timers.cancel(unread_range)
+        messages.key_queues.offer_key(unread_range.key)
 
 
-def seek(offset: int, messages: OpenMessages, ahead: Ahead, now_unix_ms: int) -> None:
+def seek(offset: int, messages: OpenMessages, unread: UnreadRanges, now_unix_ms: int) -> None:
     """Forget everything, and begin at an offset."""
     messages.clear(now_unix_ms)
-    ahead.early.clear()
-    ahead.clear(offset)
+    unread.early.clear()
+    unread.clear(offset)
 
 
 def _launch(
-    group: Group, due_unix_ms: int, messages: OpenMessages, ahead: Ahead, *, is_held: bool
+    group: Group,
+    due_unix_ms: int,
+    messages: OpenMessages,
+    unread: UnreadRanges,
+    *,
+    is_held: bool,
 ) -> None:
     all_offsets: list[int] = []
     for offsets in group.offsets:
-        if offsets[-1] >= ahead.fed_end:
-            ahead.early.add(max(offsets[0], ahead.fed_end), offsets[-1])
+        if offsets[-1] >= unread.fed_end:
+            unread.early.add(max(offsets[0], unread.fed_end), offsets[-1])
         all_offsets += offsets
     if not all_offsets:
         return
@@ -87,7 +94,7 @@ def _launch(
 def claim(
     offsets: Sequence[int],
     messages: OpenMessages,
-    ahead: Ahead,
+    unread: UnreadRanges,
     *,
     holder: int,
     now_unix_ms: int,
@@ -101,7 +108,7 @@ def claim(
             like = (item.key, item.attempt, item.first_taken_unix_ms)
         elif item is not None:
             like = (item.key, max(item.attempts, 1), item.first_taken_unix_ms)
-        elif offset >= ahead.next_offset and ahead.cut(offset)[0]:
+        elif offset >= unread.next_offset and unread.cut(offset)[0]:
             like = (None, 1, now_unix_ms)
         else:
             continue
@@ -117,11 +124,11 @@ def claim(
     return taken
 
 
-def _finish(change: Done, messages: OpenMessages, ahead: Ahead) -> None:
+def _finish(change: Done, messages: OpenMessages, unread: UnreadRanges) -> None:
     for offset in chain.from_iterable(change.offsets):
         # One that is not open was handed out by a take that was lost.
-        if not messages.remove(offset, AT_ONCE) and offset >= ahead.fed_end:
-            ahead.early.add(offset, offset)
+        if not messages.remove(offset, AT_ONCE) and offset >= unread.fed_end:
+            unread.early.add(offset, offset)
 
 
 def _give_back(change: Return, messages: OpenMessages) -> None:
@@ -135,7 +142,7 @@ def _give_back(change: Return, messages: OpenMessages) -> None:
             attempts = item.attempts
         messages.remove(offset, AT_ONCE)
         back = Back(offset, item.key, attempts, item.first_taken_unix_ms)
-        messages.give_back(back, change.due_unix_ms)
+        messages.requeue(back, change.due_unix_ms)
 
 
 def _extend(change: Extend, messages: OpenMessages) -> None:
@@ -145,12 +152,12 @@ def _extend(change: Extend, messages: OpenMessages) -> None:
             messages.extend(item, [offset], change.due_unix_ms)
 
 
-def _restore(snapshot: Snapshot, messages: OpenMessages, ahead: Ahead) -> None:
-    seek(snapshot.next_offset, messages, ahead, AT_ONCE)
+def _restore(snapshot: Snapshot, messages: OpenMessages, unread: UnreadRanges) -> None:
+    seek(snapshot.next_offset, messages, unread, AT_ONCE)
     for offsets in snapshot.early:
-        ahead.early.add(offsets[0], offsets[-1])
+        unread.early.add(offsets[0], offsets[-1])
     for lease in snapshot.leases:
-        _launch(lease.group, lease.due_unix_ms, messages, ahead, is_held=lease.is_held)
+        _launch(lease.group, lease.due_unix_ms, messages, unread, is_held=lease.is_held)
     for waiting in snapshot.waiting:
         group = waiting.group
         for offsets in group.offsets:
@@ -158,10 +165,10 @@ def _restore(snapshot: Snapshot, messages: OpenMessages, ahead: Ahead) -> None:
             for offset in offsets:
                 messages.remove(offset, AT_ONCE)
                 back = Back(offset, group.key, group.attempts, group.first_taken_unix_ms)
-                messages.give_back(back, waiting.due_unix_ms)
+                messages.requeue(back, waiting.due_unix_ms)
 
 
-def take_snapshot(messages: OpenMessages, ahead: Ahead) -> bytes:
+def take_snapshot(messages: OpenMessages, unread: UnreadRanges) -> bytes:
     """Return the journal entry from which a lane is restored without those before it."""
     flights: dict[Flight, None] = {}
     waiting: dict[tuple[int, int, int, bytes | None], list[int]] = {}
@@ -178,7 +185,7 @@ def take_snapshot(messages: OpenMessages, ahead: Ahead) -> bytes:
         group = journal.encode_group(attempts, first_taken_unix_ms, key, offsets)
         groups.append(journal.encode_waiting(group, due_unix_ms))
     leases = [_encode_flight(flight, messages) for flight in flights]
-    return journal.encode_snapshot(ahead.next_offset, ahead.handed_out(), leases, groups)
+    return journal.encode_snapshot(unread.next_offset, unread.handed_out(), leases, groups)
 
 
 def _encode_flight(flight: Flight, messages: OpenMessages) -> bytes:
@@ -188,7 +195,9 @@ def _encode_flight(flight: Flight, messages: OpenMessages) -> bytes:
     return journal.encode_lease(group, flight.due_unix_ms, is_held=flight.holder != BY_TIME)
 
 
-def expire(offset: int, messages: OpenMessages, ahead: Ahead, now_unix_ms: int) -> Effects:
+def expire(
+    offset: int, messages: OpenMessages, unread: UnreadRanges, now_unix_ms: int
+) -> Effects:
     """Drop what waits before ``offset``; what is in flight stays until it comes back."""
     effects = Effects()
     gone = messages.waiting_before(offset)
@@ -196,8 +205,8 @@ def expire(offset: int, messages: OpenMessages, ahead: Ahead, now_unix_ms: int) 
         for one in gone:
             messages.remove(one, now_unix_ms)
         effects = Effects(journal.encode_done(gone), wake=True)
-    if offset > ahead.next_offset:
-        skip(offset, messages, ahead)
+    if offset > unread.next_offset:
+        skip(offset, messages, unread)
         change = journal.encode_move(journal.KIND_SKIP, offset)
         effects = Effects((effects.journal or b"") + change, wake=True)
     return effects

@@ -19,7 +19,7 @@ class Timed:
         self.due_unix_ms = NO_TIME
 
 
-class Stretch(Timed):
+class UnreadRange(Timed):
     """Messages in a row, of one key, that were never handed out; due: when they are visible.
 
     It is used up from its front: ``first`` moves, and beyond ``last`` nothing is left.

@@ -155,7 +155,7 @@ class Queue:
         )
         return self._receivers.receive(receiver, min(wait_ms, self._kit.config.wait_ms_max))
 
-    def receive_row(
+    def receive_contiguous(
         self,
         count: int,
         *,
@@ -170,7 +170,7 @@ class Queue:
         None, with nothing changed, in all others: ``receive`` then hands out what there is.
         """
         lease_ms = self.settings.lease_ms if lease_ms is None else lease_ms
-        return self._receivers.receive_row(
+        return self._receivers.receive_contiguous(
             count, bytes_max=bytes_max, lease_ms=lease_ms, show=show, column=column
         )
 
@@ -203,14 +203,16 @@ class Queue:
         """
         self._settler.settle(items, on_done, delay_ms=delay_ms, reason=reason)
 
-    def ack_row(self, number: int, offsets: range, attempt: int, on_done: OnDone) -> bool:
-        """Acknowledge what ``receive_row`` has handed out, when all of it is still in flight.
+    def ack_contiguous(
+        self, number: int, offsets: range, attempt: int, on_done: OnDone
+    ) -> bool:
+        """Acknowledge messages of ``receive_contiguous`` if all are still in flight.
 
         False, with nothing changed, when it is not: ``settle`` says of each what it is now.
         ``on_done`` runs once it is durable, or with an error when nothing of it counts; never
         before this returns.
         """
-        return self._settler.ack_row(number, offsets, attempt, on_done)
+        return self._settler.ack_contiguous(number, offsets, attempt, on_done)
 
     def extend(
         self,

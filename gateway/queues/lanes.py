@@ -246,11 +246,11 @@ class QueueLane:
             self._loop.call_soon(on_done, None)
         self.done(effects)
 
-    def take_row(self, count: int, lease_ms: int) -> int:
-        """Hand out the row that ``Lane.fresh_row`` tells of; return when that was."""
+    def take_contiguous(self, count: int, lease_ms: int) -> int:
+        """Hand out the row that ``Lane.next_contiguous`` tells of; return when that was."""
         kit, lane = self._kit, self.lane
         now = kit.clock.steady_unix_ms()
-        row = lane.take_row(count, lease_ms=lease_ms, now=now)
+        row = lane.take_contiguous(count, lease_ms=lease_ms, now=now)
         kit.journal.put_taken(
             self,
             row,
@@ -264,13 +264,13 @@ class QueueLane:
         self.feed_more()
         return now
 
-    def ack_row(self, row: range, attempt: int, on_done: OnDone) -> bool:
+    def ack_contiguous(self, row: range, attempt: int, on_done: OnDone) -> bool:
         """Settle a row that has come back whole; False, with nothing changed, when it has not.
 
         ``on_done`` as in ``done_then``.
         """
         kit = self._kit
-        effects = self.lane.ack_row(row, attempt, now=kit.clock.steady_unix_ms())
+        effects = self.lane.ack_contiguous(row, attempt, now=kit.clock.steady_unix_ms())
         if effects is None:
             return False
         kit.counters.settled += len(row)

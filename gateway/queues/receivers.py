@@ -80,7 +80,7 @@ class Receivers:
             self._waiting[receiver] = None
         return receiver
 
-    def receive_row(
+    def receive_contiguous(
         self, count: int, *, bytes_max: int, lease_ms: int, show: Show, column: int | None
     ) -> Row | None:
         """Hand out so many messages in a row; None, with nothing changed, when it is not so simple.
@@ -94,7 +94,7 @@ class Receivers:
         if not self._active:
             return None
         lane = next(iter(self._active))
-        row = lane.lane.fresh_row(count)
+        row = lane.lane.next_contiguous(count)
         if row is None or self._room(count) < count:
             return None
         kit = self._kit
@@ -104,7 +104,7 @@ class Receivers:
         )
         if shown is None or (column is not None and not all(shown[column])):
             return None
-        taken_unix_ms = lane.take_row(count, lease_ms)
+        taken_unix_ms = lane.take_contiguous(count, lease_ms)
         kit.counters.delivered += count
         if len(self._active) > 1:
             self._active.move_to_end(lane)

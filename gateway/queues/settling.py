@@ -131,14 +131,16 @@ class Settler:
         self._on_freed()
         batch.end_call(self._kit.loop)
 
-    def ack_row(self, number: int, offsets: range, attempt: int, on_done: OnDone) -> bool:
-        """See ``Queue.ack_row``."""
+    def ack_contiguous(
+        self, number: int, offsets: range, attempt: int, on_done: OnDone
+    ) -> bool:
+        """See ``Queue.ack_contiguous``."""
         lane = self.lanes.get(number)
         if lane is None:
             return False
         ids = zip(offsets, repeat(attempt))  # to be looked at if it is not kept
         acked = _Acked(lane, ids, lane.lane.ack_number + 1, on_done)  # the one that follows
-        if not lane.ack_row(offsets, attempt, acked.arrived):
+        if not lane.ack_contiguous(offsets, attempt, acked.arrived):
             return False
         self._on_freed()
         return True

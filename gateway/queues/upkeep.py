@@ -146,7 +146,7 @@ class Upkeep:
         if not offsets or not lane.is_open:
             return False
         now = self._kit.clock.steady_unix_ms()
-        effects = lane.lane.give_up(offsets, reason=EXPIRED, now=now)
+        effects = lane.lane.reject_ready(offsets, reason=EXPIRED, now=now)
         self._kit.counters.expired += len(effects.dead)
         lane.done(effects)
         lane.feed_more()

@@ -49,7 +49,7 @@ def _delete_row(call: Call, node: "SqsNode", queue: "Queue", entries: Sequence[P
     """Delete what one receive has got, if it is that and comes back whole; False if it is not."""
     receipts = node.messages.receipts_of(queue)
     row = receipts.decode_row([entry["ReceiptHandle"] for entry in entries])
-    return row is not None and queue.ack_row(
+    return row is not None and queue.ack_contiguous(
         row.number, row.offsets, row.attempt, partial(_on_deleted, call, entries)
     )
 

@@ -73,7 +73,7 @@ def _answer_row(  # noqa: PLR0917 - what is asked for; called in one place
 ) -> bool:
     """Answer with plain messages in a row, which most are; False when it is to be looked closer."""
     with_attributes = wanted is not NOTHING
-    row = queue.receive_row(
+    row = queue.receive_contiguous(
         count,
         bytes_max=RECEIVE_BYTES_MAX,
         show=show_plain,

@@ -139,8 +139,8 @@ class LaneMachine(RuleBasedStateMachine):
         self.ids += [(message.offset, message.attempt) for message in taken]
 
     @rule(count=st.integers(1, 4), lease_ms=st.sampled_from([1, 100, 500]))
-    def take_row(self, count: int, lease_ms: int) -> None:
-        row = self.lane.fresh_row(count)
+    def take_contiguous(self, count: int, lease_ms: int) -> None:
+        row = self.lane.next_contiguous(count)
         if row is None:
             return
         expected, dead = self.model.take(
@@ -153,7 +153,7 @@ class LaneMachine(RuleBasedStateMachine):
         )
         assert expected == [(offset, 1, self.now) for offset in row]
         assert not dead
-        assert self.lane.take_row(count, lease_ms=lease_ms, now=self.now) == row
+        assert self.lane.take_contiguous(count, lease_ms=lease_ms, now=self.now) == row
         group = journal.encode_group(1, self.now, None, row)
         entry = journal.encode_take(
             is_held=False,
@@ -168,11 +168,11 @@ class LaneMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: self.rows)
     @rule(place=st.integers(0, 1_000), is_refused=st.booleans())
-    def ack_row(self, place: int, *, is_refused: bool) -> None:
+    def ack_contiguous(self, place: int, *, is_refused: bool) -> None:
         row = self.rows[place % len(self.rows)]
         ids = [(offset, 1) for offset in row]
         before = deepcopy(self.model.messages)
-        effects = self.lane.ack_row(row, 1, now=self.now)
+        effects = self.lane.ack_contiguous(row, 1, now=self.now)
         if effects is None:
             return
         expected, done = self.model.ack(ids)
@@ -223,7 +223,7 @@ class LaneMachine(RuleBasedStateMachine):
                 found.add(offset)
             expected.append(result)
         for message in changed:
-            self.model.give_back(message, due_unix_ms, counts_attempt=counts)
+            self.model.requeue(message, due_unix_ms, counts_attempt=counts)
         results, effects = self.lane.release(
             ids, delay_ms=delay_ms, now=self.now, counts_attempt=counts
         )
@@ -248,15 +248,15 @@ class LaneMachine(RuleBasedStateMachine):
         self.keep(effects, [])
 
     @rule(places=PLACES)
-    def give_up(self, places: list[int]) -> None:
+    def reject_ready(self, places: list[int]) -> None:
         offsets = {place % self.model.end_offset for place in places}
         returned = self.lane.returned(2)
         assert set(returned) <= {
             one.offset for one in self.model.of_state(BACK) if one.due_unix_ms == AT_ONCE
         }
         offsets |= set(returned)
-        dead, fresh = self.model.give_up(offsets, self.now)
-        effects = self.lane.give_up(offsets, reason="late", now=self.now)
+        dead, fresh = self.model.reject_ready(offsets, self.now)
+        effects = self.lane.reject_ready(offsets, reason="late", now=self.now)
         assert [(one.offset, one.reason) for one in effects.dead] == [
             (offset, "late") for offset in dead
         ]
@@ -298,7 +298,7 @@ class LaneMachine(RuleBasedStateMachine):
                 message.due_unix_ms = self.now + span_ms
                 changed.append(message)
             else:
-                self.model.give_back(message, AT_ONCE)
+                self.model.requeue(message, AT_ONCE)
                 changed.append(message)
         results, effects = self.lane.extend(
             ids, lease_ms=spans[: len(ids)], now=self.now, latest_only=latest_only
@@ -346,7 +346,7 @@ class LaneMachine(RuleBasedStateMachine):
     def end_holder(self, holder: int) -> None:
         for message in self.model.of_state(FLIGHT):
             if message.holder == holder:
-                self.model.give_back(message, AT_ONCE)
+                self.model.requeue(message, AT_ONCE)
         self.keep(self.lane.end_holder(holder, self.now), [])
 
     @rule(attempts_max=st.sampled_from([0, 1, 2, 3]))
@@ -413,7 +413,7 @@ class LaneMachine(RuleBasedStateMachine):
         self.model.crash(len(self.journal))
         for message in self.model.of_state(FLIGHT):
             if message.holder != BY_TIME:
-                self.model.give_back(message, AT_ONCE)
+                self.model.requeue(message, AT_ONCE)
         effects = self.lane.recovered(self.now)
         self.moving = {dead.offset for dead in effects.dead}
         assert self.moving == {message.offset for message in self.model.of_state(DYING)}

@@ -168,7 +168,7 @@ class LaneModel:
 
     # Settling.
 
-    def give_up(self, offsets: set[int], now: int) -> tuple[list[int], list[Message]]:
+    def reject_ready(self, offsets: set[int], now: int) -> tuple[list[int], list[Message]]:
         """Return what dies, and what of it was never handed out, as the journal has it."""
         dead: list[int] = []
         fresh: list[Message] = []
@@ -226,7 +226,7 @@ class LaneModel:
             return message, Result.DONE
         return None, Result.GONE if message.state in {AHEAD, DONE} else Result.STALE
 
-    def give_back(
+    def requeue(
         self, message: Message, due_unix_ms: int, *, counts_attempt: bool = True
     ) -> None:
         """Let a message come back; it dies when it would be taken once too often."""
@@ -244,7 +244,7 @@ class LaneModel:
             elif message.due_unix_ms > now or message.state == DONE:
                 continue
             elif message.state == FLIGHT:
-                self.give_back(message, AT_ONCE)
+                self.requeue(message, AT_ONCE)
             elif message.due_unix_ms != AT_ONCE:
                 message.due_unix_ms = AT_ONCE
                 if message.state == DYING:

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from features.fairness import Fairness
-from features.queue.ahead import KEYLESS_AHEAD_MAX
 from features.queue.lane import Lane
 from features.queue.model import BY_TIME, Counts, Order, Policy, Run
+from features.queue.unread_ranges import KEYLESS_AHEAD_MAX
 
 BACKLOG = 10_000_000
 IN_FLIGHT = 120_000

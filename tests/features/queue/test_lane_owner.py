@@ -179,7 +179,7 @@ def test_what_could_not_be_moved_expires_and_what_is_being_moved_stays() -> None
 def test_what_is_given_up_where_it_waits_is_not_lost_with_its_move() -> None:
     """It was never handed out: a take of what is behind it must not pass it over."""
     lane = lane_of(Run(0, 3, None))
-    gave_up = lane.give_up([0, 2], reason="expired", now=5)
+    gave_up = lane.reject_ready([0, 2], reason="expired", now=5)
     _, took = lane.take(1, holder=BY_TIME, lease_ms=LEASE_MS, now=6)
 
     again = Lane(Policy(), 0)
@@ -200,7 +200,7 @@ def test_only_what_is_at_hand_is_given_up_and_no_more_than_may_be_in_flight() ->
     take(lane, 2)
     lane.release([(0, 1)], delay_ms=500, now=1)
 
-    effects = lane.give_up(range(20), reason="expired", now=2)
+    effects = lane.reject_ready(range(20), reason="expired", now=2)
 
     assert [one.offset for one in effects.dead] == [2, 3]
     assert lane.counts(10) == Counts(ready=5, in_flight=3, delayed=2)

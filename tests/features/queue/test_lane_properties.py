@@ -77,7 +77,7 @@ class Walk:
             (10, lambda: machine.ack(self.places(), is_refused=rarely)),
             (6, lambda: machine.release(self.places(), choose([0, 0, 30]), counts=not flag)),
             (2, lambda: machine.reject(self.places())),
-            (1, lambda: machine.give_up(self.offsets())),
+            (1, lambda: machine.reject_ready(self.offsets())),
             (6, lambda: machine.extend(self.places(), self.spans(), latest_only=flag)),
             (3, lambda: self.move(is_kept=not flag)),
             (10, lambda: machine.tick(choose([0, 1, 20, 50, 200, 1_000]), below(1, 20))),

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.gateway.queues.test_rows import take_row
+from tests.gateway.queues.test_rows import take_contiguous
 from tests.gateway.queues.world import World, running, take, values
 
 HOUR_MS = 3_600_000
@@ -68,10 +68,10 @@ async def test_a_row_that_is_not_too_old_is_handed_out(tmp_path: Path, step_ms: 
         await world.send(queue, *[b"%d" % number for number in range(10)])
         world.clock.step_unix(step_ms)
         world.clock.advance(RETENTION_MS - 1_000)
-        row = take_row(queue, 5)
+        row = take_contiguous(queue, 5)
         assert row is not None
         world.clock.advance(1_001 + max(-step_ms, 0))
-        assert take_row(queue, 5) is None
+        assert take_contiguous(queue, 5) is None
 
 
 @STEPS

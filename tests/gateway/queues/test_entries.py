@@ -39,8 +39,8 @@ def test_a_gathered_entry_says_what_its_changes_say(
         if index in turns:
             together.append(gathered.entry())
             gathered = Gathered()
-        if call == "row" and (row := lane.fresh_row(1 + number % 10)) is not None:
-            lane.take_row(len(row), lease_ms=50, now=now)
+        if call == "row" and (row := lane.next_contiguous(1 + number % 10)) is not None:
+            lane.take_contiguous(len(row), lease_ms=50, now=now)
             ids += [(offset, 1) for offset in row]
             next_offset = lane.next_offset
             gathered.take(row, due_unix_ms=now + 50, now_unix_ms=now, next_offset=next_offset)

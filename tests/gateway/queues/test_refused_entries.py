@@ -125,12 +125,12 @@ async def test_a_take_stays_before_what_is_done_by_one_who_was_refused(world: Wo
         error: StorageUnavailable | None,
     ) -> None:  # as a request that waited does, at once
         assert error is not None
-        assert lane.lane.ack_row(range(10), 1, now=5) is not None
+        assert lane.lane.ack_contiguous(range(10), 1, now=5) is not None
         journal.put_done(lane, range(10), done.set_result)
 
     journal.put_done(world.other, [1], delete)
     world.refuse_a_piece()
-    row = lane.lane.take_row(10, lease_ms=30_000, now=5)
+    row = lane.lane.take_contiguous(10, lease_ms=30_000, now=5)
     assert row is not None
     journal.put_taken(
         lane, row, due_unix_ms=30_005, now_unix_ms=5, next_offset=lane.lane.next_offset

@@ -30,19 +30,19 @@ def show(_partition: Partition, records: Sequence[Record]) -> Columns:
     ]
 
 
-def take_row(queue: Queue, count: int = 10, **how: int) -> Row | None:
-    return queue.receive_row(count, **{"bytes_max": 1_000, **how}, show=show)
+def take_contiguous(queue: Queue, count: int = 10, **how: int) -> Row | None:
+    return queue.receive_contiguous(count, **{"bytes_max": 1_000, **how}, show=show)
 
 
 def taken(queue: Queue, count: int = 10) -> Row:
-    row = take_row(queue, count)
+    row = take_contiguous(queue, count)
     assert row is not None
     return row
 
 
 async def ack(queue: Queue, row: Row) -> StorageUnavailable | None:
     done: asyncio.Future[StorageUnavailable | None] = asyncio.Future()
-    assert queue.ack_row(row.number, row.offsets, 1, done.set_result)
+    assert queue.ack_contiguous(row.number, row.offsets, 1, done.set_result)
     assert not done.done()
     return await asyncio.wait_for(done, 60)
 
@@ -136,7 +136,7 @@ async def test_rows_of_a_large_batch_are_shown_piece_by_piece(tmp_path: Path) ->
 
         shown: list[bytes] = []
         for _ in range(len(bodies) // 10):
-            row = queue.receive_row(10, bytes_max=1_000, show=showing)
+            row = queue.receive_contiguous(10, bytes_max=1_000, show=showing)
             assert row is not None
             shown += row.shown[0]
             sizes.append(kept.kept_bytes)
@@ -156,7 +156,7 @@ async def test_a_piece_of_a_large_batch_that_is_not_plain_is_no_row(tmp_path: Pa
         await send_one_batch(world, queue, bodies)
         for _ in range(SHOWN_RECORDS_MAX // 8):
             taken(queue, 8)
-        assert take_row(queue, 1, bytes_max=1 << 22) is None
+        assert take_contiguous(queue, 1, bytes_max=1 << 22) is None
         found = await take(queue, bytes_max=1 << 22)
         assert [len(body or b"") for body in values(found)] == [len(large), len(large), 1]
 
@@ -182,7 +182,7 @@ async def test_what_is_too_old_is_no_row_whatever_its_sender_has_said(tmp_path: 
         world.clock.advance(60_000)
         assert taken(queue, 5).offsets == range(5)
         world.clock.advance(1)
-        assert take_row(queue, 5) is None
+        assert take_contiguous(queue, 5) is None
 
 
 async def test_what_the_log_stamps_is_not_as_its_sender_has_said(tmp_path: Path) -> None:
@@ -198,10 +198,10 @@ async def test_a_column_that_is_wanted_is_wanted_of_all(tmp_path: Path) -> None:
         queue = await world.queue(order="fair")
         await world.send(queue, *[b"m%d" % n for n in range(19)], b"")
         before = world.clock.unix_ms()
-        row = take_row(queue, column=0)
+        row = take_contiguous(queue, column=0)
         assert row is not None
         assert row.taken_unix_ms == before
-        assert take_row(queue, column=0) is None
+        assert take_contiguous(queue, column=0) is None
         assert queue.counts() == (10, 10, 0)
         assert taken(queue).offsets == range(10, 20)
 
@@ -279,10 +279,10 @@ async def test_what_is_not_plain_is_no_row_and_stays_there(tmp_path: Path) -> No
         queue = await world.queue(order="fair", retention_ms=60_000)
         expires = [(EXPIRES_AT, b"%d" % (world.clock.unix_ms() + 1_000))]
         await world.send(queue, *[b"%d" % n for n in range(10)], headers=expires)
-        assert take_row(queue) is None
+        assert take_contiguous(queue) is None
         assert len(await take(queue)) == 10
         await world.send(queue, *[b"%d" % n for n in range(10)])
-        assert take_row(queue, bytes_max=19) is None
+        assert take_contiguous(queue, bytes_max=19) is None
         assert queue.counts() == (10, 10, 0)
 
 
@@ -293,7 +293,7 @@ async def test_what_is_too_old_is_no_row(tmp_path: Path) -> None:
         world.clock.advance(60_000)
         assert taken(queue).offsets == range(10)
         world.clock.advance(1)
-        assert take_row(queue) is None
+        assert take_contiguous(queue) is None
         assert take_now(queue) == []
 
 
@@ -304,6 +304,6 @@ async def test_a_row_that_was_received_again_is_not_settled_as_one(tmp_path: Pat
         row = taken(queue)
         world.advance(1_001)
         await take(queue)
-        assert not queue.ack_row(row.number, row.offsets, 1, lambda _: None)
-        assert not queue.ack_row(7, row.offsets, 1, lambda _: None)
+        assert not queue.ack_contiguous(row.number, row.offsets, 1, lambda _: None)
+        assert not queue.ack_contiguous(7, row.offsets, 1, lambda _: None)
         assert queue.counts() == (0, 10, 0)

@@ -20,20 +20,20 @@ class Seen:
         self.allows = True
         self.rows = 0
         self.acked = 0
-        receive_row, ack_row = Queue.receive_row, Queue.ack_row
+        receive_contiguous, ack_contiguous = Queue.receive_contiguous, Queue.ack_contiguous
 
         def receiving(queue: Queue, *args: Any, **how: Any) -> Any:
-            row = receive_row(queue, *args, **how) if self.allows else None
+            row = receive_contiguous(queue, *args, **how) if self.allows else None
             self.rows += row is not None
             return row
 
         def acking(queue: Queue, *args: Any) -> bool:
-            is_acked = ack_row(queue, *args)
+            is_acked = ack_contiguous(queue, *args)
             self.acked += is_acked
             return is_acked
 
-        patch.setattr(Queue, "receive_row", receiving)
-        patch.setattr(Queue, "ack_row", acking)
+        patch.setattr(Queue, "receive_contiguous", receiving)
+        patch.setattr(Queue, "ack_contiguous", acking)
 
 
 @pytest.fixture

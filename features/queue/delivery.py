@@ -7,17 +7,17 @@ from itertools import repeat
 from typing import cast
 
 from features.queue import journal
-from features.queue.ahead import Ahead
-from features.queue.lines import Line
+from features.queue.key_queues import KeyQueue
 from features.queue.model import ATTEMPTS, BY_TIME, Dead, Policy, Taken
 from features.queue.open_messages import OPEN_PER_IN_FLIGHT, OpenMessages
 from features.queue.states import NO_TIME, Back, Flight
+from features.queue.unread_ranges import UnreadRanges
 
 # Without a frame of Python for each: 0.06 us a message where its class costs 0.3.
 _new_taken = cast("Callable[[tuple[int, int, int]], Taken]", partial(tuple.__new__, Taken))
 
 
-class Taking:
+class LaneDelivery:
     """What a call has taken so far. ``room`` is for how many more there is.
 
     Those that die do not take the place of others, as long as there are flights to spare for both;
@@ -25,7 +25,6 @@ class Taking:
     """
 
     __slots__ = (
-        "_ahead",
         "_dead_max",
         "_due_unix_ms",
         "_groups",
@@ -34,6 +33,7 @@ class Taking:
         "_open",
         "_policy",
         "_spare",
+        "_unread",
         "dead",
         "room",
         "taken",
@@ -42,7 +42,7 @@ class Taking:
     def __init__(
         self,
         messages: OpenMessages,
-        ahead: Ahead,
+        unread: UnreadRanges,
         policy: Policy,
         *,
         holder: int,
@@ -50,7 +50,7 @@ class Taking:
         dead_max: int,
     ) -> None:
         self._open = messages
-        self._ahead = ahead
+        self._unread = unread
         self._policy = policy
         self._holder = holder
         self._groups: list[bytes] = []
@@ -72,27 +72,27 @@ class Taking:
         """Whether messages that were never handed out may go: not too many are open."""
         return len(self._open.items) < self._policy.in_flight_max * OPEN_PER_IN_FLIGHT
 
-    def take_from(self, line: Line) -> None:
+    def take_from(self, key_queue: KeyQueue) -> None:
         """Take what the line may hand out, while there is room."""
-        if line.back and not self._take_back(line):
+        if key_queue.back and not self._take_back(key_queue):
             return
-        if line.stretches and self.room:
-            self._take_fresh(line)
+        if key_queue.ranges and self.room:
+            self._take_fresh(key_queue)
 
-    def _take_back(self, line: Line) -> bool:
+    def _take_back(self, key_queue: KeyQueue) -> bool:
         """Take what was given back; False when that keeps the rest of the line waiting.
 
         While others of the key are in flight, only what comes before them.
         """
         items = self._open.items
-        lines = self._open.lines
-        lowest = lines.lowest_in_flight(line.key)
+        key_queues = self._open.key_queues
+        lowest = key_queues.lowest_in_flight(key_queue.key)
         like: Back | None = None
         offsets: list[int] = []
-        while self.room and (back := lines.first_back(line)) is not None:
+        while self.room and (back := key_queues.first_back(key_queue)) is not None:
             if back.due_unix_ms != NO_TIME or (lowest is not None and back.offset > lowest):
                 break
-            del items[heappop(line.back)]
+            del items[heappop(key_queue.back)]
             if 0 < self._policy.attempts_max <= back.attempts:
                 self._kill(back)
                 continue
@@ -104,7 +104,7 @@ class Taking:
             offsets.append(back.offset)
         if like is not None:
             self._launch_again(like, offsets)
-        return not line.back and lowest is None
+        return not key_queue.back and lowest is None
 
     def _kill(self, back: Back) -> None:
         self._open.kill(back, ATTEMPTS)
@@ -122,27 +122,27 @@ class Taking:
         first_taken_unix_ms = like.first_taken_unix_ms
         self.taken += [Taken(offset, attempt, first_taken_unix_ms) for offset in offsets]
 
-    def _take_fresh(self, line: Line) -> None:
+    def _take_fresh(self, key_queue: KeyQueue) -> None:
         open_max = self._policy.in_flight_max * OPEN_PER_IN_FLIGHT
         room = min(self.room, open_max - len(self._open.items))
         parts: list[range] = []
-        stretches = line.stretches
-        while room > 0 and stretches:
-            stretch = stretches[0][1]
-            left = stretch.last - stretch.first + 1
+        ranges = key_queue.ranges
+        while room > 0 and ranges:
+            unread_range = ranges[0][1]
+            left = unread_range.last - unread_range.first + 1
             if left <= 0:
-                heappop(stretches)
-            elif stretch.due_unix_ms != NO_TIME:
+                heappop(ranges)
+            elif unread_range.due_unix_ms != NO_TIME:
                 break
             else:
                 count = min(room, left)
-                parts.append(self._ahead.use(stretch, count))
+                parts.append(self._unread.use(unread_range, count))
                 room -= count
                 self.room -= count
         if parts:
             offsets = parts[0] if len(parts) == 1 else [at for part in parts for at in part]
             self._open.note_opened(offsets)
-            self._launch(Flight(offsets, line.key, 1, self._now_unix_ms))
+            self._launch(Flight(offsets, key_queue.key, 1, self._now_unix_ms))
             self.taken += map(_new_taken, zip(offsets, repeat(1), repeat(self._now_unix_ms)))
 
     def _launch(self, flight: Flight) -> None:
@@ -165,7 +165,7 @@ class Taking:
         return journal.encode_take(
             is_held=self._holder != BY_TIME,
             due_unix_ms=self._due_unix_ms,
-            next_offset=self._ahead.next_offset,
+            next_offset=self._unread.next_offset,
             groups=self._groups,
         )
 

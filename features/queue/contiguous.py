@@ -8,16 +8,16 @@ the price: nothing is noted of each message but in whose flight it is.
 from heapq import heappop
 
 from features.queue.acking import Acking
-from features.queue.ahead import Ahead
 from features.queue.model import BY_TIME, Policy
 from features.queue.open_messages import OPEN_PER_IN_FLIGHT, OpenMessages
-from features.queue.states import NO_TIME, Flight, Stretch
+from features.queue.states import NO_TIME, Flight, UnreadRange
+from features.queue.unread_ranges import UnreadRanges
 
 
-def fresh_stretch(messages: OpenMessages, policy: Policy, count: int) -> Stretch | None:
+def next_range(messages: OpenMessages, policy: Policy, count: int) -> UnreadRange | None:
     """Return what begins with the next ``count`` messages, when they are a row."""
-    line = messages.lines.only_keyless
-    if line is None or line.back:
+    key_queue = messages.key_queues.only_keyless
+    if key_queue is None or key_queue.back:
         return None
     in_flight_max = policy.in_flight_max
     if (
@@ -25,35 +25,35 @@ def fresh_stretch(messages: OpenMessages, policy: Policy, count: int) -> Stretch
         or len(messages.items) + count > in_flight_max * OPEN_PER_IN_FLIGHT
     ):
         return None
-    stretches = line.stretches
-    while stretches:
-        stretch = stretches[0][1]
-        if stretch.first + count <= stretch.last + 1:
-            return stretch if stretch.due_unix_ms == NO_TIME else None
-        if stretch.first <= stretch.last:
+    ranges = key_queue.ranges
+    while ranges:
+        unread_range = ranges[0][1]
+        if unread_range.first + count <= unread_range.last + 1:
+            return unread_range if unread_range.due_unix_ms == NO_TIME else None
+        if unread_range.first <= unread_range.last:
             return None  # the rest of one, and some of the next
-        heappop(stretches)
+        heappop(ranges)
     return None
 
 
-def take_row(
+def take_contiguous(
     messages: OpenMessages,
-    ahead: Ahead,
-    stretch: Stretch,
+    unread: UnreadRanges,
+    unread_range: UnreadRange,
     count: int,
     *,
     lease_ms: int,
     now: int,
 ) -> range:
-    """Hand out the first messages of what ``fresh_stretch`` has returned."""
-    row = ahead.use(stretch, count)
+    """Hand out the first messages of what ``next_range`` has returned."""
+    row = unread.use(unread_range, count)
     messages.note_opened(row)
     flight = Flight(row, None, 1, now)
     messages.launch(flight, holder=BY_TIME, due_unix_ms=now + lease_ms, now_unix_ms=now)
     return row
 
 
-def ack_row(acking: Acking, row: range, attempt: int, now_unix_ms: int) -> bool:
+def ack_contiguous(acking: Acking, row: range, attempt: int, now_unix_ms: int) -> bool:
     """Settle a row that has come back whole; False, with nothing changed, when it has not."""
     messages = acking.messages
     items = messages.items

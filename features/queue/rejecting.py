@@ -8,18 +8,18 @@ written as if it had been, and had come back at once, so that it is not passed o
 from collections.abc import Iterable
 
 from features.queue import journal
-from features.queue.ahead import Ahead
 from features.queue.model import AT_ONCE, Dead, Effects, Policy
 from features.queue.open_messages import OPEN_PER_IN_FLIGHT, OpenMessages
 from features.queue.states import NO_TIME, Back
+from features.queue.unread_ranges import UnreadRanges
 
 Fresh = dict[bytes | None, list[int]]  # by key: what was never handed out
 
 
-def give_up(
+def reject_ready(
     offsets: Iterable[int],
     messages: OpenMessages,
-    ahead: Ahead,
+    unread: UnreadRanges,
     policy: Policy,
     *,
     reason: str,
@@ -39,7 +39,7 @@ def give_up(
         if type(item) is Back and item.due_unix_ms == NO_TIME:
             back = item
         elif item is None and len(messages.items) < open_max:
-            back = _take_out(offset, messages, ahead, fresh, now)
+            back = _take_out(offset, messages, unread, fresh, now)
         if back is not None:
             messages.kill(back, reason)
             effects.dead.append(Dead(offset, back.attempts, reason))
@@ -47,34 +47,34 @@ def give_up(
     if fresh:
         opened = sorted(at for some in fresh.values() for at in some)
         messages.note_opened(opened)
-        effects.journal = _entry(fresh, opened, ahead, now)
+        effects.journal = _entry(fresh, opened, unread, now)
     for key in keys:
-        messages.lines.offer_key(key)  # it may have nothing left
+        messages.key_queues.offer_key(key)  # it may have nothing left
     return effects
 
 
 def _take_out(
-    offset: int, messages: OpenMessages, ahead: Ahead, fresh: Fresh, now_unix_ms: int
+    offset: int, messages: OpenMessages, unread: UnreadRanges, fresh: Fresh, now_unix_ms: int
 ) -> Back | None:
     """Return a message that was never handed out as one that came back; None when none is there."""
-    stretch = ahead.ready_at(offset)
-    if stretch is None:
+    unread_range = unread.ready_at(offset)
+    if unread_range is None:
         return None
-    if offset == stretch.first:
-        ahead.use(stretch, 1)
+    if offset == unread_range.first:
+        unread.use(unread_range, 1)
     else:
-        _, behind = ahead.cut(offset)
+        _, behind = unread.cut(offset)
         if behind is not None:
-            messages.add_stretch(behind)
-    fresh.setdefault(stretch.key, []).append(offset)
-    return Back(offset, stretch.key, 0, now_unix_ms)
+            messages.add_range(behind)
+    fresh.setdefault(unread_range.key, []).append(offset)
+    return Back(offset, unread_range.key, 0, now_unix_ms)
 
 
-def _entry(fresh: Fresh, opened: list[int], ahead: Ahead, now_unix_ms: int) -> bytes:
+def _entry(fresh: Fresh, opened: list[int], unread: UnreadRanges, now_unix_ms: int) -> bytes:
     groups = [
         journal.encode_group(1, now_unix_ms, key, offsets) for key, offsets in fresh.items()
     ]
     took = journal.encode_take(
-        is_held=False, due_unix_ms=now_unix_ms, next_offset=ahead.next_offset, groups=groups
+        is_held=False, due_unix_ms=now_unix_ms, next_offset=unread.next_offset, groups=groups
     )
     return took + journal.encode_return(opened, AT_ONCE, counts_attempt=False)

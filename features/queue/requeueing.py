@@ -14,7 +14,7 @@ from features.queue.states import Back, Dying, Flight
 ByFlight = dict[Flight, list[int]]
 
 
-class Returning:
+class Requeueing:
     """``effects`` are those of the call so far."""
 
     __slots__ = ("_open", "effects", "now_unix_ms")
@@ -29,19 +29,19 @@ class Returning:
         written = self.effects.journal
         self.effects.journal = change if written is None else written + change
 
-    def give_back(
+    def requeue(
         self, by_flight: ByFlight, due_unix_ms: int, *, counts_attempt: bool = True
     ) -> None:
         """Let messages come back because somebody says so: it is written down."""
         returned: list[int] = []
         for flight, offsets in by_flight.items():
-            self.come_back(flight, offsets, due_unix_ms, counts_attempt=counts_attempt)
+            self.requeue_unwritten(flight, offsets, due_unix_ms, counts_attempt=counts_attempt)
             returned += offsets
         if returned:
             change = journal.encode_return(returned, due_unix_ms, counts_attempt=counts_attempt)
             self.add_journal(change)
 
-    def come_back(
+    def requeue_unwritten(
         self,
         flight: Flight,
         offsets: list[int],
@@ -54,7 +54,7 @@ class Returning:
         self._open.land(flight, len(offsets), self.now_unix_ms)
         for offset in offsets:
             back = Back(offset, flight.key, attempts, flight.first_taken_unix_ms)
-            self._open.give_back(back, due_unix_ms)
+            self._open.requeue(back, due_unix_ms)
         self.effects.wake = True
 
     def revive(self, offsets: Iterable[int]) -> None:
@@ -66,7 +66,7 @@ class Returning:
             if isinstance(item, Dying):
                 messages.remove(offset, self.now_unix_ms)
                 back = Back(offset, item.key, item.attempts, item.first_taken_unix_ms)
-                messages.give_back(back, AT_ONCE)
+                messages.requeue(back, AT_ONCE)
                 revived.append(offset)
         if revived:
             self.add_journal(journal.encode_return(revived, AT_ONCE, counts_attempt=True))
@@ -79,7 +79,7 @@ class Returning:
             groups.setdefault(span_ms, {}).setdefault(flight, []).append(offset)
         for span_ms, by_flight in groups.items():
             if span_ms <= 0:
-                self.give_back(by_flight, AT_ONCE)
+                self.requeue(by_flight, AT_ONCE)
                 continue
             due_unix_ms = self.now_unix_ms + span_ms
             extended: list[int] = []

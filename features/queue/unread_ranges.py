@@ -11,7 +11,7 @@ from operator import attrgetter
 from typing import Final
 
 from features.queue.model import Run
-from features.queue.states import NO_TIME, Stretch
+from features.queue.states import NO_TIME, UnreadRange
 from features.ranges import RangeSet
 
 KEYLESS_AHEAD_MAX: Final = 10_000
@@ -21,22 +21,22 @@ _USED_MIN: Final = 64  # used stretches below it are left where they are
 _BY_FIRST = attrgetter("first")
 
 
-class Ahead:
+class UnreadRanges:
     """The stretches of a lane, the lowest first.
 
-    ``count`` and ``delayed_count`` are messages, ``stretch_count`` stretches. ``fed_end`` is
+    ``count`` and ``delayed_count`` are messages, ``range_count`` stretches. ``fed_end`` is
     where the next feed begins. ``early`` holds what was handed out beyond it, before the lane
     was loaded.
     """
 
     __slots__ = (
         "_keyless_count",
-        "_stretches",
+        "_ranges",
         "count",
         "delayed_count",
         "early",
         "fed_end",
-        "stretch_count",
+        "range_count",
     )
 
     def __init__(self, fed_end: int) -> None:
@@ -52,36 +52,42 @@ class Ahead:
 
     def clear(self, fed_end: int) -> None:
         """Forget all stretches: the lane is fed anew. What was handed out early stays."""
-        self._stretches: deque[Stretch] = deque()
+        self._ranges: deque[UnreadRange] = deque()
         self.fed_end = fed_end
         self.count = 0
         self.delayed_count = 0
-        self.stretch_count = 0
+        self.range_count = 0
         self._keyless_count = 0
 
     @property
     def next_offset(self) -> int:
         """The first offset that was never handed out."""
-        stretches = self._stretches
-        while stretches and stretches[0].first > stretches[0].last:
-            stretches.popleft()
-        return stretches[0].first if stretches else self.fed_end
+        ranges = self._ranges
+        while ranges and ranges[0].first > ranges[0].last:
+            ranges.popleft()
+        return ranges[0].first if ranges else self.fed_end
 
-    def __iter__(self) -> Iterator[Stretch]:
+    def __iter__(self) -> Iterator[UnreadRange]:
         """Yield the stretches that have messages."""
-        return (stretch for stretch in self._stretches if stretch.first <= stretch.last)
+        return (
+            unread_range
+            for unread_range in self._ranges
+            if unread_range.first <= unread_range.last
+        )
 
     def wants_more(self, lookahead: int) -> bool:
         """Whether to be fed on."""
-        return self._keyless_count < KEYLESS_AHEAD_MAX and self.stretch_count < lookahead
+        return self._keyless_count < KEYLESS_AHEAD_MAX and self.range_count < lookahead
 
-    def feed(self, runs: Sequence[Run], now_unix_ms: int, *, is_keyed: bool) -> list[Stretch]:
+    def feed(
+        self, runs: Sequence[Run], now_unix_ms: int, *, is_keyed: bool
+    ) -> list[UnreadRange]:
         """Add messages in order of their offsets; return the stretches that are new.
 
         Keys are passed over where they mean nothing. What is below ``fed_end`` is known already,
         what lies between runs does not exist.
         """
-        added: list[Stretch] = []
+        added: list[UnreadRange] = []
         early = self.early
         for first, last, run_key, visible_unix_ms in runs:
             if last < self.fed_end:
@@ -100,7 +106,12 @@ class Ahead:
         return added
 
     def _add(
-        self, first: int, last: int, key: bytes | None, due_unix_ms: int, added: list[Stretch]
+        self,
+        first: int,
+        last: int,
+        key: bytes | None,
+        due_unix_ms: int,
+        added: list[UnreadRange],
     ) -> None:
         size = last - first + 1
         self.count += size
@@ -108,8 +119,8 @@ class Ahead:
             self._keyless_count += size
         if due_unix_ms != NO_TIME:
             self.delayed_count += size
-        if self._stretches:
-            before = self._stretches[-1]
+        if self._ranges:
+            before = self._ranges[-1]
             if (
                 before.last == first - 1
                 and before.key == key
@@ -118,65 +129,65 @@ class Ahead:
             ):
                 before.last = last
                 return
-        stretch = Stretch(first, last, key)
-        stretch.due_unix_ms = due_unix_ms
-        self._stretches.append(stretch)
-        self.stretch_count += 1
-        added.append(stretch)
+        unread_range = UnreadRange(first, last, key)
+        unread_range.due_unix_ms = due_unix_ms
+        self._ranges.append(unread_range)
+        self.range_count += 1
+        added.append(unread_range)
 
-    def use(self, stretch: Stretch, count: int) -> range:
+    def use(self, unread_range: UnreadRange, count: int) -> range:
         """Take out the first messages of a visible stretch that has as many."""
-        first = stretch.first
-        stretch.first = end = first + count
+        first = unread_range.first
+        unread_range.first = end = first + count
         self.count -= count
-        if stretch.key is None:
+        if unread_range.key is None:
             self._keyless_count -= count
-        if end > stretch.last:
-            self._end_stretch()
+        if end > unread_range.last:
+            self._end_range()
         return range(first, end)
 
-    def _end_stretch(self) -> None:
-        self.stretch_count -= 1
-        used_count = len(self._stretches) - self.stretch_count
-        if used_count > _USED_MIN and used_count > self.stretch_count:
-            self._stretches = deque(self)
+    def _end_range(self) -> None:
+        self.range_count -= 1
+        used_count = len(self._ranges) - self.range_count
+        if used_count > _USED_MIN and used_count > self.range_count:
+            self._ranges = deque(self)
 
-    def drop_before(self, offset: int) -> list[Stretch]:
+    def drop_before(self, offset: int) -> list[UnreadRange]:
         """Take out all below ``offset``; return the delayed stretches that have ended."""
-        ended: list[Stretch] = []
-        while self._stretches and self._stretches[0].first < offset:
-            stretch = self._stretches[0]
-            count = min(stretch.last + 1, offset) - stretch.first
-            if stretch.due_unix_ms != NO_TIME:
+        ended: list[UnreadRange] = []
+        while self._ranges and self._ranges[0].first < offset:
+            unread_range = self._ranges[0]
+            count = min(unread_range.last + 1, offset) - unread_range.first
+            if unread_range.due_unix_ms != NO_TIME:
                 self.delayed_count -= count
-            if stretch.first + count > stretch.last:
-                self._stretches.popleft()
-                if stretch.due_unix_ms != NO_TIME:
-                    ended.append(stretch)
+            if unread_range.first + count > unread_range.last:
+                self._ranges.popleft()
+                if unread_range.due_unix_ms != NO_TIME:
+                    ended.append(unread_range)
             if count > 0:
-                self.use(stretch, count)
+                self.use(unread_range, count)
         self.early.drop_before(offset)
         self.fed_end = max(self.fed_end, offset)
         return ended
 
-    def appear(self, stretch: Stretch) -> None:
+    def appear(self, unread_range: UnreadRange) -> None:
         """A delayed stretch is visible from now on."""
-        self.delayed_count -= stretch.last - stretch.first + 1
+        self.delayed_count -= unread_range.last - unread_range.first + 1
 
     def _find(self, offset: int) -> int | None:
-        index = bisect_right(self._stretches, offset, key=_BY_FIRST) - 1
-        if index < 0 or self._stretches[index].last < offset:
+        index = bisect_right(self._ranges, offset, key=_BY_FIRST) - 1
+        if index < 0 or self._ranges[index].last < offset:
             return None
         return index
 
-    def ready_at(self, offset: int) -> Stretch | None:
+    def ready_at(self, offset: int) -> UnreadRange | None:
         """Return the stretch of a message that is visible, None when the lane knows none there."""
         index = self._find(offset)
-        if index is None or self._stretches[index].due_unix_ms != NO_TIME:
+        if index is None or self._ranges[index].due_unix_ms != NO_TIME:
             return None
-        return self._stretches[index]
+        return self._ranges[index]
 
-    def cut(self, offset: int) -> tuple[bool, Stretch | None]:
+    def cut(self, offset: int) -> tuple[bool, UnreadRange | None]:
         """Take one message out of wherever it is: (whether it was there, what lies behind it).
 
         The second is a new stretch, when there is one.
@@ -189,30 +200,30 @@ class Ahead:
         index = self._find(offset)
         if index is None:
             return False, None
-        stretch = self._stretches[index]
+        unread_range = self._ranges[index]
         behind = None
-        if offset < stretch.last:
-            behind = Stretch(offset + 1, stretch.last, stretch.key)
-            behind.due_unix_ms = stretch.due_unix_ms
-            self._stretches.insert(index + 1, behind)
-            self.stretch_count += 1
-        stretch.last = offset - 1
+        if offset < unread_range.last:
+            behind = UnreadRange(offset + 1, unread_range.last, unread_range.key)
+            behind.due_unix_ms = unread_range.due_unix_ms
+            self._ranges.insert(index + 1, behind)
+            self.range_count += 1
+        unread_range.last = offset - 1
         self.count -= 1
-        if stretch.key is None:
+        if unread_range.key is None:
             self._keyless_count -= 1
-        if stretch.due_unix_ms != NO_TIME:
+        if unread_range.due_unix_ms != NO_TIME:
             self.delayed_count -= 1
-        if stretch.first > stretch.last:
-            self._end_stretch()
+        if unread_range.first > unread_range.last:
+            self._end_range()
         return True, behind
 
     def handed_out(self) -> Iterator[tuple[int, int]]:
         """Yield the ranges above ``next_offset`` of which nothing is ahead, in order."""
         at = self.next_offset
-        for stretch in self:
-            if stretch.first > at:
-                yield at, stretch.first - 1
-            at = stretch.last + 1
+        for unread_range in self:
+            if unread_range.first > at:
+                yield at, unread_range.first - 1
+            at = unread_range.last + 1
         if at < self.fed_end:
             yield at, self.fed_end - 1
         yield from self.early

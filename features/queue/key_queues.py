@@ -12,35 +12,43 @@ from typing import Final
 from features.fairness import Fairness
 from features.ordering import KeyLocks
 from features.queue.model import Order
-from features.queue.states import NO_TIME, Back, Flight, Open, Stretch
+from features.queue.states import NO_TIME, Back, Flight, Open, UnreadRange
 
 _GIVEN_BACK: Final = 0  # goes before what was never handed out
 _FRESH: Final = 1
 _STALE_MIN: Final = 64
 
-Place = tuple[int, int]  # _GIVEN_BACK or _FRESH, offset
+QueuePosition = tuple[int, int]  # _GIVEN_BACK or _FRESH, offset
 
 
-class Line:
+class KeyQueue:
     """What waits of one key: offsets that were given back, and stretches, each as a heap.
 
-    ``place`` is where it stands among the lines that have something; None when it does not.
+    ``position`` is where it stands among the lines that have something; None when it does not.
     """
 
-    __slots__ = ("back", "key", "number", "place", "stretches")
+    __slots__ = ("back", "key", "number", "position", "ranges")
 
     def __init__(self, key: bytes | None, number: int) -> None:
         self.key = key
         self.number = number
         self.back: list[int] = []
-        self.stretches: list[tuple[int, Stretch]] = []
-        self.place: Place | None = None
+        self.ranges: list[tuple[int, UnreadRange]] = []
+        self.position: QueuePosition | None = None
 
 
-class Lines:
+class KeyQueues:
     """All lines of a lane. ``items`` are its open messages."""
 
-    __slots__ = ("_fairness", "_items", "_lines", "_locks", "_number", "_ready", "is_ordered")
+    __slots__ = (
+        "_fairness",
+        "_items",
+        "_key_queues",
+        "_locks",
+        "_number",
+        "_ready",
+        "is_ordered",
+    )
 
     def __init__(
         self,
@@ -57,8 +65,8 @@ class Lines:
 
     def clear(self) -> None:
         """Nothing waits."""
-        self._lines: dict[bytes | None, Line] = {}
-        self._ready: list[tuple[Place, int, Line]] = []
+        self._key_queues: dict[bytes | None, KeyQueue] = {}
+        self._ready: list[tuple[QueuePosition, int, KeyQueue]] = []
         self._number = 0
 
     def keeps_order(self, key: bytes | None) -> bool:
@@ -66,80 +74,84 @@ class Lines:
         return self.is_ordered and key is not None
 
     @property
-    def only_keyless(self) -> Line | None:
+    def only_keyless(self) -> KeyQueue | None:
         """What has no key, when nothing else waits."""
-        lines = self._lines
-        return lines.get(None) if len(lines) == 1 else None
+        key_queues = self._key_queues
+        return key_queues.get(None) if len(key_queues) == 1 else None
 
     def add_back(self, back: Back) -> None:
         """A message was given back. A delayed one is added at once if it keeps others waiting."""
-        line = self._line_of(back.key)
-        heappush(line.back, back.offset)
-        self.offer(line)
+        key_queue = self._key_queue_of(back.key)
+        heappush(key_queue.back, back.offset)
+        self.offer(key_queue)
 
-    def add_stretch(self, stretch: Stretch) -> None:
+    def add_range(self, unread_range: UnreadRange) -> None:
         """Messages have come. Delayed ones are added at once if they keep others waiting."""
-        line = self._line_of(stretch.key)
-        heappush(line.stretches, (stretch.first, stretch))
-        self.offer(line)
+        key_queue = self._key_queue_of(unread_range.key)
+        heappush(key_queue.ranges, (unread_range.first, unread_range))
+        self.offer(key_queue)
 
-    def _line_of(self, key: bytes | None) -> Line:
-        line = self._lines.get(key)
-        if line is None:
+    def _key_queue_of(self, key: bytes | None) -> KeyQueue:
+        key_queue = self._key_queues.get(key)
+        if key_queue is None:
             self._number += 1
-            line = self._lines[key] = Line(key, self._number)
-        return line
+            key_queue = self._key_queues[key] = KeyQueue(key, self._number)
+        return key_queue
 
     def offer_key(self, key: bytes | None) -> None:
         """Something of a key has changed: a lock has ended, a delay is over."""
-        line = self._lines.get(key)
-        if line is not None:
-            self.offer(line)
+        key_queue = self._key_queues.get(key)
+        if key_queue is not None:
+            self.offer(key_queue)
 
     def offer_back(self, key: bytes) -> None:
         """Not all of a key are in flight any more: one that was given back may be the first."""
-        line = self._lines.get(key)
-        if line is not None and line.back:
-            self.offer(line)
+        key_queue = self._key_queues.get(key)
+        if key_queue is not None and key_queue.back:
+            self.offer(key_queue)
 
-    def offer(self, line: Line) -> None:
+    def offer(self, key_queue: KeyQueue) -> None:
         """Let a line take its place, if it has something to hand out."""
-        place = self._place_of(line)
-        if place is None:
-            if not line.back and not line.stretches:
-                self._lines.pop(line.key, None)
-                line.place = None
+        position = self._position_of(key_queue)
+        if position is None:
+            if not key_queue.back and not key_queue.ranges:
+                self._key_queues.pop(key_queue.key, None)
+                key_queue.position = None
             return
-        if line.place is not None and line.place <= place:
+        if key_queue.position is not None and key_queue.position <= position:
             return
-        line.place = place
+        key_queue.position = position
         ready = self._ready
-        heappush(ready, (place, line.number, line))
-        if len(ready) > 2 * len(self._lines) + _STALE_MIN:
+        heappush(ready, (position, key_queue.number, key_queue))
+        if len(ready) > 2 * len(self._key_queues) + _STALE_MIN:
             self._ready = [
-                (line.place, line.number, line)
-                for line in self._lines.values()
-                if line.place is not None
+                (key_queue.position, key_queue.number, key_queue)
+                for key_queue in self._key_queues.values()
+                if key_queue.position is not None
             ]
             heapify(self._ready)
 
-    def _place_of(self, line: Line) -> Place | None:
+    def _position_of(self, key_queue: KeyQueue) -> QueuePosition | None:
         """Return where a line's next message stands, None when it may hand out nothing."""
-        back = self.first_back(line)
-        stretches = line.stretches
-        while stretches and stretches[0][1].first > stretches[0][1].last:
-            heappop(stretches)
+        back = self.first_back(key_queue)
+        ranges = key_queue.ranges
+        while ranges and ranges[0][1].first > ranges[0][1].last:
+            heappop(ranges)
         if back is not None:
-            lowest = self.lowest_in_flight(line.key)
+            lowest = self.lowest_in_flight(key_queue.key)
             may_go = lowest is None or back.offset < lowest
             return (
                 (_GIVEN_BACK, back.offset) if may_go and back.due_unix_ms == NO_TIME else None
             )
-        if self.is_ordered and line.key is not None and self._locks.is_locked(line.key):
+        if (
+            self.is_ordered
+            and key_queue.key is not None
+            and self._locks.is_locked(key_queue.key)
+        ):
             return None
-        if stretches:
-            stretch = stretches[0][1]
-            return (_FRESH, stretch.first) if stretch.due_unix_ms == NO_TIME else None
+        if ranges:
+            unread_range = ranges[0][1]
+            return (_FRESH, unread_range.first) if unread_range.due_unix_ms == NO_TIME else None
         return None
 
     def lowest_in_flight(self, key: bytes | None) -> int | None:
@@ -154,14 +166,14 @@ class Lines:
             if items.get(at) is flight
         )
 
-    def first_back(self, line: Line) -> Back | None:
+    def first_back(self, key_queue: KeyQueue) -> Back | None:
         """Return the lowest message that was given back; it is delayed only if others wait for it.
 
         What is in the heap without cause is thrown out: it was purged, or settled when its lease
         was over, and may have come back later than it was there.
         """
-        heap = line.back
-        may_be_delayed = self.keeps_order(line.key)
+        heap = key_queue.back
+        may_be_delayed = self.keeps_order(key_queue.key)
         while heap:
             back = self._items.get(heap[0])
             if type(back) is Back and (may_be_delayed or back.due_unix_ms == NO_TIME):
@@ -172,45 +184,45 @@ class Lines:
     def returned(self, count: int) -> list[int]:
         """Return the first that were given back and may go: line after line, ascending in each."""
         found: list[int] = []
-        seen: dict[Line, Place] = {}
+        seen: dict[KeyQueue, QueuePosition] = {}
         ready = self._ready
         while ready and ready[0][0][0] == _GIVEN_BACK and len(found) < count:
-            place, _, line = heappop(ready)
-            if line.place == place and line not in seen:
-                seen[line] = place
-                found += self._returned_of(line, count - len(found))
-        for line, place in seen.items():
-            heappush(ready, (place, line.number, line))
+            position, _, key_queue = heappop(ready)
+            if key_queue.position == position and key_queue not in seen:
+                seen[key_queue] = position
+                found += self._returned_of(key_queue, count - len(found))
+        for key_queue, position in seen.items():
+            heappush(ready, (position, key_queue.number, key_queue))
         return found
 
-    def _returned_of(self, line: Line, count: int) -> list[int]:
+    def _returned_of(self, key_queue: KeyQueue, count: int) -> list[int]:
         found: list[int] = []
-        while len(found) < count and (back := self.first_back(line)) is not None:
+        while len(found) < count and (back := self.first_back(key_queue)) is not None:
             if back.due_unix_ms != NO_TIME:
                 break
-            heappop(line.back)
+            heappop(key_queue.back)
             if not found or found[-1] != back.offset:
                 found.append(back.offset)
         for offset in found:
-            heappush(line.back, offset)
+            heappush(key_queue.back, offset)
         return found
 
-    def pop(self, now_unix_ms: int, noisy: list[Line]) -> Line | None:
+    def pop(self, now_unix_ms: int, noisy: list[KeyQueue]) -> KeyQueue | None:
         """Take the next quiet line from its place; ``offer`` it again when done with it.
 
         Noisy ones that are met go to ``noisy``, in their order, and must be offered again too.
         """
         while self._ready:
-            place, _, line = heappop(self._ready)
-            if line.place != place:
+            position, _, key_queue = heappop(self._ready)
+            if key_queue.position != position:
                 continue
-            line.place = None
-            if self._place_of(line) != place:
-                self.offer(line)  # what stood there has gone
-            elif self._is_noisy(line.key, now_unix_ms):
-                noisy.append(line)
+            key_queue.position = None
+            if self._position_of(key_queue) != position:
+                self.offer(key_queue)  # what stood there has gone
+            elif self._is_noisy(key_queue.key, now_unix_ms):
+                noisy.append(key_queue)
             else:
-                return line
+                return key_queue
         return None
 
     def _is_noisy(self, key: bytes | None, now_unix_ms: int) -> bool:
