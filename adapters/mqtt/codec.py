@@ -23,6 +23,7 @@ from adapters.mqtt.packets.primitives import (
     protocol_error,
 )
 from adapters.mqtt.packets.properties import (
+    USER_PROPERTIES_MAX,
     Properties,
     Property,
     decode_properties,
@@ -96,14 +97,16 @@ _CLIENT_AUTH_CODES: Final = frozenset(
 )
 
 
-def decode_ack(kind: PacketType, body: bytes, version: Version) -> AckRun:
+def decode_ack(
+    kind: PacketType, body: bytes, version: Version, properties_max: int = USER_PROPERTIES_MAX
+) -> AckRun:
     """Return one acknowledgement of any length, a run of one (sections 3.4 to 3.7)."""
     packet_id, at = _packet_id(body)
     code = 0
     if at < len(body) and version == Version.V5:
         code, at = body[at], at + 1
         if at < len(body):
-            _, at = decode_properties(body, at, p.ACKNOWLEDGEMENT)
+            _, at = decode_properties(body, at, p.ACKNOWLEDGEMENT, properties_max)
     if at != len(body):
         raise malformed("octets follow an acknowledgement")
     if code not in _ACK_CODES[kind]:
@@ -135,13 +138,16 @@ def encode_acks(
 
 
 def decode_subscribe(
-    body: bytes, version: Version, filters_max: int = FILTERS_MAX
+    body: bytes,
+    version: Version,
+    filters_max: int = FILTERS_MAX,
+    properties_max: int = USER_PROPERTIES_MAX,
 ) -> Subscribe:
     """Return a SUBSCRIBE (section 3.8); the syntax of its filters is for ``filters`` to say."""
     packet_id, at = _packet_id(body)
     found = Properties()
     if version == Version.V5:
-        found, at = decode_properties(body, at, p.SUBSCRIBE)
+        found, at = decode_properties(body, at, p.SUBSCRIBE, properties_max)
     if len(found.subscription_identifiers) > 1:
         raise protocol_error("SUBSCRIBE has two subscription identifiers")
     requests = []
@@ -187,13 +193,16 @@ def _subscription_request(
 
 
 def decode_unsubscribe(
-    body: bytes, version: Version, filters_max: int = FILTERS_MAX
+    body: bytes,
+    version: Version,
+    filters_max: int = FILTERS_MAX,
+    properties_max: int = USER_PROPERTIES_MAX,
 ) -> Unsubscribe:
     """Return an UNSUBSCRIBE (section 3.10)."""
     packet_id, at = _packet_id(body)
     found = Properties()
     if version == Version.V5:
-        found, at = decode_properties(body, at, p.UNSUBSCRIBE)
+        found, at = decode_properties(body, at, p.UNSUBSCRIBE, properties_max)
     filters = []
     while at < len(body):
         topic_filter, at = decode_text(body, at)
@@ -210,7 +219,7 @@ def _too_many_filters(filters_max: int) -> MqttError:
 
 
 def decode_disconnect(
-    body: bytes, version: Version, user_properties_max: int = p.USER_PROPERTIES_MAX
+    body: bytes, version: Version, user_properties_max: int = USER_PROPERTIES_MAX
 ) -> Disconnect:
     """Return a DISCONNECT of a client (section 3.14); no octets mean reason code 0."""
     if not body:
@@ -231,16 +240,14 @@ def decode_disconnect(
 
 
 def decode_auth(
-    body: bytes,
-    version: Version = Version.V5,
-    user_properties_max: int = p.USER_PROPERTIES_MAX,
+    body: bytes, version: Version = Version.V5, properties_max: int = USER_PROPERTIES_MAX
 ) -> Auth:
     """Return an AUTH of a client (section 3.15): it goes on, or authenticates again."""
     if version != Version.V5:
         raise malformed("there is no AUTH before 5.0")
     code, found = 0, Properties()
     if body:
-        code, found = _code_and_properties(body, p.AUTH, user_properties_max)
+        code, found = _code_and_properties(body, p.AUTH, properties_max)
     if code not in _CLIENT_AUTH_CODES:  # MQTT-3.15.2-1
         raise protocol_error(f"a client's AUTH has reason code {code:#x}")
     method = found.texts.get(Property.AUTHENTICATION_METHOD)

@@ -192,6 +192,12 @@ class MqttConfig(ListenerConfig):
         le=1_000_000,
         description="User properties of CONNECT, and as many of its will; more are refused.",
     )
+    packet_properties_max: int = Field(
+        default=1_000,
+        ge=64,  # see ``properties.USER_PROPERTIES_MAX_MIN``
+        le=1_000_000,
+        description="User properties of a packet after the login; more close the connection.",
+    )
     packet_filters_max: int = Field(
         default=10_000,
         ge=1,

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from adapters.mqtt import handlers, keep_alive
 from adapters.mqtt.errors import MqttError, ReasonCode, reason_code
 from adapters.mqtt.incoming.inbound import Inbound
+from adapters.mqtt.incoming.reads import new_reader
 from adapters.mqtt.one_task import OneTask, Then, Work
-from adapters.mqtt.packets.framing import ConnectMax, PacketReader
 from adapters.mqtt.refusals import can_refuse, last_connack, last_disconnect
 from adapters.mqtt.rights.access import ClientAccess
 from adapters.mqtt.rights.authentication import ScramExchange
@@ -81,11 +81,7 @@ class MqttConnection(Connection, asyncio.Protocol):
         self._publishing = adapter.node.publishing
         self._lone_publishes = adapter.node.lone_publishes
         self._counters = adapter.node.counters
-        self.reader = PacketReader(
-            config.packet_bytes_max,
-            config.packet_filters_max,
-            connect_max=ConnectMax(config.connect_bytes_max, config.connect_properties_max),
-        )
+        self.reader = new_reader(config)
         self._queued: list[Packet] = []
         self._is_waiting = False
         self._requests_count = 0

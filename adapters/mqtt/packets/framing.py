@@ -91,6 +91,7 @@ class PacketReader:
         "_last_topic",
         "_packet_bytes_max",
         "_partial",
+        "_properties_max",
         "_wanted_bytes",
         "error",
         "expects_auth",
@@ -106,11 +107,14 @@ class PacketReader:
         filters_max: int = FILTERS_MAX,
         *,
         connect_max: "ConnectMax | None" = None,
+        properties_max: int = USER_PROPERTIES_MAX,
     ) -> None:
         """``packet_bytes_max`` bounds one packet, its fixed header with it.
 
-        ``filters_max`` bounds the filters of one SUBSCRIBE or UNSUBSCRIBE.
+        ``filters_max`` bounds the filters of one SUBSCRIBE or UNSUBSCRIBE, ``properties_max``
+        (``USER_PROPERTIES_MAX_MIN`` or more) the user properties of a packet after the login.
         """
+        self._properties_max = properties_max
         self._filters_max = filters_max
         self._connect_max = connect_max or ConnectMax(packet_bytes_max)
         self._is_admitted = connect_max is None
@@ -189,7 +193,14 @@ class PacketReader:
             first = data[at]
             if PUBLISH_MIN <= first <= PUBLISH_MAX and self.version is not None:
                 start = at
-                at = decode_publishes(data, at, self.version, packets, self._packet_bytes_max)
+                at = decode_publishes(
+                    data,
+                    at,
+                    self.version,
+                    packets,
+                    self._packet_bytes_max,
+                    self._properties_max,
+                )
                 if at > start:
                     continue
             else:
@@ -279,17 +290,17 @@ class PacketReader:
         return end
 
     def _decode_body(self, kind: PacketType, body: bytes, version: Version) -> Packet:
+        properties_max = self._properties_max
         if kind in _ACKS:
-            return decode_ack(kind, body, version)
+            return decode_ack(kind, body, version, properties_max)
         if kind == PacketType.PINGREQ:
             if body:
                 raise malformed("PINGREQ has a body")
             return Pingreq()
         if kind == PacketType.SUBSCRIBE:
-            return decode_subscribe(body, version, self._filters_max)
+            return decode_subscribe(body, version, self._filters_max, properties_max)
         if kind == PacketType.UNSUBSCRIBE:
-            return decode_unsubscribe(body, version, self._filters_max)
-        properties_max = USER_PROPERTIES_MAX
+            return decode_unsubscribe(body, version, self._filters_max, properties_max)
         if not self._is_admitted:
             properties_max = self._connect_max.properties
         if kind == PacketType.DISCONNECT:

@@ -29,6 +29,7 @@ from adapters.mqtt.wire import (
 )
 
 USER_PROPERTIES_MAX: Final = REMAINING_LENGTH_MAX  # no bound but the packet's size
+USER_PROPERTIES_MAX_MIN: Final = 64  # the least bound there may be: more than is cached below
 CACHED_COUNT_MAX: Final = 1_024
 CACHED_BYTES_MAX: Final = 256
 """Properties of PUBLISH above this size are decoded each time: the cache stays below 16 MiB."""
@@ -174,7 +175,8 @@ def decode_properties(
 ) -> tuple[Properties, int]:
     """Return the properties at ``at``, which begin with their length, and where they end.
 
-    Error: QUOTA_EXCEEDED when there are more user properties than ``user_properties_max``.
+    Error: QUOTA_EXCEEDED when there are more of those that may repeat (user properties and
+    subscription identifiers) than ``user_properties_max``; the rest is not decoded.
 
     ``SUBSCRIPTION_IDENTIFIER`` may come again and again here, as in PUBLISH; SUBSCRIBE looks
     for itself.
@@ -185,6 +187,7 @@ def decode_properties(
         raise malformed("the properties are longer than their packet")
     section = data[at:end]
     found = Properties()
+    identifiers = found.subscription_identifiers
     seen: set[int] = set()
     at = 0
     while at < size_bytes:
@@ -193,7 +196,7 @@ def decode_properties(
         if identifier not in allowed:
             raise malformed(f"property {identifier} has no place in this packet")
         at = _decode_value(section, at, identifier, found, seen)
-        if len(found.user_properties) > user_properties_max:
+        if len(found.user_properties) + len(identifiers) > user_properties_max:
             msg = f"more than {user_properties_max} user properties"
             raise MqttError(ReasonCode.QUOTA_EXCEEDED, msg)
     return found, end
@@ -248,21 +251,26 @@ def _check_response_topic(topic: str) -> None:
         raise protocol_error("the response topic is empty or has a wildcard")
 
 
-def decode_publish_properties(octets: bytes) -> PublishProperties:
+def decode_publish_properties(
+    octets: bytes, user_properties_max: int = USER_PROPERTIES_MAX
+) -> PublishProperties:
     """Return the properties of a PUBLISH, whose length ``octets`` begin with.
 
-    Small ones are cached: publishers repeat them. ``subscription_identifiers`` are decoded;
-    that a client may not send them is for the caller to say.
+    Small ones are cached: publishers repeat them, and they have no more user properties than
+    any ``user_properties_max`` allows. ``subscription_identifiers`` are decoded; that a client
+    may not send them is for the caller to say. Error: as ``decode_properties``.
     """
     if octets == b"\0":
         return NO_PROPERTIES
     if len(octets) > CACHED_BYTES_MAX:
-        return _decode_publish_properties(octets)
+        return _decode_publish_properties(octets, user_properties_max)
     return _cached_publish_properties(octets)
 
 
-def _decode_publish_properties(octets: bytes) -> PublishProperties:
-    found, end = decode_properties(octets, 0, PUBLISH)
+def _decode_publish_properties(
+    octets: bytes, user_properties_max: int = USER_PROPERTIES_MAX
+) -> PublishProperties:
+    found, end = decode_properties(octets, 0, PUBLISH, user_properties_max)
     if end != len(octets):
         raise malformed("octets follow the properties")
     return publish_properties_of(found)

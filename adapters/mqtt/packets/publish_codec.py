@@ -19,7 +19,7 @@ from adapters.mqtt.packets.primitives import (
     malformed,
     protocol_error,
 )
-from adapters.mqtt.packets.properties import decode_publish_properties
+from adapters.mqtt.packets.properties import USER_PROPERTIES_MAX, decode_publish_properties
 from adapters.mqtt.packets.publish_medley import decode_medley
 from adapters.mqtt.packets.topic_names import check_topic
 from adapters.mqtt.wire import NO_PROPERTIES, Packet, PublishProperties, PublishRun, Version
@@ -141,18 +141,20 @@ class Likeness:
         )
 
 
-def decode_publishes(
+def decode_publishes(  # noqa: PLR0917 - a call with names takes longer
     data: bytes,
     at: int,
     version: Version,
     packets: list[Packet],
     packet_bytes_max: int = VARINT_MAX + 5,
+    user_properties_max: int = USER_PROPERTIES_MAX,
 ) -> int:
     """Append the runs of the PUBLISH packets that begin at ``at`` to ``packets``.
 
     Returns where the first packet begins that is no PUBLISH, or not there in whole. Error:
     ``MqttError``; ``packets`` then has what came before the faulty packet. A packet above
-    ``packet_bytes_max`` is PACKET_TOO_LARGE; QoS 3, DUP with QoS 0, text that is not UTF-8,
+    ``packet_bytes_max`` is PACKET_TOO_LARGE, one with more than ``user_properties_max``
+    QUOTA_EXCEEDED; QoS 3, DUP with QoS 0, text that is not UTF-8,
     U+0000 and lengths that do not fit are MALFORMED_PACKET; packet identifier 0, a subscription
     identifier, an empty topic without an alias are PROTOCOL_ERROR; a wildcard in the topic is
     TOPIC_NAME_INVALID, alias 0 TOPIC_ALIAS_INVALID. The connection knows the other aliases.
@@ -171,7 +173,7 @@ def decode_publishes(
         if end > size_bytes:
             return at
         start = at
-        run, common = _decode_first(data, data[at], body_at, end, version)
+        run, common = _decode_first(data, at, body_at, end, version, user_properties_max)
         at = end
         if at < size_bytes and data[at] == data[start]:
             if data.startswith(common[0], at + body_at - start):
@@ -187,10 +189,11 @@ def decode_publishes(
     return at
 
 
-def _decode_first(
-    data: bytes, first: int, at: int, end: int, version: Version
+def _decode_first(  # noqa: PLR0917 - a call with names takes longer
+    data: bytes, start: int, at: int, end: int, version: Version, user_properties_max: int
 ) -> tuple[PublishRun, Common]:
-    """Return a run of the one packet whose body is ``data[at:end]``."""
+    """Return a run of the one packet at ``start`` whose body is ``data[at:end]``."""
+    first = data[start]
     qos = first >> 1 & 3
     if qos > _QOS_MAX:  # MQTT-3.3.1-4
         raise malformed("a PUBLISH has QoS 3")
@@ -216,7 +219,9 @@ def _decode_first(
     topic = data[topic_at:topic_end]
     check_topic(topic)
     octets = data[tail_at:payload_at]
-    properties = _checked_properties(octets) if len(octets) > 1 else NO_PROPERTIES
+    properties = NO_PROPERTIES
+    if len(octets) > 1:
+        properties = _checked_properties(octets, user_properties_max)
     if not topic and properties.topic_alias is None:  # MQTT-4.7.3-1
         raise protocol_error("a topic is empty and there is no alias")
     run = PublishRun(
@@ -240,8 +245,8 @@ def _properties_end(data: bytes, at: int) -> int:
     return found[1] + found[0]
 
 
-def _checked_properties(octets: bytes) -> PublishProperties:
-    properties = decode_publish_properties(octets)
+def _checked_properties(octets: bytes, user_properties_max: int) -> PublishProperties:
+    properties = decode_publish_properties(octets, user_properties_max)
     if properties.subscription_identifiers:  # MQTT-3.3.4-6
         raise protocol_error("a client sent a subscription identifier with a PUBLISH")
     return properties
