@@ -101,7 +101,10 @@ class Distributor:
             group.offer(run, match, feed)
         if feed is not None:
             for session, match in plan.windowed:
-                session.offer(run, match, feed)
+                if match.no_local and run.client_id == session.client_id:
+                    _offer_own(session, run, match, expiry_s, feed)
+                else:
+                    session.offer(run, match, feed)
 
     def deliver_to(
         self, session: "ClientSession", run: PublishRun, match: "SubscriberMatch", feed: "Feed"
@@ -192,6 +195,23 @@ class Distributor:
         if plan is None:
             plan = plans.by_run[key] = _make_plan(matches, run)
         return plan
+
+
+def _offer_own(
+    session: "ClientSession",
+    run: PublishRun,
+    match: "SubscriberMatch",
+    expiry_s: int | None,
+    feed: "Feed",
+) -> None:
+    """Offer a session its own messages, as those of its subscriptions ask that take them."""
+    own = match.for_own()
+    if own is None:
+        return
+    if own.qos:
+        session.offer(run, own, feed)
+    else:
+        send_once(session, run, own, expiry_s, feed)
 
 
 def _plans_of(matches: "MatchSet[Subscriber]") -> _Plans:

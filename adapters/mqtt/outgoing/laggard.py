@@ -110,15 +110,15 @@ class Laggard:
     ) -> int:
         """See ``CatchUp``."""
         count = stop - start
-        if min(run.qos, match.qos):
-            return count
-        if not run.qos and was_live(run):  # it left early
-            start = max(start, min(stop, self.early_from - run.base_offset))
         if match.no_local and run.client_id == self.session.client_id:
             own = match.for_own()
             if own is None:
                 return count
             match = own
+        if min(run.qos, match.qos):
+            return count
+        if not run.qos and was_live(run):  # it left early
+            start = max(start, min(stop, self.early_from - run.base_offset))
         expiry_s = None
         if run.expires_at_unix_ms:
             clock = self.session.services.clock
@@ -127,7 +127,7 @@ class Laggard:
                 self.session.services.counters.expired += stop - start
                 self.outstanding -= stop - start
                 return count
-        if start < stop:
+        while start < stop and self.is_ready:
             start = self._send(run, start, stop, match, expiry_s)
         return count - (stop - start)
 
