@@ -45,6 +45,8 @@ def send_once(
         if own is None:
             return
         match = own
+    if connection.topic_alias_maximum:
+        session.services.write_journals()  # aliases of this turn are set before they are used
     if connection.out_bytes > session.live_bytes_max and is_held_back(session, run, feed):
         return
     _send_once(

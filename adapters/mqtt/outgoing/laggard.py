@@ -170,13 +170,13 @@ class Laggard:
         self, kind: PublishRun, match: "SubscriberMatch", version: Version
     ) -> PacketHeads | None:
         """Return how messages of a kind begin; None when they do not leave from here."""
-        if min(kind.qos, match.qos):
-            return None
         if match.no_local and kind.client_id == self.session.client_id:
             own = match.for_own()
             if own is None:
                 return None
             match = own
+        if min(kind.qos, match.qos):
+            return None
         retain = kind.retain and match.retain_as_published
         return heads_of(kind, version, 0, retain=retain, identifiers=match.identifiers)
 
@@ -188,9 +188,10 @@ class Laggard:
         match: "SubscriberMatch",
         expiry_s: int | None,
     ) -> int:
-        """Send messages as far as there is room; return up to where."""
-        if not self.is_ready:
-            return start
+        """Send as many messages, one at least, as there is room for if all are large.
+
+        Return up to where.
+        """
         services, connection = self.session.services, self.session.connection
         assert connection is not None
         if connection.topic_alias_maximum:
@@ -204,7 +205,8 @@ class Laggard:
             expiry_s=expiry_s,
         )
         room_bytes = services.receiver_bytes_max - connection.out_bytes
-        stop = min(stop, start + max(room_bytes // form.largest_bytes, 1))
+        largest_bytes = min(form.largest_bytes, connection.packet_bytes_max)
+        stop = min(stop, start + max(room_bytes // largest_bytes, 1))
         parts = fitting_parts(form, start, stop, connection.packet_bytes_max)
         sent = sum(end - at for at, end in parts)
         services.counters.too_large += stop - start - sent

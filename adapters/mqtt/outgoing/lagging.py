@@ -90,7 +90,7 @@ class Lagging:
         laggard = Laggard(session, self, number, offset)
         self.members[session] = laggard
         insort(self._waiting, laggard, key=_number)
-        if not self._marks:
+        if self._is_mark_due():
             self._mark(offset)
         return laggard
 
@@ -202,12 +202,7 @@ class Lagging:
     def grow(self, size_bytes: int, end: int) -> None:
         """Note how the log grows; who is too far back skips to what is new."""
         self._bytes += size_bytes
-        marks, bounds = self._marks, self._bounds
-        if (
-            marks
-            and self._bytes - marks[-1].bytes_before < bounds.bytes_max // MARKS
-            and self._clock.monotonic_ms() - marks[-1].ms < bounds.ms_max // MARKS
-        ):
+        if not self._is_mark_due():
             return
         self._mark(end)
         for laggard in tuple(self.members.values()):
@@ -222,6 +217,15 @@ class Lagging:
         while marks and (marks[0].bytes_before < bytes_min or marks[0].ms < ms_min):
             marks.popleft()
         return offset < (marks[0].offset if marks else self.feed.live_offset)
+
+    def _is_mark_due(self) -> bool:
+        """Say whether the last mark is too long ago for who falls behind now."""
+        if not self._marks:
+            return True
+        last, bounds = self._marks[-1], self._bounds
+        return self._bytes - last.bytes_before >= max(
+            bounds.bytes_max // MARKS, 1
+        ) or self._clock.monotonic_ms() - last.ms >= max(bounds.ms_max // MARKS, 1)
 
     def _mark(self, offset: int) -> None:
         self._marks.append(_Mark(offset, self._bytes, self._clock.monotonic_ms()))

@@ -126,12 +126,9 @@ class ClientSession:
         self.journal = SessionJournal(self)
         self.inbound: set[int] = set()  # QoS 2 identifiers that wait for PUBREL
         self.behind: dict[int, int] = {}
-        self.laggards: dict[
-            int, Laggard
-        ] = {}  # where it is too slow for QoS 0, by partition id
-        self.live_bytes_max = (
-            services.receiver_bytes_max
-        )  # waiting for it; more: ``at_most_once``
+        # Where it is too slow for QoS 0, by partition id; waiting for it, more: ``at_most_once``.
+        self.laggards: dict[int, Laggard] = {}
+        self.live_bytes_max = services.receiver_bytes_max
         self.positions: dict[int, int] = {}  # while it is away
         # Who waits for retained messages by filter, and the topic they are at.
         self.retained_scans: OrderedDict[str, tuple[Subscription, bytes]] = OrderedDict()
