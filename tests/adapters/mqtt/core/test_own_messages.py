@@ -58,7 +58,7 @@ async def test_it_comes_later_to_who_is_slow(tmp_path: Path, *, alternates: bool
         await until(lambda: bool(session.laggards))
         await one.delivered()
         connection.resume_writing()
-        found = []
+        found: list[wire.Received] = []
         while len(found) < 21:
             came = await client.next()
             assert came is not None
