@@ -12,9 +12,9 @@ from typing import Final
 import pytest
 
 from tests.crash.silence import check_log
-from tests.security.guarded import PASSWORD, GuardedGateway
+from tests.security.guarded import ADMINISTRATOR, PASSWORD, GuardedGateway
 from tests.security.healthy import HEALTHY, NAME
-from tests.support.hostile import ADMIN, KAFKA, MQTT, PROTOCOLS, SQS, speech
+from tests.support.hostile import ADMIN, KAFKA, MQTT, PROTOCOLS, SQS, kafka, speech
 from tests.support.hostile.throwing import throwing
 from tests.support.hostile.users import User
 from tests.support.proc import resident_bytes
@@ -68,6 +68,16 @@ def state_of(gateway: GuardedGateway) -> list[list[object]]:
     ]
 
 
+def reached(gateway: GuardedGateway, protocol: str) -> bool:
+    """Say whether hostile clients got behind the login and changed something, or tried to."""
+    if protocol in {SQS, ADMIN}:  # refused changes have audit lines
+        who = "admin" if protocol == ADMIN else "ada"
+        return any(f"who={who}" in line and " audit " in line for line in gateway.lines)
+    with gateway.kafka(ADMINISTRATOR) as connection:  # of MQTT it is a route's target
+        code, end, _ = connection.fetch(kafka.TOPIC, 0, 0)
+    return code == 0 and end > 0
+
+
 def thrown(gateway: GuardedGateway, protocol: str, user: User | None, *, packets: int) -> None:
     seed = random.SystemRandom().randrange(1 << 32)
     pid, before_bytes = gateway.pid, resident_bytes(gateway.pid)
@@ -91,10 +101,11 @@ def thrown(gateway: GuardedGateway, protocol: str, user: User | None, *, packets
     bound = GROWTH_AFTER_BYTES_MAX if user else GROWTH_BEFORE_BYTES_MAX
     assert grown_bytes < bound, f"seed {seed}: grew by {grown_bytes} bytes"
     check_log(gateway, f"seed {seed}")
+    assert reached(gateway, protocol) == (user is not None), f"seed {seed}"
 
 
 def held(data_dir: Path, protocol: str, *, is_logged_in: bool, packets: int) -> None:
-    with GuardedGateway(data_dir, (NAME,), SETTINGS) as gateway:
+    with GuardedGateway(data_dir, (NAME, kafka.TOPIC), SETTINGS) as gateway:
         if is_logged_in:
             thrown(gateway, protocol, user_of(gateway, protocol), packets=packets)
             return
