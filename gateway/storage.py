@@ -3,6 +3,10 @@
 Offsets are given by the broker, on the event loop; the storage keeps what it is told. Every method
 is called on the event loop's thread and, unless it is a coroutine, returns without waiting for I/O
 on a disk or a network.
+
+No ``on_done`` runs within ``enqueue``, ``truncate_before`` or ``delete``, neither that of the call
+nor one of an earlier call: the caller is in the midst of its own work. This holds for errors too: a
+storage that finds there that its disk fails tells those who wait in a later tick of the loop.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -167,9 +171,10 @@ class StorageAdapter(Protocol):
         """Append ``entries`` as one atomic append; ``on_done`` runs in the order of calls.
 
         ``reserved`` lets internal streams use the space that is kept back for them, so that
-        acknowledgements and deletes work on a full disk. ``on_done`` never runs before this
-        returns. Errors, before anything is done: ``StorageFull`` (no space), ``RunTooLarge`` (more
-        than a segment), ``StorageUnavailable`` (stopped).
+        acknowledgements and deletes work on a full disk. No ``on_done`` runs before this returns,
+        that of an earlier call neither. Errors, before anything is done: ``StorageFull`` (no
+        space), ``RunTooLarge`` (more than a segment), ``StorageUnavailable`` (stopped, or the disk
+        fails).
         """
         ...
 

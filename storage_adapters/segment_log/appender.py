@@ -127,7 +127,7 @@ class Appender:
     def append_internal(
         self, kind: int, body: bytes, unlisted: list[UnlistedPartition], on_done: OnDone
     ) -> None:
-        """Append one entry of the log's own. Errors: ``StorageFull`` at the very end."""
+        """Append one entry of the log's own. Errors: those of ``_make_room``, at the very end."""
         need = ENTRY_HEADER_BYTES + len(body) + self._unlisted_bytes(unlisted)
         used = self._tail + self._footer_bytes
         if used + need > self._limit_max:
@@ -275,13 +275,16 @@ class Appender:
     def _make_room(self, need: int, reserved: bool) -> bool:  # noqa: FBT001
         """Make ``need`` octets fit; True when that took a new segment.
 
-        Errors: ``RunTooLarge``, ``StorageFull``, ``NoDescriptors``.
+        Errors: ``RunTooLarge``, ``StorageFull``, ``NoDescriptors``, ``StorageUnavailable`` when
+        the next segment could not be made.
         """
         if SEGMENT_HEADER_BYTES + need > self._append_bytes_max:
             raise self._too_large(need)
         if self._secure_fits(need, reserved):
             return False
         if not self._maker.is_secured:
+            if self._writer.fault is not None:
+                raise self._writer.fault
             if self._maker.is_short_of_descriptors:
                 raise NoDescriptors("no file descriptor left for another segment")
             raise StorageFull("no space on the disk for another segment")

@@ -201,7 +201,11 @@ class Writer:
     # The end.
 
     def fail(self, error: BaseException) -> None:
-        """Stop for good: nothing that waits is acknowledged, nothing more is taken."""
+        """Stop for good: nothing that waits is acknowledged, nothing more is taken.
+
+        Who waits is told in the next tick of the loop: an append may be what calls this, and no
+        callback runs within one.
+        """
         if self.fault is not None:
             return
         self.fault = StorageUnavailable(f"the log cannot be written: {error}")
@@ -214,7 +218,7 @@ class Writer:
         self._handed.clear()
         self.queued_bytes = 0
         self._progress.set()
-        self._tell(iter(waiting), self.fault)
+        self._loop.call_soon(self._tell, iter(waiting), self.fault)
 
     async def drain(self) -> None:
         """Return when all that was enqueued is written, and synced where the policy says so."""

@@ -1,15 +1,13 @@
 """What every storage adapter must do; a subclass only says how to build one."""
 
 import asyncio
-import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Final
 from uuid import UUID
 
 import pytest
-from crc32c import crc32c
 
 from gateway.errors import RunTooLarge, StorageUnavailable
 from gateway.model import (
@@ -19,11 +17,25 @@ from gateway.model import (
     TopicName,
     parse_batch_header,
 )
-from gateway.storage import Bounds, CompactingStorage, Entry, StorageAdapter, Target
+from gateway.storage import Bounds, CompactingStorage, Entry, StorageAdapter
+from tests.contracts.calls import Calls
+from tests.contracts.entries import make_batch, make_entry
+
+__all__ = [
+    "ALL",
+    "CompactingStorageContract",
+    "Host",
+    "StorageContract",
+    "append",
+    "delete",
+    "make_batch",
+    "make_entry",
+    "offsets_of",
+    "read_all",
+    "truncate",
+]
 
 ALL: Final = 1 << 30
-_REST: Final = struct.Struct(">hiqqqhii")
-_FRONT: Final = struct.Struct(">qiibI")
 
 
 class Host:
@@ -41,44 +53,6 @@ class Host:
 
     def on_fault(self, error: BaseException) -> None:
         self.faults.append(error)
-
-
-def make_batch(  # One argument per field that a test looks at.
-    base_offset: int,
-    count: int = 1,
-    *,
-    size_bytes: int = 100,
-    epoch: int = 1,
-    timestamp_unix_ms: int = 1_000,
-) -> bytes:
-    """Return a v2 batch of ``size_bytes`` octets with an intact header and CRC."""
-    filler = f"{base_offset}/{epoch}/{timestamp_unix_ms} ".encode() * (size_bytes // 3 + 1)
-    rest = (
-        _REST.pack(0, count - 1, timestamp_unix_ms, timestamp_unix_ms, -1, -1, -1, count)
-        + filler[: size_bytes - HEADER_BYTES]
-    )
-    return _FRONT.pack(base_offset, len(rest) + 9, epoch, 2, crc32c(rest)) + rest
-
-
-def make_entry(  # As ``make_batch``, for one partition or more.
-    target: tuple[int, int] | Sequence[tuple[int, int]],
-    count: int = 1,
-    *,
-    size_bytes: int = 100,
-    epoch: int = 1,
-    timestamp_unix_ms: int = 1_000,
-) -> Entry:
-    """Return an entry whose batch is stamped for the first of its targets."""
-    pairs = [target] if isinstance(target[0], int) else target
-    targets = tuple(Target(*pair) for pair in pairs)  # type: ignore[misc]  # Told apart above.
-    batch = make_batch(
-        targets[0].base_offset,
-        count,
-        size_bytes=size_bytes,
-        epoch=epoch,
-        timestamp_unix_ms=timestamp_unix_ms,
-    )
-    return Entry(targets, batch, count, timestamp_unix_ms)
 
 
 async def append(storage: StorageAdapter, *entries: Entry) -> None:
@@ -135,6 +109,10 @@ class StorageContract:
     def new_host(self, data_dir: Path) -> Host:
         del data_dir
         return Host()
+
+    def new_breakable(self, data_dir: Path) -> tuple[StorageAdapter, Callable[[], None]]:
+        """Return a storage, and what has its medium fail from then on, where it has one."""
+        return self.new_storage(data_dir), lambda: None
 
     @pytest.fixture
     async def storage(self, tmp_path: Path):  # type: ignore[no-untyped-def]  # noqa: ANN201
@@ -243,6 +221,24 @@ class StorageContract:
         await done
 
         assert finished == [0, 1, 2, 3, 4]
+
+    async def test_no_callback_runs_within_a_call(self, tmp_path: Path) -> None:
+        """Not those of other calls either, also where a call finds that the medium fails."""
+        storage, break_medium = self.new_breakable(tmp_path)
+        await storage.open(self.new_host(tmp_path))
+        calls = Calls(storage)
+        calls.append_many(20)
+        await calls.all_told()
+        break_medium()
+        calls.append_many(80)
+        calls.make(lambda on_done: storage.truncate_before(1, 5, on_done))
+        calls.make(lambda on_done: storage.delete([9], on_done))
+        await calls.all_told()
+        await storage.close()
+
+        assert calls.told_within == []
+        assert sorted(calls.told) == list(range(calls.taken_count))
+        assert storage.queued_bytes == 0
 
     async def test_too_large_an_append_changes_nothing(self, storage: StorageAdapter) -> None:
         sequence = storage.next_sequence

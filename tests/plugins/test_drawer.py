@@ -1,6 +1,8 @@
 """The example's storage keeps the contract of every storage."""
 
 import sqlite3
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +34,14 @@ class TestDrawer(StorageContract):
     def new_storage(self, data_dir: Path) -> StorageAdapter:
         storage: StorageAdapter = new_drawer(data_dir, append_bytes_max=(1 << 20) - 1)
         return storage
+
+    def new_breakable(self, data_dir: Path) -> tuple[StorageAdapter, Callable[[], None]]:
+        """See ``StorageContract``; what fails is the database."""
+        storage = new_drawer(data_dir)
+        lose = partial(
+            storage._thread.submit, lambda: storage._sql.execute("DROP TABLE batches")
+        )
+        return storage, lose
 
 
 async def test_a_second_process_is_kept_out(tmp_path: Path) -> None:

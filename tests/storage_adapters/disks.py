@@ -23,9 +23,16 @@ class FailingFiles(SystemFiles):
         self.call = call
         self.fails = False
 
+    def fail(self) -> None:
+        self.fails = True
+
     def _check(self, call: str) -> None:
         if self.fails and call == self.call:
             raise OSError(errno.EIO, "Input/output error")
+
+    def create(self, path: Path) -> int:
+        self._check("create")
+        return super().create(path)
 
     def write(self, fd: int, buffers: Sequence[Octets], position: int) -> int:
         self._check("write")

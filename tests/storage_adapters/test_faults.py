@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from gateway.clock import ManualClock
-from gateway.errors import StorageUnavailable
+from gateway.errors import StorageFull, StorageUnavailable
 from gateway.storage import Bounds
 from storage_adapters.segment_log.adapter import SegmentLog
 from storage_adapters.segment_log.config import SegmentLogConfig
@@ -57,6 +57,28 @@ async def test_error_of_the_disk_stops_the_log_with_nothing_acknowledged(
     with pytest.raises(StorageUnavailable):
         log.truncate_before(1, 1, answers.append)
     assert len(await read_all(log, 1)) == 1  # What was acknowledged can still be read.
+    await log.close()
+
+
+async def test_an_append_whose_segment_cannot_be_made_is_refused_by_the_disks_error(
+    tmp_path: Path,
+) -> None:
+    """The disk is not full, and those who waited before are told after the call."""
+    files, host = FailingFiles("create"), Host()
+    log = log_on(files, tmp_path)
+    await log.open(host)
+    first = asyncio.get_running_loop().create_future()
+    files.fail()
+
+    log.enqueue([make_entry((1, 0), size_bytes=MIB // 3)], first.set_result)
+    with pytest.raises(StorageUnavailable, match="Input/output error") as refusal:
+        log.enqueue([make_entry((1, 1), size_bytes=2 * MIB // 3)], lambda _: None)
+
+    assert not isinstance(refusal.value, StorageFull)
+    assert not first.done()
+    assert isinstance(await first, StorageUnavailable)
+    assert [type(fault) for fault in host.faults] == [OSError]
+    assert log.bounds(1).end == 1
     await log.close()
 
 

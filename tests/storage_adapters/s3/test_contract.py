@@ -1,11 +1,13 @@
 """The storage in S3 against the suite of all storages, on a real server."""
 
+from collections.abc import Callable
 from pathlib import Path
 from uuid import uuid4
 
 import pytest
 
 from gateway.clock import SystemClock
+from gateway.errors import StorageUnavailable
 from gateway.storage import StorageAdapter
 from storage_adapters.s3.adapter import S3Storage
 from storage_adapters.s3.config import S3Config
@@ -36,3 +38,10 @@ class TestS3(CompactingStorageContract):
             sweep_interval_ms=50,
         )
         return S3Storage(config, data_dir=data_dir, clock=SystemClock())
+
+    def new_breakable(self, data_dir: Path) -> tuple[StorageAdapter, Callable[[], None]]:
+        """See ``StorageContract``; what fails is the database of its objects."""
+        storage = self.new_storage(data_dir)
+        assert isinstance(storage, S3Storage)
+        error = StorageUnavailable("the database is lost")
+        return storage, lambda: storage._committer.fail(error)
