@@ -15,7 +15,7 @@ from gateway.admission import Admission
 from gateway.config.base import ListenerConfig, parse_address
 from gateway.connection import Connection
 from gateway.fault_log import FaultLog
-from gateway.preamble import Preamble, make_tls_context
+from gateway.proxy_handshake import ProxyHandshake, make_tls_context
 from gateway.tls_acceptor import TlsAcceptor
 
 __all__ = ["Connection", "Listener"]
@@ -61,7 +61,7 @@ class Listener:
         self._server: asyncio.Server | TlsAcceptor | None = None
         self._tls: ssl.SSLContext | None = None
         self._sweep_timer: asyncio.TimerHandle | None = None
-        self.preambles: set[Preamble] = set()
+        self.proxy_handshakes: set[ProxyHandshake] = set()
         self._handshakes: set[asyncio.Task[None]] = set()
         self.host = ""
         self.port = 0
@@ -81,7 +81,7 @@ class Listener:
         else:
             is_proxied = self.config.proxy_protocol
             self._server = await self.loop.create_server(
-                lambda: Preamble(self) if is_proxied else self._make(self),
+                lambda: ProxyHandshake(self) if is_proxied else self._make(self),
                 address.host,
                 address.port,
                 backlog=BACKLOG,
@@ -179,8 +179,8 @@ class Listener:
         if self._sweep_timer is not None:
             self._sweep_timer.cancel()
         self.fault_log.end_second()
-        for preamble in tuple(self.preambles):
-            preamble.abort()
+        for handshake in tuple(self.proxy_handshakes):
+            handshake.abort()
         for task in tuple(self._handshakes):
             task.cancel()
         for connection in tuple(self.connections):
@@ -203,7 +203,7 @@ class Listener:
         self._sweep_timer = self.loop.call_later(SWEEP_S, self._sweep)
 
     def hand_over(self, transport: asyncio.Transport, host: str | None) -> None:
-        """Begin the protocol, over TLS where that is set, on a transport past its preamble."""
+        """Begin the protocol, over TLS where that is set, on a transport past its proxy header."""
         connection = self._make(self)
         connection.peer_host = host or ""
         context = self._tls
@@ -214,7 +214,7 @@ class Listener:
         if not self.take_seat(connection.peer_host):
             transport.abort()
             return
-        transport.pause_reading()  # the TLS hello must not reach the preamble
+        transport.pause_reading()  # the TLS hello must not reach the proxy handshake
         self._begin_tls(connection, self._start_tls(transport, connection, context))
 
     async def _start_tls(

@@ -28,7 +28,7 @@ from adapters.sqs.text import to_text
 from gateway.auth.ports import ANONYMOUS
 from gateway.model import Record
 from gateway.partition import Partition
-from gateway.queues.rows import REFERENCE_BYTES, SHOWN_BYTES, Columns, ShownRun
+from gateway.queues.contiguous import REFERENCE_BYTES, SHOWN_BYTES, Columns, ShownRun
 from gateway.records.message_ids import message_ids
 
 _ESCAPED: Final = bytes([*range(0x20), 0x22, 0x5C])  # in JSON, or no text of SQS

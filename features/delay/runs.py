@@ -7,7 +7,7 @@ still be cancelled: then it is ``gone``, and the others go without it.
 
 from typing import Final
 
-from features.delay.places import BLOCK_COUNT, Place
+from features.delay.message_locations import BLOCK_COUNT, MessageLocation
 
 RUN_COUNT_MIN: Final = (
     8  # fewer are cheaper by themselves: a batch of few costs its readers more
@@ -17,19 +17,19 @@ _NOBODY: Final[frozenset[int]] = frozenset()  # nearly no run has anything cance
 _BLOCK_BITS: Final = BLOCK_COUNT.bit_length() - 1
 
 
-class Run:
+class DelayedRun:
     """One run. ``left``: how many of its messages still count; ``gone``: numbers that do not go.
 
-    ``place``: where it lies while nobody else knows, because part of it is being moved.
+    ``location``: where it lies while nobody else knows, because part of it is being moved.
     """
 
-    __slots__ = ("count", "first", "gone", "left", "place")
+    __slots__ = ("count", "first", "gone", "left", "location")
 
     def __init__(self, first: int, count: int) -> None:
         self.first = first
         self.count = self.left = count
         self.gone: frozenset[int] = _NOBODY
-        self.place: Place | None = None
+        self.location: MessageLocation | None = None
 
     def present(self) -> list[int]:
         """Return the numbers that are to go."""
@@ -41,7 +41,7 @@ class Runs:
     """All runs that wait, by the numbers of their messages; none has two blocks of numbers."""
 
     def __init__(self) -> None:
-        self._blocks: dict[int, list[Run]] = {}
+        self._blocks: dict[int, list[DelayedRun]] = {}
 
     def __bool__(self) -> bool:
         return bool(self._blocks)
@@ -49,23 +49,23 @@ class Runs:
     def add(self, first: int, count: int) -> None:
         """Add a run that begins with a number; see ``start_of_run``."""
         assert first >> _BLOCK_BITS == first + count - 1 >> _BLOCK_BITS
-        self._blocks.setdefault(first >> _BLOCK_BITS, []).append(Run(first, count))
+        self._blocks.setdefault(first >> _BLOCK_BITS, []).append(DelayedRun(first, count))
 
-    def get(self, first: int) -> Run | None:
+    def get(self, first: int) -> DelayedRun | None:
         """Return the run that begins with a number, None for a message that waits alone."""
         for run in self._blocks.get(first >> _BLOCK_BITS, ()):
             if run.first == first:
                 return run
         return None
 
-    def of(self, number: int) -> Run | None:
+    def of(self, number: int) -> DelayedRun | None:
         """Return the run that a message is of, None when it waits alone, or not at all."""
         for run in self._blocks.get(number >> _BLOCK_BITS, ()):
             if run.first <= number < run.first + run.count:
                 return run
         return None
 
-    def pop(self, first: int) -> Run | None:
+    def pop(self, first: int) -> DelayedRun | None:
         """Forget the run that begins with a number; None when there is none."""
         run = self.get(first)
         if run is not None:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from itertools import accumulate, islice
 from typing import Final
 
-from features.delay.places import Place
+from features.delay.message_locations import MessageLocation
 from features.delay.state import Taken
 
 ITEM_OVERHEAD_BYTES: Final = 350  # of the tuples and what else is around a message
@@ -34,16 +34,16 @@ class Staged:
         self._runs: deque[list[Item]] = deque()  # sorted, each and one after the other
         self._late: list[Item] = []  # a heap
         self._unread: dict[int, int] = {}  # number to due time
-        self._places: dict[int, Place] = {}  # of all of them
+        self._locations: dict[int, MessageLocation] = {}  # of all of them
         self._withdrawn: set[int] = set()  # what lies in a run or in the heap, and is not here
         self.size_bytes = 0
 
     def __len__(self) -> int:
-        return len(self._places)
+        return len(self._locations)
 
-    def place_of(self, number: int) -> Place | None:
+    def location_of(self, number: int) -> MessageLocation | None:
         """Return where a message lies in the log that is here, None when it is not."""
-        return self._places.get(number)
+        return self._locations.get(number)
 
     @property
     def next_unix_ms(self) -> int | None:
@@ -66,18 +66,18 @@ class Staged:
 
     def hold(self, taken: Iterable[Taken]) -> None:
         """Keep what has no body yet."""
-        for due_unix_ms, number, place in taken:
+        for due_unix_ms, number, location in taken:
             if number not in self._unread:
-                self.size_bytes += place[1] + ITEM_OVERHEAD_BYTES
-            self._places[number] = place
+                self.size_bytes += location[1] + ITEM_OVERHEAD_BYTES
+            self._locations[number] = location
             self._unread[number] = due_unix_ms
 
     def unread(self) -> list[Taken]:
         """Return what has no body yet, in order."""
-        places = self._places
-        return sorted((due, number, places[number]) for number, due in self._unread.items())
+        locations = self._locations
+        return sorted((due, number, locations[number]) for number, due in self._unread.items())
 
-    def add(self, items: list[Item], places: Sequence[Place]) -> None:
+    def add(self, items: list[Item], locations: Sequence[MessageLocation]) -> None:
         """Keep what has its body, in order; also what was held without."""
         numbers = [item[1] for item in items]
         if not self._withdrawn.isdisjoint(numbers):
@@ -87,8 +87,8 @@ class Staged:
                 number for number in numbers if self._unread.pop(number, None) is not None
             ]
             self.pop(unread)
-        self._places.update(zip(numbers, places, strict=True))
-        size_bytes = sum([place[1] for place in places])
+        self._locations.update(zip(numbers, locations, strict=True))
+        size_bytes = sum([location[1] for location in locations])
         self.size_bytes += size_bytes + len(items) * ITEM_OVERHEAD_BYTES
         at = bisect_left(items, self._runs[-1][-1]) if self._runs else 0
         for item in items[:at]:
@@ -156,17 +156,17 @@ class Staged:
         if items:
             self._runs.appendleft(items)
 
-    def pop(self, numbers: Iterable[int]) -> list[tuple[int, Place]]:
+    def pop(self, numbers: Iterable[int]) -> list[tuple[int, MessageLocation]]:
         """Forget messages that are here; return (number, place) of them."""
-        pop = self._places.pop
+        pop = self._locations.pop
         found = [(number, pop(number)) for number in numbers]
-        size_bytes = sum([place[1] for _, place in found])
+        size_bytes = sum([location[1] for _, location in found])
         self.size_bytes -= size_bytes + len(found) * ITEM_OVERHEAD_BYTES
         return found
 
-    def withdraw(self, number: int) -> Place | None:
+    def withdraw(self, number: int) -> MessageLocation | None:
         """Forget a message, wherever it is; return its place, None when it is not here."""
-        if number not in self._places:
+        if number not in self._locations:
             return None
         if self._unread.pop(number, None) is None:
             self._withdrawn.add(number)

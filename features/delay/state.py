@@ -9,11 +9,11 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 from typing import Final
 
-from features.delay.places import Place, Places
-from features.delay.runs import Run, Runs
+from features.delay.message_locations import MessageLocation, MessageLocations
+from features.delay.runs import DelayedRun, Runs
 from features.delay.wheel import TimingWheel
 
-Taken = tuple[int, int, Place]  # due time, number, place
+Taken = tuple[int, int, MessageLocation]  # due time, number, place
 
 LOG_BLOCK_BITS: Final = 4  # live entries are counted for each 16 offsets of the stream
 
@@ -50,7 +50,7 @@ class DelayState:
         self.live_bytes = 0
         self.runs = Runs()
         self._row_count = 0
-        self._places = Places()
+        self._locations = MessageLocations()
         self._topics: dict[bytes, _Topic] = {}
         self._by_index: dict[int, _Topic] = {}
         self._last_index = 0
@@ -58,7 +58,7 @@ class DelayState:
 
     def loaded(self) -> None:
         """All that was stored has been added; numbers that are added now only grow."""
-        self._places.tighten()
+        self._locations.tighten()
 
     def count_of(self, topic_uuid: bytes) -> int:
         """Return how many messages of a topic wait."""
@@ -84,7 +84,7 @@ class DelayState:
         Or a run of ``run_count`` messages. A number that is there already lies at ``offset``
         from now on.
         """
-        old = self._places.get(number)
+        old = self._locations.get(number)
         if old is not None:
             self.move(number, old, offset)
             return True
@@ -101,7 +101,7 @@ class DelayState:
         self.count += count
         self._row_count += 1
         self.live_bytes += size_bytes
-        self._places.set(number, (offset, size_bytes, topic.index))
+        self._locations.set(number, (offset, size_bytes, topic.index))
         self._count_block(offset >> LOG_BLOCK_BITS, 1)
         self.wheel.insert(due_unix_ms, number)
         return True
@@ -128,17 +128,17 @@ class DelayState:
             del self._topics[topic.uuid]
             del self._by_index[topic.index]
 
-    def move(self, number: int, place: Place, offset: int) -> None:
+    def move(self, number: int, location: MessageLocation, offset: int) -> None:
         """An entry was appended again: it lies at ``offset`` now."""
-        old_offset, size_bytes, topic_index = place
-        self._places.set(number, (offset, size_bytes, topic_index))
+        old_offset, size_bytes, topic_index = location
+        self._locations.set(number, (offset, size_bytes, topic_index))
         self._count_block(offset >> LOG_BLOCK_BITS, 1)
         self._count_block(old_offset >> LOG_BLOCK_BITS, -1)
 
-    def find(self, number: int) -> Place | None:
+    def find(self, number: int) -> MessageLocation | None:
         """Return where a message lies that waits, None when it does not (any more)."""
-        place = self._places.get(number)
-        return None if place is None or self.is_purged(number, place) else place
+        location = self._locations.get(number)
+        return None if location is None or self.is_purged(number, location) else location
 
     def take(
         self, count_max: int, bytes_max: int, *, until_unix_ms: int | None = None
@@ -156,62 +156,66 @@ class DelayState:
             rows = self._row_count
             count_max = min(count_max, bytes_max * rows // (self.live_bytes or 1) + 1)
         due = self.wheel.take_due(count_max, until_unix_ms=until_unix_ms)
-        places = self._places.pop_many([number for _, number in due])
-        if None not in places and self._takes_all(places, bytes_max):
+        locations = self._locations.pop_many([number for _, number in due])
+        if None not in locations and self._takes_all(locations, bytes_max):
             return [
-                (one[0], one[1], place) for one, place in zip(due, places, strict=True) if place
+                (one[0], one[1], location)
+                for one, location in zip(due, locations, strict=True)
+                if location
             ], gone
         topic_index, purged_below = 0, 0
         for at, (due_unix_ms, number) in enumerate(due):
-            place = places[at]
-            if place is None:
+            location = locations[at]
+            if location is None:
                 gone.append(number)
                 continue
-            if place[2] != topic_index:
-                topic_index = place[2]
+            if location[2] != topic_index:
+                topic_index = location[2]
                 purged_below = self._by_index[topic_index].purged_below
             if number < purged_below:
-                self.settled([(number, place)])
+                self.settled([(number, location)])
                 topic_index = 0  # that was the last of its topic, maybe
                 gone.append(number)
                 continue
-            size_bytes += place[1]
+            size_bytes += location[1]
             if taken and size_bytes > bytes_max:
-                self._put_back(due[at:], places[at:])
+                self._put_back(due[at:], locations[at:])
                 break
-            taken.append((due_unix_ms, number, place))
+            taken.append((due_unix_ms, number, location))
         return taken, gone
 
-    def _takes_all(self, places: Iterable[Place | None], bytes_max: int) -> bool:
+    def _takes_all(self, locations: Iterable[MessageLocation | None], bytes_max: int) -> bool:
         """Whether nothing of it was purged or is too much: the rule, without a look at each."""
-        columns = list(zip(*filter(None, places), strict=True))
+        columns = list(zip(*filter(None, locations), strict=True))
         if not columns:
             return False
         _, sizes, indexes = columns
         topics = [self._by_index[index] for index in set(indexes)]
         return sum(sizes) <= bytes_max and not any(topic.purged_below for topic in topics)
 
-    def _put_back(self, due: list[tuple[int, int]], places: Sequence[Place | None]) -> None:
+    def _put_back(
+        self, due: list[tuple[int, int]], locations: Sequence[MessageLocation | None]
+    ) -> None:
         self.wheel.put_back(due)
-        for (_, number), place in zip(due, places, strict=True):
-            if place is not None:
-                self._places.set(number, place)
+        for (_, number), location in zip(due, locations, strict=True):
+            if location is not None:
+                self._locations.set(number, location)
 
-    def settled(self, taken: Iterable[tuple[int, Place]]) -> None:
+    def settled(self, taken: Iterable[tuple[int, MessageLocation]]) -> None:
         """What was taken, (number, place) each, is in its topic, or gone for good."""
-        members: dict[int, list[tuple[int, Place]]] = {}
+        members: dict[int, list[tuple[int, MessageLocation]]] = {}
         for index, some in groupby(taken, _topic_index):
             members.setdefault(index, []).extend(some)
         for index, rows in members.items():
             topic = self._by_index[index]
             for block, count in Counter(
-                [place[0] >> LOG_BLOCK_BITS for _, place in rows]
+                [location[0] >> LOG_BLOCK_BITS for _, location in rows]
             ).items():
                 self._count_block(block, -count)
             counted = rows
             if topic.purged_below:
                 counted = [one for one in rows if one[0] >= topic.purged_below]
-            size_bytes = sum([place[1] for _, place in counted])
+            size_bytes = sum([location[1] for _, location in counted])
             count = len(counted)
             if self.runs:
                 count += self._more_in_runs(rows, topic.purged_below)
@@ -223,39 +227,41 @@ class DelayState:
             self.live_bytes -= size_bytes
             self._release(topic, len(rows))
 
-    def _more_in_runs(self, rows: Iterable[tuple[int, Place]], purged_below: int) -> int:
+    def _more_in_runs(
+        self, rows: Iterable[tuple[int, MessageLocation]], purged_below: int
+    ) -> int:
         """Forget the runs among rows; return by how many messages they are more than rows."""
         found = [self.runs.pop(number) for number, _ in rows]
         return sum([run.left - 1 for run in found if run and run.first >= purged_below])
 
-    def settle_part(self, run: Run, count: int, place: Place) -> None:
+    def settle_part(self, run: DelayedRun, count: int, location: MessageLocation) -> None:
         """That many messages of a run do not count any more; the run itself still does.
 
         ``settled`` is to follow when none is left.
         """
         run.left -= count
-        topic = self._by_index[place[2]]
+        topic = self._by_index[location[2]]
         if run.first >= topic.purged_below:
             topic.count -= count
             self.count -= count
 
-    def back(self, number: int, place: Place, due_unix_ms: int) -> None:
+    def back(self, number: int, location: MessageLocation, due_unix_ms: int) -> None:
         """What was taken waits again, until ``due_unix_ms``."""
-        self._places.set(number, place)
+        self._locations.set(number, location)
         self.wheel.insert(due_unix_ms, number)
 
-    def remove(self, number: int) -> Place | None:
+    def remove(self, number: int) -> MessageLocation | None:
         """Take out one message that waits; None when it does not (any more).
 
         It still counts: as for ``take``.
         """
         if self.find(number) is None:
             return None
-        return self._places.pop(number)
+        return self._locations.pop(number)
 
-    def is_purged(self, number: int, place: Place) -> bool:
+    def is_purged(self, number: int, location: MessageLocation) -> bool:
         """Whether what was taken was purged meanwhile."""
-        return number < self._by_index[place[2]].purged_below
+        return number < self._by_index[location[2]].purged_below
 
     def purged_below(self, topic_uuid: bytes) -> int:
         """Return below which number all that a topic has waiting was purged."""
@@ -278,10 +284,10 @@ class DelayState:
 
     def drop_purged(self, number: int, offset: int) -> None:
         """Forget a number whose entry at ``offset`` was purged, if that is so."""
-        place = self._places.get(number)
-        if place is not None and place[0] == offset and self.is_purged(number, place):
-            self._places.pop(number)
-            self.settled([(number, place)])
+        location = self._locations.get(number)
+        if location is not None and location[0] == offset and self.is_purged(number, location):
+            self._locations.pop(number)
+            self.settled([(number, location)])
 
     @property
     def lowest_offset(self) -> int | None:
@@ -298,5 +304,5 @@ class DelayState:
             del blocks[block]
 
 
-def _topic_index(one: tuple[int, Place]) -> int:
+def _topic_index(one: tuple[int, MessageLocation]) -> int:
     return one[1][2]

@@ -13,7 +13,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Final
 
-from features.delay.crowd import NUMBER, Crowd
+from features.delay.sorted_numbers import NUMBER, SortedNumbers
 
 LEVEL_COUNT: Final = 6
 SLOT_BITS: Final = 8
@@ -25,7 +25,7 @@ _OVERDUE_MS: Final = 1 << SLOT_BITS * _OVERDUE_LEVEL
 NUMBER_BYTES: Final = NUMBER.size
 _TIME_BYTES: Final = 8
 _NUMBER_MAX: Final = (1 << 64) - 1
-CROWD_COUNT: Final = 4_096  # more of one millisecond are not sorted in one go: 3 ms
+GROUP_COUNT: Final = 4_096  # more of one millisecond are not sorted in one go: 3 ms
 PEEK_COUNT_MAX: Final = 65_536  # to unpack them all is 5 ms
 
 
@@ -40,7 +40,9 @@ class TimingWheel:
         self._now_unix_ms = now_unix_ms
         self._buckets: list[dict[int, bytearray]] = [{} for _ in range(LEVEL_COUNT)]
         self._slots: list[list[int]] = [[] for _ in range(LEVEL_COUNT)]  # heaps of the keys
-        self._crowds: dict[int, Crowd] = {}  # by slot of level 0: they come before its bucket
+        self._groups: dict[
+            int, SortedNumbers
+        ] = {}  # by slot of level 0: they come before its bucket
         self._count = 0
 
     def __len__(self) -> int:
@@ -73,7 +75,7 @@ class TimingWheel:
             if moves_left <= 0:
                 return True
             moves_left -= self._deal(*opened, moves_left)
-        return self._sort_crowd(moves_left)
+        return self._sort_group(moves_left)
 
     def take_due(
         self, count_max: int, *, until_unix_ms: int | None = None
@@ -92,13 +94,13 @@ class TimingWheel:
             room = count_max - len(taken)
             if room <= 0:
                 break
-            crowd = self._crowds.get(slots[0])
-            if crowd is not None and crowd.is_ready:
-                taken += crowd.take(room)
-                if not crowd:
-                    self._end_crowd(slots[0])
+            group = self._groups.get(slots[0])
+            if group is not None and group.is_ready:
+                taken += group.take(room)
+                if not group:
+                    self._end_group(slots[0])
                 continue
-            if crowd is not None or len(bucket) > CROWD_COUNT * NUMBER_BYTES:
+            if group is not None or len(bucket) > GROUP_COUNT * NUMBER_BYTES:
                 break
             numbers = sorted(NUMBER.iter_unpack(bucket))
             if len(numbers) <= room:
@@ -122,9 +124,9 @@ class TimingWheel:
             self._put_into(due_unix_ms, list(some))
 
     def _put_into(self, slot: int, numbers: list[tuple[int, int]]) -> None:
-        crowd = self._crowds.get(slot)
-        if crowd is not None:
-            crowd.add(bytes(_packed(numbers)))
+        group = self._groups.get(slot)
+        if group is not None:
+            group.add(bytes(_packed(numbers)))
             return
         bucket = self._buckets[0].get(slot)
         if bucket is None:
@@ -142,12 +144,12 @@ class TimingWheel:
         slots = range(first, first + WINDOW_MS)
         found = [self._buckets[1].get(window, b"")]
         found += [self._buckets[0].get(slot, b"") for slot in slots]
-        crowds = [crowd for slot, crowd in self._crowds.items() if slot in slots]
-        size_bytes = sum(map(len, found)) + sum(crowd.size_bytes for crowd in crowds)
+        groups = [group for slot, group in self._groups.items() if slot in slots]
+        size_bytes = sum(map(len, found)) + sum(group.size_bytes for group in groups)
         if size_bytes > PEEK_COUNT_MAX * NUMBER_BYTES:
             return None
         numbers = [number for one in found for _, number in NUMBER.iter_unpack(one)]
-        return numbers + [number for crowd in crowds for number in crowd.numbers()]
+        return numbers + [number for group in groups for number in group.numbers()]
 
     @property
     def next_due_unix_ms(self) -> int | None:
@@ -185,7 +187,7 @@ class TimingWheel:
                 found, first_ms = (level, slots[0]), start_ms
         return found
 
-    def _sort_crowd(self, moves_max: int) -> bool:
+    def _sort_group(self, moves_max: int) -> bool:
         """Sort at most ``moves_max`` of what comes first, where that is many; True: not all.
 
         Before it is due, when there is time for it.
@@ -195,21 +197,21 @@ class TimingWheel:
             return False
         slot = slots[0]
         bucket = self._buckets[0][slot]
-        crowd = self._crowds.get(slot)
-        if crowd is None and len(bucket) > CROWD_COUNT * NUMBER_BYTES:
-            crowd = self._crowds[slot] = Crowd()
-        if crowd is None or crowd.is_ready:
+        group = self._groups.get(slot)
+        if group is None and len(bucket) > GROUP_COUNT * NUMBER_BYTES:
+            group = self._groups[slot] = SortedNumbers()
+        if group is None or group.is_ready:
             return False
         start = max(len(bucket) - moves_max * NUMBER_BYTES, 0)
         if start < len(bucket):
-            crowd.add(bytes(memoryview(bucket)[start:]))
+            group.add(bytes(memoryview(bucket)[start:]))
             del bucket[start:]
-        crowd.is_ready = not bucket
-        return not crowd.is_ready
+        group.is_ready = not bucket
+        return not group.is_ready
 
-    def _end_crowd(self, slot: int) -> None:
-        """All of a crowd was taken; what came to its millisecond meanwhile is its bucket's."""
-        del self._crowds[slot]
+    def _end_group(self, slot: int) -> None:
+        """All of a group was taken; what came to its millisecond meanwhile is its bucket's."""
+        del self._groups[slot]
         if not self._buckets[0][slot]:
             del self._buckets[0][slot]
             heapq.heappop(self._slots[0])

@@ -18,7 +18,7 @@ from gateway.config.base import FrozenConfig
 from gateway.errors import InvalidRequest, PolicyViolation
 from gateway.kernel import Kernel
 from gateway.model import TopicName, check_topic_name
-from gateway.queues.instance import Queue
+from gateway.queues.queue import Queue
 from gateway.queues.redrive import Redrive
 
 COUNT_MAX: Final = 1_000

@@ -9,10 +9,10 @@ from gateway.admin.requests import kept, namespace_of, octets_as_text, path_text
 from gateway.errors import TopicNotFound
 from gateway.kernel import Kernel
 from gateway.model import DLQ_PREFIX, TopicName
-from gateway.queues.instance import Browsed
 from gateway.queues.manager import Queue
 from gateway.queues.model import DEFAULT_GROUP
 from gateway.queues.purged import PURGED
+from gateway.queues.queue import Browsed
 
 LANES_MAX: Final = 256  # looked at for the oldest message; of a wider queue it is near enough
 

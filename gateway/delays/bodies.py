@@ -137,10 +137,10 @@ class Bodies:
         for number in numbers:
             if number in self._bodies:
                 continue
-            place = self._state.find(number)
-            if place is not None:
-                missing.append((place[0], number))
-                size_bytes += place[1] + _BODY_OVERHEAD_BYTES
+            location = self._state.find(number)
+            if location is not None:
+                missing.append((location[0], number))
+                size_bytes += location[1] + _BODY_OVERHEAD_BYTES
         return missing, size_bytes
 
     def fetch(self, wanted: list[tuple[int, int]], on_fetched: OnFetched) -> None:

@@ -15,8 +15,8 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from features.delay.entries import encode_purged
-from features.delay.places import Place
-from features.delay.runs import Run
+from features.delay.message_locations import MessageLocation
+from features.delay.runs import DelayedRun
 from features.delay.state import DelayState
 from features.delay.wheel import DUE_UNIX_MS_MAX
 from gateway.broker import Broker
@@ -24,9 +24,9 @@ from gateway.clock import Clock
 from gateway.coalescer import Coalescer, Part
 from gateway.config.queues import DelayConfig
 from gateway.delays.bodies import KEEP_MS, Bodies
-from gateway.delays.drafts import Draft, Message, rows_of
+from gateway.delays.due_batch import entry_writes, removal_writes
 from gateway.delays.mover import DelayMover
-from gateway.delays.round import entry_writes, removal_writes
+from gateway.delays.pending_messages import PendingMessage, PendingMessages, entries_of
 from gateway.delays.stream import ENTRY_OVERHEAD_BYTES, ROOM_BYTES, DelayStream
 from gateway.errors import (
     GatewayError,
@@ -46,7 +46,9 @@ _COUNTER_BITS: Final = 40  # of a number, below the incarnation that gave it
 _EVERYTHING: Final = (1 << 64) - 1
 
 
-Waits = tuple[int, Place, Run | None]  # number, place of its row, the run it is of
+Waits = tuple[
+    int, MessageLocation, DelayedRun | None
+]  # number, place of its row, the run it is of
 
 
 class DelayBounds(NamedTuple):
@@ -79,7 +81,7 @@ class Delays:
         self._loop = asyncio.get_running_loop()
         self._state = DelayState(clock.unix_ms())
         self._pending_count = 0
-        self._drafted_bytes = 0
+        self._pending_bytes = 0
         self._last_number = 0
         self._coalescer = Coalescer(broker)
         self.stream = DelayStream(
@@ -162,27 +164,31 @@ class Delays:
         Returns the numbers of the messages, by which they can be cancelled. What is ``beside``
         is part of the same append. ``on_done`` runs once, when they are durable, never before
         this returns; its error is retriable (a full disk). A time that has passed is now.
-        Errors, with nothing changed: those of ``draft_run``, and what ``Coalescer.add_many``
+        Errors, with nothing changed: those of ``prepare_run``, and what ``Coalescer.add_many``
         says of what is beside.
         """
-        draft = self.draft_run(self._broker.partition(topic, number), run, deliver_at_unix_ms)
-        assert draft.part is not None
+        pending = self.prepare_run(
+            self._broker.partition(topic, number), run, deliver_at_unix_ms
+        )
+        assert pending.part is not None
 
         def done(error: StorageUnavailable | None) -> None:
-            draft.done(error)
+            pending.done(error)
             on_done(error)
 
         try:
-            self._coalescer.add_many([draft.part, *beside], done)
+            self._coalescer.add_many([pending.part, *beside], done)
         except GatewayError as error:
-            draft.done(as_value(error))
+            pending.done(as_value(error))
             raise
-        return draft.numbers
+        return pending.numbers
 
-    def draft_run(self, partition: Partition, run: RecordRun, deliver_at_unix_ms: int) -> Draft:
+    def prepare_run(
+        self, partition: Partition, run: RecordRun, deliver_at_unix_ms: int
+    ) -> PendingMessages:
         """Return the records of a run as a part of what the caller gives to a coalescer.
 
-        They count against the bounds until ``Draft.done``. Errors, with nothing changed:
+        They count against the bounds until ``PendingMessages.done``. Errors, with nothing changed:
         ``PolicyViolation`` for a time that is further ahead than the topic's ``delay.max.ms``,
         ``Overloaded`` above ``delay.messages_max`` and ``delay.drafted_bytes_max``, and what
         ``Coalescer.check`` says.
@@ -191,46 +197,52 @@ class Delays:
         due_unix_ms = max(deliver_at_unix_ms, 0)
         self._check(partition.topic, due_unix_ms, len(run.values), run.size_bytes)
         key, timestamp_unix_ms, headers = nullable(run.key), run.timestamp_unix_ms, run.headers
-        draft = self._draft(
+        pending = self._prepare(
             partition,
             [
-                Message(due_unix_ms, timestamp_unix_ms, key + nullable(value), headers)
+                PendingMessage(due_unix_ms, timestamp_unix_ms, key + nullable(value), headers)
                 for value in run.values
             ],
         )
-        record = RecordRun(None, draft.values, NO_HEADERS, self._clock.unix_ms())
-        draft.part = (self.stream.partition, record)
-        return draft
+        record = RecordRun(None, pending.values, NO_HEADERS, self._clock.unix_ms())
+        pending.part = (self.stream.partition, record)
+        return pending
 
-    def draft(self, partition: Partition, messages: Sequence[Message]) -> Draft:
+    def prepare(
+        self, partition: Partition, messages: Sequence[PendingMessage]
+    ) -> PendingMessages:
         """Return messages as writes, which the caller appends with others.
 
-        They count against the bounds until ``Draft.done``. Errors: as ``draft_run``, but for the
-        size of messages, which the caller has checked.
+        They count against the bounds until ``PendingMessages.done``. Errors: as ``prepare_run``,
+        except for message size, which the caller has checked.
         """
         due_unix_ms = max([message[0] for message in messages])
         size_bytes = sum([len(one[2]) + len(one[3]) for one in messages])
         self._check(partition.topic, due_unix_ms, len(messages), size_bytes)
-        draft = self._draft(partition, messages)
-        draft.writes = entry_writes(self.stream.partition, draft.values, self._clock.unix_ms())
-        return draft
+        pending = self._prepare(partition, messages)
+        pending.writes = entry_writes(
+            self.stream.partition, pending.values, self._clock.unix_ms()
+        )
+        return pending
 
-    def _draft(self, partition: Partition, messages: Sequence[Message]) -> Draft:
+    def _prepare(
+        self, partition: Partition, messages: Sequence[PendingMessage]
+    ) -> PendingMessages:
         """Give messages their numbers; from here on they are expected."""
-        rows = list(rows_of(partition, messages, self._last_number))
+        rows = list(entries_of(partition, messages, self._last_number))
         _, number, run_count, _ = rows[-1]
         self._last_number = number + max(run_count - 1, 0)
-        draft = Draft(self._on_kept, partition, rows)
-        self._pending_count += draft.count
-        self._drafted_bytes += draft.size_bytes
-        self._state.expect(draft.topic_uuid)
-        return draft
+        pending = PendingMessages(self._on_kept, partition, rows)
+        self._pending_count += pending.count
+        self._pending_bytes += pending.size_bytes
+        self._state.expect(pending.topic_uuid)
+        return pending
 
     def _check(self, topic: Topic, due_unix_ms: int, count: int, size_bytes: int) -> None:
         """Raise what refuses ``count`` more messages, of which the last is due then."""
-        drafted_bytes = self._drafted_bytes
-        if drafted_bytes and drafted_bytes + size_bytes > self._config.drafted_bytes_max:
-            msg = f"{drafted_bytes} bytes of delayed messages are on their way into the log"
+        pending_bytes = self._pending_bytes
+        if pending_bytes and pending_bytes + size_bytes > self._config.drafted_bytes_max:
+            msg = f"{pending_bytes} bytes of delayed messages are on their way into the log"
             raise Overloaded(msg)
         waiting = self._state.count + self._pending_count
         if waiting + count > self._config.messages_max:
@@ -242,11 +254,13 @@ class Delays:
             msg = f"due in {ahead_ms} ms, the topic's delay.max.ms is {ahead_ms_max}"
             raise PolicyViolation(msg)
 
-    def _on_kept(self, draft: Draft, base_offset: int, error: GatewayError | None) -> None:
-        """What was put lies in the stream from ``base_offset`` on, or does not; see ``Draft``."""
-        rows, topic_uuid = draft.rows, draft.topic_uuid
-        self._pending_count -= draft.count
-        self._drafted_bytes -= draft.size_bytes
+    def _on_kept(
+        self, pending: PendingMessages, base_offset: int, error: GatewayError | None
+    ) -> None:
+        """Take over messages stored from ``base_offset`` on, or drop them after an error."""
+        rows, topic_uuid = pending.rows, pending.topic_uuid
+        self._pending_count -= pending.count
+        self._pending_bytes -= pending.size_bytes
         if error is None:
             add = self._state.add
             is_present = True
@@ -291,41 +305,45 @@ class Delays:
         row = number if run is None else run.first
         if run is not None and number in run.gone:
             return None
-        place = self._state.find(row)
-        if place is None:
-            place = self.mover.staged.place_of(row)
-            if place is None or self._state.is_purged(row, place):
+        location = self._state.find(row)
+        if location is None:
+            location = self.mover.staged.location_of(row)
+            if location is None or self._state.is_purged(row, location):
                 return None
-        return number, place, run
+        return number, location, run
 
     def _cancelled(
         self, waiting: Sequence[Waits], on_done: OnDone, error: StorageUnavailable | None
     ) -> None:
-        alone = [(number, place) for number, place, run in waiting if run is None]
-        for number, place in alone:
+        alone = [(number, location) for number, location, run in waiting if run is None]
+        for number, location in alone:
             self.bodies.drop(number)
             if error is not None:  # its own time stands in its entry
-                self._state.back(number, place, 0)
+                self._state.back(number, location, 0)
         if error is None:
             self._state.settled(alone)
-        for number, place, run in waiting:
+        for number, location, run in waiting:
             # A run that was purged meanwhile went as a whole.
             if run is not None and self._state.runs.get(run.first) is run:
-                self._cancelled_of_run(run, number, place, error)
+                self._cancelled_of_run(run, number, location, error)
         on_done(error)
 
     def _cancelled_of_run(
-        self, run: Run, number: int, place: Place, error: StorageUnavailable | None
+        self,
+        run: DelayedRun,
+        number: int,
+        location: MessageLocation,
+        error: StorageUnavailable | None,
     ) -> None:
         if error is None:
-            self._state.settle_part(run, 1, place)
+            self._state.settle_part(run, 1, location)
             if not run.left:
                 self.mover.end_run(run)
             return
         run.gone -= {number}
-        if run.place is not None:  # the others have gone without it
-            self._state.back(run.first, run.place, 0)
-            run.place = None
+        if run.location is not None:  # the others have gone without it
+            self._state.back(run.first, run.location, 0)
+            run.location = None
 
     def purge(self, topic: Topic, on_done: OnDone) -> None:
         """Take out all messages of a topic that wait.

@@ -3,7 +3,7 @@
 What is due soon is taken from the wheel and decoded ahead of its time, a bounded number at a
 time, so that little is left to do when it comes. A timer stands at the next due time, and at
 least every second, so that a step of the wall clock is noticed. What is due together is appended
-together (``Round``): a batch or more for each partition, and one entry that takes all of them out.
+together (``DueBatch``): one or more batches per partition, and one entry that removes them.
 """
 
 import asyncio
@@ -15,15 +15,15 @@ from typing import Final, NamedTuple
 import structlog
 
 from features.delay.entries import parse_many
-from features.delay.places import Place
-from features.delay.runs import Run
+from features.delay.message_locations import MessageLocation
+from features.delay.runs import DelayedRun
 from features.delay.staged import Item, Staged
 from features.delay.state import DelayState, Taken
 from gateway.broker import Broker
 from gateway.clock import Clock
 from gateway.delays.bodies import Bodies
-from gateway.delays.drafts import Row
-from gateway.delays.round import Round, removal_writes
+from gateway.delays.due_batch import DueBatch, removal_writes
+from gateway.delays.pending_messages import PendingEntry
 from gateway.errors import GatewayError, StorageUnavailable
 from gateway.partition import Partition
 from gateway.topics.manager import TopicManager
@@ -44,8 +44,8 @@ class Moved(NamedTuple):
 
     message_count: int
     size_bytes: int
-    rows: list[tuple[int, Place]]
-    parts: list[tuple[Run, int, Place]]
+    rows: list[tuple[int, MessageLocation]]
+    parts: list[tuple[DelayedRun, int, MessageLocation]]
 
 
 log = structlog.get_logger()
@@ -199,7 +199,7 @@ class DelayMover:
             self._read(self.staged.unread())
         self._read(taken)
         if self.staged.unread_unix_ms is not None and not self._bodies.is_fetching:
-            unread = [(place[0], number) for _, number, place in self.staged.unread()]
+            unread = [(location[0], number) for _, number, location in self.staged.unread()]
             self._bodies.fetch(unread, self._fetched)
 
     def _read(self, taken: Sequence[Taken]) -> None:
@@ -214,25 +214,30 @@ class DelayMover:
             taken = [one for one, value in rows if value is not None]
             if not taken:
                 return
-        places: Sequence[Place]
-        dues, numbers, places = zip(*taken, strict=True)
+        locations: Sequence[MessageLocation]
+        dues, numbers, locations = zip(*taken, strict=True)
         own_unix_ms, *columns = parse_many(bodies)
         items = list(zip(dues, numbers, *columns, strict=True))
         if max(map(sub, own_unix_ms, dues)) > 0:
-            items, places = self._without_early(items, places, own_unix_ms)
-        self.staged.add(items, places)
+            items, locations = self._without_early(items, locations, own_unix_ms)
+        self.staged.add(items, locations)
 
     def _without_early(
-        self, items: Sequence[Item], places: Sequence[Place], own_unix_ms: Iterable[int]
-    ) -> tuple[list[Item], Sequence[Place]]:
+        self,
+        items: Sequence[Item],
+        locations: Sequence[MessageLocation],
+        own_unix_ms: Iterable[int],
+    ) -> tuple[list[Item], Sequence[MessageLocation]]:
         """Put back what is due later: a cancellation that was refused lost its time."""
-        rows = list(zip(items, places, own_unix_ms, strict=True))
-        for item, place, due_unix_ms in rows:
+        rows = list(zip(items, locations, own_unix_ms, strict=True))
+        for item, location, due_unix_ms in rows:
             if due_unix_ms > item[0]:
                 self.staged.withdraw(item[1])
-                self._state.back(item[1], place, due_unix_ms)
-        kept = [(item, place) for item, place, due_unix_ms in rows if due_unix_ms <= item[0]]
-        return [item for item, _ in kept], [place for _, place in kept]
+                self._state.back(item[1], location, due_unix_ms)
+        kept = [
+            (item, location) for item, location, due_unix_ms in rows if due_unix_ms <= item[0]
+        ]
+        return [item for item, _ in kept], [location for _, location in kept]
 
     def _move(self, now_unix_ms: int) -> bool:
         """Append what is due, a bounded part of it; False when that was refused."""
@@ -282,13 +287,13 @@ class DelayMover:
         Its entry stays in the stream, for ``headgate log dump``, until it is cut off.
         """
         for number in missing:
-            place = self.staged.withdraw(number)
-            if place is not None:
-                self._state.settled([(number, place)])
+            location = self.staged.withdraw(number)
+            if location is not None:
+                self._state.settled([(number, location)])
 
     def _append(self, due: Sequence[Item], now_unix_ms: int) -> None:
         """Append messages and what takes them out. Errors: those of ``Broker.append``."""
-        found = Round(self._state, self._broker, self._topics, now_unix_ms)
+        found = DueBatch(self._state, self._broker, self._topics, now_unix_ms)
         found.add(due)
         self.refused += found.refused
         writes = found.writes(self._partition)
@@ -299,18 +304,18 @@ class DelayMover:
             self._in_flight_bytes += moved.size_bytes
         moved.rows.extend(self.staged.pop(found.rows))  # nobody can cancel them any more
         for run, numbers in found.parts:
-            [(_, place)] = self.staged.pop([run.first])
-            run.place = place
+            [(_, location)] = self.staged.pop([run.first])
+            run.location = location
             run.gone |= frozenset(numbers)
-            moved.parts.append((run, len(numbers), place))
+            moved.parts.append((run, len(numbers), location))
         if found.damaged:  # as ``_forget_unreadable``
             log.warning("delayed messages are damaged", count=len(found.damaged))
             self._state.settled(self.staged.pop(found.damaged))
         self._retry_at_ms = 0
-        for number, place in self.staged.pop(found.later):
-            self._state.back(number, place, now_unix_ms + RETRY_MS)
+        for number, location in self.staged.pop(found.later):
+            self._state.back(number, location, now_unix_ms + RETRY_MS)
 
-    def take_out(self, rows: Sequence[Row]) -> None:
+    def take_out(self, rows: Sequence[PendingEntry]) -> None:
         """What was purged on its way lies behind the purge: a start would find it waiting."""
         alone = [number for _, number, run_count, _ in rows if not run_count]
         runs = [number for _, number, run_count, _ in rows if run_count]
@@ -320,12 +325,14 @@ class DelayMover:
         except GatewayError as error:
             log.warning("purged messages come back at the next start", error=str(error))
 
-    def end_run(self, run: Run) -> None:
+    def end_run(self, run: DelayedRun) -> None:
         """None of its messages counts any more: they went, or were cancelled."""
-        place = run.place or self._state.remove(run.first) or self.staged.withdraw(run.first)
+        location = (
+            run.location or self._state.remove(run.first) or self.staged.withdraw(run.first)
+        )
         self._bodies.drop(run.first)
-        if place is not None:  # else it was purged, and goes with that
-            self._state.settled([(run.first, place)])
+        if location is not None:  # else it was purged, and goes with that
+            self._state.settled([(run.first, location)])
 
     def _done(self, moved: Moved, error: StorageUnavailable | None) -> None:
         was_full = self._is_full
@@ -334,8 +341,8 @@ class DelayMover:
         if error is not None:  # the node stops; the next start finds them waiting
             return
         self._state.settled(moved.rows)
-        for run, count, place in moved.parts:
-            self._state.settle_part(run, count, place)
+        for run, count, location in moved.parts:
+            self._state.settle_part(run, count, location)
             if not run.left:
                 self.end_run(run)
         self.moved += moved.message_count

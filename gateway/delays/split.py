@@ -14,8 +14,8 @@ from features.compaction import Codec
 from features.compaction.rebuilding import rebuild, without_records
 from features.compaction.record_slices import TIMESTAMP_DELTA, RecordSlice, scan_records
 from gateway.delays.batches import pairs_of, record_places
-from gateway.delays.drafts import Draft, Message
 from gateway.delays.manager import Delays
+from gateway.delays.pending_messages import PendingMessage, PendingMessages
 from gateway.errors import (
     CorruptBatch,
     GatewayError,
@@ -47,21 +47,21 @@ _CODEC: Final = Codec(partial(decompress, bytes_max=DECOMPRESSED_BYTES_MAX), com
 class Split:
     """What becomes of a batch of which records wait. ``due``: what is appended at once."""
 
-    __slots__ = ("draft", "due", "partition")
+    __slots__ = ("due", "partition", "pending")
 
-    def __init__(self, write: Write, due: Write | None, draft: Draft) -> None:
+    def __init__(self, write: Write, due: Write | None, pending: PendingMessages) -> None:
         self.partition = write.partition
         self.due = due
-        self.draft = draft
+        self.pending = pending
 
     @property
     def writes(self) -> list[Write]:
         """All that is to be appended, as one."""
-        return self.draft.writes if self.due is None else [self.due, *self.draft.writes]
+        return self.pending.writes if self.due is None else [self.due, *self.pending.writes]
 
     def done(self, error: GatewayError | None) -> None:
         """The writes are durable, or were not appended."""
-        self.draft.done(error)
+        self.pending.done(error)
 
 
 def split(write: Write, delays: Delays, now_unix_ms: int) -> Split | None:
@@ -70,7 +70,7 @@ def split(write: Write, delays: Delays, now_unix_ms: int) -> Split | None:
     The caller appends ``Split.writes`` at once, and then calls ``Split.done``. Errors:
     ``InvalidRecord`` for a ``deliver-at`` that is no time and for a batch with more records than
     can be looked at; ``InvalidTimestamp`` for one that no batch can hold; those of
-    ``decompressed`` and ``Delays.draft``.
+    ``decompressed`` and ``Delays.prepare``.
     """
     header = write.header
     bytes_max = write.partition.topic.settings.message_bytes_max
@@ -85,7 +85,7 @@ def split(write: Write, delays: Delays, now_unix_ms: int) -> Split | None:
     ):  # which was a moment ago: what is due since then would come with a time before
         now_unix_ms = header.max_timestamp_unix_ms
     kept: list[RecordSlice] = []
-    messages: list[Message] = []
+    messages: list[PendingMessage] = []
     known = b""
     due_unix_ms = 0
     for record in scan_records(data, header):
@@ -102,13 +102,13 @@ def split(write: Write, delays: Delays, now_unix_ms: int) -> Split | None:
         if not -_INT64_END <= timestamp_unix_ms < _INT64_END:
             raise InvalidTimestamp(f"timestamp {timestamp_unix_ms} has more than 64 bits")
         messages.append(
-            Message(due_unix_ms, timestamp_unix_ms, data[key_at:headers_at], headers)
+            PendingMessage(due_unix_ms, timestamp_unix_ms, data[key_at:headers_at], headers)
         )
     if not messages:
         return None
     due = _due_write(write, header, data, kept)
     # Last, because it counts what waits from here on.
-    return Split(write, due, delays.draft(write.partition, messages))
+    return Split(write, due, delays.prepare(write.partition, messages))
 
 
 def _due_unix_ms(headers: bytes) -> int:

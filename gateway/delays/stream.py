@@ -21,12 +21,12 @@ from features.delay.entries import (
     is_waiting,
     parse_waiting,
 )
-from features.delay.places import Place
+from features.delay.message_locations import MessageLocation
 from features.delay.state import DelayState
 from gateway.broker import Broker
 from gateway.clock import Clock
 from gateway.delays.batches import values_of
-from gateway.delays.round import entry_writes
+from gateway.delays.due_batch import entry_writes
 from gateway.errors import GatewayError, StorageUnavailable
 from gateway.model import DEFAULT_NAMESPACE, Octets, TopicName, parse_batch_header
 from gateway.partition import Partition
@@ -142,7 +142,9 @@ class DelayStream:
     def _remove(self, numbers: Sequence[int]) -> None:
         state = self._state
         found = [(number, state.remove(number)) for number in numbers]
-        state.settled([(number, place) for number, place in found if place is not None])
+        state.settled(
+            [(number, location) for number, location in found if location is not None]
+        )
 
     def _remove_of_run(self, number: int) -> bool:
         """Remove a message of a run; False when it is of none. The last one takes it along."""
@@ -150,10 +152,10 @@ class DelayStream:
         run = state.runs.of(number) if state.runs else None
         if run is None:
             return False
-        place = state.find(run.first)
-        if place is not None and number not in run.gone:
+        location = state.find(run.first)
+        if location is not None and number not in run.gone:
             run.gone |= {number}
-            state.settle_part(run, 1, place)
+            state.settle_part(run, 1, location)
             if not run.left:
                 self._remove([run.first])
         return True
@@ -227,26 +229,26 @@ class DelayStream:
             self._cut_off()
             await asyncio.sleep(0)
 
-    def _live_in(self, batch: Octets) -> list[tuple[int, Place, bytes]]:
+    def _live_in(self, batch: Octets) -> list[tuple[int, MessageLocation, bytes]]:
         live = []
         for offset, value in values_of(batch):
             if not is_waiting(value):
                 continue
             number = parse_waiting(value)[1]
-            place = self._state.find(number)
-            if place is None:
+            location = self._state.find(number)
+            if location is None:
                 self._state.drop_purged(number, offset)
-            elif place[0] == offset:
-                live.append((number, place, value))
+            elif location[0] == offset:
+                live.append((number, location, value))
         return live
 
-    def _gone_of(self, live: list[tuple[int, Place, bytes]]) -> list[bytes]:
+    def _gone_of(self, live: list[tuple[int, MessageLocation, bytes]]) -> list[bytes]:
         """Return the entries that take out again what is gone of runs that wait."""
         runs = self._state.runs
         found = [runs.get(number) for number, _, _ in live] if runs else []
         return [encode_removed(sorted(run.gone)) for run in found if run and run.gone]
 
-    async def _append(self, live: list[tuple[int, Place, bytes]]) -> None:
+    async def _append(self, live: list[tuple[int, MessageLocation, bytes]]) -> None:
         """Append entries again and say so. Error: ``StorageUnavailable``."""
         done: asyncio.Future[None] = self._loop.create_future()
         values = [value for _, _, value in live] + self._gone_of(live)
@@ -265,10 +267,10 @@ class DelayStream:
         self._broker.append(writes, on_done, reserved=True)
         await done
 
-    def _moved(self, live: list[tuple[int, Place, bytes]], base_offset: int) -> None:
-        for offset, (number, place, _) in enumerate(live, start=base_offset):
-            if self._state.find(number) == place:  # else it is on its way, or gone
-                self._state.move(number, place, offset)
+    def _moved(self, live: list[tuple[int, MessageLocation, bytes]], base_offset: int) -> None:
+        for offset, (number, location, _) in enumerate(live, start=base_offset):
+            if self._state.find(number) == location:  # else it is on its way, or gone
+                self._state.move(number, location, offset)
 
 
 def _ignore(_error: StorageUnavailable | None) -> None:

@@ -25,9 +25,9 @@ from gateway.metadata import queue_rows, topic_rows, user_rows
 from gateway.metadata.store import (
     AccessKey,
     AccessSettings,
-    Address,
     DeletedRange,
     PartitionRange,
+    ProtocolAddress,
     TopicRow,
 )
 from gateway.metadata.versions import bring_up
@@ -162,11 +162,11 @@ class SqlMetadata:
         """See ``MetadataStore``."""
         await self._run(topic_rows.restore, topics, deleted, outdated, next_partition_id)
 
-    async def addresses(self) -> list[Address]:
+    async def addresses(self) -> list[ProtocolAddress]:
         """See ``MetadataStore``."""
         return await self._run(topic_rows.load_addresses)
 
-    async def put_address(self, address: Address) -> None:
+    async def put_address(self, address: ProtocolAddress) -> None:
         """See ``MetadataStore``."""
         await self._run(topic_rows.put_address, address)
 

@@ -50,7 +50,7 @@ class DeletedRange(NamedTuple):
     range: PartitionRange
 
 
-class Address(NamedTuple):
+class ProtocolAddress(NamedTuple):
     """What a protocol calls something that is, for the gateway, a topic and maybe a group."""
 
     namespace: str
@@ -163,11 +163,11 @@ class MetadataStore(Protocol):
         """
         ...
 
-    async def addresses(self) -> list[Address]:
+    async def addresses(self) -> list[ProtocolAddress]:
         """Return all addresses."""
         ...
 
-    async def put_address(self, address: Address) -> None:
+    async def put_address(self, address: ProtocolAddress) -> None:
         """Store an address, in place of one of the same name. Errors: ``TopicNotFound``."""
         ...
 

@@ -24,9 +24,9 @@ from gateway.metadata.schema import (
 from gateway.metadata.store import (
     PARTITION_ID_MAX,
     PARTITION_IDS,
-    Address,
     DeletedRange,
     PartitionRange,
+    ProtocolAddress,
     TopicRow,
 )
 from gateway.model import TopicName
@@ -187,16 +187,18 @@ def restore(
     )
 
 
-def load_addresses(connection: Connection) -> list[Address]:
+def load_addresses(connection: Connection) -> list[ProtocolAddress]:
     """Return all addresses."""
     rows = connection.execute(select(ADDRESSES))
     return [
-        Address(row.namespace, row.protocol, row.native_name, row.topic_uuid, row.group_name)
+        ProtocolAddress(
+            row.namespace, row.protocol, row.native_name, row.topic_uuid, row.group_name
+        )
         for row in rows
     ]
 
 
-def put_address(connection: Connection, address: Address) -> None:
+def put_address(connection: Connection, address: ProtocolAddress) -> None:
     """Insert or replace an address."""
     _check_there(connection, address.topic_uuid)
     delete_address(connection, address.namespace, address.protocol, address.native_name)

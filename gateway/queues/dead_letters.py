@@ -30,8 +30,8 @@ from gateway.errors import (
     as_value,
 )
 from gateway.model import DLQ_HOPS, MESSAGE_ID, Record, TopicName
-from gateway.queues.bodies import Unreadable
-from gateway.queues.lanes import Kit, OnMoved, QueueLane
+from gateway.queues.lanes import OnMoved, QueueContext, QueueLane
+from gateway.queues.message_cache import Unreadable
 from gateway.records.codec import RecordRun, encode_headers
 from gateway.records.message_ids import message_id
 from gateway.slots import partition_for_key
@@ -125,8 +125,8 @@ class Waiting(NamedTuple):
 class DeadLetters:
     """Moves the dead of all queues. Loop only."""
 
-    def __init__(self, kit: Kit, topics: TopicManager) -> None:
-        self._kit = kit
+    def __init__(self, context: QueueContext, topics: TopicManager) -> None:
+        self._context = context
         self._topics = topics
         self._waiting: dict[QueueLane, deque[Waiting]] = {}
         self._turn = 0
@@ -144,7 +144,7 @@ class DeadLetters:
         waiting = self._waiting.get(lane)
         if waiting is None:
             waiting = self._waiting[lane] = deque()
-            self._kit.start(self._move_all(lane, waiting))
+            self._context.start(self._move_all(lane, waiting))
         has_target = bool(lane.owner.settings.dead_letter_topic)
         # Only a move is tried again, and that had somewhere to go.
         waiting.extend(Waiting(one, told, has_target or one.is_again) for one in dead)
@@ -195,7 +195,7 @@ class DeadLetters:
             lost_target = one.had_target and not settings.dead_letter_topic
             (revived if may_go or lost_target else moved).append(one)
         if revived:
-            now = self._kit.clock.steady_unix_ms()
+            now = self._context.clock.steady_unix_ms()
             lane.done(lane.lane.not_moved([one.dead.offset for one in revived], now=now))
             _tell(revived, StorageUnavailable("the message is handed out again"))
         return moved
@@ -238,15 +238,15 @@ class DeadLetters:
         Errors: ``StorageUnavailable``, and as ``Coalescer.check``.
         """
         source = lane.partition
-        bodies = self._kit.bodies.find(source, [dead.offset])
+        bodies = self._context.message_cache.find(source, [dead.offset])
         if bodies is None:
-            bodies = await self._kit.bodies.read(source, (dead.offset,))
+            bodies = await self._context.message_cache.read(source, (dead.offset,))
         body = bodies[0]
         if body is Unreadable.GONE:
             return None
         why = ""
         if isinstance(body, Unreadable):  # nothing of it is known but where it lies
-            body = Record(dead.offset, self._kit.clock.unix_ms(), None, None)
+            body = Record(dead.offset, self._context.clock.unix_ms(), None, None)
             why = "it cannot be read"
         try:
             return self._checked(lane, topic, dead, body, left_out=why)
@@ -265,11 +265,11 @@ class DeadLetters:
         if topic.settings.compacts and body.key is None:  # it takes none without a key,
             value = b"" if body.value is None else body.value  # and removes the empty
             body = body._replace(key=_own_id(lane, dead).encode(), value=value)
-        run = dead_letter(lane, dead, body, self._kit.clock.unix_ms(), left_out=left_out)
+        run = dead_letter(lane, dead, body, self._context.clock.unix_ms(), left_out=left_out)
         if run is None:
             return None
-        target = self._kit.broker.partition(topic, self._number(run.key, topic))
-        self._kit.messages.check(target, run)
+        target = self._context.broker.partition(topic, self._number(run.key, topic))
+        self._context.messages.check(target, run)
         return target, run
 
     def _number(self, key: bytes | None, topic: Topic) -> int:
@@ -284,8 +284,8 @@ class DeadLetters:
     def _append(self, lane: QueueLane, some: list[Waiting], parts: list[Part]) -> None:
         offsets = [dead.offset for dead, _, _ in some]
         try:
-            write_down(self._kit, lane)
-            append_and_end(self._kit, lane, parts, offsets, partial(_tell, some))
+            write_down(self._context, lane)
+            append_and_end(self._context, lane, parts, offsets, partial(_tell, some))
         except GatewayError as error:
             self._failed(lane, some, as_value(error))
             return
@@ -295,14 +295,14 @@ class DeadLetters:
         lane.lane.moved(offsets)
         lane.done(Effects(wake=True))
         self._warned.discard(lane.lane_id)
-        self._kit.counters.dead_lettered += len(parts)
-        self._kit.counters.dropped += len(some) - len(parts)
+        self._context.counters.dead_lettered += len(parts)
+        self._context.counters.dropped += len(some) - len(parts)
 
     def _drop(self, lane: QueueLane, some: list[Waiting]) -> None:
         entry = lane.lane.moved([dead.offset for dead, _, _ in some])
-        self._kit.journal.put(lane, entry, partial(_tell, some))
+        self._context.journal.put(lane, entry, partial(_tell, some))
         lane.done(Effects(wake=True))
-        self._kit.counters.dropped += len(some)
+        self._context.counters.dropped += len(some)
 
     def _failed(self, lane: QueueLane, some: list[Waiting], error: GatewayError) -> None:
         if lane.lane_id not in self._warned:  # once, until something moves again
@@ -310,28 +310,32 @@ class DeadLetters:
             _log.warning(
                 "dead letters stay where they are", lane=repr(lane.partition), error=str(error)
             )
-        now = self._kit.clock.steady_unix_ms()
+        now = self._context.clock.steady_unix_ms()
         lane.lane.move_failed([dead.offset for dead, _, _ in some], now=now, retry_ms=RETRY_MS)
-        self._kit.arm(lane)
+        self._context.arm(lane)
         if not isinstance(error, StorageUnavailable):
             error = StorageUnavailable(str(error))
         _tell(some, error)
 
 
-def write_down(kit: Kit, lane: QueueLane) -> None:
+def write_down(context: QueueContext, lane: QueueLane) -> None:
     """Have the journal know a lane as it is: what it does not know cannot end there.
 
     Error: ``StorageUnavailable``.
     """
     if lane.is_ahead:
-        kit.journal.put(lane, b"")  # a snapshot, then
-        kit.journal.seal()
+        context.journal.put(lane, b"")  # a snapshot, then
+        context.journal.seal()
     if lane.is_ahead:
         raise StorageUnavailable("the queue's journal cannot be written")
 
 
 def append_and_end(
-    kit: Kit, lane: QueueLane, parts: Sequence[Part], offsets: Sequence[int], on_done: OnDone
+    context: QueueContext,
+    lane: QueueLane,
+    parts: Sequence[Part],
+    offsets: Sequence[int],
+    on_done: OnDone,
 ) -> None:
     """Append records elsewhere, and the end of messages of a lane, in one append.
 
@@ -339,10 +343,12 @@ def append_and_end(
     lies behind it. ``on_done`` runs once it is durable. Errors, with nothing changed: as
     ``Coalescer.add_many``, and ``StorageUnavailable`` when the storage refuses it.
     """
-    kit.journal.seal()  # entries keep their order, whichever way they go
+    context.journal.seal()  # entries keep their order, whichever way they go
     outcome = _Outcome(on_done)
-    kit.messages.add_many([*parts, kit.journal.delta(lane, encode_done(offsets))], outcome.done)
-    kit.messages.seal()
+    context.messages.add_many(
+        [*parts, context.journal.delta(lane, encode_done(offsets))], outcome.done
+    )
+    context.messages.seal()
     outcome.check()
 
 

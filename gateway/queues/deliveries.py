@@ -7,8 +7,8 @@ from typing import Final, NamedTuple, cast
 from features.queue.model import Taken
 from gateway.clock import Clock
 from gateway.model import EXPIRES_AT, Record, unix_ms_in
-from gateway.queues.bodies import Body, Unreadable
-from gateway.queues.lanes import Kit, QueueLane
+from gateway.queues.lanes import QueueContext, QueueLane
+from gateway.queues.message_cache import Body, Unreadable
 from gateway.queues.model import Delivery, QueueSettings
 from gateway.records.codec import I64_MIN
 
@@ -45,8 +45,8 @@ def oldest_kept(clock: Clock, retention_ms: int) -> int:
 class Sifter:
     """Sifts what the receivers of one queue take."""
 
-    def __init__(self, kit: Kit) -> None:
-        self._kit = kit
+    def __init__(self, context: QueueContext) -> None:
+        self._context = context
 
     def sift(
         self,
@@ -63,7 +63,7 @@ class Sifter:
         deliveries: list[Delivery] = []
         headers: Headers = ()  # of the message before: those of one sender are shared
         header_bytes, deadline_unix_ms = 0, None
-        clock = self._kit.clock
+        clock = self._context.clock
         oldest_unix_ms = oldest_kept(clock, settings.retention_ms)
         left_bytes = bytes_max
         for (lane, taken), found in zip(parts, bodies, strict=True):
@@ -106,8 +106,8 @@ class Sifter:
             self._release(lane, [(one.offset, one.attempt) for one in taken], delay_ms)
 
     def _see_to(self, lane: QueueLane, rest: _Rest) -> None:
-        counters = self._kit.counters
-        now = self._kit.clock.steady_unix_ms()
+        counters = self._context.counters
+        now = self._context.clock.steady_unix_ms()
         if rest.gone:
             lane.done(lane.lane.ack(rest.gone, now=now)[1])
         if rest.expired:
@@ -120,7 +120,7 @@ class Sifter:
             self._release(lane, rest.back, 0)
 
     def _release(self, lane: QueueLane, ids: list[Id], delay_ms: int) -> None:
-        now = self._kit.clock.steady_unix_ms()
+        now = self._context.clock.steady_unix_ms()
         _, effects = lane.lane.release(ids, delay_ms=delay_ms, now=now, counts_attempt=False)
         lane.done(effects)
 

@@ -13,9 +13,15 @@ from gateway.clock import Clock
 from gateway.errors import GatewayError, OffsetOutOfRange, TopicNotFound
 from gateway.model import BatchHeader, Octets, parse_batch_header
 from gateway.partition import Partition, Write
-from gateway.queues.bodies import Bodies
+from gateway.queues.batch_runs import (
+    Delay,
+    delayed_runs,
+    keyed_runs,
+    plain_run,
+    runs_of_records,
+)
 from gateway.queues.delay_changes import LaneDelay, lane_delay
-from gateway.queues.marks import Delay, delayed_runs, keyed_runs, plain_run, runs_of_records
+from gateway.queues.message_cache import MessageCache
 from gateway.queues.model import EarlierDelay, QueueSettings
 from gateway.records.decoding_work import LOOP_WORK_MAX, work_of
 from gateway.records.of_runs import keys_of_runs
@@ -37,7 +43,7 @@ class Feeder:
         broker: Broker,
         clock: Clock,
         partition: Partition,
-        bodies: Bodies,
+        bodies: MessageCache,
         on_effects: Callable[[Effects], None],
     ) -> None:
         self._broker = broker
@@ -125,7 +131,7 @@ class Feeder:
     # --- gateway.waiting.Receiver
 
     def on_batches(self, partition: Partition, batches: Sequence[Octets]) -> bool:
-        """See ``Receiver``."""
+        """See ``PendingReceive``."""
         runs: list[Run] = []
         work = 0
         for index, batch in enumerate(batches):
@@ -143,7 +149,7 @@ class Feeder:
         return self._feed(runs)
 
     def on_writes(self, partition: Partition, writes: Sequence[Write]) -> bool:
-        """See ``Receiver``.
+        """See ``PendingReceive``.
 
         Of what tells its keys itself the lane takes as much as comes, when it has room for the
         runs: to read and decode it later costs 2 us a message.
@@ -168,7 +174,7 @@ class Feeder:
         return self._feed(runs, is_told=is_told)
 
     def on_tail_error(self, partition: Partition, error: GatewayError) -> None:
-        """See ``Receiver``: begin anew where there is something, or a while later."""
+        """See ``PendingReceive``: begin anew where there is something, or a while later."""
         self.close()
         lane = self._lane
         if lane is None or isinstance(error, TopicNotFound):

@@ -15,7 +15,7 @@ from gateway.model import (
     Record,
 )
 from gateway.partition import Partition
-from gateway.queues.rows import (
+from gateway.queues.contiguous import (
     SHOWN_RUNS_BYTES_MAX,
     Show,
     Shown,

@@ -16,9 +16,9 @@ from gateway.deadlines import Deadlines
 from gateway.errors import Overloaded, StorageUnavailable
 from gateway.model import TopicName
 from gateway.partition import Partition
-from gateway.queues.bodies import Bodies
 from gateway.queues.feeder import Feeder
 from gateway.queues.journal import QueueJournal, lane_id
+from gateway.queues.message_cache import MessageCache
 from gateway.queues.model import EarlierDelay, QueueSettings
 from gateway.storage import OnDone
 from gateway.upkeep.holders import HolderKind
@@ -59,7 +59,7 @@ class Mover(Protocol):
         ...
 
 
-class Kit:
+class QueueContext:
     """What all queues of a node share."""
 
     def __init__(
@@ -71,7 +71,7 @@ class Kit:
         self.journal = journal
         self.loop = asyncio.get_running_loop()
         self.messages = Coalescer(broker)
-        self.bodies = Bodies(broker, bytes_max=config.bodies_bytes_max)
+        self.message_cache = MessageCache(broker, bytes_max=config.bodies_bytes_max)
         self.leases: Deadlines[QueueLane] = Deadlines(clock, QueueLane.tick)
         self.cold_reads = asyncio.Semaphore(COLD_READS_MAX)
         self.counters = Counters()
@@ -133,9 +133,9 @@ class QueueLane:
     """One partition of a queue. What the lane's calls answer goes through ``done``."""
 
     __slots__ = (
+        "_context",
         "_feeder",
         "_hold_name",
-        "_kit",
         "_loop",
         "front",
         "front_unix_ms",
@@ -152,10 +152,10 @@ class QueueLane:
     )
 
     def __init__(
-        self, kit: Kit, owner: Owner, partition: Partition, group: str, lane: Lane
+        self, context: QueueContext, owner: Owner, partition: Partition, group: str, lane: Lane
     ) -> None:
-        self._kit = kit
-        self._loop = kit.loop
+        self._context = context
+        self._loop = context.loop
         self.owner = owner
         self.partition = partition
         self.number = partition.number
@@ -169,7 +169,9 @@ class QueueLane:
         self.front: tuple[int, int, list[int]] | None = None  # when it was looked at last
         self.front_unix_ms = 0  # and when the first of it expires
         self._hold_name = f"queue:{group}"
-        self._feeder = Feeder(kit.broker, kit.clock, partition, kit.bodies, self.done)
+        self._feeder = Feeder(
+            context.broker, context.clock, partition, context.message_cache, self.done
+        )
 
     # --- life
 
@@ -183,14 +185,14 @@ class QueueLane:
         """End; what is in flight stays in the journal."""
         self.is_open = False
         self._feeder.close()
-        self._kit.leases.forget(self)
+        self._context.leases.forget(self)
 
     def leave(self) -> None:
         """The queue is gone: need nothing of the partition any more."""
         self.is_gone = True
         self.close()
-        self._kit.touched.discard(self)
-        self._kit.broker.holders.release(self.partition.partition_id, self._hold_name)
+        self._context.touched.discard(self)
+        self._context.broker.holders.release(self.partition.partition_id, self._hold_name)
 
     def configure(self, settings: QueueSettings, policy: Policy) -> None:
         """Go by other settings from now on."""
@@ -212,7 +214,7 @@ class QueueLane:
         if floor == self.held_offset:
             return
         try:
-            self._kit.broker.holders.hold(
+            self._context.broker.holders.hold(
                 self.partition.partition_id, self._hold_name, HolderKind.QUEUE, floor
             )
         except Overloaded as error:
@@ -228,30 +230,30 @@ class QueueLane:
     def done(self, effects: Effects) -> None:
         """Do what the lane wants done; nobody waits for its entry in the journal."""
         if effects.journal is not None:
-            self._kit.journal.put(self, effects.journal)
+            self._context.journal.put(self, effects.journal)
         if effects.dead:
-            self._kit.mover.bury(self, effects.dead)
+            self._context.mover.bury(self, effects.dead)
         if self.is_open:
             if effects.wake:
                 self.owner.wake(self)
-            self._kit.arm(self)
-            self._kit.touched.add(self)
+            self._context.arm(self)
+            self._context.touched.add(self)
 
     def done_then(self, effects: Effects, on_done: OnDone) -> None:
         """As ``done``; ``on_done`` runs once the entry is durable, never before this returns."""
         journal, effects.journal = effects.journal, None
         if journal is not None:
-            self._kit.journal.put(self, journal, on_done)
+            self._context.journal.put(self, journal, on_done)
         else:
             self._loop.call_soon(on_done, None)
         self.done(effects)
 
     def take_contiguous(self, count: int, lease_ms: int) -> int:
         """Hand out the row that ``Lane.next_contiguous`` tells of; return when that was."""
-        kit, lane = self._kit, self.lane
-        now = kit.clock.steady_unix_ms()
+        context, lane = self._context, self.lane
+        now = context.clock.steady_unix_ms()
         row = lane.take_contiguous(count, lease_ms=lease_ms, now=now)
-        kit.journal.put_taken(
+        context.journal.put_taken(
             self,
             row,
             due_unix_ms=now + lease_ms,
@@ -259,8 +261,8 @@ class QueueLane:
             next_offset=lane.next_offset,
         )
         if self.is_open:
-            kit.arm(self)
-            kit.touched.add(self)
+            context.arm(self)
+            context.touched.add(self)
         self.feed_more()
         return now
 
@@ -269,18 +271,18 @@ class QueueLane:
 
         ``on_done`` as in ``done_then``.
         """
-        kit = self._kit
-        effects = self.lane.ack_contiguous(row, attempt, now=kit.clock.steady_unix_ms())
+        context = self._context
+        effects = self.lane.ack_contiguous(row, attempt, now=context.clock.steady_unix_ms())
         if effects is None:
             return False
-        kit.counters.settled += len(row)
-        kit.journal.put_done(self, row, on_done)
+        context.counters.settled += len(row)
+        context.journal.put_done(self, row, on_done)
         self.done(effects)
         return True
 
     def tick(self) -> None:
         """Leases have ended, or delays: see ``Deadlines``."""
-        now = self._kit.clock.steady_unix_ms()
+        now = self._context.clock.steady_unix_ms()
         self.done(self.lane.tick(now, messages_max=TICK_MESSAGES_MAX))
 
     def come_up_to_now(self, now: int) -> None:

@@ -25,22 +25,22 @@ from gateway.metadata.store import MetadataStore
 from gateway.model import DEFAULT_NAMESPACE, TopicName
 from gateway.queues.dead_letters import DeadLetters
 from gateway.queues.delay_changes import earlier_delays
-from gateway.queues.instance import Browsed, Queue
 from gateway.queues.journal import QueueJournal
-from gateway.queues.lanes import Counters, Kit, QueueLane
+from gateway.queues.lanes import Counters, QueueContext, QueueLane
 from gateway.queues.model import DEFAULT_GROUP, QueueRow, QueueSettings
+from gateway.queues.pending_receives import PendingReceive, PendingReceives
 from gateway.queues.purged import PURGED, format_purged
+from gateway.queues.queue import Browsed, Queue
 from gateway.queues.redrive import Redrive, Redrives
 from gateway.queues.upkeep import Upkeep
-from gateway.queues.waits import Receiver, Waits
 from gateway.topics.manager import Topic, TopicManager
 
 __all__ = [
     "Browsed",
+    "PendingReceive",
     "Queue",
     "QueueExists",
     "QueueManager",
-    "Receiver",
     "Redrive",
 ]
 
@@ -52,18 +52,22 @@ class QueueExists(TopicExists):
 class QueueManager:
     """See the module. Loop only. Changes are made one at a time, and show once durable."""
 
-    def __init__(self, kit: Kit, topics: TopicManager, metadata: MetadataStore) -> None:
-        self._kit = kit
+    def __init__(
+        self, context: QueueContext, topics: TopicManager, metadata: MetadataStore
+    ) -> None:
+        self._context = context
         self._topics = topics
         self._metadata = metadata
         self._changes = Changes()
         self._holders = count(1)
         self._queues: dict[tuple[TopicName, str], Queue] = {}
         self._making: list[QueueLane] = []  # of the queue that is being made
-        self._waits = Waits(kit.clock, receivers_max=kit.config.receivers_max)
-        kit.mover = DeadLetters(kit, topics)
-        self.upkeep = Upkeep(kit, self.everything)
-        self.redrives = Redrives(kit, topics, self)
+        self._pending_receives = PendingReceives(
+            context.clock, receivers_max=context.config.receivers_max
+        )
+        context.mover = DeadLetters(context, topics)
+        self.upkeep = Upkeep(context, self.everything)
+        self.redrives = Redrives(context, topics, self)
 
     @classmethod
     async def open(
@@ -81,8 +85,8 @@ class QueueManager:
         journal = await QueueJournal.open(
             broker, topics, clock, room_bytes=config.journal_room_bytes
         )
-        kit = Kit(broker, clock, config, journal)
-        manager = cls(kit, topics, metadata)
+        context = QueueContext(broker, clock, config, journal)
+        manager = cls(context, topics, metadata)
         await manager._load()
         topics.on_changed.append(manager._on_topic_changed)
         topics.on_deleted.append(manager._on_topic_deleted)
@@ -94,27 +98,27 @@ class QueueManager:
         await self._changes.close()
         for queue in self._queues.values():
             queue.close()
-        self._waits.close()
-        await self._kit.close()
-        self._kit.messages.seal()
-        await self._kit.journal.close()
+        self._pending_receives.close()
+        await self._context.close()
+        self._context.messages.seal()
+        await self._context.journal.close()
 
     # --- what there is
 
     @property
     def coalescer(self) -> Coalescer:
         """What messages are sent by; moves of dead letters keep their order with them."""
-        return self._kit.messages
+        return self._context.messages
 
     @property
     def counters(self) -> Counters:
         """What happened to messages since the start."""
-        return self._kit.counters
+        return self._context.counters
 
     @property
     def waiting_count(self) -> int:
         """Receivers that wait, of all queues."""
-        return len(self._waits)
+        return len(self._pending_receives)
 
     def find(self, name: TopicName, group: str = DEFAULT_GROUP) -> Queue | None:
         """Return the queue of a topic and a group."""
@@ -159,7 +163,7 @@ class QueueManager:
         Errors: ``QueueExists``, ``TopicNotFound`` (deleted meanwhile), ``Overloaded`` above
         `queue.queues_max`, ``StorageUnavailable``.
         """
-        now_unix_ms = self._kit.clock.unix_ms()
+        now_unix_ms = self._context.clock.unix_ms()
         row = QueueRow(
             topic.uuid,
             group,
@@ -208,15 +212,15 @@ class QueueManager:
         await self._changes.make(self._delete(queue))
 
     async def _create(self, topic: Topic, row: QueueRow, from_start: bool) -> Queue:  # noqa: FBT001
-        kit = self._kit
+        context = self._context
         if (topic.name, row.group) in self._queues:
             raise QueueExists(f"queue {topic.name.name} {row.group} exists already")
-        if len(self._queues) >= kit.config.queues_max:
-            raise Overloaded(f"there are queue.queues_max, {kit.config.queues_max}, queues")
-        queue = Queue(kit, self._waits, topic, row)
+        if len(self._queues) >= context.config.queues_max:
+            raise Overloaded(f"there are queue.queues_max, {context.config.queues_max}, queues")
+        queue = Queue(context, self._pending_receives, topic, row)
         lanes = []
         for number in range(len(topic.partition_ids)):
-            partition = kit.broker.partition(topic, number)
+            partition = context.broker.partition(topic, number)
             start = partition.log_start_offset if from_start else partition.log_end_offset
             lanes.append(queue.new_lane(partition, start))
         self._making = lanes
@@ -235,8 +239,8 @@ class QueueManager:
 
     async def _keep(self, lanes: list[QueueLane], row: QueueRow) -> None:
         """Write down a queue's places, then its row; a rewrite of the journal keeps them."""
-        kept: asyncio.Future[StorageUnavailable | None] = self._kit.loop.create_future()
-        self._kit.journal.put_snapshots(lanes, kept.set_result)
+        kept: asyncio.Future[StorageUnavailable | None] = self._context.loop.create_future()
+        self._context.journal.put_snapshots(lanes, kept.set_result)
         error = await kept
         if error is not None:
             raise error
@@ -244,7 +248,7 @@ class QueueManager:
 
     async def _alter(self, queue: Queue, changes: dict[str, object]) -> None:
         self._check_there(queue)
-        now_unix_ms = self._kit.clock.unix_ms()
+        now_unix_ms = self._context.clock.unix_ms()
         settings = changes.get("settings")
         if isinstance(settings, QueueSettings):
             ends = [lane.partition.log_end_offset for lane in queue.lanes]
@@ -284,7 +288,7 @@ class QueueManager:
         self._queues.pop((queue.name, queue.group), None)
         queue.drop()
         if not self._of(queue.topic):
-            self._kit.bodies.forget(queue.topic.partition_ids)
+            self._context.message_cache.forget(queue.topic.partition_ids)
         self.redrives.forget(queue)
 
     # --- topics change
@@ -297,7 +301,7 @@ class QueueManager:
     def _on_topic_deleted(self, topic: Topic) -> None:
         for queue in self._of(topic):
             self._drop(queue)
-        self._kit.bodies.forget(topic.partition_ids)
+        self._context.message_cache.forget(topic.partition_ids)
         self._renew_sources(topic)
 
     def _renew_sources(self, topic: Topic) -> None:
@@ -324,7 +328,7 @@ class QueueManager:
     def _new_lanes(self, queue: Queue) -> list[QueueLane]:
         lanes = []
         for number in range(len(queue.lanes), len(queue.topic.partition_ids)):
-            partition = self._kit.broker.partition(queue.topic, number)
+            partition = self._context.broker.partition(queue.topic, number)
             lane = queue.new_lane(partition, partition.log_start_offset)
             lane.is_ahead = True  # its first entry is a snapshot
             lanes.append(lane)
@@ -340,19 +344,19 @@ class QueueManager:
                 await self._metadata.delete_queue(row.topic_uuid, row.group)
                 continue
             queue = self._queues[topic.name, row.group] = Queue(
-                self._kit, self._waits, topic, row
+                self._context, self._pending_receives, topic, row
             )
             queue.add_lanes(self._new_lanes(queue))
             loading.update((lane.lane_id, lane) for lane in queue.lanes)
         loader = _Loader(loading)
-        await self._kit.journal.load(loader.on_entry)
-        now = self._kit.clock.steady_unix_ms()
+        await self._context.journal.load(loader.on_entry)
+        now = self._context.clock.steady_unix_ms()
         for lane in loading.values():
             effects = lane.lane.recovered(now)
             lane.open()
             lane.done(effects)
             lane.tick()  # leases have ended meanwhile
-        self._kit.journal.keep_small(self._all_lanes)
+        self._context.journal.keep_small(self._all_lanes)
 
     def _all_lanes(self) -> list[QueueLane]:
         lanes = [lane for queue in self._queues.values() for lane in queue.lanes]

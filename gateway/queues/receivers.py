@@ -15,12 +15,12 @@ import structlog
 
 from features.queue.model import DEAD_MAX, Order
 from gateway.errors import GatewayError
-from gateway.queues.bodies import Body
+from gateway.queues.contiguous import ContiguousMessages, Show
 from gateway.queues.deliveries import Part, Sifter, oldest_kept
-from gateway.queues.lanes import Kit, QueueLane
+from gateway.queues.lanes import QueueContext, QueueLane
+from gateway.queues.message_cache import Body
 from gateway.queues.model import Delivery, QueueSettings
-from gateway.queues.rows import Row, Show
-from gateway.queues.waits import Receiver, Waits
+from gateway.queues.pending_receives import PendingReceive, PendingReceives
 
 TRIES_MAX: Final = 16  # to find something that has not expired, before others have their turn
 SERVED_PER_TURN: Final = 64
@@ -41,11 +41,13 @@ class _Found(Enum):
 class Receivers:
     """Those who ask one queue for messages."""
 
-    def __init__(self, kit: Kit, waits: Waits, settings: QueueSettings) -> None:
-        self._kit = kit
-        self._waits = waits
-        self._sifter = Sifter(kit)
-        self._waiting: OrderedDict[Receiver, None] = OrderedDict()
+    def __init__(
+        self, context: QueueContext, pending_receives: PendingReceives, settings: QueueSettings
+    ) -> None:
+        self._context = context
+        self._pending_receives = pending_receives
+        self._sifter = Sifter(context)
+        self._waiting: OrderedDict[PendingReceive, None] = OrderedDict()
         self._active: OrderedDict[QueueLane, None] = OrderedDict()  # may have something
         self._is_scheduled = False
         self._is_closed = False
@@ -60,7 +62,7 @@ class Receivers:
 
     # --- asking
 
-    def receive(self, receiver: Receiver, wait_ms: int) -> Receiver | None:
+    def receive(self, receiver: PendingReceive, wait_ms: int) -> PendingReceive | None:
         """Answer a receiver, now, or when there is something, or when its time is over.
 
         One that does not wait is answered now, but where many in front are dead or have expired.
@@ -74,7 +76,7 @@ class Receivers:
         ):
             receiver.finish([])
             return None
-        self._waits.begin(receiver, LOOK_MS if receiver.is_polling else wait_ms)
+        self._pending_receives.begin(receiver, LOOK_MS if receiver.is_polling else wait_ms)
         if found is not _Found.SOMETHING:  # what is being read may have expired, too
             receiver.is_waiting = True
             self._waiting[receiver] = None
@@ -82,7 +84,7 @@ class Receivers:
 
     def receive_contiguous(
         self, count: int, *, bytes_max: int, lease_ms: int, show: Show, column: int | None
-    ) -> Row | None:
+    ) -> ContiguousMessages | None:
         """Hand out so many messages in a row; None, with nothing changed, when it is not so simple.
 
         ``receive`` then hands out what there is. What is shown has at most ``bytes_max``, and in
@@ -97,22 +99,22 @@ class Receivers:
         row = lane.lane.next_contiguous(count)
         if row is None or self._room(count) < count:
             return None
-        kit = self._kit
-        oldest_unix_ms = oldest_kept(kit.clock, self.settings.retention_ms)
-        shown = kit.bodies.find_shown(
+        context = self._context
+        oldest_unix_ms = oldest_kept(context.clock, self.settings.retention_ms)
+        shown = context.message_cache.find_shown(
             lane.partition, row, show, oldest_unix_ms, bytes_max=bytes_max
         )
         if shown is None or (column is not None and not all(shown[column])):
             return None
         taken_unix_ms = lane.take_contiguous(count, lease_ms)
-        kit.counters.delivered += count
+        context.counters.delivered += count
         if len(self._active) > 1:
             self._active.move_to_end(lane)
-        return Row(lane.number, row, shown, taken_unix_ms)
+        return ContiguousMessages(lane.number, row, shown, taken_unix_ms)
 
-    def leave(self, receiver: Receiver) -> None:
+    def leave(self, receiver: PendingReceive) -> None:
         """It has gone."""
-        self._waits.end(receiver)
+        self._pending_receives.end(receiver)
         if receiver.is_waiting:
             receiver.is_waiting = False
             self._waiting.pop(receiver, None)
@@ -134,7 +136,7 @@ class Receivers:
         """Serve those who wait in the loop's next turn."""
         if not self._is_scheduled and not self._is_closed:
             self._is_scheduled = True
-            self._kit.loop.call_soon(self._serve_waiting)
+            self._context.loop.call_soon(self._serve_waiting)
 
     def close(self) -> None:
         """Answer all who wait: nothing comes any more."""
@@ -158,7 +160,7 @@ class Receivers:
             try:
                 found = self._serve(receiver)
             except BaseException:  # one receiver's bug must not leave the others waiting
-                self._waits.end(receiver)
+                self._pending_receives.end(receiver)
                 self.schedule()
                 receiver.fail()
                 raise
@@ -168,7 +170,7 @@ class Receivers:
                     self._end_polls()
                 return
             if receiver.is_done:
-                self._waits.end(receiver)
+                self._pending_receives.end(receiver)
         self.schedule()
 
     def _end_polls(self) -> None:
@@ -177,13 +179,13 @@ class Receivers:
             self.leave(receiver)
             receiver.finish([])
 
-    def _wait_on(self, receiver: Receiver) -> None:
+    def _wait_on(self, receiver: PendingReceive) -> None:
         """Wait, before all others, for whatever time is left."""
         receiver.is_waiting = True
         self._waiting[receiver] = None
         self._waiting.move_to_end(receiver, last=False)
 
-    def _serve(self, receiver: Receiver) -> _Found:
+    def _serve(self, receiver: PendingReceive) -> _Found:
         """Hand out what there is, or have it read."""
         self._met_dead_count = 0
         for _ in range(TRIES_MAX):
@@ -198,9 +200,11 @@ class Receivers:
                 continue
             bodies: list[list[Body]] = []
             for lane, taken in parts:
-                found = self._kit.bodies.find(lane.partition, [one[0] for one in taken])
+                found = self._context.message_cache.find(
+                    lane.partition, [one[0] for one in taken]
+                )
                 if found is None:
-                    self._kit.start(self._read(receiver, parts))
+                    self._context.start(self._read(receiver, parts))
                     return _Found.SOMETHING
                 bodies.append(found)
             deliveries = self._sift(receiver, parts, bodies)
@@ -215,7 +219,7 @@ class Receivers:
         self._is_looking = True
         self.schedule()
 
-    def _take(self, receiver: Receiver) -> list[Part]:
+    def _take(self, receiver: PendingReceive) -> list[Part]:
         """Take messages of the lanes in turn, of quiet tenants first."""
         self._come_up_to_now()
         wanted = self._room(receiver.messages_max)
@@ -226,15 +230,15 @@ class Receivers:
         return parts
 
     def _come_up_to_now(self) -> None:
-        now = self._kit.clock.steady_unix_ms()
+        now = self._context.clock.steady_unix_ms()
         for lane in self.lanes:
             lane.come_up_to_now(now)
 
     def _take_some(
-        self, receiver: Receiver, wanted: int, parts: list[Part], *, quiet_only: bool
+        self, receiver: PendingReceive, wanted: int, parts: list[Part], *, quiet_only: bool
     ) -> int:
         active = self._active
-        now = self._kit.clock.steady_unix_ms()
+        now = self._context.clock.steady_unix_ms()
         for lane in tuple(active):
             if wanted <= 0:
                 break
@@ -269,23 +273,23 @@ class Receivers:
         in_flight = sum(lane.lane.counts(lane.partition.high_watermark)[1] for lane in lanes)
         return min(messages_max, in_flight_max - in_flight)
 
-    async def _read(self, receiver: Receiver, parts: list[Part]) -> None:
+    async def _read(self, receiver: PendingReceive, parts: list[Part]) -> None:
         """Wait for the disk, then hand out what was taken."""
         try:
             await self._read_for(receiver, parts)
         except Exception:  # noqa: BLE001 - a bug that one receiver meets is not all others'
             _log.exception("messages taken cannot be handed out")
-            self._waits.end(receiver)
+            self._pending_receives.end(receiver)
             receiver.fail()
             self._sifter.give_back(parts, delay_ms=RETRY_MS)
 
-    async def _read_for(self, receiver: Receiver, parts: list[Part]) -> None:
-        kit = self._kit
+    async def _read_for(self, receiver: PendingReceive, parts: list[Part]) -> None:
+        context = self._context
         deliveries: list[Delivery] = []
         try:
-            async with kit.cold_reads:
+            async with context.cold_reads:
                 bodies = [
-                    await kit.bodies.read(lane.partition, [one[0] for one in taken])
+                    await context.message_cache.read(lane.partition, [one[0] for one in taken])
                     for lane, taken in parts
                 ]
         except GatewayError as error:
@@ -300,16 +304,21 @@ class Receivers:
                 self._sifter.give_back(parts)
             else:
                 deliveries = self._sift(receiver, parts, bodies)
-        if deliveries or receiver.is_done or self._is_closed or not self._waits.has(receiver):
-            self._waits.end(receiver)
+        if (
+            deliveries
+            or receiver.is_done
+            or self._is_closed
+            or not self._pending_receives.has(receiver)
+        ):
+            self._pending_receives.end(receiver)
             receiver.finish(deliveries)
         else:
             self._wait_on(receiver)
             self._look_again()
 
     def _sift(
-        self, receiver: Receiver, parts: list[Part], bodies: list[list[Body]]
+        self, receiver: PendingReceive, parts: list[Part], bodies: list[list[Body]]
     ) -> list[Delivery]:
         deliveries = self._sifter.sift(parts, bodies, receiver.bytes_max, self.settings)
-        self._kit.counters.delivered += len(deliveries)
+        self._context.counters.delivered += len(deliveries)
         return deliveries

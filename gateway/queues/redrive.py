@@ -31,11 +31,11 @@ from gateway.errors import (
 )
 from gateway.model import Record, TopicName
 from gateway.partition import Partition
-from gateway.queues.bodies import Unreadable
 from gateway.queues.dead_letters import append_and_end, write_down
-from gateway.queues.instance import Queue
-from gateway.queues.lanes import Kit, QueueLane
+from gateway.queues.lanes import QueueContext, QueueLane
+from gateway.queues.message_cache import Unreadable
 from gateway.queues.model import LEASE_MS_MAX
+from gateway.queues.queue import Queue
 from gateway.records.codec import RecordRun, encode_headers
 from gateway.slots import partition_for_key
 from gateway.topics.manager import TopicManager
@@ -97,8 +97,8 @@ class Directory(Protocol):
 class Redrives:
     """All redrives of a node. Loop only."""
 
-    def __init__(self, kit: Kit, topics: TopicManager, queues: Directory) -> None:
-        self._kit = kit
+    def __init__(self, context: QueueContext, topics: TopicManager, queues: Directory) -> None:
+        self._context = context
         self._topics = topics
         self._queues = queues
         self._of: dict[Queue, deque[Redrive]] = {}
@@ -124,11 +124,11 @@ class Redrives:
             destination,
             rate_per_s,
             total_at_start=counts.ready + counts.delayed,
-            started_unix_ms=self._kit.clock.unix_ms(),
+            started_unix_ms=self._context.clock.unix_ms(),
             origins=origins,
         )
         known.appendleft(redrive)
-        self._kit.start(self._run(source, redrive))
+        self._context.start(self._run(source, redrive))
         return redrive
 
     def cancel(self, handle: str) -> Redrive:
@@ -174,7 +174,7 @@ class Redrives:
                 source.end_holder(holder, counts_attempt=False)  # nobody has seen them
 
     async def _move_all(self, source: Queue, redrive: Redrive, holder: int) -> None:
-        started_ms = self._kit.clock.monotonic_ms()
+        started_ms = self._context.clock.monotonic_ms()
         looks = 0
         while redrive.moved < redrive.total_at_start and not redrive.is_cancelled.is_set():
             moved = 0
@@ -200,7 +200,7 @@ class Redrives:
             await asyncio.sleep(0)  # others have their turn
             return
         due_ms = started_ms + redrive.moved * 1_000 // redrive.rate_per_s
-        left_ms = due_ms - self._kit.clock.monotonic_ms()
+        left_ms = due_ms - self._context.clock.monotonic_ms()
         if left_ms > 0:
             await _wait(redrive, left_ms / 1_000)
 
@@ -210,8 +210,8 @@ class Redrives:
         """Move messages of one lane in one append; return how many."""
         if wanted <= 0:
             return 0
-        kit = self._kit
-        now = kit.clock.steady_unix_ms()
+        context = self._context
+        now = context.clock.steady_unix_ms()
         taken, effects = lane.lane.take(wanted, holder=holder, lease_ms=LEASE_MS, now=now)
         lane.done(effects)
         lane.feed_more()
@@ -224,7 +224,7 @@ class Redrives:
             if size_bytes >= ROUND_BYTES_MAX:
                 self._give_back(lane, taken[at:])
                 break
-            body = (await kit.bodies.read(lane.partition, (one.offset,)))[0]
+            body = (await context.message_cache.read(lane.partition, (one.offset,)))[0]
             if body is Unreadable.CORRUPT:
                 continue  # it stays, in flight until this redrive ends
             if not isinstance(body, Unreadable):
@@ -255,7 +255,7 @@ class Redrives:
                 raise
             return None
         headers = encode_headers(strip_headers(record.headers))
-        now_unix_ms = self._kit.clock.unix_ms()
+        now_unix_ms = self._context.clock.unix_ms()
         return target, RecordRun(record.key, (record.value,), headers, now_unix_ms)
 
     def _place(self, lane: QueueLane, redrive: Redrive, record: Record) -> TopicName:
@@ -278,25 +278,25 @@ class Redrives:
         number = record.offset % count
         if record.key is not None:
             number = partition_for_key(record.key, count)
-        return self._kit.broker.partition(topic, number)
+        return self._context.broker.partition(topic, number)
 
     async def _append(
         self, lane: QueueLane, ids: list[tuple[int, int]], parts: list[Part]
     ) -> None:
         """Append the messages elsewhere and their end here. Errors: as ``append_and_end``."""
         lane.partition.check_present()
-        kit = self._kit
-        write_down(kit, lane)  # as it is before the acknowledgement
-        results, effects = lane.lane.ack(ids, now=kit.clock.steady_unix_ms())
+        context = self._context
+        write_down(context, lane)  # as it is before the acknowledgement
+        results, effects = lane.lane.ack(ids, now=context.clock.steady_unix_ms())
         if any(result is not Result.DONE for result in results):
             lane.lane.put_back(
                 [one for one, result in zip(ids, results, strict=True) if result is Result.DONE]
             )
             raise StorageUnavailable("what was read came back to the queue meanwhile")
-        kept: asyncio.Future[StorageUnavailable | None] = kit.loop.create_future()
+        kept: asyncio.Future[StorageUnavailable | None] = context.loop.create_future()
         try:
             offsets = [offset for offset, _ in ids]
-            append_and_end(kit, lane, parts, offsets, partial(_tell, kept))
+            append_and_end(context, lane, parts, offsets, partial(_tell, kept))
         except GatewayError:
             lane.lane.put_back(ids)
             lane.done(Effects(wake=True))
@@ -308,7 +308,7 @@ class Redrives:
             raise error
 
     def _give_back(self, lane: QueueLane, taken: Sequence[Taken]) -> None:
-        now = self._kit.clock.steady_unix_ms()
+        now = self._context.clock.steady_unix_ms()
         ids = [(one.offset, one.attempt) for one in taken]
         lane.done(lane.lane.release(ids, delay_ms=0, now=now, counts_attempt=False)[1])
 

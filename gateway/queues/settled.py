@@ -7,28 +7,28 @@ open any more, is wanted by nobody. Nothing is done for a message when it is set
 import asyncio
 from typing import Final
 
-from gateway.queues.lanes import Kit, QueueLane
+from gateway.queues.lanes import QueueContext, QueueLane
 from gateway.upkeep.holders import HolderKind
 
 BATCHES_PER_TURN: Final = 64  # looked at, or dropped, before others have their turn
 
 
-async def drop_settled(kit: Kit, lane: QueueLane) -> None:
+async def drop_settled(context: QueueContext, lane: QueueLane) -> None:
     """Drop the kept batches of a lane's partition that no queue group needs.
 
     With several groups on a topic that is what lies before the first message that any of them
     needs; with one it may lie behind a message that is in flight for long.
     """
     partition_id = lane.partition.partition_id
-    kept = kit.bodies.handed_out(partition_id, lane.lane.next_offset)
+    kept = context.message_cache.handed_out(partition_id, lane.lane.next_offset)
     if not kept:
         return
-    holders = kit.broker.holders
+    holders = context.broker.holders
     groups = [hold for hold in holders.of(partition_id) if hold.kind is HolderKind.QUEUE]
     floor = min((hold.offset for hold in groups), default=lane.lane.floor)
     is_alone = len(groups) <= 1
     for count, (base_offset, last_offset) in enumerate(kept, 1):
         if last_offset < floor or (is_alone and lane.lane.is_done(base_offset, last_offset)):
-            kit.bodies.drop(partition_id, base_offset)
+            context.message_cache.drop(partition_id, base_offset)
         if count % BATCHES_PER_TURN == 0:
             await asyncio.sleep(0)

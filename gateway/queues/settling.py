@@ -6,7 +6,7 @@ from itertools import repeat
 
 from features.queue.model import Effects, Result
 from gateway.errors import StorageUnavailable
-from gateway.queues.lanes import Kit, QueueLane
+from gateway.queues.lanes import QueueContext, QueueLane
 from gateway.queues.model import DeliveryId, Outcome
 from gateway.storage import OnDone
 
@@ -14,7 +14,7 @@ OnSettled = Callable[[list[Result], StorageUnavailable | None], None]
 Ids = list[tuple[int, int]]  # offset, attempt
 
 
-class _Batch:
+class _SettleBatch:
     """One call's results, and for how many entries in the journal they wait."""
 
     __slots__ = ("_error", "_on_done", "_waits_for", "results")
@@ -91,8 +91,8 @@ class _Group:
 class Settler:
     """Settles what was handed out of one queue."""
 
-    def __init__(self, kit: Kit, on_freed: Callable[[], None]) -> None:
-        self._kit = kit
+    def __init__(self, context: QueueContext, on_freed: Callable[[], None]) -> None:
+        self._context = context
         self._on_freed = on_freed
         self.lanes: Mapping[int, QueueLane] = {}
 
@@ -105,7 +105,7 @@ class Settler:
         reason: str,
     ) -> None:
         """See ``Queue.settle``."""
-        batch = _Batch(len(items), on_done)
+        batch = _SettleBatch(len(items), on_done)
         groups: dict[tuple[int, Outcome], _Group] = {}
         group: _Group | None = None
         key: tuple[int, Outcome] | None = None
@@ -123,13 +123,13 @@ class Settler:
             if outcome is Outcome.ACK:
                 self._ack(lane, group, batch)
             elif outcome is Outcome.RELEASE:
-                now = self._kit.clock.steady_unix_ms()
+                now = self._context.clock.steady_unix_ms()
                 results, effects = lane.lane.release(group.ids, delay_ms=delay_ms, now=now)
                 self._done(lane, group, batch, results, effects)
             else:
                 self._reject(lane, group, batch, reason)
         self._on_freed()
-        batch.end_call(self._kit.loop)
+        batch.end_call(self._context.loop)
 
     def ack_contiguous(
         self, number: int, offsets: range, attempt: int, on_done: OnDone
@@ -153,14 +153,14 @@ class Settler:
         latest_only: bool,
     ) -> None:
         """See ``Queue.extend``."""
-        batch = _Batch(len(items), on_done)
+        batch = _SettleBatch(len(items), on_done)
         groups: dict[int, _Group] = {}
         for index, (delivery_id, lease_ms) in enumerate(items):
             group = groups.setdefault(delivery_id.number, _Group())
             group.indexes.append(index)
             group.ids.append((delivery_id.offset, delivery_id.attempt))
             group.lease_ms.append(lease_ms)
-        now = self._kit.clock.steady_unix_ms()
+        now = self._context.clock.steady_unix_ms()
         for number, group in groups.items():
             lane = self.lanes.get(number)
             if lane is not None:
@@ -168,10 +168,10 @@ class Settler:
                     group.ids, lease_ms=group.lease_ms, now=now, latest_only=latest_only
                 )
                 self._done(lane, group, batch, results, effects)
-        batch.end_call(self._kit.loop)
+        batch.end_call(self._context.loop)
 
-    def _ack(self, lane: QueueLane, group: _Group, batch: _Batch) -> None:
-        now = self._kit.clock.steady_unix_ms()
+    def _ack(self, lane: QueueLane, group: _Group, batch: _SettleBatch) -> None:
+        now = self._context.clock.steady_unix_ms()
         results, effects = lane.lane.ack(group.ids, now=now)
         batch.put(group.indexes, results)
         if effects.journal is None:
@@ -182,26 +182,26 @@ class Settler:
         if results.count(Result.DONE) != len(results):
             found = zip(group.ids, results, strict=True)
             acked = [one for one, result in found if result is Result.DONE]
-        self._kit.counters.settled += len(acked)
+        self._context.counters.settled += len(acked)
         done = _Acked(lane, acked, lane.lane.ack_number, batch.arrived)
         lane.done_then(effects, done.arrived)
 
-    def _reject(self, lane: QueueLane, group: _Group, batch: _Batch, reason: str) -> None:
+    def _reject(self, lane: QueueLane, group: _Group, batch: _SettleBatch, reason: str) -> None:
         """A rejected message is settled once it has moved."""
-        now = self._kit.clock.steady_unix_ms()
+        now = self._context.clock.steady_unix_ms()
         results, effects = lane.lane.reject(group.ids, reason=reason, now=now)
         batch.put(group.indexes, results)
         dead, effects.dead = effects.dead, []
         lane.done(effects)
         if dead:
             batch.wait()
-            self._kit.mover.bury(lane, dead, batch.arrived)
+            self._context.mover.bury(lane, dead, batch.arrived)
 
     def _done(
         self,
         lane: QueueLane,
         group: _Group,
-        batch: _Batch,
+        batch: _SettleBatch,
         results: Sequence[Result],
         effects: Effects,
     ) -> None:

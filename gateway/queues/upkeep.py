@@ -15,7 +15,7 @@ import structlog
 
 from gateway.errors import GatewayError
 from gateway.queues.deliveries import EXPIRED, expires_unix_ms
-from gateway.queues.lanes import Kit, QueueLane
+from gateway.queues.lanes import QueueContext, QueueLane
 from gateway.queues.model import QueueSettings
 from gateway.queues.settled import drop_settled
 
@@ -40,13 +40,13 @@ class Kept(Protocol):
 class Upkeep:
     """See the module. Loop only."""
 
-    def __init__(self, kit: Kit, queues: Callable[[], Iterable[Kept]]) -> None:
-        self._kit = kit
+    def __init__(self, context: QueueContext, queues: Callable[[], Iterable[Kept]]) -> None:
+        self._context = context
         self._queues = queues
 
     def start(self) -> None:
         """Go on until the kit is closed."""
-        self._kit.start(self._run())
+        self._context.start(self._run())
 
     async def _run(self) -> None:
         turns = 0
@@ -64,12 +64,12 @@ class Upkeep:
 
     async def hold_all(self) -> None:
         """Say of every lane that has changed what it still needs, and keep no more of it."""
-        touched, self._kit.touched = self._kit.touched, set()
+        touched, self._context.touched = self._context.touched, set()
         for count, lane in enumerate(touched, 1):
             if lane.is_open and not lane.partition.is_gone:  # it may have left meanwhile
                 try:
                     lane.hold()
-                    await drop_settled(self._kit, lane)
+                    await drop_settled(self._context, lane)
                 except Exception:  # noqa: BLE001 - others are to be told nevertheless
                     _log.exception("queue holds nothing", lane=repr(lane.partition))
             if count % LANES_PER_TURN == 0:
@@ -95,12 +95,12 @@ class Upkeep:
 
     async def _expire(self, lane: QueueLane, retention_ms: int) -> None:
         partition = lane.partition
-        clock, end = self._kit.clock, partition.high_watermark
+        clock, end = self._context.clock, partition.high_watermark
         now = clock.steady_unix_ms()
         if partition.is_gone or lane.lane.floor >= end or now < lane.retained_unix_ms:
             return
         oldest_unix_ms = clock.unix_ms_ago(retention_ms)
-        found = await self._kit.broker.offset_for_time(partition, oldest_unix_ms)
+        found = await self._context.broker.offset_for_time(partition, oldest_unix_ms)
         if not lane.is_open or partition.is_gone:
             return
         offset = end if found is None else found[0]
@@ -120,7 +120,7 @@ class Upkeep:
 
         None is handed out for that: who looks changes nothing of those that have not expired.
         """
-        partition, clock = lane.partition, self._kit.clock
+        partition, clock = lane.partition, self._context.clock
         start = lane.lane.next_offset
         end = min(start + HEAD_MESSAGES, partition.high_watermark)
         returned = lane.lane.returned(HEAD_MESSAGES) if lane.lane.returned_count else []
@@ -129,7 +129,7 @@ class Upkeep:
             return False  # it is still as it was: most lanes cost nothing
         waiting = {at for at, state in lane.lane.browse(start, end - start) if state in WAITING}
         offsets = sorted(waiting.union(returned))
-        bodies = await self._kit.bodies.read(partition, offsets)
+        bodies = await self._context.message_cache.read(partition, offsets)
         times = [expires_unix_ms(body, clock) for body in bodies]
         lane.front = front
         lane.front_unix_ms = min(
@@ -145,9 +145,9 @@ class Upkeep:
         """Have messages move that still wait; says whether there were any."""
         if not offsets or not lane.is_open:
             return False
-        now = self._kit.clock.steady_unix_ms()
+        now = self._context.clock.steady_unix_ms()
         effects = lane.lane.reject_ready(offsets, reason=EXPIRED, now=now)
-        self._kit.counters.expired += len(effects.dead)
+        self._context.counters.expired += len(effects.dead)
         lane.done(effects)
         lane.feed_more()
         return bool(effects.dead)

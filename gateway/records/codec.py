@@ -68,7 +68,7 @@ class RecordRun:
     which live readers of that protocol get beside the batch. ``size_bytes`` is at least what the
     records take in a batch. ``base_offset`` is that of the first record, the others follow
     without a gap; it is -1 until the coalescer has appended the run. A run is appended once.
-    ``shown`` is for queues, see ``gateway.queues.rows.ShownRun``; it may be set later.
+    ``shown`` is for queues, see ``gateway.queues.contiguous.ShownRun``; it may be set later.
     """
 
     __slots__ = (

@@ -5,7 +5,7 @@ first.
 """
 
 from gateway.metadata.changes import Changes
-from gateway.metadata.store import Address, MetadataStore
+from gateway.metadata.store import MetadataStore, ProtocolAddress
 from gateway.topics.index import Topic
 from gateway.topics.manager import TopicManager
 
@@ -16,7 +16,7 @@ class AddressBook:
     def __init__(self, metadata: MetadataStore, topics: TopicManager) -> None:
         self._metadata = metadata
         self._changes = Changes()
-        self._addresses: dict[tuple[str, str, str], Address] = {}
+        self._addresses: dict[tuple[str, str, str], ProtocolAddress] = {}
         topics.on_deleted.append(self._forget_topic)
 
     async def load(self) -> None:
@@ -24,11 +24,11 @@ class AddressBook:
         for address in await self._metadata.addresses():
             self._addresses[_key(address)] = address
 
-    def find(self, namespace: str, protocol: str, native_name: str) -> Address | None:
+    def find(self, namespace: str, protocol: str, native_name: str) -> ProtocolAddress | None:
         """Return what a native name stands for."""
         return self._addresses.get((namespace, protocol, native_name))
 
-    async def put(self, address: Address) -> None:
+    async def put(self, address: ProtocolAddress) -> None:
         """Add or replace an address. Errors: ``TopicNotFound``, ``StorageUnavailable``."""
         await self._changes.make(self._put(address))
 
@@ -36,7 +36,7 @@ class AddressBook:
         """Remove an address, if it is there."""
         await self._changes.make(self._remove(namespace, protocol, native_name))
 
-    async def _put(self, address: Address) -> None:
+    async def _put(self, address: ProtocolAddress) -> None:
         await self._metadata.put_address(address)
         self._addresses[_key(address)] = address
 
@@ -53,5 +53,5 @@ class AddressBook:
         }
 
 
-def _key(address: Address) -> tuple[str, str, str]:
+def _key(address: ProtocolAddress) -> tuple[str, str, str]:
     return (address.namespace, address.protocol, address.native_name)

@@ -252,7 +252,7 @@ async def test_after_a_fault_nothing_is_sent_any_more() -> None:
 async def test_those_who_have_not_shown_their_proxy_header_count() -> None:
     async with listening(proxy_protocol=True, connections_max=1) as listener:
         silent = await connect(listener)
-        await until(lambda: len(listener.preambles) == 1)
+        await until(lambda: len(listener.proxy_handshakes) == 1)
         assert await closed(await connect(listener))
         assert listener.refused == 1
         silent[1].write(b"PROXY TCP4 203.0.113.7 192.0.2.1 56324 443\r\n")

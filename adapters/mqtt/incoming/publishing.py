@@ -295,7 +295,7 @@ class Publishing:
         due_unix_ms = now_unix_ms + delay_ms
         record = record_run(run, routed, client_id, due_unix_ms)
         record.timestamp_unix_ms = now_unix_ms
-        draft = self._delays.draft_run(partition, record, due_unix_ms)
+        draft = self._delays.prepare_run(partition, record, due_unix_ms)
         assert draft.part is not None
 
         def done(error: StorageUnavailable | None) -> None:

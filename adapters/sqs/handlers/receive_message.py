@@ -13,7 +13,7 @@ from adapters.sqs.receiving import RECEIVE_BYTES_MAX, Receiving
 from adapters.sqs.text import quote
 from adapters.sqs.visibility import check_timeout
 from gateway.auth.ports import Operation
-from gateway.queues.rows import FIRST_ATTEMPT
+from gateway.queues.contiguous import FIRST_ATTEMPT
 
 if TYPE_CHECKING:
     from adapters.sqs.node import SqsNode

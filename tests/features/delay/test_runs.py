@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from features.delay.places import BLOCK_COUNT
+from features.delay.message_locations import BLOCK_COUNT
 from features.delay.runs import RUN_COUNT_MIN, Runs, start_of_run
 from features.delay.state import DelayState
 
@@ -46,10 +46,10 @@ def test_a_run_counts_its_messages_and_is_one_row() -> None:
     counted = (state.count, state.count_of(TOPIC), state.live_bytes)
     run = state.runs.of(7)
     assert run is not None
-    place = state.find(2)
-    assert place is not None
+    location = state.find(2)
+    assert location is not None
 
-    state.settle_part(run, 1, place)
+    state.settle_part(run, 1, location)
     without_one = (state.count, state.count_of(TOPIC), state.live_bytes)
     taken, _ = state.take(10, 1 << 20)
     state.settled([(number, one) for _, number, one in taken])
@@ -68,16 +68,16 @@ def test_a_purged_run_counts_for_nothing_whenever_its_parts_end(is_purged_first:
     state.loaded()
     state.add(NOW_UNIX_MS, 2, TOPIC, 1, 900, 20)
     state.add(NOW_UNIX_MS + 5, 30, TOPIC, 2, 100)
-    run, place = state.runs.of(2), state.find(2)
+    run, location = state.runs.of(2), state.find(2)
     assert run is not None
-    assert place is not None
+    assert location is not None
 
     for purges in (is_purged_first, not is_purged_first):
         if purges:
             state.purge(TOPIC, 30)
             state.add(NOW_UNIX_MS + 5, 31, TOPIC, 3, 100)
         else:
-            state.settle_part(run, 20, place)
+            state.settle_part(run, 20, location)
     assert state.count == state.count_of(TOPIC) == 1
     taken, gone = state.take(10, 1 << 20)
 

@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from features.delay.places import Place
+from features.delay.message_locations import MessageLocation
 from features.delay.staged import Item, Staged
 from tests.support.examples import examples
 
@@ -14,12 +14,12 @@ def item(due_unix_ms: int, number: int, size_bytes: int = 1) -> Item:
     return due_unix_ms, number, b"d" * 20, 7, b"x" * size_bytes
 
 
-def place(number: int) -> Place:
+def location(number: int) -> MessageLocation:
     return number, 100, 1
 
 
 def add(staged: Staged, *items: Item) -> None:
-    staged.add(list(items), [place(one[1]) for one in items])
+    staged.add(list(items), [location(one[1]) for one in items])
 
 
 def numbers(items: list[Item]) -> list[int]:
@@ -49,7 +49,7 @@ def test_what_is_put_late_goes_in_its_place() -> None:
 def test_what_has_no_body_holds_back_what_comes_after_it() -> None:
     staged = Staged()
     add(staged, item(100, 1), item(120, 2))
-    staged.hold([(110, 3, place(3))])
+    staged.hold([(110, 3, location(3))])
 
     before = staged.take_due(200, 10, 1_000)
     waits = staged.next_unix_ms
@@ -78,7 +78,7 @@ def test_what_is_withdrawn_and_comes_back_goes_once() -> None:
     again = staged.withdraw(1)
     add(staged, item(105, 1))
 
-    assert (withdrawn, again) == (place(1), None)
+    assert (withdrawn, again) == (location(1), None)
     assert numbers(staged.take_due(*EVERYTHING)) == [1, 2]
 
 
@@ -108,7 +108,7 @@ def test_all_of_it_goes_once_and_in_order(data: st.DataObject) -> None:  # noqa:
             here |= {number: due for due, number in rows}
         elif what == "hold" and rows:
             last += len(rows)
-            staged.hold([(*row, place(row[1])) for row in rows])
+            staged.hold([(*row, location(row[1])) for row in rows])
             unread |= {number: due for due, number in rows}
         elif what == "read" and unread:
             some = staged.unread()
@@ -118,7 +118,7 @@ def test_all_of_it_goes_once_and_in_order(data: st.DataObject) -> None:  # noqa:
             unread.clear()
         elif what == "withdraw" and here:
             number = data.draw(st.sampled_from(sorted(here)))
-            assert staged.withdraw(number) == place(number)
+            assert staged.withdraw(number) == location(number)
             due_unix_ms = here.pop(number)
             if data.draw(st.booleans()):  # it could not be cancelled
                 add(staged, item(due_unix_ms, number))

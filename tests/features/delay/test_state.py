@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from features.delay.places import Place, Places
+from features.delay.message_locations import MessageLocation, MessageLocations
 from features.delay.state import LOG_BLOCK_BITS, DelayState
 from tests.support.examples import examples
 
@@ -39,7 +39,7 @@ def test_the_last_of_many_cost_little() -> None:
         state.add(NOW_UNIX_MS + after_ms, number, TOPICS[0], number, 200)
         if not waits:
             found, _ = state.take(10, 1 << 20)
-            state.settled([(one, place) for _, one, place in found])
+            state.settled([(one, location) for _, one, location in found])
     gc.collect()  # what the interpreter keeps of tuples that are gone is nobody's
     each_bytes = tracemalloc.get_traced_memory()[0] / state.count
     tracemalloc.stop()
@@ -64,8 +64,8 @@ def test_the_last_of_many_cost_little_while_they_are_loaded() -> None:
 def test_places_are_found_whatever_the_order_in_which_they_were_loaded(
     numbers: list[int], loaded_count: int
 ) -> None:
-    places = Places()
-    model: dict[int, Place] = {}
+    places = MessageLocations()
+    model: dict[int, MessageLocation] = {}
     for offset, number in enumerate(numbers):
         if offset == loaded_count:
             places.tighten()
@@ -104,7 +104,7 @@ class StateMachine(RuleBasedStateMachine):
         self.state = DelayState(self.now_unix_ms)
         self.state.loaded()
         self.waiting: dict[int, tuple[int, bytes, int]] = {}
-        self.taken: dict[int, tuple[Place, bytes, int]] = {}
+        self.taken: dict[int, tuple[MessageLocation, bytes, int]] = {}
         self.last = 0
         self.offset = 0
 
@@ -127,12 +127,12 @@ class StateMachine(RuleBasedStateMachine):
         while self.state.wheel.advance(self.now_unix_ms, moves_max=1_000):
             pass
         found, _ = self.state.take(count, 1 << 30)
-        for wheel_unix_ms, number, place in found:
+        for wheel_unix_ms, number, location in found:
             due_unix_ms, topic, offset = self.waiting.pop(number)
             assert wheel_unix_ms == due_unix_ms
             assert due_unix_ms <= self.now_unix_ms
-            assert place[:2] == (offset, 100)
-            self.taken[number] = (place, topic, due_unix_ms)
+            assert location[:2] == (offset, 100)
+            self.taken[number] = (location, topic, due_unix_ms)
 
     @rule()
     def settle(self) -> None:
@@ -141,19 +141,19 @@ class StateMachine(RuleBasedStateMachine):
 
     @rule()
     def put_back(self) -> None:
-        for number, (place, topic, due_unix_ms) in self.taken.items():
-            self.state.back(number, place, due_unix_ms)
-            self.waiting[number] = (due_unix_ms, topic, place[0])
+        for number, (location, topic, due_unix_ms) in self.taken.items():
+            self.state.back(number, location, due_unix_ms)
+            self.waiting[number] = (due_unix_ms, topic, location[0])
         self.taken.clear()
 
     @precondition(lambda self: self.waiting)
     @rule(data=st.data())
     def cancel(self, data: st.DataObject) -> None:
         number = data.draw(st.sampled_from(sorted(self.waiting)))
-        place = self.state.remove(number)
-        assert place is not None
+        location = self.state.remove(number)
+        assert location is not None
         assert self.state.remove(number) is None
-        self.state.settled([(number, place)])
+        self.state.settled([(number, location)])
         del self.waiting[number]
 
     @precondition(lambda self: self.waiting)
@@ -161,11 +161,11 @@ class StateMachine(RuleBasedStateMachine):
     def append_again(self, data: st.DataObject) -> None:
         number = data.draw(st.sampled_from(sorted(self.waiting)))
         due_unix_ms, topic, offset = self.waiting[number]
-        place = self.state.find(number)
-        assert place is not None
-        assert place[0] == offset
+        location = self.state.find(number)
+        assert location is not None
+        assert location[0] == offset
         self.offset += 1
-        self.state.move(number, place, self.offset)
+        self.state.move(number, location, self.offset)
         self.waiting[number] = (due_unix_ms, topic, self.offset)
 
     @rule(topic=st.sampled_from(TOPICS))
@@ -185,7 +185,7 @@ class StateMachine(RuleBasedStateMachine):
     @invariant()
     def nothing_that_is_needed_is_cut_off(self) -> None:
         offsets = [one[2] for one in self.waiting.values()]
-        offsets += [place[0] for place, _, _ in self.taken.values()]
+        offsets += [location[0] for location, _, _ in self.taken.values()]
         lowest = self.state.lowest_offset
         if offsets:
             assert lowest is not None
@@ -214,6 +214,6 @@ def test_a_block_of_the_log_may_go_when_nothing_of_it_waits() -> None:
     for number in range(1, 3 * size + 1):
         state.add(NOW_UNIX_MS, number, TOPICS[0], number - 1, 100)
     found, _ = state.take(size + 1, 1 << 30)
-    state.settled([(number, place) for _, number, place in found])
+    state.settled([(number, location) for _, number, location in found])
 
     assert state.lowest_offset == size

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from features.delay.wheel import (
-    CROWD_COUNT,
     DUE_UNIX_MS_MAX,
+    GROUP_COUNT,
     PEEK_COUNT_MAX,
     WINDOW_MS,
     TimingWheel,
@@ -71,10 +71,10 @@ def test_what_is_dealt_out_at_a_time_is_bounded() -> None:
 
 
 @pytest.mark.parametrize("after_ms", [0, 100, 100_000])
-def test_crowd_of_a_millisecond_comes_in_order_through_all_detours(after_ms: int) -> None:
+def test_group_of_a_millisecond_comes_in_order_through_all_detours(after_ms: int) -> None:
     wheel = TimingWheel(NOW_UNIX_MS)
     due_unix_ms = NOW_UNIX_MS + after_ms
-    count = 3 * CROWD_COUNT
+    count = 3 * GROUP_COUNT
     for number in range(count):
         wheel.insert(due_unix_ms, (number * 7_919) % count)  # 7,919 is prime: each comes once
     wheel.insert(due_unix_ms + 1, count + 1)
@@ -98,14 +98,14 @@ def test_crowd_of_a_millisecond_comes_in_order_through_all_detours(after_ms: int
     assert wheel.next_unix_ms is None
 
 
-def test_crowd_of_a_millisecond_is_sorted_in_bounded_steps() -> None:
+def test_group_of_a_millisecond_is_sorted_in_bounded_steps() -> None:
     wheel = TimingWheel(NOW_UNIX_MS)
-    for number in range(2 * CROWD_COUNT):
+    for number in range(2 * GROUP_COUNT):
         wheel.insert(NOW_UNIX_MS, number)
 
     assert wheel.take_due(10) == []  # it is too many to be sorted here
     rounds = 1
-    while wheel.advance(NOW_UNIX_MS, moves_max=CROWD_COUNT // 4):
+    while wheel.advance(NOW_UNIX_MS, moves_max=GROUP_COUNT // 4):
         rounds += 1
     assert rounds == 8
     assert len(wheel.take_due(10)) == 10

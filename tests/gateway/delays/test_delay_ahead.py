@@ -167,13 +167,13 @@ async def test_octets_on_their_way_into_the_log_are_bounded(tmp_path: Path) -> N
         partition = world.partition(topic)
         due_unix_ms = world.clock.unix_ms() + 1_000
         run = RecordRun(None, [b"x" * 400_000], NO_HEADERS, world.clock.unix_ms())
-        drafts = [world.delays.draft_run(partition, run, due_unix_ms) for _ in range(2)]
+        drafts = [world.delays.prepare_run(partition, run, due_unix_ms) for _ in range(2)]
 
         with pytest.raises(Overloaded):
-            world.delays.draft_run(partition, run, due_unix_ms)
-        for draft in drafts:
-            assert draft.part is not None
-            draft.done(Overloaded("not appended"))
+            world.delays.prepare_run(partition, run, due_unix_ms)
+        for pending in drafts:
+            assert pending.part is not None
+            pending.done(Overloaded("not appended"))
 
         await world.put(topic, 1_000, b"x" * 400_000)
         assert world.delays.total == 1

@@ -17,13 +17,15 @@ READ_BACK_MS = 2 * KEEP_MS
 async def test_purge_of_what_is_on_its_way_holds_after_a_restart(world: World) -> None:
     topic = await world.topic()
     run = RecordRun(None, [b"a", b"b"], NO_HEADERS, world.clock.unix_ms())
-    draft = world.delays.draft_run(world.partition(topic), run, world.clock.unix_ms() + 1_000)
-    part = draft.part
+    pending = world.delays.prepare_run(
+        world.partition(topic), run, world.clock.unix_ms() + 1_000
+    )
+    part = pending.part
     assert part is not None
     world.delays.purge(topic, ignored)
     others = Coalescer(world.broker)  # an adapter's own, which a purge does not see
     error = await outcome(lambda on_done: others.add(*part, on_done))
-    draft.done(error)
+    pending.done(error)
     before = (world.delays.total, world.delays.bodies.size_bytes)
 
     await world.restart()

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from gateway.clock import ManualClock
-from gateway.delays.drafts import Message as Delayed
 from gateway.delays.mover import RECHECK_MS, TICK_MS
+from gateway.delays.pending_messages import PendingMessage as Delayed
 from gateway.errors import GatewayError
 from gateway.metadata.sql import SqlMetadata
 from gateway.partition import Partition
@@ -90,10 +90,10 @@ class DelaysInFlight(RuleBasedStateMachine):
         delays, partition = self.world.delays, self.partition(topic)
 
         def through_others(on_done: OnDone) -> Sequence[int]:
-            draft = delays.draft_run(partition, run, due_unix_ms)
-            assert draft.part is not None
-            self.world.others.add(*draft.part, both(draft.done, on_done))
-            return draft.numbers
+            pending = delays.prepare_run(partition, run, due_unix_ms)
+            assert pending.part is not None
+            self.world.others.add(*pending.part, both(pending.done, on_done))
+            return pending.numbers
 
         def alone(on_done: OnDone) -> Sequence[int]:
             return delays.put(partition.topic, partition.number, run, due_unix_ms, on_done)
@@ -113,14 +113,14 @@ class DelaysInFlight(RuleBasedStateMachine):
         ]
 
         def drafted(on_done: OnDone) -> Sequence[int]:
-            draft = delays.draft(partition, messages)
+            pending = delays.prepare(partition, messages)
 
             try:
-                self.world.broker.append(draft.writes, both(draft.done, on_done))
+                self.world.broker.append(pending.writes, both(pending.done, on_done))
             except GatewayError as error:
-                draft.done(error)
+                pending.done(error)
                 raise
-            return draft.numbers
+            return pending.numbers
 
         self._put(found, drafted)
 
@@ -317,7 +317,7 @@ class DelaysInFlight(RuleBasedStateMachine):
         assert (delays.total, state.live_bytes, bool(state.runs)) == (0, 0, False)
         assert (state._topics, state.lowest_offset) == ({}, None)
         assert (len(staged), staged.size_bytes, delays.bodies.size_bytes) == (0, 0, 0)
-        assert (delays._pending_count, delays._drafted_bytes) == (0, 0)
+        assert (delays._pending_count, delays._pending_bytes) == (0, 0)
         assert delays.stream.size_bytes == 0
 
 

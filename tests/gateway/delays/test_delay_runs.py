@@ -285,11 +285,11 @@ async def test_a_purge_of_a_run_on_its_way_holds_after_a_restart(world: World) -
     topic = await world.topic()
     due_unix_ms = world.clock.unix_ms() + 1_000
     run = RecordRun(None, VALUES, NO_HEADERS, world.clock.unix_ms())
-    draft = world.delays.draft_run(world.partition(topic), run, due_unix_ms)
-    part = draft.part
+    pending = world.delays.prepare_run(world.partition(topic), run, due_unix_ms)
+    part = pending.part
     assert part is not None
     world.delays.purge(topic, lambda _: None)
-    draft.done(await outcome(lambda on_done: world.delays._coalescer.add(*part, on_done)))
+    pending.done(await outcome(lambda on_done: world.delays._coalescer.add(*part, on_done)))
     before = (world.delays.total, world.delays.bodies.size_bytes)
 
     await world.restart()

@@ -22,9 +22,9 @@ from gateway.metadata.schema import SCHEMA_VERSION, TABLES
 from gateway.metadata.sql import SqlMetadata
 from gateway.metadata.store import (
     PRODUCER_ID_BLOCK,
-    Address,
     PartitionRange,
     ProducerIds,
+    ProtocolAddress,
     TopicRow,
     reconcile,
 )
@@ -60,7 +60,7 @@ async def test_what_was_stored_is_there_after_a_restart(
         "*", Operation.ALL, ResourceType.MQTT_TOPIC, PatternKind.FILTER, "a/%c/#", client="dev1"
     )
     await metadata.add_rules([rule, rule, for_mqtt, for_mqtt, for_mqtt._replace(client="*")])
-    address = Address("default", "rocketmq", "%RETRY%g", created.uuid, "g")
+    address = ProtocolAddress("default", "rocketmq", "%RETRY%g", created.uuid, "g")
     await metadata.put_address(address)
 
     again = await reopened(metadata, url, tmp_path)
@@ -102,7 +102,7 @@ async def test_a_deleted_topics_partitions_are_remembered_until_forgotten(
     metadata: SqlMetadata,
 ) -> None:
     created = await metadata.create_topic(topic_row(retention_ms="5"), partitions=3)
-    await metadata.put_address(Address("default", "amqp", "q/1", created.uuid, None))
+    await metadata.put_address(ProtocolAddress("default", "amqp", "q/1", created.uuid, None))
 
     await metadata.delete_topic(created.uuid, deleted_unix_ms=9)
 
@@ -128,7 +128,7 @@ async def test_what_is_not_there_cannot_be_changed(metadata: SqlMetadata) -> Non
     with pytest.raises(TopicNotFound):
         await metadata.add_partitions(unknown, first_number=1, count=1)
     with pytest.raises(TopicNotFound):
-        await metadata.put_address(Address("default", "amqp", "q", unknown, None))
+        await metadata.put_address(ProtocolAddress("default", "amqp", "q", unknown, None))
 
 
 async def test_configs_are_replaced_as_a_whole(metadata: SqlMetadata) -> None:

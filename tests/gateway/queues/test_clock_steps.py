@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.gateway.queues.test_rows import take_contiguous
+from tests.gateway.queues.test_contiguous import take_contiguous
 from tests.gateway.queues.world import World, running, take, values
 
 HOUR_MS = 3_600_000

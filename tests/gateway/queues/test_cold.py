@@ -25,7 +25,7 @@ class ColdDisk:
         self.reads = 0
         world.storage.read_cached = self.read_cached  # type: ignore[method-assign]
         world.storage.read = self.read  # type: ignore[method-assign]
-        world.queues._kit.bodies.forget(queue.topic.partition_ids)
+        world.queues._context.message_cache.forget(queue.topic.partition_ids)
 
     def read_cached(
         self, partition_id: int, start: int, end: int, *, bytes_max: int
@@ -134,7 +134,7 @@ async def test_dead_letters_are_read_from_the_disk(tmp_path: Path) -> None:
 async def test_bodies_that_are_kept_are_bounded(tmp_path: Path) -> None:
     async with running(tmp_path, bodies_bytes_max=1 << 20) as world:
         queue = await world.queue()
-        bodies = world.queues._kit.bodies
+        bodies = world.queues._context.message_cache
         for n in range(8):
             await world.send(queue, *[b"%d" % n * 60_000 for _ in range(4)])
         assert bodies.kept_bytes <= 1 << 20
@@ -177,7 +177,7 @@ async def test_a_bug_behind_the_disk_is_answered_and_costs_no_message(
 
         with monkeypatch.context() as patch:
             if what == "read":
-                patch.setattr(world.queues._kit.bodies, "read", break_down)
+                patch.setattr(world.queues._context.message_cache, "read", break_down)
             elif what == "sift":
                 patch.setattr(Sifter, "sift", break_down)
             queue.receive(

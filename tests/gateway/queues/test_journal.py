@@ -28,7 +28,7 @@ async def test_the_journal_stays_small(tmp_path: Path) -> None:
     async with running(tmp_path, journal_room_bytes=MIB) as world:
         queue = await world.queue(lease_ms=60_000)
         await world.send(queue, *[b"%d" % n for n in range(3_000)])
-        journal = world.queues._kit.journal
+        journal = world.queues._context.journal
         held = await take(queue, 1)
         while journal.rewrites < 2:
             got = await take(queue)
@@ -48,7 +48,7 @@ async def test_the_journal_stays_small(tmp_path: Path) -> None:
 async def test_a_long_journal_is_short_after_a_stop(tmp_path: Path) -> None:
     async with running(tmp_path) as world:
         queue = await world.queue(lease_ms=60_000)
-        journal = world.queues._kit.journal
+        journal = world.queues._context.journal
         await world.send(queue, *[b"%d" % n for n in range(100)])
         while journal.stored_bytes < 2 * MIB:
             got = take_now(queue, 100)
@@ -56,11 +56,11 @@ async def test_a_long_journal_is_short_after_a_stop(tmp_path: Path) -> None:
             for some in (got[::2], got[1::2]):  # offsets with gaps make long entries
                 items = [(one.delivery_id, Outcome.RELEASE) for one in some]
                 queue.settle(items, lambda *_: None)
-            world.queues._kit.journal.seal()
+            world.queues._context.journal.seal()
             await world.turn()
         counts = queue.counts()
         await world.restart()
-        assert world.queues._kit.journal.stored_bytes < 100_000
+        assert world.queues._context.journal.stored_bytes < 100_000
         assert world.find().counts() == counts
 
 
@@ -158,7 +158,7 @@ async def test_what_is_refused_to_make_room_for_the_next_entry_is_remembered(
     tmp_path: Path,
 ) -> None:
     async with running(tmp_path) as world:
-        journal, lane = world.queues._kit.journal, ALane()
+        journal, lane = world.queues._context.journal, ALane()
         fill(world, reserved_too=True)
         refused: list[object] = []
         journal.put(lane, bytes(MIB), refused.append)
@@ -190,7 +190,7 @@ async def test_a_snapshot_that_no_record_can_hold_goes_in_pieces(
         await grouped(world)
         got = [*await take(queue, 8), *await take(queue, 8), *await take(queue, 8)]
         assert len(got) == 24
-        journal = world.queues._kit.journal
+        journal = world.queues._context.journal
         [lane] = queue.lanes
         assert len(lane.snapshot()) > 20_000
         lane.is_ahead = True
@@ -210,7 +210,7 @@ async def test_a_snapshot_of_which_a_piece_is_missing_does_not_count(
     monkeypatch.setattr(queue_journal, "PIECE_BYTES_MAX", 10)
     async with running(tmp_path) as world:
         await world.queue()  # it is its stream that is used
-        journal, lane = world.queues._kit.journal, ALane()
+        journal, lane = world.queues._context.journal, ALane()
         start = journal.partition.high_watermark
 
         async def entries() -> list[tuple[bytes, bool]]:

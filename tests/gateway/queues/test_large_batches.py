@@ -12,7 +12,7 @@ from features.queue.model import Order
 from gateway.errors import CorruptBatch
 from gateway.model import HEADER_BYTES, Octets, Record, parse_batch_header
 from gateway.partition import Write
-from gateway.queues import kept_batch, marks
+from gateway.queues import batch_runs, kept_batch
 from gateway.queues.manager import Queue
 from gateway.queues.model import Delivery
 from gateway.records.codec import decode_batch, encode_batch
@@ -63,7 +63,7 @@ def on_loop(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         if threading.current_thread() is loop_thread:
             found.append(parse_batch_header(octets).record_count)
 
-    keyed = marks._keys
+    keyed = batch_runs._keys
 
     def noted(octets: Octets) -> list[Record]:
         note(octets)
@@ -74,7 +74,7 @@ def on_loop(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         return keyed(batch, header)  # type: ignore[arg-type]
 
     monkeypatch.setattr(kept_batch, "decode_batch", noted)
-    monkeypatch.setattr(marks, "_keys", _keys)
+    monkeypatch.setattr(batch_runs, "_keys", _keys)
     return found
 
 

@@ -371,8 +371,8 @@ async def test_messages_of_many_batches_come_in_the_order_in_which_they_are_take
         for n in range(6):
             await world.send(queue, b"%d" % n, key=b"k%d" % n)
         await world.send(queue, *[b"%d" % n for n in range(6, 12)], key=b"k0")
-        world.queues._kit.bodies.forget(queue.topic.partition_ids)
+        world.queues._context.message_cache.forget(queue.topic.partition_ids)
         places = [5, 0, 7, 6, 2, 3, 4, 11]
-        bodies = world.queues._kit.bodies.find(queue.lanes[0].partition, places)
+        bodies = world.queues._context.message_cache.find(queue.lanes[0].partition, places)
         assert bodies is not None
         assert [body.value for body in bodies] == [b"%d" % place for place in places]

@@ -11,7 +11,7 @@ COUNT = 10
 
 def kept(world: World, queue: Queue) -> list[int]:
     """Return the offsets of the messages that are in the cache."""
-    bodies = world.queues._kit.bodies
+    bodies = world.queues._context.message_cache
     partition_id = queue.lanes[0].partition.partition_id
     return [base for base, _ in bodies.handed_out(partition_id, 1 << 62)]
 
@@ -38,7 +38,7 @@ async def test_messages_that_are_settled_leave_the_cache(tmp_path: Path) -> None
         await upkeep(world)
 
         assert kept(world, queue) == []
-        assert world.queues._kit.bodies.kept_bytes == 0
+        assert world.queues._context.message_cache.kept_bytes == 0
 
 
 async def test_messages_behind_one_that_is_in_flight_leave_it_too(tmp_path: Path) -> None:

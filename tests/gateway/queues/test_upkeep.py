@@ -10,9 +10,9 @@ from features.queue.model import Result
 from gateway.errors import StorageUnavailable
 from gateway.partition import Partition
 from gateway.queues import upkeep
-from gateway.queues.bodies import Body
 from gateway.queues.lanes import QueueLane
 from gateway.queues.manager import Queue
+from gateway.queues.message_cache import Body
 from gateway.queues.model import Outcome, QueueRow, QueueSettings
 from tests.gateway.queues.test_journal import drain, fill
 from tests.gateway.queues.world import (
@@ -72,7 +72,7 @@ async def test_a_bug_that_upkeep_meets_is_not_its_end(
 ) -> None:
     async with running(tmp_path) as world:
         monkeypatch.setattr(upkeep, "HOLD_EVERY_S", 0)
-        own = upkeep.Upkeep(world.queues._kit, list)
+        own = upkeep.Upkeep(world.queues._context, list)
         met: list[str] = []
 
         async def break_down() -> None:
@@ -111,7 +111,7 @@ async def test_a_bug_that_one_queue_meets_keeps_upkeep_from_no_other(
         monkeypatch.setattr(QueueLane, "hold", hold_or_fail)
         monkeypatch.setattr(upkeep.Upkeep, "_expire", expire_or_fail)
         await world.queues.upkeep.expire_all()
-        world.queues._kit.touched = {broken: None, queues[1].lanes[0]: None}  # type: ignore[assignment]
+        world.queues._context.touched = {broken: None, queues[1].lanes[0]: None}  # type: ignore[assignment]
         await world.queues.upkeep.hold_all()
 
         assert [queue.counts().ready for queue in queues] == [1, 0]
@@ -146,7 +146,7 @@ async def test_a_queue_that_goes_while_holds_are_told_holds_nothing(
         monkeypatch.setattr(upkeep, "LANES_PER_TURN", 1)
         for lane in queue.lanes:
             lane.held_offset = -1
-            world.queues._kit.touched.add(lane)
+            world.queues._context.touched.add(lane)
         telling = asyncio.ensure_future(world.queues.upkeep.hold_all())
         await asyncio.sleep(0)
 
@@ -163,7 +163,7 @@ async def test_a_front_that_does_not_expire_is_looked_at_once(tmp_path: Path) ->
         soon = str(world.clock.unix_ms() + 1_000).encode()
         await world.send(queue, b"expires", headers=[("expires-at", soon)])
         await world.send(queue, b"stays")
-        bodies = world.queues._kit.bodies
+        bodies = world.queues._context.message_cache
         read = bodies.read
         looks: list[Sequence[int]] = []
 
@@ -193,7 +193,7 @@ async def test_a_disk_that_fails_at_the_front_costs_no_attempt(tmp_path: Path) -
         async def fail(partition: Partition, offsets: Sequence[int]) -> list[Body]:
             raise StorageUnavailable(f"a bad sector: {partition} {offsets}")
 
-        world.queues._kit.bodies.read = fail  # type: ignore[method-assign]
+        world.queues._context.message_cache.read = fail  # type: ignore[method-assign]
         with pytest.raises(StorageUnavailable):
             await world.queues.upkeep.expire_all()
 
@@ -252,7 +252,7 @@ async def test_a_queue_that_is_made_while_the_journal_is_rewritten_is_kept(
     tmp_path: Path,
 ) -> None:
     async with running(tmp_path) as world:
-        journal = world.queues._kit.journal
+        journal = world.queues._context.journal
         put_queue = world.metadata.put_queue
 
         async def put_late(row: QueueRow) -> None:
@@ -280,7 +280,7 @@ async def test_what_becomes_of_a_queue_that_is_gone_is_not_that_of_its_successor
         first = await world.queues.create(topic, QueueSettings(), group="g")
         await world.send(first, b"a", b"b")
         late = await take(first, 1)
-        journal = world.queues._kit.journal
+        journal = world.queues._context.journal
         journal._rewrite = iter(world.queues._all_lanes())  # one is under way
         await world.queues.delete(first)
         await world.queues.create(topic, QueueSettings(), group="g", from_start=True)
@@ -299,7 +299,7 @@ async def test_a_long_journal_of_queues_that_are_gone_is_cut_at_a_stop(tmp_path:
     async with running(tmp_path) as world:
         queue = await world.queue(lease_ms=60_000)
         await world.send(queue, *[b"%d" % n for n in range(100)])
-        journal = world.queues._kit.journal
+        journal = world.queues._context.journal
         lane = queue.lanes[0]
         while journal.stored_bytes <= 1 << 20:
             journal.put(lane, lane.snapshot() + b"".join([lane.snapshot()] * 1_000))
@@ -309,7 +309,7 @@ async def test_a_long_journal_of_queues_that_are_gone_is_cut_at_a_stop(tmp_path:
 
         await world.restart()
 
-        assert world.queues._kit.journal.stored_bytes == 0
+        assert world.queues._context.journal.stored_bytes == 0
 
 
 async def test_an_acknowledgement_that_is_not_kept_is_seen_by_who_comes_next(

@@ -135,8 +135,8 @@ class World(NoDatabase):
     def advance(self, ms: int) -> None:
         """Time passes; what is due by then happens now."""
         self.clock.advance(ms)
-        self.queues._kit.leases.run_due()
-        self.queues._waits.run_due()
+        self.queues._context.leases.run_due()
+        self.queues._pending_receives.run_due()
 
 
 def is_fed(queue: Queue) -> bool:

@@ -24,7 +24,7 @@ from gateway.errors import (
 )
 from gateway.metadata.changes import CHANGES_MAX, Changes
 from gateway.metadata.sql import SqlMetadata
-from gateway.metadata.store import Address, PartitionRange
+from gateway.metadata.store import PartitionRange, ProtocolAddress
 from gateway.model import PartitionIdentity, TopicName
 from gateway.topics.addresses import AddressBook
 from gateway.topics.configs import parse_settings
@@ -416,7 +416,7 @@ async def test_addresses_live_as_long_as_their_topic(metadata: SqlMetadata) -> N
     book = AddressBook(metadata, topics)
     await book.load()
     topic = await topics.create(ORDERS)
-    retry = Address("default", "rocketmq", "%RETRY%g", topic.uuid, "g")
+    retry = ProtocolAddress("default", "rocketmq", "%RETRY%g", topic.uuid, "g")
     await book.put(retry._replace(group="other"))
     await book.put(retry)
     await book.put(retry._replace(native_name="gone"))

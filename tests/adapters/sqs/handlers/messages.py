@@ -56,8 +56,8 @@ async def change(live: Live, url: str, message: dict[str, Any], timeout_s: int) 
 async def let_pass(live: Live, seconds: float) -> None:
     """Let time pass, and what is due happen, as the timers of a node do it."""
     live.clock.advance(round(seconds * 1_000))
-    live.kernel.queues._kit.leases.run_due()
-    live.kernel.queues._waits.run_due()
+    live.kernel.queues._context.leases.run_due()
+    live.kernel.queues._pending_receives.run_due()
     live.kernel.delays.mover.wake_at(0)
     await asyncio.to_thread(int)  # the loop turns
 

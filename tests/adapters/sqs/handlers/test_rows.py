@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from gateway.errors import StorageFull
-from gateway.queues.instance import Queue
+from gateway.queues.queue import Queue
 from tests.adapters.sqs.handlers.messages import append, let_pass, receive
 from tests.adapters.sqs.handlers.serving import Live
 

@@ -10,7 +10,7 @@ from operator import itemgetter
 from typing import Final, NamedTuple
 
 from features.delay.entries import RUN, encode_waiting
-from features.delay.places import BLOCK_COUNT
+from features.delay.message_locations import BLOCK_COUNT
 from features.delay.runs import RUN_COUNT_MIN, start_of_run
 from gateway.coalescer import Part
 from gateway.delays.batches import Tail, cut, encode_tails, has_header, with_header
@@ -26,13 +26,13 @@ _ID_BYTES: Final = 36
 
 # What becomes one entry: due time, number (of the first message), how many messages it has if it
 # is a run, else 0, and the entry.
-Row = tuple[int, int, int, bytes]
+PendingEntry = tuple[int, int, int, bytes]
 
-OnKept = Callable[["Draft", int, GatewayError | None], None]
+OnKept = Callable[["PendingMessages", int, GatewayError | None], None]
 """Called with the draft, the base offset of its entries, and the error."""
 
 
-class Message(NamedTuple):
+class PendingMessage(NamedTuple):
     """A message that is to wait. ``key_value`` and ``headers`` are as a v2 batch has them."""
 
     due_unix_ms: int
@@ -41,7 +41,7 @@ class Message(NamedTuple):
     headers: bytes
 
 
-class Draft:
+class PendingMessages:
     """Messages that are to wait, which their maker appends beside others of its own.
 
     Either as ``part`` of what goes through a coalescer, or as ``writes``. ``done`` is to be called
@@ -50,7 +50,9 @@ class Draft:
 
     __slots__ = ("_on_kept", "count", "part", "rows", "size_bytes", "topic_uuid", "writes")
 
-    def __init__(self, on_kept: OnKept, partition: Partition, rows: Sequence[Row]) -> None:
+    def __init__(
+        self, on_kept: OnKept, partition: Partition, rows: Sequence[PendingEntry]
+    ) -> None:
         self._on_kept = on_kept
         self.topic_uuid = partition.topic.uuid.bytes
         self.rows = rows
@@ -81,9 +83,9 @@ class Draft:
         self._on_kept(self, base_offset, error)
 
 
-def rows_of(
-    partition: Partition, messages: Sequence[Message], last_number: int
-) -> Iterator[Row]:
+def entries_of(
+    partition: Partition, messages: Sequence[PendingMessage], last_number: int
+) -> Iterator[PendingEntry]:
     """Yield the rows of messages by their times; their numbers are above ``last_number``.
 
     Messages that are due together keep their order.
@@ -113,14 +115,16 @@ def _groups(times: Sequence[int]) -> Iterator[tuple[int, int]]:
         start = end
 
 
-def _runs(partition: Partition, messages: Sequence[Message], first: int) -> Iterator[Row]:
+def _runs(
+    partition: Partition, messages: Sequence[PendingMessage], first: int
+) -> Iterator[PendingEntry]:
     """Yield the rows of messages that are due together."""
     topic = partition.topic
     due_unix_ms = messages[0].due_unix_ms
     tails = _tails(partition, messages, first)
     for piece in cut(tails, topic.settings.message_bytes_max):
         if len(piece) < RUN_COUNT_MIN:
-            yield from _rows(partition, [due_unix_ms] * len(piece), piece, first)
+            yield from _single_entries(partition, [due_unix_ms] * len(piece), piece, first)
         else:
             entry = encode_waiting(
                 due_unix_ms,
@@ -135,14 +139,16 @@ def _runs(partition: Partition, messages: Sequence[Message], first: int) -> Iter
         first += len(piece)
 
 
-def _singles(partition: Partition, messages: Sequence[Message], first: int) -> Iterator[Row]:
+def _singles(
+    partition: Partition, messages: Sequence[PendingMessage], first: int
+) -> Iterator[PendingEntry]:
     times = [message[0] for message in messages]
-    return _rows(partition, times, _tails(partition, messages, first), first)
+    return _single_entries(partition, times, _tails(partition, messages, first), first)
 
 
-def _rows(
+def _single_entries(
     partition: Partition, times: Sequence[int], tails: Sequence[Tail], first: int
-) -> Iterator[Row]:
+) -> Iterator[PendingEntry]:
     """Yield rows of one message each."""
     topic_uuid, partition_number = partition.topic.uuid.bytes, partition.number
     for number, due_unix_ms, (timestamp_unix_ms, tail) in zip(
@@ -154,7 +160,7 @@ def _rows(
         yield due_unix_ms, number, 0, entry
 
 
-def _tails(partition: Partition, messages: Sequence[Message], first: int) -> list[Tail]:
+def _tails(partition: Partition, messages: Sequence[PendingMessage], first: int) -> list[Tail]:
     """Return the records of messages, with the headers that say when they are due and their id."""
     ids = message_ids(partition.topic.uuid, partition.number)
     tails = []

@@ -12,7 +12,7 @@ if TYPE_CHECKING:  # the listener makes preambles; they hand over to it
     from gateway.listener import Listener
 
 
-class Preamble(asyncio.BufferedProtocol):
+class ProxyHandshake(asyncio.BufferedProtocol):
     """Reads the PROXY header and not an octet more, then hands the transport over."""
 
     def __init__(self, listener: "Listener") -> None:
@@ -30,7 +30,7 @@ class Preamble(asyncio.BufferedProtocol):
             self._transport.abort()
             return
         self._has_seat = True
-        self._listener.preambles.add(self)
+        self._listener.proxy_handshakes.add(self)
         self._deadline = self._listener.loop.call_later(
             self._listener.config.handshake_s_max, self.abort
         )
@@ -72,7 +72,7 @@ class Preamble(asyncio.BufferedProtocol):
         if self._has_seat:
             self._has_seat = False
             self._listener.give_seat("")
-        self._listener.preambles.discard(self)
+        self._listener.proxy_handshakes.discard(self)
         if self._deadline is not None:
             self._deadline.cancel()
 

@@ -14,17 +14,17 @@ BLOCK_COUNT: Final = 256
 SPARSE_COUNT: Final = 16  # a block with fewer is no longer worth its octets
 
 _ROW_COUNT: Final = 4  # fewer are not worth a slice
-_PLACE: Final = struct.Struct(">QII")
-_BLOCK_BYTES: Final = BLOCK_COUNT * _PLACE.size
-_NOTHING: Final = bytes(_PLACE.size)
+_LOCATION: Final = struct.Struct(">QII")
+_BLOCK_BYTES: Final = BLOCK_COUNT * _LOCATION.size
+_NOTHING: Final = bytes(_LOCATION.size)
 
 
 # Where a message lies: offset, octets (never 0), index of its topic. A plain tuple, because each
 # message that waits needs one on its way out.
-Place = tuple[int, int, int]
+MessageLocation = tuple[int, int, int]
 
 
-class Places:
+class MessageLocations:
     """Number to place. Numbers are above 0, and only grow from ``tighten`` on."""
 
     def __init__(self) -> None:
@@ -38,28 +38,30 @@ class Places:
     def __len__(self) -> int:
         return sum(self._counts.values()) + len(self._sparse)
 
-    def get(self, number: int) -> Place | None:
+    def get(self, number: int) -> MessageLocation | None:
         """Return where a number lies, or None when it does not wait."""
         block = self._blocks.get(number >> 8)
         if block is None:
             packed = self._sparse.get(number)
-            return None if packed is None else _PLACE.unpack(packed)
-        place: Place = _PLACE.unpack_from(block, (number & 0xFF) * _PLACE.size)
-        return place if place[1] else None
+            return None if packed is None else _LOCATION.unpack(packed)
+        location: MessageLocation = _LOCATION.unpack_from(
+            block, (number & 0xFF) * _LOCATION.size
+        )
+        return location if location[1] else None
 
-    def set(self, number: int, place: Place) -> None:
+    def set(self, number: int, location: MessageLocation) -> None:
         """Add a number, or say that it lies elsewhere now."""
         index = number >> 8
         block = self._blocks.get(index)
         if block is None:
             block = self._block_for(number, index)
         if block is None:
-            self._sparse[number] = _PLACE.pack(*place)
+            self._sparse[number] = _LOCATION.pack(*location)
             return
-        at = (number & 0xFF) * _PLACE.size
-        if block[at : at + _PLACE.size] == _NOTHING:
+        at = (number & 0xFF) * _LOCATION.size
+        if block[at : at + _LOCATION.size] == _NOTHING:
             self._counts[index] += 1
-        _PLACE.pack_into(block, at, *place)
+        _LOCATION.pack_into(block, at, *location)
 
     def _block_for(self, number: int, index: int) -> bytearray | None:
         """Return a new block when a number that has none is worth one."""
@@ -89,28 +91,28 @@ class Places:
             for low in range(BLOCK_COUNT):
                 packed = self._sparse.pop(index << 8 | low, None)
                 if packed is not None:
-                    block[low * _PLACE.size : (low + 1) * _PLACE.size] = packed
+                    block[low * _LOCATION.size : (low + 1) * _LOCATION.size] = packed
                     self._counts[index] += 1
         return block
 
-    def pop(self, number: int) -> Place | None:
+    def pop(self, number: int) -> MessageLocation | None:
         """Forget a number; return where it was, or None when it did not wait."""
         index = number >> 8
         block = self._blocks.get(index)
         if block is None:
             packed = self._sparse.pop(number, None)
-            return None if packed is None else _PLACE.unpack(packed)
-        at = (number & 0xFF) * _PLACE.size
-        place: Place = _PLACE.unpack_from(block, at)
-        if not place[1]:
+            return None if packed is None else _LOCATION.unpack(packed)
+        at = (number & 0xFF) * _LOCATION.size
+        location: MessageLocation = _LOCATION.unpack_from(block, at)
+        if not location[1]:
             return None
-        block[at : at + _PLACE.size] = _NOTHING
+        block[at : at + _LOCATION.size] = _NOTHING
         self._popped(index, 1)
-        return place
+        return location
 
-    def pop_many(self, numbers: Sequence[int]) -> list[Place | None]:
+    def pop_many(self, numbers: Sequence[int]) -> list[MessageLocation | None]:
         """``pop`` many; those that lie side by side cost 0.2 us each instead of 1 us."""
-        found: list[Place | None] = []
+        found: list[MessageLocation | None] = []
         at, count = 0, len(numbers)
         while at < count:
             first = numbers[at]
@@ -126,16 +128,16 @@ class Places:
             at = end
         return found
 
-    def _pop_row(self, first: int, count: int) -> list[Place | None]:
+    def _pop_row(self, first: int, count: int) -> list[MessageLocation | None]:
         """Forget numbers that follow each other, all of one block."""
         block = self._blocks.get(first >> 8)
         if block is None or count < _ROW_COUNT:
             return [self.pop(number) for number in range(first, first + count)]
-        start = (first & 0xFF) * _PLACE.size
-        end = start + count * _PLACE.size
-        places: list[Place] = list(_PLACE.iter_unpack(block[start:end]))
+        start = (first & 0xFF) * _LOCATION.size
+        end = start + count * _LOCATION.size
+        locations: list[MessageLocation] = list(_LOCATION.iter_unpack(block[start:end]))
         block[start:end] = bytes(end - start)
-        found = [place if place[1] else None for place in places]
+        found = [location if location[1] else None for location in locations]
         self._popped(first >> 8, count - found.count(None))
         return found
 
@@ -165,6 +167,6 @@ class Places:
 
 def _present(index: int, block: bytearray) -> Iterator[tuple[int, bytes]]:
     for low in range(BLOCK_COUNT):
-        packed = bytes(block[low * _PLACE.size : (low + 1) * _PLACE.size])
+        packed = bytes(block[low * _LOCATION.size : (low + 1) * _LOCATION.size])
         if packed != _NOTHING:
             yield index << 8 | low, packed

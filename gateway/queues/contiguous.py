@@ -31,7 +31,7 @@ partition: its answers are kept.
 """
 
 
-class Row(NamedTuple):
+class ContiguousMessages(NamedTuple):
     """Messages in a row that were handed out for the first time. ``shown``: see ``Show``."""
 
     number: int  # of the partition

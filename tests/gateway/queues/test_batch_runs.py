@@ -4,8 +4,8 @@ import pytest
 
 from features.queue.model import AT_ONCE, Run
 from gateway.model import HEADER_BYTES, parse_batch_header, stamp
+from gateway.queues.batch_runs import Delay, delayed_runs, keyed_runs
 from gateway.queues.delay_changes import LaneDelay
-from gateway.queues.marks import Delay, delayed_runs, keyed_runs
 from gateway.records.codec import encode_batch
 
 NOW = 1_700_000_000_000

@@ -11,7 +11,7 @@ from typing import Final
 from uuid import UUID
 
 from features.delay.entries import ENDED, REMOVED, encode_removed, parse_destination
-from features.delay.runs import Run
+from features.delay.runs import DelayedRun
 from features.delay.staged import Item
 from features.delay.state import DelayState
 from gateway.broker import Broker
@@ -25,7 +25,7 @@ from gateway.topics.manager import TopicManager
 _REMOVED_MAX: Final = 4_096  # numbers in one entry
 
 
-class Round:
+class DueBatch:
     """One append in the making. All numbers are of rows but those of ``parts``.
 
     ``parts``: runs of which some messages go; ``later``: what a full queue refuses; ``damaged``:
@@ -42,7 +42,7 @@ class Round:
         self._batches: list[Write] = []
         self._alone: list[int] = []
         self._runs: list[int] = []
-        self.parts: list[tuple[Run, list[int]]] = []
+        self.parts: list[tuple[DelayedRun, list[int]]] = []
         self.later: list[int] = []
         self.damaged: list[int] = []
         self.refused = 0
@@ -72,7 +72,7 @@ class Round:
             else:
                 self._take_out(numbers, runs)
 
-    def _runs_of(self, items: Sequence[Item]) -> dict[int, Run]:
+    def _runs_of(self, items: Sequence[Item]) -> dict[int, DelayedRun]:
         """Return those of them that are runs, by number."""
         runs = self._state.runs
         if not runs:
@@ -80,7 +80,7 @@ class Round:
         found = [(item[1], runs.get(item[1])) for item in items]
         return {number: run for number, run in found if run is not None}
 
-    def _whole(self, items: Sequence[Item], runs: dict[int, Run]) -> list[Item]:
+    def _whole(self, items: Sequence[Item], runs: dict[int, DelayedRun]) -> list[Item]:
         """Return what is as it was put: what is sent on gets a checksum of its own here."""
         whole = []
         for item in items:
@@ -91,7 +91,7 @@ class Round:
                 self.damaged.append(item[1])
         return whole
 
-    def _take_out(self, numbers: Sequence[int], runs: dict[int, Run]) -> None:
+    def _take_out(self, numbers: Sequence[int], runs: dict[int, DelayedRun]) -> None:
         if not runs:
             self._alone += numbers
             self.count += len(numbers)
@@ -109,7 +109,7 @@ class Round:
                 self.count += run.count
 
     def _add_batches(
-        self, destination: bytes, items: Sequence[Item], runs: dict[int, Run]
+        self, destination: bytes, items: Sequence[Item], runs: dict[int, DelayedRun]
     ) -> None:
         """Add what appends messages to their partition.
 

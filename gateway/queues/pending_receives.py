@@ -15,12 +15,12 @@ OnDeliveries = Callable[[list[Delivery]], None]
 class Home(Protocol):
     """Whom a receiver has asked; see ``gateway.queues.receivers``."""
 
-    def leave(self, receiver: "Receiver") -> None:
+    def leave(self, receiver: "PendingReceive") -> None:
         """It has gone."""
         ...
 
 
-class Receiver:
+class PendingReceive:
     """Somebody who asked for messages and waits. ``cancel`` may be called at any time."""
 
     __slots__ = (
@@ -96,14 +96,14 @@ class Receiver:
             on_done([])
 
 
-class Waits:
+class PendingReceives:
     """All receivers of a node that wait, and one timer for them."""
 
     def __init__(self, clock: Clock, *, receivers_max: int) -> None:
         self._clock = clock
         self._receivers_max = receivers_max
         self._tickets = count(1)
-        self._receivers: dict[int, Receiver] = {}
+        self._receivers: dict[int, PendingReceive] = {}
         # By ticket: an entry of the timer outlives its receiver, who is not to be kept by it.
         self._deadlines: Deadlines[int] = Deadlines(clock, self._on_due)
 
@@ -115,18 +115,18 @@ class Waits:
         if len(self._receivers) >= self._receivers_max:
             raise Overloaded(f"{self._receivers_max} receivers wait for messages")
 
-    def begin(self, receiver: Receiver, wait_ms: int) -> None:
+    def begin(self, receiver: PendingReceive, wait_ms: int) -> None:
         """Call its ``on_due`` when the time is over."""
         ticket = receiver.ticket = next(self._tickets)
         self._receivers[ticket] = receiver
         self._deadlines.arm(ticket, self._clock.monotonic_ms() + wait_ms)
 
-    def end(self, receiver: Receiver) -> None:
+    def end(self, receiver: PendingReceive) -> None:
         """It has got something, or has gone."""
         if self._receivers.pop(receiver.ticket, None) is not None:
             self._deadlines.forget(receiver.ticket)
 
-    def has(self, receiver: Receiver) -> bool:
+    def has(self, receiver: PendingReceive) -> bool:
         """Whether it still has time to wait."""
         return receiver.ticket in self._receivers
 

@@ -8,15 +8,15 @@ from features.queue.model import Result
 from gateway.errors import StorageUnavailable
 from gateway.model import EXPIRES_AT, Record
 from gateway.partition import Partition
-from gateway.queues.instance import Queue
-from gateway.queues.rows import (
+from gateway.queues.contiguous import (
     SHOWN_RECORDS_MAX,
     SHOWN_VALUES_BYTES_MAX,
     Columns,
-    Row,
+    ContiguousMessages,
     Show,
     ShownRun,
 )
+from gateway.queues.queue import Queue
 from gateway.records.codec import NO_HEADERS, RecordRun, encode_batch
 from gateway.writer import Write
 from tests.gateway.queues.test_journal import drain, fill
@@ -30,17 +30,17 @@ def show(_partition: Partition, records: Sequence[Record]) -> Columns:
     ]
 
 
-def take_contiguous(queue: Queue, count: int = 10, **how: int) -> Row | None:
+def take_contiguous(queue: Queue, count: int = 10, **how: int) -> ContiguousMessages | None:
     return queue.receive_contiguous(count, **{"bytes_max": 1_000, **how}, show=show)
 
 
-def taken(queue: Queue, count: int = 10) -> Row:
+def taken(queue: Queue, count: int = 10) -> ContiguousMessages:
     row = take_contiguous(queue, count)
     assert row is not None
     return row
 
 
-async def ack(queue: Queue, row: Row) -> StorageUnavailable | None:
+async def ack(queue: Queue, row: ContiguousMessages) -> StorageUnavailable | None:
     done: asyncio.Future[StorageUnavailable | None] = asyncio.Future()
     assert queue.ack_contiguous(row.number, row.offsets, 1, done.set_result)
     assert not done.done()
@@ -73,7 +73,7 @@ async def test_a_take_is_written_down_though_nothing_follows(tmp_path: Path) -> 
     async with running(tmp_path) as world:
         queue = await world.queue(order="fair")
         await world.send(queue, *[b"%d" % n for n in range(10)])
-        partition = world.queues._kit.journal.partition
+        partition = world.queues._context.journal.partition
         before = partition.high_watermark
         taken(queue)
         await world.until(lambda: partition.high_watermark > before)
@@ -126,7 +126,7 @@ async def test_rows_of_a_large_batch_are_shown_piece_by_piece(tmp_path: Path) ->
         queue = await world.queue(order="fair")
         bodies = [b"m%d" % n for n in range(5 * SHOWN_RECORDS_MAX // 2)]
         await send_one_batch(world, queue, bodies)
-        kept = world.queues._kit.bodies
+        kept = world.queues._context.message_cache
         asked: list[int] = []
         sizes: list[int] = []
 
@@ -229,7 +229,7 @@ async def _send_shown(world: World, queue: Queue, shows: list[Show | None]) -> N
 async def test_what_is_known_of_messages_counts_as_kept(tmp_path: Path) -> None:
     async with running(tmp_path) as world:
         queue = await world.queue(order="fair")
-        bodies = world.queues._kit.bodies
+        bodies = world.queues._context.message_cache
         await _send_shown(world, queue, [None, None])
         before = bodies.kept_bytes
         await _send_shown(world, queue, [show, show])

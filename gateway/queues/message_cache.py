@@ -16,17 +16,17 @@ from gateway.broker import Broker
 from gateway.errors import OffsetOutOfRange, TopicNotFound
 from gateway.model import BatchHeader, Octets, Record, parse_batch_header
 from gateway.partition import Partition, Write
+from gateway.queues.contiguous import Columns, Show
 from gateway.queues.kept_batch import Body, KeptBatch, Unreadable
-from gateway.queues.rows import Columns, Show
 
-__all__ = ["Bodies", "Body", "Unreadable"]
+__all__ = ["Body", "MessageCache", "Unreadable"]
 
 READ_BYTES: Final = 65_536  # from the page cache, at a time
 COLD_READ_BYTES: Final = 1_048_576  # from the disk: a backlog is read in large pieces
 BATCHES_MAX: Final = 16_384
 
 
-class Bodies:
+class MessageCache:
     """Finds messages by offset. Loop only."""
 
     def __init__(self, broker: Broker, *, bytes_max: int) -> None:

@@ -11,7 +11,7 @@ from typing import Final
 NUMBER: Final = struct.Struct(">QQ")  # sorts as octets by due time, then by number
 
 
-class Crowd:
+class SortedNumbers:
     """Numbers in pieces, 16 octets each. ``is_ready``: all of them are in, some may be taken."""
 
     __slots__ = ("_heads", "_pieces", "is_ready")

@@ -9,14 +9,14 @@ from features.queue.model import BY_TIME, Counts, Policy
 from gateway.errors import StorageUnavailable
 from gateway.model import Record, TopicName
 from gateway.partition import Partition
-from gateway.queues.bodies import Unreadable
-from gateway.queues.lanes import Kit, QueueLane
+from gateway.queues.contiguous import ContiguousMessages, Show
+from gateway.queues.lanes import QueueContext, QueueLane
+from gateway.queues.message_cache import Unreadable
 from gateway.queues.model import DeliveryId, EarlierDelay, Outcome, QueueRow
+from gateway.queues.pending_receives import OnDeliveries, PendingReceive, PendingReceives
 from gateway.queues.purged import PURGED, parse_purged
 from gateway.queues.receivers import Receivers
-from gateway.queues.rows import Row, Show
 from gateway.queues.settling import OnSettled, Settler
-from gateway.queues.waits import OnDeliveries, Receiver, Waits
 from gateway.slots import partition_for_key
 from gateway.storage import OnDone
 from gateway.topics.manager import Topic
@@ -35,12 +35,18 @@ class Browsed(NamedTuple):
 class Queue:
     """What receivers see of a queue. Loop only; made by ``QueueManager``."""
 
-    def __init__(self, kit: Kit, waits: Waits, topic: Topic, row: QueueRow) -> None:
-        self._kit = kit
-        self._waits = waits
+    def __init__(
+        self,
+        context: QueueContext,
+        pending_receives: PendingReceives,
+        topic: Topic,
+        row: QueueRow,
+    ) -> None:
+        self._context = context
+        self._pending_receives = pending_receives
         self._fairness = Fairness()
-        self._receivers = Receivers(kit, waits, row.settings)
-        self._settler = Settler(kit, self._receivers.freed)
+        self._receivers = Receivers(context, pending_receives, row.settings)
+        self._settler = Settler(context, self._receivers.freed)
         self._turn = 0
         self.purged_ends = parse_purged(row.attributes)
         """Where the last purge ended, by number of the partition."""
@@ -104,13 +110,13 @@ class Queue:
         """The settings, as lanes go by them. Nothing dies that would have nowhere to go."""
         settings = self.settings
         target = settings.dead_letter_topic
-        is_there = not target or self._kit.mover.is_there(
+        is_there = not target or self._context.mover.is_there(
             TopicName(self.name.namespace, target)
         )
         return Policy(
             settings.order,
             settings.attempts_max if is_there else 0,
-            self._kit.config.lookahead,
+            self._context.config.lookahead,
             settings.in_flight_max,
         )
 
@@ -138,7 +144,7 @@ class Queue:
         wait_ms: int = 0,
         holder: int = BY_TIME,
         on_failed: Callable[[], None] | None = None,
-    ) -> Receiver | None:
+    ) -> PendingReceive | None:
         """Hand out up to ``messages_max`` messages, at least one whatever ``bytes_max`` says.
 
         ``on_done`` runs once: before this returns (then it returns None), or when there is
@@ -148,12 +154,12 @@ class Queue:
         queue's), or until its ``holder`` ends. Error: ``Overloaded`` when too many wait already.
         """
         if wait_ms > 0:
-            self._waits.check_room()
+            self._pending_receives.check_room()
         lease_ms = self.settings.lease_ms if lease_ms is None else lease_ms
-        receiver = Receiver(
+        receiver = PendingReceive(
             self._receivers, messages_max, bytes_max, lease_ms, holder, on_done, on_failed
         )
-        return self._receivers.receive(receiver, min(wait_ms, self._kit.config.wait_ms_max))
+        return self._receivers.receive(receiver, min(wait_ms, self._context.config.wait_ms_max))
 
     def receive_contiguous(
         self,
@@ -163,11 +169,11 @@ class Queue:
         show: Show,
         lease_ms: int | None = None,
         column: int | None = None,
-    ) -> Row | None:
-        """Hand out so many messages in a row, in the common case; see ``gateway.queues.rows``.
+    ) -> ContiguousMessages | None:
+        """Hand out ``count`` contiguous messages, in the common case.
 
-        With a ``column`` of what is shown it is not the common case where that is empty.
-        None, with nothing changed, in all others: ``receive`` then hands out what there is.
+        Return None, with nothing changed, in any other case; call ``receive`` then. A given
+        ``column`` of what is shown must not be empty. See ``gateway.queues.contiguous``.
         """
         lease_ms = self.settings.lease_ms if lease_ms is None else lease_ms
         return self._receivers.receive_contiguous(
@@ -181,7 +187,7 @@ class Queue:
 
     def end_holder(self, holder: int, *, counts_attempt: bool = True) -> None:
         """Free what a holder has in flight: its connection has ended."""
-        now = self._kit.clock.steady_unix_ms()
+        now = self._context.clock.steady_unix_ms()
         for lane in self.lanes:
             lane.done(lane.lane.end_holder(holder, now, counts_attempt=counts_attempt))
 
@@ -229,13 +235,13 @@ class Queue:
 
     def purge(self, on_done: OnDone) -> None:
         """Drop all messages that are there now, in flight or not; ``on_done`` when kept."""
-        gate = _Gate(len(self.lanes), on_done)
+        gate = _PurgeGate(len(self.lanes), on_done)
         self.purged_ends = tuple(lane.partition.high_watermark for lane in self.lanes)
         for lane in self.lanes:
             lane.done_then(lane.lane.purge(lane.partition.high_watermark), gate.one)
             lane.feed_more()
         if not self.lanes:
-            self._kit.loop.call_soon(on_done, None)
+            self._context.loop.call_soon(on_done, None)
 
     # --- looking
 
@@ -270,7 +276,9 @@ class Queue:
             start = starts.get(lane.number, lane.lane.floor)
             end = lane.partition.high_watermark
             places = lane.lane.browse_there(start, end, left - len(found))
-            bodies = await self._kit.bodies.read(lane.partition, [place[0] for place in places])
+            bodies = await self._context.message_cache.read(
+                lane.partition, [place[0] for place in places]
+            )
             found += [
                 Browsed(lane.number, state, body)
                 for (_, state), body in zip(places, bodies, strict=True)
@@ -287,7 +295,7 @@ class Queue:
         partition = self.lanes[number].partition
         if not partition.log_start_offset <= offset < partition.high_watermark:
             return None
-        body = (await self._kit.bodies.read(partition, (offset,)))[0]
+        body = (await self._context.message_cache.read(partition, (offset,)))[0]
         return None if isinstance(body, Unreadable) else body
 
     # --- for the manager, and for lanes
@@ -295,7 +303,7 @@ class Queue:
     def new_lane(self, partition: Partition, next_offset: int) -> QueueLane:
         """Return a lane that begins at an offset; it is not fed yet."""
         lane = Lane(self.policy, next_offset, fairness=self._fairness)
-        return QueueLane(self._kit, self, partition, self.group, lane)
+        return QueueLane(self._context, self, partition, self.group, lane)
 
     def add_lanes(self, lanes: Sequence[QueueLane]) -> None:
         """Have more lanes, in order of number."""
@@ -336,7 +344,7 @@ class Queue:
             lane.leave()
 
 
-class _Gate:
+class _PurgeGate:
     """Calls once when all have called."""
 
     __slots__ = ("_error", "_left", "_on_done")

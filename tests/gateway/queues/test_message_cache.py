@@ -11,8 +11,8 @@ from features.compaction.record_slices import scan_records
 from features.queue.model import Order, Result
 from gateway.model import HEADER_BYTES, Record, parse_batch_header, stamp
 from gateway.partition import Partition, Write
-from gateway.queues.bodies import Bodies, Body, Unreadable
 from gateway.queues.manager import Queue
+from gateway.queues.message_cache import Body, MessageCache, Unreadable
 from gateway.records.codec import encode_batch
 from gateway.records.compression import compress, decompress
 from tests.gateway.house import outcome
@@ -64,7 +64,7 @@ async def test_each_offset_has_its_own_message_or_none(
     async with running(tmp_path) as world:
         topic = await world.topic("work")
         partition = world.broker.partition(topic, 0)
-        bodies = Bodies(world.broker, bytes_max=1 << 20)
+        bodies = MessageCache(world.broker, bytes_max=1 << 20)
         for _ in range(2):  # the second does not begin at 0
             write = await append(world, partition, with_holes(missing))
             if is_kept:
@@ -82,7 +82,7 @@ async def test_each_offset_has_its_own_message_or_none(
 async def test_neighbours_of_a_batch_with_holes_are_found_with_it(tmp_path: Path) -> None:
     async with running(tmp_path) as world:
         partition = world.broker.partition(await world.topic("work"), 0)
-        bodies = Bodies(world.broker, bytes_max=1 << 20)
+        bodies = MessageCache(world.broker, bytes_max=1 << 20)
         for missing in (set(), {4}, set()):
             bodies.keep(partition, await append(world, partition, with_holes(missing)))
         found = bodies.find(partition, list(range(3, 12)))
@@ -93,7 +93,7 @@ async def test_a_header_that_promises_more_records_ends_no_search(tmp_path: Path
     """The node must not stand still whatever is wrong with a batch."""
     async with running(tmp_path) as world:
         partition = world.broker.partition(await world.topic("work"), 0)
-        bodies = Bodies(world.broker, bytes_max=1 << 20)
+        bodies = MessageCache(world.broker, bytes_max=1 << 20)
         write = await append(world, partition, with_holes({0, 4}))
         write.header = write.header._replace(record_count=COUNT)
         bodies.keep(partition, write)
