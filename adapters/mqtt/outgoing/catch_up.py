@@ -116,7 +116,7 @@ class CatchUp:
 
     async def _go(self, ride: Ride) -> None:
         for _ in range(RIDE_PIECES):
-            if not (self._is_behind(ride) and await self._step_or_wait(ride)):
+            if not (await self._is_behind(ride) and await self._step_or_wait(ride)):
                 return
 
     async def _step_or_wait(self, ride: Ride) -> bool:
@@ -135,10 +135,11 @@ class CatchUp:
             return True
         return False
 
-    def _is_behind(self, ride: Ride) -> bool:
+    async def _is_behind(self, ride: Ride) -> bool:
         """Say whether anybody is to be served; who is full comes back by itself."""
         if ride.offset >= self.feed.live_offset:
-            self._join_live(ride)
+            async with self._pace:
+                await self._join_live(ride)
         while ride.followers:
             follower = next(iter(ride.followers))
             if follower.is_ready and self.feed.partition_id in follower.behind:
@@ -146,14 +147,20 @@ class CatchUp:
             self._rides.remove(follower)
         return False
 
-    def _join_live(self, ride: Ride) -> None:
-        """Who has caught up with the live end goes on from there."""
+    async def _join_live(self, ride: Ride) -> None:
+        """Who has caught up with the live end goes on from there, as long as it is there."""
         for follower in tuple(ride.followers):
+            if ride.offset < self.feed.live_offset:
+                return
+            if follower not in ride.followers:  # it went meanwhile
+                continue
             self._rides.remove(follower)
             follower.behind.pop(self.feed.partition_id, None)
             self._leave(follower)
             if isinstance(follower, Laggard):
                 self.feed.lagging.join(follower)
+            if self._pace.is_over:
+                await self._pace.rest()
 
     def _leave(self, follower: "Follower") -> None:
         """It is not behind here any more; after the last one, nothing is kept."""
@@ -286,14 +293,10 @@ class CatchUp:
             done = stop
         ride.offset = end
         if end >= self.feed.live_offset:
-            self._join_live(ride)
+            await self._join_live(ride)
 
     async def _offer_all(
-        self,
-        offers: "list[Offer]",
-        run: PublishRun,
-        start: int,
-        stop: int,
+        self, offers: "list[Offer]", run: PublishRun, start: int, stop: int
     ) -> None:
         while offers:
             self._offer(offers, run, start, stop)
@@ -355,13 +358,7 @@ class CatchUp:
                 offers.append((laggard, by_follower[session]))
         return offers
 
-    def _offer(
-        self,
-        offers: "list[Offer]",
-        run: PublishRun,
-        start: int,
-        stop: int,
-    ) -> None:
+    def _offer(self, offers: "list[Offer]", run: PublishRun, start: int, stop: int) -> None:
         """Offer messages of a run, of offsets [start, stop), until this slice is over."""
         feed, going, pace = self.feed, self._going, self._pace
         partition_id, base_offset = feed.partition_id, run.base_offset

@@ -56,6 +56,7 @@ class Lagging:
         self._issued = 0  # messages that have left early
         self._seen = 0  # of these, up to which number the log has them
         self._pending: deque[Early] = deque()  # not seen yet, since there are members
+        self._last: Early | None = None  # of those that left early, until all are seen
         self._waiting: list[Laggard] = []  # whose offsets are not known, by number
         self._bytes = 0
         self._marks: deque[_Mark] = deque()
@@ -64,6 +65,7 @@ class Lagging:
         """Number messages of QoS 0 that are about to leave, the log having taken them."""
         early.left_early = self._issued + 1
         self._issued += len(early.payloads)
+        self._last = early
         if self.members:
             self._pending.append(early)
 
@@ -88,6 +90,8 @@ class Lagging:
         if not number:
             number, offset = self._issued + 1, run.base_offset
         laggard = Laggard(session, self, number, offset)
+        if not self.members and self._last is not None:
+            self._pending.append(self._last)  # the log may show a part of it first
         self.members[session] = laggard
         insort(self._waiting, laggard, key=_number)
         if self._is_mark_due():
@@ -109,8 +113,8 @@ class Lagging:
         laggard.leave()
         for early in pending:
             self._give(session, early)
-        if self.members and not self._pending:  # it was the last one, and is behind again
-            self._pending.extend(pending)
+        if self.members:  # others, or it is behind again
+            self._pending = deque(pending)
 
     def _give(self, session: "ClientSession", early: Early) -> None:
         services = session.services
@@ -182,6 +186,8 @@ class Lagging:
     def _seen_all(self, end: int) -> None:
         """Up to ``end`` all that left early is known."""
         pending, seen = self._pending, self._seen
+        if seen >= self._issued:
+            self._last = None
         while pending and pending[0].left_early + len(pending[0].payloads) <= seen + 1:
             pending.popleft()
         while self._waiting and self._waiting[0].number <= seen + 1:

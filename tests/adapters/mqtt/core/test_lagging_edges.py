@@ -1,9 +1,15 @@
 """Receivers that are too slow for QoS 0: what is odd about sizes, aliases and time."""
 
+import asyncio
+import itertools
 from pathlib import Path
 from typing import cast
 
+import pytest
+
 from adapters.mqtt.connection import MqttConnection
+from adapters.mqtt.outgoing.laggard import Laggard
+from adapters.mqtt.outgoing.lagging import Lagging
 from adapters.mqtt.wire import PublishRun
 from tests.adapters.mqtt.core.rig import numbered, payloads, rig, turns, until
 from tests.adapters.mqtt.core.test_lagging import FILLER, LIMITS, publish, stop
@@ -80,3 +86,72 @@ async def test_what_is_written_down_first_makes_nothing_be_dropped(tmp_path: Pat
         assert payloads(found) == [bytes(100_000), b"after"]
         assert one.adapter.node.counters.dropped == 0
         await publisher.silent()
+
+
+async def test_those_who_catch_up_together_do_not_stop_the_loop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each is given what is on its way into the log: for a thousand that is long work."""
+    async with rig(tmp_path, mqtt=LIMITS) as one:
+        publisher = await one.client("p")
+        clients, connections = [], []
+        for name in "abcde":
+            client = await one.client(name)
+            await client.subscribe(("t", 0))
+            session = one.session(name)
+            assert session is not None
+            clients.append(client)
+            connections.append(stop(session))
+        one.live.storage.held = True
+        await publish(publisher, "t", numbered(3))
+        for connection in connections:
+            connection.resume_writing()
+        for client in clients:
+            await client.messages(1)
+        turn, joined, join = itertools.count(), list[int](), Lagging.join
+        loop = asyncio.get_running_loop()
+
+        def note_turn() -> None:
+            if next(turn) < 10_000 and len(joined) < len(clients):
+                loop.call_soon(note_turn)
+
+        def noting(self: Lagging, laggard: Laggard) -> None:
+            joined.append(next(turn))
+            join(self, laggard)
+
+        monkeypatch.setattr(Lagging, "join", noting)
+        monkeypatch.setattr(one.adapter.node.feeds._pace, "_slice_s", 0.0)
+        note_turn()
+        one.live.storage.release()
+        for client in clients:
+            assert payloads(await client.messages(3)) == numbered(3)
+        await until(lambda: len(joined) == len(clients))
+        assert all(after - before > 1 for before, after in itertools.pairwise(joined))
+        await publish(publisher, "t", [b"new"])
+        for client in clients:
+            assert payloads(await client.messages(1)) == [b"new"]
+
+
+async def test_what_the_log_shows_in_parts_comes_whole(tmp_path: Path) -> None:
+    """A feed that reads the log may see a part of what somebody fell behind at."""
+    async with rig(tmp_path, mqtt=LIMITS) as one:
+        client, publisher = await one.client("s"), await one.client("p")
+        await client.subscribe(("t", 0))
+        session = one.session("s")
+        assert session is not None
+        connection = stop(session)
+        one.live.storage.held = True
+        await publish(publisher, "t", numbered(9))
+        [laggard] = session.laggards.values()
+        connection.resume_writing()
+        assert payloads(await client.messages(1)) == [FILLER]
+        lagging, offset = laggard.lagging, laggard.start
+        part = PublishRun(b"t", numbered(4), client_id="p")
+        part.base_offset = offset
+        lagging.see(part)
+        lagging._seen_all(offset + 4)
+        lagging.join(laggard)  # those four have come from the log
+        assert payloads(await client.messages(5)) == numbered(5, start=4)
+        one.live.storage.release()
+        await one.delivered()
+        await client.silent()
