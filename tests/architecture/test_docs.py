@@ -1,5 +1,6 @@
 """The documentation says what the code does."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -50,3 +51,12 @@ def test_every_command_is_documented(command: str) -> None:
     pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
     said = "\n".join(page.read_text() for page in pages if page.exists())
     assert f"headgate {command}" in said
+
+
+@pytest.mark.parametrize("page", ["architecture.md", "fast-paths.md"])
+def test_the_files_that_a_page_names_are_there(page: str) -> None:
+    text = (ROOT / "docs" / page).read_text()
+    folders = "gateway|adapters|features|storage_adapters|pipeline|examples|tests|benchmarks"
+    named = re.findall(rf"`((?:{folders})/[\w/.]*)`", text)
+    assert named
+    assert [name for name in named if not (ROOT / name).exists()] == []
