@@ -157,3 +157,8 @@ class Intake:
         kept_bytes, self.kept_bytes = self.kept_bytes, 0
         self._budget.give_back(kept_bytes)
         self._budget.end_run(self)
+        self._retry = _nothing_to_retry  # a connection and its intake hold each other
+
+
+def _nothing_to_retry() -> None:
+    """Stand for the callback of a connection that has ended."""
