@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from adapters.mqtt import handlers, keep_alive
 from adapters.mqtt.errors import MqttError, ReasonCode, reason_code
 from adapters.mqtt.incoming.inbound import Inbound
-from adapters.mqtt.incoming.reads import new_reader
+from adapters.mqtt.incoming.reads import FULL_READ_BYTES, new_reader, rest
 from adapters.mqtt.one_task import OneTask, Then, Work
 from adapters.mqtt.refusals import can_refuse, last_connack, last_disconnect
 from adapters.mqtt.rights.access import ClientAccess
@@ -48,9 +48,9 @@ class MqttConnection(Connection, asyncio.Protocol):
     come as an object of their own, with one call.
 
     Reads are held for these reasons: ``waiting`` (for who it is, its session, or the end of a
-    long SUBSCRIBE), ``wal``, ``unacknowledged``, ``requests``, ``writes`` (it takes nothing of
-    what is more than ``receiver_bytes_max``), ``drain``. A slow receiver alone is read from: its
-    acknowledgements are what makes room.
+    long SUBSCRIBE), ``turn`` (see ``incoming.reads``), ``wal``, ``unacknowledged``, ``requests``,
+    ``writes`` (it takes nothing of what is more than ``receiver_bytes_max``), ``drain``. A slow
+    receiver alone is read from: its acknowledgements are what makes room.
     """
 
     is_framed: ClassVar = False  # whether packets come and go in frames of another protocol
@@ -127,6 +127,8 @@ class MqttConnection(Connection, asyncio.Protocol):
             raise reader.error.without_traceback()
         if self.state is not State.CONNECTED:
             self._go_on_before_login()
+        elif reader.is_cut or len(data) >= FULL_READ_BYTES:
+            rest(self, self._holds)
         if not self.is_writable and self.out_bytes > self.config.receiver_bytes_max:
             self.hold_reads("writes")
         likeness = reader.likeness
@@ -162,7 +164,7 @@ class MqttConnection(Connection, asyncio.Protocol):
             return
         packets, self._queued = self._queued, []
         self._serve(packets)
-        if self.reader.is_cut and not self.is_closing:
+        if self.reader.is_cut and not (self._queued or self.is_closing):
             self.receive(b"")
             return
         error = self.reader.error

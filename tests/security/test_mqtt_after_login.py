@@ -1,13 +1,21 @@
 """What a client may send by MQTT after CONNACK: no packet, and no read, keeps the loop for long."""
 
+import asyncio
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
+from adapters.mqtt import server
 from adapters.mqtt.codec import FILTERS_MAX
+from adapters.mqtt.connection import MqttConnection
 from adapters.mqtt.errors import MqttError, ReasonCode
 from adapters.mqtt.packets import primitives, properties
-from adapters.mqtt.packets.framing import PacketReader
+from adapters.mqtt.packets.framing import SLICE_WORK, PacketReader
+from adapters.mqtt.packets.publish_codec import WORK_BYTES
+from adapters.mqtt.packets.publish_medley import MEDLEY_MAX
+from adapters.mqtt.wire import Packet
 from tests.adapters.mqtt.live import running
 from tests.support import mqtt_wire as wire
 from tests.support.mqtt_wire import Kind, Prop
@@ -100,3 +108,76 @@ async def test_a_packet_with_more_properties_closes_the_connection(tmp_path: Pat
         assert list(found) == pairs(PROPERTIES_MAX)
         client.send(with_properties(Kind.PUBLISH, PROPERTIES_MAX + 1))
         assert await client.ended_with() == [(Kind.DISCONNECT, ReasonCode.QUOTA_EXCEEDED)]
+
+
+# --- what one read brings
+
+
+def tiny(count: int) -> bytes:
+    """Return messages of which none goes with the one before it."""
+    return b"".join(wire.publish("t", b"", retain=bool(n % 2)) for n in range(count))
+
+
+def slices_of(data: bytes) -> list[int]:
+    """Return the number of packets of each slice of one read."""
+    reader = logged_in()
+    found = [len(reader.receive(data))]
+    while reader.is_cut:
+        found.append(len(reader.receive(b"")))
+    assert reader.error is None
+    assert not reader.has_partial
+    return found
+
+
+@pytest.mark.parametrize("packets", [tiny(1_000), wire.PINGREQ * 1_000])
+def test_a_read_is_decoded_in_slices_of_bounded_packets(packets: bytes) -> None:
+    found = slices_of(packets)
+    assert sum(found) == 1_000
+    assert max(found) <= SLICE_WORK
+
+
+def test_messages_of_different_topics_are_decoded_in_slices() -> None:
+    storm = b"".join(wire.publish(f"{n % 10}", b"") for n in range(200_000))
+    found = slices_of(storm)
+    assert max(found) <= SLICE_WORK
+    assert sum(found) == -(-200_000 // MEDLEY_MAX)
+
+
+def test_properties_of_a_read_are_decoded_in_slices() -> None:
+    pieces = [with_properties(Kind.PUBLISH, PROPERTIES_MAX), wire.PINGREQ]
+    bytes_each = len(pieces[0])
+    found = slices_of(b"".join(pieces * 200))
+    assert sum(found) == 400
+    assert max(found) <= 2 * (1 + SLICE_WORK * WORK_BYTES // bytes_each)
+
+
+def test_filters_of_a_read_are_decoded_in_slices() -> None:
+    one = wire.subscribe(1, [("a", 0)] * FILTERS_MAX)
+    assert slices_of(one * 3) == [1, 1, 1]
+
+
+async def test_what_one_read_brings_is_served_over_turns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served: list[int] = []
+    turn = 0
+
+    class Counted(MqttConnection):
+        def _serve(self, packets: Sequence[Packet]) -> None:
+            served.append(turn)
+            super()._serve(packets)
+
+    def turned() -> None:
+        nonlocal turn
+        turn += 1
+        asyncio.get_running_loop().call_soon(turned)
+
+    monkeypatch.setattr(server, "MqttConnection", Counted)
+    async with running(tmp_path) as live:
+        client = await live.connected("c")
+        served.clear()
+        turned()
+        client.send(tiny(10_000), wire.PINGREQ)
+        await client.receive(Kind.PINGRESP)
+    assert len(served) >= 10_000 // SLICE_WORK
+    assert max(Counter(served).values()) <= 2  # what was kept, and the slice that is next

@@ -26,6 +26,7 @@ from adapters.mqtt.packets.properties import USER_PROPERTIES_MAX
 from adapters.mqtt.packets.publish_codec import (
     PUBLISH_MAX,
     PUBLISH_MIN,
+    WORK_BYTES,
     Likeness,
     decode_publishes,
 )
@@ -58,6 +59,8 @@ _ACKS: Final = range(PacketType.PUBACK, PacketType.PUBCOMP + 1)
 _SHORT_ACK_BYTES: Final = 4
 _LIKENESS_BYTES_MAX: Final = 512  # of headers that are remembered for each connection
 _CONNECT_HEAD_BYTES: Final = 7  # the protocol's name and its level
+SLICE_WORK: Final = 128
+"""What is decoded in one go: runs and other packets, and ``WORK_BYTES`` count as one too."""
 _STRETCH_MIN: Final = 64
 _STRETCH_GROWTH: Final = 4
 """Acknowledgements looked at in one go, at first, and how that grows while all of them fit."""
@@ -81,7 +84,8 @@ class PacketReader:
 
     With a ``connect_max`` nothing is decoded between CONNECT and ``admit``, but for one AUTH or
     DISCONNECT after each ``expect_auth``. ``is_cut``: there are bytes to be looked at then, by
-    ``receive(b"")``.
+    ``receive(b"")``; after the login they are what is left of a read with more work in it than
+    one slice has (``SLICE_WORK``).
     """
 
     __slots__ = (
@@ -188,27 +192,31 @@ class PacketReader:
         """Append what is complete; return where the first packet begins that is not."""
         if not self._is_admitted:
             return self._decode_before_login(data, packets)
-        at = 0
+        at, work = 0, 0
         while at < len(data):
-            first = data[at]
+            start, count, first = at, len(packets), data[at]
             if PUBLISH_MIN <= first <= PUBLISH_MAX and self.version is not None:
-                start = at
-                at = decode_publishes(
-                    data,
-                    at,
-                    self.version,
-                    packets,
-                    self._packet_bytes_max,
-                    self._properties_max,
-                )
-                if at > start:
-                    continue
+                if work < SLICE_WORK:
+                    at = decode_publishes(
+                        data,
+                        at,
+                        self.version,
+                        packets,
+                        self._packet_bytes_max,
+                        self._properties_max,
+                        count + SLICE_WORK - work,
+                    )
             else:
                 self._check_first_octet(first)
-            bounds = self._bounds(data, at)
-            if bounds is None:
-                break
-            at = self._decode_one(data, at, bounds, packets)
+            if at == start:
+                bounds = self._bounds(data, at)
+                if bounds is None:
+                    break
+                if work >= SLICE_WORK:
+                    self.is_cut, self._wanted_bytes = True, 0
+                    break
+                at = self._decode_one(data, at, bounds, packets)
+            work += len(packets) - count + (at - start) // WORK_BYTES
         return at
 
     def _decode_before_login(self, data: bytes, packets: list[Packet]) -> int:

@@ -6,6 +6,7 @@ of a run that are of equal size too are taken apart by one ``struct`` for all of
 a flat loop that compares each with what the run has in common.
 """
 
+import sys
 from functools import lru_cache
 from itertools import chain
 from struct import Struct
@@ -33,6 +34,7 @@ _NOT_IN_MEDLEYS: Final = 0x0C  # DUP, QoS 2
 _QOS_MAX: Final = 2
 _NOT_AS_IT_CAME: Final = 0x0F  # DUP, QoS 1 and 2, and retained messages, leave in another form
 _MORE_OCTETS: Final = 0x80
+WORK_BYTES: Final = 256  # of properties, or of filters, take about as long as a run does
 
 _LAYOUTS_CACHED_MAX: Final = 1_024
 _V3_1: Final = Version.V3_1
@@ -141,17 +143,19 @@ class Likeness:
         )
 
 
-def decode_publishes(  # noqa: PLR0917 - a call with names takes longer
+def decode_publishes(  # noqa: PLR0913, PLR0917 - a call with names takes longer
     data: bytes,
     at: int,
     version: Version,
     packets: list[Packet],
     packet_bytes_max: int = VARINT_MAX + 5,
     user_properties_max: int = USER_PROPERTIES_MAX,
+    packets_max: int = sys.maxsize,
 ) -> int:
     """Append the runs of the PUBLISH packets that begin at ``at`` to ``packets``.
 
-    Returns where the first packet begins that is no PUBLISH, or not there in whole. Error:
+    Returns where the first packet begins that is no PUBLISH, or not there in whole, or when
+    ``packets`` has ``packets_max`` runs: each ``WORK_BYTES`` of properties count as one. Error:
     ``MqttError``; ``packets`` then has what came before the faulty packet. A packet above
     ``packet_bytes_max`` is PACKET_TOO_LARGE, one with more than ``user_properties_max``
     QUOTA_EXCEEDED; QoS 3, DUP with QoS 0, text that is not UTF-8,
@@ -160,7 +164,11 @@ def decode_publishes(  # noqa: PLR0917 - a call with names takes longer
     TOPIC_NAME_INVALID, alias 0 TOPIC_ALIAS_INVALID. The connection knows the other aliases.
     """
     size_bytes = len(data)
-    while at + 1 < size_bytes and PUBLISH_MIN <= data[at] <= PUBLISH_MAX:
+    while (
+        at + 1 < size_bytes
+        and PUBLISH_MIN <= data[at] <= PUBLISH_MAX
+        and len(packets) < packets_max
+    ):
         length, body_at = data[at + 1], at + 2
         if length >= _MORE_OCTETS:
             found = decode_varint(data, at + 1)
@@ -186,6 +194,7 @@ def decode_publishes(  # noqa: PLR0917 - a call with names takes longer
             packets += found_runs
         else:
             packets.append(run)
+        packets_max -= len(common[1]) // WORK_BYTES
     return at
 
 

@@ -16,6 +16,7 @@ from websockets.typing import Origin, Subprotocol
 
 from adapters.mqtt.config import WebSocketConfig
 from adapters.mqtt.connection import MqttConnection
+from adapters.mqtt.incoming.reads import TURN
 from adapters.mqtt.session import State
 from adapters.mqtt.wire import Connect
 from gateway.browsers import is_foreign, is_known_host
@@ -72,7 +73,11 @@ class WebSocketConnection(MqttConnection):
     def _read_frames(self) -> None:
         """Take frames of what was read, so many that others have their turn soon."""
         taken_count = 0
-        while self._unread and taken_count < FRAMES_PER_TURN_MAX and not self.is_closing:
+        while (
+            self._unread
+            and taken_count < FRAMES_PER_TURN_MAX
+            and not (self.is_closing or TURN in self._holds)
+        ):
             piece, self._unread = self._unread[:SLICE_BYTES], self._unread[SLICE_BYTES:]
             taken_count += self._take_frames(piece)
         self._after_frames()
