@@ -60,6 +60,7 @@ class Framer:
         "_shared",
         "_size_bytes",
         "_start",
+        "_view",
         "bytes_max",
     )
 
@@ -72,6 +73,7 @@ class Framer:
         self._filled = 0
         self._head = b""
         self._is_direct = False
+        self._view: memoryview | None = None  # of the frame, where it was read into last
         self._proven_bytes = _FIRST_BYTES  # of the largest frame that was completed
 
     @property
@@ -99,9 +101,10 @@ class Framer:
             self._grow(self._filled or len(self._start))
         frame = self._frame
         self._is_direct = frame is not None and len(frame) - self._filled >= DIRECT_BYTES_MIN
-        if self._is_direct:
-            return memoryview(frame)[self._filled :]  # type: ignore[arg-type]  # is_direct says so
-        return self._shared
+        if not self._is_direct:
+            return self._shared
+        self._view = memoryview(frame)[self._filled :]  # type: ignore[arg-type]  # is_direct says so
+        return self._view
 
     def received(self, size_bytes: int) -> list[memoryview]:
         """Take what was read into ``buffer``; return the frames that are complete now.
@@ -135,19 +138,22 @@ class Framer:
         return min(self._size_bytes, max(self._proven_bytes, _GROWTH * filled))
 
     def _grow(self, filled: int) -> None:
+        room_bytes = self._room_for(filled)
         if self._frame is None:
             self._filled = len(self._start)
-            old: bytes | memoryview = self._start
-        else:
-            old = memoryview(self._frame)[: self._filled]
-        self._frame = bytearray(self._room_for(filled))
-        self._frame[: self._filled] = old
-        self._start = b""
+            self._frame = bytearray(room_bytes)
+            self._frame[: self._filled] = self._start
+            self._start = b""
+        else:  # in place: what was read is not copied, nor are its pages given anew
+            if self._view is not None:
+                self._view.release()  # a frame that is looked at does not grow
+            self._frame.extend(bytes(room_bytes - len(self._frame)))
 
     def _take_if_full(self) -> list[memoryview]:
         if self._frame is None or self._filled < self._size_bytes:
             return []
         frame, self._frame = self._frame, None
+        self._view = None
         self._proven_bytes = max(self._proven_bytes, self._size_bytes)
         self._size_bytes = 0
         return [memoryview(frame)]
