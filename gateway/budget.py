@@ -4,14 +4,17 @@ from collections.abc import Callable
 from typing import Final
 
 PROGRESS_BYTES: Final = 64 * 1024
-STALL_S_MAX: Final = 2.0  # of less than PROGRESS_BYTES, while others wait
 
 
 class Budget:
-    """Octets that all connections share for one purpose; who finds no room waits in order."""
+    """Octets that all connections share for one purpose; who finds no room waits in order.
 
-    def __init__(self, name: str, bytes_max: int) -> None:
+    ``stall_s_max``: how long a request may go without ``PROGRESS_BYTES`` while others wait.
+    """
+
+    def __init__(self, name: str, bytes_max: int, *, stall_s_max: float = 2.0) -> None:
         self.name = name
+        self.stall_s_max = stall_s_max
         self.bytes_max = bytes_max
         self.bytes_taken = 0
         self._waiting: dict[Callable[[], None], None] = {}
@@ -149,7 +152,7 @@ class Intake:
         is_needed = self._is_midway and self._budget.waiting_count > 0
         if is_going_on or is_held or not is_needed or self._progress_s is None:
             self._bytes_before, self._progress_s = received_bytes, now_s
-        return now_s - self._progress_s > STALL_S_MAX
+        return now_s - self._progress_s > self._budget.stall_s_max
 
     def close(self) -> None:
         """Give all back, and wait no more."""

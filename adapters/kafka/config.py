@@ -73,11 +73,24 @@ class KafkaConfig(KafkaListener):
         le=1024 * _MIB,
         description="Octets of one request; a larger one closes the connection.",
     )
+    unauthenticated_request_bytes_max: int = Field(
+        default=512 * 1024,
+        ge=1024,
+        le=1024 * _MIB,
+        description="The same for a client that has to log in and has not.",
+    )
     request_bytes_budget: int = Field(
         default=256 * _MIB,
         ge=_MIB,
         description="Bytes of requests of all connections that are not complete, or not served, "
         "counted as they come; above it connections are not read from.",
+    )
+    request_stall_s_max: int = Field(
+        default=2,
+        ge=1,
+        le=3_600,
+        description="Seconds in which less than 64 KiB comes of a request that has begun, while "
+        "others wait for `request_bytes_budget`; then its client is closed.",
     )
     request_elements_max: int = Field(
         default=ELEMENTS_MAX,

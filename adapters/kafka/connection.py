@@ -28,8 +28,6 @@ from gateway.model import Octets
 if TYPE_CHECKING:  # the adapter makes connections; they know theirs
     from adapters.kafka.server import KafkaAdapter
 
-UNAUTHENTICATED_REQUEST_BYTES_MAX: Final = 512 * 1024  # Kafka's sasl.server.max.receive.size
-
 _APPENDING: Final = frozenset(api.key for api in APIS.values() if api.turn is Turn.PIPELINED)
 """Requests that append to the log."""
 
@@ -57,7 +55,7 @@ class KafkaConnection(Connection):
         self._node = adapter.node
         bytes_max = adapter.config.request_bytes_max
         if self._node.authenticator.required:
-            bytes_max = min(bytes_max, UNAUTHENTICATED_REQUEST_BYTES_MAX)
+            bytes_max = min(bytes_max, adapter.config.unauthenticated_request_bytes_max)
         self._framer = Framer(listener.receive_buffer, bytes_max=bytes_max)
         self._session: Session | None = None
         self._frames: deque[memoryview] = deque()

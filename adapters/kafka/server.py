@@ -51,7 +51,9 @@ class KafkaAdapter:
             config=config,
             fetch_pacing=FetchPacing(kernel.broker.writer),
             fetch_budget=Budget("fetch", kernel.settings.broker.fetch_bytes_budget),
-            request_budget=Budget("request", config.request_bytes_budget),
+            request_budget=Budget(
+                "request", config.request_bytes_budget, stall_s_max=config.request_stall_s_max
+            ),
             producer_ids=ProducerIds(kernel.metadata),
             metadata_cache=MetadataCache(kernel.placement),
             audit=kernel.audit,

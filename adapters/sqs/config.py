@@ -181,6 +181,13 @@ class SqsConfig(ListenerConfig):
         description="Bytes of requests of all connections that are not complete, or not served, "
         "counted as they come; above it connections are not read from.",
     )
+    request_stall_s_max: int = Field(
+        default=2,
+        ge=1,
+        le=3_600,
+        description="Seconds in which less than 64 KiB comes of a request that has begun, while "
+        "others wait for `request_bytes_budget`; then its client is closed.",
+    )
     requests_pipelined_max: int = Field(
         default=64,
         ge=1,

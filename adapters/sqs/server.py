@@ -33,7 +33,9 @@ class SqsAdapter:
         self.config = config
         self.kernel = kernel
         self.writer = kernel.broker.writer
-        self.body_budget = Budget("request", config.request_bytes_budget)
+        self.body_budget = Budget(
+            "request", config.request_bytes_budget, stall_s_max=config.request_stall_s_max
+        )
         self._node: SqsNode | None = None
         self._dispatcher: Dispatcher | None = None
         self._listener: Listener | None = None

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from gateway.budget import Budget
+from gateway.budget import PROGRESS_BYTES, Budget, Intake
 
 
 def taker(budget: Budget, taken: list[str], name: str, size_bytes: int) -> Callable[[], None]:
@@ -69,3 +69,14 @@ def test_who_has_left_is_not_called() -> None:
     budget.leave(retry)
     budget.give_back(10)
     assert (taken, budget.waiting_count) == ([], 0)
+
+
+def test_a_request_stalls_after_the_time_that_its_budget_says() -> None:
+    budget = Budget("test", 10, stall_s_max=5.0)
+    intake = Intake(budget, lambda: None)
+    intake.count(10, is_midway=True)
+    budget.wait(lambda: None)
+    assert not intake.is_stalled(10, 100.0, is_held=False)
+    assert not intake.is_stalled(10, 105.0, is_held=False)
+    assert intake.is_stalled(10, 105.1, is_held=False)
+    assert not intake.is_stalled(10 + PROGRESS_BYTES, 105.1, is_held=False)

@@ -26,6 +26,25 @@ async def test_half_requests_before_a_login_are_counted_and_bounded(tmp_path: Pa
         assert 0 < faults["TooMuchBeforeLogin"] < len(clients)
 
 
+@pytest.mark.parametrize("user", ["anna", None])
+async def test_a_request_before_a_login_has_a_bound_of_its_own(
+    tmp_path: Path, user: str | None
+) -> None:
+    kafka = {"unauthenticated_request_bytes_max": 2048}
+    async with running(tmp_path, user=user, kafka=kafka) as live:
+        listener = live.adapter.listener
+        within = await live.client()
+        within.send(struct.pack(">i", 2048))
+        await until(lambda: [one.bytes_received for one in listener.connections] == [4])
+        above = await live.client()
+        above.send(struct.pack(">i", 2049))
+        if user is None:
+            await until(lambda: [one.bytes_received for one in listener.connections] == [4, 4])
+        else:
+            await until(lambda: listener.faults["PeerError"] == 1)
+        assert listener.faults.total() == (user is not None)
+
+
 async def test_thirty_two_idle_requests_that_announce_much_keep_nobody_waiting(
     tmp_path: Path,
 ) -> None:
