@@ -1,20 +1,20 @@
-"""What a dead letter says of itself, and what it still says once it is sent on.
+"""Headers of dead letters, and of dead letters that are sent again.
 
-A message that nobody gets any more keeps its key, value, timestamp and headers, and gets headers
-that say why and whence:
+A dead letter keeps the key, value, timestamp and headers of its message, and gets headers that
+give reason and origin:
 
     dlq.reason            attempts, rejected, expired, corrupt, ...
-    dlq.source.topic      and .partition, .offset: where it was, as text and decimal numbers
-    dlq.group             the queue group that gave it up
-    dlq.attempts          how often it had been handed out
-    dlq.protocol          what the group was read with; left out where that is not known
-    dlq.hops              how often it has moved so, of all queues
-    dlq.left-out          why its value and headers are not here, where they are not
-    dlq.expires-at        its header expires-at: a dead letter does not expire
-    message-id            what it had, else what it was known by
+    dlq.source.topic      and .partition, .offset: its position, as text and decimal numbers
+    dlq.group             the queue group that rejected it
+    dlq.attempts          number of deliveries
+    dlq.protocol          protocol of the group's consumers; absent where unknown
+    dlq.hops              number of such moves, over all queues
+    dlq.left-out          reason why value and headers are missing, if they are
+    dlq.expires-at        the former header expires-at: a dead letter does not expire
+    message-id            its own, else the one that clients were given
 
-A redrive takes all of that away but ``dlq.hops`` and ``message-id``, so that a message that dies
-again and again, in two queues that send each other their dead letters too, comes to an end.
+A redrive removes all of these but ``dlq.hops`` and ``message-id``, so that the number of moves is
+bounded, even between two queues that are each other's dead-letter queue.
 """
 
 from collections.abc import Sequence
@@ -46,7 +46,7 @@ _DIGITS_MAX: Final = 19  # of a signed 64-bit number
 
 
 class Origin(NamedTuple):
-    """Where a dead letter was, and why it is there no more. ``protocol`` may be empty."""
+    """Source position of a dead letter and reason of its move. ``protocol`` may be empty."""
 
     topic: str
     partition: int

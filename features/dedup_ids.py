@@ -26,7 +26,7 @@ Waiter = TypeVar("Waiter")
 
 
 class Place(NamedTuple):
-    """Where the message that was sent first is: partition number and offset."""
+    """Position of the message that was sent first: partition number and offset."""
 
     number: int
     offset: int
@@ -43,7 +43,7 @@ class Pending(Generic[Waiter]):
 
 
 class Room:
-    """How many ids may be known, of all windows that share it."""
+    """Shared bound on the ids of all deduplication windows that use it."""
 
     __slots__ = ("_windows", "ids_max", "used")
 
@@ -89,7 +89,7 @@ class DedupIds(Generic[Waiter]):
 
     @property
     def ids_max(self) -> int:
-        """How many ids may be known."""
+        """Largest number of ids kept."""
         return self._room.ids_max
 
     def find(self, dedup_id: bytes, now_unix_ms: int) -> Place | Pending[Waiter] | None:

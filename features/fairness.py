@@ -25,7 +25,7 @@ _NEGLIGIBLE_MS: Final = 1e-6
 
 
 class Fairness:
-    """What the tenants of one queue, in all of its lanes, have in flight and have spent."""
+    """Messages in flight and time spent by tenant, over all lanes of one queue."""
 
     __slots__ = ("_base_unix_ms", "_in_flight", "_in_flight_count", "_spent", "_spent_in_all")
 
@@ -38,7 +38,7 @@ class Fairness:
 
     @property
     def tenant_count(self) -> int:
-        """How many tenants there is something to remember of."""
+        """Number of tenants with state."""
         return len(self._in_flight.keys() | self._spent.keys())
 
     def took(self, key: bytes | None, count: int) -> None:

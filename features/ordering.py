@@ -13,9 +13,9 @@ _NOBODY: Final = ()
 
 
 class KeyLocks(Generic[Holder]):
-    """Which flights hold each key; a key that none holds is not kept.
+    """Flights that hold each key; keys without a flight are not kept.
 
-    The caller bounds the flights, and so the keys. Of one key there are few.
+    The caller bounds the number of flights, and so of keys. One key has few flights.
     """
 
     __slots__ = ("_holders",)

@@ -1,7 +1,7 @@
-"""What all listeners of a node share: room for connections beside files, and for bytes.
+"""Limits shared by all listeners of a node: connections (descriptors beside files) and bytes.
 
-What is kept of clients that have not logged in is counted as it comes, in all and by address. A
-client whose request comes in one piece, as small ones do, is hardly ever counted.
+Bytes kept of clients that have not logged in are counted as they arrive, in total and by address.
+Small requests that arrive in one piece are hardly ever counted.
 """
 
 from collections import Counter

@@ -9,17 +9,17 @@ STEPS_MAX: Final = 1_000  # remembered; of older ones the last counts
 
 
 class Clock(Protocol):
-    """What the time is. Tests hand in a ``ManualClock``."""
+    """Clock of the node. Tests use a ``ManualClock``."""
 
     def unix_ms(self) -> int:
         """Milliseconds since 1970. Never goes backwards within a process."""
         ...
 
     def wall_unix_ms(self) -> int:
-        """What the machine's clock says now; somebody may have set it back.
+        """Return the time of the machine's clock, which may have been set back.
 
-        To compare with times that others made by clocks of their own, as a signature's or a
-        policy's: as long as a step backwards holds ``unix_ms`` level, it is ahead of them all.
+        Use it to compare with times of other clocks, as in a signature or a policy: after a step
+        backwards ``unix_ms`` stands still and is ahead of all of them.
         """
         ...
 
@@ -57,7 +57,7 @@ class Clock(Protocol):
 
 
 class _Steps:
-    """How far steady time is ahead of unix time, and where in unix time that has changed."""
+    """Difference of steady time and unix time, and the unix times of its changes."""
 
     def __init__(self) -> None:
         self.highest_unix_ms = 0

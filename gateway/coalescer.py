@@ -38,7 +38,7 @@ Part = tuple[Partition, AnyRun]
 
 
 class _Batch:
-    """What becomes one batch: runs, or parts of runs, and which run each of them is from."""
+    """Batch being gathered: runs, or parts of runs, and the whole run of each."""
 
     __slots__ = ("bytes_max", "record_count", "runs", "size_bytes", "whole_runs")
 
@@ -111,7 +111,7 @@ class Coalescer:
         self._wait(on_done, size_bytes)
 
     def _wait(self, on_done: OnDone, size_bytes: int) -> None:
-        """What was placed waits until the tick ends, or no longer than the round has room."""
+        """Let placed runs wait for the end of the tick, or until the round is full."""
         self._waiting.append(on_done)
         self._open_bytes += size_bytes
         if self._open_bytes >= ROUND_BYTES_MAX:

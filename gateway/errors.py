@@ -1,6 +1,6 @@
-"""What can go wrong, by whose fault it is. Adapters map these to their protocol's codes.
+"""Errors, by who causes them. Adapters map them to their protocol's codes.
 
-Raise at the place that knows; an adapter's ``errors.py`` holds one table GatewayError -> code, in
+Raise where the fault is found; an adapter's ``errors.py`` holds one table GatewayError -> code, in
 which the nearest base class wins. An error that is caught and kept, returned or passed on goes
 through ``as_value`` (tests/architecture/test_kept_errors.py).
 """

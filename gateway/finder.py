@@ -31,16 +31,16 @@ Check = Callable[[Octets], None]
 
 
 class Place(NamedTuple):
-    """Where a search goes on: a partition's number, and an offset, or ``BEGINNING``."""
+    """Position at which a search continues: partition number and offset, or ``BEGINNING``."""
 
     partition: int
     offset: int = BEGINNING
 
 
 class Query(NamedTuple):
-    """What is looked for: records with this key and all these headers; None is any key.
+    """Query for records with this key and all these headers; None matches any key.
 
-    In each partition from ``offset_min`` on, or from the first record at or after a time.
+    It starts in each partition at ``offset_min``, or at the first record at or after a time.
     """
 
     key: bytes | None
@@ -57,10 +57,10 @@ class Match(NamedTuple):
 
 
 class Step(NamedTuple):
-    """What one step found. ``next`` is None when the search is over.
+    """Result of one step. ``next`` is None when the search is over.
 
-    ``read_bytes``: octets of batches that were read. ``undecodable_count``: batches among them
-    whose records nobody can see.
+    ``read_bytes``: size of the batches read. ``undecodable_count``: batches among them that
+    cannot be decoded.
     """
 
     matches: list[Match]
@@ -162,7 +162,7 @@ class Finder:
 
 
 class _Work:
-    """What one step has done, and its bounds."""
+    """Progress of one step, and its bounds."""
 
     def __init__(
         self, query: Query, limit: int, read_bytes_max: int, answer_bytes_max: int

@@ -1,4 +1,4 @@
-"""What the kernel counts, registered in one place; read only when somebody scrapes."""
+"""Metrics of the kernel, registered in one place; read only on a scrape."""
 
 import asyncio
 from collections.abc import Iterable, Mapping

@@ -1,4 +1,4 @@
-"""What an adapter is given: the kernel's parts, and what it gives back in words."""
+"""Kernel of the node: the parts given to an adapter, and the endpoints it reports."""
 
 from dataclasses import dataclass, field
 from typing import NamedTuple

@@ -1,4 +1,4 @@
-"""Where keys may be, of storages that can say so; of others, everywhere."""
+"""Key-index lookup: offset ranges that may hold wanted keys; everything without an index."""
 
 from typing import TypeGuard
 

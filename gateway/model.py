@@ -79,10 +79,10 @@ class TopicName(NamedTuple):
 
 
 class PartitionIdentity(NamedTuple):
-    """What a partition is, in words that outlive the metadata store.
+    """Identity of a partition, valid without the metadata store.
 
     ``partition_id`` is a small integer (u32) that is never used for another partition of this
-    data directory; ``number`` is the partition's place in its topic, from 0.
+    data directory; ``number`` is the partition's index in its topic, from 0.
     """
 
     partition_id: int

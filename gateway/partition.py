@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Appended(Protocol):
-    """Who wants to know what becomes of a partition: a waiting fetch, a tail."""
+    """Listener to a partition's appends: a waiting fetch, or a tail."""
 
     def on_appended(self, write: "Write") -> None:
         """One more batch has become readable. Must be cheap and must not raise."""
@@ -26,11 +26,11 @@ class Appended(Protocol):
 
 
 class Partition:
-    """What the broker knows of a partition.
+    """State of a partition in the broker.
 
     ``log_end_offset`` is the next offset to give; ``high_watermark`` is one past what readers
     see, and reaches the log end when the storage has done what its flush policy promises.
-    ``is_gone``: the topic was deleted, whoever still holds this may neither read nor write.
+    ``is_gone``: the topic was deleted; reads and writes are refused.
     """
 
     __slots__ = (
@@ -100,7 +100,7 @@ class Write:
 
     @property
     def offset_count(self) -> int:
-        """How many offsets the batch takes, those without a record included."""
+        """Number of offsets of the batch, including those without a record."""
         return self.header.last_offset_delta + 1
 
     @property

@@ -1,4 +1,4 @@
-"""Who owns what: the port behind which a cluster will stand, and a node on its own.
+"""Placement: ownership of partitions and groups, for a future cluster and a single node.
 
 A partition or a group belongs to one of a fixed number of slots (see ``gateway.slots``); a node
 owns slots, and the leader epoch of all that lies in a slot grows whenever its owner, or the
@@ -18,7 +18,7 @@ class Node(NamedTuple):
 
 
 class Placement(Protocol):
-    """Where partitions and groups live. Answers come from memory, without waiting."""
+    """Owners of partitions and groups. Answers come from memory, without waiting."""
 
     @property
     def node_id(self) -> int:

@@ -1,4 +1,4 @@
-"""What comes before a protocol's first octet: the PROXY header, and TLS settings."""
+"""Handshake before a protocol's first byte: the PROXY header, and TLS settings."""
 
 import asyncio
 import ssl
@@ -8,12 +8,12 @@ from gateway.config.base import ListenerConfig
 from gateway.errors import PeerError
 from gateway.proxy_protocol import ProxyHeader
 
-if TYPE_CHECKING:  # the listener makes preambles; they hand over to it
+if TYPE_CHECKING:  # the listener makes proxy handshakes, which hand over to it
     from gateway.listener import Listener
 
 
 class ProxyHandshake(asyncio.BufferedProtocol):
-    """Reads the PROXY header and not an octet more, then hands the transport over."""
+    """Reader of the PROXY header, and of no byte beyond it; then hands the transport over."""
 
     def __init__(self, listener: "Listener") -> None:
         self._listener = listener
@@ -24,9 +24,9 @@ class ProxyHandshake(asyncio.BufferedProtocol):
         self._deadline: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """See asyncio. Those who have not said who they are count as connections too."""
+        """See asyncio. Counts as a connection before its address is known."""
         self._transport = cast("asyncio.Transport", transport)
-        if not self._listener.take_seat(""):  # whose it is comes with the header
+        if not self._listener.take_seat(""):  # the client's address comes with the header
             self._transport.abort()
             return
         self._has_seat = True
@@ -59,7 +59,7 @@ class ProxyHandshake(asyncio.BufferedProtocol):
         self._leave()
 
     def abort(self) -> None:
-        """Close at once: its time is over, or the node stops."""
+        """Close at once, on timeout or when the node stops."""
         if self._transport is not None:
             self._transport.abort()
 
@@ -78,7 +78,7 @@ class ProxyHandshake(asyncio.BufferedProtocol):
 
 
 def make_tls_context(config: ListenerConfig) -> ssl.SSLContext | None:
-    """Return the TLS settings of a listener, or None when it speaks plainly."""
+    """Return the TLS settings of a listener, or None without TLS."""
     if config.tls_cert is None:
         return None
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)

@@ -36,7 +36,7 @@ class UnknownPlugin(GatewayError):
 
 
 class BrokenPlugin(GatewayError):
-    """What the name stands for cannot be imported, or is not what it should be."""
+    """Plug-in that cannot be imported, or lacks what it must have."""
 
 
 def adapter_class(name: str) -> type[Any]:

@@ -18,7 +18,7 @@ from gateway.model import Octets, PartitionIdentity
 
 
 class Target(NamedTuple):
-    """Where an entry's batch appears: a partition, and the offset of its first record there."""
+    """Target of an entry's batch: a partition, and the offset of its first record there."""
 
     partition_id: int
     base_offset: int
@@ -47,7 +47,7 @@ class Bounds(NamedTuple):
 
 
 class StoredHeader(NamedTuple):
-    """What a scan says of one stored batch: its targets, and the 61 bytes of its header."""
+    """Stored batch found by a scan: its targets, and the 61 bytes of its header."""
 
     sequence: int
     targets: tuple[Target, ...]
@@ -55,10 +55,10 @@ class StoredHeader(NamedTuple):
 
 
 class Rewritten(NamedTuple):
-    """What a rewrite did: batches that end before ``upto_offset`` were offered to ``keep``.
+    """Result of a rewrite: batches that end before ``upto_offset`` were offered to ``keep``.
 
-    ``before_bytes`` and ``after_bytes``: octets of the partition in the files that it replaced,
-    and in those that took their place.
+    ``before_bytes`` and ``after_bytes``: bytes of the partition in the replaced files, and in
+    the new ones.
     """
 
     upto_offset: int
@@ -75,10 +75,10 @@ class DiskUsage(NamedTuple):
 
 
 class WantedKeys(NamedTuple):
-    """Which keys a reader wants: all of ``exact``, and more that begin with a prefix.
+    """Keys that a reader wants: all of ``exact``, and some that begin with a prefix.
 
-    Of the keys that begin with one of ``prefixes`` those are wanted for which ``wants`` is true;
-    it is called in another thread.
+    A key that begins with one of ``prefixes`` is wanted if ``wants`` is true for it; ``wants``
+    is called in another thread.
     """
 
     exact: frozenset[bytes]
@@ -87,9 +87,9 @@ class WantedKeys(NamedTuple):
 
 
 class KeySpans(NamedTuple):
-    """Where wanted keys may be: in ranges of offsets [start, end), lowest first, not overlapping.
+    """Ranges of offsets [start, end) that may hold wanted keys, ascending, not overlapping.
 
-    Nothing is said of offsets from ``end`` on.
+    Offsets from ``end`` on are not covered.
     """
 
     spans: Sequence[tuple[int, int]]
@@ -102,7 +102,7 @@ Drops = Callable[[int, int], bool]
 
 
 class StorageHost(Protocol):
-    """What a storage may ask of, and tell, the node that opened it."""
+    """Node that opened a storage, as the storage uses it."""
 
     @property
     def node_id(self) -> int:
@@ -140,9 +140,9 @@ class StorageAdapter(Protocol):
 
     @property
     def data_uuid(self) -> UUID | None:
-        """What tells this data from any other; None when nothing outlives the process.
+        """UUID of the data; None when nothing outlives the process.
 
-        The metadata store keeps it too, so that neither is opened with a stranger.
+        The metadata store keeps it too, so that neither is opened with the wrong counterpart.
         """
         ...
 

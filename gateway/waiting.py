@@ -66,7 +66,7 @@ class Waiter:
 
 
 class Receiver(Protocol):
-    """Who a tail pushes to."""
+    """Receiver of a tail's batches."""
 
     def on_batches(self, partition: Partition, batches: Sequence[Octets]) -> bool:
         """Take a run of batches from the log, in order; False pauses until ``Tail.resume``."""

@@ -48,7 +48,7 @@ class Scanned(NamedTuple):
 
 
 class _Found:
-    """What was found of a batch so far; every record's offset delta is its place."""
+    """Keys found in a batch so far; every record's offset delta is its index."""
 
     __slots__ = ("has_tombstones", "keys")
 

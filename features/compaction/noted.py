@@ -1,4 +1,4 @@
-"""Which batches of a round hold nothing that stays, known before any of them is read again."""
+"""Batches of a compaction round that keep no record, found before any is read again."""
 
 from array import array
 from bisect import bisect_right
@@ -10,7 +10,7 @@ NOT_NOTED: Final = -1
 
 
 class NotedBatches:
-    """Where each noted batch begins, and whether anything of it may stay."""
+    """Base offset of each noted batch, and whether any of its records may stay."""
 
     __slots__ = ("_counts", "_is_needed", "_starts")
 

@@ -1,4 +1,4 @@
-"""Which offset is a key's latest, in memory that is fixed beforehand."""
+"""Map from a key to its latest offset, in memory of a fixed size."""
 
 from collections.abc import Iterator, Sequence
 from hashlib import blake2b
@@ -36,7 +36,7 @@ class OffsetMap:
 
     @property
     def keys(self) -> int:
-        """How many keys there are."""
+        """Number of keys."""
         return len(self._dict) if self._table is None else self._table.keys
 
     @property

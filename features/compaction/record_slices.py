@@ -1,4 +1,4 @@
-"""Where the records of a batch lie, and what compaction must know of each of them."""
+"""Positions of a batch's records, and the fields of each that compaction needs."""
 
 from typing import Final
 

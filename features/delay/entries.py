@@ -45,7 +45,7 @@ class Ended(NamedTuple):
 
 
 class Purged(NamedTuple):
-    """What a topic had waiting below a number is gone."""
+    """Entry: the delayed messages of a topic below a number were purged."""
 
     topic_uuid: bytes
     below: int

@@ -1,9 +1,8 @@
-"""Where numbers that wait lie in the log: compact, by number, in blocks of 256.
+"""Log locations of delayed messages by number, packed in blocks of 256.
 
-Numbers are given in a row, so a block is full of live ones at first, 16 octets each. The last
-few that are left of a block move into a dictionary, so that one that waits for years does not
-keep a block for its neighbours that have gone. While what was stored is loaded, in any order,
-the first few of a block are in the dictionary.
+Numbers are consecutive, so a new block is full, 16 bytes a message. The last few messages of a
+block move into a dictionary, so that one long delay does not keep a whole block. While stored
+messages are loaded, in any order, the first few of a block are in the dictionary.
 """
 
 import struct
@@ -11,16 +10,16 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 BLOCK_COUNT: Final = 256
-SPARSE_COUNT: Final = 16  # a block with fewer is no longer worth its octets
+SPARSE_COUNT: Final = 16  # with fewer messages a block costs more than the dictionary
 
-_ROW_COUNT: Final = 4  # fewer are not worth a slice
+_SLICE_COUNT_MIN: Final = 4  # for fewer, a slice does not pay
 _LOCATION: Final = struct.Struct(">QII")
 _BLOCK_BYTES: Final = BLOCK_COUNT * _LOCATION.size
 _NOTHING: Final = bytes(_LOCATION.size)
 
 
-# Where a message lies: offset, octets (never 0), index of its topic. A plain tuple, because each
-# message that waits needs one on its way out.
+# Location of a message: offset, size in bytes (never 0), index of its topic. A plain tuple,
+# because every delayed message needs one when it is due.
 MessageLocation = tuple[int, int, int]
 
 
@@ -39,7 +38,7 @@ class MessageLocations:
         return sum(self._counts.values()) + len(self._sparse)
 
     def get(self, number: int) -> MessageLocation | None:
-        """Return where a number lies, or None when it does not wait."""
+        """Return the location of a number, or None when it is not delayed."""
         block = self._blocks.get(number >> 8)
         if block is None:
             packed = self._sparse.get(number)
@@ -50,7 +49,7 @@ class MessageLocations:
         return location if location[1] else None
 
     def set(self, number: int, location: MessageLocation) -> None:
-        """Add a number, or say that it lies elsewhere now."""
+        """Add a number, or change its location."""
         index = number >> 8
         block = self._blocks.get(index)
         if block is None:
@@ -64,7 +63,7 @@ class MessageLocations:
         _LOCATION.pack_into(block, at, *location)
 
     def _block_for(self, number: int, index: int) -> bytearray | None:
-        """Return a new block when a number that has none is worth one."""
+        """Return a new block if a number without a block justifies one, else None."""
         if self._is_tight:
             if index < self._newest:
                 return None
@@ -84,7 +83,7 @@ class MessageLocations:
         return self._open_block(index)
 
     def _open_block(self, index: int) -> bytearray:
-        """Return a new block, with what there is of it already."""
+        """Return a new block that holds the block's numbers of the dictionary."""
         block = self._blocks[index] = bytearray(_BLOCK_BYTES)
         self._counts[index] = 0
         if self._sparse:
@@ -96,7 +95,7 @@ class MessageLocations:
         return block
 
     def pop(self, number: int) -> MessageLocation | None:
-        """Forget a number; return where it was, or None when it did not wait."""
+        """Remove a number; return its location, or None when it was not delayed."""
         index = number >> 8
         block = self._blocks.get(index)
         if block is None:
@@ -111,7 +110,7 @@ class MessageLocations:
         return location
 
     def pop_many(self, numbers: Sequence[int]) -> list[MessageLocation | None]:
-        """``pop`` many; those that lie side by side cost 0.2 us each instead of 1 us."""
+        """Remove many numbers; consecutive ones cost 0.2 us each instead of 1 us."""
         found: list[MessageLocation | None] = []
         at, count = 0, len(numbers)
         while at < count:
@@ -129,9 +128,9 @@ class MessageLocations:
         return found
 
     def _pop_row(self, first: int, count: int) -> list[MessageLocation | None]:
-        """Forget numbers that follow each other, all of one block."""
+        """Remove consecutive numbers of one block."""
         block = self._blocks.get(first >> 8)
-        if block is None or count < _ROW_COUNT:
+        if block is None or count < _SLICE_COUNT_MIN:
             return [self.pop(number) for number in range(first, first + count)]
         start = (first & 0xFF) * _LOCATION.size
         end = start + count * _LOCATION.size
@@ -147,7 +146,7 @@ class MessageLocations:
             self._close_block(index)
 
     def tighten(self) -> None:
-        """Numbers came in any order until now; from now on a new one is above all others."""
+        """Finish loading: from now on every new number is above all others."""
         self._is_tight = True
         self._strays.clear()
         if self._newest not in self._blocks:  # where the next ones may go
@@ -156,7 +155,7 @@ class MessageLocations:
             self._close_block(index)
 
     def _close_block(self, index: int) -> None:
-        """Move what is left of a block that takes no new numbers, when that is little."""
+        """Move the rest of a block without new numbers to the dictionary, if it is small."""
         if self._counts.get(index, BLOCK_COUNT) >= SPARSE_COUNT:
             return
         block = self._blocks.pop(index)

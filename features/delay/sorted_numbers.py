@@ -1,6 +1,6 @@
-"""Many numbers that are due in the same millisecond: sorted in pieces, merged as they are taken.
+"""Numbers due in the same millisecond: sorted in pieces, merged when taken.
 
-Sorting a million in one go, or again for each part that is taken, would stop a loop for a
+Sorting a million numbers in one call, or again for each part taken, would block the loop for a
 second each time.
 """
 
@@ -12,7 +12,7 @@ NUMBER: Final = struct.Struct(">QQ")  # sorts as octets by due time, then by num
 
 
 class SortedNumbers:
-    """Numbers in pieces, 16 octets each. ``is_ready``: all of them are in, some may be taken."""
+    """Numbers in pieces, 16 bytes each. ``is_ready``: all were added, taking may begin."""
 
     __slots__ = ("_heads", "_pieces", "is_ready")
 
@@ -54,5 +54,5 @@ class SortedNumbers:
 
     @property
     def size_bytes(self) -> int:
-        """Octets of what is left."""
+        """Size of the remaining numbers in bytes."""
         return sum(len(self._pieces[index]) - at for _, index, at in self._heads)

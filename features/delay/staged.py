@@ -1,8 +1,8 @@
-"""What is due soon, out of the wheel and read, in the order in which it is to go.
+"""Messages due soon, taken from the wheel and read, in order of delivery.
 
-Chunks come in order and lie one behind the other; what is put only now, and is due before what
-lies there already, is in a heap beside them. What has been taken from the wheel and has no body
-yet holds back all that comes after it.
+Chunks come in order and are queued. A message that is put later but is due before queued ones
+is in a heap beside them. A message taken from the wheel that is not yet read holds back all
+messages after it.
 """
 
 import heapq

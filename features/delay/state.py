@@ -1,7 +1,7 @@
-"""What waits, of all topics: when it is due, where it lies, how many there are of each topic.
+"""Delayed messages of all topics: due times, log locations and counts by topic.
 
-32 octets for each message, in memory that holds no objects for them. A run of messages
-(``runs``) is one row here, and an object, named by its first number; all but counts goes by rows.
+32 bytes a message, without an object for each. A run of messages (``runs``) is one entry here,
+and one object, named by its first number; all but the counts is by entry.
 """
 
 from collections import Counter
@@ -67,7 +67,7 @@ class DelayState:
 
     @property
     def topic_counts(self) -> dict[bytes, int]:
-        """How many messages wait, of each topic that has any."""
+        """Number of delayed messages by topic, for topics that have any."""
         return {one.uuid: one.count for one in self._topics.values() if one.count}
 
     def add(  # noqa: PLR0917 - columns of a row
@@ -111,7 +111,7 @@ class DelayState:
         self._topic(topic_uuid).references += 1
 
     def expected(self, topic_uuid: bytes) -> None:
-        """What was expected was added, or does not come."""
+        """End ``expect``: the messages were added, or do not come."""
         self._release(self._topics[topic_uuid])
 
     def _topic(self, topic_uuid: bytes) -> _Topic:
@@ -202,7 +202,7 @@ class DelayState:
                 self._locations.set(number, location)
 
     def settled(self, taken: Iterable[tuple[int, MessageLocation]]) -> None:
-        """What was taken, (number, place) each, is in its topic, or gone for good."""
+        """Forget taken messages, (number, location) each: moved to their topic, or dropped."""
         members: dict[int, list[tuple[int, MessageLocation]]] = {}
         for index, some in groupby(taken, _topic_index):
             members.setdefault(index, []).extend(some)
@@ -246,7 +246,7 @@ class DelayState:
             self.count -= count
 
     def back(self, number: int, location: MessageLocation, due_unix_ms: int) -> None:
-        """What was taken waits again, until ``due_unix_ms``."""
+        """Put a taken message back, due at ``due_unix_ms``."""
         self._locations.set(number, location)
         self.wheel.insert(due_unix_ms, number)
 

@@ -16,7 +16,7 @@ Ids = Sequence[tuple[int, int]]  # offset, attempt
 
 
 class _Settled(NamedTuple):
-    """Of one call; None stands for a message that we had not handed out."""
+    """Flights settled by one call; None for a message that was not in flight."""
 
     number: int
     offsets: Sequence[int]
@@ -24,9 +24,9 @@ class _Settled(NamedTuple):
 
 
 class Acking:
-    """Of one lane. ``messages`` may be replaced when nothing is going on.
+    """Acknowledgements of one lane. ``messages`` may be replaced between calls.
 
-    ``number`` counts the calls by which something was done.
+    ``number`` counts the calls that settled something.
     """
 
     __slots__ = ("_settled", "_settled_count", "_unread", "messages", "number")

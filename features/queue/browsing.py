@@ -1,4 +1,4 @@
-"""What state messages are in, for people who look."""
+"""States of messages, for browsing a queue."""
 
 from collections.abc import Iterator, Mapping
 from heapq import merge, nsmallest

@@ -1,8 +1,8 @@
-"""The common case: messages in a row are handed out together, come back together, and are done.
+"""Contiguous messages, the common case: handed out together and acknowledged together.
 
-A row has no key and was never handed out; nothing waits to go before it, neither messages that
-were given back nor any with a key. It is what ``Lane.take`` would hand out, at a fraction of
-the price: nothing is noted of each message but in whose flight it is.
+They have no key and were never handed out, and no requeued message or message with a key goes
+before them. They are what ``Lane.take`` would hand out, at a fraction of the cost: only the
+flight of each message is recorded.
 """
 
 from heapq import heappop
@@ -15,7 +15,7 @@ from features.queue.unread_ranges import UnreadRanges
 
 
 def next_range(messages: OpenMessages, policy: Policy, count: int) -> UnreadRange | None:
-    """Return what begins with the next ``count`` messages, when they are a row."""
+    """Return the range that begins with the next ``count`` messages if contiguous, else None."""
     key_queue = messages.key_queues.only_keyless
     if key_queue is None or key_queue.back:
         return None
@@ -31,7 +31,7 @@ def next_range(messages: OpenMessages, policy: Policy, count: int) -> UnreadRang
         if unread_range.first + count <= unread_range.last + 1:
             return unread_range if unread_range.due_unix_ms == NO_TIME else None
         if unread_range.first <= unread_range.last:
-            return None  # the rest of one, and some of the next
+            return None  # they span two ranges
         heappop(ranges)
     return None
 
@@ -45,7 +45,7 @@ def take_contiguous(
     lease_ms: int,
     now: int,
 ) -> range:
-    """Hand out the first messages of what ``next_range`` has returned."""
+    """Hand out the first messages of a range of ``next_range``."""
     row = unread.use(unread_range, count)
     messages.note_opened(row)
     flight = Flight(row, None, 1, now)
@@ -54,7 +54,7 @@ def take_contiguous(
 
 
 def ack_contiguous(acking: Acking, row: range, attempt: int, now_unix_ms: int) -> bool:
-    """Settle a row that has come back whole; False, with nothing changed, when it has not."""
+    """Settle contiguous messages all still in flight; else change nothing and return False."""
     messages = acking.messages
     items = messages.items
     flight = items.get(row[0])

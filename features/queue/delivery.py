@@ -1,4 +1,4 @@
-"""One call of ``Lane.take``: from line after line, until there is room for no more."""
+"""One call of ``Lane.take``: it takes from key queue after key queue until the room is used."""
 
 from collections.abc import Callable
 from functools import partial
@@ -18,10 +18,10 @@ _new_taken = cast("Callable[[tuple[int, int, int]], Taken]", partial(tuple.__new
 
 
 class LaneDelivery:
-    """What a call has taken so far. ``room`` is for how many more there is.
+    """Messages taken by a call so far. ``room``: number of messages still wanted.
 
-    Those that die do not take the place of others, as long as there are flights to spare for both;
-    with the last of ``dead_max`` the call ends.
+    Dead messages use no room as long as the in-flight limit has spare room for both; the call
+    ends after ``dead_max`` of them.
     """
 
     __slots__ = (
@@ -63,26 +63,26 @@ class LaneDelivery:
         self.dead: list[Dead] = []
 
     def begin(self, now_unix_ms: int, lease_ms: int) -> None:
-        """Say when this is."""
+        """Set the time of the call and the lease."""
         self._now_unix_ms = now_unix_ms
         self._due_unix_ms = now_unix_ms + lease_ms
 
     @property
     def takes_fresh(self) -> bool:
-        """Whether messages that were never handed out may go: not too many are open."""
+        """Return whether new messages may be handed out: not too many are open."""
         return len(self._open.items) < self._policy.in_flight_max * OPEN_PER_IN_FLIGHT
 
     def take_from(self, key_queue: KeyQueue) -> None:
-        """Take what the line may hand out, while there is room."""
+        """Take the messages that a key queue may hand out, while there is room."""
         if key_queue.back and not self._take_back(key_queue):
             return
         if key_queue.ranges and self.room:
             self._take_fresh(key_queue)
 
     def _take_back(self, key_queue: KeyQueue) -> bool:
-        """Take what was given back; False when that keeps the rest of the line waiting.
+        """Take requeued messages; return False when new ones of the key must wait.
 
-        While others of the key are in flight, only what comes before them.
+        While other messages of the key are in flight, only lower offsets are taken.
         """
         items = self._open.items
         key_queues = self._open.key_queues
@@ -112,7 +112,7 @@ class LaneDelivery:
         if len(self.dead) >= self._dead_max:
             self.room = 0
         elif self._spare:
-            self._spare -= 1  # until it has moved it counts as one in flight
+            self._spare -= 1  # it counts as in flight until it was moved
         else:
             self.room -= 1
 
@@ -159,7 +159,7 @@ class LaneDelivery:
         )
 
     def journal_entry(self) -> bytes | None:
-        """Return what to write of it."""
+        """Return the journal entry of the call, None when nothing was taken."""
         if not self._groups:
             return None
         return journal.encode_take(

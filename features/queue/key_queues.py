@@ -1,8 +1,8 @@
-"""Who goes next: one line per key, and the lines that have something to hand out, in order.
+"""Delivery order: one queue per key, and the queues that have messages ready, in order.
 
-A line whose messages must keep their order (``Order.KEY``) gives nothing while messages of its
-key are in flight, but what was given back and comes before all of those; nor does it give anything
-past one that waits to be visible. What has no key is in no order.
+With ``Order.KEY`` a key's queue hands out nothing while messages of the key are in flight, except
+requeued messages below all of these offsets; and nothing behind a message that is not visible
+yet. Messages without a key have no order.
 """
 
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from features.ordering import KeyLocks
 from features.queue.model import Order
 from features.queue.states import NO_TIME, Back, Flight, Open, UnreadRange
 
-_GIVEN_BACK: Final = 0  # goes before what was never handed out
+_GIVEN_BACK: Final = 0  # requeued messages go before new ones
 _FRESH: Final = 1
 _STALE_MIN: Final = 64
 
@@ -22,9 +22,9 @@ QueuePosition = tuple[int, int]  # _GIVEN_BACK or _FRESH, offset
 
 
 class KeyQueue:
-    """What waits of one key: offsets that were given back, and stretches, each as a heap.
+    """Waiting messages of one key: requeued offsets and unread ranges, each as a heap.
 
-    ``position`` is where it stands among the lines that have something; None when it does not.
+    ``position``: its sort key among the ready queues; None when it is not ready.
     """
 
     __slots__ = ("back", "key", "number", "position", "ranges")
@@ -38,7 +38,7 @@ class KeyQueue:
 
 
 class KeyQueues:
-    """All lines of a lane. ``items`` are its open messages."""
+    """Key queues of a lane. ``items`` are its open messages."""
 
     __slots__ = (
         "_fairness",
@@ -64,29 +64,29 @@ class KeyQueues:
         self.clear()
 
     def clear(self) -> None:
-        """Nothing waits."""
+        """Remove all messages."""
         self._key_queues: dict[bytes | None, KeyQueue] = {}
         self._ready: list[tuple[QueuePosition, int, KeyQueue]] = []
         self._number = 0
 
     def keeps_order(self, key: bytes | None) -> bool:
-        """Whether messages of that key go one after the other."""
+        """Return whether messages of that key are delivered one after the other."""
         return self.is_ordered and key is not None
 
     @property
     def only_keyless(self) -> KeyQueue | None:
-        """What has no key, when nothing else waits."""
+        """The queue of messages without a key if it is the only one, else None."""
         key_queues = self._key_queues
         return key_queues.get(None) if len(key_queues) == 1 else None
 
     def add_back(self, back: Back) -> None:
-        """A message was given back. A delayed one is added at once if it keeps others waiting."""
+        """Add a requeued message; a delayed one only if later messages must wait for it."""
         key_queue = self._key_queue_of(back.key)
         heappush(key_queue.back, back.offset)
         self.offer(key_queue)
 
     def add_range(self, unread_range: UnreadRange) -> None:
-        """Messages have come. Delayed ones are added at once if they keep others waiting."""
+        """Add new messages; delayed ones only if later messages must wait for them."""
         key_queue = self._key_queue_of(unread_range.key)
         heappush(key_queue.ranges, (unread_range.first, unread_range))
         self.offer(key_queue)
@@ -99,19 +99,19 @@ class KeyQueues:
         return key_queue
 
     def offer_key(self, key: bytes | None) -> None:
-        """Something of a key has changed: a lock has ended, a delay is over."""
+        """Reconsider a key's queue after a lock or a delay has ended."""
         key_queue = self._key_queues.get(key)
         if key_queue is not None:
             self.offer(key_queue)
 
     def offer_back(self, key: bytes) -> None:
-        """Not all of a key are in flight any more: one that was given back may be the first."""
+        """Reconsider a key's requeued messages after one of the key has left its flight."""
         key_queue = self._key_queues.get(key)
         if key_queue is not None and key_queue.back:
             self.offer(key_queue)
 
     def offer(self, key_queue: KeyQueue) -> None:
-        """Let a line take its place, if it has something to hand out."""
+        """Add a queue to the ready ones if it has a message to hand out."""
         position = self._position_of(key_queue)
         if position is None:
             if not key_queue.back and not key_queue.ranges:
@@ -132,7 +132,7 @@ class KeyQueues:
             heapify(self._ready)
 
     def _position_of(self, key_queue: KeyQueue) -> QueuePosition | None:
-        """Return where a line's next message stands, None when it may hand out nothing."""
+        """Return the position of a queue's next message, None when it may hand out nothing."""
         back = self.first_back(key_queue)
         ranges = key_queue.ranges
         while ranges and ranges[0][1].first > ranges[0][1].last:
@@ -155,7 +155,7 @@ class KeyQueues:
         return None
 
     def lowest_in_flight(self, key: bytes | None) -> int | None:
-        """Return the lowest offset in flight of a key, None of one that is not locked."""
+        """Return the lowest offset in flight of a key, None when the key is not locked."""
         if not self.is_ordered or key is None or not self._locks.is_locked(key):
             return None
         items = self._items
@@ -167,10 +167,10 @@ class KeyQueues:
         )
 
     def first_back(self, key_queue: KeyQueue) -> Back | None:
-        """Return the lowest message that was given back; it is delayed only if others wait for it.
+        """Return the lowest requeued message; a delayed one only if later ones must wait for it.
 
-        What is in the heap without cause is thrown out: it was purged, or settled when its lease
-        was over, and may have come back later than it was there.
+        Stale offsets are removed from the heap: their messages were purged, or settled after
+        their lease.
         """
         heap = key_queue.back
         may_be_delayed = self.keeps_order(key_queue.key)
@@ -182,7 +182,7 @@ class KeyQueues:
         return None
 
     def returned(self, count: int) -> list[int]:
-        """Return the first that were given back and may go: line after line, ascending in each."""
+        """Return the first requeued offsets that may go: queue by queue, ascending in each."""
         found: list[int] = []
         seen: dict[KeyQueue, QueuePosition] = {}
         ready = self._ready
@@ -208,9 +208,9 @@ class KeyQueues:
         return found
 
     def pop(self, now_unix_ms: int, noisy: list[KeyQueue]) -> KeyQueue | None:
-        """Take the next quiet line from its place; ``offer`` it again when done with it.
+        """Take the next quiet queue from the ready ones; ``offer`` it again afterwards.
 
-        Noisy ones that are met go to ``noisy``, in their order, and must be offered again too.
+        Noisy queues before it go to ``noisy``, in order, and must be offered again too.
         """
         while self._ready:
             position, _, key_queue = heappop(self._ready)
@@ -218,7 +218,7 @@ class KeyQueues:
                 continue
             key_queue.position = None
             if self._position_of(key_queue) != position:
-                self.offer(key_queue)  # what stood there has gone
+                self.offer(key_queue)  # its next message has changed
             elif self._is_noisy(key_queue.key, now_unix_ms):
                 noisy.append(key_queue)
             else:

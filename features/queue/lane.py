@@ -65,7 +65,7 @@ class Lane:
 
     @property
     def policy(self) -> Policy:
-        """What the owner has set."""
+        """The settings of the queue."""
         return self._policy
 
     @policy.setter
@@ -89,17 +89,17 @@ class Lane:
 
     @property
     def fed_end(self) -> int:
-        """Where what the lane was fed ends: the next run begins here or above."""
+        """End of the offsets fed to the lane: the next run begins here or above."""
         return self._unread.fed_end
 
     @property
     def wants_more(self) -> bool:
-        """Whether to be fed on: what is behind may have to be handed out before what is known."""
+        """Whether it must be fed more: later messages may go before those it knows."""
         return self._unread.wants_more(self._policy.lookahead)
 
     @property
     def has_room(self) -> bool:
-        """Whether it may be fed on, though it may know enough: for what costs nothing to tell."""
+        """Whether it may be fed more, where feeding costs nothing."""
         return self._unread.range_count < self._policy.lookahead
 
     @property
@@ -109,23 +109,23 @@ class Lane:
 
     @property
     def open_count(self) -> int:
-        """Messages that were handed out and are not done."""
+        """Number of messages handed out and not settled."""
         return len(self._open.items)
 
     @property
     def returned_count(self) -> int:
-        """Messages that were given back, to go again now or later. O(1)."""
+        """Number of requeued messages, visible or delayed. O(1)."""
         return len(self._open.items) - self._open.in_flight_count
 
     @property
     def next_due_unix_ms(self) -> int | None:
-        """When to call ``tick`` next, if nothing else happens before."""
+        """Time of the next call of ``tick``, unless another call changes it."""
         return self._open.timers.next_due_unix_ms
 
     def feed(self, runs: Sequence[Run], now: int) -> Effects:
-        """Tell of messages that exist, in order of offsets; between them there are none.
+        """Add existing messages, in order of offsets; there are none between them.
 
-        What is below ``fed_end`` is passed over, and what was handed out before a restart.
+        Skips offsets below ``fed_end``, and those handed out before a restart.
         """
         self._now_unix_ms = now
         is_keyed = self._policy.order is not Order.NONE
@@ -146,10 +146,10 @@ class Lane:
         quiet_only: bool = False,
         dead_max: int = DEAD_MAX,
     ) -> tuple[list[Taken], Effects]:
-        """Hand out at most ``count``: those that were given back, then the lowest that may go.
+        """Hand out at most ``count``: requeued messages, then the lowest that may go.
 
-        ``quiet_only`` leaves out those of noisy tenants. The effects have messages that were
-        handed out as often as they may be: beside the others, but with ``dead_max`` it ends.
+        ``quiet_only`` leaves out noisy tenants. The effects have the messages that have used all
+        attempts, beside the others; the call ends after ``dead_max`` of them.
         """
         self._now_unix_ms = now
         messages = self._open
@@ -198,10 +198,10 @@ class Lane:
         return Effects(wake=may_wake) if is_done else None
 
     def ack(self, ids: Ids, *, now: int = 0) -> tuple[list[Result], Effects]:
-        """Messages are done. ``now`` is for who counts the time that tenants spend.
+        """Settle messages. ``now`` is used to count the time that tenants spend.
 
-        One whose lease is over, and that was not handed out again, is done too: but where keys
-        keep their order, because others of its key may have been handed out since.
+        A message whose lease is over is settled too unless it was handed out again, except where
+        keys keep their order: others of its key may have been handed out since.
         """
         self._now_unix_ms = now = max(now, self._now_unix_ms)
         may_wake = self._open.may_wake(self._policy.in_flight_max)
@@ -213,7 +213,7 @@ class Lane:
     def release(
         self, ids: Ids, *, delay_ms: int, now: int, counts_attempt: bool = True
     ) -> tuple[list[Result], Effects]:
-        """Give messages back before their lease is over, to go again at once or later."""
+        """Requeue messages before their lease is over, visible at once or later."""
         self._now_unix_ms = now
         results: list[Result] = []
         by_flight: dict[Flight, list[int]] = {}
@@ -234,7 +234,7 @@ class Lane:
         return Requeueing(self._open, self._now_unix_ms)
 
     def reject(self, ids: Ids, *, reason: str, now: int = 0) -> tuple[list[Result], Effects]:
-        """Give messages up: the effects have them. A lost move hands them out again."""
+        """Reject messages: the effects have them. After a lost move they are handed out again."""
         self._now_unix_ms = max(now, self._now_unix_ms)
         requeueing = self._requeueing()
         results: list[Result] = []
@@ -246,7 +246,7 @@ class Lane:
         return results, requeueing.effects
 
     def reject_ready(self, offsets: Iterable[int], *, reason: str, now: int) -> Effects:
-        """Give messages up that could be handed out, none else of these: the effects have them."""
+        """Reject those of ``offsets`` that are ready for delivery: the effects have them."""
         self._now_unix_ms = now
         policy = self._policy
         return reject_ready(offsets, self._open, self._unread, policy, reason=reason, now=now)
@@ -254,10 +254,10 @@ class Lane:
     def extend(
         self, ids: Ids, *, lease_ms: Sequence[int], now: int, latest_only: bool = True
     ) -> tuple[list[Result], Effects]:
-        """Set new leases, each from now on; one of 0 gives the message back at once.
+        """Set new leases, counted from now; a lease of 0 requeues the message at once.
 
-        Not ``latest_only``, it is done by any attempt's id, and what waits to go again is in flight
-        again: for messages that need not keep their order.
+        Without ``latest_only`` the id of any attempt counts, and requeued messages are in flight
+        again: for messages without order.
         """
         self._now_unix_ms = now
         requeueing = self._requeueing()
@@ -267,14 +267,14 @@ class Lane:
         return results, requeueing.effects
 
     def moved(self, offsets: Sequence[int]) -> bytes:
-        """Dead messages are where they belong, or dropped: return what to write of it."""
+        """Remove dead messages that were moved or dropped; return the journal entry."""
         gone = [offset for offset in offsets if isinstance(self._open.items.get(offset), Dying)]
         for offset in gone:
             self._open.remove(offset, self._now_unix_ms)
         return journal.encode_done(gone)
 
     def move_failed(self, offsets: Sequence[int], *, now: int, retry_ms: int) -> None:
-        """Dead messages could not be moved: ``tick`` says so again when it is time."""
+        """Schedule another move of dead messages: ``tick`` returns them again when due."""
         self._now_unix_ms = now
         for offset in offsets:
             item = self._open.items.get(offset)
@@ -282,7 +282,7 @@ class Lane:
                 self._open.timers.put(item, now + retry_ms)
 
     def not_moved(self, offsets: Sequence[int], *, now: int) -> Effects:
-        """Dead messages are not to be moved after all: they go again, as often as they may."""
+        """Requeue dead messages that are not to be moved after all."""
         self._now_unix_ms = now
         requeueing = self._requeueing()
         requeueing.revive(offsets)
@@ -294,17 +294,17 @@ class Lane:
         return self._acking.number
 
     def kept(self, ack_number: int) -> None:
-        """The entries of all calls of ``ack`` up to that one are kept: none is put back."""
+        """Forget the calls of ``ack`` up to that one: their entries are stored."""
         self._acking.forget(ack_number)
 
     def put_back(self, ids: Ids) -> None:
-        """Undo ``ack``, whose entry was not kept: leases go on. Keys of long ago are not known."""
+        """Undo ``ack`` after its entry was not stored: leases go on. Old keys are not known."""
         self._acking.put_back(ids, self._now_unix_ms)
 
     def end_holder(self, holder: int, now: int, *, counts_attempt: bool = True) -> Effects:
-        """A connection has gone: what it held goes back at once.
+        """Requeue all messages of a holder, whose connection has ended.
 
-        It is written down only where the attempt does not count: a load ends all holders.
+        Written only where the attempt does not count: a load ends all holders anyway.
         """
         self._now_unix_ms = now
         requeueing = self._requeueing()
@@ -318,10 +318,10 @@ class Lane:
         return requeueing.effects
 
     def tick(self, now: int, *, messages_max: int) -> Effects:
-        """Do what is due: leases are over, delays too, moves are tried again.
+        """Do what is due: end leases and delays, and retry moves.
 
-        It ends behind the first lease with which ``messages_max`` are reached; then
-        ``next_due_unix_ms`` has passed, and there is more to do.
+        Ends after the first lease that reaches ``messages_max``; then ``next_due_unix_ms`` is in
+        the past and more is due.
         """
         self._now_unix_ms = now
         requeueing = self._requeueing()
@@ -329,21 +329,21 @@ class Lane:
         return requeueing.effects
 
     def purge(self, end_offset: int) -> Effects:
-        """All messages before ``end_offset`` are gone, whatever their state."""
+        """Remove all messages below ``end_offset``, whatever their state."""
         purge(end_offset, self._open, self._unread, self._now_unix_ms)
         return Effects(journal.encode_move(journal.KIND_PURGE, end_offset), wake=True)
 
     def expire_before(self, offset: int) -> Effects:
-        """What waits before ``offset``, for the first time or again, will not be handed out.
+        """Drop waiting messages below ``offset``, new or requeued, and failed dead-letter moves.
 
-        So with what could not be moved to the dead letters. What is in flight or moving stays.
+        Messages in flight, or being moved, stay.
         """
         if offset <= self.floor:
             return Effects()
         return expire(offset, self._open, self._unread, self._now_unix_ms)
 
     def seek(self, offset: int, *, end_offset: int) -> Effects:
-        """Begin anew at an offset: all that is known is forgotten. Feed from there."""
+        """Start again at an offset and forget all state. Feed from there."""
         offset = min(max(offset, 0), end_offset)
         seek(offset, self._open, self._unread, self._now_unix_ms)
         self._acking.clear()
@@ -352,32 +352,32 @@ class Lane:
     def browse(self, start_offset: int, messages_max: int) -> list[State]:
         """Return the state of each of so many offsets: ready, in_flight, delayed or done.
 
-        What the lane was not fed with is ready: the caller knows where the partition ends.
+        Offsets not fed yet are ready: the caller knows the partition's end.
         """
         return browse(self._open.items, self._unread, start_offset, messages_max)
 
     def browse_there(self, start_offset: int, end_offset: int, most: int) -> list[State]:
-        """As ``browse``, but of the first ``most`` that are not done, however far they are."""
+        """Return states as ``browse``, of the first ``most`` that are not done, however far."""
         return browse_there(self._open.items, self._unread, start_offset, end_offset, most)
 
     def is_done(self, first: int, last: int) -> bool:
-        """Say whether all messages from ``first`` to ``last`` were handed out and are done."""
+        """Return whether all messages from ``first`` to ``last`` were handed out and are done."""
         is_out = last < self._unread.next_offset
         return is_out and self._open.items.keys().isdisjoint(range(first, last + 1))
 
     def returned(self, count: int) -> list[int]:
-        """Return what was given back and ``take`` hands out next, key by key."""
+        """Return the requeued messages that ``take`` hands out next, key by key."""
         return self._open.key_queues.returned(count)
 
     def counts(self, end_offset: int) -> Counts:
         """Return the messages by state in a partition that ends at ``end_offset``. O(1).
 
-        What was compacted away counts until the lane is fed beyond it.
+        Compacted messages count until the lane is fed beyond them.
         """
         return count(self._open, self._unread, end_offset)
 
     def snapshot(self) -> bytes:
-        """Return the journal entry that stands for all before it."""
+        """Return the journal entry that replaces all before it."""
         return take_snapshot(self._open, self._unread)
 
     def apply(self, entry: bytes) -> None:
@@ -385,16 +385,16 @@ class Lane:
         replay(entry, self._open, self._unread)
 
     def claim(self, offsets: Sequence[int], *, holder: int, now: int) -> list[Taken]:
-        """After a load, before ``recovered``: a holder that was kept still has these messages.
+        """Assign messages to a holder that survived, after a load and before ``recovered``.
 
-        Return those that are his now: one that is done stays so; one whose take was lost is
-        handed out to him, of which only a snapshot tells.
+        Return those it holds now: a settled message stays settled; one whose take was lost is
+        handed out to it, which only a snapshot records.
         """
         self._now_unix_ms = now
         return claim(offsets, self._open, self._unread, holder=holder, now_unix_ms=now)
 
     def recovered(self, now: int) -> Effects:
-        """The journal has been replayed: what connections held goes back."""
+        """Finish a replay: requeue the messages that connections held."""
         effects = self.end_holder(LOST_HOLDER, now)
         effects.wake = True
         return effects

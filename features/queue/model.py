@@ -11,7 +11,7 @@ DEAD_MAX: Final = 256  # that die of their attempts in one call, unless it says 
 
 
 class Order(Enum):
-    """Which message goes next."""
+    """Order of delivery."""
 
     NONE = "none"  # the lowest offset; keys mean nothing
     KEY = "key"  # the lowest offset of a key none of whose messages is in flight
@@ -19,12 +19,12 @@ class Order(Enum):
 
 
 class Policy(NamedTuple):
-    """What a queue's owner has set. It may change at any time.
+    """Settings of a queue. They may change at any time.
 
-    ``attempts_max``: a message that was handed out so often, and came back, is dead when it would
-    be handed out again; 0 for any number.
-    ``lookahead``: runs of one key that are known beyond ``next``. ``in_flight_max``: messages of
-    one lane that are out at a time.
+    ``attempts_max``: deliveries after which a requeued message is dead instead of delivered
+    again; 0 for no limit.
+    ``lookahead``: runs of one key known beyond ``next``. ``in_flight_max``: messages of one lane
+    in flight at a time.
     """
 
     order: Order = Order.NONE
@@ -64,7 +64,7 @@ class Dead(NamedTuple):
 
 
 class Result(IntEnum):
-    """What became of one delivery id (offset, attempt) that was to be settled or extended."""
+    """Result of settling or extending one delivery id (offset, attempt)."""
 
     DONE = 0
     GONE = 1  # settled before, or never handed out
@@ -80,10 +80,10 @@ class Counts(NamedTuple):
 
 
 class Effects:
-    """What a call of the block wants done. The journal entry is to be written in order of calls.
+    """Effects of a call, for the caller to carry out; journal entries in order of calls.
 
-    ``journal``: an entry, or None when nothing is to be remembered. ``dead``: to be moved.
-    ``wake``: there may be something to hand out that was not there before.
+    ``journal``: an entry, or None when nothing is to be written. ``dead``: messages to move.
+    ``wake``: there may be new messages to hand out.
     """
 
     __slots__ = ("dead", "journal", "wake")

@@ -1,6 +1,6 @@
-"""What of a lane was handed out and is not done: in flight, given back, or on its way out.
+"""Open messages of a lane, handed out and not settled: in flight, requeued, or being moved.
 
-It costs by the number of open messages: those that are done leave nothing behind.
+The cost is by open message: settled ones leave no state.
 """
 
 from collections import deque

@@ -1,8 +1,8 @@
-"""One call by which messages that wait are given up where they wait: nobody was handed them.
+"""Reject messages that are ready for delivery, without handing them out.
 
-They are to be moved away, as what a receiver rejects, and it costs them no attempt. Of what was
-given back nothing is written: a lost move lets it wait again. What was never handed out is
-written as if it had been, and had come back at once, so that it is not passed over after a crash.
+They are moved like messages that a receiver rejects, and use no attempt. Nothing is written for
+requeued messages: after a lost move they are ready again. New messages are written as taken and
+requeued at once, so that they are not skipped after a crash.
 """
 
 from collections.abc import Iterable
@@ -13,7 +13,7 @@ from features.queue.open_messages import OPEN_PER_IN_FLIGHT, OpenMessages
 from features.queue.states import NO_TIME, Back
 from features.queue.unread_ranges import UnreadRanges
 
-Fresh = dict[bytes | None, list[int]]  # by key: what was never handed out
+Fresh = dict[bytes | None, list[int]]  # by key: offsets never handed out
 
 
 def reject_ready(
@@ -25,7 +25,7 @@ def reject_ready(
     reason: str,
     now: int,
 ) -> Effects:
-    """Give up those that could be handed out, as far as so many may be in flight and open."""
+    """Reject messages that are ready, within the limits of messages in flight and open."""
     effects = Effects()
     fresh: Fresh = {}
     keys: dict[bytes | None, None] = {}
@@ -56,7 +56,7 @@ def reject_ready(
 def _take_out(
     offset: int, messages: OpenMessages, unread: UnreadRanges, fresh: Fresh, now_unix_ms: int
 ) -> Back | None:
-    """Return a message that was never handed out as one that came back; None when none is there."""
+    """Return a new message as a requeued one; None when there is none."""
     unread_range = unread.ready_at(offset)
     if unread_range is None:
         return None

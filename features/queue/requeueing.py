@@ -1,7 +1,7 @@
-"""One call by which messages leave their flights undone: to wait for another turn, or to die.
+"""One call by which messages leave their flights unsettled: requeued, or moved away.
 
-One that was handed out as often as it may be waits, too: it dies when it would be handed out once
-more, so until then whoever had it last may still say that it is done (Amazon SQS does the same).
+A message that has used its attempts is requeued too: it is dead only when it would be delivered
+again, so until then its last receiver may still acknowledge it (as in Amazon SQS).
 """
 
 from collections.abc import Iterable, Mapping
@@ -15,7 +15,7 @@ ByFlight = dict[Flight, list[int]]
 
 
 class Requeueing:
-    """``effects`` are those of the call so far."""
+    """Requeueing by one call; ``effects`` are those of the call so far."""
 
     __slots__ = ("_open", "effects", "now_unix_ms")
 
@@ -25,14 +25,14 @@ class Requeueing:
         self.effects = Effects()
 
     def add_journal(self, change: bytes) -> None:
-        """Write this too."""
+        """Add a change to the call's journal entry."""
         written = self.effects.journal
         self.effects.journal = change if written is None else written + change
 
     def requeue(
         self, by_flight: ByFlight, due_unix_ms: int, *, counts_attempt: bool = True
     ) -> None:
-        """Let messages come back because somebody says so: it is written down."""
+        """Requeue messages at a receiver's request, with a journal entry."""
         returned: list[int] = []
         for flight, offsets in by_flight.items():
             self.requeue_unwritten(flight, offsets, due_unix_ms, counts_attempt=counts_attempt)
@@ -49,7 +49,7 @@ class Requeueing:
         *,
         counts_attempt: bool = True,
     ) -> None:
-        """Let messages wait to be handed out again."""
+        """Requeue messages without a journal entry."""
         attempts = flight.attempt - (not counts_attempt)
         self._open.land(flight, len(offsets), self.now_unix_ms)
         for offset in offsets:
@@ -58,7 +58,7 @@ class Requeueing:
         self.effects.wake = True
 
     def revive(self, offsets: Iterable[int]) -> None:
-        """Let messages that were to be moved away wait for another turn: it is written down."""
+        """Requeue messages that were to be moved away, with a journal entry."""
         messages = self._open
         revived: list[int] = []
         for offset in offsets:
@@ -73,7 +73,7 @@ class Requeueing:
             self.effects.wake = True
 
     def extend(self, wanted: Mapping[int, tuple[Flight, int]]) -> None:
-        """Set the leases of messages, each to end so many milliseconds from now."""
+        """Set the leases of messages, each in milliseconds from now."""
         groups: dict[int, ByFlight] = {}
         for offset, (flight, span_ms) in wanted.items():
             groups.setdefault(span_ms, {}).setdefault(flight, []).append(offset)
@@ -89,7 +89,7 @@ class Requeueing:
             self.add_journal(journal.encode_extend(extended, due_unix_ms))
 
     def kill(self, flight: Flight, offsets: list[int], attempts: int, reason: str) -> None:
-        """Messages are to be moved away; their key may go on."""
+        """Mark messages as dead, to be moved; their key is free again."""
         self._open.land(flight, len(offsets), self.now_unix_ms)
         for offset in offsets:
             back = Back(offset, flight.key, attempts, flight.first_taken_unix_ms)

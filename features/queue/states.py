@@ -1,6 +1,6 @@
-"""What a lane knows of messages: not yet handed out, in flight, given back, on their way out.
+"""States of a lane's messages: unread, in flight, requeued, or being moved.
 
-Each may have a time at which something is to happen to it (``features.queue.timers``).
+Each may have a due time (``features.queue.timers``).
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""What is due in a lane: leases are over, delays too, moves to the dead letters are tried again."""
+"""Due work of a lane: end leases and delays, and retry moves to the dead letters."""
 
 from features.queue.model import Dead
 from features.queue.open_messages import OpenMessages

@@ -1,4 +1,4 @@
-"""What is to happen when: a heap in which what was called off is skipped, or thrown out in bulk."""
+"""Timers of a lane: a heap in which cancelled entries are skipped, or removed in bulk."""
 
 from heapq import heapify, heappop, heappush
 from typing import Final

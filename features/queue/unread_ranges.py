@@ -1,7 +1,7 @@
-"""What was never handed out: stretches of one key, in order, as far as the lane was fed.
+"""Ranges of offsets never handed out, each of one key, in order, as far as the lane was fed.
 
-Ten million messages of one key in a row are one stretch. Those that went out before their turn
-are no part of a stretch any more, so that what is ahead also says what is not.
+Ten million contiguous messages of one key are one range. A message handed out before its turn is
+cut out of its range.
 """
 
 from bisect import bisect_right
@@ -15,18 +15,17 @@ from features.queue.states import NO_TIME, UnreadRange
 from features.ranges import RangeSet
 
 KEYLESS_AHEAD_MAX: Final = 10_000
-"""Messages without a key that are known ahead: nothing behind them need be looked for."""
+"""Bound on known messages without a key: nothing behind them needs to be fed."""
 
-_USED_MIN: Final = 64  # used stretches below it are left where they are
+_USED_MIN: Final = 64  # up to so many used ranges stay in the deque
 _BY_FIRST = attrgetter("first")
 
 
 class UnreadRanges:
-    """The stretches of a lane, the lowest first.
+    """Unread ranges of a lane, the lowest first.
 
-    ``count`` and ``delayed_count`` are messages, ``range_count`` stretches. ``fed_end`` is
-    where the next feed begins. ``early`` holds what was handed out beyond it, before the lane
-    was loaded.
+    ``count`` and ``delayed_count`` are messages, ``range_count`` ranges. ``fed_end``: start of
+    the next feed. ``early``: offsets handed out beyond it, before the lane was loaded.
     """
 
     __slots__ = (
@@ -44,14 +43,14 @@ class UnreadRanges:
         self.clear(fed_end)
 
     def unfeed(self) -> None:
-        """Forget what is known ahead, but not what was handed out of it: it is fed anew."""
+        """Forget the unread ranges, but not offsets handed out among them: they are fed again."""
         early = list(self.handed_out())
         self.clear(self.next_offset)
         for first, last in early:
             self.early.add(first, last)
 
     def clear(self, fed_end: int) -> None:
-        """Forget all stretches: the lane is fed anew. What was handed out early stays."""
+        """Forget all ranges: the lane is fed again. Offsets handed out early stay."""
         self._ranges: deque[UnreadRange] = deque()
         self.fed_end = fed_end
         self.count = 0
@@ -68,7 +67,7 @@ class UnreadRanges:
         return ranges[0].first if ranges else self.fed_end
 
     def __iter__(self) -> Iterator[UnreadRange]:
-        """Yield the stretches that have messages."""
+        """Yield the ranges that have messages."""
         return (
             unread_range
             for unread_range in self._ranges
@@ -76,16 +75,16 @@ class UnreadRanges:
         )
 
     def wants_more(self, lookahead: int) -> bool:
-        """Whether to be fed on."""
+        """Return whether the lane must be fed more."""
         return self._keyless_count < KEYLESS_AHEAD_MAX and self.range_count < lookahead
 
     def feed(
         self, runs: Sequence[Run], now_unix_ms: int, *, is_keyed: bool
     ) -> list[UnreadRange]:
-        """Add messages in order of their offsets; return the stretches that are new.
+        """Add messages in order of their offsets; return the new ranges.
 
-        Keys are passed over where they mean nothing. What is below ``fed_end`` is known already,
-        what lies between runs does not exist.
+        Keys are ignored unless ``is_keyed``. Offsets below ``fed_end`` are known already, offsets
+        between runs do not exist.
         """
         added: list[UnreadRange] = []
         early = self.early
@@ -136,7 +135,7 @@ class UnreadRanges:
         added.append(unread_range)
 
     def use(self, unread_range: UnreadRange, count: int) -> range:
-        """Take out the first messages of a visible stretch that has as many."""
+        """Take out the first ``count`` messages of a visible range."""
         first = unread_range.first
         unread_range.first = end = first + count
         self.count -= count
@@ -153,7 +152,7 @@ class UnreadRanges:
             self._ranges = deque(self)
 
     def drop_before(self, offset: int) -> list[UnreadRange]:
-        """Take out all below ``offset``; return the delayed stretches that have ended."""
+        """Remove all below ``offset``; return the delayed ranges that have ended."""
         ended: list[UnreadRange] = []
         while self._ranges and self._ranges[0].first < offset:
             unread_range = self._ranges[0]
@@ -171,7 +170,7 @@ class UnreadRanges:
         return ended
 
     def appear(self, unread_range: UnreadRange) -> None:
-        """A delayed stretch is visible from now on."""
+        """Make a delayed range visible."""
         self.delayed_count -= unread_range.last - unread_range.first + 1
 
     def _find(self, offset: int) -> int | None:
@@ -181,7 +180,7 @@ class UnreadRanges:
         return index
 
     def ready_at(self, offset: int) -> UnreadRange | None:
-        """Return the stretch of a message that is visible, None when the lane knows none there."""
+        """Return the range of a visible message, None when the lane has none there."""
         index = self._find(offset)
         if index is None or self._ranges[index].due_unix_ms != NO_TIME:
             return None

@@ -17,7 +17,7 @@ from gateway.finder import BEGINNING, LIMIT_MAX, Finder, Match, Place, Query
 
 
 class PlaceBody(FrozenConfig):
-    """Where a search goes on; an offset of -1 is where the query has a partition begin."""
+    """Position at which a search continues; offset -1 is the query's start of the partition."""
 
     partition: int = Field(ge=0)
     offset: int = Field(default=BEGINNING, ge=BEGINNING)

@@ -1,4 +1,4 @@
-"""What the admin endpoint says of queues and of the messages in them."""
+"""JSON views of queues and their messages for the admin endpoint."""
 
 from typing import Any, Final
 

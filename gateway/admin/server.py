@@ -42,7 +42,7 @@ class AdminServer:
 
     @property
     def url(self) -> str:
-        """Where this machine reaches it, with the port that the system chose."""
+        """URL of the endpoint on this machine, with the port that the system chose."""
         host, port = self._bind
         if self._socket is not None:
             port = self._socket.getsockname()[1]

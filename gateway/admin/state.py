@@ -1,4 +1,4 @@
-"""What the admin endpoint knows of the node; the composition root fills it in."""
+"""State of the node for the admin endpoint; filled in by the composition root."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
@@ -9,7 +9,7 @@ from gateway.metrics import Metrics
 
 
 class RunningAdapter(Protocol):
-    """What the admin endpoint asks an adapter."""
+    """Adapter as the admin endpoint uses it."""
 
     def endpoints(self) -> list[Endpoint]:
         """Return where it listens."""

@@ -33,7 +33,7 @@ _log = structlog.get_logger()
 
 
 class LogCopier(Protocol):
-    """What a storage that can be backed up has as its ``copier``."""
+    """Copier of a storage that can be backed up; its attribute ``copier``."""
 
     async def copy(self, target: Path) -> None:
         """Copy what was acknowledged before the call into the empty folder ``target``.
@@ -44,7 +44,7 @@ class LogCopier(Protocol):
 
 
 class BackupState(StrEnum):
-    """How far a backup is."""
+    """State of a backup."""
 
     NONE = "none"
     RUNNING = "running"

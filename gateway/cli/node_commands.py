@@ -1,4 +1,4 @@
-"""What commands about a running node share: the client that their options name, and changes."""
+"""Shared parts of commands for a running node: the client of their options, and changes."""
 
 import functools
 import inspect
@@ -17,7 +17,7 @@ _Own = ParamSpec("_Own")
 
 
 class Change(NamedTuple):
-    """What a setting is to be; None where the default is to come back."""
+    """New value of a setting; None restores the default."""
 
     name: str
     value: str | None

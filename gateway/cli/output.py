@@ -1,4 +1,4 @@
-"""What commands print: tables for people, JSON for programs, one line about an error."""
+"""Output of commands: tables for people, JSON for programs, one line for an error."""
 
 import json
 import sys

@@ -200,7 +200,7 @@ def replay(  # noqa: PLR0913 - the options of the command
 
 
 class _Letters:
-    """Which letters the options choose."""
+    """Selection of dead letters by the options."""
 
     def __init__(  # noqa: PLR0913, PLR0917 - the options that the commands share
         self,

@@ -1,6 +1,6 @@
-"""What the jobs of ``headgate pipeline`` share: options, Spark, progress, and texts.
+"""Shared parts of the ``headgate pipeline`` jobs: options, Spark, progress, and texts.
 
-Nothing here imports Spark or Arrow before a job begins, so that ``--help`` stays quick.
+Spark and Arrow are imported only when a job begins, so that ``--help`` stays quick.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""What ``pipeline dlq replay`` and ``pipeline backfill`` share: the way to the Kafka endpoint."""
+"""Kafka endpoint access of ``pipeline dlq replay`` and ``pipeline backfill``."""
 
 from pathlib import Path
 from typing import Annotated, Final

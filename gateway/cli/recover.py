@@ -35,16 +35,16 @@ class NothingToRecover(GatewayError):
 
 
 class Log(Protocol):
-    """What a log says of itself without the metadata store. ``place``: where it is."""
+    """Log as it can be read without the metadata store. ``place``: its location."""
 
     @property
     def place(self) -> str:
-        """Where it is, for people."""
+        """Location of the log, for people."""
         ...
 
     @property
     def data_uuid(self) -> UUID:
-        """Whose data it is."""
+        """UUID of the data."""
         ...
 
     @property

@@ -37,7 +37,7 @@ class S3Log:
 
     @property
     def data_uuid(self) -> UUID:
-        """Whose data it is."""
+        """UUID of the data."""
         return self._survey.data_uuid
 
     @property

@@ -18,7 +18,7 @@ _OPERATIONS: Final = ("publish", "subscribe", *(one.value for one in Operation))
 
 
 class Effect(StrEnum):
-    """What follows from a match."""
+    """Effect of a matching rule."""
 
     ALLOW = "allow"
     DENY = "deny"

@@ -1,4 +1,4 @@
-"""What commands about a stopped node share: its metadata, before or between its runs."""
+"""Shared parts of commands for a stopped node: access to its metadata."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

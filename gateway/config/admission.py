@@ -8,7 +8,7 @@ _MIB = 1024 * 1024
 
 
 class ListenersConfig(FrozenConfig):
-    """What all listeners share: descriptors, and bytes of clients that have not logged in."""
+    """Limits shared by all listeners: descriptors, and bytes of clients not logged in."""
 
     descriptors_reserve: int = Field(
         default=512,

@@ -1,4 +1,4 @@
-"""What the settings let happen: exposure that is refused, and surprises worth a warning."""
+"""Checks across settings: exposure that is refused, and surprises worth a warning."""
 
 import errno
 from collections.abc import Iterator

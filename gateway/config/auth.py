@@ -76,7 +76,7 @@ class AuthRule(FrozenConfig):
 
 
 class AuthConfig(FrozenConfig):
-    """Who must log in, and who may do what."""
+    """Login and authorization."""
 
     required: bool | None = Field(
         default=None,

@@ -1,4 +1,4 @@
-"""What every section of the config is made of: strict, frozen tables; those of listeners."""
+"""Base classes of config sections: strict, frozen tables, and those of listeners."""
 
 import re
 from collections.abc import Mapping
@@ -79,7 +79,7 @@ BindAddress = Annotated[str, AfterValidator(_check_address)]
 
 
 class ListenerConfig(FrozenConfig):
-    """What every adapter that listens on TCP has; its ``Config`` gives ``bind`` a default."""
+    """Config of an adapter that listens on TCP; its ``Config`` gives ``bind`` a default."""
 
     authenticates_users: ClassVar[bool] = False
     """Whether this adapter lets nobody in without a password once users are configured."""

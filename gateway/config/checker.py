@@ -19,11 +19,11 @@ C = TypeVar("C", bound=FrozenConfig)
 
 
 class InvalidSettings(GatewayError):
-    """What was set cannot be used. One line per bad key, its path first."""
+    """Settings cannot be used. One line per bad key, its path first."""
 
 
 class Source(NamedTuple):
-    """Where some keys were set, in the operator's words, and the keys."""
+    """Source of some keys, in the operator's words, and the keys."""
 
     name: str
     table: Table

@@ -79,7 +79,7 @@ class AdminConfig(FrozenConfig):
 
 
 class StorageConfig(FrozenConfig):
-    """Where batches live. The other keys of `[storage]` are the adapter's own: ``options``."""
+    """Storage of batches. The other keys of `[storage]` are the adapter's own: ``options``."""
 
     adapter: str = Field(
         default="segment_log",
@@ -92,7 +92,7 @@ class StorageConfig(FrozenConfig):
 
 
 class MetadataConfig(FrozenConfig):
-    """Where topics, configs, users and rules live."""
+    """Storage of topics, configs, users and rules."""
 
     url: str = Field(
         default="sqlite",
@@ -179,7 +179,7 @@ class BrokerConfig(FrozenConfig):
 
 
 class TopicDefaults(FrozenConfig):
-    """What a topic is when its creator does not say."""
+    """Defaults of topics where their creator sets nothing."""
 
     partitions: int = Field(
         default=1, ge=1, le=100_000, description="Partitions of a topic that names no number."

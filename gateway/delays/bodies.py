@@ -1,8 +1,8 @@
-"""Bodies of messages that are due soon: kept from their put, or read back from ``__delays``.
+"""Bodies of messages due soon: kept from their put, or read back from ``__delays``.
 
-Within a bound in octets. What is read back is read in the order of the log, for many messages
-at once, and some seconds before it is due; what is about to be due and has no body yet is read
-at once, beside that. Both go in small pieces, between which the loop serves others.
+Their memory is bounded in bytes. Bodies are read back in log order, for many messages at once,
+some seconds before they are due; bodies still missing shortly before are read at once. Both
+work in small pieces, so that the loop is not blocked.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ log = structlog.get_logger()
 
 
 class Bodies:
-    """Number to entry, for what is due soon."""
+    """Map from message number to entry, for messages due soon."""
 
     def __init__(
         self, state: DelayState, broker: Broker, partition: Partition, *, bytes_max: int
@@ -56,7 +56,7 @@ class Bodies:
 
     @property
     def size_bytes(self) -> int:
-        """What they take, with all that is around them."""
+        """Memory of the bodies in bytes, overhead included."""
         return self._bytes
 
     @property

@@ -1,7 +1,7 @@
-"""What is due together, as the writes of one append: batches, and what takes it out of the stream.
+"""Messages due together, as the writes of one append: their batches, and their removal entries.
 
-A run goes as the batch that it has been since it was put; messages that waited alone are put
-together here, and so is what is left of a run of which some were cancelled.
+A run is appended as the batch it was put as; single messages are encoded here, and so are the
+remaining messages of a run of which some were cancelled.
 """
 
 from collections.abc import Sequence
@@ -26,10 +26,10 @@ _REMOVED_MAX: Final = 4_096  # numbers in one entry
 
 
 class DueBatch:
-    """One append in the making. All numbers are of rows but those of ``parts``.
+    """One append being gathered. Numbers are those of entries, except in ``parts``.
 
-    ``parts``: runs of which some messages go; ``later``: what a full queue refuses; ``damaged``:
-    what can go nowhere; ``count``: how many messages go.
+    ``parts``: runs of which some messages go; ``later``: numbers refused by a full queue;
+    ``damaged``: numbers that cannot be delivered; ``count``: number of messages appended.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class DueBatch:
 
     @property
     def rows(self) -> list[int]:
-        """What leaves the state with this append, but ``parts``."""
+        """Numbers of the entries removed by this append, except ``parts``."""
         return [*self._alone, *self._runs]
 
     def add(self, due: Sequence[Item]) -> None:
@@ -73,7 +73,7 @@ class DueBatch:
                 self._take_out(numbers, runs)
 
     def _runs_of(self, items: Sequence[Item]) -> dict[int, DelayedRun]:
-        """Return those of them that are runs, by number."""
+        """Return the runs among the items, by number."""
         runs = self._state.runs
         if not runs:
             return {}
@@ -81,7 +81,7 @@ class DueBatch:
         return {number: run for number, run in found if run is not None}
 
     def _whole(self, items: Sequence[Item], runs: dict[int, DelayedRun]) -> list[Item]:
-        """Return what is as it was put: what is sent on gets a checksum of its own here."""
+        """Return the undamaged items: a run is checked here, before it gets a new CRC."""
         whole = []
         for item in items:
             run = runs.get(item[1])
@@ -111,7 +111,7 @@ class DueBatch:
     def _add_batches(
         self, destination: bytes, items: Sequence[Item], runs: dict[int, DelayedRun]
     ) -> None:
-        """Add what appends messages to their partition.
+        """Add the writes that append messages to their partition.
 
         Errors: ``PolicyViolation``, ``TopicNotFound``.
         """
@@ -143,12 +143,11 @@ class DueBatch:
                 batches.append(self._ready(partition, tail, timestamp_unix_ms))
         self._batches += batches + self._encode(partition, tails)
 
-    # Retention counts from now, not from when a message was put: it may wait for longer than its
-    # topic keeps any. It stands in the batch, because the log's copies of closed segments know
-    # nothing else.
+    # Retention counts from delivery, not from the put: a delay may be longer than the topic's
+    # retention. The time is in the batch, because copies of closed segments have no other.
 
     def _ready(self, partition: Partition, octets: bytes, max_unix_ms: int) -> Write:
-        """Return the write of a run as it is."""
+        """Return the write of an unchanged run."""
         now_unix_ms = self._now_unix_ms
         if partition.topic.settings.log_append_time:
             batch = ready(octets, now_unix_ms, attributes=TIMESTAMP_TYPE_MASK)
@@ -157,7 +156,7 @@ class DueBatch:
         return self._write(partition, batch)
 
     def _encode(self, partition: Partition, tails: Sequence[Tail]) -> list[Write]:
-        """Return the writes of messages that are put together now."""
+        """Return the writes of messages that are encoded now."""
         settings = partition.topic.settings
         now_unix_ms = self._now_unix_ms
         attributes = 0
@@ -176,7 +175,7 @@ class DueBatch:
         return Write(partition, batch, header._replace(max_timestamp_unix_ms=self._now_unix_ms))
 
     def writes(self, stream: Partition) -> list[Write]:
-        """Return all writes; none when nothing goes."""
+        """Return all writes; empty when there are none."""
         numbers = self._alone + [number for _, some in self.parts for number in some]
         return self._batches + removal_writes(stream, numbers, self._now_unix_ms, self._runs)
 
@@ -184,7 +183,7 @@ class DueBatch:
 def removal_writes(
     partition: Partition, numbers: Sequence[int], now_unix_ms: int, runs: Sequence[int] = ()
 ) -> list[Write]:
-    """Return the writes into ``__delays`` that take messages out, and whole runs."""
+    """Return the writes into ``__delays`` that remove messages and whole runs."""
     values = [
         encode_removed(some[start : start + _REMOVED_MAX], kind=kind)
         for some, kind in ((numbers, REMOVED), (runs, ENDED))

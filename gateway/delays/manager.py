@@ -142,7 +142,7 @@ class Delays:
 
     @property
     def total(self) -> int:
-        """How many messages wait, of all topics."""
+        """Number of delayed messages of all topics."""
         return self._state.count
 
     def count(self, topic: Topic) -> int:

@@ -40,7 +40,7 @@ IN_FLIGHT_BYTES_MAX: Final = 8 * MOVED_BYTES_MAX  # of them: others share the lo
 
 
 class Moved(NamedTuple):
-    """What one append moves: in all, as whole rows, and as parts of runs with their sizes."""
+    """Messages moved by one append: in total, as whole entries, and as parts of runs with sizes."""
 
     message_count: int
     size_bytes: int
@@ -282,9 +282,9 @@ class DelayMover:
         self.run()
 
     def _forget_unreadable(self, missing: Sequence[int]) -> None:
-        """What was read and has no body cannot be decoded: it must not hold up the others.
+        """Drop messages whose entries cannot be decoded, so that they do not hold up others.
 
-        Its entry stays in the stream, for ``headgate log dump``, until it is cut off.
+        Their entries stay in the stream, for ``headgate log dump``, until it is truncated.
         """
         for number in missing:
             location = self.staged.withdraw(number)
@@ -316,7 +316,7 @@ class DelayMover:
             self._state.back(number, location, now_unix_ms + RETRY_MS)
 
     def take_out(self, rows: Sequence[PendingEntry]) -> None:
-        """What was purged on its way lies behind the purge: a start would find it waiting."""
+        """Remove entries appended after a purge of their topic: a start would restore them."""
         alone = [number for _, number, run_count, _ in rows if not run_count]
         runs = [number for _, number, run_count, _ in rows if run_count]
         writes = removal_writes(self._partition, alone, self._clock.unix_ms(), runs)

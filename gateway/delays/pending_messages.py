@@ -1,7 +1,7 @@
-"""Messages that are to wait, on their way into the log beside others of their maker.
+"""Delayed messages on their way into the log, appended together with others of their caller.
 
-Messages in a row that are due in the same millisecond become a run: one entry, which holds the
-batch in which they will come, ready but for what is only known then.
+Consecutive messages due in the same millisecond become a run: one entry that holds the batch in
+which they will be delivered, complete except for the fields known only then.
 """
 
 from bisect import bisect_right
@@ -24,16 +24,16 @@ _DELIVER_AT: Final = nullable(DELIVER_AT.encode())
 _MESSAGE_ID: Final = nullable(MESSAGE_ID.encode())
 _ID_BYTES: Final = 36
 
-# What becomes one entry: due time, number (of the first message), how many messages it has if it
-# is a run, else 0, and the entry.
+# One entry: due time, number (of the first message), number of messages if it is a run, else 0,
+# and the encoded entry.
 PendingEntry = tuple[int, int, int, bytes]
 
 OnKept = Callable[["PendingMessages", int, GatewayError | None], None]
-"""Called with the draft, the base offset of its entries, and the error."""
+"""Called with the messages, the base offset of their entries, and the error."""
 
 
 class PendingMessage(NamedTuple):
-    """A message that is to wait. ``key_value`` and ``headers`` are as a v2 batch has them."""
+    """A message to be delayed. ``key_value`` and ``headers`` are encoded as in a v2 batch."""
 
     due_unix_ms: int
     timestamp_unix_ms: int
@@ -42,10 +42,10 @@ class PendingMessage(NamedTuple):
 
 
 class PendingMessages:
-    """Messages that are to wait, which their maker appends beside others of its own.
+    """Delayed messages that the caller appends together with others.
 
-    Either as ``part`` of what goes through a coalescer, or as ``writes``. ``done`` is to be called
-    once: with the outcome of the append, or with the error for which there was none.
+    They go as ``part`` through a coalescer, or as ``writes``. Call ``done`` once: with the
+    outcome of the append, or with the error that prevented it.
     """
 
     __slots__ = ("_on_kept", "count", "part", "rows", "size_bytes", "topic_uuid", "writes")
@@ -63,7 +63,7 @@ class PendingMessages:
 
     @property
     def numbers(self) -> list[int]:
-        """The numbers of the messages, by which they can be cancelled."""
+        """Numbers of the messages, by which they can be cancelled."""
         return [
             number for _, first, run_count, _ in self.rows
             for number in range(first, first + (run_count or 1))
@@ -71,11 +71,11 @@ class PendingMessages:
 
     @property
     def values(self) -> list[bytes]:
-        """The entries."""
+        """Encoded entries."""
         return [value for *_, value in self.rows]
 
     def done(self, error: GatewayError | None) -> None:
-        """The messages are durable, or were not appended."""
+        """Report that the messages are durable, or the error."""
         if self.part is not None:
             base_offset = self.part[1].base_offset
         else:
@@ -86,12 +86,12 @@ class PendingMessages:
 def entries_of(
     partition: Partition, messages: Sequence[PendingMessage], last_number: int
 ) -> Iterator[PendingEntry]:
-    """Yield the rows of messages by their times; their numbers are above ``last_number``.
+    """Yield the entries of messages by due time, with numbers above ``last_number``.
 
-    Messages that are due together keep their order.
+    Messages due at the same time keep their order.
     """
     messages = sorted(messages, key=itemgetter(0))
-    start = 0  # of what is due alone
+    start = 0  # of the messages due alone
     for at, end in _groups([message[0] for message in messages]):
         if end - at < RUN_COUNT_MIN:
             continue
@@ -107,7 +107,7 @@ def entries_of(
 
 
 def _groups(times: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Yield (start, end) of what is the same in a sorted row."""
+    """Yield (start, end) of the equal times in a sorted sequence."""
     start = 0
     while start < len(times):
         end = bisect_right(times, times[start], lo=start + 1)
@@ -118,7 +118,7 @@ def _groups(times: Sequence[int]) -> Iterator[tuple[int, int]]:
 def _runs(
     partition: Partition, messages: Sequence[PendingMessage], first: int
 ) -> Iterator[PendingEntry]:
-    """Yield the rows of messages that are due together."""
+    """Yield the run entries of messages due together."""
     topic = partition.topic
     due_unix_ms = messages[0].due_unix_ms
     tails = _tails(partition, messages, first)
@@ -149,7 +149,7 @@ def _singles(
 def _single_entries(
     partition: Partition, times: Sequence[int], tails: Sequence[Tail], first: int
 ) -> Iterator[PendingEntry]:
-    """Yield rows of one message each."""
+    """Yield entries of one message each."""
     topic_uuid, partition_number = partition.topic.uuid.bytes, partition.number
     for number, due_unix_ms, (timestamp_unix_ms, tail) in zip(
         range(first, first + len(times)), times, tails, strict=True
@@ -161,13 +161,13 @@ def _single_entries(
 
 
 def _tails(partition: Partition, messages: Sequence[PendingMessage], first: int) -> list[Tail]:
-    """Return the records of messages, with the headers that say when they are due and their id."""
+    """Return the records of messages, with headers for due time and message id."""
     ids = message_ids(partition.topic.uuid, partition.number)
     tails = []
     known: tuple[bytes, int] | None = None
     front, has_id = b"", False
     for number, (due_unix_ms, timestamp, key_value, headers) in enumerate(messages, first):
-        if known != (headers, due_unix_ms):  # a producer's messages mostly have the same
+        if known != (headers, due_unix_ms):  # mostly the same within a producer's batch
             known = headers, due_unix_ms
             front, has_id = _front(headers, due_unix_ms)
         if has_id:
@@ -178,9 +178,9 @@ def _tails(partition: Partition, messages: Sequence[PendingMessage], first: int)
 
 
 def _front(headers: bytes, due_unix_ms: int) -> tuple[bytes, bool]:
-    """Return headers that say when the message is due, as it came or as it is; and of its id.
+    """Return headers with the due time, given or added, and whether they have a message id.
 
-    Without an id of its own, the last header lacks one.
+    Without an id, the value of the last header is still to be appended: the id.
     """
     if not has_header(headers, _DELIVER_AT):
         headers = with_header(headers, _DELIVER_AT + nullable(b"%d" % due_unix_ms))

@@ -45,7 +45,7 @@ _CODEC: Final = Codec(partial(decompress, bytes_max=DECOMPRESSED_BYTES_MAX), com
 
 
 class Split:
-    """What becomes of a batch of which records wait. ``due``: what is appended at once."""
+    """Batch with delayed records, split. ``due``: the write of the records appended at once."""
 
     __slots__ = ("due", "partition", "pending")
 

@@ -54,7 +54,7 @@ class Commit(NamedTuple):
 
 
 class Move(NamedTuple):
-    """Where a group is now in a partition; None: nowhere, its position was removed."""
+    """New position of a group in a partition; None when the position was removed."""
 
     topic_uuid: UUID
     number: int

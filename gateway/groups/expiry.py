@@ -22,7 +22,7 @@ _log = structlog.get_logger()
 
 
 class Groups(Protocol):
-    """What is needed of the ``GroupManager``; its docstrings hold."""
+    """Part of ``GroupManager`` used here; see its docstrings."""
 
     def find(self, name: GroupName) -> Group | None: ...  # noqa: D102
     def has(self, name: GroupName) -> bool: ...  # noqa: D102

@@ -1,7 +1,7 @@
-"""What a consumer group is made of: states, members, what they ask and what they are told.
+"""Types of consumer groups: states, members, requests and answers.
 
-The words are those of Kafka's classic group protocol (KIP-62, KIP-345, KIP-394, KIP-814). Spans
-are milliseconds; ``now_ms`` and deadlines are monotonic.
+Names follow Kafka's classic group protocol (KIP-62, KIP-345, KIP-394, KIP-814). Durations are
+milliseconds; ``now_ms`` and deadlines are monotonic.
 """
 
 from collections.abc import Callable, Sequence
@@ -48,7 +48,7 @@ Protocols = tuple[tuple[str, bytes], ...]
 
 
 class JoinRequest(NamedTuple):
-    """What a member says when it joins. ``member_id`` is empty when it has none yet."""
+    """Join request of a member. ``member_id`` is empty when it has none yet."""
 
     member_id: str
     instance_id: str | None

@@ -28,7 +28,7 @@ class Roster:
 
     @property
     def joined_count(self) -> int:
-        """How many wait for the answer to their join."""
+        """Number of members that wait for the answer to their join."""
         return sum(member.on_join is not None for member in self)
 
     @property

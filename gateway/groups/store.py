@@ -26,7 +26,7 @@ _NULL: Final = 0xFFFF_FFFF
 
 
 class StoredGroup(NamedTuple):
-    """What a group's value says."""
+    """Decoded value of a stored group."""
 
     generation: int
     state_unix_ms: int

@@ -1,4 +1,4 @@
-"""What a member of a consumer group says it reads (Kafka's ConsumerProtocolSubscription)."""
+"""Subscription of a consumer group member (Kafka's ConsumerProtocolSubscription)."""
 
 import struct
 from typing import Final

@@ -24,7 +24,7 @@ _LANE_HEAD_BYTES: Final = 20  # uuid and partition number come before the group
 
 
 class QueuePlace(NamedTuple):
-    """Where a queue is, as its journal tells."""
+    """Positions of a queue, as found in its journal."""
 
     topic_uuid: UUID
     group: str

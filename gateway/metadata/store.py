@@ -51,7 +51,7 @@ class DeletedRange(NamedTuple):
 
 
 class ProtocolAddress(NamedTuple):
-    """What a protocol calls something that is, for the gateway, a topic and maybe a group."""
+    """Protocol's own name for a topic, or for a topic and group."""
 
     namespace: str
     protocol: str
@@ -61,10 +61,10 @@ class ProtocolAddress(NamedTuple):
 
 
 class AccessKey(NamedTuple):
-    """What requests are signed with, and for whom they speak.
+    """Access key for signed requests, and its principal.
 
-    ``user``: a principal's name, not always one with a password. ``account``: where the
-    protocol has accounts, the one that the key belongs to; empty for the default one.
+    ``user``: a principal's name, with or without a password. ``account``: in protocols with
+    accounts, the account of the key; empty for the default one.
     """
 
     key_id: str

@@ -1,7 +1,7 @@
-"""What a lane is told of a batch: which offsets there are, of which key, visible from when.
+"""Runs of a batch for a lane: its offsets, with their keys and the times they become visible.
 
-Pure. Only a queue that orders by key, or delays, looks into batches; for the others the header
-says all there is.
+Pure. Only a queue that orders by key, or delays, decodes batches; for others the header is
+enough.
 """
 
 from collections.abc import Iterator, Sequence
@@ -27,14 +27,14 @@ from gateway.records.compression import decompress
 
 
 def plain_run(base_offset: int, last_offset: int) -> list[Run]:
-    """Return what there is to say of a batch where neither key nor age matters."""
+    """Return the run of a batch where neither key nor age matters."""
     return [Run(base_offset, last_offset, None)]
 
 
 def keyed_runs(batch: Octets, header: BatchHeader, base_offset: int) -> list[Run]:
-    """Return the runs of a batch by key; what cannot be read is one run without a key.
+    """Return the runs of a batch by key; a corrupt batch is one run without a key.
 
-    Who takes a message of it then finds out that it is corrupt, and says so.
+    The take of such a message detects and reports the corruption.
     """
     try:
         return _joined(base_offset, _keys(batch, header))
@@ -43,7 +43,7 @@ def keyed_runs(batch: Octets, header: BatchHeader, base_offset: int) -> list[Run
 
 
 def runs_of_records(records: Sequence[Record], header: BatchHeader) -> list[Run]:
-    """Return what ``keyed_runs`` does, of a batch that is decoded; none: it is corrupt."""
+    """Return runs as ``keyed_runs``, from decoded records; no records: the batch is corrupt."""
     if not records:
         return plain_run(header.base_offset, header.last_offset)
     runs: list[Run] = []
@@ -59,9 +59,9 @@ def runs_of_records(records: Sequence[Record], header: BatchHeader) -> list[Run]
 
 
 class Delay(NamedTuple):
-    """A queue's own delay. ``now_unix_ms``: by the clock that stamps records.
+    """Delay of a queue. ``now_unix_ms``: by the clock that stamps records.
 
-    ``step_ms`` is how far the steady clock, by which lanes go, is ahead of that one.
+    ``step_ms``: lead of the steady clock, which lanes use, over that clock.
     """
 
     delay: LaneDelay
@@ -72,9 +72,9 @@ class Delay(NamedTuple):
 def delayed_runs(
     batch: Octets, base_offset: int, header: BatchHeader, delay: Delay, *, with_keys: bool
 ) -> list[Run]:
-    """Return the runs of a batch of a queue whose messages are visible when they are old enough.
+    """Return the runs of a batch of a queue with a delay.
 
-    One from the future counts as one of now. A record with the header ``deliver-at`` is visible
+    A timestamp in the future counts as now. A record with the header ``deliver-at`` is visible
     from that time instead.
     """
     runs: list[Run] = []
@@ -118,7 +118,7 @@ def _joined(base_offset: int, keys: Iterator[tuple[int, bytes | None]]) -> list[
 
 
 def _keys(batch: Octets, header: BatchHeader) -> Iterator[tuple[int, bytes | None]]:
-    """Yield (offset delta, key) of each record; values and headers are passed over.
+    """Yield (offset delta, key) of each record; values and headers are skipped.
 
     Errors: ``CorruptBatch``, ``IndexError``.
     """
@@ -131,7 +131,7 @@ def _keys(batch: Octets, header: BatchHeader) -> Iterator[tuple[int, bytes | Non
     for _ in range(header.record_count):
         length, position = read_varint(data, position)
         end = position + length
-        position += 1  # the attributes, of which none is defined
+        position += 1  # the attributes, unused
         while data[position] >= TWO_OCTETS:  # the timestamp delta
             position += 1
         position += 1

@@ -1,10 +1,10 @@
-"""The common case of a receive: messages in a row that are in memory, as their protocol shows them.
+"""Contiguous messages of a receive, the common case: in memory, in their protocol's form.
 
-A protocol makes of the records of a batch, or of the next ones of a large batch, what it shows of
-each, once; then a receive of ten is a slice of that. One that has put messages in itself may say
-so then, and no record is made of them.
-Where a batch or a message is not of the plain kind there is no row, and the receive goes the way
-of all others (``gateway.queues.receivers``), which gives the same messages.
+A protocol converts the records of a batch, or a piece of a large batch, once; then a receive of
+ten messages is a slice of the result. A protocol that sent the messages itself may give the
+result at the send, and no record is decoded.
+If a batch or a message is not plain, the receive takes the general way
+(``gateway.queues.receivers``), with the same messages.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,24 +15,24 @@ from gateway.model import EXPIRES_AT, Record
 from gateway.partition import Partition
 from gateway.records.codec import RecordRun
 
-FIRST_ATTEMPT: Final = 1  # of all messages of a row
-SHOWN_RECORDS_MAX: Final = 256  # of a batch at a time: of what is shown, one piece is kept
+FIRST_ATTEMPT: Final = 1  # of all contiguous messages
+SHOWN_RECORDS_MAX: Final = 256  # converted at a time; one such piece is kept for a batch
 SHOWN_RUNS_BYTES_MAX: Final = 524_288  # a larger batch costs too much memory twice
-SHOWN_VALUES_BYTES_MAX: Final = 524_288  # and so do larger values, all of a piece
-SHOWN_BYTES: Final = 33  # what a piece of ``shown`` takes beside its bytes
+SHOWN_VALUES_BYTES_MAX: Final = 524_288  # the same for the values of a piece
+SHOWN_BYTES: Final = 33  # overhead of one element of ``shown``
 REFERENCE_BYTES: Final = 8
 
 Columns = Sequence[Sequence[bytes]]
 Show = Callable[[Partition, Sequence[Record]], Columns | None]
-"""Returns what is shown of the records: columns, each with a piece for each of them, in order.
+"""Returns the protocol's form of records: columns, each with an element per record, in order.
 
-None when one of them is not plain. It must be the same function whenever it is called for a
-partition: its answers are kept.
+None when a record is not plain. A partition must always get the same function: its results are
+kept.
 """
 
 
 class ContiguousMessages(NamedTuple):
-    """Messages in a row that were handed out for the first time. ``shown``: see ``Show``."""
+    """Contiguous messages handed out for the first time. ``shown``: see ``Show``."""
 
     number: int  # of the partition
     offsets: range
@@ -41,7 +41,7 @@ class ContiguousMessages(NamedTuple):
 
 
 class ShownRun(NamedTuple):
-    """What ``show`` would make of a run, by who has put it into the log and knows it already.
+    """Result of ``show`` for a run, given by the sender of the run.
 
     It is the run's ``shown``. None of its messages expires.
     """
@@ -52,9 +52,9 @@ class ShownRun(NamedTuple):
 
 
 class Shown:
-    """What a piece of a batch looks like; without ``columns`` not all of it is plain messages.
+    """Protocol's form of a piece of a batch; without ``columns`` not all messages are plain.
 
-    ``first`` and ``end`` are the indexes, within the batch, of the records that it is of.
+    ``first`` and ``end`` are the indexes of its records within the batch.
     """
 
     __slots__ = ("columns", "end", "first", "oldest_unix_ms", "size_bytes")
@@ -72,7 +72,7 @@ class Shown:
 def shown_records(
     partition: Partition, batch: Sequence[Record], index: int, show: Show
 ) -> Shown:
-    """Return what the piece of a batch looks like that the record at an index is in."""
+    """Return the protocol's form of the piece that contains the record at an index."""
     first = index - index % SHOWN_RECORDS_MAX
     records = batch[first : first + SHOWN_RECORDS_MAX]
     columns: Columns = ()
@@ -89,7 +89,7 @@ def shown_records(
 
 
 def shown_runs(runs: Sequence[RecordRun], show: Show) -> Shown | None:
-    """Return what a batch made of ``runs`` looks like, None where that is not known of all."""
+    """Return the protocol's form of a batch of ``runs``, None unless all runs have it."""
     found: list[Columns] = []
     for run in runs:
         shown = run.shown
@@ -103,7 +103,7 @@ def shown_runs(runs: Sequence[RecordRun], show: Show) -> Shown | None:
 
 
 def _column_bytes(column: Sequence[bytes], records: Sequence[Record]) -> int:
-    """Return what a column takes in memory: next to nothing where its pieces are shared."""
+    """Return a column's memory in bytes: references only where its elements are shared."""
     size_bytes = REFERENCE_BYTES * len(column)
     is_shared = len(column) > 1 and column[0] is column[-1]
     if is_shared or column[0] is records[0][3]:

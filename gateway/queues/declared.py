@@ -1,4 +1,4 @@
-"""What a start does with the queues of the config: makes those that are not there."""
+"""Queues declared in the config: a start makes the missing ones."""
 
 from collections.abc import Iterator, Sequence
 

@@ -29,7 +29,7 @@ _new_delivery = cast(
 
 
 class _Rest(NamedTuple):
-    """What was taken of one lane and is not delivered, by what becomes of it."""
+    """Messages taken of one lane and not delivered, by what is done with them."""
 
     gone: list[Id]
     expired: list[Id]

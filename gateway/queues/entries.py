@@ -102,11 +102,11 @@ class Journaled(Protocol):
 
 
 class Gathering:
-    """What is gathered of all lanes, and when it becomes part of the coalescer's round.
+    """Changes gathered of all lanes until they join the coalescer's round.
 
-    That is at the end of the tick, or when the round before is done. So it is with takes, though
-    nobody waits for them: a message whose take a crash forgets comes again at once, as if for
-    the first time, while its receiver still works on it.
+    That is at the end of the tick, or when the previous round is done. Takes join it too, though
+    no caller waits for them: a message whose take is lost in a crash is delivered again at once,
+    as if for the first time, while its receiver still works on it.
     """
 
     def __init__(

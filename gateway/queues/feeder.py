@@ -131,7 +131,7 @@ class Feeder:
     # --- gateway.waiting.Receiver
 
     def on_batches(self, partition: Partition, batches: Sequence[Octets]) -> bool:
-        """See ``PendingReceive``."""
+        """See ``Receiver``."""
         runs: list[Run] = []
         work = 0
         for index, batch in enumerate(batches):
@@ -149,7 +149,7 @@ class Feeder:
         return self._feed(runs)
 
     def on_writes(self, partition: Partition, writes: Sequence[Write]) -> bool:
-        """See ``PendingReceive``.
+        """See ``Receiver``.
 
         Of what tells its keys itself the lane takes as much as comes, when it has room for the
         runs: to read and decode it later costs 2 us a message.
@@ -174,7 +174,7 @@ class Feeder:
         return self._feed(runs, is_told=is_told)
 
     def on_tail_error(self, partition: Partition, error: GatewayError) -> None:
-        """See ``PendingReceive``: begin anew where there is something, or a while later."""
+        """See ``Receiver``: begin anew where there is something, or a while later."""
         self.close()
         lane = self._lane
         if lane is None or isinstance(error, TopicNotFound):

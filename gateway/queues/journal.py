@@ -1,21 +1,21 @@
-"""What is remembered of lanes across restarts: the internal topic ``__queues``, or another one.
+"""Journal of lanes across restarts: the internal topic ``__queues``, or another one.
 
-Each record is an entry of one lane: what happened to it in a turn of the loop
-(``gateway.queues.entries``), or a snapshot, which has a header that says so.
+Each record is an entry of one lane: its changes in a turn of the loop
+(``gateway.queues.entries``), or a snapshot, marked by a header.
 
-    record key    topic uuid (16 octets), partition number u32, group as UTF-8
+    record key    topic uuid (16 bytes), partition number u32, group as UTF-8
     record value  the entry, in the lane's own form (``features.queue``)
 
-A snapshot that is too large for a record goes in several: pieces, which have a header that says
-which they are, then the end, whose header says how many pieces come before it. Nothing of the
-lane comes between them; where they are not all there, none of them counts.
+A snapshot too large for one record is written as pieces, each with a header that has its index,
+then the end, whose header has the number of pieces. No other entry of the lane comes between
+them; an incomplete sequence does not count.
 
-The first entry of a lane is a snapshot; deltas before one are of a queue that is gone. The
-journal keeps itself small: when its octets exceed twice the last snapshots and some room, a
-snapshot of every lane is appended, and all that came before is cut off. It may use the space
-that the storage keeps back, so that messages can be settled on a full disk.
+The first entry of a lane is a snapshot; deltas before one belong to a deleted queue. When the
+journal exceeds twice the size of the last snapshots plus a margin, a snapshot of every lane is
+appended and everything before is truncated. It may use the space that the storage keeps back,
+so that messages can be settled on a full disk.
 
-After an entry was refused, memory is ahead of the journal: the lane's next entry is a snapshot.
+After a refused entry, memory is ahead of the journal: the lane's next entry is a snapshot.
 """
 
 import asyncio

@@ -32,7 +32,7 @@ _log = structlog.get_logger()
 
 
 class Counters:
-    """What happened to messages of all queues since the start."""
+    """Counters of messages of all queues since the start."""
 
     __slots__ = ("corrupt", "dead_lettered", "delivered", "dropped", "expired", "settled")
 
@@ -46,7 +46,7 @@ class Counters:
 
 
 class Mover(Protocol):
-    """Where a lane's dead go; see ``gateway.queues.dead_letters``."""
+    """Mover of a lane's dead messages; see ``gateway.queues.dead_letters``."""
 
     def bury(
         self, lane: "QueueLane", dead: list[Dead], on_moved: OnMoved | None = None
@@ -60,7 +60,7 @@ class Mover(Protocol):
 
 
 class QueueContext:
-    """What all queues of a node share."""
+    """Parts shared by all queues of a node."""
 
     def __init__(
         self, broker: Broker, clock: Clock, config: QueueConfig, journal: QueueJournal

@@ -107,12 +107,12 @@ class QueueManager:
 
     @property
     def coalescer(self) -> Coalescer:
-        """What messages are sent by; moves of dead letters keep their order with them."""
+        """Coalescer for sent messages; moves of dead letters keep their order with them."""
         return self._context.messages
 
     @property
     def counters(self) -> Counters:
-        """What happened to messages since the start."""
+        """Counters of messages since the start."""
         return self._context.counters
 
     @property

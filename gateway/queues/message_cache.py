@@ -1,8 +1,8 @@
-"""The messages behind offsets: read from the log when they are handed out, kept for a while.
+"""Cache of messages by offset: read from the log when handed out, and kept for a while.
 
-Lanes deal in offsets. Receivers that follow each other want messages of the same batches, so the
-batches that were read or written last are kept, encoded until the first record of them is
-wanted. What is kept is bounded in octets, an estimate for decoded ones, and in number.
+Lanes know offsets only. Consecutive receives need messages of the same batches, so the batches
+last read or written are kept, encoded until their first record is needed. The cache is bounded
+in bytes, an estimate for decoded batches, and in number.
 """
 
 import asyncio
@@ -27,12 +27,12 @@ BATCHES_MAX: Final = 16_384
 
 
 class MessageCache:
-    """Finds messages by offset. Loop only."""
+    """Cache of batches that finds messages by offset. Loop only."""
 
     def __init__(self, broker: Broker, *, bytes_max: int) -> None:
         self._broker = broker
         self._bytes_max = bytes_max
-        self._shelves: dict[int, list[int]] = {}  # the base offsets kept of a partition, sorted
+        self._shelves: dict[int, list[int]] = {}  # sorted base offsets by partition
         self._batches: OrderedDict[tuple[int, int], KeptBatch] = (
             OrderedDict()
         )  # the idlest first
@@ -40,14 +40,14 @@ class MessageCache:
         self.kept_bytes = 0
 
     def find(self, partition: Partition, offsets: list[int]) -> list[Body] | None:
-        """Return the messages at some offsets, or None when that takes a wait: see ``read``."""
+        """Return the messages at some offsets, or None when ``read`` must wait for them."""
         found: list[Body] = []
         batch: KeptBatch | Unreadable | None = None
         log_start_offset = partition.log_start_offset
         index, count = 0, len(offsets)
         while index < count:
             offset = offsets[index]
-            if offset < log_start_offset:  # it may be kept here, but it was deleted
+            if offset < log_start_offset:  # deleted, though it may still be cached
                 found.append(Unreadable.GONE)
                 index += 1
                 continue
@@ -58,7 +58,7 @@ class MessageCache:
                 continue
             if batch is None or batch.needs_thread:
                 return None
-            # A batch that is taken to have an offset, and does not, must not be asked for ever.
+            # Without this, an offset missing from its batch would loop for ever.
             found += batch.find(offsets, index) or (Unreadable.GONE,)
             index = len(found)
         return found
@@ -72,10 +72,10 @@ class MessageCache:
         *,
         bytes_max: int,
     ) -> Columns | None:
-        """Return how messages in a row are shown; None when ``find`` is to say what they are.
+        """Return contiguous messages in their protocol's form, or None; then call ``find``.
 
-        So it is where one of them is not in memory, not plain, or older than ``oldest_unix_ms``,
-        or all are more than ``bytes_max``.
+        None when a message is not in memory, not plain, or older than ``oldest_unix_ms``, or
+        when all together exceed ``bytes_max``.
         """
         room_bytes = bytes_max
         offset, end = row.start, row.stop
@@ -109,7 +109,7 @@ class MessageCache:
         return columns
 
     async def read(self, partition: Partition, offsets: Sequence[int]) -> list[Body]:
-        """Return what ``find`` does, waiting for the disk, and for large batches to be decoded.
+        """Return messages as ``find``, waiting for the disk and for large batches to be decoded.
 
         Errors: ``StorageUnavailable``.
         """

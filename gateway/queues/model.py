@@ -56,7 +56,7 @@ class QueueRow(NamedTuple):
 
 
 class DeliveryId(NamedTuple):
-    """What a receiver shows to settle a message: it is out of date once it was handed out again."""
+    """Id by which a receiver settles a message; stale once the message is handed out again."""
 
     number: int  # of the partition
     offset: int
@@ -73,12 +73,12 @@ class Delivery(NamedTuple):
 
     @property
     def delivery_id(self) -> DeliveryId:
-        """What to settle it by."""
+        """Id for settling the message."""
         return DeliveryId(self.number, self.record.offset, self.attempt)
 
 
 class Outcome(Enum):
-    """What a receiver says of a message."""
+    """Outcome of a message, given by its receiver."""
 
     ACK = "ack"
     RELEASE = "release"  # back to the queue, at once or when a delay is over

@@ -1,4 +1,4 @@
-"""Who has asked a queue for messages, and how long he waits for them."""
+"""Pending receive requests and their timeouts."""
 
 from collections.abc import Callable
 from itertools import count
@@ -13,15 +13,15 @@ OnDeliveries = Callable[[list[Delivery]], None]
 
 
 class Home(Protocol):
-    """Whom a receiver has asked; see ``gateway.queues.receivers``."""
+    """Queue side of a pending receive; see ``gateway.queues.receivers``."""
 
     def leave(self, receiver: "PendingReceive") -> None:
-        """It has gone."""
+        """Forget a cancelled receive."""
         ...
 
 
 class PendingReceive:
-    """Somebody who asked for messages and waits. ``cancel`` may be called at any time."""
+    """One pending receive request. ``cancel`` may be called at any time."""
 
     __slots__ = (
         "_home",
@@ -53,40 +53,40 @@ class PendingReceive:
         self.bytes_max = bytes_max
         self.lease_ms = lease_ms
         self.holder = holder
-        self.is_polling = False  # it wants what is there now, and does not wait for more
+        self.is_polling = False  # takes what is there now, without waiting
         self.is_waiting = False
-        self.ticket = 0  # of a wait that ends by itself
+        self.ticket = 0  # key of its timeout
 
     @property
     def is_done(self) -> bool:
-        """It was answered, or has gone."""
+        """Whether it was answered or cancelled."""
         return self._on_done is None
 
     def cancel(self) -> None:
-        """Want nothing any more; what is on its way to it goes back to the queue."""
+        """Cancel the request; messages already taken for it are requeued."""
         self._on_done = None
         self._home.leave(self)
 
     def time_over(self) -> None:
-        """It has waited as long as it wanted; one that is being read for gets what comes."""
+        """End the wait, with an empty answer unless messages are being read for it."""
         if self.is_waiting:
             self._home.leave(self)
             self.finish([])
 
     def finish(self, deliveries: list[Delivery]) -> None:
-        """Answer."""
+        """Answer with deliveries."""
         on_done, self._on_done = self._on_done, None
         if on_done is None:
             return
         try:
             on_done(deliveries)
-        except Exception:  # a bug: whoever is behind it is not to wait for ever
+        except Exception:  # a bug: its caller must not wait for ever
             if self._on_failed is not None:
                 self._on_failed()
             raise
 
     def fail(self) -> None:
-        """Answer that this cannot be served, by a fault of ours."""
+        """Answer that the request failed through an internal error."""
         on_done, self._on_done = self._on_done, None
         if on_done is None:
             return
@@ -97,46 +97,46 @@ class PendingReceive:
 
 
 class PendingReceives:
-    """All receivers of a node that wait, and one timer for them."""
+    """Waiting receives of a node, with one timer for all."""
 
     def __init__(self, clock: Clock, *, receivers_max: int) -> None:
         self._clock = clock
         self._receivers_max = receivers_max
         self._tickets = count(1)
         self._receivers: dict[int, PendingReceive] = {}
-        # By ticket: an entry of the timer outlives its receiver, who is not to be kept by it.
+        # By ticket: a timer entry outlives its receive, and must not keep it alive.
         self._deadlines: Deadlines[int] = Deadlines(clock, self._on_due)
 
     def __len__(self) -> int:
         return len(self._receivers)
 
     def check_room(self) -> None:
-        """Raise ``Overloaded`` when there are too many."""
+        """Raise ``Overloaded`` when too many receives wait."""
         if len(self._receivers) >= self._receivers_max:
             raise Overloaded(f"{self._receivers_max} receivers wait for messages")
 
     def begin(self, receiver: PendingReceive, wait_ms: int) -> None:
-        """Call its ``on_due`` when the time is over."""
+        """Start a wait; ``time_over`` is called at its end."""
         ticket = receiver.ticket = next(self._tickets)
         self._receivers[ticket] = receiver
         self._deadlines.arm(ticket, self._clock.monotonic_ms() + wait_ms)
 
     def end(self, receiver: PendingReceive) -> None:
-        """It has got something, or has gone."""
+        """End a wait."""
         if self._receivers.pop(receiver.ticket, None) is not None:
             self._deadlines.forget(receiver.ticket)
 
     def has(self, receiver: PendingReceive) -> bool:
-        """Whether it still has time to wait."""
+        """Return whether its wait has not ended."""
         return receiver.ticket in self._receivers
 
     def close(self) -> None:
-        """Call nobody any more."""
+        """Drop all waits without calls."""
         self._deadlines.close()
         self._receivers.clear()
 
     def run_due(self) -> None:
-        """Answer those whose time is over, as the timer does."""
+        """End the waits that are due, as the timer does."""
         self._deadlines.run_due()
 
     def _on_due(self, ticket: int) -> None:

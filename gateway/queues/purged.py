@@ -1,7 +1,7 @@
-"""Where the last purge of a queue ended, as it is kept with the queue's row.
+"""End offsets of a queue's last purge, kept with the queue's row.
 
-The journal forgets it once nothing before it is left. Who rebuilds something from the log after a
-start, as the deduplication of FIFO queues does, must not find what was purged.
+The journal forgets them once nothing before them is left. State rebuilt from the log after a
+start, as the deduplication of FIFO queues, must leave out purged messages.
 """
 
 from collections.abc import Mapping, Sequence

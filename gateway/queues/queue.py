@@ -25,7 +25,7 @@ BROWSED_MAX: Final = 1_000  # of one call
 
 
 class Browsed(NamedTuple):
-    """A message as it lies in the queue; ``state`` as ``Lane.browse`` has it."""
+    """A browsed message; ``state`` as in ``Lane.browse``."""
 
     number: int
     state: str
@@ -33,7 +33,7 @@ class Browsed(NamedTuple):
 
 
 class Queue:
-    """What receivers see of a queue. Loop only; made by ``QueueManager``."""
+    """A queue, as receivers use it. Loop only; made by ``QueueManager``."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class Queue:
         self._settler = Settler(context, self._receivers.freed)
         self._turn = 0
         self.purged_ends = parse_purged(row.attributes)
-        """Where the last purge ended, by number of the partition."""
+        """End offset of the last purge, by number of the partition."""
         self.topic = topic
         self.row = row
         self.settings = row.settings
@@ -70,44 +70,44 @@ class Queue:
 
     @property
     def attributes(self) -> dict[str, str]:
-        """What protocols keep beside the settings; see ``QueueRow``."""
+        """Attributes kept by protocols beside the settings; see ``QueueRow``."""
         return self.row.attributes
 
     @property
     def tags(self) -> dict[str, str]:
-        """What its owner has written on it."""
+        """Tags set by the owner."""
         return self.row.tags
 
     @property
     def earlier_delays(self) -> tuple[EarlierDelay, ...]:
-        """Delays that go on for what was sent before they were changed."""
+        """Former delays, still valid for messages sent before the change."""
         return self.row.earlier_delays
 
     @property
     def owns_topic(self) -> bool:
-        """The topic goes with the queue."""
+        """Whether the topic is deleted with the queue."""
         return self.row.owns_topic
 
     @property
     def created_unix_ms(self) -> int:
-        """When it was made."""
+        """Creation time."""
         return self.row.created_unix_ms
 
     @property
     def changed_unix_ms(self) -> int:
-        """When it was last changed."""
+        """Time of the last change."""
         return self.row.changed_unix_ms
 
     @property
     def protocol(self) -> str:
-        """The protocol that keeps attributes with it; empty when none does."""
+        """Protocol that keeps attributes with the queue; empty when none does."""
         return next(
             (name.partition(".")[0] for name in self.row.attributes if name != PURGED), ""
         )
 
     @property
     def policy(self) -> Policy:
-        """The settings, as lanes go by them. Nothing dies that would have nowhere to go."""
+        """Policy of the lanes. Without a dead-letter topic, attempts are not limited."""
         settings = self.settings
         target = settings.dead_letter_topic
         is_there = not target or self._context.mover.is_there(
@@ -123,7 +123,7 @@ class Queue:
     # --- sending
 
     def partition_for(self, key: bytes | None) -> Partition:
-        """Return where a message of that key goes; without a key the partitions in turn."""
+        """Return the partition for a message of that key; without a key the partitions in turn."""
         lanes = self.lanes
         if len(lanes) == 1:
             return lanes[0].partition
@@ -148,10 +148,10 @@ class Queue:
         """Hand out up to ``messages_max`` messages, at least one whatever ``bytes_max`` says.
 
         ``on_done`` runs once: before this returns (then it returns None), or when there is
-        something, or with an empty list when ``wait_ms`` are over. Who waits is served in order
-        of arrival. ``on_failed`` runs in its place, or when it has raised, where a bug of ours
-        keeps it from an answer. The messages are the receiver's for ``lease_ms`` (by default the
-        queue's), or until its ``holder`` ends. Error: ``Overloaded`` when too many wait already.
+        something, or with an empty list when ``wait_ms`` are over. Waiting receives are served in
+        order of arrival. ``on_failed`` runs instead, or after ``on_done`` has raised, when an
+        internal error prevents an answer. The messages are leased for ``lease_ms`` (by default
+        the queue's), or until its ``holder`` ends. Error: ``Overloaded`` when too many wait.
         """
         if wait_ms > 0:
             self._pending_receives.check_room()
@@ -182,11 +182,11 @@ class Queue:
 
     @property
     def waiting_count(self) -> int:
-        """Receivers that wait."""
+        """Number of waiting receives."""
         return len(self._receivers)
 
     def end_holder(self, holder: int, *, counts_attempt: bool = True) -> None:
-        """Free what a holder has in flight: its connection has ended."""
+        """Requeue the messages that a holder has in flight, after its connection has ended."""
         now = self._context.clock.steady_unix_ms()
         for lane in self.lanes:
             lane.done(lane.lane.end_holder(holder, now, counts_attempt=counts_attempt))
@@ -201,11 +201,11 @@ class Queue:
         delay_ms: int = 0,
         reason: str = "rejected",
     ) -> None:
-        """Settle messages; ``on_done`` gets a result each, once all that is done is durable.
+        """Settle messages; ``on_done`` gets one result each, once all changes are durable.
 
-        ``delay_ms`` is for what is released, ``reason`` for what is rejected. With an error,
-        nothing of what was acknowledged counts; a rejected message whose move to the dead
-        letters failed stays, and is tried again. ``on_done`` never runs before this returns.
+        ``delay_ms`` is for released messages, ``reason`` for rejected ones. After an error no
+        acknowledgement counts; a rejected message whose move to the dead letters failed stays,
+        and the move is retried. ``on_done`` never runs before this returns.
         """
         self._settler.settle(items, on_done, delay_ms=delay_ms, reason=reason)
 
@@ -214,9 +214,9 @@ class Queue:
     ) -> bool:
         """Acknowledge messages of ``receive_contiguous`` if all are still in flight.
 
-        False, with nothing changed, when it is not: ``settle`` says of each what it is now.
-        ``on_done`` runs once it is durable, or with an error when nothing of it counts; never
-        before this returns.
+        Otherwise nothing changes and it returns False; call ``settle`` for one result each.
+        ``on_done`` runs once it is durable, or with an error when nothing counts; never before
+        this returns.
         """
         return self._settler.ack_contiguous(number, offsets, attempt, on_done)
 
@@ -227,14 +227,14 @@ class Queue:
         *,
         latest_only: bool = True,
     ) -> None:
-        """Let leases end that many milliseconds from now; 0 releases. As ``settle`` else.
+        """Set leases to end that many milliseconds from now; 0 releases. Otherwise as ``settle``.
 
         ``latest_only``: see ``Lane.extend``.
         """
         self._settler.extend(items, on_done, latest_only=latest_only)
 
     def purge(self, on_done: OnDone) -> None:
-        """Drop all messages that are there now, in flight or not; ``on_done`` when kept."""
+        """Drop all current messages, in flight or not; ``on_done`` once durable."""
         gate = _PurgeGate(len(self.lanes), on_done)
         self.purged_ends = tuple(lane.partition.high_watermark for lane in self.lanes)
         for lane in self.lanes:
@@ -246,7 +246,7 @@ class Queue:
     # --- looking
 
     def counts(self) -> Counts:
-        """Return how many messages there are, by state."""
+        """Return the number of messages by state."""
         if len(self.lanes) == 1:
             lane = self.lanes[0]
             return lane.lane.counts(lane.partition.high_watermark)
@@ -255,7 +255,7 @@ class Queue:
 
     @property
     def is_full(self) -> bool:
-        """As many messages are in flight as may be: nobody gets one until some are settled."""
+        """Whether the in-flight limit is reached: receives get nothing until some are settled."""
         in_flight_max = self.settings.in_flight_max
         if sum(lane.lane.open_count for lane in self.lanes) < in_flight_max:
             return False
@@ -266,8 +266,8 @@ class Queue:
     ) -> list[Browsed]:
         """Return messages without taking them, partition by partition, lowest offsets first.
 
-        ``from_offsets``: where to begin, by number of the partition; others begin at what is
-        still needed. At most ``BROWSED_MAX``. Errors: ``StorageUnavailable``.
+        ``from_offsets``: start by number of the partition; others begin at the lowest message
+        not settled. At most ``BROWSED_MAX``. Errors: ``StorageUnavailable``.
         """
         found: list[Browsed] = []
         left = min(count, BROWSED_MAX)
@@ -289,7 +289,7 @@ class Queue:
         return found
 
     async def get(self, number: int, offset: int) -> Record | None:
-        """Return a message by its place, whatever its state, or None when it is not there."""
+        """Return a message by partition and offset, whatever its state, or None."""
         if not 0 <= number < len(self.lanes):
             return None
         partition = self.lanes[number].partition
@@ -301,12 +301,12 @@ class Queue:
     # --- for the manager, and for lanes
 
     def new_lane(self, partition: Partition, next_offset: int) -> QueueLane:
-        """Return a lane that begins at an offset; it is not fed yet."""
+        """Return a new lane that begins at an offset, not fed yet."""
         lane = Lane(self.policy, next_offset, fairness=self._fairness)
         return QueueLane(self._context, self, partition, self.group, lane)
 
     def add_lanes(self, lanes: Sequence[QueueLane]) -> None:
-        """Have more lanes, in order of number."""
+        """Add lanes, in order of number."""
         self.lanes += lanes
         self._receivers.lanes = self.lanes
         self._settler.lanes = {lane.number: lane for lane in self.lanes}
@@ -317,7 +317,7 @@ class Queue:
             self._receivers.wake(lane)
 
     def set_row(self, row: QueueRow) -> None:
-        """Go by another row from now on."""
+        """Apply a changed row."""
         self.row = row
         self.settings = self._receivers.settings = row.settings
         self.renew_policy()
@@ -325,19 +325,19 @@ class Queue:
             self._receivers.wake(lane)  # more may be in flight than before
 
     def renew_policy(self) -> None:
-        """The settings have changed, or whether there is a topic for dead letters."""
+        """Apply changed settings, or a created or deleted dead-letter topic."""
         policy = self.policy
         for lane in self.lanes:
             lane.configure(self.settings, policy)
 
     def close(self) -> None:
-        """Stop; what is in flight is in the journal. Who waits gets an empty answer."""
+        """Stop; messages in flight are in the journal. Waiting receives get an empty answer."""
         self._receivers.close()
         for lane in self.lanes:
             lane.close()
 
     def drop(self) -> None:
-        """The queue is gone."""
+        """Close a deleted queue."""
         self.is_gone = True
         self.close()
         for lane in self.lanes:
@@ -345,7 +345,7 @@ class Queue:
 
 
 class _PurgeGate:
-    """Calls once when all have called."""
+    """Calls ``on_done`` once after ``count`` results, with the last error."""
 
     __slots__ = ("_error", "_left", "_on_done")
 

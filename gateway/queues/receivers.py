@@ -31,7 +31,7 @@ _log = structlog.get_logger()
 
 
 class _Found(Enum):
-    """What a receiver was served with."""
+    """Result of serving a receive."""
 
     SOMETHING = "it is answered, or is being read for"
     NOTHING = "nothing is there"

@@ -83,7 +83,7 @@ class Redrive:
 
 
 class Directory(Protocol):
-    """Who knows the queues."""
+    """Directory of the queues."""
 
     def find(self, name: TopicName) -> Queue | None:
         """Return the queue of a topic."""

@@ -15,7 +15,7 @@ Ids = list[tuple[int, int]]  # offset, attempt
 
 
 class _SettleBatch:
-    """One call's results, and for how many entries in the journal they wait."""
+    """Results of one call, and the number of journal entries they wait for."""
 
     __slots__ = ("_error", "_on_done", "_waits_for", "results")
 
@@ -67,7 +67,7 @@ class _Acked:
         self._on_done = on_done
 
     def arrived(self, error: StorageUnavailable | None) -> None:
-        """What is not kept as acknowledged is in flight again, as it was."""
+        """Finish the batch; after an error, acknowledged messages are in flight again."""
         lane = self._lane
         if error is None:
             lane.lane.kept(self._ack_number)
@@ -78,7 +78,7 @@ class _Acked:
 
 
 class _Group:
-    """What of a batch goes to one lane in one call."""
+    """Items of a batch for one lane, settled in one call."""
 
     __slots__ = ("ids", "indexes", "lease_ms")
 

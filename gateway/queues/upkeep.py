@@ -1,10 +1,10 @@
-"""What queues need from time to time: retention is told what they hold, old messages go.
+"""Periodic upkeep of queues: reports their holds to retention, drops expired messages.
 
-A message is too old by its record's timestamp and the wall clock. The ones at the front of a
-backlog go here, a few seconds late at most; nobody is handed a message that is too old, and one
-that is in flight goes when it comes back (``gateway.queues.deliveries``). So it is with messages
-that say themselves when they expire: where dead letters are kept, those at the front move
-though nobody receives, of what was never handed out and of what came back.
+A message expires by its record's timestamp and the wall clock. Expired messages at the front of
+a backlog are dropped here, a few seconds late at most; they are never handed out, and one in
+flight is dropped when it is requeued (``gateway.queues.deliveries``). The same holds for
+messages with an expiry time of their own: where dead letters are kept, those at the front,
+new or requeued, are moved even without a receive.
 """
 
 import asyncio

@@ -1,8 +1,8 @@
-"""What a producer's batch must be before the log takes it.
+"""Checks of a producer's batch before it is appended.
 
-The rules are those of Kafka's ``LogValidator`` that can be checked from the 61-byte header and
-the CRC; what is inside is looked at by whoever decodes it, within bounds. It is looked inside here
-for compacted topics, where each record needs a key, for topics of queues, and where the topic asks
+The rules are those of Kafka's ``LogValidator`` that need only the 61-byte header and the CRC;
+records are checked by the reader that decodes them, within bounds. Records are checked here for
+compacted topics, where each record needs a key, for topics of queues, and where the topic asks
 for it (``records.validate``).
 """
 

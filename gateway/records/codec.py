@@ -109,12 +109,12 @@ class RecordRun:
 
     @property
     def fixed_bytes(self) -> int:
-        """What each record takes at most, besides its value."""
+        """Largest size of a record in bytes, without its value."""
         return RECORD_OVERHEAD_BYTES + len(self.key or b"") + len(self.headers)
 
     @property
     def largest_bytes(self) -> int:
-        """What the largest of the records takes at most."""
+        """Upper bound on the size of the largest record in bytes."""
         return self.fixed_bytes + max(len(value or b"") for value in self.values)
 
     def part(self, start: int, stop: int) -> "RecordRun":

@@ -67,7 +67,7 @@ def compress(codec: int, data: bytes) -> bytes:
 
 
 class DecompressedTooLarge(CorruptBatch):
-    """What comes out is above the bound; nothing is known of the rest."""
+    """Decompressed data exceeds the bound; the rest was not decompressed."""
 
 
 def _check_bound(size_bytes: int, bytes_max: int) -> None:

@@ -1,4 +1,4 @@
-"""What decoding a batch costs, by its header: much is done in a thread, beside the loop."""
+"""Cost of decoding a batch, from its header: costly batches are decoded in a thread."""
 
 from typing import Final
 

@@ -48,7 +48,7 @@ class KeyedRecords:
 
     @property
     def largest_bytes(self) -> int:
-        """What the largest of the records takes at most."""
+        """Upper bound on the size of the largest record in bytes."""
         return max(self._sizes())
 
     def _sizes(self) -> list[int]:

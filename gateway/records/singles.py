@@ -68,7 +68,7 @@ class SingleRecords:
 
     @property
     def largest_bytes(self) -> int:
-        """What the largest of the records takes at most."""
+        """Upper bound on the size of the largest record in bytes."""
         return max(frame.size_bytes for frame in self.frames)
 
     def pieces(self, *, records_max: int, bytes_max: int) -> "list[SingleRecords]":

@@ -1,1 +1,1 @@
-"""What all parts have in common that keep something in SQL."""
+"""SQL access shared by all parts that keep data in SQL."""

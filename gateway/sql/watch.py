@@ -24,7 +24,7 @@ class Closing(StorageUnavailable):
 
 
 class Watch:
-    """Of an engine with one connection, which one thread uses at a time."""
+    """Watch on an engine with one connection, used by one thread at a time."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -16,7 +16,7 @@ VALUE_CHARS_MAX: Final = 32_767
 
 
 class ConfigSource(IntEnum):
-    """Where a value comes from, numbered as in Kafka's DescribeConfigs."""
+    """Source of a value, numbered as in Kafka's DescribeConfigs."""
 
     TOPIC = 1
     NODE = 4  # the config file's [topic_defaults]
@@ -46,7 +46,7 @@ class ConfigEntry(NamedTuple):
 
 
 class TopicSettings(NamedTuple):
-    """What a topic's configs come to, of those that are honoured. Negative: no limit."""
+    """Effective values of the supported topic configs. Negative: no limit."""
 
     deletes: bool
     compacts: bool

@@ -1,4 +1,4 @@
-"""What a start does with topics: makes those of the config, ends what a crash left undone."""
+"""Topics at a start: makes those of the config, finishes deletions cut short by a crash."""
 
 from collections.abc import Callable, Iterable
 from functools import partial

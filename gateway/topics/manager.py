@@ -144,7 +144,7 @@ class TopicManager:
 
     @property
     def default_settings(self) -> TopicSettings:
-        """What holds for a topic whose creator says nothing."""
+        """Settings of a topic whose creator sets nothing."""
         return self._default_settings
 
     def describe_configs(self, topic: Topic) -> list[ConfigEntry]:

@@ -1,1 +1,1 @@
-"""What goes, what stays and what is listed: retention, compaction, key indexes."""
+"""Upkeep of the log: retention, compaction, key indexes."""

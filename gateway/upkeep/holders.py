@@ -1,9 +1,9 @@
-"""Who still needs what: positions that retention and compaction do not pass.
+"""Holds: positions that retention and compaction do not pass.
 
-A queue group or the archive holds a partition at the first offset that it has not
-settled. The registry is in memory: whoever holds keeps its own positions, and registers them at
-a start before retention and compaction begin. What holders may keep from going is bounded by
-the topic's ``hold.bytes.max``; above it producers are refused until a holder moves on.
+A queue group or the archive holds a partition at the first offset that it has not settled. The
+registry is in memory: holders store their own positions and register them at a start, before
+retention and compaction begin. The bytes that holds may keep are bounded by the topic's
+``hold.bytes.max``; above it producers are refused until a hold advances.
 
 Loop only.
 """
@@ -24,7 +24,7 @@ _MAX_INT64: Final = (1 << 63) - 1
 
 
 class HolderKind(StrEnum):
-    """What a holder is. ``cleanup.policy=queue`` is about those of kind queue."""
+    """Kind of a holder. ``cleanup.policy=queue`` concerns those of kind queue."""
 
     QUEUE = "queue"
     ARCHIVE = "archive"
@@ -39,7 +39,7 @@ class Hold(NamedTuple):
 
 
 class _Room(NamedTuple):
-    """What a look at a bound was about, what it said, and how many octets it is good for."""
+    """Cached check of a bound: its key, its result, and the bytes for which it is valid."""
 
     lowest: int
     wanted: int

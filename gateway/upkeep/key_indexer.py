@@ -18,7 +18,7 @@ _log = structlog.get_logger()
 
 
 class KeyIndexes(Protocol):
-    """What a storage with key indexes has as its ``key_indexes``, with its totals."""
+    """Key indexes of a storage (its attribute ``key_indexes``), with totals."""
 
     built_count: int
     built_bytes: int
