@@ -74,20 +74,20 @@ def _rows(
     options: Options,
 ) -> Iterator[Row]:
     for case, make in cases.items():
-        octets = make()
-        _sample(server, port, octets)  # what is imported or made once is not counted
-        samples = [_sample(server, port, octets) for _ in range(options.runs)]
+        data = make()
+        _sample(server, port, data)  # what is imported or made once is not counted
+        samples = [_sample(server, port, data) for _ in range(options.runs)]
         yield Row(f"{protocol}: {case}", OURS, "flush=group", "ms", samples)
 
 
-def _sample(server: WatchedGateway, port: int, octets: bytes) -> Sample:
+def _sample(server: WatchedGateway, port: int, data: bytes) -> Sample:
     before_bytes = resident_bytes(server.pid)
     with server.turns.open("r+b", buffering=0) as file:
         file.write(bytes(TURN.size))
     started_s = time.monotonic()
     with _connected(port) as peer:
         with suppress(OSError):  # closed while we send
-            peer.sendall(octets)
+            peer.sendall(data)
         answered_s = _read(peer) - started_s
     time.sleep(QUIET_S)
     thread_s, clock_s = TURN.unpack(server.turns.read_bytes())

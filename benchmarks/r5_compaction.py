@@ -45,7 +45,7 @@ def run(options: Options) -> Report:
     by_side = {row.side: row.median for row in rows}
     return Report(
         "r5",
-        "Compaction of a topic of updates: octets by the time until the disk is free",
+        "Compaction of a topic of updates: bytes by the time until the disk is free",
         rows,
         [Ratio("headgate / kafka", by_side[OURS] / by_side[PEER], BAR)],
         [f"{records:,} records of 1 KB, {KEYS:,} keys, one partition; no bound on either side"],

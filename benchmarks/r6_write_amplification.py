@@ -1,4 +1,4 @@
-"""R6: what reaches the disk for each octet produced, over a day's mix of topics."""
+"""R6: what reaches the disk for each byte produced, over a day's mix of topics."""
 
 from benchmarks.clients.mix import RECORD_BYTES
 from benchmarks.report import Ratio, Report, Row, Sample
@@ -29,18 +29,18 @@ def run(options: Options) -> Report:
     by_side = {row.side: row.median for row in rows}
     return Report(
         "r6",
-        "Write amplification: octets written to the disk by octets produced",
+        "Write amplification: bytes written to the disk by bytes produced",
         rows,
         [Ratio("headgate", by_side[OURS], BAR, at_most=True)],
         [
-            f"{records:,} records of {RECORD_BYTES} octets, one run a side; {MIX}",
+            f"{records:,} records of {RECORD_BYTES} bytes, one run a side; {MIX}",
             f"for comparison, {PEER}: {by_side[PEER]:.2f}",
         ],
     )
 
 
 def write(side: Side, records: int) -> Sample:
-    """Return octets written by octets produced."""
+    """Return bytes written by bytes produced."""
     pid = side.server.pid
     before = written_bytes(pid)
     found = client("mix", side.bootstrap, "--records", records)

@@ -19,22 +19,22 @@ KeyOf = Callable[[int], bytes]
 
 
 def run(options: Options) -> Report:
-    """Build with few and with only distinct keys, in 1 KB and in 100-octet records."""
+    """Build with few and with only distinct keys, in 1 KB and in 100-byte records."""
     size_bytes = options.scaled(MIB) << 20
     cases: dict[str, tuple[int, KeyOf]] = {
         "1 KB, 1,000 keys": (1_000, lambda n: b"user-%08d" % (n % FEW)),
         "1 KB, all distinct": (1_000, lambda n: b"user-%08d" % n),
-        "100 octets, all distinct": (100, lambda n: b"user-%08d" % n),
+        "100 bytes, all distinct": (100, lambda n: b"user-%08d" % n),
     }
     rows = []
     for case, (value_bytes, key_of) in cases.items():
-        # Smaller records, fewer octets: about the same time for each case.
+        # Smaller records, fewer bytes: about the same time for each case.
         batches = make(size_bytes * value_bytes // 1_000, value_bytes, key_of)
         samples = [build(batches) for _ in range(options.runs)]
         rows.append(Row(case, OURS, "one thread", "MB/s", samples))
     return Report(
         "r7",
-        "Building a key index: octets of batches by time",
+        "Building a key index: bytes of batches by time",
         rows,
         [],
         [f"batches of {BATCH_RECORDS} records in one partition, keys as user-00001234"],
@@ -42,7 +42,7 @@ def run(options: Options) -> Report:
 
 
 def make(size_bytes: int, value_bytes: int, key_of: KeyOf) -> list[tuple[int, int, bytearray]]:
-    """Return batches of that many octets in all, as settling hands them in."""
+    """Return batches of that many bytes in all, as settling hands them in."""
     value = bytes(value_bytes)
     batches: list[tuple[int, int, bytearray]] = []
     made = 0
@@ -58,9 +58,9 @@ def make(size_bytes: int, value_bytes: int, key_of: KeyOf) -> list[tuple[int, in
 def build(batches: list[tuple[int, int, bytearray]]) -> Sample:
     """Return MB of batches indexed in a second."""
     started = time.perf_counter()
-    octets = build_key_index(batches, keys_of_batch, segment_number=1, segment_seed=2)
+    data = build_key_index(batches, keys_of_batch, segment_number=1, segment_seed=2)
     seconds = time.perf_counter() - started
-    index = KeyIndex(memoryview(octets))
+    index = KeyIndex(memoryview(data))
     (row,) = index.partitions()
     started = time.perf_counter()
     for n in range(FINDS):
@@ -70,7 +70,7 @@ def build(batches: list[tuple[int, int, bytearray]]) -> Sample:
         sum(len(batch) for _, _, batch in batches) / MB / seconds,
         {
             "krecords/s": len(batches) * BATCH_RECORDS / seconds / 1e3,
-            "octets/key": len(octets) / row.key_count,
+            "bytes/key": len(data) / row.key_count,
             "find us": find_us,
         },
     )

@@ -85,7 +85,7 @@ def _hold(side: SqsSide, url: str, memory: list[Row]) -> None:
             f"{IN_FLIGHT:,} in flight",
             OURS,
             GROUP,
-            "octets each",
+            "bytes each",
             [Sample(each_bytes, {"received/s": found.value})],
         )
     )

@@ -48,7 +48,7 @@ def run(options: Options) -> SqsReport:
         _row("processor, from when due", PLAIN, "us each", "due_us", plain),
         _row("processor, put", OURS, "us each", "put_us", runs),
         _row("taken", OURS, "msg/s", "put_rate", runs),
-        _row("waiting", OURS, "octets each", "each_bytes", runs),
+        _row("waiting", OURS, "bytes each", "each_bytes", runs),
         Row("too early", OURS, GROUP, "messages", [Sample(_early(one)) for one in runs]),
     ]
     return SqsReport(

@@ -33,7 +33,7 @@ def disk_bytes(folder: Path) -> int:
 
 
 def written_bytes(pid: int) -> int:
-    """Return the octets that a process has had written to a disk, or has dirtied for it."""
+    """Return the bytes that a process has had written to a disk, or has dirtied for it."""
     lines = Path(f"/proc/{pid}/io").read_text().splitlines()
     fields = dict(line.split(": ") for line in lines)
     return int(fields["write_bytes"]) - int(fields["cancelled_write_bytes"])

@@ -121,7 +121,7 @@ class ProducerSequences:
             yield producer_id, producer.epoch, producer.batches[-1], producer.used_unix_ms
 
     def snapshot(self) -> bytes:
-        """Return the state as octets, which ``restore`` reads. Layout: docs/formats.md."""
+        """Return the state as bytes, which ``restore`` reads. Layout: docs/formats.md."""
         out = bytearray()
         for producer_id, producer in self._producers.items():
             batches = producer.batches

@@ -1,11 +1,11 @@
 """Deduplication by id: what was sent with an id within a window is not sent again.
 
-An id is octets that its protocol chose (Amazon SQS: the MessageDeduplicationId, within its group
+An id is bytes that its protocol chose (Amazon SQS: the MessageDeduplicationId, within its group
 where the queue says so). It counts from the send on, whether or not the message is still there.
 A send that is not kept yet has its id already; who repeats it meanwhile waits for what becomes of
 it. The owner rebuilds the window after a start from the log's last records (``restore``).
 
-Cost: a dictionary of octets and integers, 150 to 300 octets for an id; O(1) amortised.
+Cost: a dictionary of bytes and integers, 150 to 300 bytes for an id; O(1) amortised.
 """
 
 from collections import deque

@@ -1,9 +1,9 @@
 """The names of topics that have a retained message, found by topic filter.
 
-Names are UTF-8 octets and sorted, levels are separated by ``/``. A filter is answered by a skip
+Names are UTF-8 bytes and sorted, levels are separated by ``/``. A filter is answered by a skip
 scan: from a name that does not match to the least one above it that may, so that ``a/+/c``
 looks at what lies below ``a`` only, and whole branches of other levels are jumped over. (Names
-are kept once, and no tree of nodes: 8 octets a topic instead of some hundred.)
+are kept once, and no tree of nodes: 8 bytes a topic instead of some hundred.)
 """
 
 from collections.abc import Iterable, Iterator
@@ -16,7 +16,7 @@ LOOKS_PER_CALL_MAX: Final = 256
 """Names that one call of ``match`` looks at: about 0.5 ms."""
 
 _JUST_ABOVE: Final = b"\0"  # no topic name holds U+0000 (MQTT-1.5.4-2)
-_BEHIND: Final = b"0"  # the octet after "/": behind all that lies below a level
+_BEHIND: Final = b"0"  # the byte after "/": behind all that lies below a level
 _FIRST_SYSTEM: Final = b"$"
 _BEHIND_SYSTEM: Final = b"%"
 
@@ -111,7 +111,7 @@ class RetainedTopics:
 
 
 def _where_next(topic: bytes, wanted: list[bytes]) -> bytes | None:
-    """Return ``topic`` when it matches, else the least octets above it from which one may.
+    """Return ``topic`` when it matches, else the least bytes above it from which one may.
 
     None: no name above it can match. ``wanted`` are the levels of a filter with a wildcard.
     """

@@ -13,7 +13,7 @@ from gateway.clock import Clock
 from gateway.config.settings import BrokerConfig
 from gateway.errors import OffsetOutOfRange, TopicNotFound
 from gateway.key_spans import has_key_spans, spans_with_keys
-from gateway.model import Octets
+from gateway.model import Buffer
 from gateway.partition import Partition
 from gateway.placement import Placement
 from gateway.reader import MAX_INT64, Reader
@@ -87,13 +87,13 @@ class Broker:
 
     def read(
         self, partition: Partition, offset: int, *, bytes_max: int, end: int = MAX_INT64
-    ) -> Sequence[Octets] | None:
+    ) -> Sequence[Buffer] | None:
         """Return batches from memory or the page cache, or None; see ``Reader.read``."""
         return self.reader.read(partition, offset, bytes_max=bytes_max, end=end)
 
     async def read_disk(
         self, partition: Partition, offset: int, *, bytes_max: int, end: int = MAX_INT64
-    ) -> Sequence[Octets]:
+    ) -> Sequence[Buffer]:
         """Return batches, waiting for the disk; see ``Reader.read_disk``."""
         return await self.reader.read_disk(partition, offset, bytes_max=bytes_max, end=end)
 
@@ -119,7 +119,7 @@ class Broker:
         bytes_min: int,
         on_ready: Callable[[], None],
     ) -> Waiter:
-        """Call ``on_ready`` once ``bytes_min`` more octets are readable in any of them."""
+        """Call ``on_ready`` once ``bytes_min`` more bytes are readable in any of them."""
         return Waiter(self._loop, partitions, bytes_min=bytes_min, on_ready=on_ready)
 
     def tail(self, partition: Partition, from_offset: int, receiver: Receiver) -> Tail:
@@ -143,7 +143,7 @@ class Broker:
         return self.storage.end_offset_for_epoch(partition.partition_id, leader_epoch)
 
     def size_bytes(self, partition: Partition) -> int:
-        """Return the octets that the partition's batches take."""
+        """Return the bytes that the partition's batches take."""
         return self.storage.size_bytes(partition.partition_id)
 
     # --- removing

@@ -1,4 +1,4 @@
-"""Octets that many share for one purpose."""
+"""Bytes that many share for one purpose."""
 
 from collections.abc import Callable
 from typing import Final
@@ -7,7 +7,7 @@ PROGRESS_BYTES: Final = 64 * 1024
 
 
 class Budget:
-    """Octets that all connections share for one purpose; who finds no room waits in order.
+    """Bytes that all connections share for one purpose; who finds no room waits in order.
 
     ``stall_s_max``: how long a request may go without ``PROGRESS_BYTES`` while others wait.
     """
@@ -39,11 +39,11 @@ class Budget:
         return size_bytes <= self.free_bytes or self.bytes_taken <= 0
 
     def take(self, size_bytes: int) -> None:
-        """Count octets. One may exceed the budget, by what can be had in one piece only."""
+        """Count bytes. One may exceed the budget, by what can be had in one piece only."""
         self.bytes_taken += size_bytes
 
     def give_back(self, size_bytes: int) -> None:
-        """Octets are free again: those who wait try again, each once, while there is room.
+        """Bytes are free again: those who wait try again, each once, while there is room.
 
         What they give back in turn is seen here, and not by calls within calls.
         """

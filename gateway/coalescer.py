@@ -266,7 +266,7 @@ def tell_all(waiting: Iterable[OnDone], error: StorageUnavailable | None) -> Non
 
 
 def batch_bytes_max(partition: Partition) -> int:
-    """Return the most octets that a batch for a partition takes, its header with them."""
+    """Return the most bytes that a batch for a partition takes, its header with them."""
     return min(BATCH_BYTES_MAX, partition.topic.settings.message_bytes_max)
 
 
@@ -302,9 +302,9 @@ def _cut_by_size(run: RecordRun, bytes_max: int) -> Iterator[RecordRun]:
 
 def _to_write(partition: Partition, batch: _Batch) -> Write:
     attributes = TIMESTAMP_TYPE_MASK if partition.topic.settings.log_append_time else 0
-    octets = encode_runs(batch.runs, attributes=attributes)
+    data = encode_runs(batch.runs, attributes=attributes)
     # Our own batch needs none of the checks that a client's does.
-    write = Write(partition, octets, parse_batch_header(octets))
+    write = Write(partition, data, parse_batch_header(data))
     write.runs = _record_runs(batch.runs)
     return write
 

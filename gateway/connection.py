@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import structlog
 
 from gateway.errors import GatewayError, PeerError
-from gateway.model import Octets
+from gateway.model import Buffer
 
 if TYPE_CHECKING:  # a listener makes connections; they know theirs
     from gateway.listener import Listener
@@ -70,7 +70,7 @@ class Connection(asyncio.BufferedProtocol):
         self.bytes_sent = 0  # handed to the transport
         self.out_bytes = 0  # queued here, not yet handed to the transport
         self._holds: set[str] = set()
-        self._out: deque[Octets] = deque()
+        self._out: deque[Buffer] = deque()
         self._said: set[str] = set()
         self._closing_s = 0.0
         self._lingers = False  # closed by us, and reading on
@@ -81,11 +81,11 @@ class Connection(asyncio.BufferedProtocol):
     # --- what a protocol implements
 
     def receive_buffer(self) -> memoryview:
-        """Return where the next octets go: the shared buffer, or a large frame's own."""
+        """Return where the next bytes go: the shared buffer, or a large frame's own."""
         return self.listener.receive_buffer
 
     def received(self, size_bytes: int) -> None:
-        """``size_bytes`` octets were put into what ``receive_buffer`` returned last."""
+        """``size_bytes`` bytes were put into what ``receive_buffer`` returned last."""
         raise NotImplementedError
 
     def is_busy(self) -> bool:
@@ -122,28 +122,28 @@ class Connection(asyncio.BufferedProtocol):
 
     # --- writing: one write per turn of the loop
 
-    def send(self, *octets: Octets) -> None:
-        """Queue octets; all that is queued in one turn of the loop leaves in one write."""
+    def send(self, *data: Buffer) -> None:
+        """Queue bytes; all that is queued in one turn of the loop leaves in one write."""
         if self.transport is None or self.is_closing:
             return
         if not self._out:
             self.listener.flush_soon(self)
-        for piece in octets:  # nearly always one
+        for piece in data:  # nearly always one
             self._out.append(piece)
             self.out_bytes += len(piece)
 
-    def send_now(self, octets: Octets) -> None:
-        """Send the only octets of this turn: no queue is made for them. Others may still follow.
+    def send_now(self, data: Buffer) -> None:
+        """Send the only bytes of this turn: no queue is made for them. Others may still follow.
 
         (uvloop gathers what one turn writes itself, but for each piece at a higher price.)
         """
         transport = self.transport
         if self._out or not self.is_writable or transport is None or self.is_closing:
-            self.send(octets)
+            self.send(data)
             return
         self.listener.socket_writes += 1
-        self.bytes_sent += len(octets)
-        transport.write(octets)
+        self.bytes_sent += len(data)
+        transport.write(data)
 
     def flush(self) -> None:
         """Hand what is queued to the transport, no more than the peer keeps up with.
@@ -161,8 +161,8 @@ class Connection(asyncio.BufferedProtocol):
         if not self._out:
             self.flushed()
 
-    def _next_run(self) -> list[Octets]:
-        run: list[Octets] = []
+    def _next_run(self) -> list[Buffer]:
+        run: list[Buffer] = []
         room_bytes = WRITE_HIGH_BYTES
         while room_bytes:
             piece = self._out[0]
@@ -179,7 +179,7 @@ class Connection(asyncio.BufferedProtocol):
         out, self._out = self._out, deque()
         self._write(out)
 
-    def _write(self, run: Sequence[Octets]) -> None:
+    def _write(self, run: Sequence[Buffer]) -> None:
         assert self.transport is not None
         self.listener.socket_writes += 1
         if len(run) == 1:

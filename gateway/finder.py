@@ -1,7 +1,7 @@
 """Finding records by key or header: where a storage has a key index by that, else by reading.
 
-A search goes through the partitions in order, in steps that are bounded in octets read and in
-octets answered; each step says where the next one begins, so that whoever asks shows progress
+A search goes through the partitions in order, in steps that are bounded in bytes read and in
+bytes answered; each step says where the next one begins, so that whoever asks shows progress
 and may stop. Decoding happens in a thread: a search slows the node down, it does not stall it.
 """
 
@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from gateway.broker import Broker
 from gateway.errors import InvalidRequest, RequestError
 from gateway.key_spans import spans_with_keys
-from gateway.model import COMPRESSION_MASK, HEADER_BYTES, Octets, Record, parse_batch_header
+from gateway.model import COMPRESSION_MASK, HEADER_BYTES, Buffer, Record, parse_batch_header
 from gateway.partition import Partition
 from gateway.records.codec import DECOMPRESSED_BYTES_MAX, iter_records
 from gateway.records.compression import decompress
@@ -27,7 +27,7 @@ READ_BYTES: Final = 1_048_576
 BEGINNING: Final = -1
 """Offset of a place: where the query has a partition begin."""
 
-Check = Callable[[Octets], None]
+Check = Callable[[Buffer], None]
 
 
 class Place(NamedTuple):
@@ -183,7 +183,7 @@ class _Work:
         )
 
     async def look_at(
-        self, number: int, batches: Sequence[Octets], offset: int, end: int, check: Check
+        self, number: int, batches: Sequence[Buffer], offset: int, end: int, check: Check
     ) -> int:
         """Take the matches of batches within the bounds; return the offset to go on at."""
         self.left_bytes -= sum(map(len, batches))
@@ -208,7 +208,7 @@ class _Work:
 
 
 def matches_in(
-    batches: Sequence[Octets], query: Query, check: Check
+    batches: Sequence[Buffer], query: Query, check: Check
 ) -> tuple[list[Record], int]:
     """Return the records of batches that match, and how many batches cannot be decoded.
 
@@ -224,7 +224,7 @@ def matches_in(
     return found, undecodable_count
 
 
-def _matches_of(batch: Octets, query: Query, check: Check) -> Iterator[Record]:
+def _matches_of(batch: Buffer, query: Query, check: Check) -> Iterator[Record]:
     header = parse_batch_header(batch)
     if header.is_control:
         return
@@ -232,7 +232,7 @@ def _matches_of(batch: Octets, query: Query, check: Check) -> Iterator[Record]:
     data = decompress(
         header.attributes & COMPRESSION_MASK, data, bytes_max=DECOMPRESSED_BYTES_MAX
     )
-    # Most batches do not hold the octets at all: seen at 10 GB/s, where decoding does 0.5.
+    # Most batches do not hold the bytes at all: seen at 10 GB/s, where decoding does 0.5.
     wanted = [value for _, value in query.headers]
     if any(value not in data for value in (*wanted, query.key or b"")):
         return

@@ -23,7 +23,7 @@ def register_metrics(kernel: Kernel, adapters: Mapping[str, Any]) -> None:
         "headgate_appended_records", "Records appended.", lambda: writer.records_appended
     )
     metrics.counter_fn(
-        "headgate_appended_bytes", "Octets of batches appended.", lambda: writer.bytes_appended
+        "headgate_appended_bytes", "Bytes of batches appended.", lambda: writer.bytes_appended
     )
     metrics.counter_fn(
         "headgate_duplicate_batches",
@@ -31,7 +31,7 @@ def register_metrics(kernel: Kernel, adapters: Mapping[str, Any]) -> None:
         lambda: writer.duplicates_answered,
     )
     metrics.counter_fn(
-        "headgate_read_bytes", "Octets of batches read.", lambda: reader.bytes_read
+        "headgate_read_bytes", "Bytes of batches read.", lambda: reader.bytes_read
     )
     metrics.counter_fn(
         "headgate_disk_reads", "Reads that had to wait for the disk.", lambda: reader.disk_reads
@@ -45,7 +45,7 @@ def register_metrics(kernel: Kernel, adapters: Mapping[str, Any]) -> None:
     )
     metrics.gauge(
         "headgate_wal_queued_bytes",
-        "Octets appended that are not kept yet.",
+        "Bytes appended that are not kept yet.",
         lambda: kernel.broker.storage.queued_bytes,
     )
     metrics.gauge(
@@ -188,7 +188,7 @@ def _register_adapters(metrics: Metrics, adapters: Mapping[str, Any]) -> None:
     }
     metrics.gauges(
         "headgate_budget_bytes",
-        "Octets taken of what connections share, by protocol and budget.",
+        "Bytes taken of what connections share, by protocol and budget.",
         ("protocol", "budget"),
         lambda: [(labels, budget.bytes_taken) for labels, budget in budgets.items()],
     )

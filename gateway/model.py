@@ -12,7 +12,7 @@ from uuid import UUID
 
 from gateway.errors import CorruptBatch, InvalidTopicName, UnsupportedFormat
 
-Octets = bytes | bytearray | memoryview
+Buffer = bytes | bytearray | memoryview
 
 DEFAULT_NAMESPACE: Final = "default"
 NAME_CHARS_MAX: Final = 249
@@ -37,9 +37,9 @@ TRANSACTIONAL_MASK: Final = 0x10
 CONTROL_MASK: Final = 0x20
 NO_PRODUCER: Final = -1
 
-# Records of a batch begin with zigzag varints, most of them of one octet.
-TWO_OCTETS: Final = 0x80  # a first octet from here on says that the varint goes on
-ZIGZAG: Final = tuple((octet >> 1) ^ -(octet & 1) for octet in range(TWO_OCTETS))
+# Records of a batch begin with zigzag varints, most of them of one byte.
+VARINT_CONTINUES: Final = 0x80  # a first byte from here on says that the varint goes on
+ZIGZAG: Final = tuple((byte >> 1) ^ -(byte & 1) for byte in range(VARINT_CONTINUES))
 
 # Well-known headers: what protocols share, so that any client can read them, and set some.
 DEDUP_ID: Final = "dedup-id"
@@ -120,7 +120,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def size_bytes(self) -> int:
-        """Octets of the whole batch, header included."""
+        """Bytes of the whole batch, header included."""
         return self.length + LENGTH_OVERHEAD_BYTES
 
     @property
@@ -156,7 +156,7 @@ def check_topic_name(name: str) -> str:
     return name
 
 
-def parse_batch_header(batch: Octets, start: int = 0) -> BatchHeader:
+def parse_batch_header(batch: Buffer, start: int = 0) -> BatchHeader:
     """Return the header of the v2 batch that begins at index ``start`` of ``batch``.
 
     Checks that the magic is 2 and that the length fits what is there, nothing else (the CRC is
@@ -180,8 +180,8 @@ def parse_batch_header(batch: Octets, start: int = 0) -> BatchHeader:
     return header
 
 
-def unpack_batch_header(header: Octets) -> BatchHeader:
-    """Return the header from its 61 octets alone, as a scan of the log hands them out."""
+def unpack_batch_header(header: Buffer) -> BatchHeader:
+    """Return the header from its 61 bytes alone, as a scan of the log hands them out."""
     return BatchHeader._make(_HEADER.unpack_from(header))
 
 
@@ -211,12 +211,12 @@ def encode_varint(value: int) -> bytes:
     if not -_VARINT_END <= value < _VARINT_END:
         raise OverflowError(f"{value} has more than 64 bits")
     rest = (value << 1) ^ (value >> (_VARINT_BITS - 1))
-    octets = bytearray()
-    while rest >= TWO_OCTETS:
-        octets.append(TWO_OCTETS | (rest & 0x7F))
+    data = bytearray()
+    while rest >= VARINT_CONTINUES:
+        data.append(VARINT_CONTINUES | (rest & 0x7F))
         rest >>= 7
-    octets.append(rest)
-    return bytes(octets)
+    data.append(rest)
+    return bytes(data)
 
 
 def encode_uvarint(value: int) -> bytes:
@@ -225,14 +225,14 @@ def encode_uvarint(value: int) -> bytes:
     >>> encode_uvarint(0), encode_uvarint(300)
     (b'\x00', b'\xac\x02')
     """
-    if value < TWO_OCTETS:  # nearly all are one octet
+    if value < VARINT_CONTINUES:  # nearly all are one byte
         return bytes((value,))
-    octets = bytearray()
-    while value >= TWO_OCTETS:
-        octets.append(value & 0x7F | TWO_OCTETS)
+    data = bytearray()
+    while value >= VARINT_CONTINUES:
+        data.append(value & 0x7F | VARINT_CONTINUES)
         value >>= 7
-    octets.append(value)
-    return bytes(octets)
+    data.append(value)
+    return bytes(data)
 
 
 def read_varint(data: bytes, position: int) -> tuple[int, int]:
@@ -242,19 +242,19 @@ def read_varint(data: bytes, position: int) -> tuple[int, int]:
 
     Errors: ``IndexError`` when the data ends within it, or it is longer than ten bytes.
     """
-    octet = data[position]
-    if octet < TWO_OCTETS:
-        return ZIGZAG[octet], position + 1
+    byte = data[position]
+    if byte < VARINT_CONTINUES:
+        return ZIGZAG[byte], position + 1
     second = data[position + 1]
-    if second < TWO_OCTETS:  # what most lengths of values are: 0.4 us, the loop takes 1
-        result = octet & 0x7F | second << 7
+    if second < VARINT_CONTINUES:  # what most lengths of values are: 0.4 us, the loop takes 1
+        result = byte & 0x7F | second << 7
         return (result >> 1) ^ -(result & 1), position + 2
     result = 0
     for shift in range(0, _VARINT_BITS, 7):
-        octet = data[position]
+        byte = data[position]
         position += 1
-        result |= (octet & 0x7F) << shift
-        if octet < TWO_OCTETS:
+        result |= (byte & 0x7F) << shift
+        if byte < VARINT_CONTINUES:
             result &= _VARINT_MASK
             return (result >> 1) ^ -(result & 1), position
     raise IndexError("a varint is longer than ten bytes")

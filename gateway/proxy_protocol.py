@@ -1,6 +1,6 @@
 """The PROXY protocol, versions 1 and 2: who the client behind a load balancer is. Pure bytes.
 
-Source: haproxy's proxy-protocol.txt, sections 2.1 and 2.2. The parser says how many octets it wants
+Source: haproxy's proxy-protocol.txt, sections 2.1 and 2.2. The parser says how many bytes it wants
 next and is never given more, so that what follows (a TLS hello, say) stays unread.
 """
 
@@ -24,32 +24,32 @@ class ProxyHeader:
     """Collects one header: give it what it ``wants`` until that is 0, then ask for ``host``."""
 
     def __init__(self) -> None:
-        self._octets = b""
+        self._data = b""
         self.wants = len(_V2_SIGNATURE)
         self.host: str | None = None
 
-    def receive(self, octets: bytes) -> None:
-        """Take octets, at most ``wants`` of them. Error: ``PeerError`` for any other beginning."""
-        self._octets += octets
-        self.wants -= len(octets)
+    def receive(self, data: bytes) -> None:
+        """Take bytes, at most ``wants`` of them. Error: ``PeerError`` for any other beginning."""
+        self._data += data
+        self.wants -= len(data)
         if self.wants:
             return
-        if self._octets.startswith(_V2_SIGNATURE):
+        if self._data.startswith(_V2_SIGNATURE):
             self._receive_v2()
-        elif self._octets.startswith(b"PROXY "):
+        elif self._data.startswith(b"PROXY "):
             self._receive_v1()
         else:
             msg = "the connection did not begin with a PROXY protocol header"
             raise PeerError(msg)
 
     def _receive_v1(self) -> None:
-        if not self._octets.endswith(b"\r\n"):
-            if len(self._octets) >= _V1_BYTES_MAX:
-                msg = "a PROXY protocol line is longer than 107 octets"
+        if not self._data.endswith(b"\r\n"):
+            if len(self._data) >= _V1_BYTES_MAX:
+                msg = "a PROXY protocol line is longer than 107 bytes"
                 raise PeerError(msg)
             self.wants = 1
             return
-        fields = self._octets.decode("latin-1").split()
+        fields = self._data.decode("latin-1").split()
         if fields[1:2] == ["UNKNOWN"]:
             return
         if len(fields) != _V1_FIELDS or fields[1] not in {"TCP4", "TCP6"}:
@@ -58,14 +58,14 @@ class ProxyHeader:
         self.host = fields[2]
 
     def _receive_v2(self) -> None:
-        if len(self._octets) < _V2_HEAD_BYTES:
-            self.wants = _V2_HEAD_BYTES - len(self._octets)
+        if len(self._data) < _V2_HEAD_BYTES:
+            self.wants = _V2_HEAD_BYTES - len(self._data)
             return
-        version_command, family, length = struct.unpack_from(">BBH", self._octets, 12)
+        version_command, family, length = struct.unpack_from(">BBH", self._data, 12)
         if version_command >> 4 != 2 or length > _V2_BYTES_MAX:  # noqa: PLR2004 - version 2
             msg = "a PROXY protocol v2 header is not valid"
             raise PeerError(msg)
-        body = self._octets[_V2_HEAD_BYTES:]
+        body = self._data[_V2_HEAD_BYTES:]
         if len(body) < length:
             self.wants = length - len(body)
             return

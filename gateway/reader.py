@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from gateway.errors import CorruptBatch, OffsetOutOfRange
-from gateway.model import Octets, parse_batch_header
+from gateway.model import Buffer, parse_batch_header
 from gateway.partition import Partition
 from gateway.records.stored import StoredBatches
 from gateway.records.times import first_record_at
@@ -34,7 +34,7 @@ class Reader:
 
     def read(
         self, partition: Partition, offset: int, *, bytes_max: int, end: int = MAX_INT64
-    ) -> Sequence[Octets] | None:
+    ) -> Sequence[Buffer] | None:
         """Return the batches from ``offset`` on, at least one where there is one.
 
         The first may begin before ``offset``: the reader skips. None begins at or after ``end``.
@@ -58,7 +58,7 @@ class Reader:
 
     async def read_disk(
         self, partition: Partition, offset: int, *, bytes_max: int, end: int = MAX_INT64
-    ) -> Sequence[Octets]:
+    ) -> Sequence[Buffer]:
         """Return the same as ``read``, waiting for the disk.
 
         Errors: those of ``read``, and ``StorageUnavailable``.

@@ -14,7 +14,7 @@ from typing import NamedTuple, Protocol
 from uuid import UUID
 
 from gateway.errors import StorageUnavailable
-from gateway.model import Octets, PartitionIdentity
+from gateway.model import Buffer, PartitionIdentity
 
 
 class Target(NamedTuple):
@@ -34,7 +34,7 @@ class Entry(NamedTuple):
     """
 
     targets: tuple[Target, ...]
-    batch: Octets
+    batch: Buffer
     record_count: int
     max_timestamp_unix_ms: int
 
@@ -67,7 +67,7 @@ class Rewritten(NamedTuple):
 
 
 class DiskUsage(NamedTuple):
-    """Octets. ``free_bytes``: what the file system, or the bound, still has room for."""
+    """Bytes. ``free_bytes``: what the file system, or the bound, still has room for."""
 
     log_bytes: int
     settled_bytes: int
@@ -97,7 +97,7 @@ class KeySpans(NamedTuple):
 
 
 OnDone = Callable[[StorageUnavailable | None], None]
-Keep = Callable[[Octets], Octets | None]
+Keep = Callable[[Buffer], Buffer | None]
 Drops = Callable[[int, int], bool]
 
 
@@ -158,7 +158,7 @@ class StorageAdapter(Protocol):
 
     @property
     def queued_bytes(self) -> int:
-        """Octets enqueued whose ``on_done`` has not run; the broker pauses producers by it."""
+        """Bytes enqueued whose ``on_done`` has not run; the broker pauses producers by it."""
         ...
 
     async def open(self, host: StorageHost) -> None:
@@ -184,7 +184,7 @@ class StorageAdapter(Protocol):
 
     def read_cached(
         self, partition_id: int, start: int, end: int, *, bytes_max: int
-    ) -> list[Octets] | None:
+    ) -> list[Buffer] | None:
         """Return whole batches without waiting for a disk, or None when that is not possible.
 
         The batches are in order of offset, base offset and leader epoch filled in; the first is the
@@ -196,7 +196,7 @@ class StorageAdapter(Protocol):
 
     async def read(
         self, partition_id: int, start: int, end: int, *, bytes_max: int
-    ) -> list[Octets]:
+    ) -> list[Buffer]:
         """As ``read_cached``, waiting for the disk. Errors: ``StorageUnavailable``."""
         ...
 
@@ -207,7 +207,7 @@ class StorageAdapter(Protocol):
         ...
 
     def offset_for_size(self, partition_id: int, bytes_max: int) -> int:
-        """Return the lowest base offset from which at most ``bytes_max`` octets follow.
+        """Return the lowest base offset from which at most ``bytes_max`` bytes follow.
 
         Where that is only to be said by waiting, the base offset of the file it lies in.
         """
@@ -221,7 +221,7 @@ class StorageAdapter(Protocol):
         ...
 
     def size_bytes(self, partition_id: int) -> int:
-        """Return the octets of the partition's batches that are at or after its start offset."""
+        """Return the bytes of the partition's batches that are at or after its start offset."""
         ...
 
     def scan(self, from_sequence: int) -> Iterator[StoredHeader]:
@@ -267,10 +267,10 @@ class CompactingStorage(StorageAdapter, Protocol):
         Batches that end at or before ``upto_offset`` and before ``settled_offset`` go through
         ``keep``, in order, which runs in another thread: it returns the batch, or another one with
         offsets within the same range and a correct CRC, or None when nothing of it stays. Where
-        ``drops`` says True to a batch's base offset and octets, nothing stays of it either, and it
+        ``drops`` says True to a batch's base offset and bytes, nothing stays of it either, and it
         need not be read. Offsets keep their holes; bounds stay. It happens file by file, lowest
         offsets first: of each all or nothing, also in a crash; in between the storage does other
-        work. What was rewritten before may be offered again. The octets that ``keep`` is given are
+        work. What was rewritten before may be offered again. The bytes that ``keep`` is given are
         valid during the call only. Waits for other work of this kind. Errors:
         ``StorageUnavailable``, and what ``keep`` raises; then what is left has not changed.
         """

@@ -2,7 +2,7 @@
 
 Reads come from memory. Writes show there at once and are durable when ``on_done`` runs, in
 order; many of them share one append. The stream keeps itself small without compaction: when its
-octets exceed twice the live ones and some room, every live value is appended again, a bounded
+bytes exceed twice the live ones and some room, every live value is appended again, a bounded
 number at a time, and all that came before is cut off.
 """
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
 from gateway.errors import GatewayError, as_value
-from gateway.model import Octets, parse_batch_header
+from gateway.model import Buffer, parse_batch_header
 from gateway.partition import Partition, Write
 from gateway.reader import Reader
 
@@ -14,7 +14,7 @@ TAIL_LIVE_BYTES_MAX: Final = 64 << 20  # no more than `wal_queued_bytes_max` by 
 
 
 class Waiter:
-    """Waits until ``bytes_min`` more octets are readable in any of some partitions.
+    """Waits until ``bytes_min`` more bytes are readable in any of some partitions.
 
     ``on_ready`` runs once, in the loop's next turn, so that all appends of a sync group are
     seen together; also when one of the topics is deleted. One waiter serves a whole fetch;
@@ -68,7 +68,7 @@ class Waiter:
 class Receiver(Protocol):
     """Receiver of a tail's batches."""
 
-    def on_batches(self, partition: Partition, batches: Sequence[Octets]) -> bool:
+    def on_batches(self, partition: Partition, batches: Sequence[Buffer]) -> bool:
         """Take a run of batches from the log, in order; False pauses until ``Tail.resume``."""
         ...
 
@@ -91,7 +91,7 @@ class Tail:
     It moves between the log and the live end by itself. From the log come batches, of which the
     first may begin before the offset asked for. At the live end nothing is read: a write is held
     until the loop's next turn and pushed as it is, with all others of the turn, up to
-    ``TAIL_LIVE_BYTES_MAX`` octets; what is above comes from the log. A paused tail holds no data:
+    ``TAIL_LIVE_BYTES_MAX`` bytes; what is above comes from the log. A paused tail holds no data:
     it reads on from its position.
     """
 
@@ -123,7 +123,7 @@ class Tail:
         self._is_live = False  # it has all that is readable, and is told what is new
         self._held: list[Write] = []  # not empty: a push is scheduled
         self._held_bytes = 0
-        self._disk_read: asyncio.Task[Sequence[Octets]] | None = None
+        self._disk_read: asyncio.Task[Sequence[Buffer]] | None = None
         self.partition = partition
         self.offset = offset
         loop.call_soon(self._pump)
@@ -198,7 +198,7 @@ class Tail:
             self._is_live = True
             self.partition.waiters.add(self)
 
-    def _on_disk_read(self, task: asyncio.Task[Sequence[Octets]]) -> None:
+    def _on_disk_read(self, task: asyncio.Task[Sequence[Buffer]]) -> None:
         self._disk_read = None
         if self._receiver is None or task.cancelled():
             return
@@ -214,7 +214,7 @@ class Tail:
         receiver.on_tail_error(self.partition, error)
         self.close()
 
-    def _push(self, receiver: Receiver, batches: Sequence[Octets]) -> None:
+    def _push(self, receiver: Receiver, batches: Sequence[Buffer]) -> None:
         if batches:
             self.offset = parse_batch_header(batches[-1]).last_offset + 1
             if not receiver.on_batches(self.partition, batches):

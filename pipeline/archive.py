@@ -1,6 +1,6 @@
 """``archive``: topics into a lake table, each record exactly once.
 
-A round takes what is durable, up to a bound of octets: workers write Parquet files, and one
+A round takes what is durable, up to a bound of bytes: workers write Parquet files, and one
 commit adds them and says how far each partition has come. A run that dies between the two leaves
 files that no table names, and the next run does the round again.
 """
@@ -118,7 +118,7 @@ class Archive:
 def round_end(
     found: Mapping[str, PartitionView], start: Positions, ends: Positions, *, bytes_max: int
 ) -> Positions:
-    """Return where a round ends that is about ``bytes_max`` octets, one file's part at least.
+    """Return where a round ends that is about ``bytes_max`` bytes, one file's part at least.
 
     Of each partition it takes what comes first.
     """

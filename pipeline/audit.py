@@ -84,7 +84,7 @@ class Audit:
         return view.identity.partition_id in self.compacted
 
     def run(self, spark: "SparkSession", on_bytes: Callable[[int], None]) -> None:
-        """Judge all headers; ``on_bytes`` is told of batches' octets that are behind."""
+        """Judge all headers; ``on_bytes`` is told of batches' bytes that are behind."""
         groups = list(_grouped(self._places()))
         options = self.options
         judged: dict[str, Judged] = {}

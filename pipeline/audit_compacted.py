@@ -56,9 +56,9 @@ def records_of(view: PartitionView, options: Options) -> Iterator[Record]:
         extent = waiting.pop(0)
         try:
             with open_extents(options, extent.path, [extent]) as reader:
-                for _, octets in reader.batches(extent):
+                for _, data in reader.batches(extent):
                     with suppress(GatewayError):
-                        yield from iter_records(octets)
+                        yield from iter_records(data)
         except FileGone:
             with suppress(OffsetOutOfRange):  # retention came first
                 waiting = [*find_again(options, extent), *waiting]

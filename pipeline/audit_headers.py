@@ -1,6 +1,6 @@
 """A file's batches of one partition, judged by their headers alone: offsets, times, producers.
 
-The 61 octets in front of each batch are looked at all at once, as columns; no record is decoded.
+The 61 bytes in front of each batch are looked at all at once, as columns; no record is decoded.
 
 What tells a hole from a loss: a batch that compaction or a delay has thinned keeps its offsets
 (``lastOffsetDelta``) and has fewer records, so what is missing within a batch is a hole by its own
@@ -83,7 +83,7 @@ class _Columns(NamedTuple):
 def walk(
     batches: Iterable[tuple[int, memoryview]], first: int, end: int, *, may_have_holes: bool
 ) -> Walk:
-    """Judge the batches (base offset, octets) of an extent, in the order in which they lie."""
+    """Judge the batches (base offset, bytes) of an extent, in the order in which they lie."""
     columns = _columns(batches, end)
     header, base, last = columns.header, columns.base, columns.last
     sound = columns.is_sound
@@ -129,10 +129,10 @@ def _columns(batches: Iterable[tuple[int, memoryview]], end: int) -> _Columns:
     bases: list[int] = []
     sizes: list[int] = []
     fronts: list[bytes] = []
-    for base_offset, octets in batches:
+    for base_offset, data in batches:
         bases.append(base_offset)
-        sizes.append(len(octets))
-        fronts.append(bytes(octets[:HEADER_BYTES]).ljust(HEADER_BYTES, b"\0"))
+        sizes.append(len(data))
+        fronts.append(bytes(data[:HEADER_BYTES]).ljust(HEADER_BYTES, b"\0"))
     header = np.frombuffer(b"".join(fronts), HEADER)
     base, size = np.array(bases, np.int64), np.array(sizes, np.int64)
     delta = header["last_offset_delta"].astype(np.int64)
@@ -182,7 +182,7 @@ def _damaged(columns: _Columns) -> Iterator[Raw]:
     for index in np.flatnonzero(~columns.is_sound)[:FINDINGS_MAX].tolist():
         one = columns.header[index]
         text = (
-            f"magic {one['magic']}, length {one['length']} in {columns.size[index]} octets, "
+            f"magic {one['magic']}, length {one['length']} in {columns.size[index]} bytes, "
             f"{one['record_count']} records in {one['last_offset_delta'] + 1} offsets"
         )
         base, last = int(columns.base[index]), int(columns.last[index])

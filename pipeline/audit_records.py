@@ -64,7 +64,7 @@ def damage_of(bad: BadBatch) -> Finding:
 def last_offset_of(bad: BadBatch) -> int:
     """Return the last offset of a damaged batch, as far as its header can be believed."""
     try:
-        header = unpack_batch_header(bad.octets[:HEADER_BYTES])
+        header = unpack_batch_header(bad.data[:HEADER_BYTES])
     except struct.error:
         return bad.base_offset
     return bad.base_offset + max(header.last_offset_delta, 0)

@@ -2,7 +2,7 @@
 
 A walk over the lengths of records finds where each begins; from there on every field of all of
 them is decoded at once. Keys and values are not copied one by one: Arrow gathers them from the
-octets as they lie. Offsets and lengths are octets, timestamps unix milliseconds.
+bytes as they lie. Offsets and lengths are bytes, timestamps unix milliseconds.
 """
 
 from collections.abc import Sequence
@@ -17,9 +17,9 @@ from gateway.model import (
     COMPRESSION_MASK,
     HEADER_BYTES,
     TIMESTAMP_TYPE_MASK,
-    TWO_OCTETS,
+    VARINT_CONTINUES,
     BatchHeader,
-    Octets,
+    Buffer,
     parse_batch_header,
     read_varint,
 )
@@ -57,9 +57,9 @@ class StoredBatch(NamedTuple):
 
 
 def read_batch(
-    batch: Octets, base_offset: int, *, from_unix_ms: int = -1
+    batch: Buffer, base_offset: int, *, from_unix_ms: int = -1
 ) -> StoredBatch | None:
-    """Check a batch and return its records' octets; None for a control batch.
+    """Check a batch and return its records' bytes; None for a control batch.
 
     None, too, for one whose records are all older than ``from_unix_ms``.
     Errors: ``CorruptBatch`` (CRC, counts, a compression that lies), ``UnsupportedFormat``.
@@ -85,22 +85,22 @@ def decode_columns(
 ) -> Columns:
     """Return the records of batches that are at most 2 GiB together.
 
-    What is left out is null, and its octets are not gathered.
+    What is left out is null, and its bytes are not gathered.
     Errors: ``CorruptBatch``, naming the base offset of the batch.
     """
     begins, counts = _find_records(batches)
-    octets = b"".join([*(batch.records for batch in batches), _PADDING])
-    data = np.frombuffer(octets, np.uint8)
+    raw = b"".join([*(batch.records for batch in batches), _PADDING])
+    data = np.frombuffer(raw, np.uint8)
     lengths, at = varints(data, begins)
     ends = at + lengths
-    # The octet between is that of the attributes, of which none is defined.
+    # The byte between is that of the attributes, of which none is defined.
     timestamp_deltas, at = varints(data, at + 1)
     offset_deltas, at = varints(data, at)
     key_sizes, key_at = varints(data, at)
     value_sizes, value_at = varints(data, _behind(key_at, key_sizes, data))
     header_counts, header_at = varints(data, _behind(value_at, value_sizes, data))
     _refuse(batches, counts, (header_at > ends) | (header_counts < 0))
-    buffer = pa.py_buffer(octets)
+    buffer = pa.py_buffer(raw)
     nulls = pa.nulls(len(begins), pa.binary())
     return Columns(
         np.repeat([batch.base_offset for batch in batches], counts) + offset_deltas,
@@ -125,7 +125,7 @@ def _timestamps(headers: Sequence[BatchHeader], counts: Sequence[int], deltas: I
 
 
 def _find_records(batches: Sequence[StoredBatch]) -> tuple[Ints, list[int]]:
-    """Return where each record begins in the joined octets, and how many each batch has."""
+    """Return where each record begins in the joined bytes, and how many each batch has."""
     found: list[Ints] = []
     base = 0
     for batch in batches:
@@ -146,9 +146,9 @@ def _walk(batch: StoredBatch) -> list[Ints]:
             begins.append(position)
             left -= 1
             first, second = data[position], data[position + 1]
-            if first < TWO_OCTETS:
+            if first < VARINT_CONTINUES:
                 step = 1 + (first >> 1)
-            elif second < TWO_OCTETS:
+            elif second < VARINT_CONTINUES:
                 step = 2 + ((first & 0x7F | second << 7) >> 1)
             else:
                 length, start = read_varint(data, position)
@@ -184,7 +184,7 @@ def _stretch(data: bytes, position: int, step: int, count_max: int) -> int:
     before = data[position - step : position - step + 2]
     table = np.frombuffer(data, np.uint8, count * step, position).reshape(count, step)
     is_alike = table[:, 0] == before[0]
-    if before[0] >= TWO_OCTETS:
+    if before[0] >= VARINT_CONTINUES:
         is_alike &= table[:, 1] == before[1]
     return count if is_alike.all() else int(np.argmin(is_alike))
 
@@ -270,7 +270,7 @@ def _refuse(
 def named_header(headers: pa.ListArray, name: str) -> pa.StringArray:
     """Return the first header of a name of each record as text; null where there is none.
 
-    What is not UTF-8 is null too: the column ``headers`` has the octets.
+    What is not UTF-8 is null too: the column ``headers`` has the bytes.
     """
     names = headers.values.field(0).to_numpy(zero_copy_only=False)
     where, is_missing = _first_places(headers, np.flatnonzero(names == name))

@@ -47,7 +47,7 @@ class Round(NamedTuple):
 
     @property
     def size_bytes(self) -> int:
-        """Octets of the inputs."""
+        """Bytes of the inputs."""
         return sum(stored.size_bytes for stored in self.inputs)
 
 
@@ -170,7 +170,7 @@ def _made(
 def _has_idempotent(source: Source) -> bool:
     positions = {place & LOW_32 for place in source.footer.rows[2::ROW_STRIDE]}
     return any(
-        unpack_batch_header(source.octets[at : at + HEADER_BYTES]).is_idempotent
+        unpack_batch_header(source.data[at : at + HEADER_BYTES]).is_idempotent
         for at in positions
     )
 
@@ -183,12 +183,12 @@ def _noted(round_: Round, sources: Mapping[int, Source]) -> set[int]:
 
 
 def _read(bucket: Bucket, stored: StoredObject, prefix: str) -> bytearray:
-    octets = bytearray(stored.size_bytes)
+    data = bytearray(stored.size_bytes)
     key = object_key(prefix, stored.number, stored.epoch)
     for at in range(0, stored.size_bytes, GET_BYTES_MAX):
         end = min(at + GET_BYTES_MAX, stored.size_bytes)
-        octets[at:end] = bucket.get(key, at, end)
-    return octets
+        data[at:end] = bucket.get(key, at, end)
+    return data
 
 
 def _put(bucket: Bucket, made: MergedObject, prefix: str) -> MergedObject:

@@ -172,8 +172,8 @@ def _letter(row: Any) -> Letter:  # noqa: ANN401 - a row has no types
     return Letter(
         Position(row["topic"], row["partition"], row["offset"]),
         row["unix_ms"],
-        _octets(row["key"]),
-        _octets(row["value"]),
+        _data(row["key"]),
+        _data(row["value"]),
         header_pairs(row["headers"]),
         row["pick"],
         row["reason"],
@@ -184,7 +184,7 @@ def _letter(row: Any) -> Letter:  # noqa: ANN401 - a row has no types
     )
 
 
-def _octets(value: bytearray | None) -> bytes | None:
+def _data(value: bytearray | None) -> bytes | None:
     return None if value is None else bytes(value)
 
 

@@ -97,7 +97,7 @@ class DeltaLake:
     def compact(self, *, file_bytes: int) -> tuple[int, int, int, int]:
         """Make small files into larger ones, by delta-rs itself.
 
-        Returns how many files there were and are, of those it rewrote, and their octets before and
+        Returns how many files there were and are, of those it rewrote, and their bytes before and
         after. Error: ``LakeUnavailable``.
         """
         try:

@@ -28,7 +28,7 @@ BAD: Final = pa.schema(
         ("number", pa.int32()),
         ("base_offset", pa.int64()),
         ("reason", pa.string()),
-        ("octets", pa.binary()),
+        ("bytes", pa.binary()),
     ]
 )
 FILE_BYTES_MAX: Final = 512 * 1024 * 1024

@@ -80,14 +80,14 @@ class Place(NamedTuple):
         with suppress(FileNotFoundError):
             self.files.delete_file(f"{self.root}/{path}")
 
-    def create_whole(self, path: str, octets: bytes) -> bool:
+    def create_whole(self, path: str, data: bytes) -> bool:
         """Make a file with this content, durably; False when there is one of the name.
 
         There is never a moment at which a part of it can be read. In a bucket False can also
         mean that it is our own, of a request whose answer was lost.
         """
         whole = f"{self.root}/{path}"
-        return _link(Path(whole), octets) if self.is_local else _put(whole, octets)
+        return _link(Path(whole), data) if self.is_local else _put(whole, data)
 
 
 def open_place(url: str) -> Place:
@@ -134,12 +134,12 @@ def unavailable(url: str, error: Exception) -> LakeUnavailable:
     return LakeUnavailable(f"{url}: {said.splitlines()[0]}")
 
 
-def _link(path: Path, octets: bytes) -> bool:
+def _link(path: Path, data: bytes) -> bool:
     path.parent.mkdir(parents=True, exist_ok=True)
     half = path.with_name(f".{uuid4().hex}")
     try:
         with half.open("xb") as file:
-            file.write(octets)
+            file.write(data)
             file.flush()
             os.fsync(file.fileno())
         os.link(half, path)
@@ -160,12 +160,12 @@ def _sync(path: Path) -> None:
         os.close(fd)
 
 
-def _put(path: str, octets: bytes) -> bool:
+def _put(path: str, data: bytes) -> bool:
     from botocore.exceptions import BotoCoreError, ClientError
 
     bucket, _, key = path.partition("/")
     try:
-        _s3_client().put_object(Bucket=bucket, Key=key, Body=octets, IfNoneMatch="*")
+        _s3_client().put_object(Bucket=bucket, Key=key, Body=data, IfNoneMatch="*")
     except ClientError as error:
         if error.response.get("Error", {}).get("Code") in _TAKEN:
             return False

@@ -1,4 +1,4 @@
-"""How far a micro-batch goes that is to have so many rows, or octets of the log, at most."""
+"""How far a micro-batch goes that is to have so many rows, or bytes of the log, at most."""
 
 from collections.abc import Mapping
 
@@ -62,7 +62,7 @@ def _size_bytes(view: PartitionView, start: int, end: int) -> int:
 
 
 def _reached(view: PartitionView, start: int, end: int, bytes_max: int) -> int:
-    """Return the offset up to which about ``bytes_max`` octets are; not ``start`` itself."""
+    """Return the offset up to which about ``bytes_max`` bytes are; not ``start`` itself."""
     left_bytes = bytes_max
     for first, last, size_bytes in _pieces(view, start, end):
         if size_bytes > left_bytes:  # records of a piece are taken for alike
@@ -72,7 +72,7 @@ def _reached(view: PartitionView, start: int, end: int, bytes_max: int) -> int:
 
 
 def _pieces(view: PartitionView, start: int, end: int) -> list[tuple[int, int, int]]:
-    """Return (first, last, octets) of what extents have between two offsets."""
+    """Return (first, last, bytes) of what extents have between two offsets."""
     pieces = []
     for extent in view.extents:
         first, last = max(extent.first, start), min(extent.end, end)

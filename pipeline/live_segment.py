@@ -20,7 +20,7 @@ Append = list[tuple[int, EntryHeader]]  # its entries, and where each is
 class LiveSegment(NamedTuple):
     """Whole appends in order. ``durable_sequence``: the highest that an entry says is synced."""
 
-    octets: memoryview
+    data: memoryview
     appends: list[Append]
     durable_sequence: int
 
@@ -32,23 +32,23 @@ class LiveSegment(NamedTuple):
                 if upto_sequence is not None and append[-1][1].sequence > upto_sequence:
                     break
                 for at, entry in append:
-                    apply_entry(index, self.octets, at, entry)
+                    apply_entry(index, self.data, at, entry)
         except Damaged:  # an entry that makes no sense ends the segment, as at a start
             pass
         return list(index.parts.values())
 
 
 def read_live(path: Path, header: SegmentHeader) -> LiveSegment:
-    """Return the appends before the first octets that are no valid entry."""
+    """Return the appends before the first bytes that are no valid entry."""
     appends: list[Append] = []
     staged: Append = []
     at, expected, durable = SEGMENT_HEADER_BYTES, None, 0
-    with mapped(path) as octets:
+    with mapped(path) as data:
         while True:
             try:
-                entry = valid_entry(octets, at, header, expected)
+                entry = valid_entry(data, at, header, expected)
             except Damaged:
-                return LiveSegment(octets, appends, durable)
+                return LiveSegment(data, appends, durable)
             staged.append((at, entry))
             at += entry.size_bytes
             expected = entry.sequence + 1

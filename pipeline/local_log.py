@@ -64,8 +64,8 @@ def open_extents(path: str) -> "Iterator[SegmentReader]":
     Error: ``FileGone``.
     """
     try:
-        with mapped(Path(path)) as octets:
-            yield SegmentReader(Path(path), octets)
+        with mapped(Path(path)) as data:
+            yield SegmentReader(Path(path), data)
     except FileNotFoundError:
         raise FileGone(path) from None
 
@@ -73,9 +73,9 @@ def open_extents(path: str) -> "Iterator[SegmentReader]":
 class SegmentReader:
     """Reads the batches of extents of one mapped file."""
 
-    def __init__(self, path: Path, octets: memoryview) -> None:
+    def __init__(self, path: Path, data: memoryview) -> None:
         self._path = path
-        self._octets = octets
+        self._data = data
         self._footer: Footer | None = None
 
     def batches(self, extent: Extent) -> Iterator[tuple[int, memoryview]]:
@@ -85,7 +85,7 @@ class SegmentReader:
         while row < end_row and rows[row * ROW_STRIDE] < extent.end:
             place = rows[row * ROW_STRIDE + 2]
             position = place & LOW_32
-            yield rows[row * ROW_STRIDE], self._octets[position : position + (place >> 32)]
+            yield rows[row * ROW_STRIDE], self._data[position : position + (place >> 32)]
             row += 1
 
     def _rows_of(self, extent: Extent) -> tuple[Rows, int, int]:

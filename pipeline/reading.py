@@ -38,7 +38,7 @@ class BadBatch(NamedTuple):
     number: int
     base_offset: int
     reason: str
-    octets: bytes
+    data: bytes
 
 
 def read_split(
@@ -107,15 +107,15 @@ class _PieceReader:
         gathered: list[tuple[StoredBatch, memoryview]] = []
         size_bytes = 0
         from_unix_ms = self._options.start_unix_ms
-        for base_offset, octets in reader.batches(self._extent):
+        for base_offset, data in reader.batches(self._extent):
             try:
-                batch = read_batch(octets, base_offset, from_unix_ms=from_unix_ms)
+                batch = read_batch(data, base_offset, from_unix_ms=from_unix_ms)
             except GatewayError as error:
-                self._refuse(base_offset, octets, error)
+                self._refuse(base_offset, data, error)
                 continue
             if batch is None:
                 continue
-            gathered.append((batch, octets))
+            gathered.append((batch, data))
             size_bytes += len(batch.records)
             if size_bytes >= _BYTES_AT_ONCE:
                 yield from self._flushed(gathered)
@@ -147,8 +147,8 @@ class _PieceReader:
             rows = self._table([batch for batch, _ in batches])
         except CorruptBatch as error:
             if len(batches) == 1:
-                ((batch, octets),) = batches
-                self._refuse(batch.base_offset, octets, error)
+                ((batch, data),) = batches
+                self._refuse(batch.base_offset, data, error)
                 return
             for one in batches:
                 yield from self._decoded([one])
@@ -181,14 +181,14 @@ class _PieceReader:
             kept &= columns.timestamps_unix_ms < options.end_unix_ms
         return rows if kept.all() else rows.filter(pa.array(kept))
 
-    def _refuse(self, base_offset: int, octets: memoryview, error: GatewayError) -> None:
+    def _refuse(self, base_offset: int, data: memoryview, error: GatewayError) -> None:
         if self._bad is None:
             raise _broken(self._options, self._extent, base_offset, error) from error
         piece = self._piece
         if piece.follows and base_offset < piece.extent.first:
             return
         self._refused.append(
-            BadBatch(piece.topic, piece.number, base_offset, str(error), bytes(octets))
+            BadBatch(piece.topic, piece.number, base_offset, str(error), bytes(data))
         )
 
 

@@ -109,7 +109,7 @@ class Report:
         self.offsets_planned = sum(end[place] - start[place] for place in found)
 
     def run(self, spark: "SparkSession", on_bytes: Callable[[int], None]) -> Figures:
-        """Read all of it; ``on_bytes`` is told of the log's octets that are behind.
+        """Read all of it; ``on_bytes`` is told of the log's bytes that are behind.
 
         Error: ``RequestError`` when there are more figures than a page holds.
         """

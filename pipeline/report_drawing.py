@@ -59,8 +59,8 @@ def draw_records(axes: Axes, steps: Sequence[Step], step_ms: int) -> None:
     _legend(axes)
 
 
-def draw_octets(axes: Axes, steps: Sequence[Step], step_ms: int) -> None:
-    """Draw octets of each step, decoded and as stored."""
+def draw_bytes(axes: Axes, steps: Sequence[Step], step_ms: int) -> None:
+    """Draw bytes of each step, decoded and as stored."""
     times, width = _times(steps), step_ms / _DAY_MS
     edges = np.append(times, times[-1] + width)
     decoded = np.array([sum(row.decoded_bytes for row in step.rows) for step in steps])
@@ -70,7 +70,7 @@ def draw_octets(axes: Axes, steps: Sequence[Step], step_ms: int) -> None:
     axes.stairs(stored, edges, color=STORED, lw=1.8, label="as stored")
     axes.set_ylim(bottom=0)
     _time_axis(axes, times, width)
-    _octets_axis(axes.yaxis, max(decoded.max(), stored.max()))
+    _bytes_axis(axes.yaxis, max(decoded.max(), stored.max()))
     _legend(axes)
 
 
@@ -88,7 +88,7 @@ def draw_topics(axes: Axes, rows: Sequence[Traffic]) -> None:
     axes.set_yticks(places, [_short(name) for name, _ in shown])
     axes.tick_params(axis="y", labelcolor=INK)
     axes.grid(visible=False, axis="y")
-    _octets_axis(axes.xaxis, max((max(sizes) for _, sizes in shown), default=0))
+    _bytes_axis(axes.xaxis, max((max(sizes) for _, sizes in shown), default=0))
     axes.set_ylim(-0.7, max(len(shown), 3) - 0.3)
     _legend(axes)
 
@@ -157,8 +157,8 @@ def _time_axis(axes: Axes, times: npt.NDArray[np.float64], width: float) -> None
     axes.grid(visible=False, axis="x")
 
 
-def _octets_axis(axis: Axis, highest_bytes: float) -> None:
-    """Let an axis tell octets, with ticks at round numbers of a unit."""
+def _bytes_axis(axis: Axis, highest_bytes: float) -> None:
+    """Let an axis tell bytes, with ticks at round numbers of a unit."""
     unit = 1
     while highest_bytes >= unit * 1_024:
         unit *= 1_024

@@ -170,7 +170,7 @@ def _times(figures: Figures) -> str:
 def _notes(figures: Figures, made_unix_ms: int) -> str:
     notes = [
         "A record's protocol is told by its headers; one without any counts as Kafka's.",
-        "Octets as stored are those of batches; of a batch each record has a share by its size.",
+        "Bytes as stored are those of batches; of a batch each record has a share by its size.",
         _ABOUT_TIMES,
         f"Looked at {moment_text(made_unix_ms)}.",
     ]

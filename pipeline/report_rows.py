@@ -51,7 +51,7 @@ _UNIX_MS_MAX: Final = 1 << 60
 
 
 class _Read(list[tuple[StoredBatch, int]]):
-    """Batches that were read and not yet decoded, each with its octets as stored."""
+    """Batches that were read and not yet decoded, each with its bytes as stored."""
 
     size_bytes = 0
 
@@ -88,15 +88,15 @@ class _PieceRows:
         extent, options = self._piece.extent, self._options
         read, bad = _Read(), 0
         with open_extents(options, extent.path, [extent]) as reader:
-            for base_offset, octets in reader.batches(extent):
+            for base_offset, data in reader.batches(extent):
                 try:
-                    batch = read_batch(octets, base_offset)
+                    batch = read_batch(data, base_offset)
                 except GatewayError:
                     bad += 1
                     continue
                 if batch is None or not batch.header.record_count:
                     continue
-                read.put(batch, len(octets))
+                read.put(batch, len(data))
                 if read.size_bytes >= _BYTES_AT_ONCE:
                     yield from self._flushed(read, bad)
                     read, bad = _Read(), 0
@@ -146,7 +146,7 @@ class _PieceRows:
         sizes = _sizes(columns)
         first = np.append(0, np.cumsum(counts)[:-1])
         stored = np.array([size for _, size in read], np.float64)
-        # Of a batch's octets each record has a share as large as it is, of its batch one part.
+        # Of a batch's bytes each record has a share as large as it is, of its batch one part.
         weight = sizes + 1.0
         share = weight / np.repeat(np.add.reduceat(weight, first), counts)
         stamped = np.repeat(
@@ -199,7 +199,7 @@ class _PieceRows:
 
 
 def _sizes(columns: Columns) -> Ints:
-    """Return the octets of key, value and headers of each record, without what frames them."""
+    """Return the bytes of key, value and headers of each record, without what frames them."""
     sizes = _lengths(columns.keys) + _lengths(columns.values)
     pairs = columns.headers.values
     ends = np.append(0, np.cumsum(_lengths(pairs.field(0)) + _lengths(pairs.field(1))))

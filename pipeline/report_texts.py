@@ -9,7 +9,7 @@ _BYTE_UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 
 def bytes_text(size_bytes: float) -> str:
-    """Return octets for people.
+    """Return bytes for people.
 
     >>> bytes_text(0), bytes_text(1_023), bytes_text(1_536), bytes_text(200 * 1_024**2)
     ('0 B', '1,023 B', '1.5 KiB', '200 MiB')

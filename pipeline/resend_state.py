@@ -82,7 +82,7 @@ def parse_marker(job_id: str, value: bytes | None) -> Position | None:
 
 
 class Done:
-    """Positions as ranges: 16 octets for each run of offsets, of each partition."""
+    """Positions as ranges: 16 bytes for each run of offsets, of each partition."""
 
     def __init__(self) -> None:
         self.count = 0

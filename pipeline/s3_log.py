@@ -3,7 +3,7 @@
 The driver asks the database which objects hold what, in two queries. Where the batches lie within
 an object a worker reads in the object's own footer, not in the index: a small object comes whole,
 with its footer, in one GET, so that the rows cost nothing, where one query and some hundreds of
-octets of pickle for each object would all go through the driver.
+bytes of pickle for each object would all go through the driver.
 """
 
 from collections.abc import Iterator, Sequence

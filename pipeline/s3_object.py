@@ -23,15 +23,15 @@ TAIL_BYTES: Final = 128 * 1024  # first asked for: the footer of 4,000 batches
 GAP_BYTES_MAX: Final = 256 * 1024  # read and thrown away, as it takes less than another GET
 _WHOLE_SHARE: Final = 4  # an object of which a fourth is wanted comes whole, if one GET has it
 
-Span = tuple[int, int]  # octets of an object, from the one to before the other
+Span = tuple[int, int]  # bytes of an object, from the one to before the other
 _POSITION_BITS: Final = 32
 
 
-class Octets(Protocol):
+class Buffer(Protocol):
     """What is read of a bucket (``storage_adapters.s3.bucket.Bucket``)."""
 
     def get(self, key: str, start: int, end: int) -> bytes:
-        """Return octets ``start`` to before ``end``."""
+        """Return bytes ``start`` to before ``end``."""
         ...
 
 
@@ -42,7 +42,7 @@ class Recent:
     Objects never change. One thread opens, and others may read ahead.
     """
 
-    def __init__(self, bucket: Octets) -> None:
+    def __init__(self, bucket: Buffer) -> None:
         self._bucket = bucket
         self._key = ""
         self._whole = b""
@@ -55,7 +55,7 @@ class Recent:
             self._whole = self._bucket.get(key, 0, size_bytes)
 
     def get(self, key: str, start: int, end: int) -> bytes:
-        """See ``Octets``."""
+        """See ``Bytes``."""
         whole = self._whole
         if key == self._key and whole:
             return whole[start:end]
@@ -65,7 +65,7 @@ class Recent:
 class ObjectReader:
     """See ``ExtentReader``. ``extents`` are those that will be asked for, in about this order."""
 
-    def __init__(self, bucket: Octets, path: str, key: str, extents: Sequence[Extent]) -> None:
+    def __init__(self, bucket: Buffer, path: str, key: str, extents: Sequence[Extent]) -> None:
         self._bucket = bucket
         self._path = path
         self._key = key
@@ -89,7 +89,7 @@ class ObjectReader:
     def batches(self, extent: Extent) -> Iterator[tuple[int, memoryview]]:
         """See ``ExtentReader``. Errors: ``ObjectMissing``, ``StorageUnavailable``."""
         for base_offset, (start, end) in self._places(extent):
-            yield base_offset, self._octets(start, end)
+            yield base_offset, self._data(start, end)
 
     def _places(self, extent: Extent) -> Iterator[tuple[int, Span]]:
         part = self._footer.find(extent.partition_id)
@@ -116,21 +116,21 @@ class ObjectReader:
             spans.append((start, end))
         return spans
 
-    def _octets(self, start: int, end: int) -> memoryview:
-        (held_start, held_end), octets = self._held
+    def _data(self, start: int, end: int) -> memoryview:
+        (held_start, held_end), data = self._held
         if not held_start <= start <= end <= held_end:
-            held_start, octets = self._fetched(start, end)
-        return octets[start - held_start : end - held_start]
+            held_start, data = self._fetched(start, end)
+        return data[start - held_start : end - held_start]
 
     def _fetched(self, start: int, end: int) -> tuple[int, memoryview]:
-        """Return octets that hold a batch, and where they begin. The next are asked for."""
+        """Return bytes that hold a batch, and where they begin. The next are asked for."""
         index = bisect_right(self._spans, start, key=itemgetter(0)) - 1
         span = self._spans[index] if index >= 0 else (start, end)
         if end > span[1]:
             span = (start, end)  # of an extent that was not announced
         coming = self._coming.pop(span, None)
-        octets = self._bucket.get(self._key, *span) if coming is None else coming.result()
-        self._held = (span, memoryview(octets))
+        data = self._bucket.get(self._key, *span) if coming is None else coming.result()
+        self._held = (span, memoryview(data))
         self._coming = {
             behind: self._ahead.submit(self._bucket.get, self._key, *behind)
             for behind in self._spans[index + 1 : index + 2]
@@ -138,7 +138,7 @@ class ObjectReader:
         return span[0], self._held[1]
 
     def _read_footer(self, tail: memoryview, tail_at: int) -> Footer:
-        """Return the footer, most often out of the octets that are there already."""
+        """Return the footer, most often out of the bytes that are there already."""
         try:
             trailer = decode_trailer(tail)
             end = self._size_bytes - TRAILER_BYTES

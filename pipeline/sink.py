@@ -139,8 +139,8 @@ class _Columns:
         named = dict(zip(rows.schema.names, rows.columns, strict=True))
         count = rows.num_rows
         self._topics = [topic] * count if topic else named["topic"].to_pylist()
-        self._keys = _octets(named.get("key"), count)
-        self._values = _octets(named.get("value"), count)
+        self._keys = _data(named.get("key"), count)
+        self._values = _data(named.get("value"), count)
         self._headers = _values(named.get("headers"), count)
         self._partitions = _values(named.get("partition"), count)
         self._times = _values(_unix_ms(named.get("timestamp")), count)
@@ -164,7 +164,7 @@ def _values(column: pa.Array | None, count: int) -> list[Any]:
     return found
 
 
-def _octets(column: pa.Array | None, count: int) -> list[Any]:
+def _data(column: pa.Array | None, count: int) -> list[Any]:
     return _values(None if column is None else column.cast(pa.binary()), count)
 
 

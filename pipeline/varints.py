@@ -1,6 +1,6 @@
 """Varints of many records at once: where each begins is given, numpy decodes all of them.
 
-Places are clipped to the octets that there are: what goes on past the end reads something, and is
+Places are clipped to the bytes that there are: what goes on past the end reads something, and is
 for the caller to refuse.
 """
 
@@ -9,13 +9,13 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from gateway.model import TWO_OCTETS
+from gateway.model import VARINT_CONTINUES
 
 Ints = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
 
 _BITS: Final = 64
-_SHORT: Final = np.arange(1 << 14, dtype=np.int64)  # what one or two octets can say
+_SHORT: Final = np.arange(1 << 14, dtype=np.int64)  # what one or two bytes can say
 _ZIGZAG: Final[Ints] = (_SHORT >> 1) ^ -(_SHORT & 1)
 
 
@@ -23,14 +23,14 @@ def varints(data: Bytes, at: Ints) -> tuple[Ints, Ints]:
     """Return the zigzag varints that begin at ``at``, and where each ends."""
     first = data.take(at, mode="clip")
     ends = at + 1
-    goes_on = first >= TWO_OCTETS
+    goes_on = first >= VARINT_CONTINUES
     if not goes_on.any():
         return _ZIGZAG.take(first), ends
     second = data.take(ends, mode="clip")
     both = (first & 0x7F) | ((second & 0x7F).astype(np.uint16) << 7)
     values = _ZIGZAG.take(np.where(goes_on, both, first))
     ends += goes_on
-    longer = np.flatnonzero(goes_on & (second >= TWO_OCTETS))
+    longer = np.flatnonzero(goes_on & (second >= VARINT_CONTINUES))
     if len(longer):
         values[longer], ends[longer] = _long(data, at[longer])
     return values, ends
@@ -38,15 +38,15 @@ def varints(data: Bytes, at: Ints) -> tuple[Ints, Ints]:
 
 def _long(data: Bytes, at: Ints) -> tuple[Ints, Ints]:
     """Decode varints of any length, up to ten bytes. Of the tenth, 64 bits hold the last one."""
-    octets = data.take(at, mode="clip").astype(np.int64)
-    raw = octets & 0x7F
+    raw = data.take(at, mode="clip").astype(np.int64)
+    raw = raw & 0x7F
     ends = at + 1
     goes_on = np.arange(len(at))
     shift = 7
     while len(goes_on) and shift < _BITS:
-        octets = data.take(ends[goes_on], mode="clip").astype(np.int64)
-        raw[goes_on] |= (octets & 0x7F) << shift
+        raw = data.take(ends[goes_on], mode="clip").astype(np.int64)
+        raw[goes_on] |= (raw & 0x7F) << shift
         ends[goes_on] += 1
-        goes_on = goes_on[octets >= TWO_OCTETS]
+        goes_on = goes_on[raw >= VARINT_CONTINUES]
         shift += 7
     return (raw.view(np.uint64) >> np.uint64(1)).view(np.int64) ^ -(raw & 1), ends

@@ -44,10 +44,10 @@ class ExtentReader(Protocol):
     """Reads the batches of extents of one file or object."""
 
     def batches(self, extent: Extent) -> Iterator[tuple[int, memoryview]]:
-        """Yield (base offset, octets) of each batch with offsets of the extent, in order.
+        """Yield (base offset, bytes) of each batch with offsets of the extent, in order.
 
         The base offset is what counts: a batch that was appended to several partitions has that
-        of the first in its octets.
+        of the first in its bytes.
         """
         ...
 

@@ -16,7 +16,7 @@ from pydantic import Field
 from gateway.clock import Clock
 from gateway.config.base import FrozenConfig
 from gateway.errors import RunTooLarge, StorageFull, StorageUnavailable
-from gateway.model import HEADER_BYTES, Octets, parse_batch_header, stamp
+from gateway.model import HEADER_BYTES, Buffer, parse_batch_header, stamp
 from gateway.storage import (
     Bounds,
     DiskUsage,
@@ -53,7 +53,7 @@ class _Batch(NamedTuple):
     end_offset: int
     max_timestamp_unix_ms: int
     leader_epoch: int
-    octets: bytes
+    data: bytes
 
 
 class _Partition:
@@ -130,12 +130,12 @@ class MemoryStorage:
         append.headers.append(StoredHeader(self.next_sequence, entry.targets, header))
         self.next_sequence += 1
         for partition_id, base_offset in entry.targets:
-            octets = bytearray(entry.batch)
-            stamp(octets, base_offset, leader_epoch)
+            data = bytearray(entry.batch)
+            stamp(data, base_offset, leader_epoch)
             partition = self._partitions.setdefault(partition_id, _Partition())
             partition.end = base_offset + entry.record_count
             timestamp = entry.max_timestamp_unix_ms
-            batch = _Batch(base_offset, partition.end, timestamp, leader_epoch, bytes(octets))
+            batch = _Batch(base_offset, partition.end, timestamp, leader_epoch, bytes(data))
             append.batches.append((partition, batch))
 
     def _schedule(self, append: _Append) -> None:
@@ -161,21 +161,21 @@ class MemoryStorage:
 
     def read_cached(
         self, partition_id: int, start: int, end: int, *, bytes_max: int
-    ) -> list[Octets] | None:
+    ) -> list[Buffer] | None:
         """See ``StorageAdapter``; never None."""
         partition = self._partitions.get(partition_id, _NOTHING)
-        found: list[Octets] = []
+        found: list[Buffer] = []
         for batch in partition.batches[partition.find(max(start, partition.start)) :]:
-            too_much = found and len(batch.octets) > bytes_max
+            too_much = found and len(batch.data) > bytes_max
             if start >= end or batch.base_offset >= end or too_much:
                 break
-            found.append(batch.octets)
-            bytes_max -= len(batch.octets)
+            found.append(batch.data)
+            bytes_max -= len(batch.data)
         return found
 
     async def read(
         self, partition_id: int, start: int, end: int, *, bytes_max: int
-    ) -> list[Octets]:
+    ) -> list[Buffer]:
         """See ``StorageAdapter``."""
         return self.read_cached(partition_id, start, end, bytes_max=bytes_max) or []
 
@@ -193,7 +193,7 @@ class MemoryStorage:
         partition = self._partitions.get(partition_id, _NOTHING)
         offset = partition.batches[-1].end_offset if partition.batches else partition.start
         for batch in reversed(partition.kept()):
-            bytes_max -= len(batch.octets)
+            bytes_max -= len(batch.data)
             if bytes_max < 0:
                 break
             offset = batch.base_offset
@@ -213,7 +213,7 @@ class MemoryStorage:
     def size_bytes(self, partition_id: int) -> int:
         """See ``StorageAdapter``."""
         partition = self._partitions.get(partition_id, _NOTHING)
-        return sum(len(batch.octets) for batch in partition.kept())
+        return sum(len(batch.data) for batch in partition.kept())
 
     def scan(self, from_sequence: int) -> Iterator[StoredHeader]:
         """See ``StorageAdapter``."""
@@ -225,7 +225,7 @@ class MemoryStorage:
         partition = self._partitions.get(partition_id, _NOTHING)
         partition.start = max(partition.start, min(offset, partition.end))
         passed = partition.find(partition.start)
-        self._stored_bytes -= sum(len(batch.octets) for batch in partition.batches[:passed])
+        self._stored_bytes -= sum(len(batch.data) for batch in partition.batches[:passed])
         del partition.batches[:passed]
         self._forget_headers()
         self._schedule(_Append([], [], 0, on_done))
@@ -235,7 +235,7 @@ class MemoryStorage:
         self._check_open()
         for partition_id in partition_ids:
             partition = self._partitions.pop(partition_id, _NOTHING)
-            self._stored_bytes -= sum(len(batch.octets) for batch in partition.batches)
+            self._stored_bytes -= sum(len(batch.data) for batch in partition.batches)
         self._forget_headers()
         self._schedule(_Append([], [], 0, on_done))
 
@@ -261,7 +261,7 @@ class MemoryStorage:
     async def rewrite(
         self, partition_id: int, upto_offset: int, keep: Keep, drops: Drops | None = None
     ) -> Rewritten:
-        """See ``StorageAdapter``; ``keep`` runs on the loop, some octets at a time."""
+        """See ``StorageAdapter``; ``keep`` runs on the loop, some bytes at a time."""
         self._check_open()
         partition = self._partitions.get(partition_id, _NOTHING)
         upto = max(partition.start, min(upto_offset, self.settled_offset(partition_id)))
@@ -299,38 +299,38 @@ class MemoryStorage:
             raise StorageUnavailable("the storage is not open")
 
 
-def _parse(octets: Octets) -> _Batch:
-    header = parse_batch_header(octets)
+def _parse(data: Buffer) -> _Batch:
+    header = parse_batch_header(data)
     return _Batch(
         header.base_offset,
         header.last_offset + 1,
         header.max_timestamp_unix_ms,
         header.leader_epoch,
-        bytes(octets),
+        bytes(data),
     )
 
 
 def _piece(batches: Sequence[_Batch], first: int, upto: int) -> list[_Batch]:
-    """Return the next batches that end at or before ``upto``: at least one, and few octets."""
+    """Return the next batches that end at or before ``upto``: at least one, and few bytes."""
     found: list[_Batch] = []
     size_bytes = 0
     for index in range(first, len(batches)):
         batch = batches[index]
-        size_bytes += len(batch.octets)
+        size_bytes += len(batch.data)
         if batch.end_offset > upto or (found and size_bytes > REWRITE_BYTES):
             break
         found.append(batch)
     return found
 
 
-def _kept(batch: _Batch, keep: Keep, drops: Drops | None) -> Octets | None:
-    if drops is not None and drops(batch.base_offset, len(batch.octets)):
+def _kept(batch: _Batch, keep: Keep, drops: Drops | None) -> Buffer | None:
+    if drops is not None and drops(batch.base_offset, len(batch.data)):
         return None
-    return keep(batch.octets)
+    return keep(batch.data)
 
 
 def _size_of(batches: Sequence[_Batch]) -> int:
-    return sum(len(batch.octets) for batch in batches)
+    return sum(len(batch.data) for batch in batches)
 
 
 _NOTHING: Final = _Partition()

@@ -90,28 +90,28 @@ def decode_request_header(
 
 
 def decode_text(data: memoryview, at: int, size_bytes: int) -> str:
-    """Return so many octets of UTF-8. Error: ``ValueError``."""
+    """Return so many bytes of UTF-8. Error: ``ValueError``."""
     end = at + size_bytes
     if size_bytes < 0 or end > len(data):
-        msg = f"{size_bytes} octets of text do not fit the frame"
+        msg = f"{size_bytes} bytes of text do not fit the frame"
         raise ValueError(msg)
     return str(data[at:end], "utf-8")
 
 
 def decode_uvarint(data: memoryview, at: int) -> tuple[int, int]:
-    """Return an unsigned varint of at most 5 octets, and where it ends."""
+    """Return an unsigned varint of at most 5 bytes, and where it ends."""
     value = data[at]
     at += 1
-    if value < 0x80:  # noqa: PLR2004 - the continuation bit; nearly all are one octet
+    if value < 0x80:  # noqa: PLR2004 - the continuation bit; nearly all are one byte
         return value, at
     value &= 0x7F
     for shift in (7, 14, 21, 28):
-        octet = data[at]
+        byte = data[at]
         at += 1
-        value |= (octet & 0x7F) << shift
-        if octet < 0x80:  # noqa: PLR2004
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:  # noqa: PLR2004
             return value, at
-    msg = "a varint is longer than 5 octets"
+    msg = "a varint is longer than 5 bytes"
     raise ValueError(msg)
 
 
@@ -191,7 +191,7 @@ def decode_records(
         return None, at
     end = at + size_bytes
     if end > len(data):
-        msg = f"{size_bytes} octets of records do not fit the frame"
+        msg = f"{size_bytes} bytes of records do not fit the frame"
         raise ValueError(msg)
     return data[at:end], end
 

@@ -17,7 +17,7 @@ from adapters.kafka import metadata_codec
 from adapters.kafka.codec import ELEMENTS_MAX
 from adapters.kafka.cold_reader import Cursor, Reader, reader_of
 from gateway.errors import PeerError
-from gateway.model import Octets
+from gateway.model import Buffer
 
 _ENCODE_BUFFER_BYTES: Final = 4096  # grows by itself; most answers fit
 
@@ -83,7 +83,7 @@ def is_flexible(api_key: int, version: int) -> bool:
 
 
 def decode_request(
-    api_key: int, version: int, body: Octets, elements_max: int = ELEMENTS_MAX
+    api_key: int, version: int, body: Buffer, elements_max: int = ELEMENTS_MAX
 ) -> Any:  # noqa: ANN401 - generated
     """Return the message whose body, after the request header, is ``body``.
 

@@ -5,13 +5,13 @@ over whatever count an array claims, slice strings past the end of the frame, bu
 any length, and copy the rest of the frame for every structure with tagged fields. What is here
 reads the same schemas into the same message classes, and
 
-- every length is checked against the octets that remain,
+- every length is checked against the bytes that remain,
 - a request has at most ``elements_max`` array elements and tagged fields in all, because an
-  element of one octet becomes an object of a hundred,
+  element of one byte becomes an object of a hundred,
 - null is refused where the schema does not allow it,
 - unknown tagged fields are skipped, as KIP-482 asks.
 
-Octets after the last field are ignored, as Apache Kafka does. Wire types: Kafka protocol guide,
+Bytes after the last field are ignored, as Apache Kafka does. Wire types: Kafka protocol guide,
 "Protocol Primitive Types"; tagged fields: KIP-482; nullable structures: KIP-893.
 """
 
@@ -22,7 +22,7 @@ from uuid import UUID
 
 from adapters.kafka.codec import ELEMENTS_MAX, Elements
 from gateway.errors import PeerError
-from gateway.model import Octets
+from gateway.model import Buffer
 
 _VARINT_BYTES_MAX: Final = 5
 _UUID_BYTES: Final = 16
@@ -36,7 +36,7 @@ class Cursor:
 
     __slots__ = ("data", "elements", "end", "position")
 
-    def __init__(self, data: Octets, elements_max: int = ELEMENTS_MAX) -> None:
+    def __init__(self, data: Buffer, elements_max: int = ELEMENTS_MAX) -> None:
         self.data = memoryview(data)
         self.position = 0
         self.end = len(data)
@@ -52,17 +52,17 @@ class Cursor:
         return start
 
     def take(self, size_bytes: int) -> bytes:
-        """Return the next ``size_bytes`` octets. Errors: ``PeerError``."""
+        """Return the next ``size_bytes`` bytes. Errors: ``PeerError``."""
         start = self.advance(size_bytes)
         return self.data[start : start + size_bytes].tobytes()
 
     def unsigned_varint(self) -> int:
-        """Return a number of at most 5 octets, 7 bits in each, lowest first."""
+        """Return a number of at most 5 bytes, 7 bits in each, lowest first."""
         value = 0
         for shift in range(0, 7 * _VARINT_BYTES_MAX, 7):
-            octet = self.data[self.advance(1)]
-            value |= (octet & ~_CONTINUED) << shift
-            if octet < _CONTINUED:
+            byte = self.data[self.advance(1)]
+            value |= (byte & ~_CONTINUED) << shift
+            if byte < _CONTINUED:
                 return value
         msg = f"a varint is longer than {_VARINT_BYTES_MAX} bytes"
         raise PeerError(msg)
@@ -255,8 +255,8 @@ def _fixed_reader(layout: str) -> Reader:
 
 def _read_uuid(cursor: Cursor) -> UUID | None:
     """Return None for the zero uuid, which means that there is none, as kafka-python does."""
-    octets = cursor.take(_UUID_BYTES)
-    return UUID(bytes=octets) if any(octets) else None
+    data = cursor.take(_UUID_BYTES)
+    return UUID(bytes=data) if any(data) else None
 
 
 _FIXED: Final[Mapping[str, Reader]] = {

@@ -71,7 +71,7 @@ class KafkaConfig(KafkaListener):
         default=100 * _MIB,
         ge=1024,
         le=1024 * _MIB,
-        description="Octets of one request; a larger one closes the connection.",
+        description="Bytes of one request; a larger one closes the connection.",
     )
     unauthenticated_request_bytes_max: int = Field(
         default=512 * 1024,
@@ -106,14 +106,14 @@ class KafkaConfig(KafkaListener):
     unacknowledged_bytes_max: int = Field(
         default=32 * _MIB,
         ge=_MIB,
-        description="Produced octets of one connection that are not kept yet; more are not read. "
+        description="Produced bytes of one connection that are not kept yet; more are not read. "
         "With storage in S3 134217728.",
     )
     fetch_bytes_max: int = Field(
         default=55 * _MIB,
         ge=1024,
         le=1024 * _MIB,
-        description="Octets of one fetch answer, whatever the client allows.",
+        description="Bytes of one fetch answer, whatever the client allows.",
     )
     fetch_wait_ms_max: int = Field(
         default=300_000, ge=0, description="Milliseconds a fetch may wait for data."

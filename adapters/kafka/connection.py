@@ -23,7 +23,7 @@ from gateway.budget import Intake
 from gateway.connection import WRITE_HIGH_BYTES, Connection
 from gateway.errors import PeerError
 from gateway.listener import Listener
-from gateway.model import Octets
+from gateway.model import Buffer
 
 if TYPE_CHECKING:  # the adapter makes connections; they know theirs
     from adapters.kafka.server import KafkaAdapter
@@ -44,7 +44,7 @@ def _decode(
 class KafkaConnection(Connection):
     """Requests are served one after the other; Produce does not hold up the next.
 
-    Reads are held for these reasons: ``requests`` (too many wait), ``room`` (too many octets
+    Reads are held for these reasons: ``requests`` (too many wait), ``room`` (too many bytes
     wait, here or on all connections), ``unacknowledged``, ``wal``, ``writes``, ``drain``. The
     first two do not stop serving, which is what ends them.
     """
@@ -291,7 +291,7 @@ class KafkaConnection(Connection):
             raise PeerError(msg)
 
     @staticmethod
-    def _encode(response: Any, version: int) -> Octets:  # noqa: ANN401 - generated classes
+    def _encode(response: Any, version: int) -> Buffer:  # noqa: ANN401 - generated classes
         if isinstance(response, bytes | bytearray):
             return response
         return cold.encode_response(response, version)

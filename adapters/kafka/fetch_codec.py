@@ -20,7 +20,7 @@ from adapters.kafka.codec import (
     skip_tags,
 )
 from gateway.errors import PeerError
-from gateway.model import Octets, encode_uvarint
+from gateway.model import Buffer, encode_uvarint
 
 FLEXIBLE_FROM: Final = 12
 TOPIC_IDS_FROM: Final = 13
@@ -54,7 +54,7 @@ class FetchResult(NamedTuple):
     error_code: int
     high_watermark: int
     log_start_offset: int
-    batches: Sequence[Octets]
+    batches: Sequence[Buffer]
 
 
 _FETCH_HEAD: Final = struct.Struct(">iii")
@@ -134,7 +134,7 @@ def encode_fetch_response(
     topics: Sequence[tuple[TopicRef, Sequence[FetchResult]]],
     *,
     error_code: int = 0,
-) -> list[Octets]:
+) -> list[Buffer]:
     """Return the body of a Fetch response in pieces; batches are passed on without a copy.
 
     The session id is 0: every fetch is a full one (KIP-227 leaves that to the broker).
@@ -144,7 +144,7 @@ def encode_fetch_response(
     if version >= 7:  # noqa: PLR2004 - KIP-227
         head += I16.pack(error_code) + bytes(4)
     head += encode_count(len(topics), flexible=flexible)
-    pieces: list[Octets] = []
+    pieces: list[Buffer] = []
     for ref, results in topics:
         head += encode_topic_ref(ref, flexible=flexible)
         head += encode_count(len(results), flexible=flexible)

@@ -9,7 +9,7 @@ from adapters.kafka.fetch_codec import FetchedPartition, FetchResult, encode_fet
 from adapters.kafka.session import Session
 from gateway.auth.ports import Operation
 from gateway.errors import GatewayError, as_value
-from gateway.model import Octets
+from gateway.model import Buffer
 from gateway.partition import Partition
 
 
@@ -24,7 +24,7 @@ class Wanted:
         self.want = want
         self.partition = partition
         self.error = error
-        self.batches: Sequence[Octets] = ()
+        self.batches: Sequence[Buffer] = ()
         self.bytes_max = 0
 
 
@@ -59,7 +59,7 @@ def leave_out_forbidden(
 
 def encode_answer(
     version: int, topics: Sequence[tuple[TopicRef, list[Wanted]]]
-) -> list[Octets]:
+) -> list[Buffer]:
     """Return the body of the response in pieces."""
     results = [(ref, [_result(wanted) for wanted in found]) for ref, found in topics]
     return encode_fetch_response(version, results)

@@ -1,6 +1,6 @@
-"""Topics as they stand in answers to Metadata, kept as octets.
+"""Topics as they stand in answers to Metadata, kept as bytes.
 
-Two layers, both by version of the API. One topic's octets hold until its partitions change:
+Two layers, both by version of the API. One topic's bytes hold until its partitions change:
 what a new topic costs is not the encoding of all the others again. A list of all topics holds
 until any topic or any rule changes, for one principal. Loop only.
 
@@ -27,7 +27,7 @@ class _Kept(NamedTuple):
     """A list of topics, and the revisions of topics and rules for which it is right."""
 
     revisions: tuple[int, int]
-    octets: bytes
+    data: bytes
 
 
 class MetadataCache:
@@ -51,12 +51,12 @@ class MetadataCache:
         key = (version, namespace, principal)
         kept = self._lists.get(key)
         if kept is not None and kept.revisions == revisions:
-            return kept.octets
-        octets = self._encode(version, visible())
+            return kept.data
+        data = self._encode(version, visible())
         if kept is not None:
             self._drop(key)
-        self._keep(key, _Kept(revisions, octets))
-        return octets
+        self._keep(key, _Kept(revisions, data))
+        return data
 
     def _encode(self, version: int, topics: list[Topic]) -> bytes:
         """Encode a list; single topics that are not in it are forgotten."""
@@ -73,17 +73,17 @@ class MetadataCache:
         self._rows[version] = rows
         if len(self._rows) > VERSIONS_MAX:
             del self._rows[next(iter(self._rows))]
-        return encode_topics(version, [octets for _, octets in rows.values()])
+        return encode_topics(version, [data for _, data in rows.values()])
 
     def _keep(self, key: tuple[int, str, Principal], kept: _Kept) -> None:
-        """Keep a list, the oldest going first when they are too many octets."""
+        """Keep a list, the oldest going first when they are too many bytes."""
         self._lists[key] = kept
-        self._lists_bytes += len(kept.octets)
+        self._lists_bytes += len(kept.data)
         while self._lists_bytes > LISTS_BYTES_MAX:
             self._drop(next(iter(self._lists)))
 
     def _drop(self, key: tuple[int, str, Principal]) -> None:
-        self._lists_bytes -= len(self._lists.pop(key).octets)
+        self._lists_bytes -= len(self._lists.pop(key).data)
 
 
 def answer_for(

@@ -2,7 +2,7 @@
 
 Every client asks for it at its start and every few minutes, and the answer holds every topic.
 100,000 partitions take kafka-python's classes 0.7 s, this file 0.02 s, and its parts can be
-kept as octets. It also spares a plain producer's gateway the import of kafka-python.
+kept as bytes. It also spares a plain producer's gateway the import of kafka-python.
 
 v1   null asks for all topics, empty for none (v0: empty asks for all); rack, controller,
      internal topics are marked
@@ -26,7 +26,7 @@ from adapters.kafka.codec import ELEMENTS_MAX, encode_count
 from adapters.kafka.cold_reader import Cursor
 from adapters.kafka.errors import ErrorCode
 from gateway.errors import PeerError
-from gateway.model import Octets, encode_uvarint
+from gateway.model import Buffer, encode_uvarint
 
 API_KEY: Final = 3
 VERSIONS: Final = range(14)
@@ -88,7 +88,7 @@ class TopicAnswered(NamedTuple):
 
 
 def decode_request(
-    version: int, body: Octets, elements_max: int = ELEMENTS_MAX
+    version: int, body: Buffer, elements_max: int = ELEMENTS_MAX
 ) -> MetadataRequest:
     """Return the request whose body is ``body``. Errors: ``PeerError``."""
     if version not in VERSIONS:
@@ -113,11 +113,11 @@ def _read_topics(cursor: Cursor, version: int) -> tuple[TopicAsked, ...] | None:
     cursor.claim(count)
     topics = []
     for _ in range(count):
-        octets = cursor.take(_UUID_BYTES) if version >= _TOPIC_ID_FROM else b""
+        data = cursor.take(_UUID_BYTES) if version >= _TOPIC_ID_FROM else b""
         name = cursor.string(is_flexible=is_flexible, nullable=version >= _TOPIC_ID_FROM)
         if is_flexible:
             cursor.skip_tagged()
-        topics.append(TopicAsked(UUID(bytes=octets) if any(octets) else None, name))
+        topics.append(TopicAsked(UUID(bytes=data) if any(data) else None, name))
     return tuple(dict.fromkeys(topics))
 
 
@@ -191,7 +191,7 @@ def _encode_partitions(
     leader = leader_id
     numbers = range(len(leader_epochs))
     if version >= FLEXIBLE_FROM:
-        pack = Struct(">hiiibibibb").pack  # the length of an array is one more, in one octet
+        pack = Struct(">hiiibibibb").pack  # the length of an array is one more, in one byte
         return (
             pack(0, number, leader, leader_epochs[number], 2, leader, 2, leader, 1, 0)
             for number in numbers
@@ -213,7 +213,7 @@ def _string(text: str | None, version: int) -> bytes:
     """Return a nullable string: compact when flexible, otherwise with an int16 length."""
     if text is None:
         return b"\0" if version >= FLEXIBLE_FROM else _INT16.pack(-1)
-    octets = text.encode()
+    data = text.encode()
     if version >= FLEXIBLE_FROM:
-        return encode_uvarint(len(octets) + 1) + octets
-    return _INT16.pack(len(octets)) + octets
+        return encode_uvarint(len(data) + 1) + data
+    return _INT16.pack(len(data)) + data

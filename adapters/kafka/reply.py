@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from adapters.kafka import cold, unserved
 from adapters.kafka.codec import API_VERSIONS, RequestHeader
 from adapters.kafka.handlers import APIS, api_versions
-from gateway.model import Octets
+from gateway.model import Buffer
 
 if TYPE_CHECKING:  # a connection makes its replies; they know theirs
     from adapters.kafka.connection import KafkaConnection
@@ -44,13 +44,13 @@ class Reply:
             header.api_key, header.version
         )
         self.is_done = False
-        self.pieces: list[Octets] = []
+        self.pieces: list[Buffer] = []
         self.unacknowledged_bytes = 0
         self.fetched_bytes = 0
         self.hurry: Callable[[], None] | None = None
         self.cancel: Callable[[], None] | None = None
 
-    def __call__(self, body: Octets | list[Octets] | None) -> None:
+    def __call__(self, body: Buffer | list[Buffer] | None) -> None:
         """Answer with a body, or its pieces; None is for requests that have no answer."""
         if body is not None:
             pieces = body if isinstance(body, list) else [body]

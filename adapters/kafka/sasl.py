@@ -23,7 +23,7 @@ _PLAIN_PARTS: Final = 3
 class Step(NamedTuple):
     """What to send to the client, and who it is once that is known."""
 
-    octets: bytes
+    data: bytes
     username: str | None = None
 
 
@@ -46,7 +46,7 @@ class SaslExchange:
             )
         )
 
-    async def receive(self, octets: bytes) -> Step:
+    async def receive(self, data: bytes) -> Step:
         """Take the client's next message. Errors: ``Unauthenticated``, ``Overloaded``."""
         if self.is_over:
             msg = "the exchange is over"
@@ -54,35 +54,35 @@ class SaslExchange:
         self.is_over = True  # unless there is a step to come; an error leaves it so
         async with self._logins.attempt(self._peer) as attempt:
             if self._scram is None:
-                return await self._receive_plain(octets, attempt)
-            step = await self._receive_scram(self._scram, octets, attempt)
+                return await self._receive_plain(data, attempt)
+            step = await self._receive_scram(self._scram, data, attempt)
             self.is_over = step.username is not None
         return step
 
-    async def _receive_plain(self, octets: bytes, attempt: Attempt) -> Step:
-        username, password = parse_plain(octets)
+    async def _receive_plain(self, data: bytes, attempt: Attempt) -> Step:
+        username, password = parse_plain(data)
         await attempt.turn(username)
         name = await self._authenticator.authenticate_plain(username, password)
         attempt.passed()
         return Step(b"", name)
 
-    async def _receive_scram(self, scram: ScramServer, octets: bytes, attempt: Attempt) -> Step:
+    async def _receive_scram(self, scram: ScramServer, data: bytes, attempt: Attempt) -> Step:
         authenticator = self._authenticator
         if scram.username:
             await attempt.turn(scram.username)
-            final = scram.final_message(octets)
+            final = scram.final_message(data)
             now = await authenticator.scram_credential(scram.username, scram.mechanism)
             if now is not self._credential:
                 msg = "the user was changed or removed meanwhile"
                 raise Unauthenticated(msg)
             attempt.passed()
             return Step(final, scram.username)
-        username = scram.receive_first(octets)
+        username = scram.receive_first(data)
         self._credential = await authenticator.scram_credential(username, scram.mechanism)
         return Step(scram.first_message(self._credential))
 
 
-def parse_plain(octets: bytes) -> tuple[str, str]:
+def parse_plain(data: bytes) -> tuple[str, str]:
     r"""Return user name and password of a PLAIN message: authzid NUL authcid NUL passwd.
 
     Errors: ``Unauthenticated``, also for a client that wants to act for somebody else.
@@ -90,11 +90,11 @@ def parse_plain(octets: bytes) -> tuple[str, str]:
     >>> parse_plain(b"\0ada\0secret")
     ('ada', 'secret')
     """
-    if len(octets) > PLAIN_BYTES_MAX:
-        msg = f"a PLAIN message of {len(octets)} bytes is above {PLAIN_BYTES_MAX}"
+    if len(data) > PLAIN_BYTES_MAX:
+        msg = f"a PLAIN message of {len(data)} bytes is above {PLAIN_BYTES_MAX}"
         raise Unauthenticated(msg)
     try:
-        parts = octets.decode().split("\0")
+        parts = data.decode().split("\0")
     except UnicodeDecodeError as error:
         msg = "a PLAIN message is not UTF-8"
         raise Unauthenticated(msg) from error

@@ -43,7 +43,7 @@ _GROWTH: Final = 4
 
 
 class Framer:
-    """Cuts a stream of octets into frames: a size (int32), then as many octets.
+    """Cuts a stream of bytes into frames: a size (int32), then as many bytes.
 
     Small frames are copied out of the shared buffer; the rest of a large one is read straight
     into its own buffer. That one grows as bytes come, to four times of them, or to the size of the
@@ -83,7 +83,7 @@ class Framer:
 
     @property
     def large_bytes(self) -> int:
-        """Octets of the frame under way when it is a large one, else 0."""
+        """Bytes of the frame under way when it is a large one, else 0."""
         return self._size_bytes if self._size_bytes >= DIRECT_BYTES_MIN else 0
 
     @property
@@ -96,7 +96,7 @@ class Framer:
         return self._room_for(self._filled)
 
     def buffer(self) -> memoryview:
-        """Return where the next octets go."""
+        """Return where the next bytes go."""
         if self._size_bytes and (self._frame is None or self._is_nearly_full()):
             self._grow(self._filled or len(self._start))
         frame = self._frame
@@ -167,7 +167,7 @@ class Framer:
             (size,) = _SIZE.unpack_from(data, at)
             if not REQUEST_BYTES_MIN <= size <= self.bytes_max:
                 msg = (
-                    f"a request of {size} octets; "
+                    f"a request of {size} bytes; "
                     f"{REQUEST_BYTES_MIN} to {self.bytes_max} are taken"
                 )
                 raise PeerError(msg)

@@ -1,4 +1,4 @@
-"""Rare packets and acknowledgements: octets <-> wire (MQTT 5.0, 3.1.1 and 3.1, chapter 3).
+"""Rare packets and acknowledgements: bytes <-> wire (MQTT 5.0, 3.1.1 and 3.1, chapter 3).
 
 Decoders take a packet's body, what follows the fixed header, and raise ``MqttError`` with the
 exact reason code. Encoders give whole packets. Those with a reason string or user properties
@@ -27,8 +27,8 @@ from adapters.mqtt.packets.properties import (
     Properties,
     Property,
     decode_properties,
+    encode_bytes,
     encode_number,
-    encode_octets,
     encode_string,
     encode_user_properties,
 )
@@ -108,7 +108,7 @@ def decode_ack(
         if at < len(body):
             _, at = decode_properties(body, at, p.ACKNOWLEDGEMENT, properties_max)
     if at != len(body):
-        raise malformed("octets follow an acknowledgement")
+        raise malformed("bytes follow an acknowledgement")
     if code not in _ACK_CODES[kind]:
         raise protocol_error(f"{kind.name} has reason code {code:#x}")
     return AckRun(kind, [packet_id], [code] if code else None)
@@ -221,7 +221,7 @@ def _too_many_filters(filters_max: int) -> MqttError:
 def decode_disconnect(
     body: bytes, version: Version, user_properties_max: int = USER_PROPERTIES_MAX
 ) -> Disconnect:
-    """Return a DISCONNECT of a client (section 3.14); no octets mean reason code 0."""
+    """Return a DISCONNECT of a client (section 3.14); no bytes mean reason code 0."""
     if not body:
         return Disconnect()
     if version != Version.V5:
@@ -277,7 +277,7 @@ def _code_and_properties(
     if len(body) > 1:
         found, end = decode_properties(body, 1, allowed, user_properties_max)
     if end != len(body):
-        raise malformed("octets follow the properties")
+        raise malformed("bytes follow the properties")
     return body[0], found
 
 
@@ -320,7 +320,7 @@ def encode_connack(
             encode_string(Property.RESPONSE_INFORMATION, connack.response_information),
             encode_string(Property.SERVER_REFERENCE, connack.server_reference),
             encode_string(Property.AUTHENTICATION_METHOD, connack.authentication_method),
-            encode_octets(Property.AUTHENTICATION_DATA, connack.authentication_data),
+            encode_bytes(Property.AUTHENTICATION_DATA, connack.authentication_data),
         )
     )
     head = bytes((present, connack.reason_code))
@@ -366,7 +366,7 @@ def encode_auth(
     """Return an AUTH (section 3.15); 5.0 only."""
     assert version == Version.V5, version
     fixed = encode_string(Property.AUTHENTICATION_METHOD, auth.authentication_method)
-    fixed += encode_octets(Property.AUTHENTICATION_DATA, auth.authentication_data)
+    fixed += encode_bytes(Property.AUTHENTICATION_DATA, auth.authentication_data)
     notes = (auth.reason_string, auth.user_properties)
     return _packet(0xF0, bytes((auth.reason_code,)), fixed, notes, b"", bytes_max)
 

@@ -56,7 +56,7 @@ class SessionConfig(FrozenConfig):
     filter_bytes_max: int = Field(
         default=2 * _MIB,
         ge=1,
-        description="Octets of all topic filters of one session, and of ended ones.",
+        description="Bytes of all topic filters of one session, and of ended ones.",
     )
     inflight_max: int = Field(
         default=1_024,
@@ -177,7 +177,7 @@ class MqttConfig(ListenerConfig):
         default=_MIB,
         ge=1024,
         le=268_435_460,
-        description="Maximum Packet Size: octets of one packet from a client.",
+        description="Maximum Packet Size: bytes of one packet from a client.",
     )
     connect_bytes_max: int = Field(
         default=100_000,
@@ -212,12 +212,12 @@ class MqttConfig(ListenerConfig):
     receiver_bytes_max: int = Field(
         default=4 * _MIB,
         ge=64 * 1024,
-        description="Octets that wait for a slow receiver; above, it gets QoS 0 from the log.",
+        description="Bytes that wait for a slow receiver; above, it gets QoS 0 from the log.",
     )
     qos0_lag_bytes_max: int = Field(
         default=2048 * _MIB,
         ge=0,
-        description="Octets of the log that a connected receiver of QoS 0 may be behind; above, "
+        description="Bytes of the log that a connected receiver of QoS 0 may be behind; above, "
         "what it has not had is dropped and counted, and it goes on with what is new.",
     )
     qos0_lag_ms_max: int = Field(
@@ -228,13 +228,13 @@ class MqttConfig(ListenerConfig):
     receiver_bytes_hard_max: int = Field(
         default=16 * _MIB,
         ge=64 * 1024,
-        description="Octets that wait for a receiver before it is cut off (Quota exceeded): "
+        description="Bytes that wait for a receiver before it is cut off (Quota exceeded): "
         "2 MiB and a packet above receiver_bytes_max, or more.",
     )
     unacknowledged_bytes_max: int = Field(
         default=16 * _MIB,
         ge=64 * 1024,
-        description="Published octets of one connection not kept yet; more are not read.",
+        description="Published bytes of one connection not kept yet; more are not read.",
     )
     keep_alive_s_max: int = Field(
         default=65_535,
@@ -249,7 +249,7 @@ class MqttConfig(ListenerConfig):
         default=2_000_000, ge=1, description="Retained messages of all topics."
     )
     retained_bytes_max: int = Field(
-        default=2048 * _MIB, ge=_MIB, description="Octets of all retained messages."
+        default=2048 * _MIB, ge=_MIB, description="Bytes of all retained messages."
     )
     shared_strategy: Literal["round_robin", "sticky", "hash_topic"] = Field(
         default="round_robin", description="How a shared subscription picks its receiver."
@@ -286,7 +286,7 @@ class MqttConfig(ListenerConfig):
 
     @property
     def message_bytes(self) -> int:
-        """What the record of the largest packet takes at most, in octets."""
+        """What the record of the largest packet takes at most, in bytes."""
         return self.packet_bytes_max + _RECORD_EXTRA_BYTES
 
     def warnings(self, settings: Settings) -> list[str]:
@@ -316,7 +316,7 @@ class MqttConfig(ListenerConfig):
         message_bytes = int(configs.get("max.message.bytes", _MESSAGE_BYTES_DEFAULT))
         if declared is not None and message_bytes < self.message_bytes:  # else made to fit
             yield (
-                f"packet_bytes_max: a packet may have {self.packet_bytes_max} octets, but topic "
+                f"packet_bytes_max: a packet may have {self.packet_bytes_max} bytes, but topic "
                 f"{topic} takes {message_bytes} (max.message.bytes; {self.message_bytes} would "
                 "take all): larger ones are refused"
             )

@@ -44,7 +44,7 @@ REQUESTS_WAITING_MAX: Final = 100  # SUBSCRIBE and UNSUBSCRIBE that are being ke
 class MqttConnection(Connection, asyncio.Protocol):
     """See ``client_session.SessionConnection`` for what the node's core uses of it.
 
-    uvloop takes it for an ``asyncio.Protocol``, which suits small packets: the octets of a read
+    uvloop takes it for an ``asyncio.Protocol``, which suits small packets: the bytes of a read
     come as an object of their own, with one call.
 
     Reads are held for these reasons: ``waiting`` (for who it is, its session, or the end of a
@@ -95,7 +95,7 @@ class MqttConnection(Connection, asyncio.Protocol):
     def received(self, size_bytes: int) -> None:
         """See ``Connection``: a loop that takes it for a ``BufferedProtocol``."""
         if not self.is_closing:
-            self.octets_received(bytes(self.listener.receive_buffer[:size_bytes]))
+            self.receive_stream(bytes(self.listener.receive_buffer[:size_bytes]))
 
     def data_received(self, data: bytes) -> None:
         """See asyncio, and ``Connection.buffer_updated``."""
@@ -104,12 +104,12 @@ class MqttConnection(Connection, asyncio.Protocol):
         self.last_received_s = self.listener.now_s
         self.bytes_received += len(data)
         try:
-            self.octets_received(data)
+            self.receive_stream(data)
         except Exception as error:  # noqa: BLE001 - see ``failed_by``
             self.failed_by(error)
 
     def receive(self, data: bytes) -> None:
-        """Take octets of the stream, cut anywhere; an error comes after what came before it."""
+        """Take bytes of the stream, cut anywhere; an error comes after what came before it."""
         if self.lone is not None:  # where the transport does not call it by itself
             self.lone.take(data)
             return
@@ -140,7 +140,7 @@ class MqttConnection(Connection, asyncio.Protocol):
         ):
             self._lone_publishes.admit(self, likeness, packets[0])
 
-    octets_received = receive  # but a WebSocket has frames around them
+    receive_stream = receive  # but a WebSocket has frames around them
 
     def _go_on_before_login(self) -> None:
         """Look at the next packet if it may be AUTH; count what has to wait."""
@@ -257,13 +257,13 @@ class MqttConnection(Connection, asyncio.Protocol):
 
     # --- sending and ending
 
-    def send_packet(self, octets: bytes) -> None:
+    def send_packet(self, data: bytes) -> None:
         """Send one packet that may be larger than the client takes (MQTT-3.1.2-24)."""
-        if len(octets) > self.packet_bytes_max:
-            msg = f"an answer of {len(octets)} octets, the client takes {self.packet_bytes_max}"
+        if len(data) > self.packet_bytes_max:
+            msg = f"an answer of {len(data)} bytes, the client takes {self.packet_bytes_max}"
             raise MqttError(ReasonCode.PACKET_TOO_LARGE, msg)
         self.node.counters.messages_sent += 1
-        self.send(octets)
+        self.send(data)
 
     def disconnect(
         self, code: ReasonCode, message: str = "", *, server_reference: str | None = None

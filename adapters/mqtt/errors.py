@@ -13,7 +13,7 @@ from gateway.errors import GatewayError, PeerError
 
 
 class ReasonCode(IntEnum):
-    """One octet that says how it went; from 0x80 on it did not."""
+    """One byte that says how it went; from 0x80 on it did not."""
 
     SUCCESS = 0x00
     GRANTED_QOS_1 = 0x01

@@ -1,7 +1,7 @@
 """Topic names and topic filters (MQTT 5.0 sections 4.7 and 4.8.2; 3.1.1 section 4.7).
 
 A name is what a message is published to, a filter is what a client subscribes to; both are
-levels with ``/`` between them, and an empty level is a level. The largest has 65,535 octets, so
+levels with ``/`` between them, and an empty level is a level. The largest has 65,535 bytes, so
 nothing here calls itself.
 """
 
@@ -9,7 +9,7 @@ from typing import Final, NoReturn
 
 from adapters.mqtt.errors import MqttError, ReasonCode
 
-TOPIC_BYTES_MAX: Final = 65_535  # a UTF-8 string's length is two octets (section 1.5.4)
+TOPIC_BYTES_MAX: Final = 65_535  # a UTF-8 string's length is two bytes (section 1.5.4)
 QUEUE_GROUP: Final = "$queue"  # the group of ``$queue/<filter>``; $share may not name it
 _SHARE_PREFIX: Final = "$share/"
 _QUEUE_PREFIX: Final = "$queue/"
@@ -53,7 +53,7 @@ def parse_subscription(text: str, *, levels_max: int) -> tuple[str | None, str]:
 
 
 def filter_bytes(text: str) -> int:
-    """Return the octets of a filter as a client wrote it.
+    """Return the bytes of a filter as a client wrote it.
 
     >>> filter_bytes("a/+"), filter_bytes("é/#")
     (3, 4)
@@ -99,25 +99,25 @@ def check_publish_topic(topic: str, *, levels_max: int) -> None:
         raise MqttError(ReasonCode.TOPIC_NAME_INVALID, msg)
 
 
-def is_topic_name(octets: bytes) -> bool:
-    """Say whether octets from elsewhere are a topic name that subscribers may be shown.
+def is_topic_name(data: bytes) -> bool:
+    """Say whether bytes from elsewhere are a topic name that subscribers may be shown.
 
     >>> is_topic_name(b"a/b"), is_topic_name(b"$SYS/x"), is_topic_name(b"a/+")
     (True, False, False)
     """
-    if not 0 < len(octets) <= TOPIC_BYTES_MAX or octets.startswith(b"$"):
+    if not 0 < len(data) <= TOPIC_BYTES_MAX or data.startswith(b"$"):
         return False
-    if b"+" in octets or b"#" in octets or b"\x00" in octets:
+    if b"+" in data or b"#" in data or b"\x00" in data:
         return False
-    return is_utf8(octets)
+    return is_utf8(data)
 
 
-def is_utf8(octets: bytes) -> bool:
-    """Say whether octets are well-formed UTF-8 (MQTT-1.5.4-1: surrogates are not)."""
-    if octets.isascii():
+def is_utf8(data: bytes) -> bool:
+    """Say whether bytes are well-formed UTF-8 (MQTT-1.5.4-1: surrogates are not)."""
+    if data.isascii():
         return True
     try:
-        octets.decode()
+        data.decode()
     except UnicodeDecodeError:
         return False
     return True
@@ -131,7 +131,7 @@ def _check_text(text: str, code: ReasonCode, kind: str, levels_max: int) -> None
         len(text) > TOPIC_BYTES_MAX // _CHARACTER_BYTES_MAX
         and len(text.encode("utf-8", "surrogatepass")) > TOPIC_BYTES_MAX
     ):
-        raise MqttError(code, f"topic {kind} has U+0000 or more than {TOPIC_BYTES_MAX} octets")
+        raise MqttError(code, f"topic {kind} has U+0000 or more than {TOPIC_BYTES_MAX} bytes")
     if text.count("/") >= levels_max:
         raise MqttError(code, f"topic {kind} has more than {levels_max} levels")
 

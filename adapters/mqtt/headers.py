@@ -18,7 +18,7 @@ from gateway.model import (
     EXPIRES_AT,
     MQTT_TOPIC,
     RESERVED_PREFIXES,
-    TWO_OCTETS,
+    VARINT_CONTINUES,
     ZIGZAG,
     read_varint,
     unix_ms_in,
@@ -160,11 +160,11 @@ def _pairs(block: bytes) -> list[tuple[bytes, bytes | None]]:
 
 
 def read_nullable(data: bytes, position: int) -> tuple[bytes | None, int]:
-    """Return octets that follow their length, or None where it is negative; and their end.
+    """Return bytes that follow their length, or None where it is negative; and their end.
 
-    Octets that are not all there are cut short: the end says so. Error: ``IndexError``.
+    Bytes that are not all there are cut short: the end says so. Error: ``IndexError``.
     """
-    if (size := data[position]) < TWO_OCTETS:
+    if (size := data[position]) < VARINT_CONTINUES:
         size, position = ZIGZAG[size], position + 1
     else:
         size, position = read_varint(data, position)
@@ -176,7 +176,7 @@ def read_nullable(data: bytes, position: int) -> tuple[bytes | None, int]:
 def _user_property(name: bytes, value: bytes | None) -> tuple[str, str] | None:
     """Return the user property that shows a header, or None when it is too long for one.
 
-    A value that is null or no MQTT string is told apart by a suffix of the name; octets of a name
+    A value that is null or no MQTT string is told apart by a suffix of the name; bytes of a name
     that are no MQTT string are replaced (U+FFFD).
     """
     shown = name.removeprefix(USER_PREFIX.encode()).decode(errors="replace")
@@ -193,12 +193,12 @@ def _user_property(name: bytes, value: bytes | None) -> tuple[str, str] | None:
 
 
 def _is_text(value: bytes) -> bool:
-    """Say whether octets are an MQTT string: well-formed, without U+0000, not too long."""
+    """Say whether bytes are an MQTT string: well-formed, without U+0000, not too long."""
     return len(value) <= STRING_BYTES_MAX and b"\x00" not in value and is_utf8(value)
 
 
 def _is_response_topic(value: bytes) -> bool:
-    """Say whether octets are a topic name to answer to; ``$`` may begin it (MQTT-3.3.2-14)."""
+    """Say whether bytes are a topic name to answer to; ``$`` may begin it (MQTT-3.3.2-14)."""
     return bool(value) and _is_text(value) and b"+" not in value and b"#" not in value
 
 

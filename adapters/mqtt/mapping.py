@@ -1,7 +1,7 @@
 """PUBLISH packets to records of the log and back. All changes of units happen here.
 
     MQTT                      unit      record
-    payload                   octets    value; empty stays empty, null comes as empty
+    payload                   bytes    value; empty stays empty, null comes as empty
     topic                     UTF-8     key, or header mqtt.topic when the key is another
     client identifier         UTF-8     mqtt.client
     QoS, RETAIN               digit     mqtt.qos, mqtt.retain, when not the default
@@ -9,7 +9,7 @@
     Message Expiry Interval   s         expires-at, unix ms (time of the publish + it)
     Content Type              UTF-8     content-type
     Response Topic            UTF-8     reply-to
-    Correlation Data          octets    correlation-id
+    Correlation Data          bytes    correlation-id
     User Property             UTF-8     header of that name, in order, repeated
 
 ``headers.py`` turns properties into headers and back; docs/protocols/mqtt.md has the whole
@@ -37,7 +37,7 @@ from gateway.model import (
     COMPRESSION_MASK,
     EXPIRES_AT,
     HEADER_BYTES,
-    Octets,
+    Buffer,
     parse_batch_header,
 )
 from gateway.records.codec import DECOMPRESSED_BYTES_MAX, RecordRun, encode_headers
@@ -99,7 +99,7 @@ def _as_stored(deadline_unix_ms: int, _stamped_unix_ms: int) -> int:
 
 
 def runs_of_batch(
-    batch: Octets,
+    batch: Buffer,
     route: RouteConfig,
     *,
     from_offset: int,
@@ -131,7 +131,7 @@ def runs_of_batch(
 
 
 def mixed_runs_of_batch(  # noqa: PLR0913 - as runs_of_batch, and one more
-    batch: Octets,
+    batch: Buffer,
     route: RouteConfig,
     *,
     from_offset: int,

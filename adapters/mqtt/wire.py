@@ -26,7 +26,7 @@ class Version(IntEnum):
 
 
 class PacketType(IntEnum):
-    """Bits 7 to 4 of the first octet (MQTT 5.0 section 2.1.2)."""
+    """Bits 7 to 4 of the first byte (MQTT 5.0 section 2.1.2)."""
 
     CONNECT = 1
     CONNACK = 2
@@ -68,7 +68,7 @@ NO_PROPERTIES: Final = PublishProperties()
 class PublishRun:
     """Consecutive PUBLISH packets that differ in payload and packet identifier only.
 
-    As decoded: ``topic`` is checked UTF-8 (empty when only an alias was sent), ``octets`` are
+    As decoded: ``topic`` is checked UTF-8 (empty when only an alias was sent), ``bytes`` are
     the packets as they came when they may go on unchanged to a receiver of ``version`` (QoS 0,
     not retained, no property of one hop), else None.
     As a message of the log: ``base_offset`` is that of the first payload, the others follow
@@ -81,11 +81,11 @@ class PublishRun:
     __slots__ = (
         "base_offset",
         "client_id",
+        "data",
         "dup",
         "expires_at_unix_ms",
         "forms",
         "left_early",
-        "octets",
         "packet_ids",
         "payloads",
         "properties",
@@ -106,7 +106,7 @@ class PublishRun:
         packet_ids: Sequence[int] = (),
         properties: PublishProperties = NO_PROPERTIES,
         version: Version = Version.V5,
-        octets: bytes | None = None,
+        data: bytes | None = None,
         client_id: str = "",
     ) -> None:
         self.topic = topic
@@ -117,7 +117,7 @@ class PublishRun:
         self.packet_ids = packet_ids
         self.properties = properties
         self.version = version
-        self.octets = octets
+        self.data = data
         self.client_id = client_id
         self.base_offset = -1
         self.expires_at_unix_ms = 0
@@ -151,15 +151,15 @@ class PublishMedley:
 
     Their topics take turns, so runs would be of one message each. ``like`` is one of them, for
     what they have in common; neither QoS 2 nor DUP nor an alias nor an expiry is among that.
-    ``octets``: of each packet, where a ``PublishRun`` has them, else none. ``left_early``: as
+    ``bytes``: of each packet, where a ``PublishRun`` has them, else none. ``left_early``: as
     that of a run; it is set before ``runs`` is asked for.
     """
 
     __slots__ = (
         "_runs",
+        "data",
         "left_early",
         "like",
-        "octets",
         "packet_ids",
         "payloads",
         "qos",
@@ -172,21 +172,21 @@ class PublishMedley:
         topics: list[bytes],
         payloads: list[bytes],
         packet_ids: list[int],
-        octets: list[bytes],
+        data: list[bytes],
     ) -> None:
         self.like = like
         self.qos = like.qos
         self.topics = topics
         self.payloads = payloads
         self.packet_ids = packet_ids
-        self.octets = octets
+        self.data = data
         self.left_early = 0
         self._runs: list[PublishRun] | None = None
 
     def part(self, place: slice) -> "PublishMedley":
         """Return some of the messages, without what only who acknowledges them needs."""
-        topics, payloads, octets = self.topics, self.payloads, self.octets
-        return PublishMedley(self.like, topics[place], payloads[place], [], octets[place])
+        topics, payloads, data = self.topics, self.payloads, self.data
+        return PublishMedley(self.like, topics[place], payloads[place], [], data[place])
 
     def runs(self) -> list[PublishRun]:
         """Return the packets as runs of one message each, the same ones each time."""
@@ -206,8 +206,8 @@ class PublishMedley:
             ]
             for run, packet_id in zip(found, self.packet_ids, strict=False):
                 run.packet_ids = [packet_id]
-            for run, octets in zip(found, self.octets, strict=False):
-                run.octets = octets
+            for run, data in zip(found, self.data, strict=False):
+                run.data = data
             if self.left_early:
                 for number, run in enumerate(found, self.left_early):
                     run.left_early = number

@@ -6,7 +6,7 @@
     MessageRetentionPeriod          s     settings.retention_ms
     RedrivePolicy                   JSON  settings.dead_letter_topic, settings.attempts_max
     FifoQueue                             settings.order, and the queue's name
-    MaximumMessageSize              octets  attributes["sqs.MaximumMessageSize"]
+    MaximumMessageSize              bytes  attributes["sqs.MaximumMessageSize"]
     ReceiveMessageWaitTimeSeconds   s     attributes["sqs.ReceiveMessageWaitTimeSeconds"]
     all others that can be set            attributes["sqs.<name>"]
 
@@ -29,7 +29,7 @@ from adapters.sqs.attribute_specs import (
 from adapters.sqs.errors import INVALID_ATTRIBUTE_NAME, INVALID_ATTRIBUTE_VALUE, SqsError
 from adapters.sqs.policy import parse_policy
 from adapters.sqs.redrive_policies import RedriveTarget, check_redrive_allow_policy
-from adapters.sqs.text import to_octets
+from adapters.sqs.text import to_bytes
 from features.queue.model import Order
 from gateway.queues.model import QueueSettings
 
@@ -145,7 +145,7 @@ def _parse_choice(name: str, value: str) -> str:
 
 def _check_text(name: str, value: str) -> str:
     """Return a text that is kept as it is; an empty one removes what was kept."""
-    if to_octets(value) is None:
+    if to_bytes(value) is None:
         raise _invalid(name)
     if value and name == "Policy":
         parse_policy(value)

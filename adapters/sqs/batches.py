@@ -59,7 +59,7 @@ def check_entries(entries: Sequence[Params], entry_type: str) -> None:
 
 
 def check_batch_bytes(size_bytes: int) -> None:
-    """Check the octets of all messages together. Error: ``SqsError`` (BatchRequestTooLong)."""
+    """Check the bytes of all messages together. Error: ``SqsError`` (BatchRequestTooLong)."""
     if size_bytes > BATCH_BYTES_MAX:
         raise SqsError(
             BATCH_REQUEST_TOO_LONG,

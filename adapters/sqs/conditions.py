@@ -21,7 +21,7 @@ from typing import Any, Final, NamedTuple
 from adapters.sqs.call import Identity
 from adapters.sqs.policy_elements import invalid, pattern, unsupported
 
-TESTS_MAX: Final = 100  # of one condition; a policy's octets allow no more to matter
+TESTS_MAX: Final = 100  # of one condition; a policy's bytes allow no more to matter
 
 Matches = Callable[[str], bool]
 _Read = Callable[["Asked"], str]

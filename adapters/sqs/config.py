@@ -64,7 +64,7 @@ class DeclaredSqsQueue(FrozenConfig):
         "KmsDataKeyReusePeriodSeconds", "Kept and answered."
     )
     KmsMasterKeyId: str | None = Field(default=None, description="Kept and answered.")
-    MaximumMessageSize: int | None = _number("MaximumMessageSize", "Octets of a message.")
+    MaximumMessageSize: int | None = _number("MaximumMessageSize", "Bytes of a message.")
     MessageRetentionPeriod: int | None = _number(
         "MessageRetentionPeriod", "Seconds for which messages are kept."
     )
@@ -157,14 +157,14 @@ class SqsConfig(ListenerConfig):
         default=64 * 1024,
         ge=4 * 1024,
         le=_MIB,
-        description="Octets of a request's first line and headers.",
+        description="Bytes of a request's first line and headers.",
     )
     request_bytes_max: int = Field(
         default=8 * _MIB,
         ge=64 * 1024,
         le=64 * _MIB,
-        description="Octets of a request's body. 1 MiB of messages may come as 6 MiB: boto3 and "
-        "other SDKs write a character of one octet as six, `\\u007f`; forms triple octets and "
+        description="Bytes of a request's body. 1 MiB of messages may come as 6 MiB: boto3 and "
+        "other SDKs write a character of one byte as six, `\\u007f`; forms triple bytes and "
         "base64 is longer by a third (four times as long in a form). The rest is room for names, "
         "ids, and for what is too large to be told so as SQS does.",
     )

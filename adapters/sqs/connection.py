@@ -205,9 +205,9 @@ class SqsConnection(Connection):
         send = self.send_now if is_alone and size_bytes <= AT_ONCE_BYTES_MAX else self.send
         self._ready_bytes += size_bytes
         is_last = False
-        while replies and (octets := replies[0].octets) is not None:
-            send(octets)
-            self._ready_bytes -= len(octets)
+        while replies and (data := replies[0].data) is not None:
+            send(data)
+            self._ready_bytes -= len(data)
             is_last = replies.popleft().is_last
         if is_last or (self._is_leaving and not replies):
             self._close_behind_last()
@@ -217,7 +217,7 @@ class SqsConnection(Connection):
     def _close_behind_last(self) -> None:
         """Close; who is still sending is given time to read why, and is read to the end.
 
-        With octets unread the system would reset the connection, and the answer with it. The
+        With bytes unread the system would reset the connection, and the answer with it. The
         peer's end, or ``frame_s_max``, is the end of it.
         """
         if self.transport is None or not self._is_deaf or self._holds:

@@ -3,7 +3,7 @@
     SQS                        unit     record
     MessageBody                text     value, UTF-8
     MessageGroupId             text     key; null without one
-    message attribute          octets   header of its name: UTF-8, or the octets of a Binary
+    message attribute          bytes   header of its name: UTF-8, or the bytes of a Binary
     types that are not String  text     sqs.types, a JSON object of name to type
     AWSTraceHeader             text     sqs.trace
     SenderId                   text     sqs.sender, unless nobody was asked
@@ -13,7 +13,7 @@
     MessageId, SequenceNumber  -        from the offset; message-id once the record has moved
 
 An attribute that bears a reserved name is stored as ``sqs.user.<name>``. What other protocols
-wrote and SQS cannot carry is shown as docs/protocols/sqs.md says: text in place of octets, with an
+wrote and SQS cannot carry is shown as docs/protocols/sqs.md says: text in place of bytes, with an
 attribute that says so.
 """
 
@@ -154,10 +154,10 @@ class StoredHeaders(NamedTuple):
 
 
 class Body(NamedTuple):
-    """A body as it is shown, its octets, and the mark that says how it is shown."""
+    """A body as it is shown, its bytes, and the mark that says how it is shown."""
 
     text: str
-    octets: bytes
+    data: bytes
     mark: bytes | None = None
 
 
@@ -203,8 +203,8 @@ def body_of(value: bytes | None) -> Body:
     text = to_text(value)
     if text is not None:
         return Body(text, value)
-    octets = b64encode(value)
-    return Body(octets.decode(), octets, BASE64)
+    data = b64encode(value)
+    return Body(data.decode(), data, BASE64)
 
 
 def group_of(key: bytes | None) -> tuple[str | None, bytes | None]:
@@ -251,8 +251,8 @@ def dead_letter_attributes_of(stored: StoredHeaders) -> Attributes:
 
 
 def is_oversize(record: Record, body: Body, stored: StoredHeaders) -> bool:
-    """Say whether a record, as it is shown, has more octets than an SQS message may have."""
-    size = len(body.octets)
+    """Say whether a record, as it is shown, has more bytes than an SQS message may have."""
+    size = len(body.data)
     if stored.others:
         raw_bytes = _SHOWN_OVERHEAD_BYTES * len(stored.others)
         for name, value in record.headers:

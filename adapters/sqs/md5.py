@@ -1,9 +1,9 @@
 """The digests by which clients check that a message came as they sent it.
 
 Of attributes (Amazon SQS Developer Guide, "Calculating the MD5 message digest for message
-attributes"): in order of their names, of each the length and the octets of name and type, one
-octet for what the value is (1 text, 2 binary), the length and the octets of the value. Lengths are
-4 octets, big-endian. System attributes are digested in the same way.
+attributes"): in order of their names, of each the length and the bytes of name and type, one
+byte for what the value is (1 text, 2 binary), the length and the bytes of the value. Lengths are
+4 bytes, big-endian. System attributes are digested in the same way.
 """
 
 import struct
@@ -21,14 +21,14 @@ _EMPTY: Final = md5(usedforsecurity=False)  # a copy of it costs a third of a ne
 
 
 def md5_of_body(body: bytes) -> str:
-    """Return the digest of a body's octets, in hexadecimal."""
+    """Return the digest of a body's bytes, in hexadecimal."""
     digest = _EMPTY.copy()
     digest.update(body)
     return digest.hexdigest()
 
 
 def md5s_of_bodies(bodies: Sequence[bytes]) -> list[bytes]:
-    """Return the digest of each body's octets, in hexadecimal."""
+    """Return the digest of each body's bytes, in hexadecimal."""
     digests = b"".join([md5(body, usedforsecurity=False).digest() for body in bodies])
     text = digests.hex().encode()
     return [text[at : at + _DIGEST_CHARS] for at in range(0, len(text), _DIGEST_CHARS)]
@@ -40,8 +40,8 @@ def md5_of_attributes(attributes: Mapping[str, MessageAttribute]) -> str:
     parts: list[bytes] = []
     for name in sorted(attributes):
         attribute = attributes[name]
-        octets, data_type, value = name.encode(), attribute.data_type.encode(), attribute.value
+        data, data_type, value = name.encode(), attribute.data_type.encode(), attribute.value
         kind = _BINARY if attribute.is_binary else _TEXT
-        parts += (length(len(octets)), octets, length(len(data_type)), data_type, kind)
+        parts += (length(len(data)), data, length(len(data_type)), data_type, kind)
         parts += (length(len(value)), value)
     return md5(b"".join(parts), usedforsecurity=False).hexdigest()

@@ -1,6 +1,6 @@
 """Message attributes: what a sender gives is checked, in AWS's words, and what a receiver gets.
 
-A value is kept as octets: UTF-8 of a String or Number, the octets themselves of a Binary. The
+A value is kept as bytes: UTF-8 of a String or Number, the bytes themselves of a Binary. The
 rules are those of "Amazon SQS message metadata" in the Developer Guide: names of 1 to 256 of
 ``A-Za-z0-9_.-``, types String, Number or Binary with a custom label behind a period, at most ten;
 numbers of at most 38 digits, from 10^-128 to 10^126.
@@ -18,7 +18,7 @@ from adapters.sqs.errors import (
     UNSUPPORTED_OPERATION,
     SqsError,
 )
-from adapters.sqs.text import quote, to_octets
+from adapters.sqs.text import quote, to_bytes
 
 ATTRIBUTES_MAX: Final = 10
 NAME_CHARS_MAX: Final = 256
@@ -54,7 +54,7 @@ class MessageAttribute(NamedTuple):
 
     @property
     def is_binary(self) -> bool:
-        """The value is octets, which JSON and XML show in base64; else it is text."""
+        """The value is bytes, which JSON and XML show in base64; else it is text."""
         return self.data_type.startswith(_BINARY)
 
 
@@ -91,7 +91,7 @@ def parse_trace_header(given: Given) -> bytes | None:
 
 
 def size_bytes(attributes: Mapping[str, MessageAttribute]) -> int:
-    """Return what attributes add to a message's size: names, types and values, in octets."""
+    """Return what attributes add to a message's size: names, types and values, in bytes."""
     return sum(
         len(name.encode()) + len(attribute.data_type.encode()) + len(attribute.value)
         for name, attribute in attributes.items()
@@ -118,13 +118,13 @@ def is_legal_name(name: str) -> bool:
 
 def is_legal_type(data_type: str) -> bool:
     """Say whether a message attribute may be of a type."""
-    if len(data_type) > TYPE_CHARS_MAX or to_octets(data_type) is None:
+    if len(data_type) > TYPE_CHARS_MAX or to_bytes(data_type) is None:
         return False
     return _TYPE.fullmatch(data_type) is not None
 
 
 def is_number(value: bytes) -> bool:
-    """Say whether octets can be the value of a Number."""
+    """Say whether bytes can be the value of a Number."""
     return value.isascii() and _NUMERIC.fullmatch(value.decode()) is not None
 
 
@@ -155,7 +155,7 @@ def _parse(name: str, fields: Mapping[str, Any]) -> MessageAttribute:
             f"'{data_type}'."
         )
     return MessageAttribute(
-        data_type, _octets(name, value) if is_binary else _text(name, data_type, value)
+        data_type, _data(name, value) if is_binary else _text(name, data_type, value)
     )
 
 
@@ -202,7 +202,7 @@ def _check_type(name: str, data_type: str) -> None:
         )
 
 
-def _octets(name: str, value: str) -> bytes:
+def _data(name: str, value: str) -> bytes:
     try:
         return binascii.a2b_base64(value.encode(), strict_mode=True)
     except (binascii.Error, UnicodeEncodeError):
@@ -212,24 +212,24 @@ def _octets(name: str, value: str) -> bytes:
 
 
 def _text(name: str, data_type: str, value: str) -> bytes:
-    octets = to_octets(value)
-    if octets is None:
+    data = to_bytes(value)
+    if data is None:
         raise _invalid(INVALID_CHARACTERS)  # of a body it is InvalidMessageContents
     if data_type.startswith(_NUMBER):
-        _check_number(name, octets)
-    return octets
+        _check_number(name, data)
+    return data
 
 
-def _check_number(name: str, octets: bytes) -> None:
+def _check_number(name: str, data: bytes) -> None:
     """Refuse what is no number, or one that could not be kept exactly (Developer Guide)."""
-    if not is_number(octets) or _digits_count(octets) > NUMBER_DIGITS_MAX:
+    if not is_number(data) or _digits_count(data) > NUMBER_DIGITS_MAX:
         raise _invalid(
             f"Can't cast the value of message (user) attribute '{name}' to a number."
         )
-    size = Decimal(octets.decode().strip()).copy_abs()  # exact
+    size = Decimal(data.decode().strip()).copy_abs()  # exact
     if size and not _NUMBER_MIN <= size <= _NUMBER_MAX:
         raise _invalid(
-            f"Number attribute value {quote(octets.decode())} should be in range "
+            f"Number attribute value {quote(data.decode())} should be in range "
             "(-10**128..10**126)"
         )
 

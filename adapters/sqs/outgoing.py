@@ -29,7 +29,7 @@ from adapters.sqs.message_attributes import (
     size_bytes,
 )
 from adapters.sqs.queue_rules import QueueRules
-from adapters.sqs.text import quote, to_octets, to_text
+from adapters.sqs.text import quote, to_bytes, to_text
 from gateway.records.codec import encode_headers
 
 DELAY_S_MAX: Final = 900
@@ -167,7 +167,7 @@ def send_result(outgoing: Outgoing) -> Result:
 def _body(text: str) -> bytes:
     if not text:
         raise SqsError(MISSING_PARAMETER, "The request must contain the parameter MessageBody.")
-    body = to_octets(text)
+    body = to_bytes(text)
     if body is None:
         raise SqsError(INVALID_MESSAGE_CONTENTS, INVALID_CHARACTERS)
     return body

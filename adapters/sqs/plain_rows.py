@@ -1,4 +1,4 @@
-"""Plain messages in a row, as octets of the JSON protocol: what most receives and deletes are.
+"""Plain messages in a row, as bytes of the JSON protocol: what most receives and deletes are.
 
 What is answered is what ``received.plain_message`` and ``batches.batch_result`` give, written
 down without a dict for each message. What is shown of a message but for its receipt handle is made
@@ -146,9 +146,9 @@ def attributes_of(
     return [made[one] for one in abouts]
 
 
-def is_own_json(octets: bytes) -> bool:
-    """Say whether octets are text of SQS that stands in JSON as it is."""
-    return octets.isascii() and len(octets.translate(None, _ESCAPED)) == len(octets)
+def is_own_json(data: bytes) -> bool:
+    """Say whether bytes are text of SQS that stands in JSON as it is."""
+    return data.isascii() and len(data.translate(None, _ESCAPED)) == len(data)
 
 
 def shown_run(

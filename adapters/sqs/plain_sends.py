@@ -58,7 +58,7 @@ def send_plain(
 
 
 def _values(bodies: list[str], message_bytes_max: int) -> tuple[list[bytes], bool] | None:
-    """Return the octets of bodies, and whether they stand in JSON as they are.
+    """Return the bytes of bodies, and whether they stand in JSON as they are.
 
     None when one of them cannot be sent, or all of them together.
     """

@@ -1,9 +1,9 @@
 """Receipt handles: which delivery of which message, signed, so that none can be made up.
 
 A handle is 60 characters of base64. The first 40 are what the messages of a row share, which were
-handed out together: of the topic's uuid the first 8 octets, partition number (u32), the first
+handed out together: of the topic's uuid the first 8 bytes, partition number (u32), the first
 message's offset (u64), attempt (u32), when they were received (u48, unix ms). The others are its
-own: its place in the row (u8), and 14 octets of a MAC: SHAKE128 with the node's secret of what is
+own: its place in the row (u8), and 14 bytes of a MAC: SHAKE128 with the node's secret of what is
 shared, cut into a piece for each place. So a row is signed, and checked, by one call (1.6 us
 for ten), and who has one handle of it knows nothing of the others. Nothing is kept for a
 handle: the moment of the receive, from which the 12 hours of visibility count, is in it.
@@ -25,7 +25,7 @@ from gateway.queues.model import Delivery, DeliveryId
 
 HANDLE_CHARS: Final = 60
 SECRET_BYTES: Final = 32
-ROW_MAX: Final = 256  # what an octet counts
+ROW_MAX: Final = 256  # what a byte counts
 
 _SHARED: Final = struct.Struct(">8sIQIHI")
 _SHARED_CHARS: Final = 40
@@ -58,7 +58,7 @@ class Row(NamedTuple):
 
 
 class Receipts:
-    """The handles of one queue. ``secret``: up to 64 octets."""
+    """The handles of one queue. ``secret``: up to 64 bytes."""
 
     __slots__ = ("_keyed", "_prefix")
 
@@ -137,12 +137,12 @@ class Receipts:
         of a queue that had the name before.
         """
         try:
-            octets = (
+            data = (
                 _from_base64(handle, strict_mode=True) if len(handle) == HANDLE_CHARS else b""
             )
         except ValueError:  # not base64, or not even ASCII
-            octets = b""
-        shared, own = octets[:-_OWN_BYTES], octets[-_OWN_BYTES:]
+            data = b""
+        shared, own = data[:-_OWN_BYTES], data[-_OWN_BYTES:]
         place = own[0] if own else 0
         right = self._own(shared, place + 1)
         if compare_digest(own, right[-_OWN_BYTES:]):

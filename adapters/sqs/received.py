@@ -75,11 +75,11 @@ class Shown(NamedTuple):
     handle: str
 
 
-def plain_message(own_id: str, handle: str, text: str, octets: bytes) -> Result:
-    """Return a message without attributes; ``text`` is what its body's ``octets`` are."""
+def plain_message(own_id: str, handle: str, text: str, data: bytes) -> Result:
+    """Return a message without attributes; ``text`` is what its body's ``bytes`` are."""
     return {
         "MessageId": own_id,
-        "MD5OfBody": md5_of_body(octets),
+        "MD5OfBody": md5_of_body(data),
         "Body": text,
         "ReceiptHandle": handle,
     }
@@ -97,7 +97,7 @@ def to_message(
     delivery, stored, body, handle = shown
     record = delivery.record
     own_id = stored.message_id or message_id(topic.uuid, delivery.number, record.offset)
-    message = plain_message(own_id, handle, body.text, body.octets)
+    message = plain_message(own_id, handle, body.text, body.data)
     if wanted is NOTHING and body.mark is None:
         return message
     group, key_mark = group_of(record.key)

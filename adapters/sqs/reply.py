@@ -26,11 +26,18 @@ _CLOSE: Final = "Connection: close\r\n"
 
 
 class Reply:
-    """Answers one request, once. ``octets`` is the whole answer, when it is there."""
+    """Answers one request, once. ``bytes`` is the whole answer, when it is there."""
 
     __slots__ = (
-        "call", "connection", "is_json", "is_last", "octets", "operation", "request_id",
-        "sends_body", "wants_json",
+        "call",
+        "connection",
+        "data",
+        "is_json",
+        "is_last",
+        "operation",
+        "request_id",
+        "sends_body",
+        "wants_json",
     )  # fmt: skip
 
     def __init__(
@@ -49,7 +56,7 @@ class Reply:
         self.wants_json = False  # by the Query protocol
         self.operation: Operation | None = None
         self.call: Call | None = None
-        self.octets: bytes | None = None
+        self.data: bytes | None = None
 
     def __call__(self, call: Call, result: Result | None, error: SqsError | None) -> None:  # noqa: ARG002 - see ``Answer``
         """See ``Answer``. What goes wrong in here closes this connection, and no other."""
@@ -74,11 +81,11 @@ class Reply:
 
     def _answer_json(self, body: bytes) -> None:
         self._end_call()
-        self.octets = (
+        self.data = (
             f"{_OK_JSON}{self.request_id}\r\nDate: {self.connection.http_date()}\r\n"
             f"{_CLOSE if self.is_last else ''}Content-Length: {len(body)}\r\n\r\n"
         ).encode("latin-1") + body
-        self.connection.on_reply(len(self.octets))
+        self.connection.on_reply(len(self.data))
 
     def fail(self, error: SqsError) -> None:
         """Answer with an error."""
@@ -104,10 +111,10 @@ class Reply:
             f"x-amzn-RequestId: {self.request_id}\r\nDate: {self.connection.http_date()}\r\n"
             f"{headers}{_CLOSE if self.is_last else ''}Content-Length: {len(body)}\r\n\r\n"
         ).encode("latin-1")
-        self.octets = head + body if self.sends_body else head
-        self.connection.on_reply(len(self.octets))
+        self.data = head + body if self.sends_body else head
+        self.connection.on_reply(len(self.data))
 
     def _end_call(self) -> None:
         """Let go of the call, which has the request's parameters, and us: a cycle."""
-        assert self.octets is None, "answered twice"
+        assert self.data is None, "answered twice"
         self.call = None

@@ -1,4 +1,4 @@
-"""HTTP/1.1 of one connection: octets, cut anywhere, to whole requests. Pure.
+"""HTTP/1.1 of one connection: bytes, cut anywhere, to whole requests. Pure.
 
 httptools (llhttp) parses; here are the bounds, and what may be kept waiting. What it refuses
 (a bad first line, a space before a colon, both lengths at once) ends the connection with 400.
@@ -34,7 +34,7 @@ class HttpSession:
         self.wants_continue = False
         """The peer waits for ``100 Continue`` before it sends the body of its request."""
         self.large_bytes = 0
-        """Octets of the body under way when it is large; there is to be room for all of it."""
+        """Bytes of the body under way when it is large; there is to be room for all of it."""
         self._header_bytes_max = header_bytes_max
         self._request_bytes_max = request_bytes_max
         self._raw_headers: dict[bytes, bytes] = {}
@@ -50,7 +50,7 @@ class HttpSession:
         self._begin()
 
     def receive_data(self, data: bytes | memoryview) -> list[Request]:
-        """Take octets and return the requests that are complete with them."""
+        """Take bytes and return the requests that are complete with them."""
         if self.error is not None:
             return []
         self._fed_bytes = len(data)
@@ -111,7 +111,7 @@ class HttpSession:
 
     @property
     def _raw_bytes_max(self) -> int:
-        """Octets that a request may have as it travels: chunks may double a body.
+        """Bytes that a request may have as it travels: chunks may double a body.
 
         The read in which it began may have had others before it.
         """
@@ -129,7 +129,7 @@ class HttpSession:
     # --- httptools calls these
 
     def on_message_begin(self) -> None:
-        """A first octet of a request has come."""
+        """A first byte of a request has come."""
         self.is_midway = True
 
     def on_url(self, url: bytes) -> None:

@@ -356,8 +356,8 @@ def _signing_hashes(
         key = hmac.digest(key, step.encode("ascii"), "sha256")
     block = key.ljust(_EMPTY.block_size, b"\0")
     return (
-        hashlib.sha256(bytes(octet ^ _INNER for octet in block)),
-        hashlib.sha256(bytes(octet ^ _OUTER for octet in block)),
+        hashlib.sha256(bytes(byte ^ _INNER for byte in block)),
+        hashlib.sha256(bytes(byte ^ _OUTER for byte in block)),
     )
 
 
@@ -365,8 +365,8 @@ def _format(unix_s: int) -> str:
     return datetime.fromtimestamp(unix_s, UTC).strftime("%Y%m%dT%H%M%SZ")
 
 
-def _shown(octets: bytes) -> str:
-    return octets[:100].decode("ascii", "replace")
+def _shown(data: bytes) -> str:
+    return data[:100].decode("ascii", "replace")
 
 
 def wrong_service(service: str) -> SqsError:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from adapters.sqs.errors import INVALID_PARAMETER_VALUE, SqsError
-from adapters.sqs.text import to_octets
+from adapters.sqs.text import to_bytes
 
 TAGS_MAX: Final = 50
 KEY_CHARS_MAX: Final = 128
@@ -18,7 +18,7 @@ RESERVED_PREFIX: Final = "aws:"
 def check_tag_keys(keys: Iterable[str]) -> None:
     """Refuse keys that are empty, too long, or hold what is no text."""
     for key in keys:
-        if not 1 <= len(key) <= KEY_CHARS_MAX or to_octets(key) is None:
+        if not 1 <= len(key) <= KEY_CHARS_MAX or to_bytes(key) is None:
             raise _invalid(
                 f"Tag keys must be between 1 and {KEY_CHARS_MAX} characters in length."
             )
@@ -35,7 +35,7 @@ def merge_tags(
     for key, value in added.items():
         if key.lower().startswith(RESERVED_PREFIX):
             raise _invalid(f"Tag keys cannot start with {RESERVED_PREFIX}")
-        if len(value) > VALUE_CHARS_MAX or to_octets(value) is None:
+        if len(value) > VALUE_CHARS_MAX or to_bytes(value) is None:
             raise _invalid(
                 f"Tag values must be between 0 and {VALUE_CHARS_MAX} characters in length."
             )

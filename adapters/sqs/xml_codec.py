@@ -18,7 +18,7 @@ from adapters.sqs.shapes import (
     Shape,
     Structure,
 )
-from adapters.sqs.text import to_octets
+from adapters.sqs.text import to_bytes
 
 CONTENT_TYPE: Final = "text/xml"
 _DECLARATION: Final = '<?xml version="1.0"?>'
@@ -96,7 +96,7 @@ def _text(value: str | float) -> str:
 
 def _escape(text: str) -> str:
     """Return a text as it may stand in an element; 1 MiB of JSON in 20 ms, by a table in 157."""
-    if to_octets(text) is None:
+    if to_bytes(text) is None:
         text = _NO_TEXT.sub("\ufffd", text)
     for char, escaped in _ESCAPES:
         text = text.replace(char, escaped)

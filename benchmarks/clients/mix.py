@@ -17,7 +17,7 @@ LARGE: Final = ("orders", "clicks")
 SMALL: Final = tuple(f"sensor-{number}" for number in range(100))
 COMPACTED: Final = "profiles"
 KEYS: Final = 10_000
-# Shares of the octets: 70 % in large topics, 20 % in a hundred small ones, 10 % updates.
+# Shares of the bytes: 70 % in large topics, 20 % in a hundred small ones, 10 % updates.
 SHARES: Final = {
     **dict.fromkeys(LARGE, 35.0),
     **dict.fromkeys(SMALL, 20 / len(SMALL)),

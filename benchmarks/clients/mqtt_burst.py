@@ -41,9 +41,9 @@ class Burst:
     def publish(self, sock: socket.socket) -> None:
         """Send all messages."""
         for start in range(0, self._table.count, PUBLISHED_PER_WRITE):
-            octets = self._table.slice(start, PUBLISHED_PER_WRITE)
-            sock.sendall(octets)
-            self.sent_bytes += len(octets)
+            data = self._table.slice(start, PUBLISHED_PER_WRITE)
+            sock.sendall(data)
+            self.sent_bytes += len(data)
         self.sent_s = time.monotonic() - self.started_s
 
     def read(self, sock: socket.socket) -> None:

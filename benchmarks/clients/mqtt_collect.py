@@ -41,7 +41,7 @@ class Collector(UniformStream):
         table = self._table
         count = end // table.length
         heads = self.buffer[0 : end : table.length]
-        if heads.count(table.first_octet) + heads.count(table.first_octet | _DUP) != count:
+        if heads.count(table.first_byte) + heads.count(table.first_byte | _DUP) != count:
             self._fail(f"another packet among the messages: {set(heads)}")
             return
         if table.qos:
@@ -87,7 +87,7 @@ class Collector(UniformStream):
             self.over.set_exception(Fault(fault))
 
     def _without_suback(self, nbytes: int) -> int:
-        """Take SUBACK out of the buffer when it is there; return the octets that remain."""
+        """Take SUBACK out of the buffer when it is there; return the bytes that remain."""
         have = self._held + nbytes
         for at in range(0, have, self.length):
             if self.buffer[at] == _SUBACK:

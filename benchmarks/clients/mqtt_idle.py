@@ -18,7 +18,7 @@ _SETTLE_S: Final = 1.0
 
 
 def measure(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Return connections per second and octets of memory for each connection."""
+    """Return connections per second and bytes of memory for each connection."""
     count = arguments.connections
     raise_file_limit(count)
     tag = uuid.uuid4().hex[:8]

@@ -1,7 +1,7 @@
 """As little of MQTT 3.1.1 as the load generator needs: whole packets, made beforehand.
 
 A ``Table`` is many PUBLISH packets of one length in one piece of memory, so that sending is a
-slice and receiving is arithmetic: what came divided by the length is how many, and the octets
+slice and receiving is arithmetic: what came divided by the length is how many, and the bytes
 at one place of all of them are one strided slice, taken and compared at C speed.
 """
 
@@ -29,7 +29,7 @@ def varint(value: int) -> bytes:
 
 
 def text(value: bytes) -> bytes:
-    """Encode a string: two octets of length, then UTF-8."""
+    """Encode a string: two bytes of length, then UTF-8."""
     return struct.pack(">H", len(value)) + value
 
 
@@ -49,7 +49,7 @@ def subscribe(topic_filters: Sequence[bytes], *, qos: int) -> bytes:
 class Table:
     """One PUBLISH for each of ``numbers``, in order, over ``topics`` in turn, ids in turn.
 
-    Topics are equally long; a payload begins with its number (4 octets, big-endian). ``acks``
+    Topics are equally long; a payload begins with its number (4 bytes, big-endian). ``acks``
     are the PUBACKs for all of it. Both are there twice over, so that no slice need wrap.
     """
 
@@ -67,45 +67,45 @@ class Table:
         assert count < IDS or count % IDS == 0, "ids go round with the table"
         self.count = count
         self.qos = qos
-        self.first_octet = 0x30 | qos << 1 | retain
+        self.first_byte = 0x30 | qos << 1 | retain
         topic_at = 1 + len(varint(_rest_bytes(topics[0], qos, payload_bytes))) + 2
         self.id_at = topic_at + len(topics[0])
         self.number_at = self.id_at + (2 if qos else 0)
         packet = bytearray(self.number_at + payload_bytes)
-        packet[0] = self.first_octet
+        packet[0] = self.first_byte
         packet[1 : topic_at - 2] = varint(_rest_bytes(topics[0], qos, payload_bytes))
         packet[topic_at - 2 : topic_at] = struct.pack(">H", len(topics[0]))
         self.length = len(packet)
-        octets = bytearray(bytes(packet) * count)
-        self._fill(octets, topic_at, b"".join(topics) * (count // len(topics)))
+        data = bytearray(bytes(packet) * count)
+        self._fill(data, topic_at, b"".join(topics) * (count // len(topics)))
         ids = struct.pack(f">{count}H", *(n % IDS + 1 for n in range(count)))
         if qos:
-            self._fill(octets, self.id_at, ids)
+            self._fill(data, self.id_at, ids)
         numbers = struct.pack(f">{count}I", *range(count))
-        self._fill(octets, self.number_at, numbers)
-        self.octets = memoryview(bytes(octets) * 2)
+        self._fill(data, self.number_at, numbers)
+        self.data = memoryview(bytes(data) * 2)
         self.columns = [numbers[n::_NUMBER_BYTES] * 2 for n in range(_NUMBER_BYTES)]
         self.acks = acks(ids[0::2], ids[1::2]) * 2
 
-    def _fill(self, octets: bytearray, at: int, values: bytes) -> None:
-        """Write one value of equal size into each packet, ``at`` octets from its start."""
+    def _fill(self, data: bytearray, at: int, values: bytes) -> None:
+        """Write one value of equal size into each packet, ``at`` bytes from its start."""
         width = len(values) // self.count
         for column in range(width):
-            octets[at + column :: self.length] = values[column::width]
+            data[at + column :: self.length] = values[column::width]
 
     def slice(self, number: int, count: int) -> memoryview:
         """Return ``count`` packets, at most a table, from the one of this number on."""
         start = number % self.count * self.length
-        return self.octets[start : start + count * self.length]
+        return self.data[start : start + count * self.length]
 
     def is_next(self, buffer: bytearray, end: int, number: int) -> bool:
         """Say whether ``buffer`` up to ``end`` holds exactly the packets from ``number`` on.
 
-        Looks at the first octet and at the number of each of them.
+        Looks at the first byte and at the number of each of them.
         """
         count = end // self.length
         start = number % self.count
-        return buffer[0 : end : self.length].count(self.first_octet) == count and all(
+        return buffer[0 : end : self.length].count(self.first_byte) == count and all(
             buffer[self.number_at + n : end : self.length] == column[start : start + count]
             for n, column in enumerate(self.columns)
         )
@@ -113,10 +113,10 @@ class Table:
     def numbers(self, buffer: bytearray, end: int) -> tuple[int, ...]:
         """Return the number of each packet in ``buffer`` up to ``end``."""
         count = end // self.length
-        octets = bytearray(count * _NUMBER_BYTES)
+        data = bytearray(count * _NUMBER_BYTES)
         for n in range(_NUMBER_BYTES):
-            octets[n::_NUMBER_BYTES] = buffer[self.number_at + n : end : self.length]
-        return struct.unpack(f">{count}I", octets)
+            data[n::_NUMBER_BYTES] = buffer[self.number_at + n : end : self.length]
+        return struct.unpack(f">{count}I", data)
 
     def acks_for(self, buffer: bytearray, end: int) -> bytes:
         """Return the PUBACKs for the packets in ``buffer`` up to ``end``, by their own ids."""
@@ -125,11 +125,11 @@ class Table:
 
 
 def acks(high: bytes | bytearray, low: bytes | bytearray) -> bytes:
-    """Return PUBACKs for packet ids given as their upper and lower octets."""
-    octets = bytearray(bytes([PUBACK, 2, 0, 0]) * len(high))
-    octets[2::ACK_BYTES] = high
-    octets[3::ACK_BYTES] = low
-    return bytes(octets)
+    """Return PUBACKs for packet ids given as their upper and lower bytes."""
+    data = bytearray(bytes([PUBACK, 2, 0, 0]) * len(high))
+    data[2::ACK_BYTES] = high
+    data[3::ACK_BYTES] = low
+    return bytes(data)
 
 
 def _rest_bytes(topic: bytes, qos: int, payload_bytes: int) -> int:

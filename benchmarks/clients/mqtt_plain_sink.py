@@ -3,7 +3,7 @@
 An event loop's own cost per read would be the limit there, not the load generator. CONNECT,
 SUBSCRIBE (one filter) and PINGREQ are answered; a QoS 1 publish, which comes alone and has
 packet id 1, is acknowledged; QoS 0 publishes of one length go to the one subscriber of their
-topic. Packets are below 128 octets.
+topic. Packets are below 128 bytes.
 """
 
 import select

@@ -125,10 +125,10 @@ class UniformStream(asyncio.BufferedProtocol):
         self.buffer = buffer
         self._view = memoryview(buffer)
 
-    def write(self, octets: bytes | memoryview) -> None:
+    def write(self, data: bytes | memoryview) -> None:
         """Send."""
         if self.transport is not None:
-            self.transport.write(octets)
+            self.transport.write(data)
 
 
 class Receiver(UniformStream):

@@ -76,11 +76,11 @@ def main() -> None:
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     reader = threading.Thread(target=_drain, args=(connection, len(frames)))
     reader.start()
-    for due_s, octets in frames:
+    for due_s, data in frames:
         wait_s = due_s - time.time()
         if wait_s > 0:
             time.sleep(wait_s)
-        connection.sendall(octets)
+        connection.sendall(data)
     reader.join()
     connection.close()
 

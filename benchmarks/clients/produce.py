@@ -29,7 +29,7 @@ def main() -> None:
     parser.add_argument("--keys", type=int, help="distinct keys; none by default")
     parser.add_argument("--mock", action="store_true")
     parser.add_argument(
-        "--readings", action="store_true", help="values like JSON instead of random octets"
+        "--readings", action="store_true", help="values like JSON instead of random bytes"
     )
     arguments = parser.parse_args()
     settings: dict[str, object] = {

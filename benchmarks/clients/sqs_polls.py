@@ -16,7 +16,7 @@ _LOOK_S: Final = 10.0
 
 
 def measure(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Return octets of memory for each poll, and the share of a CPU that all of them take."""
+    """Return bytes of memory for each poll, and the share of a CPU that all of them take."""
     raise_file_limit(arguments.connections)
     body = json.dumps({"QueueUrl": arguments.url, "WaitTimeSeconds": _WAIT_S}).encode()
     request = Signer(arguments.port, arguments.key).request("ReceiveMessage", body)

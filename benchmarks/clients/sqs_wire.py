@@ -1,4 +1,4 @@
-"""SQS requests as octets, signed with SigV4, and the answers to them, over plain sockets.
+"""SQS requests as bytes, signed with SigV4, and the answers to them, over plain sockets.
 
 A load generator must cost less than what it measures: botocore takes 50 us to sign a request.
 """
@@ -35,7 +35,7 @@ class Signer:
         self._key = b""
 
     def request(self, action: str, body: bytes) -> bytes:
-        """Return the octets of one request of the JSON protocol."""
+        """Return the bytes of one request of the JSON protocol."""
         stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
         day = stamp[:8]
         if day != self._day:
@@ -75,10 +75,10 @@ class Channel:
 
     def next(self) -> bytes | None:
         """Return the body of one answer, None when it has not come whole. Error: ``Fault``."""
-        octets = self.sock.recv(_RECEIVE_BYTES)
-        if not octets:
+        raw = self.sock.recv(_RECEIVE_BYTES)
+        if not raw:
             raise Fault("the server closed the connection")
-        data = self._data = self._data + octets if self._data else octets
+        data = self._data = self._data + raw if self._data else raw
         end = data.find(_HEADERS_END)
         if end < 0:
             return None

@@ -43,18 +43,18 @@ def fetch_wide() -> bytes:
 
 def produce_wide() -> bytes:
     """Produce a record to each of 10,000 partitions."""
-    octets = batch([b"x"])
-    size = struct.pack(">i", len(octets))
-    parts = [struct.pack(">i", n) + size + octets for n in range(WIDE_PARTITIONS)]
+    data = batch([b"x"])
+    size = struct.pack(">i", len(data))
+    parts = [struct.pack(">i", n) + size + data for n in range(WIDE_PARTITIONS)]
     head = struct.pack(">hhi", -1, -1, 30_000)
     return request(PRODUCE, 3, 1, head + _array([text(WIDE) + _array(parts)]))
 
 
 def produce_unknown() -> bytes:
     """Produce a record to each of 190,000 partitions of which most are not there."""
-    octets = batch([b"x"])
-    size = struct.pack(">i", len(octets))
-    parts = [struct.pack(">i", n + 5_000) + size + octets for n in range(190_000)]
+    data = batch([b"x"])
+    size = struct.pack(">i", len(data))
+    parts = [struct.pack(">i", n + 5_000) + size + data for n in range(190_000)]
     head = struct.pack(">hhi", -1, -1, 30_000)
     return request(PRODUCE, 3, 1, head + _array([text(WIDE) + _array(parts)]))
 

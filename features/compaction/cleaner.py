@@ -23,7 +23,7 @@ from gateway.model import (
     COMPRESSION_MASK,
     HEADER_BYTES,
     BatchHeader,
-    Octets,
+    Buffer,
     parse_batch_header,
 )
 
@@ -52,13 +52,13 @@ class Cleaner:
         self._delete_retention_ms = delete_retention_ms
         self._last_of_producers = last_of_producers
         self.end_offset = 0  # what begins here or later is not touched
-        self.kept_bytes = 0  # octets of batches before the end, as they are now
-        self.dropped_bytes = 0  # octets of batches that ``drops`` has named
+        self.kept_bytes = 0  # bytes of batches before the end, as they are now
+        self.dropped_bytes = 0  # bytes of batches that ``drops`` has named
         self.records_removed = 0
         self.unkeyed_removed = 0
         self.undecodable = 0
 
-    def note(self, batch: Octets) -> bool:
+    def note(self, batch: Buffer) -> bool:
         """Learn a batch's keys, in order of offsets; False when the map has no room for it.
 
         After that nothing more is noted, and this round ends before the batch. A map with room
@@ -76,7 +76,7 @@ class Cleaner:
         self.end_offset = header.last_offset + 1
         return True
 
-    def _note_keys(self, batch: Octets, header: BatchHeader) -> bool:
+    def _note_keys(self, batch: Buffer, header: BatchHeader) -> bool:
         """Learn the keys; False when nobody can: ``keep`` leaves such a batch, and counts it."""
         if crc32c(memoryview(batch)[ATTRIBUTES_AT : header.size_bytes]) != header.crc:
             return False
@@ -108,7 +108,7 @@ class Cleaner:
         self.dropped_bytes += size_bytes
         return True
 
-    def keep(self, batch: Octets) -> Octets | None:
+    def keep(self, batch: Buffer) -> Buffer | None:
         """Return what is left of a batch (itself when all is), None when nothing is."""
         header = parse_batch_header(batch)
         if header.last_offset >= self.end_offset:
@@ -117,7 +117,7 @@ class Cleaner:
         self.kept_bytes += 0 if kept is None else len(kept)
         return kept
 
-    def _filter(self, batch: Octets, header: BatchHeader) -> Octets | None:
+    def _filter(self, batch: Buffer, header: BatchHeader) -> Buffer | None:
         try:
             data = self._records_of(batch, header)
             found = scan_keys(data, header)
@@ -151,8 +151,8 @@ class Cleaner:
         return kept
 
     def _rebuild(
-        self, batch: Octets, header: BatchHeader, data: bytes, kept: list[RecordSlice]
-    ) -> Octets | None:
+        self, batch: Buffer, header: BatchHeader, data: bytes, kept: list[RecordSlice]
+    ) -> Buffer | None:
         has_horizon = bool(header.attributes & DELETE_HORIZON_MASK)
         removed_count = header.record_count - len(kept)
         if not kept:
@@ -176,7 +176,7 @@ class Cleaner:
         self.records_removed += removed_count
         return rebuilt
 
-    def _without_records(self, batch: Octets, header: BatchHeader) -> Octets | None:
+    def _without_records(self, batch: Buffer, header: BatchHeader) -> Buffer | None:
         """Return an empty batch where a sequence or the end of the round is told by it."""
         is_last = header.last_offset + 1 >= self.end_offset
         if not is_last and not self._is_last_of_producer(header):
@@ -187,7 +187,7 @@ class Cleaner:
         last_offset = self._last_of_producers.get(header.producer_id)
         return header.is_idempotent and last_offset == header.base_offset
 
-    def _records_of(self, batch: Octets, header: BatchHeader) -> bytes:
+    def _records_of(self, batch: Buffer, header: BatchHeader) -> bytes:
         data = bytes(memoryview(batch)[HEADER_BYTES : header.size_bytes])
         return self._codec.decompress(header.attributes & COMPRESSION_MASK, data)
 

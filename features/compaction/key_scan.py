@@ -2,7 +2,7 @@
 
 Records whose lengths are all alike follow on each other in most batches: such a stretch is
 checked column by column and its keys are cut out in one call, 0.1 us a record. Others are
-walked by their lengths, 0.5 us. Whatever is rare (no key, a key above 63 octets, holes) goes
+walked by their lengths, 0.5 us. Whatever is rare (no key, a key above 63 bytes, holes) goes
 through ``record_slices``, which also says what is wrong.
 """
 
@@ -20,16 +20,16 @@ from features.compaction.record_slices import (
 )
 from gateway.model import BatchHeader
 
-_MORE: Final = 0x80  # a varint goes on behind an octet from here on
+_MORE: Final = 0x80  # a varint goes on behind a byte from here on
 _ENDS: Final = bytes(range(_MORE))
 _GOES_ON: Final = bytes(range(_MORE, 256))
-_ONE_OCTET_MAX: Final = 64  # offset deltas below it take one octet
-_TWO_OCTETS_MAX: Final = 8_192
-_DELTAS: Final = [encode_varint(delta) for delta in range(_TWO_OCTETS_MAX)]
-_FIRST_OCTETS: Final = bytes(delta[0] for delta in _DELTAS)
-_LAST_OCTETS: Final = bytes(delta[-1] for delta in _DELTAS)
-_ODD_OR_LONG: Final = 0x4001  # a length that is negative, or of three octets
-_ODD_OR_MORE: Final = 0x81  # a length that is negative, or of two octets
+_ONE_BYTE_MAX: Final = 64  # offset deltas below it take one byte
+_TWO_BYTES_MAX: Final = 8_192
+_DELTAS: Final = [encode_varint(delta) for delta in range(_TWO_BYTES_MAX)]
+_FIRST_BYTES: Final = bytes(delta[0] for delta in _DELTAS)
+_LAST_BYTES: Final = bytes(delta[-1] for delta in _DELTAS)
+_ODD_OR_LONG: Final = 0x4001  # a length that is negative, or of three bytes
+_ODD_OR_MORE: Final = 0x81  # a length that is negative, or of two bytes
 _STRETCH_MIN: Final = 8  # records; to look for a shorter stretch costs more than walking it
 _WALK: Final = 64  # records walked before a stretch is looked for again
 
@@ -105,10 +105,10 @@ def _take_stretch(data: bytes, start: int, found: _Found, count: int) -> int:
     keys = found.keys
     first = len(keys)
     _, rest, end, _, delta, key, has_value = slice_record(data, start)
-    if delta != first or key is None or first >= _TWO_OCTETS_MAX:
+    if delta != first or key is None or first >= _TWO_BYTES_MAX:
         return start
     size_bytes = end - start
-    limit = _ONE_OCTET_MAX if first < _ONE_OCTET_MAX else _TWO_OCTETS_MAX
+    limit = _ONE_BYTE_MAX if first < _ONE_BYTE_MAX else _TWO_BYTES_MAX
     most = min(min(count, limit) - first, (len(data) - start) // size_bytes)
     stop = start + most * size_bytes
     timestamp_at = _behind_varint(data, start) + 1
@@ -127,8 +127,8 @@ def _take_stretch(data: bytes, start: int, found: _Found, count: int) -> int:
     deltas = slice(first, first + most)
     if (
         most < _STRETCH_MIN
-        or data[rest:stop:size_bytes][:most] != _FIRST_OCTETS[deltas]
-        or data[sizes_at - 1 : stop : size_bytes][:most] != _LAST_OCTETS[deltas]
+        or data[rest:stop:size_bytes][:most] != _FIRST_BYTES[deltas]
+        or data[sizes_at - 1 : stop : size_bytes][:most] != _LAST_BYTES[deltas]
     ):
         return start
     before = key_at - start
@@ -140,7 +140,7 @@ def _take_stretch(data: bytes, start: int, found: _Found, count: int) -> int:
 
 
 def _leading(column: bytes, allowed: bytes) -> int:
-    """Return how many octets of ``column`` come before the first that is not ``allowed``."""
+    """Return how many bytes of ``column`` come before the first that is not ``allowed``."""
     return len(column) - len(column.lstrip(allowed))
 
 
@@ -161,7 +161,7 @@ def _walk(data: bytes, position: int, found: _Found, stop: int) -> int:
             length = length & 0x7F | data[at] << 7
             at += 1
         end = at + (length >> 1)
-        at += 2 + (data[at + 1] >> 7)  # the attributes, one or two octets of timestamp
+        at += 2 + (data[at + 1] >> 7)  # the attributes, one or two bytes of timestamp
         behind = at + len(due)
         if length & _ODD_OR_LONG or data[at - 1] >= _MORE or data[at:behind] != due:
             position = _take_rare(data, position, found)

@@ -11,7 +11,7 @@ LOAD_MAX: Final = 0.75  # beyond it, looking for a free slot takes long
 SLOTS_MIN: Final = 64
 NOT_THERE: Final = -1
 DICT_SHARE: Final = 2  # of the memory, one part in so many is a dict's at most
-DICT_KEY_BYTES: Final = 160  # of a key in a dict, beside its octets
+DICT_KEY_BYTES: Final = 160  # of a key in a dict, beside its bytes
 
 _FREE: Final = bytes(HASH_BYTES)
 
@@ -20,7 +20,7 @@ class OffsetMap:
     """A dict while it is small; a table of hashes, which takes a fifth of the memory, above.
 
     In a dict a record takes 0.1 us, in the table 1.5. There keys are held by a hash of 16
-    octets, as Kafka's ``SkimpyOffsetMap`` does: what is stored does not depend on how long keys
+    bytes, as Kafka's ``SkimpyOffsetMap`` does: what is stored does not depend on how long keys
     are, and two keys that share a hash are not to be expected (2^-64 for four billion keys).
     """
 
@@ -55,7 +55,7 @@ class OffsetMap:
             latest.update(zip(keys, offsets, strict=True))
             assert len(latest) <= self.keys_max, "put without room"
             new = len(latest) - known
-            if new:  # Those that were there take their octets too; nearly so is enough.
+            if new:  # Those that were there take their bytes too; nearly so is enough.
                 mean_bytes = sum(map(len, keys)) // len(keys)
                 self._dict_bytes_left -= new * (mean_bytes + DICT_KEY_BYTES)
                 if self._dict_bytes_left < 0:

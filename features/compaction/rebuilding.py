@@ -88,7 +88,7 @@ def _join(data: bytes, kept: list[RecordSlice], shift_ms: int) -> bytes:
     parts: list[bytes] = []
     for _, rest, end, timestamp_delta, *_ in kept:
         timestamp = encode_varint(timestamp_delta + shift_ms)
-        # One octet of attributes, of which none is defined, comes before the timestamp.
+        # One byte of attributes, of which none is defined, comes before the timestamp.
         parts += (
             encode_varint(1 + len(timestamp) + end - rest),
             b"\x00",

@@ -3,7 +3,7 @@
 from typing import Final
 
 from gateway.errors import CorruptBatch
-from gateway.model import TWO_OCTETS, ZIGZAG, BatchHeader, encode_varint, read_varint
+from gateway.model import VARINT_CONTINUES, ZIGZAG, BatchHeader, encode_varint, read_varint
 
 __all__ = ["RECORDS_MAX", "TIMESTAMP_DELTA", "RecordSlice", "encode_varint", "scan_records"]
 
@@ -57,23 +57,23 @@ def garbled(header: BatchHeader, what: str) -> CorruptBatch:
 def slice_record(data: bytes, start: int) -> RecordSlice:
     """Return the record that begins at ``start``. Errors: ``IndexError``.
 
-    Varints of one octet are decoded in place: 0.9 us a record against 1.6 us with calls.
+    Varints of one byte are decoded in place: 0.9 us a record against 1.6 us with calls.
     """
-    if (length := data[start]) < TWO_OCTETS:
+    if (length := data[start]) < VARINT_CONTINUES:
         length, position = ZIGZAG[length], start + 1
     else:
         length, position = read_varint(data, start)
     end = position + length
     position += 1  # the attributes, of which none is defined
-    if (timestamp_delta := data[position]) < TWO_OCTETS:
+    if (timestamp_delta := data[position]) < VARINT_CONTINUES:
         timestamp_delta, rest = ZIGZAG[timestamp_delta], position + 1
     else:
         timestamp_delta, rest = read_varint(data, position)
-    if (offset_delta := data[rest]) < TWO_OCTETS:
+    if (offset_delta := data[rest]) < VARINT_CONTINUES:
         offset_delta, position = ZIGZAG[offset_delta], rest + 1
     else:
         offset_delta, position = read_varint(data, rest)
-    if (size := data[position]) < TWO_OCTETS:
+    if (size := data[position]) < VARINT_CONTINUES:
         size, position = ZIGZAG[size], position + 1
     else:
         size, position = read_varint(data, position)
@@ -81,7 +81,7 @@ def slice_record(data: bytes, start: int) -> RecordSlice:
     if size >= 0:
         key = data[position : position + size]
         position += size
-    if (size := data[position]) < TWO_OCTETS:
+    if (size := data[position]) < VARINT_CONTINUES:
         size, position = ZIGZAG[size], position + 1
     else:
         size, position = read_varint(data, position)

@@ -1,9 +1,9 @@
 """The values of records in the internal topic ``__delays``. Integers are big-endian.
 
-    waiting  u8 = 1, due unix ms u64, number u64, topic uuid (16 octets), partition u32,
+    waiting  u8 = 1, due unix ms u64, number u64, topic uuid (16 bytes), partition u32,
              timestamp unix ms i64, the record's key, value and headers as in a v2 batch
     removed  u8 = 2, numbers u64 each
-    purged   u8 = 3, topic uuid (16 octets), number u64: all of the topic with lower numbers
+    purged   u8 = 3, topic uuid (16 bytes), number u64: all of the topic with lower numbers
     run      u8 = 4, as waiting up to the timestamp, which is the highest; number is that of the
              first message, the others follow; then all of them as a v2 batch, base offset 0
     ended    u8 = 5, numbers u64 each, with which runs begin: all of their messages are removed
@@ -130,4 +130,4 @@ def decode_other(value: bytes) -> Purged | Ended | tuple[int, ...]:
         return numbers if kind == REMOVED else Ended(numbers)
     if kind == PURGED and len(value) == _PURGED.size:
         return Purged._make(_PURGED.unpack(value)[1:])
-    raise CorruptBatch(f"an entry of kind {kind} and {len(value)} octets")
+    raise CorruptBatch(f"an entry of kind {kind} and {len(value)} bytes")

@@ -8,7 +8,7 @@ import heapq
 import struct
 from typing import Final
 
-NUMBER: Final = struct.Struct(">QQ")  # sorts as octets by due time, then by number
+NUMBER: Final = struct.Struct(">QQ")  # sorts as bytes by due time, then by number
 
 
 class SortedNumbers:

@@ -42,7 +42,7 @@ class _Topic:
 
 
 class DelayState:
-    """All that waits. ``live_bytes`` are the octets of the entries that count."""
+    """All that waits. ``live_bytes`` are the bytes of the entries that count."""
 
     def __init__(self, now_unix_ms: int) -> None:
         self.wheel = TimingWheel(now_unix_ms)
@@ -146,7 +146,7 @@ class DelayState:
         """Take what is due, or will be until ``until_unix_ms``; at least one if there is one.
 
         What is taken, in order, still counts, until it is ``settled``; or it is put ``back``.
-        More than ``bytes_max`` octets are taken only as one message. The second list has
+        More than ``bytes_max`` bytes are taken only as one message. The second list has
         numbers that were due and do not count any more.
         """
         taken: list[Taken] = []

@@ -1,7 +1,7 @@
 """A hierarchical timing wheel: numbers by the millisecond in which they are due.
 
 Level 0 has a bucket per millisecond, each level above buckets 256 times as wide; six levels
-reach 8,900 years. A bucket is octets, 16 for each number, so that a million that wait cost 16 MB
+reach 8,900 years. A bucket is bytes, 16 for each number, so that a million that wait cost 16 MB
 and no objects. A bucket of a higher level is dealt out to the one below while the bucket before
 it runs, a bounded number at a time, so that no moment has to bear all of it (Varghese and
 Lauck, "Hashed and Hierarchical Timing Wheels", scheme 7).

@@ -1,7 +1,7 @@
 """The entries that rebuild a lane. What time alone brings about (a lease is over) is not written.
 
 An entry is one change or several on end; all numbers are big-endian. Offsets are signed 64-bit,
-times unix milliseconds, signed 64-bit. Each change begins with one octet that says what it is:
+times unix milliseconds, signed 64-bit. Each change begins with one byte that says what it is:
 
     1 take      u8 flags (1: held by a connection), i64 lease's end, i64 next offset after it,
                 u32 count of groups, groups
@@ -15,7 +15,7 @@ times unix milliseconds, signed 64-bit. Each change begins with one octet that s
                 u32 count, as often: u8 flags (as of take), i64 lease's end, group
                 u32 count, as often: i64 visible from (0: at once), group
 
-    group       u32 attempts, i64 first taken, i32 octets of the key (-1: no key), key, ranges:
+    group       u32 attempts, i64 first taken, i32 bytes of the key (-1: no key), key, ranges:
                 messages of one key; a take's and a lease's were handed out that often with it
     ranges      u32 count, as often: i64 first offset, u32 messages, ascending
 
@@ -321,10 +321,10 @@ class _Reader:
         return self._check(count)
 
     def _check(self, count: int) -> int:
-        """Return a count for which there may be octets enough."""
+        """Return a count for which there may be bytes enough."""
         if count > len(self._entry) - self.at:
             raise CorruptBatch(
-                f"a count of {count} in the {len(self._entry)} octets of an entry"
+                f"a count of {count} in the {len(self._entry)} bytes of an entry"
             )
         return count
 

@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from gateway.admin.requests import octets_as_text, read_body, topic_name
+from gateway.admin.requests import bytes_as_text, read_body, topic_name
 from gateway.admin.state import AdminState
 from gateway.config.base import FrozenConfig
 from gateway.errors import InvalidRequest
@@ -83,9 +83,9 @@ def _match(match: Match) -> dict[str, Any]:
         "partition": match.partition,
         "offset": record.offset,
         "timestamp_unix_ms": record.timestamp_unix_ms,
-        **octets_as_text("key", record.key),
-        **octets_as_text("value", record.value),
+        **bytes_as_text("key", record.key),
+        **bytes_as_text("value", record.value),
         "headers": [
-            {"name": name, **octets_as_text("value", value)} for name, value in record.headers
+            {"name": name, **bytes_as_text("value", value)} for name, value in record.headers
         ],
     }

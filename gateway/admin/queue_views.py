@@ -5,7 +5,7 @@ from typing import Any, Final
 from starlette.requests import Request
 
 from features.queue.model import Order
-from gateway.admin.requests import kept, namespace_of, octets_as_text, path_text
+from gateway.admin.requests import bytes_as_text, kept, namespace_of, path_text
 from gateway.errors import TopicNotFound
 from gateway.kernel import Kernel
 from gateway.model import DLQ_PREFIX, TopicName
@@ -116,10 +116,10 @@ def _letter(browsed: Browsed, now_unix_ms: int) -> dict[str, Any]:
         "state": browsed.state,
         "timestamp_unix_ms": record.timestamp_unix_ms,
         "age_ms": max(0, now_unix_ms - record.timestamp_unix_ms),
-        **octets_as_text("key", record.key),
-        **octets_as_text("value", record.value),
+        **bytes_as_text("key", record.key),
+        **bytes_as_text("value", record.value),
         "headers": [
-            {"name": name, **octets_as_text("value", value)}
+            {"name": name, **bytes_as_text("value", value)}
             for name, value in record.headers
             if not name.startswith(DLQ_PREFIX)
         ],

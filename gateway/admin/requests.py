@@ -50,14 +50,14 @@ def topic_name(request: Request) -> TopicName:
 
 async def read_body(request: Request, model: type[Body]) -> Body:
     """Return the JSON body, checked. Errors: ``InvalidRequest``."""
-    octets = bytearray()
+    data = bytearray()
     async for chunk in request.stream():
-        octets += chunk
-        if len(octets) > BODY_BYTES_MAX:
+        data += chunk
+        if len(data) > BODY_BYTES_MAX:
             msg = f"the body is larger than {BODY_BYTES_MAX} bytes"
             raise InvalidRequest(msg)
     try:
-        return model.model_validate_json(bytes(octets) or b"{}")
+        return model.model_validate_json(bytes(data) or b"{}")
     except ValidationError as error:
         detail = error.errors(include_url=False)[0]
         path = ".".join(map(str, detail["loc"])) or "body"
@@ -79,10 +79,10 @@ async def kept(begin: Callable[[OnDone], None]) -> None:
         raise error
 
 
-def octets_as_text(name: str, octets: bytes | None) -> dict[str, str | None]:
-    """Return octets as text; under ``<name>_base64`` where they are none."""
+def bytes_as_text(name: str, data: bytes | None) -> dict[str, str | None]:
+    """Return bytes as text; under ``<name>_base64`` where they are none."""
     try:
-        return {name: None if octets is None else octets.decode()}
+        return {name: None if data is None else data.decode()}
     except UnicodeDecodeError:
-        assert octets is not None
-        return {f"{name}_base64": base64.b64encode(octets).decode()}
+        assert data is not None
+        return {f"{name}_base64": base64.b64encode(data).decode()}

@@ -101,7 +101,7 @@ def check_rule(rule: Rule) -> Rule:
             msg = f"{text[:80]!r} is not 1 to {NAME_CHARS_MAX} characters, none of them NUL"
             raise InvalidRequest(msg)
     if sum(len(text.encode("utf-8", "surrogatepass")) for text in names) > RULE_BYTES_MAX:
-        msg = f"the names of a rule have more than {RULE_BYTES_MAX} octets in all"
+        msg = f"the names of a rule have more than {RULE_BYTES_MAX} bytes in all"
         raise InvalidRequest(msg)
     _check_filter_rule(rule)
     return rule

@@ -74,7 +74,7 @@ class ScramCredential(NamedTuple):
 class ScramServer:
     """One exchange: ``receive_first``, ``first_message``, ``final_message``, in this order.
 
-    ``nonce`` is this exchange's share of randomness: 18 octets or more, as printable ASCII
+    ``nonce`` is this exchange's share of randomness: 18 bytes or more, as printable ASCII
     without a comma. Any error ends the exchange.
     """
 

@@ -45,7 +45,7 @@ class BackupFile(FrozenConfig):
 
     @property
     def size_bytes(self) -> int:
-        """Octets of all files."""
+        """Bytes of all files."""
         return sum(entry.size_bytes for entry in self.files)
 
 
@@ -95,9 +95,9 @@ def read_backup_file(folder: Path) -> BackupFile:
 
 
 def checksum(path: Path, *, on_read: Callable[[int], None] | None = None) -> tuple[int, int]:
-    """Return octets and CRC-32C of a file.
+    """Return bytes and CRC-32C of a file.
 
-    ``on_read`` is told how many octets each step has read. Errors: ``OSError``.
+    ``on_read`` is told how many bytes each step has read. Errors: ``OSError``.
     """
     size_bytes = crc = 0
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)

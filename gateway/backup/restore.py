@@ -49,7 +49,7 @@ def restore(
 ) -> BackupFile:
     """Copy a backup into ``data_dir``, whose lock the caller has; return what it consists of.
 
-    ``on_copied`` is told octets as they are copied. Errors: ``BackupDamaged``, ``NotEmpty``,
+    ``on_copied`` is told bytes as they are copied. Errors: ``BackupDamaged``, ``NotEmpty``,
     ``OSError``; then ``data_dir`` has no log, and can be tried again.
     """
     content = read_backup_file(backup)

@@ -186,8 +186,8 @@ def _source(dlq: Mapping[str, str]) -> str | None:
 
 
 def _shortened(letter: Mapping[str, Any], name: str) -> str | None:
-    octets = letter.get(f"{name}_base64")
-    text = letter.get(name) if octets is None else f"base64 {octets}"
+    data = letter.get(f"{name}_base64")
+    text = letter.get(name) if data is None else f"base64 {data}"
     if text is None:
         return None
     line = " ".join(text.split())

@@ -11,7 +11,7 @@ from gateway.cli.live_verify import LIVE_BYTES_PER_S, verify_live
 from gateway.cli.output import fail, say
 from gateway.cli.synonyms import command_group
 from gateway.errors import RequestError, StorageUnavailable
-from gateway.model import Octets, parse_batch_header
+from gateway.model import Buffer, parse_batch_header
 from gateway.records.codec import iter_records
 from storage_adapters.formats.entry import KIND_BATCH, KIND_NAMES
 from storage_adapters.formats.footer import Footer, Part
@@ -266,7 +266,7 @@ def _entry_lines(entry: EntryReport) -> Iterator[str]:
     )
 
 
-def _batch_lines(batch: Octets, *, records: bool) -> Iterator[str]:
+def _batch_lines(batch: Buffer, *, records: bool) -> Iterator[str]:
     header = parse_batch_header(batch)
     codec = header.attributes & 7
     producer = (

@@ -295,7 +295,7 @@ def _print_letter(row: dict[str, Any]) -> None:
 
 
 def _shown(value: bytes | None, chars_max: int) -> str | None:
-    """Return text as it is and other octets in hex, cut.
+    """Return text as it is and other bytes in hex, cut.
 
     >>> _shown(b"ab", 9), _shown(bytes([0, 255]), 9), _shown(b"abcdef", 4), _shown(None, 1)
     ('ab', 'hex 00ff', 'abcd... (6 bytes)', None)

@@ -147,7 +147,7 @@ def spark(job: str, *, master: str, once: bool = False) -> "Iterator[SparkSessio
 class Progress:
     """A bar on a terminal, and nothing where the output goes elsewhere.
 
-    ``unit`` names what is counted; octets, shown as MiB, unless it is given.
+    ``unit`` names what is counted; bytes, shown as MiB, unless it is given.
     """
 
     def __init__(self, total: int, *, unit: str = "") -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from gateway.errors import RequestError
 from gateway.metadata.recovery import QueuePlace, parse_lane_id
-from gateway.model import Octets, PartitionIdentity
+from gateway.model import Buffer, PartitionIdentity
 from gateway.queues.journal import QUEUES_TOPIC
 from gateway.records.codec import iter_records
 from storage_adapters.formats.entry import KIND_BATCH
@@ -38,12 +38,12 @@ def journal_ids(identities: Iterable[PartitionIdentity]) -> list[int]:
     return [one.partition_id for one in identities if one.topic.name == QUEUES_TOPIC]
 
 
-def places_in(batches: Iterable[Octets]) -> set[QueuePlace]:
+def places_in(batches: Iterable[Buffer]) -> set[QueuePlace]:
     """Return the queues that batches of the journal name."""
     return {place for batch in batches for place in _places(batch)}
 
 
-def _places(batch: Octets) -> Iterator[QueuePlace]:
+def _places(batch: Buffer) -> Iterator[QueuePlace]:
     try:
         for record in iter_records(batch):
             place = None if record.key is None else parse_lane_id(record.key)

@@ -44,7 +44,7 @@ class QueueConfig(FrozenConfig):
     journal_room_bytes: int = Field(
         default=8 * _MIB,
         ge=_MIB,
-        description="Octets that the journal of who has what may grow above twice what is "
+        description="Bytes that the journal of who has what may grow above twice what is "
         "alive of it before it is written anew.",
     )
 
@@ -61,7 +61,7 @@ class DelayConfig(FrozenConfig):
     drafted_bytes_max: int = Field(
         default=128 * _MIB,
         ge=_MIB,
-        description="Octets, decompressed, of messages that are to wait and are on their way "
+        description="Bytes, decompressed, of messages that are to wait and are on their way "
         "into the log; more are refused. Above `broker.wal_queued_bytes_max` connections are "
         "paused first.",
     )

@@ -142,7 +142,7 @@ class BrokerConfig(FrozenConfig):
     wal_queued_bytes_max: int = Field(
         default=64 * _MIB,
         ge=_MIB,
-        description="Appended octets that are not yet kept; above it, producers are paused. "
+        description="Appended bytes that are not yet kept; above it, producers are paused. "
         "With storage in S3 201326592.",
     )
     wal_queued_bytes_low: int = Field(
@@ -154,7 +154,7 @@ class BrokerConfig(FrozenConfig):
     fetch_bytes_budget: int = Field(
         default=64 * _MIB,
         ge=_MIB,
-        description="Octets of all answers to reads that clients have not taken yet.",
+        description="Bytes of all answers to reads that clients have not taken yet.",
     )
     producer_ids_max: int = Field(
         default=100_000,
@@ -167,7 +167,7 @@ class BrokerConfig(FrozenConfig):
     producer_snapshot_bytes: int = Field(
         default=64 * _MIB,
         ge=_MIB,
-        description="Octets appended between snapshots of producer state; bounds a start.",
+        description="Bytes appended between snapshots of producer state; bounds a start.",
     )
 
     @model_validator(mode="after")
@@ -214,13 +214,13 @@ class CompactionConfig(FrozenConfig):
     map_bytes_max: int = Field(
         default=64 * _MIB,
         ge=32 * _MIB,
-        description="Memory for the keys of one round, 32 octets each; more keys take more "
+        description="Memory for the keys of one round, 32 bytes each; more keys take more "
         "rounds.",
     )
     bytes_per_s_max: int = Field(
         default=32 * _MIB,
         ge=_MIB,
-        description="Octets looked at in a second, a record counting as 256 at least.",
+        description="Bytes looked at in a second, a record counting as 256 at least.",
     )
 
 
@@ -255,7 +255,7 @@ class GroupsConfig(FrozenConfig):
         default=1_000, ge=1, le=100_000, description="Members of one group."
     )
     offset_metadata_bytes_max: int = Field(
-        default=4_096, ge=0, le=_MIB, description="Octets of text beside a committed offset."
+        default=4_096, ge=0, le=_MIB, description="Bytes of text beside a committed offset."
     )
     offsets_retention_ms: int = Field(
         default=7 * _DAY_MS,

@@ -1,4 +1,4 @@
-"""Messages that wait as octets: from a run to entries of ``__delays``, from there to batches.
+"""Messages that wait as bytes: from a run to entries of ``__delays``, from there to batches.
 
 An entry keeps the record's key, value and headers as a v2 batch has them, so that the batch in
 which the message comes to its topic is put together without decoding any of them.
@@ -25,10 +25,10 @@ from gateway.model import (
     MAGIC,
     MAX_TIMESTAMP_AT,
     NO_PRODUCER,
-    TWO_OCTETS,
+    VARINT_CONTINUES,
     ZIGZAG,
     BatchHeader,
-    Octets,
+    Buffer,
     parse_batch_header,
     read_varint,
 )
@@ -44,7 +44,7 @@ _MAX_TIMESTAMP: Final = struct.Struct(">q")
 _CRC: Final = struct.Struct(">I")
 _NO_EPOCH: Final = -1
 _SPAN_MS_MAX: Final = 1 << 62  # between timestamps of a batch: their deltas have 64 bits
-_COUNT_OF_ONE_OCTET_END: Final = 0x80
+_COUNT_OF_ONE_BYTE_END: Final = 0x80
 
 
 def tail_of(key: bytes | None, value: bytes | None, headers: bytes) -> bytes:
@@ -57,7 +57,7 @@ def has_header(headers: bytes, stored_name: bytes) -> bool:
     # The usual answers come without decoding anything: none has it, or the first.
     if stored_name not in headers:
         return False
-    if headers[0] < _COUNT_OF_ONE_OCTET_END and headers.startswith(stored_name, 1):
+    if headers[0] < _COUNT_OF_ONE_BYTE_END and headers.startswith(stored_name, 1):
         return True
     return any(nullable(name) == stored_name for name, _ in pairs_of(headers))
 
@@ -81,7 +81,7 @@ def pairs_of(headers: bytes) -> Iterator[tuple[bytes, bytes | None]]:
 
 def with_header(headers: bytes, stored: bytes) -> bytes:
     """Return an encoded block of headers with one more at its end, encoded too."""
-    if headers[0] < _COUNT_OF_ONE_OCTET_END:
+    if headers[0] < _COUNT_OF_ONE_BYTE_END:
         return SMALL[(headers[0] >> 1) + 1] + headers[1:] + stored
     count, position = read_varint(headers, 0)
     return varint(count + 1) + headers[position:] + stored
@@ -102,7 +102,7 @@ def record_places(data: bytes, record: RecordSlice) -> tuple[int, int]:
     return key_at, headers_at
 
 
-def values_of(batch: Octets) -> Iterator[tuple[int, bytes]]:
+def values_of(batch: Buffer) -> Iterator[tuple[int, bytes]]:
     """Yield (offset, value) of the records in a batch of ``__delays``, which has no nulls.
 
     Error: ``CorruptBatch``.
@@ -119,7 +119,7 @@ def values_of(batch: Octets) -> Iterator[tuple[int, bytes]]:
 
 
 def pick_values(
-    batch: Octets, header: BatchHeader, wanted: Sequence[int]
+    batch: Buffer, header: BatchHeader, wanted: Sequence[int]
 ) -> list[tuple[int, bytes]]:
     """Return (offset, value) of the wanted records; ``wanted`` grows and lies in the batch.
 
@@ -131,7 +131,7 @@ def pick_values(
     try:
         for offset in wanted:
             while at < offset:
-                if (length := data[position]) < TWO_OCTETS:
+                if (length := data[position]) < VARINT_CONTINUES:
                     position += 1 + ZIGZAG[length]
                 else:
                     length, position = read_varint(data, position)
@@ -148,18 +148,18 @@ def pick_values(
 def _value_at(data: bytes, position: int) -> tuple[bytes, int]:
     """Return the value of the record at a position, and where the next one begins.
 
-    Varints of one octet are passed over in place: 1 us a record against 2 us with calls.
+    Varints of one byte are passed over in place: 1 us a record against 2 us with calls.
     """
     length, position = read_varint(data, position)
     end = position + length
     position += 1  # the attributes
     for _ in range(3):  # the deltas of timestamp and offset, the length of the key it has not
-        while data[position] >= TWO_OCTETS:
+        while data[position] >= VARINT_CONTINUES:
             position += 1
         position += 1
     size, position = read_varint(data, position)
     if size < 0 or not position + size < end <= len(data):
-        raise IndexError(f"a value of {size} octets in a record that ends at {end}")
+        raise IndexError(f"a value of {size} bytes in a record that ends at {end}")
     return data[position : position + size], end
 
 
@@ -216,35 +216,35 @@ def encode_tails(
     return batch
 
 
-def ready(octets: bytes, max_unix_ms: int, *, attributes: int = 0) -> bytearray:
+def ready(data: bytes, max_unix_ms: int, *, attributes: int = 0) -> bytearray:
     """Return a copy of a batch of ``encode_tails`` with another max timestamp, its CRC set."""
-    batch = bytearray(octets)
+    batch = bytearray(data)
     _ATTRIBUTES.pack_into(batch, ATTRIBUTES_AT, attributes)
     _MAX_TIMESTAMP.pack_into(batch, MAX_TIMESTAMP_AT, max_unix_ms)
     _CRC.pack_into(batch, CRC_AT, crc32c(memoryview(batch)[ATTRIBUTES_AT:]))
     return batch
 
 
-def is_whole(octets: Octets, record_count: int) -> bool:
-    """Whether octets are a batch of ``encode_tails``, with so many records, as it was made."""
+def is_whole(data: Buffer, record_count: int) -> bool:
+    """Whether bytes are a batch of ``encode_tails``, with so many records, as it was made."""
     try:
-        header = parse_batch_header(octets)
+        header = parse_batch_header(data)
     except (CorruptBatch, UnsupportedFormat):
         return False
-    is_as_made = header.crc == crc32c(memoryview(octets)[ATTRIBUTES_AT:])
+    is_as_made = header.crc == crc32c(memoryview(data)[ATTRIBUTES_AT:])
     return is_as_made and (header.size_bytes, header.record_count) == (
-        len(octets),
+        len(data),
         record_count,
     )
 
 
-def tails_of(octets: bytes, indexes: Sequence[int]) -> list[Tail]:
+def tails_of(raw: bytes, indexes: Sequence[int]) -> list[Tail]:
     """Return the records of a batch of ``encode_tails`` that have these indexes.
 
     Error: ``CorruptBatch``.
     """
-    header = parse_batch_header(octets)
-    data = octets[HEADER_BYTES:]
+    header = parse_batch_header(raw)
+    data = raw[HEADER_BYTES:]
     records = scan_records(data, header)
     base_unix_ms = header.base_timestamp_unix_ms
     return [

@@ -18,7 +18,7 @@ from features.delay.wheel import WINDOW_MS
 from gateway.broker import Broker
 from gateway.delays.batches import pick_values
 from gateway.errors import CorruptBatch, GatewayError
-from gateway.model import Octets, parse_batch_header
+from gateway.model import Buffer, parse_batch_header
 from gateway.partition import Partition
 
 KEEP_MS: Final = 60_000  # what is due sooner keeps its body from the put
@@ -183,7 +183,7 @@ class Bodies:
             await asyncio.sleep(0)  # The loop serves others while much is read.
 
     def _take_from(
-        self, batches: Sequence[Octets], wanted: list[tuple[int, int]], at: int
+        self, batches: Sequence[Buffer], wanted: list[tuple[int, int]], at: int
     ) -> int:
         """Take what is wanted from index ``at`` on out of batches; return the next index."""
         begin = at

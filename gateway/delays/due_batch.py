@@ -146,13 +146,13 @@ class DueBatch:
     # Retention counts from delivery, not from the put: a delay may be longer than the topic's
     # retention. The time is in the batch, because copies of closed segments have no other.
 
-    def _ready(self, partition: Partition, octets: bytes, max_unix_ms: int) -> Write:
+    def _ready(self, partition: Partition, data: bytes, max_unix_ms: int) -> Write:
         """Return the write of an unchanged run."""
         now_unix_ms = self._now_unix_ms
         if partition.topic.settings.log_append_time:
-            batch = ready(octets, now_unix_ms, attributes=TIMESTAMP_TYPE_MASK)
+            batch = ready(data, now_unix_ms, attributes=TIMESTAMP_TYPE_MASK)
         else:
-            batch = ready(octets, max(now_unix_ms, max_unix_ms))
+            batch = ready(data, max(now_unix_ms, max_unix_ms))
         return self._write(partition, batch)
 
     def _encode(self, partition: Partition, tails: Sequence[Tail]) -> list[Write]:
@@ -199,6 +199,6 @@ def entry_writes(
     tails = [(now_unix_ms, tail_of(None, value, NO_HEADERS)) for value in values]
     writes = []
     for piece in cut(tails, partition.topic.settings.message_bytes_max):
-        octets = encode_tails(piece)
-        writes.append(Write(partition, octets, parse_batch_header(octets)))
+        data = encode_tails(piece)
+        writes.append(Write(partition, data, parse_batch_header(data)))
     return writes

@@ -41,7 +41,7 @@ from gateway.records.runs import nullable
 from gateway.storage import OnDone
 from gateway.topics.manager import Topic, TopicManager
 
-_STAGED_PART: Final = 4  # of the octets of bodies, as much again is made ready to go
+_STAGED_PART: Final = 4  # of the bytes of bodies, as much again is made ready to go
 _COUNTER_BITS: Final = 40  # of a number, below the incarnation that gave it
 _EVERYTHING: Final = (1 << 64) - 1
 
@@ -52,7 +52,7 @@ Waits = tuple[
 
 
 class DelayBounds(NamedTuple):
-    """Octets that ``__delays`` may have beside twice the live ones; octets of bodies kept."""
+    """Bytes that ``__delays`` may have beside twice the live ones; bytes of bodies kept."""
 
     room_bytes: int = ROOM_BYTES
     bodies_bytes: int = 64 << 20

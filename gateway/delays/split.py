@@ -139,16 +139,14 @@ def _due_write(
 ) -> Write | None:
     if kept:
         try:
-            octets = rebuild(header, data, kept, _CODEC, horizon_unix_ms=None)
+            raw = rebuild(header, data, kept, _CODEC, horizon_unix_ms=None)
         except (OverflowError, struct.error) as error:
             raise InvalidTimestamp(str(error)) from None
     elif header.is_idempotent:
-        octets = without_records(header)
+        raw = without_records(header)
     else:
         return None
     # It takes the offsets of the whole batch, and is kept for as long: the last offset delta is in
     # its header, the time is not where no record is left.
-    own = parse_batch_header(octets)._replace(
-        max_timestamp_unix_ms=header.max_timestamp_unix_ms
-    )
-    return Write(write.partition, bytearray(octets), own)
+    own = parse_batch_header(raw)._replace(max_timestamp_unix_ms=header.max_timestamp_unix_ms)
+    return Write(write.partition, bytearray(raw), own)

@@ -1,7 +1,7 @@
 """The internal topic ``__delays``: read at a start, cut off at its front, kept small.
 
 What is in front of the first message that waits is cut off once a second. When the stream
-exceeds twice its live octets and some room, what lives in its oldest part is appended again, a
+exceeds twice its live bytes and some room, what lives in its oldest part is appended again, a
 bounded part at a time, until it does not.
 """
 
@@ -28,7 +28,7 @@ from gateway.clock import Clock
 from gateway.delays.batches import values_of
 from gateway.delays.due_batch import entry_writes
 from gateway.errors import GatewayError, StorageUnavailable
-from gateway.model import DEFAULT_NAMESPACE, Octets, TopicName, parse_batch_header
+from gateway.model import DEFAULT_NAMESPACE, Buffer, TopicName, parse_batch_header
 from gateway.partition import Partition
 from gateway.topics.manager import TopicManager
 
@@ -82,7 +82,7 @@ class DelayStream:
 
     @property
     def size_bytes(self) -> int:
-        """Octets that the stream takes."""
+        """Bytes that the stream takes."""
         return self._broker.size_bytes(self.partition)
 
     @property
@@ -160,7 +160,7 @@ class DelayStream:
                 self._remove([run.first])
         return True
 
-    async def _read(self, offset: int) -> Sequence[Octets]:
+    async def _read(self, offset: int) -> Sequence[Buffer]:
         batches = self._broker.read(self.partition, offset, bytes_max=_READ_BYTES)
         if batches is None:
             batches = await self._broker.read_disk(
@@ -229,7 +229,7 @@ class DelayStream:
             self._cut_off()
             await asyncio.sleep(0)
 
-    def _live_in(self, batch: Octets) -> list[tuple[int, MessageLocation, bytes]]:
+    def _live_in(self, batch: Buffer) -> list[tuple[int, MessageLocation, bytes]]:
         live = []
         for offset, value in values_of(batch):
             if not is_waiting(value):

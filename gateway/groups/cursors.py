@@ -4,7 +4,7 @@ The stream holds two kinds of keys: cursors (here) and the groups themselves
 (``gateway.groups.store``). Integers are big-endian, texts UTF-8.
 
     group         length of the namespace u32, length of the name u32, namespace, name
-    cursor key    0x01, group, topic uuid (16 octets), partition number u32
+    cursor key    0x01, group, topic uuid (16 bytes), partition number u32
     cursor value  version u8 = 0, offset i64, leader epoch i32 (-1: unknown), commit time i64
                   (unix ms), expiry i64 (unix ms, -1: by the group's retention), metadata text
 

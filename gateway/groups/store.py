@@ -4,10 +4,10 @@
     value  version u8 = 0, generation i32, state time i64 (unix ms; since when it is empty),
            protocol type, protocol name, leader id (texts that may be null), member count u32,
            then per member: member id, instance id (may be null), client id, client host
-           (texts), session timeout u32 ms, rebalance timeout u32 ms, assignment (octets),
-           protocol count u32, per protocol: name (text), metadata (octets)
+           (texts), session timeout u32 ms, rebalance timeout u32 ms, assignment (bytes),
+           protocol count u32, per protocol: name (text), metadata (bytes)
 
-Integers are big-endian. Octets and UTF-8 texts stand behind their length (u32; 0xFFFFFFFF:
+Integers are big-endian. Bytes and UTF-8 texts stand behind their length (u32; 0xFFFFFFFF:
 null).
 """
 
@@ -51,20 +51,20 @@ def encode_group(group: Group, state_unix_ms: int) -> bytes:
         ):
             parts += _text(text)
         parts.append(_TIMEOUTS.pack(member.session_timeout_ms, member.rebalance_timeout_ms))
-        parts += _octets(member.assignment)
+        parts += _data(member.assignment)
         parts.append(_U32.pack(len(member.protocols)))
         for name, metadata in member.protocols:
             parts += _text(name)
-            parts += _octets(metadata)
+            parts += _data(metadata)
     return b"".join(parts)
 
 
 def _text(text: str | None) -> tuple[bytes, bytes]:
-    return (_U32.pack(_NULL), b"") if text is None else _octets(text.encode())
+    return (_U32.pack(_NULL), b"") if text is None else _data(text.encode())
 
 
-def _octets(octets: bytes) -> tuple[bytes, bytes]:
-    return _U32.pack(len(octets)), octets
+def _data(data: bytes) -> tuple[bytes, bytes]:
+    return _U32.pack(len(data)), data
 
 
 class _Cursor:
@@ -79,7 +79,7 @@ class _Cursor:
         self._at += layout.size
         return fields
 
-    def octets(self) -> bytes | None:
+    def data(self) -> bytes | None:
         (size,) = self.unpack(_U32)
         if size == _NULL:
             return None
@@ -87,8 +87,8 @@ class _Cursor:
         return self._value[start : self._at]
 
     def text(self) -> str | None:
-        octets = self.octets()
-        return None if octets is None else octets.decode()
+        data = self.data()
+        return None if data is None else data.decode()
 
 
 def decode_group(value: bytes) -> StoredGroup:
@@ -112,9 +112,9 @@ def _decode_member(cursor: _Cursor, protocol_type: str) -> Member:
     member_id, instance_id = cursor.text() or "", cursor.text()
     client_id, client_host = cursor.text() or "", cursor.text() or ""
     session_timeout_ms, rebalance_timeout_ms = cursor.unpack(_TIMEOUTS)
-    assignment = cursor.octets() or b""
+    assignment = cursor.data() or b""
     (count,) = cursor.unpack(_U32)
-    protocols = tuple((cursor.text() or "", cursor.octets() or b"") for _ in range(count))
+    protocols = tuple((cursor.text() or "", cursor.data() or b"") for _ in range(count))
     request = JoinRequest(
         member_id,
         instance_id,

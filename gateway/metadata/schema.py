@@ -99,7 +99,7 @@ TOPIC_CONFIGS: Final = Table(
     Column("value", Text, nullable=False),
 )
 
-# Native names are any octets up to 255 in some protocols; those are escaped by their adapter.
+# Native names are any bytes up to 255 in some protocols; those are escaped by their adapter.
 ADDRESSES: Final = Table(
     "addresses",
     TABLES,

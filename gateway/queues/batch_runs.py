@@ -13,10 +13,10 @@ from gateway.model import (
     COMPRESSION_MASK,
     DELIVER_AT,
     HEADER_BYTES,
-    TWO_OCTETS,
+    VARINT_CONTINUES,
     ZIGZAG,
     BatchHeader,
-    Octets,
+    Buffer,
     Record,
     read_varint,
     unix_ms_in,
@@ -31,7 +31,7 @@ def plain_run(base_offset: int, last_offset: int) -> list[Run]:
     return [Run(base_offset, last_offset, None)]
 
 
-def keyed_runs(batch: Octets, header: BatchHeader, base_offset: int) -> list[Run]:
+def keyed_runs(batch: Buffer, header: BatchHeader, base_offset: int) -> list[Run]:
     """Return the runs of a batch by key; a corrupt batch is one run without a key.
 
     The take of such a message detects and reports the corruption.
@@ -70,7 +70,7 @@ class Delay(NamedTuple):
 
 
 def delayed_runs(
-    batch: Octets, base_offset: int, header: BatchHeader, delay: Delay, *, with_keys: bool
+    batch: Buffer, base_offset: int, header: BatchHeader, delay: Delay, *, with_keys: bool
 ) -> list[Run]:
     """Return the runs of a batch of a queue with a delay.
 
@@ -117,7 +117,7 @@ def _joined(base_offset: int, keys: Iterator[tuple[int, bytes | None]]) -> list[
     return runs
 
 
-def _keys(batch: Octets, header: BatchHeader) -> Iterator[tuple[int, bytes | None]]:
+def _keys(batch: Buffer, header: BatchHeader) -> Iterator[tuple[int, bytes | None]]:
     """Yield (offset delta, key) of each record; values and headers are skipped.
 
     Errors: ``CorruptBatch``, ``IndexError``.
@@ -132,10 +132,10 @@ def _keys(batch: Octets, header: BatchHeader) -> Iterator[tuple[int, bytes | Non
         length, position = read_varint(data, position)
         end = position + length
         position += 1  # the attributes, unused
-        while data[position] >= TWO_OCTETS:  # the timestamp delta
+        while data[position] >= VARINT_CONTINUES:  # the timestamp delta
             position += 1
         position += 1
-        if (delta := data[position]) < TWO_OCTETS:
+        if (delta := data[position]) < VARINT_CONTINUES:
             delta = ZIGZAG[delta]
             position += 1
         else:

@@ -15,7 +15,7 @@ from gateway.records.codec import I64_MIN
 EXPIRED: Final = "expired"  # the reasons of dead letters
 CORRUPT: Final = "corrupt"
 
-_NOTHING_LEFT: Final = -1  # of the octets: not even an empty message fits
+_NOTHING_LEFT: Final = -1  # of the bytes: not even an empty message fits
 
 Part = tuple[QueueLane, list[Taken]]
 Id = tuple[int, int]  # offset, attempt
@@ -136,7 +136,7 @@ def expires_unix_ms(body: Body, clock: Clock) -> int | None:
 
 
 def _look_at(headers: Headers) -> tuple[int, int | None]:
-    """Return the octets of a message's headers, and when they say at last that it expires."""
+    """Return the bytes of a message's headers, and when they say at last that it expires."""
     size_bytes = 0
     deadline_unix_ms = None
     for name, value in headers:

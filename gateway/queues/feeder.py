@@ -11,7 +11,7 @@ from features.queue.model import Effects, Order, Run
 from gateway.broker import Broker
 from gateway.clock import Clock
 from gateway.errors import GatewayError, OffsetOutOfRange, TopicNotFound
-from gateway.model import BatchHeader, Octets, parse_batch_header
+from gateway.model import BatchHeader, Buffer, parse_batch_header
 from gateway.partition import Partition, Write
 from gateway.queues.batch_runs import (
     Delay,
@@ -30,7 +30,7 @@ from gateway.waiting import Tail
 RETRY_S: Final = 1.0
 RUNS_FED_MAX: Final = 4_096  # at a time, of what a thread has found: 10 ms of the loop
 
-_Piece = tuple[Octets, BatchHeader, int]  # a batch and its base offset
+_Piece = tuple[Buffer, BatchHeader, int]  # a batch and its base offset
 
 _log = structlog.get_logger()
 
@@ -130,7 +130,7 @@ class Feeder:
 
     # --- gateway.waiting.Receiver
 
-    def on_batches(self, partition: Partition, batches: Sequence[Octets]) -> bool:
+    def on_batches(self, partition: Partition, batches: Sequence[Buffer]) -> bool:
         """See ``Receiver``."""
         runs: list[Run] = []
         work = 0
@@ -264,6 +264,6 @@ def _raise_bug(task: asyncio.Task[None]) -> None:
         task.result()
 
 
-def _piece(batch: Octets) -> _Piece:
+def _piece(batch: Buffer) -> _Piece:
     header = parse_batch_header(batch)
     return batch, header, header.base_offset

@@ -285,7 +285,7 @@ class QueueJournal:
 
     @property
     def stored_bytes(self) -> int:
-        """Octets of all entries."""
+        """Bytes of all entries."""
         return self._broker.size_bytes(self.partition)
 
     def _rewrite_when_due(self) -> None:

@@ -11,7 +11,7 @@ from gateway.model import (
     COMPRESSION_MASK,
     TIMESTAMP_TYPE_MASK,
     BatchHeader,
-    Octets,
+    Buffer,
     Record,
 )
 from gateway.partition import Partition
@@ -47,15 +47,15 @@ Body = Record | Unreadable
 
 
 class KeptBatch:
-    """A batch: octets, or the runs that it was made of, until a record is wanted; then records."""
+    """A batch: bytes, or the runs that it was made of, until a record is wanted; then records."""
 
     __slots__ = (
         "base_offset",
+        "data",
         "is_compressed",
         "is_dense",
         "is_large",
         "last_offset",
-        "octets",
         "records",
         "runs",
         "shown",
@@ -63,8 +63,8 @@ class KeptBatch:
         "stamp_unix_ms",
     )
 
-    def __init__(self, octets: Octets, header: BatchHeader, base_offset: int) -> None:
-        self.octets: Octets | None = None if header.is_control else octets
+    def __init__(self, data: Buffer, header: BatchHeader, base_offset: int) -> None:
+        self.data: Buffer | None = None if header.is_control else data
         self.runs: Sequence[RecordRun] | None = None
         self.base_offset = base_offset
         self.last_offset = base_offset + header.last_offset_delta
@@ -72,13 +72,13 @@ class KeptBatch:
         self.is_dense = header.record_count == header.last_offset_delta + 1
         self.is_large = work_of(header) > LOOP_WORK_MAX
         self.records: Sequence[Record] | None = () if header.is_control else None
-        self.size_bytes = len(octets) + _BATCH_BYTES
+        self.size_bytes = len(data) + _BATCH_BYTES
         self.stamp_unix_ms: int | None = None
         self.shown: Shown | None = None
 
     def keep_runs(self, runs: Sequence[RecordRun], header: BatchHeader) -> None:
-        """Keep what the batch was made of in place of its octets."""
-        self.octets = None
+        """Keep what the batch was made of in place of its bytes."""
+        self.data = None
         self.runs = runs
         self.size_bytes += self._run_bytes(runs)
         for run in runs:
@@ -88,7 +88,7 @@ class KeptBatch:
             self.stamp_unix_ms = header.max_timestamp_unix_ms
 
     def refuse(self) -> None:
-        """Have no records: the octets, which stay, are not those that were written."""
+        """Have no records: the bytes, which stay, are not those that were written."""
         self.records = ()
 
     def _run_bytes(self, runs: Sequence[RecordRun]) -> int:
@@ -103,19 +103,19 @@ class KeptBatch:
 
     async def decode_beside(self) -> None:
         """Do what ``decode`` does, the work in a thread."""
-        assert self.octets is not None
-        decoded = await asyncio.to_thread(_decoded, self.octets, sized=self.is_compressed)
+        assert self.data is not None
+        decoded = await asyncio.to_thread(_decoded, self.data, sized=self.is_compressed)
         if self.records is None:
             self._have(*decoded)
 
     def decode(self) -> None:
-        """Have records; none of a batch that is corrupt, whose octets stay as the sign of it."""
+        """Have records; none of a batch that is corrupt, whose bytes stay as the sign of it."""
         if self.records is not None:
             return
         runs = self.runs
         if runs is None:
-            assert self.octets is not None
-            self._have(*_decoded(self.octets, sized=self.is_compressed))
+            assert self.data is not None
+            self._have(*_decoded(self.data, sized=self.is_compressed))
             return
         records = records_of_runs(
             runs, self.base_offset, append_time_unix_ms=self.stamp_unix_ms
@@ -131,7 +131,7 @@ class KeptBatch:
         self.is_dense = len(records) == self.last_offset - self.base_offset + 1
         self.size_bytes += value_bytes + _record_bytes(records)
         self.records = records
-        self.octets = self.runs = None
+        self.data = self.runs = None
 
     def show(self, partition: Partition, index: int, show: Show) -> Shown:
         """Have, and return, what the message at an index, and others, look like.
@@ -182,7 +182,7 @@ class KeptBatch:
         return len(offsets)
 
     def _find(self, records: Sequence[Record], offset: int) -> Body:
-        if self.octets is not None:
+        if self.data is not None:
             return Unreadable.CORRUPT
         index = bisect_right(records, offset, key=_offset_of) - 1
         if index >= 0 and records[index].offset == offset:
@@ -190,13 +190,13 @@ class KeptBatch:
         return Unreadable.GONE
 
 
-def _decoded(octets: Octets, *, sized: bool) -> tuple[Sequence[Record] | None, int]:
-    """Return a batch's records, None when it is corrupt, and the octets of their values.
+def _decoded(data: Buffer, *, sized: bool) -> tuple[Sequence[Record] | None, int]:
+    """Return a batch's records, None when it is corrupt, and the bytes of their values.
 
-    Those are 0 when it is not to be ``sized``: its octets say how large it is.
+    Those are 0 when it is not to be ``sized``: its bytes say how large it is.
     """
     try:
-        records = decode_batch(octets)
+        records = decode_batch(data)
     except CorruptBatch:
         return None, 0
     return records, sum(len(record.value or b"") for record in records) if sized else 0

@@ -14,7 +14,7 @@ from typing import Final
 
 from gateway.broker import Broker
 from gateway.errors import OffsetOutOfRange, TopicNotFound
-from gateway.model import BatchHeader, Octets, Record, parse_batch_header
+from gateway.model import BatchHeader, Buffer, Record, parse_batch_header
 from gateway.partition import Partition, Write
 from gateway.queues.contiguous import Columns, Show
 from gateway.queues.kept_batch import Body, KeptBatch, Unreadable
@@ -129,13 +129,13 @@ class MessageCache:
         self._put(partition.partition_id, batch)
 
     def keep_read(
-        self, partition: Partition, octets: Octets, header: BatchHeader
+        self, partition: Partition, data: Buffer, header: BatchHeader
     ) -> Sequence[Record]:
         """Keep a batch that was read, and return its records; none of one that is corrupt.
 
         Whoever has looked at the keys of its messages will want these next.
         """
-        batch = self._read_batch(partition, octets, header)
+        batch = self._read_batch(partition, data, header)
         if batch.records is None:
             batch.decode()
         self._put(partition.partition_id, batch)
@@ -227,13 +227,13 @@ class MessageCache:
         return batch
 
     def _keep_read(
-        self, partition: Partition, offset: int, batches: Sequence[Octets]
+        self, partition: Partition, offset: int, batches: Sequence[Buffer]
     ) -> KeptBatch | Unreadable:
         """Keep what was read; return the batch that an offset is in, as ``_at`` does."""
         wanted: KeptBatch | None = None
-        for octets in batches:
-            header = parse_batch_header(octets)
-            batch = self._read_batch(partition, octets, header)
+        for data in batches:
+            header = parse_batch_header(data)
+            batch = self._read_batch(partition, data, header)
             if wanted is None and batch.base_offset <= offset <= batch.last_offset:
                 wanted = batch
                 if batch.records is None and not batch.needs_thread:
@@ -241,12 +241,10 @@ class MessageCache:
             self._put(partition.partition_id, batch)
         return Unreadable.GONE if wanted is None else wanted
 
-    def _read_batch(
-        self, partition: Partition, octets: Octets, header: BatchHeader
-    ) -> KeptBatch:
+    def _read_batch(self, partition: Partition, data: Buffer, header: BatchHeader) -> KeptBatch:
         # A copy: views of one read would keep all of it as long as any of them.
-        batch = KeptBatch(bytes(octets), header, header.base_offset)
-        if batch.records is None and not self._broker.stored.is_intact(partition, octets):
+        batch = KeptBatch(bytes(data), header, header.base_offset)
+        if batch.records is None and not self._broker.stored.is_intact(partition, data):
             batch.refuse()
         return batch
 

@@ -1,1 +1,1 @@
-"""Record batches: octets to records and back, checked, searched and compressed."""
+"""Record batches: bytes to records and back, checked, searched and compressed."""

@@ -2,7 +2,7 @@
 
 For internal streams, for runs of protocols other than Kafka, and for the rare moments when the
 records of a stored batch must be seen; a Kafka produce is stored and fetched without this file.
-Lengths are octets, timestamps unix milliseconds. docs/adr/0002-record-codec.md says why this is
+Lengths are bytes, timestamps unix milliseconds. docs/adr/0002-record-codec.md says why this is
 Python.
 """
 
@@ -22,10 +22,10 @@ from gateway.model import (
     MAGIC,
     NO_PRODUCER,
     TIMESTAMP_TYPE_MASK,
-    TWO_OCTETS,
+    VARINT_CONTINUES,
     ZIGZAG,
     BatchHeader,
-    Octets,
+    Buffer,
     Record,
     parse_batch_header,
     read_varint,
@@ -226,14 +226,14 @@ def encode_batch(  # noqa: PLR0913  # One argument per field that differs betwee
     )
 
 
-def check_crc(batch: Octets, header: BatchHeader) -> None:
-    """Raise ``CorruptBatch`` unless the CRC-32C in ``header`` is that of the batch's octets."""
+def check_crc(batch: Buffer, header: BatchHeader) -> None:
+    """Raise ``CorruptBatch`` unless the CRC-32C in ``header`` is that of the batch's bytes."""
     if crc32c(memoryview(batch)[ATTRIBUTES_AT : header.size_bytes]) != header.crc:
         raise CorruptBatch(f"CRC of the batch at offset {header.base_offset} does not match")
 
 
 def decode_batch(
-    batch: Octets,
+    batch: Buffer,
     *,
     bytes_max: int = DECOMPRESSED_BYTES_MAX,
     records_max: int = RECORDS_MAX,
@@ -247,14 +247,14 @@ def decode_batch(
 
 
 def iter_records(
-    batch: Octets,
+    batch: Buffer,
     *,
     bytes_max: int = DECOMPRESSED_BYTES_MAX,
     records_max: int = RECORDS_MAX,
 ) -> Iterator[Record]:
     """Yield the records of one v2 batch one by one; else as ``decode_batch``."""
     header = parse_batch_header(batch)
-    data = records_octets(batch, header, bytes_max=bytes_max, records_max=records_max)
+    data = records_data(batch, header, bytes_max=bytes_max, records_max=records_max)
     append_time = (
         header.max_timestamp_unix_ms if header.attributes & TIMESTAMP_TYPE_MASK else None
     )
@@ -297,8 +297,8 @@ def garbled(header: BatchHeader, what: str) -> CorruptBatch:
     return CorruptBatch(f"records of the batch at offset {header.base_offset}: {what}")
 
 
-def records_octets(
-    batch: Octets, header: BatchHeader, *, bytes_max: int, records_max: int
+def records_data(
+    batch: Buffer, header: BatchHeader, *, bytes_max: int, records_max: int
 ) -> bytes:
     """Return what follows the header, decompressed; the record count fits it."""
     data = bytes(memoryview(batch)[HEADER_BYTES : header.size_bytes])
@@ -310,7 +310,7 @@ def records_octets(
 
 
 def _read_nullable(data: bytes, position: int) -> tuple[bytes | None, int]:
-    """Return (octets or null, position after them); a negative length is null, as in Kafka."""
+    """Return (bytes or null, position after them); a negative length is null, as in Kafka."""
     size, position = read_varint(data, position)
     if size < 0:
         return None, position
@@ -325,9 +325,9 @@ def _decode_fields(data: bytes, position: int) -> _Fields:  # noqa: PLR0912
     """Return offset delta, timestamp delta, key, value, where the headers begin and end.
 
     A record that reaches beyond the data is refused; where its headers end, so does it. Varints
-    of one octet are decoded in place: 1.4 us a record against 2.1 us with calls.
+    of one byte are decoded in place: 1.4 us a record against 2.1 us with calls.
     """
-    if (length := data[position]) < TWO_OCTETS:
+    if (length := data[position]) < VARINT_CONTINUES:
         length = ZIGZAG[length]
         position += 1
     else:
@@ -336,18 +336,18 @@ def _decode_fields(data: bytes, position: int) -> _Fields:  # noqa: PLR0912
     if end > len(data):
         raise IndexError(f"a record of {length} bytes ends at {end} of {len(data)}")
     position += 1  # the attributes, of which none is defined
-    if (timestamp_delta := data[position]) < TWO_OCTETS:
+    if (timestamp_delta := data[position]) < VARINT_CONTINUES:
         timestamp_delta = ZIGZAG[timestamp_delta]
         position += 1
     else:
         timestamp_delta, position = read_varint(data, position)
-    if (delta := data[position]) < TWO_OCTETS:
+    if (delta := data[position]) < VARINT_CONTINUES:
         delta = ZIGZAG[delta]
         position += 1
     else:
         delta, position = read_varint(data, position)
     key = value = None
-    if (size := data[position]) < TWO_OCTETS:
+    if (size := data[position]) < VARINT_CONTINUES:
         size = ZIGZAG[size]
         position += 1
     else:
@@ -355,7 +355,7 @@ def _decode_fields(data: bytes, position: int) -> _Fields:  # noqa: PLR0912
     if size >= 0:
         key = data[position : position + size]
         position += size
-    if (size := data[position]) < TWO_OCTETS:
+    if (size := data[position]) < VARINT_CONTINUES:
         size = ZIGZAG[size]
         position += 1
     else:

@@ -37,11 +37,11 @@ _ZSTD_SKIPPABLE: Final = (
 _INPUT_BYTES: Final = 65_536  # input is given in such pieces: what is left of one is copied
 _CHUNK_BYTES: Final = 262_144  # output is asked for in such pieces, so that memory follows use
 _VARINT_BYTES_MAX: Final = 5
-_LAST_OCTET_BELOW: Final = 0x80  # a varint goes on while its octets are not below
+_LAST_BYTE_BELOW: Final = 0x80  # a varint goes on while its bytes are not below
 
 
 def decompress(codec: int, data: bytes, *, bytes_max: int) -> bytes:
-    """Return what ``data`` holds, at most ``bytes_max`` octets.
+    """Return what ``data`` holds, at most ``bytes_max`` bytes.
 
     Errors: ``CorruptBatch`` for an unknown codec, for bytes that are not of that codec, and for
     more output than ``bytes_max`` (``DecompressedTooLarge``).
@@ -131,9 +131,9 @@ def _unsnap_block(block: bytes | memoryview, bytes_max: int) -> bytes:
     import cramjam  # Only when a batch needs it.
 
     size_bytes = 0
-    for index, octet in enumerate(block[:_VARINT_BYTES_MAX]):
-        size_bytes |= (octet & 0x7F) << (7 * index)
-        if octet < _LAST_OCTET_BELOW:
+    for index, byte in enumerate(block[:_VARINT_BYTES_MAX]):
+        size_bytes |= (byte & 0x7F) << (7 * index)
+        if byte < _LAST_BYTE_BELOW:
             break
     else:
         raise CorruptBatch("snappy: no length in front of a block")

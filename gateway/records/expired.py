@@ -20,7 +20,7 @@ from gateway.model import (
     COMPRESSION_MASK,
     EXPIRES_AT,
     HEADER_BYTES,
-    Octets,
+    Buffer,
     parse_batch_header,
     unix_ms_in,
 )
@@ -34,13 +34,13 @@ _STORED_NAME: Final = nullable(_NAME)
 _CODEC: Final = Codec(partial(decompress, bytes_max=LOOKED_AT_BYTES_MAX), compress)
 
 
-def without_expired(batches: Sequence[Octets], clock: Clock) -> list[Octets]:
+def without_expired(batches: Sequence[Buffer], clock: Clock) -> list[Buffer]:
     """Return the batches without what has expired; one that cannot be decoded stays as it is.
 
     So does one whose timestamps are so far apart that it cannot be written again. Who stamps a
     record with a time of his own has seen the steps of our clock that came before that time.
     """
-    found: list[Octets] = []
+    found: list[Buffer] = []
     for batch in batches:
         try:
             found.append(_without_expired(batch, clock))
@@ -49,7 +49,7 @@ def without_expired(batches: Sequence[Octets], clock: Clock) -> list[Octets]:
     return found
 
 
-def _without_expired(batch: Octets, clock: Clock) -> Octets:
+def _without_expired(batch: Buffer, clock: Clock) -> Buffer:
     header = parse_batch_header(batch)
     data = bytes(memoryview(batch)[HEADER_BYTES : header.size_bytes])
     data = decompress(header.attributes & COMPRESSION_MASK, data, bytes_max=LOOKED_AT_BYTES_MAX)

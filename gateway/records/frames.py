@@ -83,11 +83,11 @@ def _is_snappy(head: bytes, size_bytes: int, record_count: int) -> bool:
 
 def _is_snappy_block(head: bytes, at: int, block_bytes: int, content_bytes_min: int) -> bool:
     content_bytes = shift = 0
-    for octet in head[at : at + 5]:
-        content_bytes |= (octet & 0x7F) << shift
+    for byte in head[at : at + 5]:
+        content_bytes |= (byte & 0x7F) << shift
         shift += 7
         at += 1
-        if octet < 0x80:  # noqa: PLR2004 - the continuation bit
+        if byte < 0x80:  # noqa: PLR2004 - the continuation bit
             is_literal = content_bytes == 0 or not head[at] & _SNAPPY_COPY_MASK
             fits = content_bytes_min <= content_bytes <= block_bytes * _SNAPPY_RATIO_MAX
             return is_literal and fits  # there is nothing to copy from at the beginning

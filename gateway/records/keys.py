@@ -10,8 +10,8 @@ from gateway.model import (
     COMPRESSION_MASK,
     HEADER_BYTES,
     MQTT_TOPIC,
-    TWO_OCTETS,
-    Octets,
+    VARINT_CONTINUES,
+    Buffer,
     parse_batch_header,
     read_varint,
 )
@@ -22,7 +22,7 @@ _RECORD_BYTES_MIN: Final = 7
 _TOPIC: Final = MQTT_TOPIC.encode()
 
 
-def keys_of_batch(batch: Octets, *, bytes_max: int = DECOMPRESSED_BYTES_MAX) -> set[bytes]:
+def keys_of_batch(batch: Buffer, *, bytes_max: int = DECOMPRESSED_BYTES_MAX) -> set[bytes]:
     """Return the distinct keys, and topics named by headers, of a v2 batch; none of a control one.
 
     Records without either add nothing. Errors: ``CorruptBatch`` when the batch contradicts
@@ -51,10 +51,10 @@ def _keys(data: bytes, record_count: int) -> set[bytes]:
         end = position + length
         position += 1  # the attributes, of which none is defined
         # Timestamp and offset deltas: only where they end matters.
-        while data[position] >= TWO_OCTETS:
+        while data[position] >= VARINT_CONTINUES:
             position += 1
         position += 1
-        while data[position] >= TWO_OCTETS:
+        while data[position] >= VARINT_CONTINUES:
             position += 1
         size, position = read_varint(data, position + 1)
         if size >= 0:

@@ -39,13 +39,13 @@ class MessageIds:
         return f"{self._first}-{bits >> _TAIL_BITS:04x}-{bits & _TAIL_MASK:012x}"
 
     def row(self, first: int, count: int) -> list[bytes]:
-        """Return the ids of messages in a row, as octets: 0.3 us each where ``at`` takes 0.7."""
+        """Return the ids of messages in a row, as bytes: 0.3 us each where ``at`` takes 0.7."""
         mask = self._mask
         offsets = range(first, first + count)
         if first >> _TAIL_BITS != offsets[-1] >> _TAIL_BITS:
             return [self.at(offset).encode() for offset in offsets]
-        octets = b"".join([(offset ^ mask).to_bytes(8, "big") for offset in offsets])
-        text = octets.hex().encode()
+        data = b"".join([(offset ^ mask).to_bytes(8, "big") for offset in offsets])
+        text = data.hex().encode()
         lead = b"%b-%b-" % (self._first.encode(), text[:_MIDDLE_CHARS])
         return [
             lead + text[at + _MIDDLE_CHARS : at + _BITS_CHARS]

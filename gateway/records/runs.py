@@ -1,8 +1,8 @@
-"""The records of a run as the octets of a v2 batch, without a Python step per record.
+"""The records of a run as the bytes of a v2 batch, without a Python step per record.
 
 What the records of a run have in common is encoded once; what differs is put between by joins
 and slice assignments, which run at the speed of C. docs/adr/0005-coalescing-runs.md says what it
-is worth. Lengths are octets.
+is worth. Lengths are bytes.
 """
 
 from collections.abc import Sequence
@@ -14,15 +14,15 @@ SMALL_MAX: Final = 2_048  # lengths and deltas below it are looked up, not compu
 SMALL: Final = tuple(encode_varint(number) for number in range(SMALL_MAX))
 NULL: Final = encode_varint(-1)
 
-_ONE_OCTET_END: Final = 1 << 6  # offset deltas below it take one octet
-_TWO_OCTETS_END: Final = 1 << 13
+_ONE_BYTE_END: Final = 1 << 6  # offset deltas below it take one byte
+_TWO_BYTES_END: Final = 1 << 13
 
-# The octets of the varints of 0, 1, 2, ..., each place of a varint in a table of its own.
+# The bytes of the varints of 0, 1, 2, ..., each place of a varint in a table of its own.
 _DELTAS: Final = {
     1: (bytes(range(0, 0x80, 2)),),
     2: (
-        bytes(range(0x80, 0x100, 2)) * (_TWO_OCTETS_END // 64),
-        b"".join(bytes((high,)) * 64 for high in range(_TWO_OCTETS_END // 64)),
+        bytes(range(0x80, 0x100, 2)) * (_TWO_BYTES_END // 64),
+        b"".join(bytes((high,)) * 64 for high in range(_TWO_BYTES_END // 64)),
     ),
 }
 
@@ -45,9 +45,9 @@ def deltas(first: int, count: int) -> Sequence[bytes]:
     return SMALL[first:end] if end <= SMALL_MAX else varints(range(first, end))
 
 
-def nullable(octets: bytes | None) -> bytes:
-    """Return octets with their length in front; null and empty differ."""
-    return NULL if octets is None else varint(len(octets)) + octets
+def nullable(data: bytes | None) -> bytes:
+    """Return bytes with their length in front; null and empty differ."""
+    return NULL if data is None else varint(len(data)) + data
 
 
 def encode_records(  # noqa: PLR0917 - the fields of a record; called once per run
@@ -99,8 +99,8 @@ def _uniform(  # noqa: PLR0913, PLR0917 - as encode_records
     pieces[-1] = (pieces[-1] or b"") + headers
     block = bytearray(headers + before_value).join(pieces)  # type: ignore[arg-type]  # no nulls
     stride = len(size) + body_bytes
-    for place, octets in enumerate(_DELTAS[width], start=len(before_delta)):
-        block[place::stride] = octets[first_delta : first_delta + len(values)]
+    for place, data in enumerate(_DELTAS[width], start=len(before_delta)):
+        block[place::stride] = data[first_delta : first_delta + len(values)]
     return block
 
 

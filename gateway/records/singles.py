@@ -11,7 +11,7 @@ from typing import Final
 from gateway.records.runs import SMALL, SMALL_MAX, pieces_of, varint
 
 FRAME_OVERHEAD_BYTES: Final = 32  # as ``records.RECORD_OVERHEAD_BYTES``
-_ONE_OCTET_END: Final = 1 << 6  # offset deltas below it take one octet
+_ONE_BYTE_END: Final = 1 << 6  # offset deltas below it take one byte
 _NO_TIMESTAMP_DELTA: Final = b"\x00\x00"  # and the attributes, of which none is defined
 
 
@@ -19,7 +19,7 @@ class RecordFrame:
     """A record without offset and value: all that a publisher's records of one size share.
 
     ``size_bytes`` is at least what such a record takes in a batch. ``front`` is all that stands
-    before an offset delta of one octet, ``front_2`` before one of two; ``middle`` stands between
+    before an offset delta of one byte, ``front_2`` before one of two; ``middle`` stands between
     the delta and the value.
     """
 
@@ -91,9 +91,9 @@ class SingleRecords:
                 record = b"".join((lead, varint(number), frame.middle, value, frame.headers))
                 parts += (varint(len(record)), record)
             return parts
-        one_octet = max(0, min(len(values), _ONE_OCTET_END - first_delta))
-        fronts = [frame.front for frame in frames[:one_octet]]
-        fronts += [frame.front_2 for frame in frames[one_octet:]]
+        one_byte = max(0, min(len(values), _ONE_BYTE_END - first_delta))
+        fronts = [frame.front for frame in frames[:one_byte]]
+        fronts += [frame.front_2 for frame in frames[one_byte:]]
         parts = [b""] * (5 * len(values))
         parts[0::5] = fronts
         parts[1::5] = SMALL[first_delta:end_delta]

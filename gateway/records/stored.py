@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from gateway.errors import CorruptBatch
-from gateway.model import Octets, parse_batch_header
+from gateway.model import Buffer, parse_batch_header
 from gateway.records.codec import check_crc
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class StoredBatches:
         self.counts: Counter[str] = Counter()
         self._known: OrderedDict[tuple[int, int], None] = OrderedDict()
 
-    def is_intact(self, partition: "Partition", batch: Octets) -> bool:
+    def is_intact(self, partition: "Partition", batch: Buffer) -> bool:
         """Say whether a batch may be decoded; one that may not is counted, and logged once."""
         header = parse_batch_header(batch)
         try:
@@ -42,7 +42,7 @@ class StoredBatches:
             return False
         return True
 
-    def check(self, partition: "Partition", batch: Octets) -> None:
+    def check(self, partition: "Partition", batch: Buffer) -> None:
         """Raise ``CorruptBatch`` for a batch that may not be decoded: see ``is_intact``."""
         if not self.is_intact(partition, batch):
             offset = parse_batch_header(batch).base_offset

@@ -1,17 +1,17 @@
 """The record of a stored batch that is first at or after a time."""
 
-from gateway.model import TIMESTAMP_TYPE_MASK, Octets, parse_batch_header, read_varint
+from gateway.model import TIMESTAMP_TYPE_MASK, Buffer, parse_batch_header, read_varint
 from gateway.records.codec import (
     DECOMPRESSED_BYTES_MAX,
     DELETE_HORIZON_MASK,
     RECORDS_MAX,
     bounded_time,
     garbled,
-    records_octets,
+    records_data,
 )
 
 
-def first_record_at(batch: Octets, timestamp_unix_ms: int) -> tuple[int, int] | None:
+def first_record_at(batch: Buffer, timestamp_unix_ms: int) -> tuple[int, int] | None:
     """Return (offset, timestamp) of the first record at or after a time, or None.
 
     The header alone answers when the batch is too old, when its first record is young enough,
@@ -26,7 +26,7 @@ def first_record_at(batch: Octets, timestamp_unix_ms: int) -> tuple[int, int] | 
     is_first_known = not header.attributes & DELETE_HORIZON_MASK
     if is_first_known and header.base_timestamp_unix_ms >= timestamp_unix_ms:
         return header.base_offset, header.base_timestamp_unix_ms
-    data = records_octets(
+    data = records_data(
         batch, header, bytes_max=DECOMPRESSED_BYTES_MAX, records_max=RECORDS_MAX
     )
     position = 0

@@ -3,7 +3,7 @@
 A commit that finds the journal long copies all of it and syncs the file before it returns, and a
 file that has grown waits for whatever else the file system has to write, 8 MiB objects of a server
 beside us say. Copied often, the journal stays short and is written over in place: then a commit's
-own sync, too, has octets to wait for and no change of the file's size.
+own sync, too, has bytes to wait for and no change of the file's size.
 """
 
 import sqlite3

@@ -24,7 +24,7 @@ LOCK_TIMEOUT_MS: Final = 5_000  # how long PostgreSQL waits for another session'
 # A session that holds locks and says nothing is ended by the server: its node may be dead, which
 # TCP alone would find out after hours.
 SILENT_TRANSACTION_MS_MAX: Final = 15_000
-DEAD_PEER_MS: Final = 15_000  # a server that acknowledges no octets for so long is given up
+DEAD_PEER_MS: Final = 15_000  # a server that acknowledges no bytes for so long is given up
 
 READS: Final = "headgate_reads"  # execution option: a transaction that only reads
 

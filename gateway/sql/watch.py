@@ -1,7 +1,7 @@
 """An end to the wait for a database that says nothing: its connection is cut by another thread.
 
 A driver waits for an answer without end, and TCP only finds out that the other machine is gone:
-a server that is stopped, or whose disk hangs, acknowledges octets all the same. What was cut fails
+a server that is stopped, or whose disk hangs, acknowledges bytes all the same. What was cut fails
 as if the server had closed the connection.
 """
 

@@ -1,6 +1,6 @@
 """Addresses: what a protocol calls a topic (and a group) that has another name here.
 
-``%RETRY%g``, ``a/b``, AMQP names of 255 octets and aliases. In memory here, durable in SQL
+``%RETRY%g``, ``a/b``, AMQP names of 255 bytes and aliases. In memory here, durable in SQL
 first.
 """
 

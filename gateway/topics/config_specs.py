@@ -187,7 +187,7 @@ SPECS: Final[Mapping[str, TopicConfigSpec]] = {
         10 * 1024**3,
         -1,
         "",
-        "Octets of a partition that queue groups, delays and the archive may hold back from "
+        "Bytes of a partition that queue groups, delays and the archive may hold back from "
         "retention; above it, producers are refused. -1 for no limit. Not in Kafka.",
     ),
     "index.interval.bytes": _int(4_096, 0, "log.index.interval.bytes", _SHARED_LOG),
@@ -210,7 +210,7 @@ SPECS: Final[Mapping[str, TopicConfigSpec]] = {
         "says, once its segment of the log is closed.",
     ),
     "max.message.bytes": _int(
-        1_048_588, 0, "message.max.bytes", "Octets of the largest record batch, compressed."
+        1_048_588, 0, "message.max.bytes", "Bytes of the largest record batch, compressed."
     ),
     "message.timestamp.after.max.ms": _long(
         3_600_000,
@@ -238,7 +238,7 @@ SPECS: Final[Mapping[str, TopicConfigSpec]] = {
         ConfigType.DOUBLE,
         "0.5",
         "log.cleaner.min.cleanable.ratio",
-        "Share of a partition's octets that must be new before it is compacted again.",
+        "Share of a partition's bytes that must be new before it is compacted again.",
         _number(_DECIMAL, 0, 1),
     ),
     "min.compaction.lag.ms": _long(
@@ -284,7 +284,7 @@ SPECS: Final[Mapping[str, TopicConfigSpec]] = {
         -1,
         -INT64_MAX - 1,
         "log.retention.bytes",
-        "Octets of a partition above which its oldest batches go; negative for no limit.",
+        "Bytes of a partition above which its oldest batches go; negative for no limit.",
     ),
     "retention.ms": _long(
         7 * _DAY_MS,

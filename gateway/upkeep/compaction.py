@@ -5,7 +5,7 @@ up to what the storage can rewrite (settled data), what is older than ``min.comp
 and what no holder needs. A round reads what is new, notes the keys in a map of bounded size,
 and has the storage rewrite all before the round's end; a partition with more new keys than it
 holds takes several rounds. Where a partition is clean up to is kept in the internal stream
-``__compaction`` (key: partition id u32; value: version u8, offset i64, clean octets u64): when
+``__compaction`` (key: partition id u32; value: version u8, offset i64, clean bytes u64): when
 that is lost, it is read again, nothing else. Internal topics keep themselves small.
 """
 
@@ -23,7 +23,7 @@ from gateway.clock import Clock
 from gateway.config.settings import CompactionConfig
 from gateway.errors import GatewayError, StorageUnavailable
 from gateway.metrics import Metrics
-from gateway.model import Octets, parse_batch_header
+from gateway.model import Buffer, parse_batch_header
 from gateway.records.codec import DECOMPRESSED_BYTES_MAX
 from gateway.records.compression import compress, decompress
 from gateway.storage import Bounds, CompactingStorage, StorageAdapter
@@ -53,7 +53,7 @@ class Clean(NamedTuple):
 
 
 class Dirty(NamedTuple):
-    """Offsets of a partition that are to be cleaned, and the share of octets that are new."""
+    """Offsets of a partition that are to be cleaned, and the share of bytes that are new."""
 
     topic: Topic
     number: int
@@ -209,7 +209,7 @@ class Compaction:
     def _ratio(
         self, partition_id: int, clean: Clean, bounds: Bounds, start: int, end: int
     ) -> float:
-        """Return which share of the octets is new, those that cannot be cleaned left out.
+        """Return which share of the bytes is new, those that cannot be cleaned left out.
 
         How many of the new ones can be is judged by their offsets.
         """
@@ -288,7 +288,7 @@ class Compaction:
         return end  # Nothing is left there: all of it was cleaned away before.
 
     def _note_all(
-        self, cleaner: Cleaner, batches: Sequence[Octets], offset: int, end: int
+        self, cleaner: Cleaner, batches: Sequence[Buffer], offset: int, end: int
     ) -> int:
         """Note whole batches; return one past the last of them. In a worker thread."""
         for batch in batches:
@@ -303,7 +303,7 @@ class Compaction:
         """Rewrite what is before the round's end; return up to where it is clean then."""
         read_bytes = 0
 
-        def keep(batch: Octets) -> Octets | None:
+        def keep(batch: Buffer) -> Buffer | None:
             nonlocal read_bytes
             self._pace.wait_for(batch)
             read_bytes += len(batch)
@@ -344,9 +344,9 @@ class Compaction:
         """Register what is counted here."""
         counters: Mapping[str, tuple[str, Callable[[], float]]] = {
             "rounds": ("Rounds of compaction.", lambda: self.rounds),
-            "read_bytes": ("Octets of batches that were read.", lambda: self.bytes_read),
+            "read_bytes": ("Bytes of batches that were read.", lambda: self.bytes_read),
             "removed_bytes": (
-                "Octets by which topics became less.",
+                "Bytes by which topics became less.",
                 lambda: self.bytes_removed,
             ),
             "removed_records": ("Records that went.", lambda: self.records_removed),

@@ -1,4 +1,4 @@
-"""Compaction leaves room for others: octets in a second, turns of the interpreter."""
+"""Compaction leaves room for others: bytes in a second, turns of the interpreter."""
 
 import sys
 import threading
@@ -8,7 +8,7 @@ from typing import Final
 
 from gateway.clock import Clock
 from gateway.errors import GatewayError
-from gateway.model import Octets, parse_batch_header
+from gateway.model import Buffer, parse_batch_header
 
 RECORD_BYTES_COUNTED: Final = 256  # a smaller record takes as long
 PAUSE_MS_MIN: Final = 10
@@ -34,7 +34,7 @@ def short_turns() -> Iterator[None]:
 
 
 class Pace:
-    """Holds worker threads back to so many octets in a second; ``stopped`` ends their work."""
+    """Holds worker threads back to so many bytes in a second; ``stopped`` ends their work."""
 
     def __init__(self, clock: Clock, bytes_per_s_max: int) -> None:
         self.stopped = threading.Event()
@@ -44,7 +44,7 @@ class Pace:
         self._seen_ms = clock.monotonic_ms()
         self._owed_ms = 0.0
 
-    def wait_for(self, batch: Octets) -> None:
+    def wait_for(self, batch: Buffer) -> None:
         """Return when it is a batch's turn. Error: ``CompactionStopped``."""
         size_bytes = max(
             len(batch), parse_batch_header(batch).record_count * RECORD_BYTES_COUNTED

@@ -130,7 +130,7 @@ class Holders:
 
         With ``cleanup.policy=queue`` that is about all that is not settled, else about what
         retention would have removed. ``size_bytes`` are about to be appended; what was found
-        holds for some octets, so that not every append looks.
+        holds for some bytes, so that not every append looks.
         """
         settings = partition.topic.settings
         if settings.hold_bytes_max < 0:
@@ -157,7 +157,7 @@ class Holders:
             self.refusals += 1
             names = ", ".join(hold.name for hold in self.of(partition_id)[:3]) or "nobody reads"
             msg = (
-                f"more than hold.bytes.max, {settings.hold_bytes_max} octets, of "
+                f"more than hold.bytes.max, {settings.hold_bytes_max} bytes, of "
                 f"{partition.topic.name.name}-{partition.number} wait to be settled: {names}"
             )
             raise PolicyViolation(msg)

@@ -7,7 +7,7 @@ from typing import Final, Protocol
 import structlog
 
 from gateway.metrics import Metrics
-from gateway.model import Octets
+from gateway.model import Buffer
 from gateway.records.keys import keys_of_batch
 from gateway.storage import StorageAdapter
 from gateway.topics.manager import TopicManager
@@ -26,11 +26,11 @@ class KeyIndexes(Protocol):
 
     @property
     def memory_bytes(self) -> int:
-        """Octets of memory for keys of what has no index on the disk yet."""
+        """Bytes of memory for keys of what has no index on the disk yet."""
         ...
 
     async def index(
-        self, wanted: frozenset[int], keys_of: Callable[[Octets], Iterable[bytes]]
+        self, wanted: frozenset[int], keys_of: Callable[[Buffer], Iterable[bytes]]
     ) -> int:
         """Make what is missing for those partitions; return how many files were made."""
         ...
@@ -68,7 +68,7 @@ class KeyIndexer:
             "headgate_key_index_files", "Key index files made.", lambda: indexes.built_count
         )
         metrics.counter_fn(
-            "headgate_key_index_bytes", "Octets of them.", lambda: indexes.built_bytes
+            "headgate_key_index_bytes", "Bytes of them.", lambda: indexes.built_bytes
         )
         metrics.counter_fn(
             "headgate_key_index_undecodable_batches",
@@ -77,7 +77,7 @@ class KeyIndexer:
         )
         metrics.gauge(
             "headgate_key_index_memory_bytes",
-            "Octets of memory for keys of what is not settled yet.",
+            "Bytes of memory for keys of what is not settled yet.",
             lambda: indexes.memory_bytes,
         )
 

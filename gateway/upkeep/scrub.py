@@ -15,7 +15,7 @@ import structlog
 from gateway.broker import Broker
 from gateway.errors import GatewayError, PolicyViolation
 from gateway.metrics import Metrics
-from gateway.model import Octets, parse_batch_header
+from gateway.model import Buffer, parse_batch_header
 from gateway.partition import Partition
 from gateway.records.codec import check_crc
 from gateway.topics.manager import Topic, TopicManager
@@ -160,7 +160,7 @@ class Scrub:
                 self._note(partition, base_offset, "the CRC of the batch does not match")
             await self._pace(batches)
 
-    async def _pace(self, batches: Sequence[Octets]) -> None:
+    async def _pace(self, batches: Sequence[Buffer]) -> None:
         size_bytes = sum(map(len, batches))
         self.checked_bytes += size_bytes
         self.pass_bytes += size_bytes
@@ -176,7 +176,7 @@ class Scrub:
             self.damages.append(Damage(name, partition.number, offset, what))
 
 
-def _damaged(batches: Iterable[Octets], offset: int, end: int) -> tuple[list[int], int]:
+def _damaged(batches: Iterable[Buffer], offset: int, end: int) -> tuple[list[int], int]:
     """Return where damaged batches begin, and the offset to go on at. In a thread."""
     damaged: list[int] = []
     for batch in batches:

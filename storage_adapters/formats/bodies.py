@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from gateway.model import Octets, PartitionIdentity, TopicName
+from gateway.model import Buffer, PartitionIdentity, TopicName
 from storage_adapters.formats.damage import Damaged
 
 _INTRODUCTION: Final = struct.Struct("<IIqq16sHH")  # id, number, start, end, uuid, lengths
@@ -47,7 +47,7 @@ def encode_introduction(introduction: Introduction) -> bytes:
     return fields + namespace + name
 
 
-def decode_introductions(body: Octets) -> Iterator[Introduction]:
+def decode_introductions(body: Buffer) -> Iterator[Introduction]:
     """Yield the partitions that a PARTITION entry's body introduces. Errors: ``Damaged``."""
     at = 0
     while at < len(body):
@@ -55,7 +55,7 @@ def decode_introductions(body: Octets) -> Iterator[Introduction]:
         yield introduction
 
 
-def decode_introduction(body: Octets, at: int) -> tuple[Introduction, int]:
+def decode_introduction(body: Buffer, at: int) -> tuple[Introduction, int]:
     """Return the introduction at index ``at`` and the next one's. Errors: ``Damaged``."""
     try:
         partition_id, number, start, end, uuid, *lengths = _INTRODUCTION.unpack_from(body, at)
@@ -73,7 +73,7 @@ def decode_introduction(body: Octets, at: int) -> tuple[Introduction, int]:
     return Introduction(identity, start, end), names_end
 
 
-def introduction_end(body: Octets, at: int) -> int:
+def introduction_end(body: Buffer, at: int) -> int:
     """Return where the introduction at index ``at`` ends."""
     namespace_bytes: int
     name_bytes: int
@@ -91,7 +91,7 @@ def encode_bounds(rows: Iterable[tuple[int, int, int]]) -> bytes:
     return b"".join([_BOUNDS.pack(*row) for row in rows])
 
 
-def decode_bounds(body: Octets) -> list[BoundsRow]:
+def decode_bounds(body: Buffer) -> list[BoundsRow]:
     """Return the rows of a BOUNDS entry. Errors: ``Damaged``."""
     if len(body) % _BOUNDS.size:
         raise Damaged(f"{len(body)} bytes are not a whole number of bounds")
@@ -103,7 +103,7 @@ def encode_deletion(partition_ids: Sequence[int]) -> bytes:
     return b"".join([_PARTITION_ID.pack(partition_id) for partition_id in partition_ids])
 
 
-def decode_deletion(body: Octets) -> list[int]:
+def decode_deletion(body: Buffer) -> list[int]:
     """Return the partition ids of a DELETE entry. Errors: ``Damaged``."""
     if len(body) % _PARTITION_ID.size:
         raise Damaged(f"{len(body)} bytes are not a whole number of partition ids")

@@ -1,8 +1,8 @@
 """Columns of whole numbers, packed: what the index keeps of an object (docs/formats.md, 11).
 
-Of each column the least value is kept, and of each value its distance from there in as few octets
-as the widest needs; a column of equal values needs none. The octets are put down in planes (all
-lowest octets, then all second ones), which zstandard makes short work of.
+Of each column the least value is kept, and of each value its distance from there in as few bytes
+as the widest needs; a column of equal values needs none. The bytes are put down in planes (all
+lowest bytes, then all second ones), which zstandard makes short work of.
 """
 
 import struct
@@ -15,7 +15,7 @@ from typing import Final
 import zstandard
 from crc32c import crc32c
 
-from gateway.model import Octets
+from gateway.model import Buffer
 from storage_adapters.formats.damage import Damaged, TooNew
 
 COLUMNS_VERSION: Final = 1
@@ -25,7 +25,7 @@ Unpacked = tuple[int, list["array[int]"]]  # the kind, and its columns, each an 
 
 _CRC: Final = struct.Struct("<I")
 _HEAD: Final = struct.Struct("<BBHII")  # version, kind, column count, lengths
-_COLUMN: Final = struct.Struct("<Bq")  # octets of a value, least value
+_COLUMN: Final = struct.Struct("<Bq")  # bytes of a value, least value
 _CODES: Final = {1: "B", 2: "H", 4: "I", 8: "Q"}
 _LITTLE: Final = sys.byteorder == "little"
 
@@ -33,7 +33,7 @@ _LITTLE: Final = sys.byteorder == "little"
 def pack_columns(
     kind: int, columns: Sequence[Sequence[int]], more: Sequence[Sequence[int]] = ()
 ) -> bytes:
-    """Return ``columns``, all of one length, and ``more``, all of another, as octets.
+    """Return ``columns``, all of one length, and ``more``, all of another, as bytes.
 
     ``kind`` tells one use from another. Errors: ``OverflowError`` for values that are not signed
     64-bit integers, ``ValueError`` above ``VALUES_MAX``.
@@ -43,9 +43,9 @@ def pack_columns(
         raise ValueError(f"{max(lengths)} values in a column; at most {VALUES_MAX}")
     described, planes = [], []
     for column in (*columns, *more):
-        least, width, octets = _pack_column(column)
+        least, width, data = _pack_column(column)
         described.append(_COLUMN.pack(width, least))
-        planes.append(octets)
+        planes.append(data)
     raw = b"".join(planes)
     head = _HEAD.pack(COLUMNS_VERSION, kind, len(described), *lengths)
     body = zstandard.ZstdCompressor(level=3).compress(raw) if raw else b""
@@ -54,7 +54,7 @@ def pack_columns(
 
 
 def unpack_columns(
-    data: Octets, counts: dict[int, tuple[int, int]], *, values_max: int = VALUES_MAX
+    data: Buffer, counts: dict[int, tuple[int, int]], *, values_max: int = VALUES_MAX
 ) -> Unpacked:
     """Return what was packed. ``counts``: how many columns of either length each kind has.
 
@@ -96,7 +96,7 @@ def _unpack_all(
 
 
 def _decompress(body: memoryview, size: int) -> bytes:
-    """Return ``size`` octets, which the frame must say that it has: nothing else is tried."""
+    """Return ``size`` bytes, which the frame must say that it has: nothing else is tried."""
     if not size:
         return b""
     try:
@@ -111,7 +111,7 @@ def _decompress(body: memoryview, size: int) -> bytes:
 
 
 def _pack_column(values: Sequence[int]) -> tuple[int, int, bytes]:
-    """Return (least value, octets of a value, planes)."""
+    """Return (least value, bytes of a value, planes)."""
     if not values:
         return 0, 0, b""
     least = min(values)
@@ -122,18 +122,18 @@ def _pack_column(values: Sequence[int]) -> tuple[int, int, bytes]:
     distances = array(_CODES[width], [value - least for value in values] if least else values)
     if not _LITTLE:
         distances.byteswap()
-    octets = distances.tobytes()
-    return least, width, b"".join([octets[plane::width] for plane in range(width)])
+    data = distances.tobytes()
+    return least, width, b"".join([data[plane::width] for plane in range(width)])
 
 
 def _unpack_column(raw: bytes, at: int, length: int, width: int, least: int) -> "array[int]":
     if not width:
         return array("q", [least]) * length
-    octets = bytearray(length * width)
+    data = bytearray(length * width)
     for plane in range(width):
-        octets[plane::width] = raw[at + plane * length : at + (plane + 1) * length]
+        data[plane::width] = raw[at + plane * length : at + (plane + 1) * length]
     distances = array(_CODES[width])
-    distances.frombytes(octets)
+    distances.frombytes(data)
     if not _LITTLE:
         distances.byteswap()
     return array("q", map(least.__add__, distances) if least else distances)

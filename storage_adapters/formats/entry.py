@@ -3,7 +3,7 @@
 The header's CRC-32C covers header and targets and continues from the segment's ``seed``. A
 batch protects its own records with its CRC, of which the header keeps a copy; what lies outside
 of a batch's CRC (base offset, length, leader epoch) stands in header and targets too, so every
-octet is checked, none twice.
+byte is checked, none twice.
 """
 
 import struct
@@ -18,7 +18,7 @@ from gateway.model import (
     LENGTH_OVERHEAD_BYTES,
     MAGIC,
     MAGIC_AT,
-    Octets,
+    Buffer,
 )
 from gateway.model import HEADER_BYTES as BATCH_HEADER_BYTES
 from storage_adapters.formats.damage import Damaged
@@ -77,12 +77,12 @@ class EntryHeader(NamedTuple):
 
     @property
     def body_at(self) -> int:
-        """Where the body begins, counted from the entry's first octet."""
+        """Where the body begins, counted from the entry's first byte."""
         return ENTRY_HEADER_BYTES + TARGET_BYTES * self.target_count
 
     @property
     def size_bytes(self) -> int:
-        """Octets of the whole entry."""
+        """Bytes of the whole entry."""
         return self.body_at + self.body_bytes
 
 
@@ -167,7 +167,7 @@ def encode_entry(  # noqa: PLR0913  # The fields of the header that a caller may
     return _PREFIX.pack(ENTRY_MAGIC, crc32c(fields, seed)) + fields + body
 
 
-def decode_entry_header(data: Octets, at: int, end: int, seed: int) -> EntryHeader:
+def decode_entry_header(data: Buffer, at: int, end: int, seed: int) -> EntryHeader:
     """Return the header at index ``at``; its targets are intact too. ``end``: where data ends.
 
     Errors: ``Damaged``. The body is not looked at, but it is known to fit before ``end``.
@@ -189,7 +189,7 @@ def decode_entry_header(data: Octets, at: int, end: int, seed: int) -> EntryHead
     return header
 
 
-def decode_targets(data: Octets, at: int, count: int) -> tuple[tuple[int, int], ...]:
+def decode_targets(data: Buffer, at: int, count: int) -> tuple[tuple[int, int], ...]:
     """Return (partition id, base offset) of the ``count`` targets of the entry at ``at``."""
     start = at + ENTRY_HEADER_BYTES
     if count == 1:
@@ -197,7 +197,7 @@ def decode_targets(data: Octets, at: int, count: int) -> tuple[tuple[int, int], 
     return tuple(_TARGET.iter_unpack(data[start : start + count * TARGET_BYTES]))
 
 
-def check_body(data: Octets, at: int, header: EntryHeader) -> None:
+def check_body(data: Buffer, at: int, header: EntryHeader) -> None:
     """Check the body of the entry at ``at`` with that header. Errors: ``Damaged``."""
     body_at = at + header.body_at
     body_end = body_at + header.body_bytes

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 from crc32c import crc32c
 
-from gateway.model import LAST_OFFSET_DELTA_AT, LEADER_EPOCH_AT, Octets
+from gateway.model import LAST_OFFSET_DELTA_AT, LEADER_EPOCH_AT, Buffer
 from storage_adapters.formats.bodies import (
     Introduction,
     decode_introduction,
@@ -86,7 +86,7 @@ class Part(NamedTuple):
 
 
 class Trailer(NamedTuple):
-    """The last 96 octets of a segment. Positions count from the segment's first octet."""
+    """The last 96 bytes of a segment. Positions count from the segment's first byte."""
 
     footer_crc: int
     entries_end: int
@@ -102,7 +102,7 @@ class Trailer(NamedTuple):
 
     @property
     def footer_bytes(self) -> int:
-        """Octets of the footer without the trailer."""
+        """Bytes of the footer without the trailer."""
         return (
             self.row_count * ROW_BYTES
             + self.partition_count * TABLE_ROW_BYTES
@@ -111,7 +111,7 @@ class Trailer(NamedTuple):
         )
 
 
-def span_of(batch: Octets) -> int:
+def span_of(batch: Buffer) -> int:
     """Return what a batch's row ends with: its offsets, holes included, + leader epoch << 32."""
     (leader_epoch,) = _INT32.unpack_from(batch, LEADER_EPOCH_AT)
     (last_delta,) = _INT32.unpack_from(batch, LAST_OFFSET_DELTA_AT)
@@ -202,8 +202,8 @@ def _little_endian(numbers: "array[int]") -> bytes:
     return numbers.tobytes()
 
 
-def decode_trailer(data: Octets) -> Trailer:
-    """Return what the last 96 octets of a segment say. Errors: ``Damaged``, ``TooNew``."""
+def decode_trailer(data: Buffer) -> Trailer:
+    """Return what the last 96 bytes of a segment say. Errors: ``Damaged``, ``TooNew``."""
     if len(data) < TRAILER_BYTES:
         raise Damaged("too short for a trailer")
     at = len(data) - TRAILER_BYTES
@@ -222,7 +222,7 @@ def decode_trailer(data: Octets) -> Trailer:
 
 
 class Footer:
-    """A footer where it lies: ``view`` is its octets without the trailer, often mapped."""
+    """A footer where it lies: ``view`` is its bytes without the trailer, often mapped."""
 
     __slots__ = ("_identities_at", "_ids", "_table_at", "_view", "rows", "trailer")
 

@@ -5,13 +5,13 @@ with its posting list: the rows (places in the order of the partition's batches 
 from 0) of the batches that hold it, as differences. Made to be mapped: a reader bisects over
 the blocks' first keys in place and decodes one block. ``key_index_builder`` writes it.
 
-    header, 64 octets     magic, CRC of what follows in it, version, counts, segment, CRCs
-    table, 32 octets a partition, sorted by partition id
+    header, 64 bytes     magic, CRC of what follows in it, version, counts, segment, CRCs
+    table, 32 bytes a partition, sorted by partition id
     areas, one per partition: positions of its blocks (u32 each), then the blocks
 
-An entry of a block is: octets shared with the key before it (0 in the first), octets that
-follow, these octets, octets of the posting list, the posting list; all numbers are unsigned
-LEB128. Keys longer than ``KEY_BYTES_MAX`` are listed by their first octets, so a row that is
+An entry of a block is: bytes shared with the key before it (0 in the first), bytes that
+follow, these bytes, bytes of the posting list, the posting list; all numbers are unsigned
+LEB128. Keys longer than ``KEY_BYTES_MAX`` are listed by their first bytes, so a row that is
 found may hold another key: a reader looks at the records anyway. What a record's header
 ``mqtt.topic`` names is listed as a key too; format 1 did not, and counts as not there.
 """
@@ -22,7 +22,7 @@ from typing import Final, NamedTuple
 
 from crc32c import crc32c
 
-from gateway.model import Octets
+from gateway.model import Buffer
 from storage_adapters.formats.damage import Damaged, TooNew
 
 KEY_INDEX_MAGIC: Final = b"HGki"
@@ -70,20 +70,20 @@ class KeyTableRow(NamedTuple):
     undecodable_count: int
 
 
-def decode_varint(data: Octets, at: int) -> tuple[int, int]:
+def decode_varint(data: Buffer, at: int) -> tuple[int, int]:
     """Return (number, index behind it). Errors: ``IndexError``, ``Damaged``."""
     value = 0
     for shift in range(0, _VARINT_BITS_MAX, 7):
-        octet = data[at]
+        byte = data[at]
         at += 1
-        value |= (octet & 0x7F) << shift
-        if octet < _MORE:
+        value |= (byte & 0x7F) << shift
+        if byte < _MORE:
             return value, at
     raise Damaged("a number of a key index is too long")
 
 
 def encode_index_header(header: KeyIndexHeader) -> bytes:
-    """Return the header's 64 octets."""
+    """Return the header's 64 bytes."""
     fields = _FIELDS.pack(
         KEY_INDEX_VERSION,
         0,
@@ -99,8 +99,8 @@ def encode_index_header(header: KeyIndexHeader) -> bytes:
     return _PREFIX.pack(KEY_INDEX_MAGIC, crc32c(fields)) + fields
 
 
-def decode_index_header(data: Octets) -> KeyIndexHeader:
-    """Return what the first 64 octets say. Errors: ``Damaged``, ``TooNew``."""
+def decode_index_header(data: Buffer) -> KeyIndexHeader:
+    """Return what the first 64 bytes say. Errors: ``Damaged``, ``TooNew``."""
     if len(data) < KEY_INDEX_HEADER_BYTES:
         raise Damaged(f"{len(data)} bytes are less than a key index's header")
     magic, crc = _PREFIX.unpack_from(data)
@@ -118,11 +118,11 @@ def decode_index_header(data: Octets) -> KeyIndexHeader:
 
 
 def encode_table_row(row: KeyTableRow) -> bytes:
-    """Return a partition's 32 octets of the table."""
+    """Return a partition's 32 bytes of the table."""
     return _TABLE_ROW.pack(*row)
 
 
-def decode_postings(data: Octets) -> list[int]:
+def decode_postings(data: Buffer) -> list[int]:
     """Return the rows of a posting list, lowest first. Errors: ``Damaged``."""
     rows: list[int] = []
     at = row = 0
@@ -136,7 +136,7 @@ def decode_postings(data: Octets) -> list[int]:
     return rows
 
 
-def decode_entries(data: Octets, at: int, end: int) -> Iterator[tuple[bytes, bytes]]:
+def decode_entries(data: Buffer, at: int, end: int) -> Iterator[tuple[bytes, bytes]]:
     """Yield (key, posting list) of the entries between two indices; the first shares nothing.
 
     Errors: ``Damaged``.
@@ -144,7 +144,7 @@ def decode_entries(data: Octets, at: int, end: int) -> Iterator[tuple[bytes, byt
     key = b""
     try:
         while at < end:
-            # Numbers of one octet are decoded in place: building is 1.4 times faster.
+            # Numbers of one byte are decoded in place: building is 1.4 times faster.
             if (shared := data[at]) < _MORE:
                 at += 1
             else:
@@ -244,7 +244,7 @@ class KeyIndex:
     ) -> Iterator[list[int]]:
         """Yield the rows of each key that begins with ``prefix`` and is wanted.
 
-        A key of which not all octets are listed may be wanted. Errors: ``Damaged``.
+        A key of which not all bytes are listed may be wanted. Errors: ``Damaged``.
         """
         for key, postings in self._entries(partition_id, prefix[:KEY_BYTES_MAX]):
             if len(key) >= KEY_BYTES_MAX or wants(key):
@@ -303,7 +303,7 @@ class KeyIndex:
 
 
 def _behind(prefix: bytes) -> bytes | None:
-    """Return the lowest octets above all that begin with ``prefix``; None when there are none."""
+    """Return the lowest bytes above all that begin with ``prefix``; None when there are none."""
     kept = prefix.rstrip(b"\xff")
     return kept[:-1] + bytes((kept[-1] + 1,)) if kept else None
 

@@ -16,7 +16,7 @@ from typing import Final
 from crc32c import crc32c
 
 from gateway.errors import RequestError
-from gateway.model import Octets, encode_uvarint
+from gateway.model import Buffer, encode_uvarint
 from storage_adapters.formats.key_index import (
     BLOCK_KEYS,
     KEY_BYTES_MAX,
@@ -35,16 +35,16 @@ RUN_KEYS_MAX: Final = 16_384  # sorting them takes 6 ms
 RUN_BYTES_MAX: Final = 8_388_608
 INDEX_BYTES_MAX: Final = 134_217_728
 
-KeysOf = Callable[[Octets], Iterable[bytes]]
+KeysOf = Callable[[Buffer], Iterable[bytes]]
 """Returns the keys of a batch, in any order; a ``RequestError`` when it cannot be decoded."""
 
 _SMALL: Final = tuple(encode_uvarint(number) for number in range(4_096))
 _ROW_BYTES: Final = 8
-_KEY_OVERHEAD_BYTES: Final = 100  # what a key takes in memory beside its octets
+_KEY_OVERHEAD_BYTES: Final = 100  # what a key takes in memory beside its bytes
 
 
 def build_key_index(
-    batches: Iterable[tuple[int, int, Octets]],
+    batches: Iterable[tuple[int, int, Buffer]],
     keys_of: KeysOf,
     *,
     segment_number: int,
@@ -68,7 +68,7 @@ def build_key_index(
 
 
 class KeyIndexBuilder:
-    """Takes (partition id, row, keys) in order and makes the index's octets."""
+    """Takes (partition id, row, keys) in order and makes the index's bytes."""
 
     def __init__(
         self,
@@ -267,7 +267,7 @@ def _small(value: int) -> bytes:
 
 
 def _shared_bytes(first: bytes, second: bytes) -> int:
-    """Return how many octets both begin with."""
+    """Return how many bytes both begin with."""
     size = min(len(first), len(second))
     if first[:size] == second[:size]:
         return size

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from crc32c import crc32c
 
-from gateway.model import Octets
+from gateway.model import Buffer
 from storage_adapters.formats.damage import Damaged, TooNew
 
 MANIFEST_MAGIC: Final = b"HGMF"
@@ -27,7 +27,7 @@ _DEAD: Final = struct.Struct("<I")
 class FileRecord(NamedTuple):
     """A settled segment that counts.
 
-    ``owner``: the one partition in it, or ``SHARED``. ``trailer_crc``: that of the octets of
+    ``owner``: the one partition in it, or ``SHARED``. ``trailer_crc``: that of the bytes of
     its trailer, so that another file of the same name is not taken for it. ``dead``: partitions
     whose batches in it do not count: they were rewritten elsewhere, or deleted.
     """
@@ -81,7 +81,7 @@ def encode_manifest(manifest: Manifest) -> bytes:
     return _PREFIX.pack(MANIFEST_MAGIC, crc32c(body)) + body
 
 
-def decode_manifest(data: Octets) -> Manifest:
+def decode_manifest(data: Buffer) -> Manifest:
     """Return what the file says. Errors: ``Damaged``, ``TooNew``."""
     if len(data) < _PREFIX.size + _FIELDS.size:
         raise Damaged(f"{len(data)} bytes are less than a manifest")

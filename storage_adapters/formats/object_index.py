@@ -7,7 +7,7 @@ from itertools import accumulate, chain, islice, repeat
 from operator import add, sub
 from typing import Final
 
-from gateway.model import Octets
+from gateway.model import Buffer
 from storage_adapters.formats.columns import VALUES_MAX, pack_columns, unpack_columns
 from storage_adapters.formats.damage import Damaged
 from storage_adapters.formats.footer import ROW_STRIDE
@@ -23,7 +23,7 @@ _PARTS_COLUMNS: Final = {_PARTS: (8, 2)}
 _INT64_MAX: Final = (1 << 63) - 1
 _LOW, _HIGH = (0, 1) if sys.byteorder == "little" else (1, 0)
 
-# (first, end, number, first row, row count, octets, highest timestamp, epochs), as Extent of S3.
+# (first, end, number, first row, row count, bytes, highest timestamp, epochs), as Extent of S3.
 PlainExtent = tuple[int, int, int, int, int, int, int, tuple[tuple[int, int], ...]]
 PlainPart = tuple[int, PlainExtent]
 
@@ -31,7 +31,7 @@ PlainPart = tuple[int, PlainExtent]
 def pack_rows(rows: "array[int]") -> bytes:
     """Return a footer's rows (``ROW_STRIDE`` values each), packed.
 
-    Regular traffic takes 2 to 4 octets a row. Errors: ``ValueError`` above ``ROWS_MAX`` rows.
+    Regular traffic takes 2 to 4 bytes a row. Errors: ``ValueError`` above ``ROWS_MAX`` rows.
     """
     offsets, timestamps = rows[0::ROW_STRIDE], rows[1::ROW_STRIDE]
     positions, sizes = _halves(rows[2::ROW_STRIDE])
@@ -45,11 +45,11 @@ def pack_rows(rows: "array[int]") -> bytes:
     return pack_columns(_ROWS_AS_THEY_ARE, plain)
 
 
-def unpack_rows(data: Octets, *, rows_max: int = ROWS_MAX) -> "array[int]":
+def unpack_rows(data: Buffer, *, rows_max: int = ROWS_MAX) -> "array[int]":
     """Return what ``pack_rows`` was given. Errors: ``Damaged``, ``TooNew``.
 
-    It takes 80 octets of memory a row for a moment. ``rows_max``: more are damage; an object of so
-    many octets has no more than a twelfth of that in rows (a target's octets in an entry).
+    It takes 80 bytes of memory a row for a moment. ``rows_max``: more are damage; an object of so
+    many bytes has no more than a twelfth of that in rows (a target's bytes in an entry).
     """
     kind, columns = unpack_columns(data, _ROWS_COLUMNS, values_max=rows_max)
     offsets, timestamps, positions, sizes, counts, epochs = columns
@@ -99,7 +99,7 @@ def pack_parts(parts: Sequence[PlainPart]) -> bytes:
     )
 
 
-def unpack_parts(data: Octets, number: int) -> list[PlainPart]:
+def unpack_parts(data: Buffer, number: int) -> list[PlainPart]:
     """Return what ``pack_parts`` was given, of object ``number``.
 
     Errors: ``Damaged``, ``TooNew``.

@@ -39,5 +39,5 @@ def find_epoch_above(rows: Rows, first: int, end: int, leader_epoch: int) -> int
 
 
 def sizes_of(rows: Rows, first: int, end: int) -> list[int]:
-    """Return the octets of each batch of rows [first, end)."""
+    """Return the bytes of each batch of rows [first, end)."""
     return [rows[i * ROW_STRIDE + 2] >> HIGH_SHIFT for i in range(first, end)]

@@ -6,7 +6,7 @@ from uuid import UUID
 
 from crc32c import crc32c
 
-from gateway.model import Octets
+from gateway.model import Buffer
 from storage_adapters.formats.damage import Damaged, TooNew
 
 FORMAT_VERSION: Final = 1
@@ -52,7 +52,7 @@ def encode_segment_header(  # noqa: PLR0913  # The header's fields, by name.
     created_unix_ms: int,
     kind: int = KIND_LOG,
 ) -> bytes:
-    """Return the header's 64 octets."""
+    """Return the header's 64 bytes."""
     fields = _FIELDS.pack(
         FORMAT_VERSION,
         kind,
@@ -69,8 +69,8 @@ def encode_segment_header(  # noqa: PLR0913  # The header's fields, by name.
     return _PREFIX.pack(SEGMENT_MAGIC, crc32c(fields)) + fields
 
 
-def decode_segment_header(data: Octets) -> SegmentHeader:
-    """Return what the first 64 octets of a segment say.
+def decode_segment_header(data: Buffer) -> SegmentHeader:
+    """Return what the first 64 bytes of a segment say.
 
     Errors: ``Damaged``; ``TooNew`` when the header is intact but of a later format.
     """

@@ -6,7 +6,7 @@ from uuid import UUID
 
 from crc32c import crc32c
 
-from gateway.model import Octets
+from gateway.model import Buffer
 from storage_adapters.formats.damage import Damaged
 
 MARK_MAGIC: Final = b"HGSY"
@@ -24,12 +24,12 @@ class SyncedMark(NamedTuple):
 
 
 def encode_mark(mark: SyncedMark) -> bytes:
-    """Return the mark's 32 octets."""
+    """Return the mark's 32 bytes."""
     fields = _FIELDS.pack(mark.data_uuid.bytes, mark.sequence)
     return _PREFIX.pack(MARK_MAGIC, crc32c(fields)) + fields
 
 
-def decode_mark(data: Octets) -> SyncedMark:
+def decode_mark(data: Buffer) -> SyncedMark:
     """Return what a mark says. Errors: ``Damaged``, for one that was half written too.
 
     >>> decode_mark(encode_mark(SyncedMark(UUID(int=1), 7))).sequence

@@ -12,7 +12,7 @@ from uuid import UUID
 from gateway.clock import Clock
 from gateway.errors import StorageUnavailable
 from gateway.metrics import Metrics
-from gateway.model import Octets
+from gateway.model import Buffer
 from gateway.storage import (
     Bounds,
     DiskUsage,
@@ -141,14 +141,14 @@ class S3Storage:
 
     def read_cached(
         self, partition_id: int, start: int, end: int, *, bytes_max: int
-    ) -> list[Octets] | None:
+    ) -> list[Buffer] | None:
         """See ``StorageAdapter``."""
         state = self._catalog.partition(partition_id)
         return self._reader.read_cached(state, start, end, bytes_max=bytes_max)
 
     async def read(
         self, partition_id: int, start: int, end: int, *, bytes_max: int
-    ) -> list[Octets]:
+    ) -> list[Buffer]:
         """See ``StorageAdapter``."""
         state = self._catalog.partition(partition_id)
         return await self._reader.read(state, start, end, bytes_max=bytes_max)
@@ -217,7 +217,7 @@ class S3Storage:
         return await self._rewriter.rewrite(partition_id, upto_offset, keep, drops)
 
     def disk_usage(self) -> DiskUsage:
-        """See ``StorageAdapter``: octets of objects."""
+        """See ``StorageAdapter``: bytes of objects."""
         objects = self._catalog.objects.values()
         log_bytes = sum([one.size_bytes for one in objects if one.kind == KIND_LOG])
         all_bytes = sum([one.size_bytes for one in objects])
@@ -369,7 +369,7 @@ class S3Storage:
         """Whether half of the uploads, or more, are busy: merging gives way. In any thread."""
         return 2 * self._uploader.waiting_count >= self._config.uploads_max
 
-    def _tail(self, number: int) -> Octets | None:
+    def _tail(self, number: int) -> Buffer | None:
         """Return an object that was written lately, if it is in memory. In any thread."""
         run = self._cache.tail(number)
         return None if run is None else run.view
@@ -381,9 +381,9 @@ class S3Storage:
 
     def _headers(self, stored: StoredObject, from_sequence: int) -> list[StoredHeader]:
         key = object_key(self._config.prefix, stored.number, stored.epoch)
-        octets = self._bucket.get(key, 0, stored.size_bytes)
+        data = self._bucket.get(key, 0, stored.size_bytes)
         try:
-            return headers_of(octets, from_sequence)
+            return headers_of(data, from_sequence)
         except Damaged as error:
             raise StorageUnavailable(f"object {key} is damaged: {error}") from error
 

@@ -19,16 +19,16 @@ _ENTRY_BYTES: Final = 108  # header, target and footer row beside a batch
 
 
 class Group:
-    """The appends of one object. ``octets``: about what the object will have."""
+    """The appends of one object. ``bytes``: about what the object will have."""
 
-    __slots__ = ("callbacks", "entries", "first_sequence", "last", "octets", "sealed_ms")
+    __slots__ = ("callbacks", "data", "entries", "first_sequence", "last", "sealed_ms")
 
     def __init__(self, first_sequence: int) -> None:
         self.first_sequence = first_sequence
         self.entries: list[Entry] = []
         self.last: list[int] = []
         self.callbacks: list[OnDone] = []
-        self.octets = 0
+        self.data = 0
         self.sealed_ms = 0
 
     def appends(self) -> Appends:
@@ -74,10 +74,10 @@ class Appender:
         group.entries += entries
         group.last.append(len(group.entries) - 1)
         group.callbacks.append(on_done)
-        group.octets += size_bytes
+        group.data += size_bytes
         self.next_sequence += len(entries)
         self.queued_bytes += size_bytes
-        if group.octets >= self._config.object_bytes:
+        if group.data >= self._config.object_bytes:
             self.seal()
 
     def _check_room(self, size_bytes: int, *, reserved: bool) -> None:
@@ -107,4 +107,4 @@ class Appender:
 
     def finished(self, group: Group) -> None:
         """Say that a group waits no more: it is committed, or will never be."""
-        self.queued_bytes -= group.octets
+        self.queued_bytes -= group.data

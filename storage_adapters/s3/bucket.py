@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from botocore.exceptions import BotoCoreError, ClientError
 
 from gateway.clock import Clock
-from gateway.model import Octets
+from gateway.model import Buffer
 from storage_adapters.s3.bucket_bodies import (
     Body,
     BodyPart,
@@ -96,10 +96,10 @@ class Bucket:
         # Not HeadBucket, whose answers have no body that says what is wrong.
         self._ask("list", self._config.prefix, "list_objects_v2", MaxKeys=1)
 
-    def put(self, key: str, body: Sequence[Octets]) -> str:
+    def put(self, key: str, body: Sequence[Buffer]) -> str:
         """Put an object that must not be there yet; return its ETag.
 
-        An object that is there with the same octets is one of ours, whose answer was lost.
+        An object that is there with the same bytes is one of ours, whose answer was lost.
         Errors: ``KeyTaken`` when there is another one.
         """
         whole = Body(body, self._config.multipart_bytes)
@@ -114,7 +114,7 @@ class Bucket:
             return found
 
     def get(self, key: str, start: int, end: int) -> bytes:
-        """Return octets ``start`` to before ``end``, all of them. Errors: ``ObjectMissing``."""
+        """Return bytes ``start`` to before ``end``, all of them. Errors: ``ObjectMissing``."""
         if start == end:
             return b""
 
@@ -126,13 +126,13 @@ class Bucket:
             found = parse_content_range(answer)
             if found[:2] != (start, end):
                 answer["Body"].close()
-                raise BodyBroken(f"octets {found[0]} to {found[1]} came, not {start} to {end}")
+                raise BodyBroken(f"bytes {found[0]} to {found[1]} came, not {start} to {end}")
             return self._read(answer, end - start)
 
         return self._retrier.run(f"GET {key}", call)
 
     def get_end(self, key: str, bytes_max: int) -> tuple[bytes, int]:
-        """Return the last octets, ``bytes_max`` at most, and the object's size.
+        """Return the last bytes, ``bytes_max`` at most, and the object's size.
 
         Errors: ``ObjectMissing``.
         """
@@ -150,7 +150,7 @@ class Bucket:
             start, end, size = parse_content_range(answer)
             if (start, end) != (max(size - bytes_max, 0), size):
                 answer["Body"].close()
-                raise BodyBroken(f"octets {start} to {end} of {size} came, not its end")
+                raise BodyBroken(f"bytes {start} to {end} of {size} came, not its end")
             return self._read(answer, end - start), size
 
         return self._retrier.run(f"GET {key}", call)
@@ -295,20 +295,18 @@ class Bucket:
             return stat.etag
         for start in range(0, body.size_bytes, _COMPARED_BYTES):
             end = min(start + _COMPARED_BYTES, body.size_bytes)
-            if self.get(key, start, end) != b"".join(body.octets(start, end)):
+            if self.get(key, start, end) != b"".join(body.data(start, end)):
                 return None
         self._checksums.etags_are_md5 = False
         return stat.etag
 
     def _read(self, answer: _Answer, size: int) -> bytes:
-        octets = read_body(
-            answer, size, self._clock, silence_ms=self._config.request_timeout_ms
-        )
+        data = read_body(answer, size, self._clock, silence_ms=self._config.request_timeout_ms)
         self._retrier.received(size)
-        return octets
+        return data
 
     def _ask(self, kind: str, key: str, operation: str, **arguments: object) -> _Answer:
-        """Make a request without a body of octets."""
+        """Make a request without a body of bytes."""
 
         def call() -> _Answer:
             self._retrier.count(kind)

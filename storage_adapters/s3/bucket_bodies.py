@@ -12,7 +12,7 @@ import urllib3
 from crc32c import crc32c
 
 from gateway.clock import Clock
-from gateway.model import Octets
+from gateway.model import Buffer
 from storage_adapters.s3.bucket_errors import BodyBroken, TooSlow
 
 READ_BYTES: Final = 256 * 1024  # at most, at a time
@@ -24,7 +24,7 @@ _CONTENT_RANGE: Final = re.compile(r"bytes ([0-9]{1,18})-([0-9]{1,18})/([0-9]{1,
 
 
 class BodyPart(NamedTuple):
-    """Octets ``start`` to before ``end`` of a body."""
+    """Bytes ``start`` to before ``end`` of a body."""
 
     number: int
     start: int
@@ -37,7 +37,7 @@ class Body:
     Checksums are made when they are asked for, each time.
     """
 
-    def __init__(self, pieces: Sequence[Octets], part_bytes: int) -> None:
+    def __init__(self, pieces: Sequence[Buffer], part_bytes: int) -> None:
         self._pieces = [memoryview(piece).cast("B") for piece in pieces if len(piece)]
         self._ends = list(accumulate(len(piece) for piece in self._pieces))
         self.size_bytes = self._ends[-1] if self._ends else 0
@@ -60,23 +60,23 @@ class Body:
     def md5(self, part: BodyPart) -> bytes:
         """Return a part's MD5."""
         digest = hashlib.md5(usedforsecurity=False)
-        for octets in self.octets(part.start, part.end):
-            digest.update(octets)
+        for data in self.data(part.start, part.end):
+            digest.update(data)
         return digest.digest()
 
     def crc32c(self, part: BodyPart) -> int:
         """Return a part's CRC-32C."""
         crc = 0
-        for octets in self.octets(part.start, part.end):
-            crc = crc32c(octets, crc)
+        for data in self.data(part.start, part.end):
+            crc = crc32c(data, crc)
         return crc
 
     def open(self, start: int, end: int) -> "BodyReader":
-        """Return these octets as a file that is read from its beginning."""
+        """Return these bytes as a file that is read from its beginning."""
         return BodyReader(self, start, end)
 
-    def octets(self, start: int, end: int) -> Iterator[memoryview]:
-        """Yield octets ``start`` to before ``end``, in slices of the pieces."""
+    def data(self, start: int, end: int) -> Iterator[memoryview]:
+        """Yield bytes ``start`` to before ``end``, in slices of the pieces."""
         index = bisect_right(self._ends, start)
         while start < end:
             piece = self._pieces[index]
@@ -111,11 +111,11 @@ class BodyReader:
         self._at = min(max(base[whence] + offset, self._start), self._end)
         return self.tell()
 
-    def read(self, size: int | None = -1) -> Octets:
+    def read(self, size: int | None = -1) -> Buffer:
         """See ``io.RawIOBase``; at least ``SENT_BYTES_MIN``, where there is so much."""
         left = self._end - self._at
         size = left if size is None or size < 0 else min(max(size, SENT_BYTES_MIN), left)
-        pieces = list(self._body.octets(self._at, self._at + size))
+        pieces = list(self._body.data(self._at, self._at + size))
         self._at += size
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
@@ -135,7 +135,7 @@ def etag_of(answer: dict[str, Any]) -> str:
 
 
 def read_body(answer: dict[str, Any], size: int, clock: Clock, *, silence_ms: int) -> bytes:
-    """Read a body of exactly ``size`` octets; nothing of a longer one is read.
+    """Read a body of exactly ``size`` bytes; nothing of a longer one is read.
 
     Errors: ``BodyBroken``; ``TooSlow`` for one that takes longer than ``silence_ms`` and then
     some, as ``BYTES_PER_S_MIN`` says; those of urllib3.
@@ -144,7 +144,7 @@ def read_body(answer: dict[str, Any], size: int, clock: Clock, *, silence_ms: in
     with answer["Body"] as stream:
         length = int(answer["ContentLength"])
         if length != size:
-            raise BodyBroken(f"{length} octets came where {size} were asked for")
+            raise BodyBroken(f"{length} bytes came where {size} were asked for")
         pieces = list(_pieces(stream, size, clock, deadline_ms))
     return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
@@ -155,17 +155,17 @@ def _pieces(
     """Yield what comes, as it comes: a read for all of it would wait for as long as it drips."""
     left = size
     while left:
-        octets = stream.read1(min(left, READ_BYTES))
-        if not octets:
-            raise BodyBroken(f"the body broke off, {left} of {size} octets are missing")
-        left -= len(octets)
-        yield octets
+        data = stream.read1(min(left, READ_BYTES))
+        if not data:
+            raise BodyBroken(f"the body broke off, {left} of {size} bytes are missing")
+        left -= len(data)
+        yield data
         if left and clock.monotonic_ms() > deadline_ms:
-            raise TooSlow(f"the body came slower than {BYTES_PER_S_MIN} octets/s")
+            raise TooSlow(f"the body came slower than {BYTES_PER_S_MIN} bytes/s")
 
 
 def parse_content_range(answer: dict[str, Any]) -> tuple[int, int, int]:
-    """Return which octets came: the first, one past the last, and the object's size.
+    """Return which bytes came: the first, one past the last, and the object's size.
 
     An answer without a Content-Range is one of the whole object.
 

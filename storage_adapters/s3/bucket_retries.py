@@ -77,14 +77,14 @@ class Retrier:
             )
 
     def count(self, kind: str, *, sent: int = 0, received: int = 0) -> None:
-        """Count a request and its octets of body."""
+        """Count a request and its bytes of body."""
         with self._lock:
             self._requests[kind] += 1
             self._sent_bytes += sent
             self._received_bytes += received
 
     def received(self, size: int) -> None:
-        """Count octets of a body that came."""
+        """Count bytes of a body that came."""
         with self._lock:
             self._received_bytes += size
 

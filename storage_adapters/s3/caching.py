@@ -1,6 +1,6 @@
-"""Octets of objects: from the tail, from memory, from the disk, or else from the bucket.
+"""Bytes of objects: from the tail, from memory, from the disk, or else from the bucket.
 
-Octets come in blocks of ``block_bytes``. Missing blocks that lie together come in one GET, and all
+Bytes come in blocks of ``block_bytes``. Missing blocks that lie together come in one GET, and all
 who need a block at the same time share it.
 """
 
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final, TypeVar, TypeVarTuple
 
 from gateway.errors import StorageUnavailable
-from gateway.model import Octets
+from gateway.model import Buffer
 from storage_adapters.s3.bucket import Bucket
 from storage_adapters.s3.config import S3Config
 from storage_adapters.s3.disk_cache import DiskCache
@@ -32,7 +32,7 @@ Span = tuple[int, int]  # from a position to before another
 
 
 class CacheCounts:
-    """How often, and with how many octets, each tier answered: blocks, but for the tail: reads.
+    """How often, and with how many bytes, each tier answered: blocks, but for the tail: reads.
 
     ``bucket_blocks`` and ``bucket_bytes`` are the misses; ``gets`` the requests for them.
     """
@@ -85,15 +85,15 @@ class ObjectCache:
 
     @property
     def memory_bytes(self) -> int:
-        """Octets held, and on their way, besides the tail."""
+        """Bytes held, and on their way, besides the tail."""
         return self._memory.held_bytes + self._memory.coming_bytes
 
     @property
     def disk_bytes(self) -> int:
-        """Octets of the files."""
+        """Bytes of the files."""
         return self._disk.held_bytes
 
-    def put_tail(self, number: int, body: list[Octets]) -> None:
+    def put_tail(self, number: int, body: list[Buffer]) -> None:
         """Keep an object that was just written, in pieces, until newer ones need its place."""
         run = Run(number, 0, body, is_trusted=True)
         if number in self._tail or run.size_bytes > self._tail_bytes_max:
@@ -109,7 +109,7 @@ class ObjectCache:
         return self._tail.get(number)
 
     def peek(self, number: int, start: int, end: int) -> memoryview | None:
-        """Return octets that are in memory, whether they were checked or not."""
+        """Return bytes that are in memory, whether they were checked or not."""
         window = self.window_now(number, [(start, end)])
         return None if window is None else window.view(start, end)
 
@@ -138,7 +138,7 @@ class ObjectCache:
         self.counts.memory_bytes += blocks * self._block_bytes
 
     async def fetch(self, stored: StoredObject, spans: Sequence[Span]) -> list[memoryview]:
-        """Return the octets of spans, unchecked. Errors: those of ``Bucket.get``."""
+        """Return the bytes of spans, unchecked. Errors: those of ``Bucket.get``."""
         window = await self.window(stored, spans)
         return [window.view(start, end) for start, end in spans]
 
@@ -179,7 +179,7 @@ class ObjectCache:
             return await self.window(stored, spans)
 
     async def read_ahead(self, stored: StoredObject, start: int, end: int) -> None:
-        """Fetch octets that somebody will need soon. Errors: those of ``Bucket.get``."""
+        """Fetch bytes that somebody will need soon. Errors: those of ``Bucket.get``."""
         await self.window_ahead(stored, [(start, end)])
 
     async def check(self, work: Callable[[*_Args], _T], *args: *_Args) -> _T:
@@ -188,7 +188,7 @@ class ObjectCache:
         return await asyncio.get_running_loop().run_in_executor(self._checks, work, *args)
 
     def discard(self, number: int, start: int, end: int) -> None:
-        """Forget octets that turned out to be damaged."""
+        """Forget bytes that turned out to be damaged."""
         self._memory.discard(number, start, end)
         for block in self._blocks_of([(start, end)]):
             self._disk.remove((number, block))
@@ -260,8 +260,8 @@ class ObjectCache:
             self._check_open()
             await self._memory.reserve(end - start)
             try:
-                octets = await self._octets(stored, start, end)
-                run = Run(stored.number, start, octets)
+                data = await self._data(stored, start, end)
+                run = Run(stored.number, start, data)
             except BaseException:
                 self._memory.release(end - start)
                 raise
@@ -270,7 +270,7 @@ class ObjectCache:
             raise StorageUnavailable(_CLOSED) from None
         return run
 
-    async def _octets(self, stored: StoredObject, start: int, end: int) -> Octets:
+    async def _data(self, stored: StoredObject, start: int, end: int) -> Buffer:
         key = object_key(self._prefix, stored.number, stored.epoch)
         identity = f"{key}\n{stored.etag}"
         loop = asyncio.get_running_loop()
@@ -282,14 +282,14 @@ class ObjectCache:
                 self.counts.disk_blocks += -(-(end - start) // self._block_bytes)
                 self.counts.disk_bytes += end - start
                 return kept
-        octets = await loop.run_in_executor(self._gets, self._bucket.get, key, start, end)
+        data = await loop.run_in_executor(self._gets, self._bucket.get, key, start, end)
         self.counts.gets += 1
         self.counts.bucket_blocks += -(-(end - start) // self._block_bytes)
         self.counts.bucket_bytes += end - start
-        self._write(stored.number, identity, start, octets)
-        return octets
+        self._write(stored.number, identity, start, data)
+        return data
 
-    def _from_disk(self, number: int, identity: str, span: Span) -> Octets | None:
+    def _from_disk(self, number: int, identity: str, span: Span) -> Buffer | None:
         pieces = []
         for block in self._blocks_of([span]):
             piece = self._disk.read((number, block), identity)
@@ -298,21 +298,21 @@ class ObjectCache:
             pieces.append(piece)
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
-    def _write(self, number: int, identity: str, start: int, octets: bytes) -> None:
+    def _write(self, number: int, identity: str, start: int, data: bytes) -> None:
         """Give blocks to the disk, when it keeps up."""
-        if self.is_closed or self._unwritten_bytes + len(octets) > UNWRITTEN_BYTES_MAX:
+        if self.is_closed or self._unwritten_bytes + len(data) > UNWRITTEN_BYTES_MAX:
             return
-        self._unwritten_bytes += len(octets)
+        self._unwritten_bytes += len(data)
         loop = asyncio.get_running_loop()
         loop.run_in_executor(
-            self._writes, self._to_disk, number, identity, start, octets
-        ).add_done_callback(lambda _: self._written(len(octets)))
+            self._writes, self._to_disk, number, identity, start, data
+        ).add_done_callback(lambda _: self._written(len(data)))
 
     def _written(self, size_bytes: int) -> None:
         self._unwritten_bytes -= size_bytes
 
-    def _to_disk(self, number: int, identity: str, start: int, octets: bytes) -> None:
-        view, size = memoryview(octets), self._block_bytes
+    def _to_disk(self, number: int, identity: str, start: int, data: bytes) -> None:
+        view, size = memoryview(data), self._block_bytes
         for at in range(0, len(view), size):
             self._disk.write((number, (start + at) // size), identity, view[at : at + size])
 

@@ -67,7 +67,7 @@ class S3Config(FrozenConfig):
     queued_bytes_max: int = Field(
         default=256 * _MIB,
         ge=_MIB,
-        description="Appended octets that the bucket does not have; above it, appends are "
+        description="Appended bytes that the bucket does not have; above it, appends are "
         "refused, and told to come again.",
     )
     reserve_bytes: int = Field(

@@ -1,7 +1,7 @@
 """What was read from objects, on the disk: one file for each block, checked when it is read.
 
-A file's name says object and block; its first octets are a CRC over the object's key and ETag, the
-block's number and its octets. A torn or foreign file is a miss. Nothing here is ever needed: a full
+A file's name says object and block; its first bytes are a CRC over the object's key and ETag, the
+block's number and its bytes. A torn or foreign file is a miss. Nothing here is ever needed: a full
 disk or an I/O error ends the cache with one warning.
 """
 
@@ -18,7 +18,7 @@ from typing import Final
 import structlog
 from crc32c import crc32c
 
-from gateway.model import Octets
+from gateway.model import Buffer
 from storage_adapters.s3.config import S3Config
 
 FOLDER: Final = "cache"  # in data_dir
@@ -33,7 +33,7 @@ Block = tuple[int, int]  # number of the object, and of the block in it
 
 
 class DiskCache:
-    """Files up to ``bytes_max`` octets, those used last. Any thread; what touches files waits.
+    """Files up to ``bytes_max`` bytes, those used last. Any thread; what touches files waits.
 
     The order of use is kept as the files' times, so that it outlives the process.
     """
@@ -86,25 +86,25 @@ class DiskCache:
         except OSError as error:
             self._end(error)
             return None
-        octets = memoryview(data)[_HEADER.size :]
-        if data[: _HEADER.size] != _header(block, identity, octets):
+        raw = memoryview(data)[_HEADER.size :]
+        if data[: _HEADER.size] != _header(block, identity, raw):
             self.remove(block)
             return None
         with self._lock:
             if block in self._sizes:
                 self._sizes.move_to_end(block)
-        return octets
+        return raw
 
-    def write(self, block: Block, identity: str, octets: Octets) -> None:
+    def write(self, block: Block, identity: str, data: Buffer) -> None:
         """Keep a block, and make room for it."""
-        size_bytes = _HEADER.size + len(octets)
+        size_bytes = _HEADER.size + len(data)
         if not self._is_on or size_bytes > self._bytes_max:
             return
         path = self._path(block)
         try:
             descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
             try:
-                for piece in (_header(block, identity, octets), octets):
+                for piece in (_header(block, identity, data), data):
                     _write_all(descriptor, piece)
             finally:
                 os.close(descriptor)
@@ -180,12 +180,12 @@ class DiskCache:
         return self.folder / f"{block[0]:016}-{block[1]:05}.blk"
 
 
-def _header(block: Block, identity: str, octets: Octets) -> bytes:
+def _header(block: Block, identity: str, data: Buffer) -> bytes:
     seed = crc32c(f"{identity}\n{block[1]}".encode())
-    return _HEADER.pack(_MAGIC, crc32c(octets, seed))
+    return _HEADER.pack(_MAGIC, crc32c(data, seed))
 
 
-def _write_all(descriptor: int, octets: Octets) -> None:
-    view = memoryview(octets)
+def _write_all(descriptor: int, data: Buffer) -> None:
+    view = memoryview(data)
     while view:
         view = view[os.write(descriptor, view) :]

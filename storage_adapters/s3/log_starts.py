@@ -137,7 +137,7 @@ class LogStarts:
         return BoundsRow(state.partition_id, state.start, state.below_bytes, state.is_deleted)
 
     async def _below(self, extent: Extent, start: int) -> int:
-        """Return the octets of an extent below ``start``; 0 where its rows cannot be had.
+        """Return the bytes of an extent below ``start``; 0 where its rows cannot be had.
 
         The partition then counts as larger than it is, by less than an object. That is better than
         a log start that does not move.

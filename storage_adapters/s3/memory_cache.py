@@ -5,30 +5,30 @@ from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 
-from gateway.model import Octets
+from gateway.model import Buffer
 
 
 class Run:
-    """Octets ``start`` to before ``end`` of an object, as one GET or one file gave them.
+    """Bytes ``start`` to before ``end`` of an object, as one GET or one file gave them.
 
-    ``octets`` as a list are pieces, which are joined when they are first read. ``is_trusted``: made
+    ``bytes`` as a list are pieces, which are joined when they are first read. ``is_trusted``: made
     here, so that no batch of it has to be checked.
     """
 
-    __slots__ = ("_checked", "_octets", "end", "number", "start")
+    __slots__ = ("_checked", "_data", "end", "number", "start")
 
     def __init__(
         self,
         number: int,
         start: int,
-        octets: Octets | list[Octets],
+        data: Buffer | list[Buffer],
         *,
         is_trusted: bool = False,
     ) -> None:
-        pieces = octets if isinstance(octets, list) else [octets]
+        pieces = data if isinstance(data, list) else [data]
         self.number = number
         self.start = start
-        self._octets: memoryview | list[Octets] = pieces
+        self._data: memoryview | list[Buffer] = pieces
         self.end = start + sum(map(len, pieces))
         # Start, end, start, end: sorted, and no two pieces touch.
         self._checked: list[int] = [start, self.end] if is_trusted else []
@@ -36,15 +36,15 @@ class Run:
     @property
     def view(self) -> memoryview:
         """All of it, in one piece. In any thread: who comes second joins again, or finds it."""
-        octets = self._octets
-        if isinstance(octets, list):
-            octets = memoryview(octets[0] if len(octets) == 1 else b"".join(octets))
-            self._octets = octets
-        return octets
+        data = self._data
+        if isinstance(data, list):
+            data = memoryview(data[0] if len(data) == 1 else b"".join(data))
+            self._data = data
+        return data
 
     @property
     def size_bytes(self) -> int:
-        """How many octets it has."""
+        """How many bytes it has."""
         return self.end - self.start
 
     def is_checked(self, start: int, end: int) -> bool:
@@ -72,7 +72,7 @@ class Window:
 
     @property
     def size_bytes(self) -> int:
-        """Octets of the runs that it holds."""
+        """Bytes of the runs that it holds."""
         return sum([run.size_bytes for run in self._runs])
 
     def run(self, start: int, end: int) -> Run | None:
@@ -81,7 +81,7 @@ class Window:
         return run if end <= run.end else None
 
     def view(self, start: int, end: int) -> memoryview:
-        """Return the octets between two positions; copied where runs meet."""
+        """Return the bytes between two positions; copied where runs meet."""
         run = self._runs[bisect_right(self._starts, start) - 1]
         if end <= run.end:
             return run.view[start - run.start : end - run.start]

@@ -12,7 +12,7 @@ Three kinds of merged objects come of it:
   footer what they said of log starts and deletions (``recovery``);
 - a **note** is a shared object without batches that replaces own objects which nobody needs.
 
-How often an octet is rewritten: once out of its log object, then each time its object is merged
+How often a byte is rewritten: once out of its log object, then each time its object is merged
 with neighbours that together are at least ``GROWTH`` times as large, up to ``merge_bytes_max``. So
 at most ``1 + log4(merge_bytes_max / size of its first merged object)`` times: 3.5 for 8 MiB and the
 default of 256 MiB. An object that is half dead is copied once more for each half that dies.
@@ -52,7 +52,7 @@ class PartRun(NamedTuple):
 
     @property
     def size_bytes(self) -> int:
-        """Octets of the batches, also of those below the log start."""
+        """Bytes of the batches, also of those below the log start."""
         return sum([extent.size_bytes for extent in self.extents])
 
 
@@ -226,7 +226,7 @@ def group_runs(
 
 
 def _alive(catalog: Catalog) -> tuple[Counter[int], Counter[int]]:
-    """Return octets that count, and partitions that have some of them, by object."""
+    """Return bytes that count, and partitions that have some of them, by object."""
     alive_bytes: Counter[int] = Counter()
     alive_parts: Counter[int] = Counter()
     for state in list(catalog.partitions.values()):
@@ -316,7 +316,7 @@ def _fitting(sizes: Sequence[int], most: int) -> int:
 
 
 def _weights(catalog: Catalog, logs: Sequence[StoredObject]) -> list[int]:
-    """Return the octets of log objects, or of what is made of them where that is more.
+    """Return the bytes of log objects, or of what is made of them where that is more.
 
     A batch that was appended to several partitions is written for each.
     """

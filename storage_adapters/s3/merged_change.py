@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, TypeVar, TypeVarTuple
 
-from gateway.model import Octets
+from gateway.model import Buffer
 from storage_adapters.formats.object_index import pack_rows
 from storage_adapters.s3.bucket import Bucket
 from storage_adapters.s3.change import BoundsRow, Change, NewObject, ObjectPart
@@ -75,7 +75,7 @@ class Replacement:
         return sorted([extent for extent in [*kept, *new] if extent.end > state.start])
 
     def below_bytes(self, state: PartitionState, extents: Sequence[Extent]) -> int:
-        """Return the octets of the first extent's batches that end at or before the start."""
+        """Return the bytes of the first extent's batches that end at or before the start."""
         if not extents:
             return 0
         rows = self._rows.get(extents[0].number)
@@ -100,7 +100,7 @@ class Changer:
         *,
         prefix: str,
         forget: Callable[[int], None],
-        tail: Callable[[int], Octets | None] | None = None,
+        tail: Callable[[int], Buffer | None] | None = None,
     ) -> None:
         self._catalog = catalog
         self._bucket = bucket
@@ -134,18 +134,18 @@ class Changer:
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._executor, work, *args)
 
-    def read_object(self, stored: StoredObject, pace: Callable[[], None]) -> Octets:
+    def read_object(self, stored: StoredObject, pace: Callable[[], None]) -> Buffer:
         """Return a whole object. In a thread. Errors: ``StorageUnavailable``, those of ``pace``."""
         kept = None if self._tail is None else self._tail(stored.number)
         if kept is not None:
             return kept
         if stored.size_bytes <= WHOLE_BYTES:
             return self._read_paced(stored, 0, stored.size_bytes, pace)
-        octets = bytearray(stored.size_bytes)
+        data = bytearray(stored.size_bytes)
         for at in range(0, stored.size_bytes, READ_BYTES):
             end = min(at + READ_BYTES, stored.size_bytes)
-            octets[at:end] = self._read_paced(stored, at, end, pace)
-        return octets
+            data[at:end] = self._read_paced(stored, at, end, pace)
+        return data
 
     def _read_paced(
         self, stored: StoredObject, start: int, end: int, pace: Callable[[], None]
@@ -156,7 +156,7 @@ class Changer:
         return self.read_range(stored, start, end)
 
     def read_range(self, stored: StoredObject, start: int, end: int) -> bytes:
-        """Return a range of octets. In a thread. Errors: ``StorageUnavailable``."""
+        """Return a range of bytes. In a thread. Errors: ``StorageUnavailable``."""
         key = object_key(self._prefix, stored.number, stored.epoch)
         return self._bucket.get(key, start, end)
 
@@ -164,7 +164,7 @@ class Changer:
         """Put an object, and return it with its ETag. In a thread."""
         key = object_key(self._prefix, made.stored.number, made.stored.epoch)
         etag = self._bucket.put(key, made.body)
-        # The octets are in the bucket: nobody needs the inputs for them any more.
+        # The bytes are in the bucket: nobody needs the inputs for them any more.
         return made._replace(body=[], stored=made.stored._replace(etag=etag))
 
     async def commit(self, replacement: Replacement) -> list[StoredObject]:

@@ -1,7 +1,7 @@
 """Building a merged object: batches of a partition one behind the other, and a footer.
 
-Pure: octets in, octets out; runs in a thread. Large batches are not copied: the body of a new
-object has slices of its inputs, with eight octets between where a base offset is filled in. So a
+Pure: bytes in, bytes out; runs in a thread. Large batches are not copied: the body of a new
+object has slices of its inputs, with eight bytes between where a base offset is filled in. So a
 round holds its inputs in memory, and of an output rows and small batches. Every batch's CRC is
 compared on the way, and what lies outside of it with the row, which is covered by the footer's.
 docs/formats.md, section 11.
@@ -20,7 +20,7 @@ from gateway.model import (
     HEADER_BYTES,
     LENGTH_OVERHEAD_BYTES,
     MAGIC,
-    Octets,
+    Buffer,
 )
 from storage_adapters.formats.bodies import with_bounds
 from storage_adapters.formats.damage import Damaged
@@ -69,30 +69,30 @@ class Source(NamedTuple):
     """An input, whole and in memory."""
 
     number: int
-    octets: memoryview
+    data: memoryview
     footer: Footer
 
 
 class MergedObject(NamedTuple):
     """A built object. ``stored`` has no ETag yet; ``rows`` are those of its footer."""
 
-    body: list[Octets]
+    body: list[Buffer]
     stored: StoredObject
     parts: list[ObjectPart]
     rows: "array[int]"
 
 
 class Stored(NamedTuple):
-    """A batch where it lies: ``octets``, but for the base offset, which is ``base_offset``."""
+    """A batch where it lies: ``bytes``, but for the base offset, which is ``base_offset``."""
 
-    octets: memoryview
+    data: memoryview
     base_offset: int
     span: int  # offsets + epoch << 32, as in a row
 
 
-def open_source(stored: StoredObject, octets: Octets) -> Source:
+def open_source(stored: StoredObject, data: Buffer) -> Source:
     """Return an input with its footer, checked. Errors: ``DamagedObject``, ``TooNew``."""
-    view = memoryview(octets).toreadonly()
+    view = memoryview(data).toreadonly()
     try:
         header, trailer = decode_segment_header(view), decode_trailer(view)
         footer = Footer(view[trailer.footer_at : len(view) - TRAILER_BYTES], trailer)
@@ -156,21 +156,21 @@ class Builder:
 
     def add(self, batch: Stored) -> None:
         """Go on with a batch, which is intact, of the partition that is ended next."""
-        octets, base_offset, span = batch
-        stored_offset, timestamp_unix_ms = _OFFSET_AND_TIMESTAMP.unpack_from(octets)
+        data, base_offset, span = batch
+        stored_offset, timestamp_unix_ms = _OFFSET_AND_TIMESTAMP.unpack_from(data)
         if timestamp_unix_ms > self._highest:  # noqa: PLR1730  # Half of max().
             self._highest = timestamp_unix_ms
         if not self._epochs or self._epochs[-1][0] != span >> HIGH_SHIFT:
             self._epochs.append((span >> HIGH_SHIFT, base_offset))
-        size_bytes = len(octets)
+        size_bytes = len(data)
         at = self.position + (size_bytes << HIGH_SHIFT)
         self._new_rows += (base_offset, self._highest, at, span)
         self._size_bytes += size_bytes
         self.position += size_bytes
         if stored_offset != base_offset:
             self._pieces.add(_BASE_OFFSET.pack(base_offset))
-            octets = octets[_BASE_OFFSET_BYTES:]
-        self._pieces.add(octets)
+            data = data[_BASE_OFFSET_BYTES:]
+        self._pieces.add(data)
 
     @property
     def first_offset(self) -> int | None:
@@ -225,7 +225,7 @@ class Builder:
     def finish(self) -> MergedObject:
         """Return the object with its footer."""
         place, (first_sequence, next_sequence) = self._place, self._sequences
-        for octets in encode_footer(
+        for data in encode_footer(
             self._footer_parts,
             number=place.number,
             entries_end=self.position,
@@ -233,7 +233,7 @@ class Builder:
             next_sequence=next_sequence,
             incarnation=place.epoch,
         ):
-            self._pieces.add(octets)
+            self._pieces.add(data)
         body = self._pieces.finish()
         stored = StoredObject(
             place.number,
@@ -330,22 +330,22 @@ def _rows_of(
 def read_batch(source: Source, base_offset: int, place: int, span: int) -> Stored:
     """Return the batch of a row, intact. Errors: ``DamagedObject``."""
     position, size_bytes = place & LOW_32, place >> HIGH_SHIFT
-    octets = source.octets[position : position + size_bytes]
-    if not is_intact(octets, size_bytes, span >> HIGH_SHIFT):
+    data = source.data[position : position + size_bytes]
+    if not is_intact(data, size_bytes, span >> HIGH_SHIFT):
         text = f"the batch at position {position} (offset {base_offset}) is damaged"
         raise DamagedObject(source.number, text)
-    return Stored(octets, base_offset, span)
+    return Stored(data, base_offset, span)
 
 
-def is_intact(octets: Octets, size_bytes: int, leader_epoch: int) -> bool:
+def is_intact(data: Buffer, size_bytes: int, leader_epoch: int) -> bool:
     """Whether a batch is what its row says: length, epoch and magic; and its CRC matches."""
-    if len(octets) != size_bytes or size_bytes < HEADER_BYTES:
+    if len(data) != size_bytes or size_bytes < HEADER_BYTES:
         return False
-    _, length, epoch, magic, crc = _FRONT.unpack_from(octets)
+    _, length, epoch, magic, crc = _FRONT.unpack_from(data)
     return (
         length + LENGTH_OVERHEAD_BYTES == size_bytes
         and (epoch, magic) == (leader_epoch, MAGIC)
-        and bool(crc32c(octets[ATTRIBUTES_AT:]) == crc)
+        and bool(crc32c(data[ATTRIBUTES_AT:]) == crc)
     )
 
 

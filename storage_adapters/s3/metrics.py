@@ -59,7 +59,7 @@ def register_bucket(metrics: Metrics, bucket: Bucket) -> None:
     )
     metrics.counters_fn(
         "headgate_s3_bytes_total",
-        "Octets put into the bucket, and got from it.",
+        "Bytes put into the bucket, and got from it.",
         ("kind",),
         lambda: [
             (("put",), bucket.statistics.sent_bytes),
@@ -72,7 +72,7 @@ def register_cache(metrics: Metrics, cache: ObjectCache) -> None:
     """Let a node's metrics show which tier reads are served from."""
     metrics.counters_fn(
         "headgate_s3_read_bytes_total",
-        "Octets of objects that reads needed, by where they were: in blocks, but for the tail.",
+        "Bytes of objects that reads needed, by where they were: in blocks, but for the tail.",
         ("tier",),
         lambda: [
             (("tail",), cache.counts.tail_bytes),
@@ -83,7 +83,7 @@ def register_cache(metrics: Metrics, cache: ObjectCache) -> None:
     )
     metrics.gauges(
         "headgate_s3_cache_bytes",
-        "Octets in the caches of objects.",
+        "Bytes in the caches of objects.",
         ("tier",),
         lambda: [
             (("tail",), cache.tail_bytes),
@@ -117,7 +117,7 @@ def register_merges(metrics: Metrics, merger: Merger) -> None:
     )
     metrics.counter_fn(
         "headgate_s3_merged_bytes_total",
-        "Octets of objects that were merged into others.",
+        "Bytes of objects that were merged into others.",
         lambda: merger.merged_bytes,
     )
     metrics.counter_fn(

@@ -1,6 +1,6 @@
 """One object of what was appended to many partitions: entries sorted by partition, and a footer.
 
-Pure: octets in, octets out; runs in a thread. docs/formats.md, section 11.
+Pure: bytes in, bytes out; runs in a thread. docs/formats.md, section 11.
 """
 
 from array import array
@@ -10,7 +10,7 @@ from operator import itemgetter
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from gateway.model import HEADER_BYTES, LEADER_EPOCH_AT, Octets
+from gateway.model import HEADER_BYTES, LEADER_EPOCH_AT, Buffer
 from gateway.storage import Entry, StoredHeader, Target
 from storage_adapters.formats.damage import Damaged
 from storage_adapters.formats.entry import (
@@ -74,22 +74,22 @@ class Appends(NamedTuple):
 
 
 class LogObject(NamedTuple):
-    """A built object: its octets, what it holds of each partition, and its footer's rows.
+    """A built object: its bytes, what it holds of each partition, and its footer's rows.
 
     ``body`` has the appends' batches themselves where they are large.
     """
 
-    body: list[Octets]
+    body: list[Buffer]
     parts: list[ObjectPart]
     rows: "array[int]"
 
     @property
     def size_bytes(self) -> int:
-        """Octets of the object."""
+        """Bytes of the object."""
         return sum(map(len, self.body))
 
     @property
-    def octets(self) -> bytes:
+    def data(self) -> bytes:
         """Return the object in one piece."""
         return b"".join(self.body)
 
@@ -118,7 +118,7 @@ def build_log_object(place: Place, appends: Appends, parts: Mapping[int, Part]) 
     entries_end = _add_entries(appends, pieces, found, seed=seed, epoch=place.epoch)
     found.sort()
     footer_parts, held, rows = _parts_of(found, parts, place.number)
-    for octets in encode_footer(
+    for data in encode_footer(
         footer_parts,
         number=place.number,
         entries_end=entries_end,
@@ -126,7 +126,7 @@ def build_log_object(place: Place, appends: Appends, parts: Mapping[int, Part]) 
         next_sequence=appends.next_sequence,
         incarnation=place.epoch,
     ):
-        pieces.add(octets)
+        pieces.add(data)
     return LogObject(pieces.finish(), held, rows)
 
 
@@ -211,9 +211,9 @@ def _footer_part(
     )
 
 
-def headers_of(octets: Octets, from_sequence: int) -> list[StoredHeader]:
+def headers_of(data: Buffer, from_sequence: int) -> list[StoredHeader]:
     """Return what ``StorageAdapter.scan`` says of an object of appends. Errors: ``Damaged``."""
-    view = memoryview(octets)
+    view = memoryview(data)
     header, trailer = decode_segment_header(view), decode_trailer(view)
     if header.kind != KIND_LOG:
         raise Damaged("this object holds no entries")

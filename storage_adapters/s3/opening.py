@@ -80,9 +80,9 @@ def read_marker(config: S3Config, bucket: Bucket) -> UUID | None:
     key = f"{config.prefix}{MARKER}"
     if bucket.head(key) is None:
         return None
-    octets, _ = bucket.get_end(key, MARKER_BYTES_MAX)
+    data, _ = bucket.get_end(key, MARKER_BYTES_MAX)
     try:
-        marker = json.loads(octets)
+        marker = json.loads(data)
         version, data_uuid = int(marker["format"]), UUID(marker["data_uuid"])
     except (ValueError, KeyError, TypeError) as error:
         raise StorageUnavailable(

@@ -3,35 +3,33 @@
 from collections import Counter
 from typing import Final
 
-from gateway.model import Octets
+from gateway.model import Buffer
 
-COPIED_BYTES_MAX: Final = (
-    16_384  # a slice of its own costs about 200 octets of memory, and time
-)
+COPIED_BYTES_MAX: Final = 16_384  # a slice of its own costs about 200 bytes of memory, and time
 CHUNK_BYTES: Final = 262_144  # of what is copied
-HELD_TIMES_MAX: Final = 2  # so much memory a view may hold for each octet that it shows
+HELD_TIMES_MAX: Final = 2  # so much memory a view may hold for each byte that it shows
 
 
 class Pieces:
-    """Octets in order. What is added as a view must not change any more."""
+    """Bytes in order. What is added as a view must not change any more."""
 
     def __init__(self) -> None:
-        self._body: list[Octets] = []
-        self._small: list[Octets] = []
+        self._body: list[Buffer] = []
+        self._small: list[Buffer] = []
         self._small_bytes = 0
 
-    def add(self, octets: Octets) -> None:
-        """Go on with octets."""
-        if len(octets) > COPIED_BYTES_MAX:
+    def add(self, data: Buffer) -> None:
+        """Go on with bytes."""
+        if len(data) > COPIED_BYTES_MAX:
             self._join_small()
-            self._body.append(octets)
+            self._body.append(data)
             return
-        self._small.append(octets)
-        self._small_bytes += len(octets)
+        self._small.append(data)
+        self._small_bytes += len(data)
         if self._small_bytes >= CHUNK_BYTES:
             self._join_small()
 
-    def finish(self) -> list[Octets]:
+    def finish(self) -> list[Buffer]:
         """Return all of it; nothing is added any more."""
         self._join_small()
         return _without_ballast(self._body)
@@ -43,7 +41,7 @@ class Pieces:
             self._small_bytes = 0
 
 
-def _without_ballast(body: list[Octets]) -> list[Octets]:
+def _without_ballast(body: list[Buffer]) -> list[Buffer]:
     """Copy the views of requests of which so little is kept that they would be held for it."""
     shown = Counter[int]()
     for piece in body:

@@ -86,7 +86,7 @@ def _epochs(state: PartitionState) -> list[tuple[int, int]]:
 
 
 def rows_below(rows: Rows, extent: Extent, offset: int) -> int:
-    """Return the octets of an extent's batches that end at or before ``offset``."""
+    """Return the bytes of an extent's batches that end at or before ``offset``."""
     first, end = extent.first_row, extent.first_row + extent.row_count
     kept = find_offset(rows, first, end, offset)
     places = rows[first * ROW_STRIDE + 2 : kept * ROW_STRIDE : ROW_STRIDE]

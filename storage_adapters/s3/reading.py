@@ -1,4 +1,4 @@
-"""The way out: plan, get octets, check them once, hand batches out."""
+"""The way out: plan, get bytes, check them once, hand batches out."""
 
 import asyncio
 import struct
@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from crc32c import crc32c
 
 from gateway.errors import StorageUnavailable, as_value
-from gateway.model import ATTRIBUTES_AT, LENGTH_OVERHEAD_BYTES, MAGIC, Octets
+from gateway.model import ATTRIBUTES_AT, LENGTH_OVERHEAD_BYTES, MAGIC, Buffer
 from storage_adapters.formats.damage import Damaged, TooNew
 from storage_adapters.formats.footer import HIGH_SHIFT, Rows
 from storage_adapters.s3.bucket import ObjectMissing
@@ -58,13 +58,13 @@ class Reader:
 
     def read_cached(
         self, state: PartitionState, start: int, end: int, *, bytes_max: int
-    ) -> list[Octets] | None:
+    ) -> list[Buffer] | None:
         """See ``StorageAdapter``: what is in memory and known to be intact."""
         pieces, missing = plan_read(state, start, end, bytes_max, self._rows.peek)
         if missing:
             return None
         cache = self._cache
-        batches: list[Octets] = []
+        batches: list[Buffer] = []
         is_cold = False
         for piece in pieces:
             run = cache.tail(piece.number)
@@ -84,7 +84,7 @@ class Reader:
 
     async def read(
         self, state: PartitionState, start: int, end: int, *, bytes_max: int
-    ) -> list[Octets]:
+    ) -> list[Buffer]:
         """See ``StorageAdapter``. Errors: ``StorageUnavailable``."""
         for _ in range(PLANS_MAX):
             try:
@@ -100,11 +100,11 @@ class Reader:
                 gone = as_value(error)
         raise StorageUnavailable(f"partition {state.partition_id}, offset {start}: {gone}")
 
-    async def _batches_of(self, pieces: list[Piece]) -> list[Octets]:
+    async def _batches_of(self, pieces: list[Piece]) -> list[Buffer]:
         """Return the batches of all pieces, some of which are fetched at once."""
         room = asyncio.Semaphore(WINDOWS_MAX)
 
-        async def get(piece: Piece) -> list[Octets]:
+        async def get(piece: Piece) -> list[Buffer]:
             async with room:
                 return batches_in(await self._window(piece), piece)
 
@@ -215,20 +215,20 @@ class Reader:
     def _describe(self, stored: StoredObject, piece: Piece, fault: BatchFault) -> str:
         key = object_key(self._prefix, stored.number, stored.epoch)
         position, offset = piece.positions[fault.at], piece.base_offsets[fault.at]
-        return f"object {key}, offset {offset}, at octet {position}: {fault.text}"
+        return f"object {key}, offset {offset}, at byte {position}: {fault.text}"
 
 
-def batches_in(window: Window, piece: Piece) -> list[Octets]:
+def batches_in(window: Window, piece: Piece) -> list[Buffer]:
     """Return the batches with their base offsets filled in.
 
-    They are views of the cache's octets, or copies where those are many more.
+    They are views of the cache's bytes, or copies where those are many more.
     """
     ends = map(int.__add__, piece.positions, piece.sizes)
     run = window.run(min(piece.positions), max(ends))
     if run is not None:
         return _cut(run, piece)
     is_copied = sum(piece.sizes) * COPIED_BELOW < window.size_bytes
-    batches: list[Octets] = []
+    batches: list[Buffer] = []
     for position, size, base_offset in zip(
         piece.positions, piece.sizes, piece.base_offsets, strict=True
     ):
@@ -237,14 +237,14 @@ def batches_in(window: Window, piece: Piece) -> list[Octets]:
     return batches
 
 
-def _cut(run: Run, piece: Piece) -> list[Octets]:
+def _cut(run: Run, piece: Piece) -> list[Buffer]:
     """Return the batches as slices of a run that holds all of them."""
-    octets, start = run.view, run.start
+    data, start = run.view, run.start
     unpack = _BASE_OFFSET.unpack_from
-    is_copied = sum(piece.sizes) * COPIED_BELOW < len(octets)
+    is_copied = sum(piece.sizes) * COPIED_BELOW < len(data)
     places = [position - start for position in piece.positions]
-    batches: list[Octets] = [
-        octets[at : at + size] for at, size in zip(places, piece.sizes, strict=True)
+    batches: list[Buffer] = [
+        data[at : at + size] for at, size in zip(places, piece.sizes, strict=True)
     ]
     if is_copied:
         batches = list(map(bytes, batches))
@@ -254,7 +254,7 @@ def _cut(run: Run, piece: Piece) -> list[Octets]:
     return batches
 
 
-def _with_base_offset(batch: Octets, base_offset: int) -> Octets:
+def _with_base_offset(batch: Buffer, base_offset: int) -> Buffer:
     """Return the batch as it is, or a copy when it bears the offset of another target."""
     if _BASE_OFFSET.unpack_from(batch)[0] == base_offset:
         return batch

@@ -280,17 +280,17 @@ def _see(bucket: Bucket, named: _Named) -> _Seen | Damaged | None:
 
 def _read_ends(bucket: Bucket, key: str) -> _Read:
     """Return header and footer of an object, checked. Errors: ``Damaged``, ``TooNew``."""
-    octets, size_bytes = bucket.get_end(key, END_BYTES)
-    trailer = decode_trailer(octets)
+    data, size_bytes = bucket.get_end(key, END_BYTES)
+    trailer = decode_trailer(data)
     at = trailer.footer_at
     if not SEGMENT_HEADER_BYTES <= at <= size_bytes - TRAILER_BYTES:
         raise Damaged("its footer begins where none can be")
-    start = size_bytes - len(octets)
+    start = size_bytes - len(data)
     if at < start:
-        octets, start = bucket.get(key, at, size_bytes), at
-    footer = Footer(memoryview(octets)[at - start : -TRAILER_BYTES], trailer)
+        data, start = bucket.get(key, at, size_bytes), at
+    footer = Footer(memoryview(data)[at - start : -TRAILER_BYTES], trailer)
     footer.check()
-    head = octets if not start else bucket.get(key, 0, SEGMENT_HEADER_BYTES)
+    head = data if not start else bucket.get(key, 0, SEGMENT_HEADER_BYTES)
     return _Read(decode_segment_header(head), footer)
 
 
@@ -379,9 +379,9 @@ def _batches_in(
     )
     for piece in _pieces(places):
         start = piece[0][0]
-        octets = bucket.get(key, start, sum(piece[-1]))
+        data = bucket.get(key, start, sum(piece[-1]))
         for position, size_bytes in piece:
-            yield octets[position - start :][:size_bytes]
+            yield data[position - start :][:size_bytes]
 
 
 def _pieces(places: Iterable[tuple[int, int]]) -> Iterator[list[tuple[int, int]]]:

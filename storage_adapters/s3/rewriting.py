@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from gateway.errors import StorageUnavailable
-from gateway.model import LEADER_EPOCH_AT, Octets
+from gateway.model import LEADER_EPOCH_AT, Buffer
 from gateway.storage import Drops, Keep, Rewritten
 from storage_adapters.formats.damage import Damaged
 from storage_adapters.formats.footer import HIGH_SHIFT, LOW_32, ROW_STRIDE, Rows, span_of
@@ -133,7 +133,7 @@ class Rewriter:
         return extent if extent.end <= settled and extent.first < upto else None
 
     async def _rewrite(self, state: PartitionState, extent: Extent, rewrite: Rewrite) -> int:
-        """Rewrite one object's part; return its octets then."""
+        """Rewrite one object's part; return its bytes then."""
         stored = self._catalog.objects[extent.number]
         told = self._merger.introduce(state.partition_id)
         if stored.number in self._merger.damaged or told.is_deleted:
@@ -170,7 +170,7 @@ class Rewriter:
         wanted = [row for row in alive if not _is_dropped(rewrite, row)]
         is_changed = len(wanted) < work.extent.row_count
         for row, batch in self._batches(work.stored, wanted):
-            kept: Octets | None = batch
+            kept: Buffer | None = batch
             if rewrite.concerns(row):
                 kept = rewrite.keep(batch)
             if kept is batch:
@@ -198,10 +198,10 @@ class Rewriter:
         for rows in _pieces(wanted):
             self._merger.pace()
             start, end = rows[0].position, rows[-1].position + rows[-1].size_bytes
-            octets = memoryview(self._changer.read_range(stored, start, end))
+            data = memoryview(self._changer.read_range(stored, start, end))
             for row in rows:
                 at = row.position - start
-                batch = octets[at : at + row.size_bytes]
+                batch = data[at : at + row.size_bytes]
                 if not is_intact(batch, row.size_bytes, row.span >> HIGH_SHIFT):
                     text = f"the batch at position {row.position} is damaged"
                     raise DamagedObject(stored.number, text)
@@ -243,7 +243,7 @@ def _pieces(wanted: Sequence[Row]) -> Iterator[list[Row]]:
         yield piece
 
 
-def _stored(batch: Octets) -> Stored:
+def _stored(batch: Buffer) -> Stored:
     """Return a batch that ``keep`` made, for the offsets that its header says."""
     view = memoryview(batch)
     (leader_epoch,) = _INT32.unpack_from(view, LEADER_EPOCH_AT)

@@ -14,7 +14,7 @@ from storage_adapters.formats.object_index import ROWS_MAX, unpack_rows
 from storage_adapters.s3.state import Catalog
 
 ENTRY_BYTES: Final = 256  # what an object costs here beside its rows
-# Octets of an object for each of its rows: the row itself, in the footer, and of an entry at least
+# Bytes of an object for each of its rows: the row itself, in the footer, and of an entry at least
 # the target (a batch for several targets is there once); merged objects have a batch for each.
 OBJECT_BYTES_PER_ROW_MIN: Final = ROW_BYTES + TARGET_BYTES
 

@@ -1,4 +1,4 @@
-"""Where the last octets of a partition begin, said without waiting."""
+"""Where the last bytes of a partition begin, said without waiting."""
 
 from bisect import bisect_right
 from itertools import accumulate
@@ -32,7 +32,7 @@ def offset_for_size(rows: RowsCache, state: PartitionState, bytes_max: int) -> i
 
 
 def _within(rows: Rows, extent: Extent, end: int, bytes_max: int) -> int:
-    """Return the lowest base offset from which so many octets follow in an extent, or ``end``."""
+    """Return the lowest base offset from which so many bytes follow in an extent, or ``end``."""
     first = behind = extent.first_row + extent.row_count
     # Some rows at a time: a tenth of the time of one by one, for an extent may have a million.
     while first > extent.first_row:

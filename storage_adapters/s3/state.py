@@ -52,7 +52,7 @@ class StoredObject(NamedTuple):
 class PartitionState:
     """One partition. ``end`` counts what is enqueued; extents are what is committed.
 
-    ``below_bytes``: octets of the first extent's batches that end at or before ``start``.
+    ``below_bytes``: bytes of the first extent's batches that end at or before ``start``.
     """
 
     __slots__ = ("below_bytes", "end", "extents", "is_deleted", "partition_id", "start")
@@ -75,7 +75,7 @@ class PartitionState:
         return self.extents[-1].end if self.extents else self.start
 
     def size_bytes(self) -> int:
-        """Return the octets of the batches at or after the start."""
+        """Return the bytes of the batches at or after the start."""
         return sum([extent.size_bytes for extent in self.extents]) - self.below_bytes
 
     def replace(self, old: Iterable[int], new: Iterable[Extent]) -> None:

@@ -13,7 +13,7 @@ from uuid import UUID
 
 from gateway.clock import Clock
 from gateway.errors import StorageUnavailable, as_value
-from gateway.model import Octets
+from gateway.model import Buffer
 from gateway.storage import OnDone
 from storage_adapters.formats.object_index import pack_rows
 from storage_adapters.s3.appender import Group
@@ -149,7 +149,7 @@ class Uploader:
         )
         return Uploaded(group, built, NewObject(stored, built.parts, rows))
 
-    async def _put(self, key: str, body: Sequence[Octets]) -> str:
+    async def _put(self, key: str, body: Sequence[Buffer]) -> str:
         """Put an object, however long the bucket is away. Errors: ``StorageUnavailable``."""
         while True:
             try:

@@ -12,7 +12,7 @@ from uuid import UUID
 from gateway.clock import Clock
 from gateway.errors import StorageFull, StorageUnavailable
 from gateway.metrics import Metrics
-from gateway.model import Octets
+from gateway.model import Buffer
 from gateway.storage import (
     Bounds,
     DiskUsage,
@@ -164,7 +164,7 @@ class SegmentLog:
 
     def read_cached(
         self, partition_id: int, start: int, end: int, *, bytes_max: int
-    ) -> list[Octets] | None:
+    ) -> list[Buffer] | None:
         """See ``StorageAdapter``."""
         state = self._catalog.state(partition_id)
         plan = self._reader.plan(state, start, end, bytes_max)
@@ -175,7 +175,7 @@ class SegmentLog:
 
     async def read(
         self, partition_id: int, start: int, end: int, *, bytes_max: int
-    ) -> list[Octets]:
+    ) -> list[Buffer]:
         """See ``StorageAdapter``."""
         state = self._catalog.state(partition_id)
         plan = self._reader.plan(state, start, end, bytes_max)
@@ -282,7 +282,7 @@ class SegmentLog:
 
     @property
     def disk_bytes(self) -> int:
-        """Octets that all segment files take, what is preallocated included."""
+        """Bytes that all segment files take, what is preallocated included."""
         usage = self.disk_usage()
         return usage.log_bytes + usage.settled_bytes
 
@@ -292,7 +292,7 @@ class SegmentLog:
         metrics.gauge("headgate_wal_segments", "Segment files.", lambda: self.segments_count)
         metrics.gauge(
             "headgate_wal_disk_bytes",
-            "Octets that segment files take, preallocated ones too.",
+            "Bytes that segment files take, preallocated ones too.",
             lambda: self.disk_bytes,
         )
 
@@ -386,7 +386,7 @@ class SegmentLog:
             self._files.truncate(active.fd, SEGMENT_HEADER_BYTES)
             return
         await self._writer.sync()  # The mark says that all before it is on the disk.
-        with suppress(StorageFull):  # On the very last octets the footer alone has to do.
+        with suppress(StorageFull):  # On the very last bytes the footer alone has to do.
             self._appender.append_internal(KIND_CLOSE, b"", [], lambda _: None)
         await self._writer.drain()
         self._appender.seal_last()

@@ -137,7 +137,7 @@ class Appender:
         self._finish(on_done, size_bytes + self._add_entry(kind, body, FLAG_LAST, chunk))
 
     def _measure(self, entries: Sequence[Entry]) -> tuple[int, list[UnlistedPartition] | None]:
-        """Return the octets that the append and its part of the footer need, at most."""
+        """Return the bytes that the append and its part of the footer need, at most."""
         states, active = self._catalog.states, self.active
         need = 0
         unknown: dict[int, None] | None = None
@@ -273,7 +273,7 @@ class Appender:
             self._limit = self._limit_reserved
 
     def _make_room(self, need: int, reserved: bool) -> bool:  # noqa: FBT001
-        """Make ``need`` octets fit; True when that took a new segment.
+        """Make ``need`` bytes fit; True when that took a new segment.
 
         Errors: ``RunTooLarge``, ``StorageFull``, ``NoDescriptors``, ``StorageUnavailable`` when
         the next segment could not be made.
@@ -311,7 +311,7 @@ class Appender:
 
     @property
     def active_bytes(self) -> int:
-        """Octets of entries in the active segment."""
+        """Bytes of entries in the active segment."""
         return self._tail - SEGMENT_HEADER_BYTES
 
     def close_active(self) -> bool:

@@ -15,7 +15,7 @@ from threading import Event, Lock
 from typing import Final, NamedTuple
 
 from gateway.errors import StorageUnavailable
-from gateway.model import Octets
+from gateway.model import Buffer
 from storage_adapters.formats.damage import Damaged
 from storage_adapters.formats.entry import (
     EntryHeader,
@@ -101,7 +101,7 @@ class HoldingFiles:
         """See ``Files``."""
         self._files.allocate(fd, size_bytes)
 
-    def write(self, fd: int, buffers: Sequence[Octets], position: int) -> int:
+    def write(self, fd: int, buffers: Sequence[Buffer], position: int) -> int:
         """See ``Files``."""
         return self._files.write(fd, buffers, position)
 
@@ -192,7 +192,7 @@ def _copy(plan: _Plan) -> None:
         link_or_copy(path, wal / path.name, plan.stop)
     for segment in plan.live:
         end = _end_of(segment.path, segment.header, plan.written_sequence)
-        _copy_octets(segment.path, wal / segment.path.name, end, plan.stop)
+        _copy_data(segment.path, wal / segment.path.name, end, plan.stop)
     # After the log: its state is at least as new, so what it says is settled was settled then.
     _copy_settled(plan)
     for directory in (wal, plan.target):
@@ -200,7 +200,7 @@ def _copy(plan: _Plan) -> None:
 
 
 def _end_of(path: Path, header: SegmentHeader, written_sequence: int) -> int:
-    """Return where the entries up to a sequence end; the octets behind may be half written.
+    """Return where the entries up to a sequence end; the bytes behind may be half written.
 
     Read, not mapped: the file may be closed, and so cut to its length, meanwhile.
     """
@@ -255,11 +255,11 @@ def link_or_copy(path: Path, target: Path, stop: Event) -> None:
     except OSError as error:
         if error.errno not in {errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP}:
             raise
-        _copy_octets(path, target, path.stat().st_size, stop)
+        _copy_data(path, target, path.stat().st_size, stop)
 
 
-def _copy_octets(path: Path, target: Path, size_bytes: int, stop: Event) -> None:
-    """Copy the first octets of a file and sync the copy."""
+def _copy_data(path: Path, target: Path, size_bytes: int, stop: Event) -> None:
+    """Copy the first bytes of a file and sync the copy."""
     source = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         copy = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, _FILE_MODE)

@@ -95,7 +95,7 @@ class SegmentLogConfig(FrozenConfig):
         default=32 * _MIB,
         ge=0,
         description="Memory for the keys of what is not settled yet, in topics with "
-        "`key.index=true`; 8 octets a key for each 256 KiB of batches. Beyond it a search reads.",
+        "`key.index=true`; 8 bytes a key for each 256 KiB of batches. Beyond it a search reads.",
     )
     read_ahead_bytes: int = Field(
         default=4 * _MIB,

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 from crc32c import crc32c
 
 from gateway.errors import StorageUnavailable
-from gateway.model import ATTRIBUTES_AT, CRC_AT, Octets
+from gateway.model import ATTRIBUTES_AT, CRC_AT, Buffer
 from gateway.storage import Drops, Keep
 from storage_adapters.formats.footer import LOW_32, ROW_STRIDE, Footer, Part, span_of
 from storage_adapters.formats.manifest import SHARED
@@ -231,7 +231,7 @@ def _check_may_go_along(partition_id: int, segment: Segment, chosen: Pick) -> No
         )
 
 
-def is_intact(batch: Octets) -> bool:
+def is_intact(batch: Buffer) -> bool:
     """Say whether the batch's CRC matches."""
     return bool(crc32c(batch[ATTRIBUTES_AT:]) == _CRC.unpack_from(batch, CRC_AT)[0])
 
@@ -252,7 +252,7 @@ def _rewritten(groups: Iterator[list[Placed]], rewrite: Rewrite) -> Iterator[lis
             yield kept
 
 
-def _placed(batch: Octets) -> Placed:
+def _placed(batch: Buffer) -> Placed:
     """Return a batch that ``keep`` made, for the offsets that its header says."""
     if not is_intact(batch):
         raise StorageUnavailable("a batch that compaction made has a wrong CRC")

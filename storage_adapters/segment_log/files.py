@@ -7,7 +7,7 @@ from threading import Event
 from typing import Protocol
 
 from gateway import descriptors
-from gateway.model import Octets
+from gateway.model import Buffer
 
 DESCRIPTOR_RETRY_S = 0.05  # between two tries to open what must be opened
 
@@ -18,7 +18,7 @@ class Files(Protocol):
     """Everything that changes what is on the disk. Errors are ``OSError``, as the system's."""
 
     def room_bytes(self, path: Path) -> int:
-        """Return how many octets the file system of ``path`` has left for us."""
+        """Return how many bytes the file system of ``path`` has left for us."""
         ...
 
     def create(self, path: Path) -> int:
@@ -33,8 +33,8 @@ class Files(Protocol):
         """Make the file that long, with space on the disk for all of it, or raise ENOSPC."""
         ...
 
-    def write(self, fd: int, buffers: Sequence[Octets], position: int) -> int:
-        """Write at a position; return how many octets were written, which may be fewer."""
+    def write(self, fd: int, buffers: Sequence[Buffer], position: int) -> int:
+        """Write at a position; return how many bytes were written, which may be fewer."""
         ...
 
     def truncate(self, fd: int, size_bytes: int) -> None:
@@ -78,7 +78,7 @@ class SystemFiles:
         """See ``Files``."""
         os.posix_fallocate(fd, 0, size_bytes)
 
-    def write(self, fd: int, buffers: Sequence[Octets], position: int) -> int:
+    def write(self, fd: int, buffers: Sequence[Buffer], position: int) -> int:
         """See ``Files``."""
         return os.pwritev(fd, buffers, position)
 
@@ -122,7 +122,7 @@ def _open_directory(path: Path) -> int:
 BUFFERS_MAX = 1_024  # IOV_MAX of Linux
 
 
-def write_all(files: Files, fd: int, buffers: Sequence[Octets], position: int) -> None:
+def write_all(files: Files, fd: int, buffers: Sequence[Buffer], position: int) -> None:
     """Write all of ``buffers`` at ``position``, however many calls that takes."""
     at = 0
     while at < len(buffers):
@@ -136,13 +136,13 @@ def write_all(files: Files, fd: int, buffers: Sequence[Octets], position: int) -
             expected -= written
             written = files.write(fd, chunk, position)
             if not written:
-                raise OSError(5, "the disk takes no more octets and says no error")
+                raise OSError(5, "the disk takes no more bytes and says no error")
             position += written
 
 
-def _rest(buffers: Sequence[Octets], written: int) -> list[Octets]:
-    """Return what is left of ``buffers`` behind their first ``written`` octets."""
-    rest: list[Octets] = []
+def _rest(buffers: Sequence[Buffer], written: int) -> list[Buffer]:
+    """Return what is left of ``buffers`` behind their first ``written`` bytes."""
+    rest: list[Buffer] = []
     for buffer in buffers:
         if written >= len(buffer):
             written -= len(buffer)

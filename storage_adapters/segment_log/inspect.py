@@ -64,7 +64,7 @@ class SegmentReport(NamedTuple):
 class EntryReport(NamedTuple):
     """One entry, or a place where none is. ``problem`` is empty when the entry is intact.
 
-    Without ``header``, ``size_bytes`` octets from ``position`` on are no entry.
+    Without ``header``, ``size_bytes`` bytes from ``position`` on are no entry.
     """
 
     position: int

@@ -45,7 +45,7 @@ for _function in (_syscall, _waiting_syscall):
 
 
 class Step(NamedTuple):
-    """One step of a chain: made by ``write`` and ``sync``. ``octets`` are kept with it."""
+    """One step of a chain: made by ``write`` and ``sync``. ``bytes`` are kept with it."""
 
     op: int
     fd: int
@@ -53,12 +53,12 @@ class Step(NamedTuple):
     address: int = 0
     size_bytes: int = 0
     flags: int = 0
-    octets: bytearray | memoryview | None = None
+    data: bytearray | memoryview | None = None
 
 
-def write(fd: int, octets: bytearray | memoryview, position: int) -> Step:
+def write(fd: int, data: bytearray | memoryview, position: int) -> Step:
     """Return the write of some writable memory, which must not be resized until it is done."""
-    return Step(OP_WRITE, fd, position, _address(octets), len(octets), 0, octets)
+    return Step(OP_WRITE, fd, position, _address(data), len(data), 0, data)
 
 
 def sync(fd: int) -> Step:
@@ -172,5 +172,5 @@ def _map(fd: int, size_bytes: int, offset: int) -> mmap.mmap:
     return mapping
 
 
-def _address(octets: bytearray | memoryview) -> int:
-    return ctypes.addressof(ctypes.c_char.from_buffer(octets))
+def _address(data: bytearray | memoryview) -> int:
+    return ctypes.addressof(ctypes.c_char.from_buffer(data))

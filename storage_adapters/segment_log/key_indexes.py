@@ -17,7 +17,7 @@ from threading import Lock
 from typing import Final, NamedTuple, Protocol
 
 from gateway.errors import RequestError, StorageUnavailable
-from gateway.model import Octets, parse_batch_header
+from gateway.model import Buffer, parse_batch_header
 from gateway.storage import KeySpans, WantedKeys
 from storage_adapters.formats.damage import Damaged, TooNew
 from storage_adapters.formats.footer import LOW_32, ROW_STRIDE, Part, Rows
@@ -42,7 +42,7 @@ class Read(Protocol):
 
     def __call__(
         self, partition_id: int, start: int, end: int, *, bytes_max: int
-    ) -> Awaitable[list[Octets]]:
+    ) -> Awaitable[list[Buffer]]:
         """Return batches."""
         ...
 
@@ -85,7 +85,7 @@ class KeyIndexes:
 
     @property
     def memory_bytes(self) -> int:
-        """Octets of memory for what is not settled yet."""
+        """Bytes of memory for what is not settled yet."""
         return self._live.used_bytes
 
     # Building.
@@ -139,7 +139,7 @@ class KeyIndexes:
             self._live.add(partition_id, (offset, end), size_bytes, hashes, is_whole=is_whole)
             offset = end
 
-    def _hashes(self, batches: Sequence[Octets], keys_of: KeysOf) -> tuple[set[int], bool]:
+    def _hashes(self, batches: Sequence[Buffer], keys_of: KeysOf) -> tuple[set[int], bool]:
         """Return a hash of each key, and whether all batches could be decoded. In a thread."""
         hashes: set[int] = set()
         is_whole = True
@@ -181,7 +181,7 @@ class KeyIndexes:
                 return False
         fd = os.open(segment.path, os.O_RDONLY | os.O_CLOEXEC)
         try:
-            octets = build_key_index(
+            data = build_key_index(
                 self._batches(fd, wanted),
                 keys_of,
                 segment_number=segment.number,
@@ -189,13 +189,13 @@ class KeyIndexes:
             )
         finally:
             os.close(fd)
-        self._write(path, octets)
+        self._write(path, data)
         self.built_count += 1
-        self.built_bytes += len(octets)
-        self.undecodable_count += KeyIndex(memoryview(octets)).header.undecodable_count
+        self.built_bytes += len(data)
+        self.undecodable_count += KeyIndex(memoryview(data)).header.undecodable_count
         return True
 
-    def _batches(self, fd: int, wanted: _Wanted) -> Iterator[tuple[int, int, Octets]]:
+    def _batches(self, fd: int, wanted: _Wanted) -> Iterator[tuple[int, int, Buffer]]:
         for part in wanted.parts:
             places = wanted.rows[2 + part.first_row * ROW_STRIDE :: ROW_STRIDE]
             for first, last in _pieces(places, part.row_count):
@@ -207,13 +207,13 @@ class KeyIndexes:
                     yield part.partition_id, row, piece[at : at + (places[row] >> 32)]
                 self._pace.spend(end - start)
 
-    def _write(self, path: Path, octets: bytes) -> None:
+    def _write(self, path: Path, data: bytes) -> None:
         unfinished = path.with_suffix(f"{KEY_INDEX_SUFFIX}.new")
         if unfinished.exists():
             self._files.unlink(unfinished)
         fd = self._files.create(unfinished)
         try:
-            write_all(self._files, fd, [octets], 0)
+            write_all(self._files, fd, [data], 0)
             self._files.sync(fd)
         finally:
             os.close(fd)

@@ -1,6 +1,6 @@
 """Which stretches of offsets may hold a key, of what is not settled and indexed yet. In memory.
 
-A stretch is some 256 KiB of batches of one partition, with a hash of 8 octets for each key in
+A stretch is some 256 KiB of batches of one partition, with a hash of 8 bytes for each key in
 it: about as much as a search reads at once. What could not be noted within ``bytes_max`` is
 searched as a whole; so is what has come since the last look.
 """
@@ -22,7 +22,7 @@ Span = tuple[int, int]
 
 
 class Stretch(NamedTuple):
-    """Offsets [start, end), octets of their batches, and their keys' hashes, sorted.
+    """Offsets [start, end), bytes of their batches, and their keys' hashes, sorted.
 
     ``is_whole``: there are no batches among them whose keys nobody can see.
     """

@@ -50,7 +50,7 @@ class SegmentLogMetrics:
             "headgate_wal_sync_seconds", "How long each fdatasync took.", SYNC_S_BOUNDS
         )
         self.groups_bytes = metrics.histogram(
-            "headgate_wal_group_bytes", "Octets that shared a write.", GROUP_BYTES_BOUNDS
+            "headgate_wal_group_bytes", "Bytes that shared a write.", GROUP_BYTES_BOUNDS
         )
         metrics.counter_fn(
             "headgate_wal_syncs_total", "Calls of fdatasync for appends.", lambda: self.syncs
@@ -65,7 +65,7 @@ class SegmentLogMetrics:
         )
         metrics.counter_fn(
             "headgate_wal_written_bytes_total",
-            "Octets written to the log.",
+            "Bytes written to the log.",
             lambda: self.written_bytes,
         )
         metrics.counter_fn(
@@ -75,7 +75,7 @@ class SegmentLogMetrics:
         )
         metrics.counter_fn(
             "headgate_settled_bytes_total",
-            "Octets written to settled segments, merged and compacted ones included.",
+            "Bytes written to settled segments, merged and compacted ones included.",
             lambda: self.settled_bytes,
         )
         metrics.counter_fn(

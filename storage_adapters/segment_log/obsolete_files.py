@@ -13,7 +13,7 @@ PARTS_PER_TICK: Final = 500
 
 
 class Passed:
-    """Counts, per shared segment, the octets of partitions that have passed it. Loop only."""
+    """Counts, per shared segment, the bytes of partitions that have passed it. Loop only."""
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog

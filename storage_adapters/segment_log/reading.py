@@ -1,4 +1,4 @@
-"""The way out: which octets a read needs, and getting them, in one buffer for all."""
+"""The way out: which bytes a read needs, and getting them, in one buffer for all."""
 
 import asyncio
 import errno
@@ -21,7 +21,7 @@ from gateway.model import (
     LENGTH_OVERHEAD_BYTES,
     MAGIC,
     MAGIC_AT,
-    Octets,
+    Buffer,
 )
 from storage_adapters.formats.footer import HIGH_SHIFT, LOW_32, ROW_STRIDE, Rows
 from storage_adapters.formats.row_search import find_offset
@@ -66,7 +66,7 @@ class Picks(NamedTuple):
 
 
 class WouldWait(Exception):
-    """The octets are not in the page cache."""
+    """The bytes are not in the page cache."""
 
 
 class Reader:
@@ -115,9 +115,9 @@ class Reader:
                 span = Span(segment, picks[0].position, end, part_end)
                 self.page_cache.note(state, span, is_cold=is_cold)
 
-    def read_cached(self, plan: list[Picks]) -> list[Octets] | None:
+    def read_cached(self, plan: list[Picks]) -> list[Buffer] | None:
         """Read what is planned, or return None when that would wait for the disk."""
-        batches: list[Octets] = []
+        batches: list[Buffer] = []
         for segment, picks, _ in plan:
             flags = self._nowait
             if not flags and segment.live is None:
@@ -136,7 +136,7 @@ class Reader:
                 self._catalog.handles.release(segment)
         return batches
 
-    async def read(self, plan: list[Picks]) -> list[Octets]:
+    async def read(self, plan: list[Picks]) -> list[Buffer]:
         """Read what is planned, waiting for the disk in a thread."""
         held = [segment for segment, _, _ in plan]
         try:
@@ -147,7 +147,7 @@ class Reader:
             for other in held[: held.index(segment)]:
                 self._catalog.handles.release(other)
             raise StorageUnavailable(f"{segment.path}: {error}") from error
-        batches: list[Octets] = []
+        batches: list[Buffer] = []
         try:
             for segment, picks, _ in plan:
                 batches += await self.in_thread(
@@ -200,7 +200,7 @@ def pick(  # A search, called once per segment and read.
     return picks, bytes_max
 
 
-def read_picks(fd: int, picks: list[Pick], flags: int) -> list[Octets]:
+def read_picks(fd: int, picks: list[Pick], flags: int) -> list[Buffer]:
     """Return the batches, base offsets filled in, as views of one buffer.
 
     What rows know of a batch is put right in its header: a reader finds the next batch behind a
@@ -242,9 +242,9 @@ def _join(picks: list[Pick]) -> list[tuple[int, int]]:
 
 def _cut(
     view: memoryview, picks: list[Pick], spans: list[tuple[int, int]], shifts: list[int]
-) -> list[Octets]:
+) -> list[Buffer]:
     """Return the batches as slices of ``view``; ``shifts``: position to index, per span."""
-    batches: list[Octets] = []
+    batches: list[Buffer] = []
     span = 0
     for position, size_bytes, base_offset, row_span in picks:
         while position >= spans[span][1]:

@@ -84,7 +84,7 @@ class Rewriter:
     async def _rewrite(
         self, partition_id: int, parts: Sequence[tuple[Segment, Part]], rewrite: Rewrite
     ) -> int:
-        """Replace what some files have of a partition; return its octets in the new ones."""
+        """Replace what some files have of a partition; return its bytes in the new ones."""
         catalog = self._catalog
         start, _ = catalog.peek(partition_id)
         segments = [segment for segment, _ in parts]

@@ -31,7 +31,7 @@ class Scan(NamedTuple):
 
     ``first_sequence`` and ``next_sequence`` are equal when there is no whole append.
     ``durable_sequence`` is the highest that an entry of the good part says. ``damage_at`` is
-    where the octets are that are no valid entry; it is behind ``entries_end`` when the last
+    where the bytes are that are no valid entry; it is behind ``entries_end`` when the last
     append is incomplete.
     """
 

@@ -12,7 +12,7 @@ from uuid import UUID
 
 from crc32c import crc32c
 
-from gateway.model import MAX_TIMESTAMP_AT, Octets
+from gateway.model import MAX_TIMESTAMP_AT, Buffer
 from storage_adapters.formats.bodies import with_bounds
 from storage_adapters.formats.footer import (
     NO_TIMESTAMP,
@@ -42,7 +42,7 @@ QUEUED_BYTES_HIGH: Final = 4 * 1_048_576  # of appends; less is one write of the
 LOOK_S: Final = 0.005
 LOOKS_MAX: Final = 20  # for each piece of 256 KiB: at least 2.5 MB go on in a second
 _WAIT_S_MIN: Final = 0.002
-_PIECE_COST_BYTES: Final = 4_096  # what a piece takes of the processor, in octets
+_PIECE_COST_BYTES: Final = 4_096  # what a piece takes of the processor, in bytes
 SYNC_EVERY_BYTES: Final = 4 * 1_048_576  # a large sync at the end would hold up the log's
 
 _MAX_TIMESTAMP: Final = struct.Struct(">q")
@@ -98,7 +98,7 @@ class Placed(NamedTuple):
     ``damaged_unix_ms``: the highest timestamp that the row of a damaged one says.
     """
 
-    batch: Octets
+    batch: Buffer
     base_offset: int
     span: int  # offsets + epoch << 32, as in a row
     damaged_unix_ms: int | None = None

@@ -40,12 +40,12 @@ class MarkFile:
         if not self.is_open or sequence <= self._sequence:
             return
         try:
-            os.pwrite(self.fd, self.octets(sequence), 0)
+            os.pwrite(self.fd, self.data(sequence), 0)
             self._sequence = sequence
         except OSError:
             self.close()
 
-    def octets(self, sequence: int) -> bytes:
+    def data(self, sequence: int) -> bytes:
         """Return what says that all up to ``sequence`` is synced."""
         return encode_mark(SyncedMark(self._data_uuid, sequence))
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from gateway.errors import StorageUnavailable
-from gateway.model import Octets
+from gateway.model import Buffer
 from storage_adapters.formats.footer import ROW_STRIDE, Footer
 from storage_adapters.formats.manifest import Manifest
 from storage_adapters.formats.segment import SEGMENT_HEADER_BYTES
@@ -188,7 +188,7 @@ class _UntouchedFiles(SystemFiles):
         self.written.append(path)
         return super().open(path)
 
-    def write(self, fd: int, buffers: Sequence[Octets], position: int) -> int:
+    def write(self, fd: int, buffers: Sequence[Buffer], position: int) -> int:
         """See ``Files``."""
         del fd, position
         return sum(map(len, buffers))

@@ -90,14 +90,14 @@ class WalRing:
         fd = jobs[0].fds[0]
         first = jobs[0].group.chunks[0]
         buffers = [part for job in jobs for chunk in job.group.chunks for part in chunk.buffers]
-        octets = bytearray().join(buffers)
-        writes = [write(fd, octets, first.position)]
+        data = bytearray().join(buffers)
+        writes = [write(fd, data, first.position)]
         chain = [sync(fd)]
         if self._mark.is_open:
-            chain.append(write(self._mark.fd, bytearray(self._mark.octets(reached(jobs))), 0))
-        zeros = self._zeros.behind(first.segment, first.position, len(octets))
+            chain.append(write(self._mark.fd, bytearray(self._mark.data(reached(jobs))), 0))
+        zeros = self._zeros.behind(first.segment, first.position, len(data))
         if zeros:
-            writes.append(write(fd, zeros, first.position + len(octets)))
+            writes.append(write(fd, zeros, first.position + len(data)))
         self._written_bytes = [step.size_bytes for step in writes]
         self._begun_s = perf_counter()
         if not self._ring.begin(writes + chain):

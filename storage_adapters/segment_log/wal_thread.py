@@ -11,7 +11,7 @@ from time import perf_counter
 from typing import Final, NamedTuple
 
 from gateway.errors import as_value
-from gateway.model import Octets
+from gateway.model import Buffer
 from gateway.storage import OnDone
 from storage_adapters.segment_log.files import Files, write_all
 from storage_adapters.segment_log.index import LivePart
@@ -26,20 +26,20 @@ Row = tuple[LivePart, int, int, int, int]  # part, base offset, timestamp, place
 
 
 class Chunk:
-    """Octets that go to one segment, one after the other from ``position`` on."""
+    """Bytes that go to one segment, one after the other from ``position`` on."""
 
     __slots__ = ("buffers", "position", "segment")
 
     def __init__(self, segment: Segment, position: int) -> None:
         self.segment = segment
         self.position = position
-        self.buffers: list[Octets] = []
+        self.buffers: list[Buffer] = []
 
 
 class Group:
     """Appends of one tick of the loop: written, synced, published and answered together.
 
-    Without callbacks it has no octets either, and only has its segments synced.
+    Without callbacks it has no bytes either, and only has its segments synced.
     """
 
     __slots__ = ("callbacks", "chunks", "next_sequence", "rows", "size_bytes")
@@ -154,7 +154,7 @@ class _Work:
         self._segment: Segment | None = None
         self._fd = _NOTHING
         self._position = 0
-        self._buffers: list[Octets] = []
+        self._buffers: list[Buffer] = []
         self._unsynced = False
 
     def do(self, jobs: Sequence[Job]) -> None:

@@ -184,7 +184,7 @@ class Writer:
             self._sync_written()
 
     def _sync_written(self) -> None:
-        """Hand over a group without octets that syncs what was written since the last sync."""
+        """Hand over a group without bytes that syncs what was written since the last sync."""
         self._is_syncing = True
         group = Group()
         group.chunks = [Chunk(segment, 0) for segment in self._unsynced]

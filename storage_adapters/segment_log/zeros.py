@@ -1,4 +1,4 @@
-"""Zeros ahead of the log's end, so that the sync of a small group waits for its octets alone.
+"""Zeros ahead of the log's end, so that the sync of a small group waits for its bytes alone.
 
 A segment's space is allocated, not written: the first write to a block makes the file system note
 that, and the next sync waits for its journal too. A block that was written before needs none of

@@ -17,7 +17,7 @@ ADAPTER_FILES = {
     "handlers", "server.py", "README.md",
 }  # fmt: skip
 # Kafka's batches are the gateway's own, so there is nothing to map; what travels are
-# kafka-python's message classes, and octets on the hot paths.
+# kafka-python's message classes, and bytes on the hot paths.
 WITHOUT = {"kafka": {"wire.py", "mapping.py"}}
 
 

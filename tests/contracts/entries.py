@@ -21,7 +21,7 @@ def make_batch(  # One argument per field that a test looks at.
     epoch: int = 1,
     timestamp_unix_ms: int = 1_000,
 ) -> bytes:
-    """Return a v2 batch of ``size_bytes`` octets with an intact header and CRC."""
+    """Return a v2 batch of ``size_bytes`` bytes with an intact header and CRC."""
     filler = f"{base_offset}/{epoch}/{timestamp_unix_ms} ".encode() * (size_bytes // 3 + 1)
     rest = (
         _REST.pack(0, count - 1, timestamp_unix_ms, timestamp_unix_ms, -1, -1, -1, count)

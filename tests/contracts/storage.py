@@ -12,7 +12,7 @@ import pytest
 from gateway.errors import RunTooLarge, StorageUnavailable
 from gateway.model import (
     HEADER_BYTES,
-    Octets,
+    Buffer,
     PartitionIdentity,
     TopicName,
     parse_batch_header,
@@ -88,7 +88,7 @@ async def read_all(
     return [bytes(batch) for batch in batches]
 
 
-def offsets_of(batches: Sequence[Octets]) -> list[int]:
+def offsets_of(batches: Sequence[Buffer]) -> list[int]:
     """Return the base offsets that batches bear."""
     return [parse_batch_header(batch).base_offset for batch in batches]
 
@@ -148,7 +148,7 @@ class StorageContract:
         assert await read_all(storage, 2) == [entries[1].batch]
 
     @pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
-    async def test_any_octets_are_taken(self, storage: StorageAdapter, kind: type) -> None:
+    async def test_any_bytes_are_taken(self, storage: StorageAdapter, kind: type) -> None:
         entry = make_entry((1, 0))
 
         await append(storage, entry._replace(batch=kind(entry.batch)))
@@ -457,7 +457,7 @@ class CompactingStorageContract(StorageContract):
         before = storage.size_bytes(1)
         seen = []
 
-        def keep(batch: Octets) -> Octets | None:
+        def keep(batch: Buffer) -> Buffer | None:
             seen.append(parse_batch_header(batch).base_offset)
             return batch if seen[-1] in {0, 2} else None
 
@@ -479,7 +479,7 @@ class CompactingStorageContract(StorageContract):
         await self.settled(storage, 4)
         small = make_batch(1, size_bytes=90, timestamp_unix_ms=5_000)
 
-        def keep(batch: Octets) -> Octets | None:
+        def keep(batch: Buffer) -> Buffer | None:
             return small if parse_batch_header(batch).base_offset == 1 else None
 
         await storage.rewrite(1, 3, keep)
@@ -500,7 +500,7 @@ class CompactingStorageContract(StorageContract):
             asked.append((base_offset, size_bytes))
             return base_offset in {0, 2}
 
-        def keep(batch: Octets) -> Octets | None:
+        def keep(batch: Buffer) -> Buffer | None:
             seen.append(parse_batch_header(batch).base_offset)
             return batch
 
@@ -521,7 +521,7 @@ class CompactingStorageContract(StorageContract):
     async def test_rewrite_that_fails_changes_nothing(self, storage: CompactingStorage) -> None:
         await self.settled(storage, 4)
 
-        def keep(batch: Octets) -> Octets | None:
+        def keep(batch: Buffer) -> Buffer | None:
             raise ValueError(len(batch))
 
         with pytest.raises(ValueError, match="400000"):

@@ -28,7 +28,7 @@ SETTINGS: Final = {
     "storage.memory_cache_bytes": 1 << 20,
 }
 _DATABASE: Final = "metadata.sqlite"
-_OCTETS_MAX: Final = 1 << 16
+_BYTES_MAX: Final = 1 << 16
 _JOIN_S_MAX: Final = 10.0
 
 
@@ -116,8 +116,8 @@ class Gate:
 
     def _forward(self, source: socket.socket, target: socket.socket) -> None:
         with contextlib.suppress(OSError):
-            while octets := source.recv(_OCTETS_MAX):
-                target.sendall(octets)
+            while data := source.recv(_BYTES_MAX):
+                target.sendall(data)
         with self._lock:
             self._open -= {source, target}
         _break(source)

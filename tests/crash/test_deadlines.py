@@ -48,10 +48,10 @@ def test_half_a_frame_is_closed_while_others_are_served(gateway: Gateway) -> Non
 def test_a_frame_that_drips_is_closed(gateway: Gateway) -> None:
     frame = request(METADATA, 1, 1, bytes(1_000))[: 4 * CLOSED_S_MAX]
     with socket.create_connection(("127.0.0.1", gateway.kafka_port)) as drip:
-        drip.settimeout(0.25)  # an octet every quarter of a second
-        for octet in frame:
+        drip.settimeout(0.25)  # a byte every quarter of a second
+        for byte in frame:
             try:
-                drip.sendall(bytes([octet]))
+                drip.sendall(bytes([byte]))
                 closed = drip.recv(1) == b""
             except TimeoutError:
                 continue

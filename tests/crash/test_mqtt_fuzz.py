@@ -111,15 +111,15 @@ def test_who_says_nothing_half_or_wrong_at_first_is_closed(gateway: MqttGateway)
     first_words = {
         "silence": b"",
         "half a CONNECT": connect[:-3],
-        "one octet": connect[:1],
+        "one byte": connect[:1],
         "PUBLISH": wire.publish("t", b"x"),
         "PINGREQ": wire.PINGREQ,
         "HTTP": b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n",
         "TLS": bytes.fromhex("16030100c8010000c40303"),
     }
     clients = {name: gateway.client() for name in first_words}
-    for name, octets in first_words.items():
-        clients[name].send(octets)
+    for name, data in first_words.items():
+        clients[name].send(data)
     with healthy.client:
         healthy.check()
         for name, client in clients.items():

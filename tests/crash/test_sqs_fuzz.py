@@ -138,15 +138,15 @@ def test_who_says_nothing_or_half_is_closed(gateway: SqsGateway) -> None:
     head = b"POST / HTTP/1.1\r\nHost: x\r\nX-Amz-Target: AmazonSQS.ListQueues\r\n"
     first_words = {
         "silence": b"",
-        "one octet": b"P",
+        "one byte": b"P",
         "half a head": head,
         "half a body": head + b"Content-Length: 100\r\n\r\n{",
         "half a chunk": head + b"Transfer-Encoding: chunked\r\n\r\n64\r\n{",
     }
     with Healthy(gateway) as healthy:
-        for name, octets in first_words.items():
+        for name, data in first_words.items():
             with socket.create_connection(("127.0.0.1", gateway.sqs_port)) as connection:
-                connection.sendall(octets)
+                connection.sendall(data)
                 came = closed_within(connection, HANDSHAKE_S_MAX + FRAME_S_MAX + 30)
             assert b" 200 " not in came, name
             assert b" 500 " not in came, name

@@ -16,7 +16,7 @@ from features.compaction import (
 from gateway.model import (
     ATTRIBUTES_AT,
     HEADER_BYTES,
-    Octets,
+    Buffer,
     Record,
     parse_batch_header,
     stamp,
@@ -43,7 +43,7 @@ def packed(batch: bytearray, codec: int) -> bytearray:
     return patched(made, ATTRIBUTES_AT, ">h", attributes)
 
 
-def log_of(*batches: bytearray) -> list[Octets]:
+def log_of(*batches: bytearray) -> list[Buffer]:
     """Stamp batches with their offsets, one after another."""
     offset = 0
     for batch in batches:
@@ -68,8 +68,8 @@ def cleaner_of(
 
 
 def clean(
-    cleaner: Cleaner, noted: Iterable[Octets], log: Sequence[Octets], *, drops: bool = True
-) -> list[Octets]:
+    cleaner: Cleaner, noted: Iterable[Buffer], log: Sequence[Buffer], *, drops: bool = True
+) -> list[Buffer]:
     """Note the batches, then rewrite the whole log; return what is left of it.
 
     ``drops``: as a storage does that leaves out what it need not read.
@@ -86,11 +86,11 @@ def clean(
     return [batch for batch in kept if batch is not None]
 
 
-def records_of(log: Iterable[Octets]) -> list[Record]:
+def records_of(log: Iterable[Buffer]) -> list[Record]:
     return [found for batch in log for found in decode_batch(batch)]
 
 
-def as_others_see(batch: Octets) -> list[tuple[object, ...]]:
+def as_others_see(batch: Buffer) -> list[tuple[object, ...]]:
     """Decode a batch by kafka-python and aiokafka, which must agree; CRC included."""
     answers: list[list[tuple[object, ...]]] = []
     for decoder in (KafkaPythonBatch, AiokafkaBatch):

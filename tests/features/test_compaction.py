@@ -29,7 +29,7 @@ from tests.features.cleaning import (
 )
 from tests.support.batches import NOW_UNIX_MS, patched
 
-RECORD_BYTES = 16  # of one record with headers, a key and a value of an octet
+RECORD_BYTES = 16  # of one record with headers, a key and a value of a byte
 
 
 @pytest.mark.parametrize("codec", [NONE, GZIP, SNAPPY, LZ4, ZSTD])
@@ -65,7 +65,7 @@ def test_a_batch_that_loses_nothing_is_not_made_anew() -> None:
     assert clean(cleaner_of(), log, log)[0] is log[0]
 
 
-def test_octets_stay_where_the_first_record_stays() -> None:
+def test_bytes_stay_where_the_first_record_stays() -> None:
     log = log_of(
         encode_batch([record(b"a", b"1"), record(b"b", b"2", 3), record(b"b", b"3", 9)])
     )

@@ -69,7 +69,7 @@ def test_keys_are_those_of_the_records(
 
 
 @given(runs, st.data())
-def test_an_octet_that_is_wrong_is_seen_as_it_is_record_by_record(
+def test_an_byte_that_is_wrong_is_seen_as_it_is_record_by_record(
     drawn: list[tuple[int | None, int | None, int, int]], data: st.DataObject
 ) -> None:
     batch = bytearray(batch_of(drawn))

@@ -13,7 +13,7 @@ from gateway.errors import (
     StorageUnavailable,
     TopicNotFound,
 )
-from gateway.model import Octets, parse_batch_header
+from gateway.model import Buffer, parse_batch_header
 from gateway.partition import Partition
 from gateway.waiting import Tail
 from gateway.writer import Write
@@ -42,7 +42,7 @@ class Collector:
         self.errors: list[GatewayError] = []
         self.changed = asyncio.Event()
 
-    def on_batches(self, partition: Partition, batches: Sequence[Octets]) -> bool:  # noqa: ARG002
+    def on_batches(self, partition: Partition, batches: Sequence[Buffer]) -> bool:  # noqa: ARG002
         self.offsets += [parse_batch_header(batch).base_offset for batch in batches]
         self.room -= len(batches)
         self.changed.set()

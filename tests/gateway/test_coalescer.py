@@ -154,7 +154,7 @@ async def test_a_batch_is_sealed_at_its_bound_of_records(house: House) -> None:
     assert [len(batch) for batch in house.batches(partition)] == [BATCH_RECORDS_MAX, 1]
 
 
-async def test_a_batch_is_sealed_at_its_bound_of_octets(house: House) -> None:
+async def test_a_batch_is_sealed_at_its_bound_of_bytes(house: House) -> None:
     partition = await house.partition("t")
     publisher = Publisher(Coalescer(house.broker))
 
@@ -196,7 +196,7 @@ async def test_a_large_run_is_cut_and_stays_one_append(house: House) -> None:
     assert house.values(partition)[1:-1] == list(large.values)
 
 
-async def test_a_run_of_large_records_is_cut_by_octets(house: House) -> None:
+async def test_a_run_of_large_records_is_cut_by_bytes(house: House) -> None:
     partition = await house.partition("t")
     publisher = Publisher(Coalescer(house.broker))
     half = bytes(BATCH_BYTES_MAX // 2 - 100)

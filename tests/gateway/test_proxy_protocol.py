@@ -1,4 +1,4 @@
-"""PROXY protocol v1 and v2, an octet too many never read."""
+"""PROXY protocol v1 and v2, a byte too many never read."""
 
 import pytest
 from hypothesis import given
@@ -14,18 +14,18 @@ V2_LOCAL = V2 + b"\x20\x00\x00\x00"
 V1 = b"PROXY TCP4 203.0.113.7 192.0.2.1 56324 443\r\n"
 
 
-def parse(octets: bytes) -> tuple[str | None, bytes]:
+def parse(data: bytes) -> tuple[str | None, bytes]:
     """Return the host and what was left unread."""
     header = ProxyHeader()
     while header.wants:
-        part, octets = octets[: header.wants], octets[header.wants :]
+        part, data = data[: header.wants], data[header.wants :]
         assert part, "wants more than the header has"
         header.receive(part)
-    return header.host, octets
+    return header.host, data
 
 
 @pytest.mark.parametrize(
-    ("octets", "host"),
+    ("data", "host"),
     [
         (V1, "203.0.113.7"),
         (b"PROXY UNKNOWN\r\n", None),
@@ -39,12 +39,12 @@ def parse(octets: bytes) -> tuple[str | None, bytes]:
         ),  # with a certificate
     ],
 )
-def test_headers_are_read_to_their_end_and_no_further(octets: bytes, host: str | None) -> None:
-    assert parse(octets + b"next") == (host, b"next")
+def test_headers_are_read_to_their_end_and_no_further(data: bytes, host: str | None) -> None:
+    assert parse(data + b"next") == (host, b"next")
 
 
 @pytest.mark.parametrize(
-    "octets",
+    "data",
     [
         b"GET / HTTP/1.1\r\n\r\n",
         b"PROXY TCP4 1.2.3.4\r\n",
@@ -56,17 +56,17 @@ def test_headers_are_read_to_their_end_and_no_further(octets: bytes, host: str |
         V2 + b"\x21\x21\x00\x0c" + bytes(12),
     ],
 )
-def test_anything_else_is_the_peers_fault(octets: bytes) -> None:
+def test_anything_else_is_the_peers_fault(data: bytes) -> None:
     with pytest.raises(PeerError):
-        parse(octets)
+        parse(data)
 
 
 @given(st.binary(min_size=200, max_size=300))
-def test_any_octets_are_a_header_or_a_peer_error(octets: bytes) -> None:
+def test_any_bytes_are_a_header_or_a_peer_error(data: bytes) -> None:
     header = ProxyHeader()
     try:
         while header.wants:
-            part, octets = octets[: header.wants], octets[header.wants :]
+            part, data = data[: header.wants], data[header.wants :]
             header.receive(part)
     except PeerError:
         return

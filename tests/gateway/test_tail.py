@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from gateway.coalescer import Coalescer
 from gateway.errors import GatewayError, StorageUnavailable, TopicNotFound
-from gateway.model import Octets, parse_batch_header
+from gateway.model import Buffer, parse_batch_header
 from gateway.partition import Partition
 from gateway.records.codec import NO_HEADERS, RecordRun
 from gateway.waiting import TAIL_LIVE_BYTES_MAX, Tail
@@ -33,7 +33,7 @@ class Watcher:
     def offsets(self) -> list[int]:
         return [offset for _, offsets in self.pushes for offset in offsets]
 
-    def on_batches(self, partition: Partition, batches: Sequence[Octets]) -> bool:  # noqa: ARG002
+    def on_batches(self, partition: Partition, batches: Sequence[Buffer]) -> bool:  # noqa: ARG002
         headers = [parse_batch_header(batch) for batch in batches]
         self.next_offset = headers[-1].last_offset + 1
         self.pushes.append(("log", [header.base_offset for header in headers]))

@@ -31,22 +31,22 @@ Batch = tuple[int, bytearray]
 def batch(base: int, sequence: int = _NO_PRODUCER, *, count: int = 10, epoch: int = 0) -> Batch:
     """Return records from an offset on, of a producer from a sequence on when one is given."""
     producer = (_NO_PRODUCER, -1, -1) if sequence < 0 else (900, epoch, sequence)
-    octets = sample_batch(
+    data = sample_batch(
         count=count,
         value=f"value of {base}".encode(),
         producer_id=producer[0],
         producer_epoch=producer[1],
         base_sequence=producer[2],
     )
-    stamp(octets, base, 0)
-    return base, octets
+    stamp(data, base, 0)
+    return base, data
 
 
 def write_log(folder: Path, *files: Sequence[Batch]) -> Path:
     """Write a data directory with one closed segment for each list of batches."""
     end = 0
     for number, batches in enumerate(files, start=1):
-        ends = [base + int.from_bytes(octets[23:27], "big") + 1 for base, octets in batches]
+        ends = [base + int.from_bytes(data[23:27], "big") + 1 for base, data in batches]
         end = max([end, *ends])
         path = segment_path(folder, number)
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -78,16 +78,16 @@ def _write_segment(path: Path, number: int, batches: Sequence[Batch], end: int) 
         seed=seed,
     )
     rows = array("q")
-    for base, octets in batches:
+    for base, data in batches:
         sequence += 1
-        crc, count = int.from_bytes(octets[17:21], "big"), int.from_bytes(octets[57:61], "big")
+        crc, count = int.from_bytes(data[17:21], "big"), int.from_bytes(data[57:61], "big")
         target = [(_PARTITION_ID, base)]
         times = NOW_UNIX_MS, sequence, 1, sequence - 1
-        out += encode_batch_front(target, len(octets), crc, 0, count, *times, FLAG_LAST, seed)
-        span = int.from_bytes(octets[23:27], "big") + 1
-        rows.extend((base, NOW_UNIX_MS, len(out) + (len(octets) << 32), span))
-        out += octets
-    size_bytes = sum(len(octets) for _, octets in batches)
+        out += encode_batch_front(target, len(data), crc, 0, count, *times, FLAG_LAST, seed)
+        span = int.from_bytes(data[23:27], "big") + 1
+        rows.extend((base, NOW_UNIX_MS, len(out) + (len(data) << 32), span))
+        out += data
+    size_bytes = sum(len(data) for _, data in batches)
     part = FooterPart(
         partition_id=_PARTITION_ID,
         start=0,

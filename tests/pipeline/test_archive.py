@@ -145,16 +145,16 @@ def _kill(jobs: Jobs, log: _Log, to: Path, table_format: str, starts: Sequence[S
 
 @pytest.fixture(scope="module")
 def damaged(tmp_path_factory: pytest.TempPathFactory) -> _Log:
-    """A log of which an octet has changed."""
+    """A log of which a byte has changed."""
     data_dir = tmp_path_factory.mktemp("damaged") / "data"
     with Gateway(data_dir, SETTINGS) as running:
         topic = create_topic(running.bootstrap)
         produce(running, topic, range(30_000))
         running.stop()
     largest = max(data_dir.rglob("*.seg"), key=lambda path: path.stat().st_size)
-    octets = bytearray(largest.read_bytes())
-    octets[len(octets) // 2] ^= 0xFF
-    largest.write_bytes(octets)
+    data = bytearray(largest.read_bytes())
+    data[len(data) // 2] ^= 0xFF
+    largest.write_bytes(data)
     return _Log(data_dir, topic)
 
 
@@ -174,7 +174,7 @@ def test_a_batch_that_is_damaged_is_set_aside_and_stops_nothing(
     assert "CRC" in bad["reason"]
     missing = 30_000 - len(rows(to, table_format))
     assert missing > 0
-    assert bad["octets"][57:61] == missing.to_bytes(4, "big")  # the batch's record count
+    assert bad["bytes"][57:61] == missing.to_bytes(4, "big")  # the batch's record count
 
 
 def test_a_dry_run_makes_no_table(jobs: Jobs, gateway: Gateway, tmp_path: Path) -> None:

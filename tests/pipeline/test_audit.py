@@ -110,11 +110,11 @@ def test_what_was_planted_is_found(
     assert not job.findings.is_clean
 
 
-def test_octets_that_changed_are_found_when_records_are_decoded(
+def test_bytes_that_changed_are_found_when_records_are_decoded(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    _, octets = bad = batch(10, 10)
-    octets[-3] ^= 1
+    _, raw = bad = batch(10, 10)
+    raw[-3] ^= 1
     data = write_log(tmp_path, [batch(0, 0), bad, batch(20, 20)])
 
     job = _audited(spark, data)

@@ -22,22 +22,22 @@ def _batch(
     producer: tuple[int, int, int] = (-1, -1, -1),
     timestamp_unix_ms: int = NOW_UNIX_MS,
 ) -> tuple[int, memoryview]:
-    octets = sample_batch(
+    data = sample_batch(
         count=count,
         timestamp_unix_ms=timestamp_unix_ms,
         producer_id=producer[0],
         producer_epoch=producer[1],
         base_sequence=producer[2],
     )
-    stamp(octets, base, 0)
-    return base, memoryview(octets)
+    stamp(data, base, 0)
+    return base, memoryview(data)
 
 
 def _thinned(base: int, span: int, count: int) -> tuple[int, memoryview]:
     """A batch of which compaction has taken records out."""
-    octets = patched(sample_batch(count=count), _DELTA_AT, ">i", span - 1)
-    stamp(octets, base, 0)
-    return base, memoryview(octets)
+    data = patched(sample_batch(count=count), _DELTA_AT, ">i", span - 1)
+    stamp(data, base, 0)
+    return base, memoryview(data)
 
 
 def _walk(
@@ -122,8 +122,8 @@ def test_batches_in_the_wrong_order_are_disorder_alone() -> None:
 
 
 def test_more_records_than_offsets_is_damage_and_not_a_loss_beside_it() -> None:
-    base, octets = _batch(10)
-    lies = patched(bytearray(octets), _COUNT_AT, ">i", 11)
+    base, data = _batch(10)
+    lies = patched(bytearray(data), _COUNT_AT, ">i", 11)
 
     found = _walk([_batch(0), (base, memoryview(lies)), _batch(20, 30)])
 
@@ -132,8 +132,8 @@ def test_more_records_than_offsets_is_damage_and_not_a_loss_beside_it() -> None:
 
 
 def test_a_length_that_is_not_the_batchs_is_damage() -> None:
-    base, octets = _batch(10)
-    lies = bytearray(octets)
+    base, data = _batch(10)
+    lies = bytearray(data)
     struct.pack_into(">i", lies, 8, len(lies))
 
     found = _walk([_batch(0), (base, memoryview(lies)), _batch(20, 30)])
@@ -212,13 +212,13 @@ def test_sequences_may_jump_over_what_compaction_took_out_and_nowhere_else() -> 
 
 
 def test_a_batch_whose_records_are_fewer_keeps_the_sequences_of_all() -> None:
-    octets = patched(
+    data = patched(
         sample_batch(count=4, producer_id=7, producer_epoch=0, base_sequence=0),
         _DELTA_AT,
         ">i",
         9,
     )
-    found = _walk([(0, memoryview(octets)), _batch(10, producer=(7, 0, 10))], end=20)
+    found = _walk([(0, memoryview(data)), _batch(10, producer=(7, 0, 10))], end=20)
 
     assert [one.kind for one in found.findings] == [kinds.HOLES]
 

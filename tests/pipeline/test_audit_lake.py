@@ -212,9 +212,9 @@ def test_a_batch_that_cannot_be_decoded_is_damage_and_its_rows_are_not_unknown(
     rows = _rows_of(spark, data)
     _write(tmp_path / "lake", rows, position=100)
     segment = max(data.rglob("*.seg"))
-    octets = bytearray(segment.read_bytes())
-    octets[octets.index(b"value of 70") + 3] ^= 1
-    segment.write_bytes(octets)
+    raw = bytearray(segment.read_bytes())
+    raw[raw.index(b"value of 70") + 3] ^= 1
+    segment.write_bytes(raw)
 
     assert _found(_audited(spark, data, tmp_path / "lake")) == [(kinds.DAMAGED, 70, 79, 1)]
 

@@ -16,21 +16,21 @@ from gateway.model import (
     CRC_AT,
     HEADER_BYTES,
     TIMESTAMP_TYPE_MASK,
-    Octets,
+    Buffer,
 )
 from gateway.records.codec import encode_batch, iter_records
 from pipeline.columns import Columns, decode_columns, named_header, protocols, read_batch
 
-_OCTETS = st.none() | st.binary(max_size=300)
+_BYTES = st.none() | st.binary(max_size=300)
 _RECORD = st.tuples(
     st.integers(0, 2**40),
-    _OCTETS,
-    _OCTETS,
-    st.lists(st.tuples(st.text(max_size=8), _OCTETS), max_size=3).map(tuple),
+    _BYTES,
+    _BYTES,
+    st.lists(st.tuples(st.text(max_size=8), _BYTES), max_size=3).map(tuple),
 )
 
 
-def _decoded(batches: list[Octets], bases: list[int]) -> Columns:
+def _decoded(batches: list[Buffer], bases: list[int]) -> Columns:
     stored = [read_batch(batch, base) for batch, base in zip(batches, bases, strict=True)]
     return decode_columns(
         [one for one in stored if one is not None],
@@ -106,9 +106,9 @@ def test_a_wrong_crc_is_corrupt() -> None:
 
 
 @given(st.integers(61, 120), st.integers(0, 255))
-def test_octets_that_lie_are_refused_or_decoded_but_never_crash(at: int, octet: int) -> None:
+def test_bytes_that_lie_are_refused_or_decoded_but_never_crash(at: int, byte: int) -> None:
     batch = encode_batch([(5, b"key", b"value" * 9, (("h", b"x"),)), (6, None, b"w", ())])
-    batch[min(at, len(batch) - 1)] = octet
+    batch[min(at, len(batch) - 1)] = byte
 
     try:
         columns = _decoded([_with_crc(batch)], [0])
@@ -117,7 +117,7 @@ def test_octets_that_lie_are_refused_or_decoded_but_never_crash(at: int, octet: 
     assert len(columns.offsets) == 2
 
 
-def test_lengths_that_differ_in_their_second_octet_only_are_no_stretch() -> None:
+def test_lengths_that_differ_in_their_second_byte_only_are_no_stretch() -> None:
     values = [b"v" * 100] * 20 + [b"v" * 164] * 20 + [b"v" * 100]
     batch = encode_batch([(0, None, value, ()) for value in values])
 

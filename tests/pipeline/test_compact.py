@@ -185,9 +185,9 @@ def test_a_damaged_object_is_named_and_left_and_the_others_merged(
         path = paths[len(paths) // 2]
         with closing(own.server.client()) as client:
             key = {"Bucket": own.server.bucket, "Key": path.split("/", 3)[3]}
-            octets = bytearray(client.get_object(**key)["Body"].read())
-            octets[400] ^= 0xFF
-            client.put_object(**key, Body=bytes(octets))
+            data = bytearray(client.get_object(**key)["Body"].read())
+            data[400] ^= 0xFF
+            client.put_object(**key, Body=bytes(data))
         done: list[Merged] = []
 
         _job(own).run(spark, _NODE_ID, done.append)

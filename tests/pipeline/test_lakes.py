@@ -163,7 +163,7 @@ def test_dead_letters_are_kept_once(
     keep_bad(opened(), bad, [_identity()])  # after a crash between this and the commit
 
     found = archiving.bad_rows(to, table_format)
-    assert sorted((row["base_offset"], row["reason"], row["octets"]) for row in found) == [
+    assert sorted((row["base_offset"], row["reason"], row["bytes"]) for row in found) == [
         (20, "crc", b"a"),
         (40, "lies", b"\0\xff"),
     ]
@@ -352,7 +352,7 @@ def test_a_commit_whose_answer_was_lost_counts_once(
     monkeypatch.setattr(
         Place,
         "create_whole",
-        lambda place, path, octets: once(place, path, octets) and once(place, path, octets),
+        lambda place, path, data: once(place, path, data) and once(place, path, data),
     )  # as a client that sends its request again
 
     lake.commit([_file(lake, range(2))], {_identity(): 2})

@@ -52,34 +52,34 @@ def _read(folder: Path, **given: str) -> tuple[list[dict[str, Any]], list[BadBat
 
 
 def _timed(base: int, *times_unix_ms: int) -> Batch:
-    octets = bytearray(encode_batch([(time, b"k", b"v", ()) for time in times_unix_ms]))
-    stamp(octets, base, 0)
-    return base, octets
+    data = bytearray(encode_batch([(time, b"k", b"v", ()) for time in times_unix_ms]))
+    stamp(data, base, 0)
+    return base, data
 
 
 def _broken(base: int) -> Batch:
     """A batch whose CRC is wrong."""
-    _, octets = batch(base)
-    octets[_LAST_AT] ^= 0xFF
-    return base, octets
+    _, data = batch(base)
+    data[_LAST_AT] ^= 0xFF
+    return base, data
 
 
 def _sparse(base: int, span: int, count: int) -> Batch:
     """A batch of which compaction has left the first records."""
-    octets = patched(sample_batch(count=count), _DELTA_AT, ">i", span - 1)
-    stamp(octets, base, 0)
-    return base, octets
+    data = patched(sample_batch(count=count), _DELTA_AT, ">i", span - 1)
+    stamp(data, base, 0)
+    return base, data
 
 
 def _boastful(base: int, size: int) -> Batch:
-    """A batch whose only record has a key of so many octets, by its own word."""
+    """A batch whose only record has a key of so many bytes, by its own word."""
     fields = b"\0" + varint(0) + varint(0) + varint(size) + varint(1) + b"v" + varint(0)
     body = varint(len(fields)) + fields
-    octets = bytearray(encode_batch([(1, b"k", b"v", ())])[:61]) + body
-    octets[8:12] = (len(octets) - 12).to_bytes(4, "big")
-    octets = patched(octets, _DELTA_AT, ">i", 0)
-    stamp(octets, base, 0)
-    return base, octets
+    data = bytearray(encode_batch([(1, b"k", b"v", ())])[:61]) + body
+    data[8:12] = (len(data) - 12).to_bytes(4, "big")
+    data = patched(data, _DELTA_AT, ">i", 0)
+    stamp(data, base, 0)
+    return base, data
 
 
 def test_times_before_1970_and_beyond_all_calendars_stay_times(tmp_path: Path) -> None:
@@ -125,9 +125,9 @@ def test_a_damaged_batch_is_told_of_once_however_it_is_cut(tmp_path: Path) -> No
 def test_a_footer_that_changed_is_not_trusted(tmp_path: Path) -> None:
     folder = write_log(tmp_path, [batch(0)], [batch(10)])
     path = min(folder.rglob("*.seg"))
-    octets = bytearray(path.read_bytes())
-    octets[decode_trailer(octets).footer_at] ^= 0x04  # of the base offset in the first row
-    path.write_bytes(octets)
+    data = bytearray(path.read_bytes())
+    data[decode_trailer(data).footer_at] ^= 0x04  # of the base offset in the first row
+    path.write_bytes(data)
 
     found, bad = _read(folder)  # by the entries, as of a segment that has no footer yet
 

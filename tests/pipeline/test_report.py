@@ -25,9 +25,9 @@ Row = tuple[int, bytes | None, bytes | None, Sequence[tuple[str, bytes | None]]]
 
 
 def _batch(base: int, rows: Sequence[Row]) -> Batch:
-    octets = encode_batch([(_START_UNIX_MS + row[0], *row[1:]) for row in rows])
-    stamp(octets, base, 0)
-    return base, bytearray(octets)
+    data = encode_batch([(_START_UNIX_MS + row[0], *row[1:]) for row in rows])
+    stamp(data, base, 0)
+    return base, bytearray(data)
 
 
 def _figures(spark: SparkSession, data: Path, **options: str) -> Figures:
@@ -68,13 +68,13 @@ def test_figures_are_those_that_were_counted_by_hand(
     ]
 
 
-def test_octets_as_stored_are_those_of_the_batches(spark: SparkSession, tmp_path: Path) -> None:
+def test_bytes_as_stored_are_those_of_the_batches(spark: SparkSession, tmp_path: Path) -> None:
     rows = [(0, None, b"x" * 400, ()), (_MINUTE_MS, None, b"x" * 400, ())]
     batches = [_batch(0, rows), _batch(2, [*rows, *rows])]
 
     found = _figures(spark, write_log(tmp_path, batches))
 
-    assert found.total.stored_bytes == sum(len(octets) for _, octets in batches)
+    assert found.total.stored_bytes == sum(len(data) for _, data in batches)
     half = found.total.stored_bytes // 2
     assert [one.stored_bytes for one in found.by_time] == [half, half]
     assert [one.batches for one in found.by_time] == [1, 1]
@@ -106,8 +106,8 @@ def test_where_the_log_sets_the_time_a_delayed_message_says_how_overdue_it_was(
 ) -> None:
     due = (("deliver-at", b"%d" % (_START_UNIX_MS - 70)),)
     bad = (("deliver-at", b"tomorrow"),)
-    _, octets = _batch(0, [(0, None, b"a", due), (0, None, b"b", ()), (0, None, b"c", bad)])
-    stamped = patched(octets, 21, ">h", TIMESTAMP_TYPE_MASK)
+    _, data = _batch(0, [(0, None, b"a", due), (0, None, b"b", ()), (0, None, b"c", bad)])
+    stamped = patched(data, 21, ">h", TIMESTAMP_TYPE_MASK)
 
     found = _figures(spark, write_log(tmp_path, [(0, stamped)]))
 
@@ -118,11 +118,11 @@ def test_where_the_log_sets_the_time_a_delayed_message_says_how_overdue_it_was(
 def test_what_cannot_be_decoded_is_counted_and_stops_nothing(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    base, octets = _batch(3, [(0, None, b"a", ())])
-    octets[-2] ^= 1
+    base, data = _batch(3, [(0, None, b"a", ())])
+    data[-2] ^= 1
     sound = [_batch(0, [(0, None, b"a", ())] * 3), _batch(4, [(0, None, b"a", ())])]
 
-    found = _figures(spark, write_log(tmp_path, [sound[0], (base, octets), sound[1]]))
+    found = _figures(spark, write_log(tmp_path, [sound[0], (base, data), sound[1]]))
 
     assert (found.total.records, found.total.undecodable) == (4, 1)
     assert [one.undecodable for one in found.by_topic] == [1]
@@ -182,7 +182,7 @@ def test_the_page_stands_alone_and_can_be_read_without_seeing_it(
     text = page.read_text()
     found = _Page(text)
     assert found.titles == [
-        "Records per minute", "Octets per minute", "Topics by octets", "Sizes of records",
+        "Records per minute", "Bytes per minute", "Topics by bytes", "Sizes of records",
         "Lateness per minute",
     ]  # fmt: skip
     assert len(found.ids) == len(set(found.ids))

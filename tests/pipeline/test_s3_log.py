@@ -234,7 +234,7 @@ def test_a_deleted_topic_fails_loudly(s3: S3Server, tmp_path: Path) -> None:
             catalogs.find_again(options, gone)
 
 
-def test_octets_that_changed_are_found_and_named(s3: S3Server, tmp_path: Path) -> None:
+def test_bytes_that_changed_are_found_and_named(s3: S3Server, tmp_path: Path) -> None:
     with house(s3, tmp_path) as own:
         topic = create_topic(own.bootstrap)
         produce(own.bootstrap, topic, range(50))
@@ -243,9 +243,9 @@ def test_octets_that_changed_are_found_and_named(s3: S3Server, tmp_path: Path) -
         path = splits[0].pieces[0].extent.path
         with closing(own.server.client()) as client:
             key = {"Bucket": own.server.bucket, "Key": path.split("/", 3)[3]}
-            octets = bytearray(client.get_object(**key)["Body"].read())
-            octets[400] ^= 0xFF
-            client.put_object(**key, Body=bytes(octets))
+            data = bytearray(client.get_object(**key)["Body"].read())
+            data[400] ^= 0xFF
+            client.put_object(**key, Body=bytes(data))
 
         with pytest.raises(BrokenSplit, match=rf"{path}.*CRC.*Restore the object"):
             _rows(splits, options)
@@ -262,9 +262,9 @@ def test_a_footer_that_changed_is_found_before_a_row_is_read(
         path = splits[0].pieces[0].extent.path
         with closing(own.server.client()) as client:
             key = {"Bucket": own.server.bucket, "Key": path.split("/", 3)[3]}
-            octets = bytearray(client.get_object(**key)["Body"].read())
-            octets[decode_trailer(octets).footer_at + _TIME_IN_ROW] ^= 0xFF
-            client.put_object(**key, Body=bytes(octets))
+            data = bytearray(client.get_object(**key)["Body"].read())
+            data[decode_trailer(data).footer_at + _TIME_IN_ROW] ^= 0xFF
+            client.put_object(**key, Body=bytes(data))
 
         with pytest.raises(
             StorageUnavailable, match=rf"{path}: the CRC of the footer.*restore"

@@ -47,11 +47,11 @@ Latest = dict[bytes, tuple[int, int, bytes]]  # key -> partition, offset, value
 
 
 def _batch(base: int, rows: Sequence[Row]) -> Batch:
-    octets = encode_batch(
+    data = encode_batch(
         [(_START_UNIX_MS + at_ms, key, value, ()) for at_ms, key, value in rows]
     )
-    stamp(octets, base, 0)
-    return base, bytearray(octets)
+    stamp(data, base, 0)
+    return base, bytearray(data)
 
 
 @pytest.fixture

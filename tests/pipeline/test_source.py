@@ -225,9 +225,9 @@ def test_a_damaged_segment_is_named_with_what_to_do(
         _produce(gateway, topic, range(30_000))
         gateway.stop()
         path = max(gateway.data_dir.rglob("*.seg"), key=lambda one: one.stat().st_size)
-        octets = bytearray(path.read_bytes())
-        octets[len(octets) // 2] ^= 0xFF
-        path.write_bytes(octets)
+        data = bytearray(path.read_bytes())
+        data[len(data) // 2] ^= 0xFF
+        path.write_bytes(data)
 
         with pytest.raises(Exception, match=rf"{path.name}.*CRC.*log verify"):
             _read(spark, gateway, topics=topic).collect()

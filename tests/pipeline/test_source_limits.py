@@ -1,4 +1,4 @@
-"""How far a micro-batch goes: limits of rows and of octets, without Spark."""
+"""How far a micro-batch goes: limits of rows and of bytes, without Spark."""
 
 from uuid import UUID
 

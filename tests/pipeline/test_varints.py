@@ -32,15 +32,15 @@ def test_all_are_what_each_is(numbers: list[int]) -> None:
 @given(st.binary(min_size=1, max_size=40))
 @example(bytes.fromhex("80808080808080808002"))
 @example(bytes.fromhex("ffffffffffffffffff7f"))
-def test_from_any_place_of_any_octets(octets: bytes) -> None:
-    data = np.frombuffer(octets, np.uint8)
-    found, ends = varints(data, np.arange(len(octets)))
+def test_from_any_place_of_any_bytes(raw: bytes) -> None:
+    data = np.frombuffer(raw, np.uint8)
+    found, ends = varints(data, np.arange(len(raw)))
 
     for place, (number, end) in enumerate(zip(found.tolist(), ends.tolist(), strict=True)):
         try:
-            assert (number, end) == read_varint(octets, place)
-        except IndexError:  # it goes on past the end, or for more than ten octets
-            assert end > len(octets) or end == place + 10
+            assert (number, end) == read_varint(raw, place)
+        except IndexError:  # it goes on past the end, or for more than ten bytes
+            assert end > len(raw) or end == place + 10
 
 
 @pytest.mark.parametrize("beyond", [0, 1, 1_000])

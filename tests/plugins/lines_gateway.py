@@ -36,11 +36,11 @@ class Client:
 
     def send(self, *lines: str) -> None:
         """Send lines in one write."""
-        self.send_octets("".join(f"{line}\n" for line in lines).encode())
+        self.send_data("".join(f"{line}\n" for line in lines).encode())
 
-    def send_octets(self, octets: bytes) -> None:
+    def send_data(self, data: bytes) -> None:
         """Send what may not be lines at all."""
-        self._socket.sendall(octets)
+        self._socket.sendall(data)
 
     def line(self) -> str:
         """Return the next line; empty when the gateway has closed the connection."""

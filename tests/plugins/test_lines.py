@@ -44,7 +44,7 @@ def test_bad_input_closes_only_its_own_connection(gateway: LinesGateway) -> None
     good, long_winded, garbled = gateway.client(), gateway.client(), gateway.client()
     long_winded.send("PUB a " + "x" * 2_000)
     assert long_winded.line() == ""
-    garbled.send_octets(b"PING \xff\n")
+    garbled.send_data(b"PING \xff\n")
     assert garbled.line() == ""
     assert good.ask("PUB no/slash x").startswith("-InvalidTopicName")
     assert good.ask("PING") == "+PONG"

@@ -41,7 +41,7 @@ async def test_a_flood_of_empty_frames_is_closed(
     async with running(tmp_path, mqtt={"websocket": WEBSOCKET}) as live, peer(live) as client:
         if logs_in:
             client.send(CONNECT + wire.PINGREQ)
-            await client.octets_ending(PINGRESP)
+            await client.data_ending(PINGRESP)
         client.writer.write(frames(opcode, 50 * CONTROL_MAX))
         assert await refused(client) == CloseCode.POLICY_VIOLATION
         assert len(client.pongs) <= SLICE_BYTES // FRAME_BYTES_MIN
@@ -63,7 +63,7 @@ async def test_after_the_login_they_are_counted_by_the_second(tmp_path: Path) ->
     async with running(tmp_path, mqtt={"websocket": WEBSOCKET}) as live, peer(live) as client:
         listener = live.adapter.listeners[-1]
         client.send(CONNECT + wire.PINGREQ)
-        await client.octets_ending(PINGRESP)
+        await client.data_ending(PINGRESP)
         for second in range(1, 4):
             listener.now_s += 1
             client.writer.write(frames(Opcode.PING, CONTROL_MAX))
@@ -90,10 +90,10 @@ async def test_frames_of_a_read_are_taken_in_bounded_turns(
     count = 20 * FRAMES_PER_TURN_MAX
     async with running(tmp_path) as live, peer(live) as client:
         client.send(CONNECT)
-        await client.until(lambda: bool(client.octets))
+        await client.until(lambda: bool(client.data))
         count_turns()
         client.writer.write(frames(Opcode.BINARY, count, wire.PINGREQ))
-        await client.until(lambda: client.octets.count(PINGRESP) >= count)
+        await client.until(lambda: client.data.count(PINGRESP) >= count)
     assert taken.total() >= count
     assert max(taken.values()) <= FRAMES_PER_TURN_MAX + SLICE_BYTES // FRAME_BYTES_MIN
 

@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from gateway.model import Octets
+from gateway.model import Buffer
 from gateway.storage import Entry
 from storage_adapters.segment_log import failpoints
 from storage_adapters.segment_log.adapter import SegmentLog
@@ -64,7 +64,7 @@ class Noted:
         self.note(partition=partition_id, deleted=True)
 
 
-def keep_odd(batch: Octets) -> Octets | None:
+def keep_odd(batch: Buffer) -> Buffer | None:
     """Drop every second batch of partition 1."""
     return batch if batch[7] % 2 else None
 

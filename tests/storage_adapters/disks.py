@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from gateway.model import Octets
+from gateway.model import Buffer
 from storage_adapters.segment_log.files import SystemFiles
 from storage_adapters.segment_log.io_uring import OP_FSYNC, IoUring, Step
 from storage_adapters.segment_log.synced import MARK_NAME
@@ -34,7 +34,7 @@ class FailingFiles(SystemFiles):
         self._check("create")
         return super().create(path)
 
-    def write(self, fd: int, buffers: Sequence[Octets], position: int) -> int:
+    def write(self, fd: int, buffers: Sequence[Buffer], position: int) -> int:
         self._check("write")
         return super().write(fd, buffers, position)
 
@@ -44,9 +44,9 @@ class FailingFiles(SystemFiles):
 
 
 class StingyFiles(SystemFiles):
-    """Writes fewer octets than asked, as the system may."""
+    """Writes fewer bytes than asked, as the system may."""
 
-    def write(self, fd: int, buffers: Sequence[Octets], position: int) -> int:
+    def write(self, fd: int, buffers: Sequence[Buffer], position: int) -> int:
         first = next(buffer for buffer in buffers if len(buffer))
         return super().write(fd, [memoryview(first)[: max(1, len(first) // 2)]], position)
 
@@ -96,7 +96,7 @@ class SmallDisk(SystemFiles):
 class FullDisk(SmallDisk):
     """Files that grow by writing take their room too."""
 
-    def write(self, fd: int, buffers: Sequence[Octets], position: int) -> int:
+    def write(self, fd: int, buffers: Sequence[Buffer], position: int) -> int:
         end = position + sum(map(len, buffers))
         growth = max(end - os.fstat(fd).st_size, 0)
         if growth > self.free_bytes:
@@ -139,7 +139,7 @@ class RecordingFiles(SystemFiles):
         super().allocate(fd, size_bytes)
         self.events.append(Event("truncate", self._paths[fd], size_bytes))
 
-    def write(self, fd: int, buffers: Sequence[Octets], position: int) -> int:
+    def write(self, fd: int, buffers: Sequence[Buffer], position: int) -> int:
         self.note_write(fd, b"".join(buffers), position)
         return super().write(fd, buffers, position)
 
@@ -213,7 +213,7 @@ class RecordingRing(IoUring):
     def _note(self, steps: Sequence[Step]) -> None:
         for step in steps:
             self._files.note_mark(step.fd)
-            self._files.note_write(step.fd, bytes(step.octets or b""), step.position)
+            self._files.note_write(step.fd, bytes(step.data or b""), step.position)
 
 
 def replay(
@@ -235,7 +235,7 @@ def replay(
             is_sure = index <= names_upto.get(event.path.parent, -1)
             disk.take_name(event, is_sure=is_sure)
         elif event.what in {"write", "truncate"}:
-            disk.take_octets(event, is_sure=index < synced_upto.get(event.path, 0))
+            disk.take_data(event, is_sure=index < synced_upto.get(event.path, 0))
     return disk.after_power_loss()
 
 
@@ -284,7 +284,7 @@ class _Disk:
         if path in self._unsure:
             self._unsure[new_path] = self._unsure.pop(path)
 
-    def take_octets(self, event: Event, *, is_sure: bool) -> None:
+    def take_data(self, event: Event, *, is_sure: bool) -> None:
         if event.path not in self._sure:
             return
         if is_sure:

@@ -105,7 +105,7 @@ def test_entry_of_another_segment_is_damaged() -> None:
 
 
 @given(data=st.binary(max_size=300))
-def test_any_octets_are_damaged_and_nothing_else(data: bytes) -> None:
+def test_any_bytes_are_damaged_and_nothing_else(data: bytes) -> None:
     with pytest.raises(Damaged):
         decode_entry_header(b"HGe1" + data, 0, len(data) + 4, SEED)
     with pytest.raises(Damaged):

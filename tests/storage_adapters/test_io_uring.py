@@ -52,9 +52,9 @@ def test_writes_are_done_one_after_the_other_and_synced(ring: IoUring, fd: int) 
 
 def test_rings_go_round(ring: IoUring, fd: int) -> None:
     for number in range(100):
-        octets = bytearray(b"%08d" % number)
+        data = bytearray(b"%08d" % number)
         places = [64 * number + 8 * part for part in range(1 + number % 7)]
-        assert ring.begin([*[write(fd, octets, place) for place in places], sync(fd)])
+        assert ring.begin([*[write(fd, data, place) for place in places], sync(fd)])
         assert done(ring) == [8] * (1 + number % 7) + [0]
     for number in range(100):
         count = 1 + number % 7
@@ -90,13 +90,13 @@ def test_a_chain_that_the_kernel_does_not_take_is_none(
 
 
 def test_who_waits_waits_for_all(ring: IoUring, fd: int) -> None:
-    octets = bytearray(4_000_000)
-    writes = [write(fd, octets, number * len(octets)) for number in range(7)]
+    data = bytearray(4_000_000)
+    writes = [write(fd, data, number * len(data)) for number in range(7)]
     assert ring.begin([*writes, sync(fd)])
 
     ring.wait()
 
-    assert ring.results() == [len(octets)] * 7 + [0]
+    assert ring.results() == [len(data)] * 7 + [0]
 
 
 def test_what_the_kernel_reads_outlives_a_ring_that_is_dropped(ring: IoUring) -> None:
@@ -105,12 +105,12 @@ def test_what_the_kernel_reads_outlives_a_ring_that_is_dropped(ring: IoUring) ->
     os.set_blocking(receiver, False)
     size_bytes = fcntl.fcntl(sender, fcntl.F_GETPIPE_SZ)
     os.write(sender, bytes(size_bytes))  # it is full: the next write has to wait
-    octets = bytearray(b"good" * 50_000)
+    data = bytearray(b"good" * 50_000)
     dropped = IoUring()
-    assert dropped.begin([write(sender, octets, 0)])
+    assert dropped.begin([write(sender, data, 0)])
 
-    expected = bytes(octets)
-    del dropped, octets
+    expected = bytes(data)
+    del dropped, data
     gc.collect()
     others = [bytearray(b"evil" * 50_000) for _ in range(20)]
 
@@ -122,7 +122,7 @@ def test_what_the_kernel_reads_outlives_a_ring_that_is_dropped(ring: IoUring) ->
             received += os.read(receiver, size_bytes)
         return len(received) > size_bytes  # a pipe takes a part of it
 
-    wait_until(is_received, within_s=20, what="octets of the write")
+    wait_until(is_received, within_s=20, what="bytes of the write")
     assert expected.startswith(received[size_bytes:])
     assert len(others) == 20
     os.close(receiver)

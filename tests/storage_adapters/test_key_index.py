@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.errors import CorruptBatch
-from gateway.model import Octets, encode_uvarint
+from gateway.model import Buffer, encode_uvarint
 from gateway.records.codec import encode_batch
 from gateway.records.keys import keys_of_batch
 from storage_adapters.formats.damage import Damaged, TooNew
@@ -115,19 +115,19 @@ def test_batches_out_of_order_are_refused(
 
 
 def test_a_batch_that_cannot_be_decoded_is_counted_and_listed_under_no_key() -> None:
-    def keys_of(batch: Octets) -> set[bytes]:
+    def keys_of(batch: Buffer) -> set[bytes]:
         if batch == b"bad":
             raise CorruptBatch
         return {bytes(batch)}
 
-    octets = build_key_index(
+    data = build_key_index(
         [(1, 0, b"one"), (1, 1, b"bad"), (1, 2, b"one"), (3, 0, b"bad")],
         keys_of,
         segment_number=1,
         segment_seed=2,
     )
 
-    index = KeyIndex(memoryview(octets))
+    index = KeyIndex(memoryview(data))
     assert dict(index.keys(1)) == {b"one": [0, 2]}
     assert index.header.undecodable_count == 2
     assert [row.undecodable_count for row in index.partitions()] == [1, 1]
@@ -148,15 +148,15 @@ def sample() -> bytes:
 
 
 @given(st.integers(0, len(sample()) - 1), st.integers(1, 255))
-def test_any_changed_octet_is_noticed_and_breaks_nothing(at: int, mask: int) -> None:
-    octets = bytearray(sample())
-    octets[at] ^= mask
+def test_any_changed_byte_is_noticed_and_breaks_nothing(at: int, mask: int) -> None:
+    data = bytearray(sample())
+    data[at] ^= mask
 
     with pytest.raises((Damaged, TooNew)):
-        KeyIndex(memoryview(octets)).check()
+        KeyIndex(memoryview(data)).check()
 
     try:
-        index = KeyIndex(memoryview(octets))
+        index = KeyIndex(memoryview(data))
     except (Damaged, TooNew):
         return
     for look in (
@@ -196,8 +196,8 @@ def test_the_header_names_its_segment() -> None:
 
 @given(st.integers(0, 2**35 - 1))
 def test_numbers_come_back(value: int) -> None:
-    octets = encode_uvarint(value)
-    assert decode_varint(octets, 0) == (value, len(octets))
+    data = encode_uvarint(value)
+    assert decode_varint(data, 0) == (value, len(data))
 
 
 # The keys of a batch.

@@ -175,8 +175,8 @@ async def test_a_damaged_or_strange_index_is_not_used(tmp_path: Path, damage: st
     await settle(log)
     await indexes_of(log).index(KEYED, keys_of_batch)
     files = index_files(log)
-    octets = [path.read_bytes() for path in files]
-    for path, own in zip(files, octets, strict=True):
+    data = [path.read_bytes() for path in files]
+    for path, own in zip(files, data, strict=True):
         path.unlink()
         if damage == "flip":
             path.write_bytes(own[:-9] + bytes([own[-9] ^ 1]) + own[-8:])
@@ -193,7 +193,7 @@ async def test_a_damaged_or_strange_index_is_not_used(tmp_path: Path, damage: st
         spans = await spans_of(indexes, partition_id, b"k100", 0, ALL)
         assert spans == [(0, log.bounds(partition_id).end)]
     assert await indexes.index(KEYED, keys_of_batch) == len(files)
-    assert [path.read_bytes() for path in files] == octets
+    assert [path.read_bytes() for path in files] == data
     await log.close()
 
 

@@ -50,7 +50,7 @@ async def batches_outside(
     ]
 
 
-def octets(spans: list[tuple[int, int]]) -> int:
+def data(spans: list[tuple[int, int]]) -> int:
     return sum(end - start for start, end in spans)
 
 
@@ -77,7 +77,7 @@ async def test_a_wildcard_is_matched_against_the_keys(tmp_path: Path) -> None:
 
     assert await batches_outside(log, spans, {b"k17", b"k18", b"k117", b"k118"}) == []
     settled_end = log.settled_offset(OWN)
-    assert octets([span for span in spans if span[1] <= settled_end]) == 4 * 3
+    assert data([span for span in spans if span[1] <= settled_end]) == 4 * 3
     await log.close()
 
 
@@ -166,7 +166,7 @@ async def test_what_is_not_settled_is_known_by_key_and_not_by_wildcard(
     wild = await spans_of(indexes, OWN, keys_beginning(b"k3", b"30"), 0, ALL)
 
     assert await batches_outside(log, exact, wanted) == []
-    assert octets(exact) < 150
+    assert data(exact) < 150
     assert wild == [(0, 300)]
     await log.close()
 

@@ -1,4 +1,4 @@
-"""The manifest's octets, and which files are worth merging."""
+"""The manifest's bytes, and which files are worth merging."""
 
 from uuid import UUID
 
@@ -37,24 +37,24 @@ def test_a_manifest_is_read_as_it_was_written() -> None:
     assert decode_manifest(encode_manifest(Manifest(UUID(int=1)))) == Manifest(UUID(int=1))
 
 
-def test_every_flipped_octet_is_found() -> None:
-    octets = encode_manifest(MANIFEST)
-    for index in range(len(octets)):
-        bad = bytearray(octets)
+def test_every_flipped_byte_is_found() -> None:
+    data = encode_manifest(MANIFEST)
+    for index in range(len(data)):
+        bad = bytearray(data)
         bad[index] ^= 0x10
         with pytest.raises(Damaged):
             decode_manifest(bad)
-    for end in range(len(octets)):
+    for end in range(len(data)):
         with pytest.raises(Damaged):
-            decode_manifest(octets[:end])
+            decode_manifest(data[:end])
 
 
 def test_a_later_version_is_told() -> None:
-    octets = bytearray(encode_manifest(MANIFEST))
-    octets[8] = 2
-    octets[4:8] = crc32c(bytes(octets[8:])).to_bytes(4, "little")
+    data = bytearray(encode_manifest(MANIFEST))
+    data[8] = 2
+    data[4:8] = crc32c(bytes(data[8:])).to_bytes(4, "little")
     with pytest.raises(TooNew, match="version 2"):
-        decode_manifest(octets)
+        decode_manifest(data)
 
 
 @pytest.mark.parametrize(

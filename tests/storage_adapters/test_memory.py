@@ -7,7 +7,7 @@ import pytest
 
 from gateway.clock import ManualClock
 from gateway.errors import StorageFull
-from gateway.model import Octets, parse_batch_header
+from gateway.model import Buffer, parse_batch_header
 from gateway.storage import Bounds, StorageAdapter
 from storage_adapters.memory import REWRITE_BYTES, MemoryConfig, MemoryStorage
 from tests.contracts.storage import (
@@ -58,7 +58,7 @@ async def test_rewriting_gives_others_their_turn(tmp_path: Path) -> None:
         await append(storage, make_entry((1, offset), size_bytes=REWRITE_BYTES // 2))
     seen: list[Bounds] = []
 
-    def keep(batch: Octets) -> Octets | None:
+    def keep(batch: Buffer) -> Buffer | None:
         seen.append(storage.bounds(1))
         return batch if parse_batch_header(batch).base_offset % 2 else None
 

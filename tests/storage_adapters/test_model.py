@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gateway.clock import ManualClock
-from gateway.model import Octets, parse_batch_header
+from gateway.model import Buffer, parse_batch_header
 from gateway.storage import CompactingStorage, StorageAdapter
 from storage_adapters.memory import MemoryConfig, MemoryStorage
 from storage_adapters.segment_log.adapter import SegmentLog
@@ -124,7 +124,7 @@ class Pair:
         reach = max(start, self.log.settled_offset(partition_id))
         upto = start + (reach - start) * percent // 100
 
-        def keep(batch: Octets) -> Octets | None:
+        def keep(batch: Buffer) -> Buffer | None:
             header = parse_batch_header(batch)
             if header.base_offset % divisor:
                 return None if header.base_offset % 2 else batch
@@ -180,7 +180,7 @@ class Pair:
         answers: list[object] = [(start, end), storage.size_bytes(partition_id)]
         for first, last, bytes_max in reads:
             batches = await storage.read(partition_id, first, last, bytes_max=bytes_max)
-            answers.append(_octets(batches))
+            answers.append(_data(batches))
         answers += [
             storage.offset_for_size(partition_id, size)
             for size in (0, 1_000, 300_000)
@@ -193,7 +193,7 @@ class Pair:
         return answers
 
 
-def _octets(batches: list[Octets]) -> list[bytes]:
+def _data(batches: list[Buffer]) -> list[bytes]:
     return [bytes(batch) for batch in batches]
 
 

@@ -16,7 +16,7 @@ UNBOUNDED = 1 << 40
 
 
 class Waits(threading.Event):
-    """Notes how long somebody would have waited; each wait takes some octets off a queue."""
+    """Notes how long somebody would have waited; each wait takes some bytes off a queue."""
 
     def __init__(self, queued_bytes: int = 0, freed_bytes: int = 0) -> None:
         super().__init__()

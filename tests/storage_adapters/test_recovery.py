@@ -66,8 +66,8 @@ def patch(path: Path, position: int, data: bytes) -> None:
 def flip(path: Path, position: int) -> None:
     with path.open("rb") as file:
         file.seek(position)
-        octet = file.read(1)[0]
-    patch(path, position, bytes([octet ^ 0x10]))
+        byte = file.read(1)[0]
+    patch(path, position, bytes([byte ^ 0x10]))
 
 
 async def opened(data_dir: Path) -> SegmentLog:

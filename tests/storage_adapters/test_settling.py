@@ -5,7 +5,7 @@ import threading
 from pathlib import Path
 
 from gateway.clock import ManualClock
-from gateway.model import Octets, parse_batch_header
+from gateway.model import Buffer, parse_batch_header
 from gateway.storage import Bounds
 from storage_adapters.segment_log.adapter import SegmentLog
 from storage_adapters.segment_log.idle import IdleCloser
@@ -287,7 +287,7 @@ async def test_a_partition_is_rewritten_file_by_file(tmp_path: Path) -> None:
     before = list(log._catalog.settled.owned(1))
     left: list[int] = []
 
-    def keep(batch: Octets) -> Octets:
+    def keep(batch: Buffer) -> Buffer:
         left.append(sum(segment.path.exists() for segment in before))
         return batch
 
@@ -304,7 +304,7 @@ async def test_settling_has_its_turn_between_two_files(tmp_path: Path) -> None:
     begun, goes_on = threading.Event(), threading.Event()
     rounds: list[int] = []
 
-    def keep(batch: Octets) -> Octets:
+    def keep(batch: Buffer) -> Buffer:
         begun.set()
         goes_on.wait(20)
         rounds.append(log.metrics.settled_rounds)
@@ -333,7 +333,7 @@ async def test_what_was_rewritten_is_not_offered_again_when_it_was_merged(
     begun, goes_on = threading.Event(), threading.Event()
     seen: list[int] = []
 
-    def keep(batch: Octets) -> Octets | None:
+    def keep(batch: Buffer) -> Buffer | None:
         begun.set()
         goes_on.wait(20)
         seen.append(parse_batch_header(batch).base_offset)
@@ -355,5 +355,5 @@ async def test_what_was_rewritten_is_not_offered_again_when_it_was_merged(
     await log.close()
 
 
-def keep_odd_offsets(batch: Octets) -> Octets | None:
+def keep_odd_offsets(batch: Buffer) -> Buffer | None:
     return batch if parse_batch_header(batch).base_offset % 2 else None

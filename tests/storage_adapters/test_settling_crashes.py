@@ -30,7 +30,7 @@ class Expected:
         self.end = 0
         self.rewritten: list[int] = []  # ends of files, which are rewritten one by one
         self.deleted = self.next_deleted = False
-        self.batches: list[tuple[int, bytes]] = []  # end, octets
+        self.batches: list[tuple[int, bytes]] = []  # end, bytes
 
     def note(self, fields: dict[str, object]) -> None:
         for name, value in fields.items():

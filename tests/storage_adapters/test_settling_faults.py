@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gateway.clock import ManualClock
-from gateway.model import Octets, parse_batch_header
+from gateway.model import Buffer, parse_batch_header
 from storage_adapters.segment_log.adapter import SegmentLog
 from storage_adapters.segment_log.config import SegmentLogConfig
 from storage_adapters.segment_log.copying import DAMAGE_TRIES, is_intact
@@ -43,7 +43,7 @@ class BadSettledFiles(SystemFiles):
             self._settled.add(fd)
         return fd
 
-    def write(self, fd: int, buffers: Sequence[Octets], position: int) -> int:
+    def write(self, fd: int, buffers: Sequence[Buffer], position: int) -> int:
         if fd in self._settled and sum(map(len, buffers)) >= self.bytes_min:
             self._check("write")
         return super().write(fd, buffers, position)
@@ -242,7 +242,7 @@ async def test_damaged_batch_goes_along_when_it_does_not_get_better(tmp_path: Pa
 
     seen: list[int] = []
 
-    def keep(batch: Octets) -> Octets | None:
+    def keep(batch: Buffer) -> Buffer | None:
         seen.append(parse_batch_header(batch).base_offset)
         return None
 

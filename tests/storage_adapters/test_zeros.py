@@ -24,7 +24,7 @@ def _short(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def written(data_dir: Path, flush: str, sizes: list[int]) -> list[tuple[int, int, int]]:
-    """Append one by one; return (start, end, octets of zeros at the end) of what was written."""
+    """Append one by one; return (start, end, bytes of zeros at the end) of what was written."""
     files = RecordingFiles()
     log = log_on(files, data_dir, flush)
     await log.open(Host())

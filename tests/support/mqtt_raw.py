@@ -1,4 +1,4 @@
-"""A blocking MQTT connection for tests: sends any octets, waits for packets and for the end.
+"""A blocking MQTT connection for tests: sends any bytes, waits for packets and for the end.
 
 Every wait has a deadline; what is not there by then fails the test and says what came instead.
 """
@@ -50,10 +50,10 @@ class RawClient:
         """Go without a word, as when the network fails."""
         self.socket.close()
 
-    def send(self, *octets: bytes) -> None:
+    def send(self, *data: bytes) -> None:
         """Send all in one piece. A peer that has gone is noticed at the next wait."""
         with contextlib.suppress(ConnectionError):
-            self.socket.sendall(b"".join(octets))
+            self.socket.sendall(b"".join(data))
 
     def next_id(self) -> int:
         """Return a packet identifier that this connection has not used."""

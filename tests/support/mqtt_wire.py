@@ -1,4 +1,4 @@
-"""MQTT's octets, written and read without any codec of ours: what conformance is judged by.
+"""MQTT's bytes, written and read without any codec of ours: what conformance is judged by.
 
 Encoders take what a test wants to send, right or wrong, and check nothing. ``Received`` gives
 what a server sent with the specification's words.
@@ -19,7 +19,7 @@ CONNECT_RESERVED: Final = 0x01
 
 
 class Kind(IntEnum):
-    """Bits 7 to 4 of a packet's first octet."""
+    """Bits 7 to 4 of a packet's first byte."""
 
     CONNECT = 1
     CONNACK = 2
@@ -91,7 +91,7 @@ def varint(value: int) -> bytes:
 
 
 def text(value: str | bytes) -> bytes:
-    """Encode a UTF-8 Encoded String, or octets that only claim to be one."""
+    """Encode a UTF-8 Encoded String, or bytes that only claim to be one."""
     data = value.encode() if isinstance(value, str) else value
     return struct.pack(">H", len(data)) + data
 
@@ -194,7 +194,7 @@ def subscribe(
     found: Properties = (),
     version: int = V5,
 ) -> bytes:
-    """Return a SUBSCRIBE of (filter, options octet) pairs."""
+    """Return a SUBSCRIBE of (filter, options byte) pairs."""
     body = struct.pack(">H", packet_id) + (properties(found) if version == V5 else b"")
     body += b"".join(text(name) + bytes([options]) for name, options in filters)
     return packet(Kind.SUBSCRIBE, body, flags=2)
@@ -259,7 +259,7 @@ class Received:
 
     @property
     def size_bytes(self) -> int:
-        """Octets of the whole packet."""
+        """Bytes of the whole packet."""
         return 1 + len(varint(len(self.body))) + len(self.body)
 
     def values(self, number: int) -> list[Value]:
@@ -286,27 +286,27 @@ class Received:
     def _int(self, size: int) -> int:
         return int.from_bytes(self._take(size), "big")
 
-    def _octets(self) -> bytes:
+    def _data(self) -> bytes:
         return self._take(self._int(2))
 
     def _varint(self) -> int:
         value = shift = 0
         while True:
-            octet = self._int(1)
-            value |= (octet & 0x7F) << shift
+            byte = self._int(1)
+            value |= (byte & 0x7F) << shift
             shift += 7
-            if octet < 0x80:
+            if byte < 0x80:
                 return value
 
     def _one_value(self, number: int) -> Value:
         if number == Prop.SUBSCRIPTION_ID:
             return self._varint()
         if number == Prop.USER:
-            return self._octets().decode(), self._octets().decode()
+            return self._data().decode(), self._data().decode()
         if number in _BINARY:
-            return self._octets()
+            return self._data()
         if number in _TEXT:
-            return self._octets().decode()
+            return self._data().decode()
         return self._int(1 if number in _BYTE else 2 if number in _TWO else 4)
 
     def _properties(self) -> None:
@@ -330,7 +330,7 @@ class Received:
         self._end()
 
     def _publish(self) -> None:
-        self.topic = self._octets().decode()
+        self.topic = self._data().decode()
         if self.qos:
             self.packet_id = self._int(2)
         self._properties()
@@ -355,7 +355,7 @@ class Received:
         self._end()
 
     def _end(self) -> None:
-        assert self._at == len(self.body), f"octets are left over in {self}"
+        assert self._at == len(self.body), f"bytes are left over in {self}"
 
 
 _READERS: Final = {

@@ -33,7 +33,7 @@ def free_port() -> int:
 
 
 def _is_ours(port: int) -> bool:
-    """Take the octet that stands for the port in a file that all tests of the machine lock."""
+    """Take the byte that stands for the port in a file that all tests of the machine lock."""
     try:
         fcntl.lockf(_locks(), fcntl.LOCK_EX | fcntl.LOCK_NB, 1, port)
     except OSError:

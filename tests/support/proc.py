@@ -9,7 +9,7 @@ _TICKS_PER_S: Final = os.sysconf("SC_CLK_TCK")
 
 
 def resident_bytes(pid: int) -> int:
-    """Return the octets of memory that the process occupies now."""
+    """Return the bytes of memory that the process occupies now."""
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * _PAGE_BYTES
 
 

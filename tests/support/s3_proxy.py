@@ -51,14 +51,14 @@ class LoseAnswer:
 
 @dataclass(frozen=True)
 class CutBody:
-    """The answer's body breaks off after so many octets."""
+    """The answer's body breaks off after so many bytes."""
 
     after: int
 
 
 @dataclass(frozen=True)
 class SlowBody:
-    """The answer's body comes at so many octets a second."""
+    """The answer's body comes at so many bytes a second."""
 
     bytes_per_s: int
 
@@ -72,14 +72,14 @@ class OtherHeaders:
 
 @dataclass(frozen=True)
 class FlipBody:
-    """One octet of the answer's body has another value."""
+    """One byte of the answer's body has another value."""
 
     at: int = 0
 
 
 @dataclass(frozen=True)
 class FlipSent:
-    """One octet of what the server gets has another value."""
+    """One byte of what the server gets has another value."""
 
     at: int = 0
 

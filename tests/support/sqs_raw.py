@@ -1,4 +1,4 @@
-"""SQS by bare HTTP: the JSON protocol unsigned and fast, and octets as they are given."""
+"""SQS by bare HTTP: the JSON protocol unsigned and fast, and bytes as they are given."""
 
 import http.client
 import json
@@ -68,13 +68,13 @@ class JsonClient:
         self._http.close()
 
 
-def exchange(port: int, octets: bytes, *, answer_s_max: float) -> bytes:
-    """Send octets on a connection of their own; return all that comes until it rests or ends."""
+def exchange(port: int, raw: bytes, *, answer_s_max: float) -> bytes:
+    """Send bytes on a connection of their own; return all that comes until it rests or ends."""
     came = bytearray()
     with socket.create_connection(("127.0.0.1", port), answer_s_max) as connection:
         connection.settimeout(answer_s_max)
         try:
-            connection.sendall(octets)
+            connection.sendall(raw)
             while data := connection.recv(1 << 16):
                 came += data
         except (TimeoutError, ConnectionResetError, BrokenPipeError):

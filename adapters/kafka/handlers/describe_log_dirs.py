@@ -2,7 +2,7 @@
 
 v2  flexible encoding (KIP-482)
 v3  a top-level error code
-v4  total and usable octets of the volume (KIP-827)
+v4  total and usable bytes of the volume (KIP-827)
 
 There is one directory, the node's data directory. All partitions share its files; a partition's
 size is that of its own batches.
@@ -98,7 +98,7 @@ async def _describe(
 
 
 def _volume(data_dir: Path) -> tuple[int, int]:
-    """Return total and usable octets of the directory's volume; -1 where nobody can tell."""
+    """Return total and usable bytes of the directory's volume; -1 where nobody can tell."""
     try:
         usage = shutil.disk_usage(data_dir)
     except OSError:

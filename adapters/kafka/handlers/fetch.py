@@ -46,7 +46,7 @@ from adapters.kafka.leader_epochs import check_current
 from adapters.kafka.session import Session
 from gateway.auth.ports import Operation
 from gateway.errors import GatewayError, TopicNotFound, as_value
-from gateway.model import Octets
+from gateway.model import Buffer
 from gateway.partition import Partition
 from gateway.records.expired import without_expired
 from gateway.waiting import Waiter
@@ -72,7 +72,7 @@ class FetchReply(Protocol):
     cancel: Callable[[], None] | None
     fetched_bytes: int
 
-    def __call__(self, body: list[Octets]) -> None:
+    def __call__(self, body: list[Buffer]) -> None:
         """Send the answer; once."""
 
     def guard(self, work: Callable[..., None], *args: Any) -> None:  # noqa: ANN401 - passed on
@@ -243,7 +243,7 @@ class _Fetch:
                 await self._read_disk(cold)
             await next_turn()
 
-    def _read_cached(self, wanted: Wanted) -> Sequence[Octets] | None:
+    def _read_cached(self, wanted: Wanted) -> Sequence[Buffer] | None:
         assert wanted.partition is not None
         try:
             batches = self._node.broker.read(
@@ -254,7 +254,7 @@ class _Fetch:
             return ()
         return batches and self._unexpired(wanted.partition, batches)
 
-    def _unexpired(self, partition: Partition, batches: Sequence[Octets]) -> Sequence[Octets]:
+    def _unexpired(self, partition: Partition, batches: Sequence[Buffer]) -> Sequence[Buffer]:
         if partition.topic.settings.expires:
             return without_expired(batches, self._node.clock)
         return batches
@@ -355,7 +355,7 @@ class _Fetch:
             self.attempt()
 
     def _on_room(self) -> None:
-        """Try again. A method, not a stored closure: a cycle would keep the answer's octets."""
+        """Try again. A method, not a stored closure: a cycle would keep the answer's bytes."""
         self._reply.guard(self._retry)
 
     def _hurry(self) -> None:
@@ -393,7 +393,7 @@ class _Fetch:
         large_work = self._node.large_work
         self._send(await large_work.run(encode_answer, self._version, self._topics))
 
-    def _send(self, pieces: list[Octets]) -> None:
+    def _send(self, pieces: list[Buffer]) -> None:
         reply = self._reply
         reply.cancel = None
         reply.fetched_bytes, self._taken_bytes = self._taken_bytes, 0

@@ -37,16 +37,16 @@ async def handle(
     if step.username is not None:
         session.principal = session.principal._replace(name=step.username)
         session.is_authenticated = True
-    return _answer(version, ErrorCode.NONE, None, step.octets)
+    return _answer(version, ErrorCode.NONE, None, step.data)
 
 
 def _answer(
-    version: int, code: ErrorCode, message: str | None, octets: bytes = b""
+    version: int, code: ErrorCode, message: str | None, data: bytes = b""
 ) -> SaslAuthenticateResponse:
     return SaslAuthenticateResponse(
         version=version,
         error_code=code,
         error_message=message,
-        auth_bytes=octets,
+        auth_bytes=data,
         session_lifetime_ms=0,
     )

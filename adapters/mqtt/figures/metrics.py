@@ -26,7 +26,7 @@ def register_metrics(metrics: Metrics, node: Node) -> None:
     )
     metrics.gauge(
         "headgate_mqtt_retained_bytes",
-        "Octets of retained messages and their topic names.",
+        "Bytes of retained messages and their topic names.",
         lambda: node.retained.size_bytes,
     )
     metrics.gauge(

@@ -111,7 +111,7 @@ class _Work:
         return ReasonCode.NOT_AUTHORIZED
 
     def _quota_refusal(self, added: int, added_bytes: int) -> ReasonCode | None:
-        """Say no to one more filter; ``added_bytes`` has its octets too."""
+        """Say no to one more filter; ``added_bytes`` has its bytes too."""
         session, limits = self._connection.session, self._connection.config.session
         assert session is not None
         if len(session.subscriptions) + added >= limits.subscriptions_max:

@@ -15,9 +15,9 @@ if TYPE_CHECKING:  # connections and those who gather know their publishers
     from adapters.mqtt.incoming.lone_publishes import LonePublishes
 
 LONE_BYTES_MAX: Final = 4_096  # below ``unacknowledged_bytes_max``; beyond, other costs matter
-_QOS_1: Final = b"\x32"  # the first octet: neither DUP nor RETAIN
+_QOS_1: Final = b"\x32"  # the first byte: neither DUP nor RETAIN
 _NO_IDENTIFIER: Final = b"\x00\x00"
-_TWO_OCTETS: Final = 128  # Remaining Lengths from here on take two octets
+_VARINT_CONTINUES: Final = 128  # Remaining Lengths from here on take two bytes
 
 
 class Lane:
@@ -187,12 +187,12 @@ class LonePublisher:
             return False
         length = size_bytes - 2
         head = _QOS_1 + bytes((length & 0x7F,))
-        if length >= _TWO_OCTETS:
+        if length >= _VARINT_CONTINUES:
             length -= 1
-            head = _QOS_1 + bytes((length & 0x7F | _TWO_OCTETS, length >> 7))
-        prefix = head + self.likeness.topic_octets
+            head = _QOS_1 + bytes((length & 0x7F | _VARINT_CONTINUES, length >> 7))
+        prefix = head + self.likeness.topic_data
         payload_at = len(prefix) + 2 + len(self._tail)
-        is_minimal = length >= _TWO_OCTETS or len(head) == 2  # noqa: PLR2004 - type and length
+        is_minimal = length >= _VARINT_CONTINUES or len(head) == 2  # noqa: PLR2004 - type and length
         if not is_minimal or payload_at > size_bytes:
             return False
         self._prefix, self._size_bytes = prefix, size_bytes

@@ -76,10 +76,8 @@ class Medleys:
         if self._routes.are_plain and len(partition.topic.partition_ids) == 1:
             return {partition: (first, medley)}
         found: _Placed = {}
-        all_octets = medley.octets or repeat(None)
-        for topic, payload, octets in zip(
-            medley.topics, medley.payloads, all_octets, strict=False
-        ):
+        all_data = medley.data or repeat(None)
+        for topic, payload, data in zip(medley.topics, medley.payloads, all_data, strict=False):
             routed = find(topic, medley.qos)
             if routed.topic_header:
                 return {}
@@ -89,8 +87,8 @@ class Medleys:
             part = found[partition][1]
             part.topics.append(topic)
             part.payloads.append(payload)
-            if octets is not None:
-                part.octets.append(octets)
+            if data is not None:
+                part.data.append(data)
         return found
 
     def _append(self, medley: PublishMedley, placed: _Placed, on_done: OnPublished) -> None:

@@ -4,7 +4,7 @@ The delay is the will's or the session's expiry, whichever ends first (MQTT 5.0 
 and counts by the monotonic clock, so that no step of the wall clock moves it. A client that is
 back in its session in time takes its will along (MQTT-3.1.3-9).
 
-A will as octets, for the session store (integers are big-endian):
+A will as bytes, for the session store (integers are big-endian):
 
     version u8 = 0, flags u8 (bits 0 and 1: QoS, bit 2: retain), delay interval u32 (s),
     length of the topic u16, length of the properties u32, topic (UTF-8), properties (as in
@@ -42,7 +42,7 @@ def delay_s(will: Will, session_expiry_interval_s: int) -> int:
 
 
 def encode_will(will: Will) -> bytes:
-    """Return a will as octets; ``decode_will`` reads them."""
+    """Return a will as bytes; ``decode_will`` reads them."""
     topic = will.topic.encode()
     properties = encode_publish_properties(will.properties)
     flags = will.qos | (_RETAIN_MASK if will.retain else 0)
@@ -50,22 +50,22 @@ def encode_will(will: Will) -> bytes:
     return b"".join((head, topic, properties, will.payload))
 
 
-def decode_will(octets: bytes) -> Will:
-    """Return the will that ``encode_will`` made octets of.
+def decode_will(data: bytes) -> Will:
+    """Return the will that ``encode_will`` made bytes of.
 
     Error: ``InvalidRecord`` for a version that a later release wrote.
     """
-    version, flags, delay_interval, topic_bytes, properties_bytes = _HEAD.unpack_from(octets)
+    version, flags, delay_interval, topic_bytes, properties_bytes = _HEAD.unpack_from(data)
     if version != _VERSION:
         raise InvalidRecord(f"a stored will has version {version}, {_VERSION} is known")
     properties_at = _HEAD.size + topic_bytes
     payload_at = properties_at + properties_bytes
     return Will(
-        topic=octets[_HEAD.size : properties_at].decode(),
-        payload=octets[payload_at:],
+        topic=data[_HEAD.size : properties_at].decode(),
+        payload=data[payload_at:],
         qos=flags & _QOS_MASK,
         retain=bool(flags & _RETAIN_MASK),
-        properties=decode_publish_properties(octets[properties_at:payload_at]),
+        properties=decode_publish_properties(data[properties_at:payload_at]),
         delay_interval=delay_interval,
     )
 

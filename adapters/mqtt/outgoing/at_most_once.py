@@ -81,7 +81,7 @@ def _send_once(
     if form.largest_bytes > connection.packet_bytes_max:
         send_fitting(session, run, form, retain=retain, identifiers=identifiers)
         return
-    connection.send(form.octets())
+    connection.send(form.data())
     session.services.counters.publish_sent += count
 
 

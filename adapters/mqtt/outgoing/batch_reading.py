@@ -6,7 +6,7 @@ from typing import Final
 
 from adapters.mqtt.config import RouteConfig
 from adapters.mqtt.outgoing.medley import MEDLEY_BYTES_MAX, MEDLEY_MAX, Medley
-from adapters.mqtt.outgoing.passing_over import TOPIC_OCTETS, pass_over
+from adapters.mqtt.outgoing.passing_over import TOPIC_BYTES, pass_over
 from adapters.mqtt.outgoing.record_columns import Places, slice_record, stretch_of
 from adapters.mqtt.outgoing.record_kinds import begin_run, is_wanted, kind_of
 from adapters.mqtt.wire import PublishRun
@@ -36,7 +36,7 @@ class BatchReading:
         self._route = route
         self._skipped = skipped
         self._wants = wants
-        self._may_name_topics = wants is not None and TOPIC_OCTETS in data
+        self._may_name_topics = wants is not None and TOPIC_BYTES in data
         self._mixes = False
         self._from_offset = 0
         self._runs: list[PublishRun | Medley] = []

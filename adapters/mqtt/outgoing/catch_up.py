@@ -26,7 +26,7 @@ from adapters.mqtt.outgoing.wanted_spans import Reach, WantedSpans
 from adapters.mqtt.sessions.ended import EndedIndex, common, match_at
 from adapters.mqtt.wire import PublishRun
 from gateway.errors import GatewayError, OffsetOutOfRange
-from gateway.model import Octets, parse_batch_header
+from gateway.model import Buffer, parse_batch_header
 
 if TYPE_CHECKING:  # who follows is served here, and finds this by its feeds
     from adapters.mqtt.outgoing.distributor import Follower, Subscriber, SubscriberMatch
@@ -227,9 +227,9 @@ class CatchUp:
                 return piece
         return None
 
-    async def _read(self, reach: Reach, offset: int) -> tuple[list[Octets], int]:
+    async def _read(self, reach: Reach, offset: int) -> tuple[list[Buffer], int]:
         """Return batches that are to be read from ``offset`` on, and up to where these are all."""
-        batches: list[Octets] = []
+        batches: list[Buffer] = []
         room_bytes = READ_BYTES_MAX
         for start, end in reach.spans[:SPANS_MAX]:
             begin = max(start, offset)
@@ -245,7 +245,7 @@ class CatchUp:
 
     async def _decode(
         self,
-        batches: Sequence[Octets],
+        batches: Sequence[Buffer],
         offset: int,
         end: int,
         wanted: Wanted,

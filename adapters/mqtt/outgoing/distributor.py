@@ -124,7 +124,7 @@ class Distributor:
         What has one receiver, as most of such messages do, goes on as it came, with no run made
         of it.
         """
-        like, packets = medley.like, medley.octets
+        like, packets = medley.like, medley.data
         match = self.trie.match
         version = _written_as(like.version)
         sent = 0
@@ -167,7 +167,7 @@ class Distributor:
             identifiers=same.identifiers,
             expiry_s=expiry_s,
         )
-        octets = form.octets()
+        data = form.data()
         largest_bytes = form.largest_bytes
         count = len(run.payloads)
         sent = 0
@@ -184,7 +184,7 @@ class Distributor:
                     session, run, form, retain=same.retain, identifiers=same.identifiers
                 )
             else:
-                connection.send(octets)
+                connection.send(data)
                 sent += count
         self._counters.publish_sent += sent
 

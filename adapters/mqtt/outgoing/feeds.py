@@ -27,7 +27,7 @@ from adapters.mqtt.wire import PublishRun
 from gateway.broker import Broker
 from gateway.clock import Clock
 from gateway.errors import GatewayError, OffsetOutOfRange
-from gateway.model import Octets, parse_batch_header
+from gateway.model import Buffer, parse_batch_header
 from gateway.partition import Partition
 from gateway.reader import MAX_INT64
 from gateway.records.decoding_work import is_large
@@ -143,13 +143,13 @@ class Feed:
         return True
 
     def _advance(
-        self, end: int, batch: Octets, natives: Sequence[tuple[int, object]] = ()
+        self, end: int, batch: Buffer, natives: Sequence[tuple[int, object]] = ()
     ) -> None:
         """All up to ``end`` was handed out."""
         self.live_offset = max(self.live_offset, end)
         self.lagging.on_batch(natives, len(batch), self.live_offset)
 
-    def on_batches(self, partition: Partition, batches: Sequence[Octets]) -> bool:  # noqa: ARG002
+    def on_batches(self, partition: Partition, batches: Sequence[Buffer]) -> bool:  # noqa: ARG002
         """See ``Receiver``: what was read from the log, because the tail was not at its end.
 
         What came by MQTT at QoS 0 since this feed began has left already.
@@ -184,7 +184,7 @@ class Feed:
         self._tail = self._broker.tail(self.partition, self.live_offset, self)
 
     def _hand_out_foreign(
-        self, batch: Octets, base_offset: int, *, may_have_left: bool = False
+        self, batch: Buffer, base_offset: int, *, may_have_left: bool = False
     ) -> None:
         """Decode what another protocol appended (or what has to be read again)."""
         if not self._is_looked_into:
@@ -198,7 +198,7 @@ class Feed:
         return self._live.wants_runs or self.on_new_foreign is not None
 
     def _waits_for_thread(
-        self, batch: Octets, base_offset: int, *, may_have_left: bool = False
+        self, batch: Buffer, base_offset: int, *, may_have_left: bool = False
     ) -> bool:
         """Have a large batch decoded in a thread, if it is one; the tail goes on behind it."""
         if not (self._is_looked_into and is_large(parse_batch_header(batch))):
@@ -214,7 +214,7 @@ class Feed:
         return True
 
     async def _hand_out_large(
-        self, batch: Octets, base_offset: int, *, may_have_left: bool
+        self, batch: Buffer, base_offset: int, *, may_have_left: bool
     ) -> None:
         """Hand out a large batch, some of its runs in each turn of the loop."""
         runs = await self._decode_beside(batch, is_stored=may_have_left)
@@ -292,7 +292,7 @@ class Feed:
 
     async def read_batches(
         self, offset: int, *, bytes_max: int, end: int = MAX_INT64
-    ) -> Sequence[Octets]:
+    ) -> Sequence[Buffer]:
         """Return the batches from ``offset`` on, the first maybe from before, none from ``end`` on.
 
         Errors: ``read``.
@@ -314,7 +314,7 @@ class Feed:
         return await self._broker.spans_with_keys(self.partition, keys, start, end)
 
     def runs_of(
-        self, batch: Octets, wants: Callable[[bytes], bool] | None
+        self, batch: Buffer, wants: Callable[[bytes], bool] | None
     ) -> Sequence[PublishRun | Medley]:
         """Return the runs of a batch that somebody wants; all where they are at hand.
 
@@ -335,7 +335,7 @@ class Feed:
             steady_deadline=self._clock.steady_deadline,
         )
 
-    async def runs_of_large(self, batch: Octets) -> Sequence[PublishRun | Medley] | None:
+    async def runs_of_large(self, batch: Buffer) -> Sequence[PublishRun | Medley] | None:
         """Return the runs of a batch that a thread is to decode, None for any other one."""
         header = parse_batch_header(batch)
         if not is_large(header) or header.base_offset in self._recent:
@@ -346,20 +346,20 @@ class Feed:
             batch, self._route, self._skipped, self._clock.steady_deadline
         )
 
-    def _is_intact(self, batch: Octets) -> bool:
+    def _is_intact(self, batch: Buffer) -> bool:
         """Say whether a batch that was read from the log is as it was written."""
         is_intact = self._broker.stored.is_intact(self.partition, batch)
         self._skipped[CORRUPT_BATCH] += not is_intact
         return is_intact
 
-    async def _decode_beside(self, batch: Octets, *, is_stored: bool) -> list[PublishRun]:
+    async def _decode_beside(self, batch: Buffer, *, is_stored: bool) -> list[PublishRun]:
         if is_stored and not self._is_intact(batch):
             return []
         return await decode_beside(
             batch, self._route, self._skipped, self._clock.steady_deadline
         )
 
-    def _decode(self, batch: Octets, base_offset: int, *, is_stored: bool) -> list[PublishRun]:
+    def _decode(self, batch: Buffer, base_offset: int, *, is_stored: bool) -> list[PublishRun]:
         if is_stored and not self._is_intact(batch):
             return []
         return runs_of_batch(

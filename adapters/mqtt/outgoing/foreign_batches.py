@@ -10,13 +10,13 @@ from adapters.mqtt.config import RouteConfig
 from adapters.mqtt.mapping import SteadyDeadline, mixed_runs_of_batch, runs_of_batch
 from adapters.mqtt.outgoing.medley import Medley
 from adapters.mqtt.wire import PublishRun
-from gateway.model import COMPRESSION_MASK, Octets, parse_batch_header
+from gateway.model import COMPRESSION_MASK, Buffer, parse_batch_header
 
 RUNS_HANDED_OUT_MAX: Final = 1_000  # of a large batch, before others have their turn
 
 
 async def decode_beside(
-    batch: Octets, route: RouteConfig, skipped: Counter[str], steady_deadline: SteadyDeadline
+    batch: Buffer, route: RouteConfig, skipped: Counter[str], steady_deadline: SteadyDeadline
 ) -> list[PublishRun]:
     """Return the runs of a large batch, decoded in a thread."""
     found: Counter[str] = Counter()
@@ -28,7 +28,7 @@ async def decode_beside(
 
 
 async def decode_mixed_beside(
-    batch: Octets, route: RouteConfig, skipped: Counter[str], steady_deadline: SteadyDeadline
+    batch: Buffer, route: RouteConfig, skipped: Counter[str], steady_deadline: SteadyDeadline
 ) -> list[PublishRun | Medley]:
     """Return all runs and medleys of a large batch, decoded in a thread.
 
@@ -42,7 +42,7 @@ async def decode_mixed_beside(
     return runs
 
 
-def kept_bytes(batch: Octets, runs: Sequence[PublishRun]) -> int:
+def kept_bytes(batch: Buffer, runs: Sequence[PublishRun]) -> int:
     """Return what keeping the runs of a batch takes, about: compressed bytes may become many."""
     if parse_batch_header(batch).attributes & COMPRESSION_MASK:
         return sum(sum(map(len, run.payloads)) for run in runs)

@@ -28,7 +28,7 @@ Early = PublishRun | PublishMedley
 
 
 class LagBounds(NamedTuple):
-    """How far back a receiver may be: octets of the log, and milliseconds."""
+    """How far back a receiver may be: bytes of the log, and milliseconds."""
 
     bytes_max: int = _FAR
     ms_max: int = _FAR
@@ -38,7 +38,7 @@ NO_BOUNDS: Final = LagBounds()
 
 
 class _Mark(NamedTuple):
-    """The live end at some time: its offset, and the octets that had come before it."""
+    """The live end at some time: its offset, and the bytes that had come before it."""
 
     offset: int
     bytes_before: int

@@ -160,9 +160,9 @@ def _send_stretch(way: _Way, first: int, manner: _Manner, heads: Sequence[Packet
         identifiers=manner.identifiers,
     )
     payloads = medley.payloads[first : first + count]
-    octets = join_packets(heads, packet_id_of(inflight.first_seq), payloads)
+    data = join_packets(heads, packet_id_of(inflight.first_seq), payloads)
     session.services.counters.publish_sent += count
     if session.is_kept:
-        session.journal.add(inflight, octets)
+        session.journal.add(inflight, data)
     else:
-        session.send(way.connection, octets)
+        session.send(way.connection, data)

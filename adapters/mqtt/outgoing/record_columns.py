@@ -4,15 +4,14 @@ import struct
 from typing import Final
 
 from adapters.mqtt.headers import read_nullable
-from gateway.model import TWO_OCTETS, ZIGZAG, read_varint
+from gateway.model import VARINT_CONTINUES, ZIGZAG, read_varint
 
-# The zigzag varints of offset deltas in a row: those of one octet, those of two octets.
-_ONE_OCTET: Final = bytes(range(0, 128, 2))
-_TWO_OCTETS: Final = b"".join(
-    bytes(octet for low in range(128, 256, 2) for octet in (low, high))
-    for high in range(1, 128)
+# The zigzag varints of offset deltas in a row: those of one byte, those of two bytes.
+_ONE_BYTE: Final = bytes(range(0, 128, 2))
+_VARINT_CONTINUES: Final = b"".join(
+    bytes(byte for low in range(128, 256, 2) for byte in (low, high)) for high in range(1, 128)
 )
-_DELTAS: Final = ((_ONE_OCTET, 0), (_TWO_OCTETS, 64))  # and which delta is the first
+_DELTAS: Final = ((_ONE_BYTE, 0), (_VARINT_CONTINUES, 64))  # and which delta is the first
 
 # Where the parts of a record lie: offset delta and what follows it, value and what follows it
 # (the headers), and where the next record begins.
@@ -22,25 +21,25 @@ Places = tuple[int, int, int, int, int]
 def slice_record(data: bytes, position: int) -> tuple[int, bytes | None, bytes | None, Places]:
     """Return offset delta, key, value, and the places of the record that begins at a position.
 
-    Varints of one octet are decoded in place, as in ``gateway.records``. Errors: ``IndexError``.
+    Varints of one byte are decoded in place, as in ``gateway.records``. Errors: ``IndexError``.
     """
-    if (length := data[position]) < TWO_OCTETS:
+    if (length := data[position]) < VARINT_CONTINUES:
         length, position = ZIGZAG[length], position + 1
     else:
         length, position = read_varint(data, position)
     end = position + length
     position += 1  # the attributes, of which none is defined
-    if data[position] < TWO_OCTETS:
+    if data[position] < VARINT_CONTINUES:
         delta_at = position + 1
     else:
         _, delta_at = read_varint(data, position)  # the timestamp's delta
-    if (offset_delta := data[delta_at]) < TWO_OCTETS:
+    if (offset_delta := data[delta_at]) < VARINT_CONTINUES:
         offset_delta, delta_end = ZIGZAG[offset_delta], delta_at + 1
     else:
         offset_delta, delta_end = read_varint(data, delta_at)
     key, position = read_nullable(data, delta_end)
     value, value_end = read_nullable(data, position)
-    # At least one octet follows, the count of headers.
+    # At least one byte follows, the count of headers.
     if not value_end < end <= len(data):
         raise IndexError(f"a record of {length} bytes does not hold its key and value")
     value_at = value_end - len(value or b"")
@@ -62,7 +61,7 @@ def stretch_of(
     deltas, first_delta = _DELTAS[width - 1]
     at = (offset_delta + 1 - first_delta) * width
     count = min(count_max, (len(data) - end) // (end - start), (len(deltas) - at) // width)
-    if count <= 0 or at < 0:  # (a varint may have more octets than it needs)
+    if count <= 0 or at < 0:  # (a varint may have more bytes than it needs)
         return []
     layout = struct.Struct(
         f"{delta_at - start}s{width}s{value_at - delta_end}s"
@@ -72,8 +71,8 @@ def stretch_of(
         zip(*layout.iter_unpack(data[end : end + count * layout.size]), strict=True)
     )
     wanted = (data[start:delta_at], None, data[delta_end:value_at], None, data[value_end:end])
-    for column, octets in zip(columns, wanted, strict=True):
-        if octets is not None and column.count(octets) != len(column):
+    for column, raw in zip(columns, wanted, strict=True):
+        if raw is not None and column.count(raw) != len(column):
             return []
     if b"".join(columns[1]) != deltas[at : at + count * width]:
         return []

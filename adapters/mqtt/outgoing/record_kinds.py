@@ -8,7 +8,7 @@ from typing import Final
 from adapters.mqtt.config import RouteConfig
 from adapters.mqtt.filters import is_topic_name
 from adapters.mqtt.headers import NULL_VALUE, StoredHeaders, parse_headers
-from adapters.mqtt.outgoing.passing_over import TOPIC_OCTETS
+from adapters.mqtt.outgoing.passing_over import TOPIC_BYTES
 from adapters.mqtt.wire import PublishRun
 
 NO_TOPIC_NAME: Final = "no_topic_name"  # neither key nor mqtt.topic can be a topic's name
@@ -51,7 +51,7 @@ def kind_of(key: bytes | None, block: bytes, route: RouteConfig) -> PublishRun |
 def is_wanted(key: bytes | None, block: bytes, wants: Callable[[bytes], bool]) -> bool:
     """Say whether anybody wants the topic of a record, of which the headers may say another."""
     topic = key
-    if TOPIC_OCTETS in block:
+    if TOPIC_BYTES in block:
         topic = _parse(block).topic or key
     return topic is not None and wants(topic)
 

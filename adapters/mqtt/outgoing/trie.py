@@ -14,7 +14,7 @@ from adapters.mqtt.sessions.subscription import Subscription
 
 S = TypeVar("S", bound=Hashable)
 
-CACHED_MATCHES_MAX: Final = 1_000_000  # 8 to 16 octets each, and about 250 for each topic
+CACHED_MATCHES_MAX: Final = 1_000_000  # 8 to 16 bytes each, and about 250 for each topic
 CACHED_TOPIC_BYTES_MAX: Final = 1_024  # names above it are walked each time
 CACHED_TOPIC_COST: Final = 16  # a remembered topic counts as so many matches
 _CHECKED_TOPICS_MAX: Final = 64  # more remembered topics are cheaper forgotten than checked
@@ -82,7 +82,7 @@ class MatchSet(Generic[S]):
         self.plan: object | None = None
 
 
-# The subscriptions of one filter; a dict only where there are several: it takes 230 octets.
+# The subscriptions of one filter; a dict only where there are several: it takes 230 bytes.
 _Entry = Match[S] | dict[S, Match[S]]
 
 

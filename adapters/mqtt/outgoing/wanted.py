@@ -82,15 +82,13 @@ class Wanted:
             return None
         exact: list[bytes] = []
         prefixes: list[bytes] = []
-        for octets in self._filters[first:]:
-            at = _first_wildcard(octets)
+        for data in self._filters[first:]:
+            at = _first_wildcard(data)
             if at < 0:
-                exact.append(octets)
+                exact.append(data)
             else:
                 # What is before "/#" matches too.
-                prefixes.append(
-                    octets[:at].removesuffix(_END if octets[at:] == _BELOW else b"")
-                )
+                prefixes.append(data[:at].removesuffix(_END if data[at:] == _BELOW else b""))
         return WantedKeys(frozenset(exact), _shortest(prefixes), self._matches_key)
 
     def _matches_key(self, key: bytes) -> bool:
@@ -98,15 +96,15 @@ class Wanted:
         return key in self._exact or _matches(self._root, key)
 
     def _add_filter(self, topic_filter: str) -> None:
-        octets = topic_filter.encode()
+        data = topic_filter.encode()
         if not has_wildcard(topic_filter):
-            if octets not in self._exact:
-                self._exact.add(octets)
-                self._filters.append(octets)
-                self._known.pop(octets, None)
+            if data not in self._exact:
+                self._exact.add(data)
+                self._filters.append(data)
+                self._known.pop(data, None)
             return
         node = self._root
-        levels = octets.split(b"/")
+        levels = data.split(b"/")
         if levels[-1] != _BELOW:
             levels.append(_END)
         is_new = False
@@ -115,7 +113,7 @@ class Wanted:
             node = node.setdefault(level, {})
         if is_new:
             self._known.clear()
-            self._filters.append(octets)
+            self._filters.append(data)
 
     def _look(self, topic: bytes) -> bool:
         return topic in self._exact or _matches(self._root, topic)

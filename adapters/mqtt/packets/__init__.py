@@ -1,1 +1,1 @@
-"""Octets: what packets are made of, their framing, PUBLISH in runs and in forms."""
+"""Bytes: what packets are made of, their framing, PUBLISH in runs and in forms."""

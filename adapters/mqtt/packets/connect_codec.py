@@ -75,7 +75,7 @@ def decode_connect(body: bytes, user_properties_max: int = p.USER_PROPERTIES_MAX
     if flags & _PASSWORD and not (may_be_missing and at == len(body)):
         password, at = decode_binary(body, at)
     if at != len(body):
-        raise malformed("octets follow the payload of CONNECT")
+        raise malformed("bytes follow the payload of CONNECT")
     return _connect(
         found,
         version=version,

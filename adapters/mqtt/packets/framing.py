@@ -1,4 +1,4 @@
-"""The stream of octets of one client -> packets (MQTT 5.0 section 2.1): any cut, any order.
+"""The stream of bytes of one client -> packets (MQTT 5.0 section 2.1): any cut, any order.
 
 What one read brought comes out as runs and rare packets in the order of the stream.
 """
@@ -74,11 +74,11 @@ class ConnectMax(NamedTuple):
 
 
 class PacketReader:
-    """Packets out of a client's octets.
+    """Packets out of a client's bytes.
 
     ``version`` is None until CONNECT was decoded (who says 5.0 is told what is wrong with it);
     the first packet must be CONNECT (MQTT-3.1.0-1) and no other may be (MQTT-3.1.0-2).
-    ``has_partial``: octets of a packet that is not there in whole are kept. ``error`` is set by
+    ``has_partial``: bytes of a packet that is not there in whole are kept. ``error`` is set by
     the first packet at fault: handle what ``receive`` returned, then raise it; nothing more is
     decoded. ``likeness``: what packets are like that come one at a time.
 
@@ -207,7 +207,7 @@ class PacketReader:
                         count + SLICE_WORK - work,
                     )
             else:
-                self._check_first_octet(first)
+                self._check_first_byte(first)
             if at == start:
                 bounds = self._bounds(data, at)
                 if bounds is None:
@@ -224,7 +224,7 @@ class PacketReader:
         if self.version is not None and not self.expects_auth:
             self.is_cut, self._wanted_bytes = True, 0
             return 0
-        self._check_first_octet(data[0])
+        self._check_first_byte(data[0])
         kind = PacketType(data[0] >> 4)
         if self.version is not None and kind not in _BEFORE_LOGIN:
             raise protocol_error(f"{kind.name} instead of AUTH")
@@ -255,8 +255,8 @@ class PacketReader:
             return None
         return body_at, end
 
-    def _check_first_octet(self, first: int) -> None:
-        """Raise when a client may not send a packet with this octet, or not now."""
+    def _check_first_byte(self, first: int) -> None:
+        """Raise when a client may not send a packet with this byte, or not now."""
         kind, flags = first >> 4, first & 0x0F
         if (self.version is None) != (kind == PacketType.CONNECT):
             raise protocol_error("the first packet, and no other, must be CONNECT")

@@ -2,7 +2,7 @@
 
 A *malformed packet* cannot be parsed; a *protocol error* was parsed and says what may not be
 said (section 1.2). All functions take a packet's body (or a part of it) as ``data``, an index
-in octets, and give the value and the index behind it; whatever does not fit is malformed.
+in bytes, and give the value and the index behind it; whatever does not fit is malformed.
 """
 
 from typing import Final
@@ -28,23 +28,23 @@ def protocol_error(message: str) -> MqttError:
 def decode_varint(data: bytes, at: int) -> tuple[int, int] | None:
     r"""Return a Variable Byte Integer and where it ends (section 1.5.5).
 
-    None when ``data`` ends too early and more may come. Malformed: a fifth octet, and more
-    octets than the value needs (MQTT-1.5.5-1).
+    None when ``data`` ends too early and more may come. Malformed: a fifth byte, and more
+    bytes than the value needs (MQTT-1.5.5-1).
 
     >>> decode_varint(b"\x80\x01rest", 0)
     (128, 2)
     """
-    if at < len(data) and data[at] < 0x80:  # noqa: PLR2004 - nearly all are one octet
+    if at < len(data) and data[at] < 0x80:  # noqa: PLR2004 - nearly all are one byte
         return data[at], at + 1
     value = 0
-    for index, octet in enumerate(data[at : at + VARINT_BYTES_MAX]):
-        value |= (octet & 0x7F) << (7 * index)
-        if octet < 0x80:  # noqa: PLR2004 - the continuation bit
-            if index and not octet:
-                raise malformed("a length has more octets than it needs")
+    for index, byte in enumerate(data[at : at + VARINT_BYTES_MAX]):
+        value |= (byte & 0x7F) << (7 * index)
+        if byte < 0x80:  # noqa: PLR2004 - the continuation bit
+            if index and not byte:
+                raise malformed("a length has more bytes than it needs")
             return value, at + index + 1
     if len(data) - at >= VARINT_BYTES_MAX:
-        raise malformed("a length has more than 4 octets")
+        raise malformed("a length has more than 4 bytes")
     return None
 
 
@@ -65,7 +65,7 @@ def decode_whole_varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def encode_varint(value: int) -> bytes:
-    r"""Return a Variable Byte Integer in the fewest octets; ``value`` is up to ``VARINT_MAX``.
+    r"""Return a Variable Byte Integer in the fewest bytes; ``value`` is up to ``VARINT_MAX``.
 
     >>> encode_varint(128)
     b'\x80\x01'
@@ -83,7 +83,7 @@ def decode_uint16(data: bytes, at: int) -> tuple[int, int]:
 
 
 def decode_binary(data: bytes, at: int) -> tuple[bytes, int]:
-    """Return Binary Data: a length of two octets and so many octets (section 1.5.6)."""
+    """Return Binary Data: a length of two bytes and so many bytes (section 1.5.6)."""
     size_bytes, at = decode_uint16(data, at)
     end = at + size_bytes
     if end > len(data):
@@ -97,14 +97,14 @@ def decode_text(data: bytes, at: int) -> tuple[str, int]:
     Malformed: what is not UTF-8, surrogates among it (MQTT-1.5.4-1), and U+0000
     (MQTT-1.5.4-2). U+FEFF stays where it is (MQTT-1.5.4-3).
     """
-    octets, at = decode_binary(data, at)
-    return text_of(octets), at
+    raw, at = decode_binary(data, at)
+    return text_of(raw), at
 
 
-def text_of(octets: bytes) -> str:
-    """Return the string that ``octets`` (without the length) are."""
+def text_of(data: bytes) -> str:
+    """Return the string that ``bytes`` (without the length) are."""
     try:
-        text = octets.decode()
+        text = data.decode()
     except UnicodeDecodeError as error:
         raise malformed("a string is not UTF-8") from error
     if "\0" in text:
@@ -112,12 +112,12 @@ def text_of(octets: bytes) -> str:
     return text
 
 
-def encode_binary(octets: bytes) -> bytes:
-    """Return Binary Data of at most 65,535 octets."""
-    assert len(octets) <= TEXT_BYTES_MAX, len(octets)
-    return len(octets).to_bytes(2) + octets
+def encode_binary(data: bytes) -> bytes:
+    """Return Binary Data of at most 65,535 bytes."""
+    assert len(data) <= TEXT_BYTES_MAX, len(data)
+    return len(data).to_bytes(2) + data
 
 
 def encode_text(text: str) -> bytes:
-    """Return a UTF-8 Encoded String of at most 65,535 octets."""
+    """Return a UTF-8 Encoded String of at most 65,535 bytes."""
     return encode_binary(text.encode())

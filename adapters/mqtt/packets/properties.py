@@ -1,4 +1,4 @@
-"""Properties of MQTT 5.0 packets (section 2.2.2): octets <-> values, with all their rules.
+"""Properties of MQTT 5.0 packets (section 2.2.2): bytes <-> values, with all their rules.
 
 A property that its packet may not have, or an unknown one, is malformed (section 2.2.2.2); one
 that comes twice, or whose value is not allowed, is a protocol error.
@@ -87,7 +87,7 @@ WIDTHS: Final[dict[int, int]] = {
     _P.SUBSCRIPTION_IDENTIFIERS_AVAILABLE: 1,
     _P.SHARED_SUBSCRIPTION_AVAILABLE: 1,
 }
-"""Octets of the properties that are integers of a fixed width."""
+"""Bytes of the properties that are integers of a fixed width."""
 
 _TEXTS: Final[frozenset[int]] = frozenset(
     {
@@ -191,7 +191,7 @@ def decode_properties(
     seen: set[int] = set()
     at = 0
     while at < size_bytes:
-        # Identifiers are Variable Byte Integers; all that exist take one octet.
+        # Identifiers are Variable Byte Integers; all that exist take one byte.
         identifier, at = decode_whole_varint(section, at)
         if identifier not in allowed:
             raise malformed(f"property {identifier} has no place in this packet")
@@ -252,27 +252,27 @@ def _check_response_topic(topic: str) -> None:
 
 
 def decode_publish_properties(
-    octets: bytes, user_properties_max: int = USER_PROPERTIES_MAX
+    data: bytes, user_properties_max: int = USER_PROPERTIES_MAX
 ) -> PublishProperties:
-    """Return the properties of a PUBLISH, whose length ``octets`` begin with.
+    """Return the properties of a PUBLISH, whose length ``bytes`` begin with.
 
     Small ones are cached: publishers repeat them, and they have no more user properties than
     any ``user_properties_max`` allows. ``subscription_identifiers`` are decoded; that a client
     may not send them is for the caller to say. Error: as ``decode_properties``.
     """
-    if octets == b"\0":
+    if data == b"\0":
         return NO_PROPERTIES
-    if len(octets) > CACHED_BYTES_MAX:
-        return _decode_publish_properties(octets, user_properties_max)
-    return _cached_publish_properties(octets)
+    if len(data) > CACHED_BYTES_MAX:
+        return _decode_publish_properties(data, user_properties_max)
+    return _cached_publish_properties(data)
 
 
 def _decode_publish_properties(
-    octets: bytes, user_properties_max: int = USER_PROPERTIES_MAX
+    data: bytes, user_properties_max: int = USER_PROPERTIES_MAX
 ) -> PublishProperties:
-    found, end = decode_properties(octets, 0, PUBLISH, user_properties_max)
-    if end != len(octets):
-        raise malformed("octets follow the properties")
+    found, end = decode_properties(data, 0, PUBLISH, user_properties_max)
+    if end != len(data):
+        raise malformed("bytes follow the properties")
     return publish_properties_of(found)
 
 
@@ -308,7 +308,7 @@ def encode_string(identifier: Property, value: str | None) -> bytes:
     return b"" if value is None else bytes((identifier,)) + encode_text(value)
 
 
-def encode_octets(identifier: Property, value: bytes | None) -> bytes:
+def encode_bytes(identifier: Property, value: bytes | None) -> bytes:
     """Return a property that is binary data; nothing when ``value`` is None."""
     return b"" if value is None else bytes((identifier,)) + encode_binary(value)
 
@@ -330,7 +330,7 @@ def encode_publish_properties(properties: PublishProperties) -> bytes:
             encode_number(Property.MESSAGE_EXPIRY_INTERVAL, properties.message_expiry_interval),
             encode_string(Property.CONTENT_TYPE, properties.content_type),
             encode_string(Property.RESPONSE_TOPIC, properties.response_topic),
-            encode_octets(Property.CORRELATION_DATA, properties.correlation_data),
+            encode_bytes(Property.CORRELATION_DATA, properties.correlation_data),
             encode_user_properties(properties.user_properties),
             encode_number(Property.TOPIC_ALIAS, properties.topic_alias),
             *(b"\x0b" + encode_varint(one) for one in properties.subscription_identifiers),

@@ -1,6 +1,6 @@
 """PUBLISH packets of one read -> runs (MQTT 5.0 section 3.3; 3.1 and 3.1.1 alike).
 
-The hot path in. Consecutive packets with the same first octet, topic and properties become one
+The hot path in. Consecutive packets with the same first byte, topic and properties become one
 ``PublishRun``; those whose topics take turns become a ``PublishMedley`` where they may. Packets
 of a run that are of equal size too are taken apart by one ``struct`` for all of them; the rest in
 a flat loop that compares each with what the run has in common.
@@ -28,12 +28,12 @@ from adapters.mqtt.wire import NO_PROPERTIES, Packet, PublishProperties, Publish
 PUBLISH_MIN: Final = 0x30
 PUBLISH_MAX: Final = 0x3F
 _DUP: Final = 0x08
-_QOS_1: Final = 0x32  # the first octet, neither DUP nor RETAIN
+_QOS_1: Final = 0x32  # the first byte, neither DUP nor RETAIN
 _RETAIN: Final = 0x01
 _NOT_IN_MEDLEYS: Final = 0x0C  # DUP, QoS 2
 _QOS_MAX: Final = 2
 _NOT_AS_IT_CAME: Final = 0x0F  # DUP, QoS 1 and 2, and retained messages, leave in another form
-_MORE_OCTETS: Final = 0x80
+_MORE_BYTES: Final = 0x80
 WORK_BYTES: Final = 256  # of properties, or of filters, take about as long as a run does
 
 _LAYOUTS_CACHED_MAX: Final = 1_024
@@ -54,7 +54,7 @@ class Likeness:
     """What one publisher's packets mostly have in common: all but payload and identifier.
 
     Who waits for each acknowledgement sends one packet at a time: there is no run to gain by,
-    but what was checked in one packet holds for the next with the same octets. ``may_be_lone``:
+    but what was checked in one packet holds for the next with the same bytes. ``may_be_lone``:
     they are QoS 1, and this is all there is to them; see ``lone_publishes``, who also ends it.
     """
 
@@ -69,7 +69,7 @@ class Likeness:
         "may_be_lone",
         "tail",
         "topic",
-        "topic_octets",
+        "topic_data",
     )
 
     def __init__(self, data: bytes, run: PublishRun) -> None:
@@ -80,13 +80,13 @@ class Likeness:
         self._first = data[0]
         self._qos = run.qos
         self.topic = run.topic
-        self.topic_octets = data[body_at : body_at + topic_bytes]
+        self.topic_data = data[body_at : body_at + topic_bytes]
         self._tail_offset = topic_bytes + (2 if run.qos else 0)
         self.tail = data[body_at + self._tail_offset : payload_at]
         self._payload_offset = payload_at - body_at
         self._properties = run.properties
         self._version = run.version
-        self._leaves_as_it_came = run.octets is not None
+        self._leaves_as_it_came = run.data is not None
         self.may_be_lone = (
             data[0] == _QOS_1
             and run.properties.topic_alias is None
@@ -110,16 +110,16 @@ class Likeness:
         if size_bytes < 2 + self._payload_offset or data[0] != self._first:
             return None
         length, body_at = data[1], 2
-        if length >= _MORE_OCTETS:
+        if length >= _MORE_BYTES:
             high, body_at = data[2], 3
-            if not 0 < high < _MORE_OCTETS:  # a longer one, or one that is not minimal
+            if not 0 < high < _MORE_BYTES:  # a longer one, or one that is not minimal
                 return None
-            length += (high << 7) - _MORE_OCTETS
+            length += (high << 7) - _MORE_BYTES
         payload_at = body_at + self._payload_offset
         tail_at = body_at + self._tail_offset
         if (
             not payload_at <= body_at + length == size_bytes
-            or not data.startswith(self.topic_octets, body_at)
+            or not data.startswith(self.topic_data, body_at)
             or not data.startswith(self.tail, tail_at)
         ):
             return None
@@ -170,7 +170,7 @@ def decode_publishes(  # noqa: PLR0913, PLR0917 - a call with names takes longer
         and len(packets) < packets_max
     ):
         length, body_at = data[at + 1], at + 2
-        if length >= _MORE_OCTETS:
+        if length >= _MORE_BYTES:
             found = decode_varint(data, at + 1)
             if found is None:
                 return at
@@ -188,7 +188,7 @@ def decode_publishes(  # noqa: PLR0913, PLR0917 - a call with names takes longer
                 at = _take_equal_sizes(run, data, start, at, common[1])
             at = _take_others(run, data, at, common, packet_bytes_max)
         if not (data[start] & _NOT_AS_IT_CAME or _belongs_to_one_hop(run.properties)):
-            run.octets = data[start:at]
+            run.data = data[start:at]
         if _begins_medley(run, data, start, at):
             found_runs, at = decode_medley(data, at, run, common[1], packet_bytes_max)
             packets += found_runs
@@ -227,10 +227,10 @@ def _decode_first(  # noqa: PLR0917 - a call with names takes longer
         raise protocol_error("a packet identifier is 0")
     topic = data[topic_at:topic_end]
     check_topic(topic)
-    octets = data[tail_at:payload_at]
+    raw = data[tail_at:payload_at]
     properties = NO_PROPERTIES
-    if len(octets) > 1:
-        properties = _checked_properties(octets, user_properties_max)
+    if len(raw) > 1:
+        properties = _checked_properties(raw, user_properties_max)
     if not topic and properties.topic_alias is None:  # MQTT-4.7.3-1
         raise protocol_error("a topic is empty and there is no alias")
     run = PublishRun(
@@ -243,7 +243,7 @@ def _decode_first(  # noqa: PLR0917 - a call with names takes longer
         properties,
         version,
     )
-    return run, (data[at:topic_end], octets)
+    return run, (data[at:topic_end], raw)
 
 
 def _properties_end(data: bytes, at: int) -> int:
@@ -254,8 +254,8 @@ def _properties_end(data: bytes, at: int) -> int:
     return found[1] + found[0]
 
 
-def _checked_properties(octets: bytes, user_properties_max: int) -> PublishProperties:
-    properties = decode_publish_properties(octets, user_properties_max)
+def _checked_properties(data: bytes, user_properties_max: int) -> PublishProperties:
+    properties = decode_publish_properties(data, user_properties_max)
     if properties.subscription_identifiers:  # MQTT-3.3.4-6
         raise protocol_error("a client sent a subscription identifier with a PUBLISH")
     return properties
@@ -294,7 +294,7 @@ def _take_equal_sizes(run: PublishRun, data: bytes, start: int, at: int, tail: b
         layout = _acknowledged_layout(head_bytes, len(tail), payload_bytes)
     else:
         layout = _layout(head_bytes, payload_bytes)
-    view = memoryview(data)  # The octets are copied once, into the payloads.
+    view = memoryview(data)  # The bytes are copied once, into the payloads.
     count_max = _STRETCH_MIN
     while True:
         count = min((len(data) - at) // packet_bytes, count_max)
@@ -347,9 +347,9 @@ def _take_others(
 
     Returns where they end. Whatever is odd ends the run: ``decode_publishes`` looks at it again.
     """
-    topic_octets, tail = common
+    topic_data, tail = common
     id_bytes = 2 if run.qos else 0
-    tail_offset = len(topic_octets) + id_bytes
+    tail_offset = len(topic_data) + id_bytes
     payload_offset = tail_offset + len(tail)
     first = PUBLISH_MIN | run.dup << 3 | run.qos << 1 | run.retain
     payloads = run.payloads
@@ -358,7 +358,7 @@ def _take_others(
     starts_with = data.startswith
     while at + 1 < size_bytes and data[at] == first:
         length, body_at = data[at + 1], at + 2
-        if length >= _MORE_OCTETS:
+        if length >= _MORE_BYTES:
             found = find_varint(data, at + 1)
             if found is None:
                 break
@@ -369,7 +369,7 @@ def _take_others(
             end > size_bytes
             or length < payload_offset
             or end - at > packet_bytes_max
-            or not starts_with(topic_octets, body_at)
+            or not starts_with(topic_data, body_at)
             or not starts_with(tail, tail_at)
         ):
             break

@@ -32,9 +32,9 @@ class PublishForm:
     """
 
     __slots__ = (
+        "_data",
         "_heads",
         "_id_bytes",
-        "_octets",
         "_payloads",
         "_sizes",
         "_tail",
@@ -50,16 +50,16 @@ class PublishForm:
         flags: int,
         topic: bytes,
         properties: bytes,
-        octets: bytes | None = None,
+        data: bytes | None = None,
     ) -> None:
         """``flags`` are QoS and RETAIN; ``topic`` and ``properties`` begin with their length.
 
-        ``octets`` are the packets where they are there already.
+        ``bytes`` are the packets where they are there already.
         """
         self._id_bytes = 2 if flags >= 2 else 0  # noqa: PLR2004 - QoS is bits 1 and 2
         self._payloads = payloads
         self._tail = properties
-        self._octets = octets
+        self._data = data
         self._sizes = sizes = list(map(len, payloads))
         first = bytes((_PUBLISH | flags,))
         common_bytes = len(topic) + self._id_bytes + len(properties)
@@ -80,29 +80,29 @@ class PublishForm:
             self.size_bytes = sum(map(self._packet_bytes, sizes))
 
     def packet_bytes(self, index: int) -> int:
-        """Return the octets of one packet."""
+        """Return the bytes of one packet."""
         return self._packet_bytes(self._sizes[index])
 
     def _packet_bytes(self, size_bytes: int) -> int:
         return len(self._heads[size_bytes]) + self._id_bytes + len(self._tail) + size_bytes
 
-    def octets(self) -> bytes:
+    def data(self) -> bytes:
         """Return all packets of a form with QoS 0; joined at the first call."""
         assert not self._id_bytes, "packets with QoS need identifiers"
-        if self._octets is None:
+        if self._data is None:
             if len(self._heads) == 1:
                 head = self._heads[self._sizes[0]] + self._tail
-                self._octets = head + head.join(self._payloads)
+                self._data = head + head.join(self._payloads)
             else:
                 parts = self._parts(self._heads, 0, self.count, fields=3)
                 parts[1::3] = repeat(self._tail, self.count)
-                self._octets = b"".join(parts)
-        return self._octets
+                self._data = b"".join(parts)
+        return self._data
 
     def part(self, start: int, stop: int) -> bytes:
         """Return packets ``start`` to ``stop`` (indices) of a form with QoS 0."""
         if stop - start == self.count:
-            return self.octets()
+            return self.data()
         parts = self._parts(self._heads, start, stop, fields=3)
         parts[1::3] = repeat(self._tail, stop - start)
         return b"".join(parts)
@@ -146,9 +146,9 @@ class PublishForm:
 
 
 class PacketHeads(dict[int, bytes]):
-    """How packets of one topic and form begin, by the octets of their payload.
+    """How packets of one topic and form begin, by the bytes of their payload.
 
-    ``tail`` are the properties, ``common_bytes`` the octets of topic and properties.
+    ``tail`` are the properties, ``common_bytes`` the bytes of topic and properties.
     """
 
     def __init__(self, flags: int, topic: bytes, tail: bytes) -> None:
@@ -224,9 +224,9 @@ def _ids_from(first_packet_id: int, count: int) -> list[bytes]:
 
 @lru_cache(1)
 def _packet_ids() -> list[bytes]:
-    """Return the octets of all packet identifiers, in order (3 MiB, made at the first use)."""
-    octets = pack(f">{PACKET_ID_MAX}H", *range(1, PACKET_ID_MAX + 1))
-    return list(chain.from_iterable(iter_unpack("2s", octets)))
+    """Return the bytes of all packet identifiers, in order (3 MiB, made at the first use)."""
+    data = pack(f">{PACKET_ID_MAX}H", *range(1, PACKET_ID_MAX + 1))
+    return list(chain.from_iterable(iter_unpack("2s", data)))
 
 
 def form_of(  # noqa: PLR0913 - what a receiver's kind consists of
@@ -261,7 +261,7 @@ def form_of(  # noqa: PLR0913 - what a receiver's kind consists of
     if form is None:
         properties = _properties(run, identifiers, expiry_s, alias) if is_v5 else b""
         is_as_it_came = (
-            run.octets is not None
+            run.data is not None
             and not (qos or retain or identifiers or alias)
             and expiry_s is None
             and is_v5 == (run.version == Version.V5)
@@ -271,7 +271,7 @@ def form_of(  # noqa: PLR0913 - what a receiver's kind consists of
             flags=qos << 1 | retain,
             topic=encode_binary(run.topic if with_topic or not is_v5 else b""),
             properties=properties,
-            octets=run.octets if is_as_it_came else None,
+            data=run.data if is_as_it_came else None,
         )
         if len(forms) < FORMS_MAX:
             forms[key] = form

@@ -14,7 +14,7 @@ from adapters.mqtt.wire import PublishMedley, PublishRun
 
 MEDLEY_MIN: Final = 4  # messages: what a medley costs at once is less than so many runs do
 MEDLEY_MAX: Final = 256  # as many as a batch of the log takes
-_MORE_OCTETS: Final = 0x80
+_MORE_BYTES: Final = 0x80
 
 
 def decode_medley(
@@ -23,7 +23,7 @@ def decode_medley(
     """Return a medley that begins with ``run``, or a few runs, and where the last packet ends.
 
     ``run`` is one packet of QoS 0 or 1 without DUP, which ends at ``at``; ``properties`` are its
-    octets. A medley ends before a topic that comes twice in a row, which is a run again, and
+    bytes. A medley ends before a topic that comes twice in a row, which is a run again, and
     before whatever is odd: ``decode_publishes`` looks at that.
     """
     found = _columns(data, at, run, properties, (MEDLEY_MAX - 1, packet_bytes_max))
@@ -35,16 +35,16 @@ def decode_medley(
             del column[-1:]  # a run begins with it
     if not found.topics:
         return (run,), at
-    octets: list[bytes] = []
+    raw: list[bytes] = []
     ends = found.ends
-    if run.octets is not None:
-        octets = [run.octets, *[data[start:end] for start, end in pairwise(ends)]]
+    if run.data is not None:
+        raw = [run.data, *[data[start:end] for start, end in pairwise(ends)]]
     medley = PublishMedley(
         run,
         [run.topic, *found.topics],
         run.payloads + found.payloads,
         [*run.packet_ids, *found.packet_ids],
-        octets,
+        raw,
     )
     is_worth_it = len(medley.topics) >= MEDLEY_MIN
     return (medley,) if is_worth_it else medley.runs(), ends[-1]
@@ -64,7 +64,7 @@ def _columns(
 ) -> _Columns:
     """Return what the packets from ``at`` on have that go with ``run``.
 
-    ``bounds``: of their number, and of the octets of each.
+    ``bounds``: of their number, and of the bytes of each.
     """
     columns = topics, payloads, packet_ids, ends = _Columns([], [], [], [at])
     count_max, packet_bytes_max = bounds
@@ -74,7 +74,7 @@ def _columns(
     starts_with = data.startswith
     while len(topics) < count_max and at + 3 < size_bytes and data[at] == first:
         length, body_at = data[at + 1], at + 2
-        if length >= _MORE_OCTETS:
+        if length >= _MORE_BYTES:
             found = find_varint(data, at + 1)
             if found is None:
                 break

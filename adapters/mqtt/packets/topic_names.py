@@ -1,4 +1,4 @@
-"""Topic names as PUBLISH has them (MQTT 5.0 section 4.7): octets that are checked once."""
+"""Topic names as PUBLISH has them (MQTT 5.0 section 4.7): bytes that are checked once."""
 
 from collections.abc import Sequence
 from functools import lru_cache
@@ -36,10 +36,10 @@ _check_cached = lru_cache(_CACHED_MAX)(_check)
 def good_count(topics: Sequence[bytes]) -> int:
     """Return how many of the topics, from the first on, ``check_topic`` lets pass.
 
-    All in one look, as long as none has an octet above 127 or below 1, nor a wildcard.
+    All in one look, as long as none has a byte above 127 or below 1, nor a wildcard.
     """
-    octets = b"/".join(topics)
-    if octets.isascii() and not (b"+" in octets or b"#" in octets or b"\0" in octets):
+    data = b"/".join(topics)
+    if data.isascii() and not (b"+" in data or b"#" in data or b"\0" in data):
         return len(topics)
     for count, topic in enumerate(topics):
         try:

@@ -1,6 +1,6 @@
 """MQTT over WebSocket (MQTT 5.0 section 6): the same packets, in binary frames.
 
-Packets and frames need not end at the same octet (MQTT-6.0.0-2), so what frames bring is one
+Packets and frames need not end at the same byte (MQTT-6.0.0-2), so what frames bring is one
 stream. RFC 6455 is the ``websockets`` library's part, without its I/O. We close without waiting
 for the peer's Close frame: for a peer that is gone, its will would wait too.
 """
@@ -21,7 +21,7 @@ from adapters.mqtt.session import State
 from adapters.mqtt.wire import Connect
 from gateway.browsers import is_foreign, is_known_host
 from gateway.listener import Listener
-from gateway.model import Octets
+from gateway.model import Buffer
 
 if TYPE_CHECKING:  # the adapter makes connections; they know theirs
     from adapters.mqtt.server import MqttAdapter
@@ -65,7 +65,7 @@ class WebSocketConnection(MqttConnection):
         super().begin(connect)
         self._frames.max_size = self.config.packet_bytes_max + FRAME_OVERHEAD_BYTES
 
-    def octets_received(self, data: bytes) -> None:
+    def receive_stream(self, data: bytes) -> None:
         """See ``MqttConnection``: frames, or what comes before them."""
         self._unread = memoryview(bytes(self._unread) + data if self._unread else data)
         self._read_frames()
@@ -162,17 +162,17 @@ class WebSocketConnection(MqttConnection):
             self._frames.fail(CloseCode.POLICY_VIOLATION, "too many control frames")
 
     def _send_frames(self) -> None:
-        """Hand the library's own octets (handshake, Pong, Close) to the transport."""
-        octets = b"".join(self._frames.data_to_send())
-        if octets and self.transport is not None:
-            self.bytes_sent += len(octets)
-            self.transport.write(octets)
+        """Hand the library's own bytes (handshake, Pong, Close) to the transport."""
+        data = b"".join(self._frames.data_to_send())
+        if data and self.transport is not None:
+            self.bytes_sent += len(data)
+            self.transport.write(data)
 
-    def send_now(self, octets: Octets) -> None:
+    def send_now(self, data: Buffer) -> None:
         """See ``Connection``: what leaves in one write is one frame."""
-        self.send(octets)
+        self.send(data)
 
-    def _write(self, run: Sequence[Octets]) -> None:
+    def _write(self, run: Sequence[Buffer]) -> None:
         """See ``Connection``: what leaves in one write is one frame."""
         assert self.transport is not None
         if self._frames.state is not OPEN:

@@ -91,7 +91,7 @@ def _send_stretch(
             services.counters.dropped += count
             return
         services.counters.publish_sent += count
-        connection.send(packets.octets())
+        connection.send(packets.data())
         return
     inflight = session.outbox.push(
         count,
@@ -103,11 +103,11 @@ def _send_stretch(
         topics=tuple(packets.topics),
     )
     services.counters.publish_sent += count
-    octets = packets.octets(inflight.first_seq)
+    data = packets.data(inflight.first_seq)
     if session.is_kept:
-        session.journal.add(inflight, octets)
+        session.journal.add(inflight, data)
     else:
-        session.send(connection, octets)
+        session.send(connection, data)
 
 
 class _Packets:
@@ -144,7 +144,7 @@ class _Packets:
         self._sizes = [self._sizes[at] for at in kept]
         return count - len(kept)
 
-    def octets(self, first_seq: int = 0) -> bytes:
+    def data(self, first_seq: int = 0) -> bytes:
         """Return the packets; with QoS their identifiers are those from ``first_seq`` on."""
         count = len(self.topics)
         fields = 4 + self._has_ids

@@ -8,7 +8,7 @@ The key is the topic name. The value, integers big-endian:
     interval], [length u16, publisher's client identifier (UTF-8)], payload
 
 Values stay encoded in memory, and names are shared between the stream and the index: a topic
-costs some 165 octets beside its name and payload.
+costs some 165 bytes beside its name and payload.
 """
 
 import struct
@@ -97,7 +97,7 @@ class RetainedStore:
 
     @property
     def size_bytes(self) -> int:
-        """Octets of all names and values: what ``retained_bytes_max`` bounds."""
+        """Bytes of all names and values: what ``retained_bytes_max`` bounds."""
         return self.stream.live_bytes
 
     # --- reading
@@ -238,7 +238,7 @@ class RetainedStore:
         if more_count > 0 and len(self._values) + more_count > self._count_max:
             raise Overloaded(f"retained_max: {self._count_max} topics have a retained message")
         if more_bytes > 0 and self.stream.live_bytes + more_bytes > self._bytes_max:
-            raise Overloaded(f"retained_bytes_max: more than {self._bytes_max} octets")
+            raise Overloaded(f"retained_bytes_max: more than {self._bytes_max} bytes")
 
     def _follow(self, items: Sequence[Item]) -> None:
         """Have the index name what the stream holds."""
@@ -269,7 +269,7 @@ def _encode(run: PublishRun, payload: bytes, expiry_unix_ms: int, now_unix_ms: i
     flags = run.qos
     publisher = b""
     if run.client_id:
-        publisher = _publisher_octets(run.client_id)
+        publisher = _publisher_data(run.client_id)
         flags |= _PUBLISHER_MASK
     if expiry_unix_ms == NEVER and run.properties is NO_PROPERTIES:
         return _HEAD.pack(_VERSION, flags, now_unix_ms) + publisher + payload
@@ -289,7 +289,7 @@ def _encode(run: PublishRun, payload: bytes, expiry_unix_ms: int, now_unix_ms: i
 
 
 @lru_cache(PUBLISHERS_CACHED_MAX)
-def _publisher_octets(client_id: str) -> bytes:
+def _publisher_data(client_id: str) -> bytes:
     publisher = client_id.encode()
     return _SHORT.pack(len(publisher)) + publisher
 

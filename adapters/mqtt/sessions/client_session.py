@@ -26,7 +26,7 @@ from adapters.mqtt.wire import (
 )
 from features.expiry import remaining_s
 from gateway.errors import GatewayError, StorageUnavailable
-from gateway.model import Octets
+from gateway.model import Buffer
 
 if TYPE_CHECKING:  # the session's surroundings know sessions
     from adapters.mqtt.outgoing.distributor import SubscriberMatch
@@ -55,8 +55,8 @@ class SessionConnection(Protocol):
     with_will: bool
     session_expiry_interval: int | None
 
-    def send(self, *octets: Octets) -> None:
-        """Queue octets; see ``gateway.connection``."""
+    def send(self, *data: Buffer) -> None:
+        """Queue bytes; see ``gateway.connection``."""
         ...
 
     def fail(self, error: GatewayError) -> None:
@@ -260,17 +260,17 @@ class ClientSession:
                 topics=(run.topic,) if partition_id == RETAINED else (),
                 attempt=attempt,
             )
-            octets = form.with_ids(packet_id_of(inflight.first_seq), first, end)
+            data = form.with_ids(packet_id_of(inflight.first_seq), first, end)
             self.services.counters.publish_sent += end - first
             if self.is_kept:
-                self.journal.add(inflight, octets)
+                self.journal.add(inflight, data)
             else:
-                self.send(connection, octets)
+                self.send(connection, data)
         return parts
 
-    def send(self, connection: SessionConnection, *octets: Octets) -> None:
+    def send(self, connection: SessionConnection, *data: Buffer) -> None:
         """Send packets; who makes us keep more than is bearable is cut off."""
-        connection.send(*octets)
+        connection.send(*data)
         if connection.out_bytes > self.services.config.receiver_bytes_hard_max:
             connection.quota_exceeded()
 
@@ -296,22 +296,20 @@ class ClientSession:
         self.note_settled()
         if not release:
             return
-        octets = encode_acks(PacketType.PUBREL, release, connection.version)
+        data = encode_acks(PacketType.PUBREL, release, connection.version)
         if not self.is_kept:
-            connection.send(octets)
+            connection.send(data)
             return
         # PUBREL says that PUBLISH will not come again: it must be true after a crash too.
-        self.services.store.put_state(
-            self, partial(self._release_when_kept, connection, octets)
-        )
+        self.services.store.put_state(self, partial(self._release_when_kept, connection, data))
 
     def _release_when_kept(
-        self, connection: SessionConnection, octets: Octets, error: StorageUnavailable | None
+        self, connection: SessionConnection, data: Buffer, error: StorageUnavailable | None
     ) -> None:
         if self.connection is not connection:
             return
         if error is None:
-            connection.send(octets)
+            connection.send(data)
         else:
             connection.fail(error)  # PUBREL goes when it is back
 

@@ -18,7 +18,7 @@ class Endings:
     """Ended subscriptions of all sessions.
 
     Of one session's the oldest are dropped above ``count_max``, and above ``filter_bytes_max``
-    octets of their filters.
+    bytes of their filters.
     """
 
     def __init__(

@@ -7,7 +7,7 @@ message. What comes behind it waits too, so that the order is the log's for all 
     run value     version u8 = 0, runs u16, then for each: messages u32, partition id i64 (-1:
                   retained), first offset i64, QoS u8, retain u8, group (length u32, UTF-8, as
                   the client wrote it), identifiers (count u16, u32 each), topics (count u16,
-                  length u16 and octets each)
+                  length u16 and bytes each)
 
 Sequence numbers run on from that of the key.
 """
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from adapters.mqtt.sessions.outbox import Inflight
 from gateway.errors import CorruptBatch, GatewayError
-from gateway.model import Octets
+from gateway.model import Buffer
 
 if TYPE_CHECKING:  # the session has its journal
     from adapters.mqtt.sessions.client_session import ClientSession, SessionConnection
@@ -48,7 +48,7 @@ class Leaving(NamedTuple):
     """Packets whose record is being written; they wait for it when they must."""
 
     connection: "SessionConnection | None"
-    octets: Sequence[Octets]
+    data: Sequence[Buffer]
     is_waiting: bool
 
 
@@ -56,9 +56,9 @@ class SessionJournal:
     """What one session has sent, as far as it is not acknowledged."""
 
     __slots__ = (
+        "_data",
         "_new",
         "_new_bytes",
-        "_octets",
         "_waiting",
         "_written",
         "is_over",
@@ -70,7 +70,7 @@ class SessionJournal:
         self.session = session
         self._new: list[Inflight] = []
         self._new_bytes = 0
-        self._octets: list[Octets] = []
+        self._data: list[Buffer] = []
         self.is_over = False  # with its session: nobody writes any of it down
         self._written: deque[Written] = deque()
         self._waiting = 0  # records that hold up what comes behind them
@@ -81,7 +81,7 @@ class SessionJournal:
         """Whether what is added now leaves later than what needs no journal."""
         return self._waiting > 0 or bool(self._new and self._new[0].qos == _EXACTLY_ONCE)
 
-    def add(self, run: Inflight, octets: Octets) -> None:
+    def add(self, run: Inflight, data: Buffer) -> None:
         """Have a run written down, and its packets sent, at the end of this turn."""
         if self.is_over:
             return
@@ -97,27 +97,27 @@ class SessionJournal:
             services.journal_soon(self)
         self._new.append(run)
         self._new_bytes += run_bytes
-        self._octets.append(octets)
+        self._data.append(data)
         if len(self._new) >= RUNS_MAX:
             services.write_journals()
 
     def prepare(self) -> tuple[int, bytes, Leaving]:
         """Return what was added as a record: first sequence number, value, and its packets."""
         runs, self._new = self._new, []
-        octets, self._octets = self._octets, []
+        data, self._data = self._data, []
         self._new_bytes = 0
         first_seq = runs[0].first_seq
         self._written.append(Written(first_seq, runs[-1].first_seq + runs[-1].length))
         is_waiting = self._waiting > 0 or any(run.qos == _EXACTLY_ONCE for run in runs)
         self._waiting += is_waiting
-        leaving = Leaving(self.session.connection, octets, is_waiting)
+        leaving = Leaving(self.session.connection, data, is_waiting)
         return first_seq, encode_runs(runs), leaving
 
     def leave(self, leaving: Leaving) -> None:
         """Send packets, unless their client has gone."""
         connection = leaving.connection
         if connection is not None and self.session.connection is connection:
-            self.session.send(connection, *leaving.octets)
+            self.session.send(connection, *leaving.data)
 
     def on_kept(self, leaving: Leaving) -> None:
         """A record is kept: packets that waited for it leave."""
@@ -175,7 +175,7 @@ class SessionJournal:
 
 
 def encoded_bytes(run: Inflight) -> int:
-    """Return how many octets of a run value a run takes."""
+    """Return how many bytes of a run value a run takes."""
     size_bytes = _RUN.size + 2 * _SHORT.size + 4 * len(run.identifiers)
     if run.group:
         size_bytes += len(run.group.encode())
@@ -225,7 +225,7 @@ def decode_runs(first_seq: int, value: bytes) -> list[Inflight]:
         msg = f"a run on its way cannot be read: {error}"
         raise CorruptBatch(msg) from error
     if at != len(value):
-        msg = f"a run on its way has {len(value) - at} octets too many"
+        msg = f"a run on its way has {len(value) - at} bytes too many"
         raise CorruptBatch(msg)
     return runs
 

@@ -5,7 +5,7 @@ packet identifiers as before (MQTT 5.0 section 4.4). What was cut off meanwhile 
 acknowledged, and so does what has expired, but not at QoS 2 (MQTT-4.3.3-7). What PUBREC came for
 goes on with PUBREL, and its PUBLISH never comes again (section 4.3.3). The window is the new
 connection's: no more than its Receive Maximum are on their way at a time (section 4.9), and no
-more octets than it keeps up with.
+more bytes than it keeps up with.
 """
 
 import asyncio

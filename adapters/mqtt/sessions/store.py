@@ -4,7 +4,7 @@ client        client identifier, UTF-8, then 0x00 (no identifier holds one)
 state key     0x01, client
 state value   version u8 = 1, Session Expiry Interval u32, disconnected at i64 (unix ms, 0:
               connected), user name (length u16 + 1 or 0 for none, UTF-8), will (length u32,
-              octets), base sequence u64, next sequence u64, then three lists, each with its
+              bytes), base sequence u64, next sequence u64, then three lists, each with its
               length u32: settled sequences above base (first u64, last u64; in version 0 one
               by one, u64), sequences u64 that PUBREC came for, positions (partition id u32,
               offset i64)

@@ -14,7 +14,7 @@ class LinesConfig(ListenerConfig):
 
     bind: BindAddress = Field(default="127.0.0.1:7007", description="Address to listen on.")
     line_bytes_max: int = Field(
-        default=65_536, ge=16, le=1_048_576, description="Octets of one line."
+        default=65_536, ge=16, le=1_048_576, description="Bytes of one line."
     )
     subscriptions_max: int = Field(
         default=100, ge=1, description="Topics that one connection may be subscribed to."
@@ -25,8 +25,8 @@ class DrawerConfig(FrozenConfig):
     """Settings of the storage in one SQLite file."""
 
     stored_bytes_max: int = Field(
-        default=1 << 30, ge=1 << 20, description="Octets of all batches; above it, it is full."
+        default=1 << 30, ge=1 << 20, description="Bytes of all batches; above it, it is full."
     )
     append_bytes_max: int = Field(
-        default=1 << 27, ge=1 << 16, description="Octets of one atomic append."
+        default=1 << 27, ge=1 << 16, description="Bytes of one atomic append."
     )

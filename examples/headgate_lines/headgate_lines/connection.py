@@ -16,7 +16,7 @@ from gateway.errors import (
 )
 from gateway.kernel import Kernel
 from gateway.listener import Connection, Listener
-from gateway.model import DEFAULT_NAMESPACE, Octets, TopicName, check_topic_name
+from gateway.model import DEFAULT_NAMESPACE, Buffer, TopicName, check_topic_name
 from gateway.partition import Partition
 from gateway.records.codec import decode_batch, encode_batch
 from gateway.topics.manager import Topic
@@ -86,7 +86,7 @@ class LineConnection(Connection):
 
     # --- gateway.waiting.Receiver
 
-    def on_batches(self, partition: Partition, batches: Sequence[Octets]) -> bool:
+    def on_batches(self, partition: Partition, batches: Sequence[Buffer]) -> bool:
         """Write the records of a run of batches; False when the peer does not keep up."""
         self.guard(self._push, partition, batches)
         return self.is_writable
@@ -100,7 +100,7 @@ class LineConnection(Connection):
         self._tails.pop(partition, None)
         self.send(encode_error(error))
 
-    def _push(self, partition: Partition, batches: Sequence[Octets]) -> None:
+    def _push(self, partition: Partition, batches: Sequence[Buffer]) -> None:
         first_wanted = self._first_wanted[partition]
         topic = partition.topic.name.name
         for batch in batches:

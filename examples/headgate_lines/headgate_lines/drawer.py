@@ -16,7 +16,7 @@ from uuid import UUID, uuid4
 
 from gateway.clock import Clock
 from gateway.errors import RunTooLarge, StorageFull, StorageUnavailable
-from gateway.model import HEADER_BYTES, Octets, stamp
+from gateway.model import HEADER_BYTES, Buffer, stamp
 from gateway.storage import Bounds, Entry, OnDone, StorageHost, StoredHeader, Target
 from headgate_lines.config import DrawerConfig
 from headgate_lines.shelf import Shelf, Stored
@@ -144,9 +144,9 @@ class Drawer:
         job = Job([], [], size_bytes, on_done)
         for entry in entries:
             for place, target in enumerate(entry.targets):
-                octets = _at_offset(entry.batch, target.base_offset)
-                batch = Stored(octets[:HEADER_BYTES], len(octets), self.next_sequence, place)
-                row = (*target, batch.end_offset, batch.sequence, place, octets)
+                data = _at_offset(entry.batch, target.base_offset)
+                batch = Stored(data[:HEADER_BYTES], len(data), self.next_sequence, place)
+                row = (*target, batch.end_offset, batch.sequence, place, data)
                 self._shelves.setdefault(target.partition_id, Shelf()).extend(batch)
                 job.statements.append((INSERT, row))
                 job.batches.append((target.partition_id, batch))
@@ -234,14 +234,14 @@ class Drawer:
 
     def read_cached(
         self, partition_id: int, start: int, end: int, *, bytes_max: int
-    ) -> list[Octets] | None:
+    ) -> list[Buffer] | None:
         """See the port: only that there is nothing is known without the file."""
         found = self._shelf(partition_id).select(start, end, bytes_max=bytes_max)
         return None if found else []
 
     async def read(
         self, partition_id: int, start: int, end: int, *, bytes_max: int
-    ) -> list[Octets]:
+    ) -> list[Buffer]:
         """See the port."""
         found = self._shelf(partition_id).select(start, end, bytes_max=bytes_max)
         if not found:
@@ -278,7 +278,7 @@ class Drawer:
         for sequence, found in sorted(entries.items()):
             found.sort(key=lambda one: one[1].place)
             targets = tuple(Target(number, batch.base_offset) for number, batch in found)
-            yield StoredHeader(sequence, targets, found[0][1].octets)
+            yield StoredHeader(sequence, targets, found[0][1].data)
 
     def _shelf(self, partition_id: int) -> Shelf:
         return self._shelves.get(partition_id) or Shelf()
@@ -291,7 +291,7 @@ class Drawer:
             raise StorageUnavailable(msg) from error
 
 
-def _at_offset(batch: Octets, base_offset: int) -> bytes:
+def _at_offset(batch: Buffer, base_offset: int) -> bytes:
     """Return a copy of a batch for another of its targets."""
     copy = bytearray(batch)
     epoch_at, epoch_end = 12, 16

@@ -12,13 +12,13 @@ _end_offset = attrgetter("end_offset")
 
 
 class Stored:
-    """One batch as the index knows it: its first 61 octets, its size, when it came.
+    """One batch as the index knows it: its first 61 bytes, its size, when it came.
 
     ``place`` is its number among the targets of an entry that has several.
     """
 
     def __init__(self, header: bytes, size_bytes: int, sequence: int, place: int) -> None:
-        self.octets = header
+        self.data = header
         self.size_bytes = size_bytes
         self.sequence = sequence
         self.place = place
@@ -27,7 +27,7 @@ class Stored:
     @cached_property
     def header(self) -> BatchHeader:
         """The parsed header."""
-        return unpack_batch_header(self.octets)
+        return unpack_batch_header(self.data)
 
     @property
     def end_offset(self) -> int:
@@ -50,7 +50,7 @@ class Shelf:
 
     @property
     def size_bytes(self) -> int:
-        """Octets of all batches."""
+        """Bytes of all batches."""
         return sum(batch.size_bytes for batch in self.batches)
 
     def extend(self, batch: Stored) -> None:
@@ -86,7 +86,7 @@ class Shelf:
         return None
 
     def offset_for_size(self, bytes_max: int) -> int:
-        """Return the lowest base offset from which at most ``bytes_max`` octets follow."""
+        """Return the lowest base offset from which at most ``bytes_max`` bytes follow."""
         offset = self._end
         for batch in reversed(self.batches):
             bytes_max -= batch.size_bytes

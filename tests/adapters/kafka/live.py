@@ -70,7 +70,7 @@ class Client:
         return struct.unpack_from(">i", frame)[0], frame[4:]
 
     async def ended(self) -> bool:
-        """Wait for the end of the connection; False when octets come instead."""
+        """Wait for the end of the connection; False when bytes come instead."""
         async with asyncio.timeout(DEADLINE_S):
             with contextlib.suppress(ConnectionError):
                 return await self.reader.read(1) == b""

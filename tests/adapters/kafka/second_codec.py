@@ -99,7 +99,7 @@ def _scalar(hint: Any, kafka_type: str | None, number: int) -> Any:  # noqa: PLR
     if issubclass(hint, str):
         return f"text-{number}-ä"
     assert issubclass(hint, bytes)
-    return b"octets-%d" % number
+    return b"record-%d" % number
 
 
 def plain(value: Any) -> Any:  # noqa: PLR0911 - one for each type

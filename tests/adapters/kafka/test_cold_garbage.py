@@ -42,12 +42,12 @@ def test_every_cut_is_refused(api_key: int, version: int) -> None:
 
 
 @pytest.mark.parametrize(("api_key", "version"), SERVED)
-def test_every_octet_may_be_anything(api_key: int, version: int) -> None:
+def test_every_byte_may_be_anything(api_key: int, version: int) -> None:
     body = body_of(api_key, version)
 
     for index in range(len(body)):
-        for octet in (0x00, 0x7F, 0x80, 0xFF):
-            mutated = body[:index] + bytes([octet]) + body[index + 1 :]
+        for byte in (0x00, 0x7F, 0x80, 0xFF):
+            mutated = body[:index] + bytes([byte]) + body[index + 1 :]
             decodes_or_refuses(api_key, version, mutated)
 
 
@@ -66,7 +66,7 @@ def test_random_edits_decode_or_are_refused(data: st.DataObject) -> None:
 
 @settings(max_examples=examples(200), deadline=None)
 @given(pair=st.sampled_from(SERVED), body=st.binary(max_size=200))
-def test_random_octets_decode_or_are_refused(pair: tuple[int, int], body: bytes) -> None:
+def test_random_bytes_decode_or_are_refused(pair: tuple[int, int], body: bytes) -> None:
     decodes_or_refuses(*pair, body)
 
 

@@ -9,7 +9,7 @@ from typing import Any, Never
 import pytest
 
 from adapters.kafka.handlers import fetch as fetch_handler
-from gateway.model import Octets, TopicName
+from gateway.model import Buffer, TopicName
 from gateway.partition import Partition
 from tests.adapters.kafka.live import DEADLINE_S, MIB, Live, fetch, produce, running
 from tests.support.batches import sample_batch
@@ -39,7 +39,7 @@ def many(
 
 
 def results(answer: bytes) -> list[tuple[int, int]]:
-    """Return (error code, octets of records) of each partition."""
+    """Return (error code, bytes of records) of each partition."""
     at, found = 8, []
     for _ in range(struct.unpack_from(">i", answer, 4)[0]):
         at += 2 + struct.unpack_from(">h", answer, at)[0] + 4
@@ -52,11 +52,11 @@ def results(answer: bytes) -> list[tuple[int, int]]:
 async def appended(live: Live, *, number: int = 0, count: int = 1, **batch: Any) -> int:
     """Produce batches; return the size of each."""
     client = await live.client()
-    octets = sample_batch(**batch)
+    data = sample_batch(**batch)
     for n in range(count):
-        client.send(produce(n, octets, number=number))
+        client.send(produce(n, data, number=number))
         assert produce_errors((await client.answer())[1])[0][0] == 0
-    return len(octets)
+    return len(data)
 
 
 async def test_an_unknown_topic_does_not_cut_the_wait_for_others_short(tmp_path: Path) -> None:
@@ -132,7 +132,7 @@ def make_cold(live: Live, monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
     async def read(
         partition_id: int, start: int, end: int, *, bytes_max: int
-    ) -> Sequence[Octets]:
+    ) -> Sequence[Buffer]:
         asked.append(bytes_max)
         return warm(partition_id, start, end, bytes_max=bytes_max) or []
 

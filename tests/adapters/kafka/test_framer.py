@@ -1,4 +1,4 @@
-"""Cutting the stream into frames, however the octets arrive."""
+"""Cutting the stream into frames, however the bytes arrive."""
 
 import struct
 
@@ -12,11 +12,11 @@ from gateway.errors import PeerError
 BYTES_MAX = 1 << 20
 
 
-def feed(framer: Framer, octets: bytes, cuts: list[int]) -> list[bytes]:
-    """Hand octets in as a socket does: never more than the buffer that was given holds."""
+def feed(framer: Framer, data: bytes, cuts: list[int]) -> list[bytes]:
+    """Hand bytes in as a socket does: never more than the buffer that was given holds."""
     frames = []
-    for cut in [*cuts, len(octets)]:
-        chunk, octets = octets[:cut], octets[cut:]
+    for cut in [*cuts, len(data)]:
+        chunk, data = data[:cut], data[cut:]
         while chunk:
             buffer = framer.buffer()
             part, chunk = chunk[: len(buffer)], chunk[len(buffer) :]
@@ -66,7 +66,7 @@ def test_sizes_out_of_bounds_are_the_peers_fault(size: int) -> None:
         feed(framer, struct.pack(">i", size) + b"12345678", [])
 
 
-def test_an_announced_size_costs_nothing_until_its_octets_come() -> None:
+def test_an_announced_size_costs_nothing_until_its_bytes_come() -> None:
     framer = Framer(memoryview(bytearray(4096)), bytes_max=BYTES_MAX)
     assert feed(framer, struct.pack(">i", BYTES_MAX) + b"1234", []) == []
     assert (framer.large_bytes, framer._frame) == (BYTES_MAX, None)

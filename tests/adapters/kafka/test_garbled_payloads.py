@@ -20,7 +20,7 @@ def garbled(compression: int, at: int) -> bytearray:
     """Return a batch with a right CRC, of whose payload 9 bytes from ``at`` on are others."""
     batch = sample_batch(count=20, value=b"0123456789" * 9, compression=compression)
     start = HEADER_BYTES + at if at >= 0 else len(batch) + at
-    batch[start : start + 9] = bytes(255 - octet for octet in batch[start : start + 9])
+    batch[start : start + 9] = bytes(255 - byte for byte in batch[start : start + 9])
     return patched(batch, ATTRIBUTES_AT, ">h", compression)
 
 

@@ -90,9 +90,9 @@ def commit_entity(version: int, metadata: str | None) -> Any:
 @pytest.mark.parametrize("version", COMMITS)
 @pytest.mark.parametrize("metadata", [None, "", "ñ"])
 def test_commits_are_read(version: int, metadata: str | None) -> None:
-    octets = second_codec.encode(commit_entity(version, metadata))
+    data = second_codec.encode(commit_entity(version, metadata))
 
-    request = decode_offset_commit_request(version, memoryview(octets))
+    request = decode_offset_commit_request(version, memoryview(data))
 
     epoch = 5 if version >= 6 else -1
     assert request.topics == [
@@ -113,9 +113,9 @@ def test_commits_are_read(version: int, metadata: str | None) -> None:
 @pytest.mark.parametrize("version", COMMITS)
 def test_commit_answers_are_read_by_others(version: int) -> None:
     ref = TOPIC_ID if version >= 10 else "orders.v1"
-    octets = encode_offset_commit_response(version, [(ref, [(0, 0), (70_000, 12)]), (ref, [])])
+    data = encode_offset_commit_response(version, [(ref, [(0, 0), (70_000, 12)]), (ref, [])])
 
-    entity = second_codec.decode(second_codec.response_class(8, version), octets)
+    entity = second_codec.decode(second_codec.response_class(8, version), data)
 
     first, second = entity.topics
     assert (first.topic_id if version >= 10 else first.name) == ref
@@ -128,21 +128,21 @@ def test_commit_answers_are_read_by_others(version: int) -> None:
 
 @pytest.mark.parametrize("version", COMMITS)
 def test_cut_commits_are_refused(version: int) -> None:
-    octets = second_codec.encode(commit_entity(version, "m"))
-    tags = 1 if version >= 8 else 0  # the last octet, which nothing of ours needs
+    data = second_codec.encode(commit_entity(version, "m"))
+    tags = 1 if version >= 8 else 0  # the last byte, which nothing of ours needs
 
-    for size in range(len(octets) - tags):
+    for size in range(len(data) - tags):
         with pytest.raises(PeerError):
-            decode_offset_commit_request(version, memoryview(octets[:size]))
+            decode_offset_commit_request(version, memoryview(data[:size]))
 
 
-@given(version=st.sampled_from(COMMITS), octets=st.binary(max_size=200))
-def test_any_octets_are_a_commit_or_refused(version: int, octets: bytes) -> None:
+@given(version=st.sampled_from(COMMITS), data=st.binary(max_size=200))
+def test_any_bytes_are_a_commit_or_refused(version: int, data: bytes) -> None:
     with suppress(PeerError):
-        decode_offset_commit_request(version, memoryview(octets))
+        decode_offset_commit_request(version, memoryview(data))
 
 
-@given(version=st.sampled_from(HEARTBEATS), octets=st.binary(max_size=60))
-def test_any_octets_are_a_heartbeat_or_refused(version: int, octets: bytes) -> None:
+@given(version=st.sampled_from(HEARTBEATS), data=st.binary(max_size=60))
+def test_any_bytes_are_a_heartbeat_or_refused(version: int, data: bytes) -> None:
     with suppress(PeerError):
-        decode_heartbeat_request(version, memoryview(octets))
+        decode_heartbeat_request(version, memoryview(data))

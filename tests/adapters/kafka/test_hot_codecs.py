@@ -43,9 +43,9 @@ def encoded(entity: Any) -> bytes:
     return out.getvalue()
 
 
-def decoded(entity_type: Any, octets: bytes) -> Any:
-    entity, size = entity_reader(entity_type)(octets, 0)
-    assert size == len(octets)
+def decoded(entity_type: Any, data: bytes) -> Any:
+    entity, size = entity_reader(entity_type)(data, 0)
+    assert size == len(data)
     return entity
 
 
@@ -174,8 +174,8 @@ def test_fetch_responses_are_understood(version: int) -> None:
         FetchResult(3, 0, 40, 21, [b"x" * 300]),
     ]
     m = schema("fetch", version, "response")
-    octets = b"".join(encode_fetch_response(version, [(ref, results)]))
-    [topic] = decoded(m.FetchResponse, octets).responses
+    data = b"".join(encode_fetch_response(version, [(ref, results)]))
+    [topic] = decoded(m.FetchResponse, data).responses
     assert (topic.topic_id if version >= 13 else topic.topic) == ref
     seen = [
         (
@@ -199,8 +199,8 @@ def test_fetch_responses_are_understood(version: int) -> None:
 @pytest.mark.parametrize("version", APIS[18].versions)
 def test_api_versions_responses_are_understood(version: int) -> None:
     m = schema("api_versions", version, "response")
-    octets = encode_api_versions_response(version, 35, [(0, 3, 13), (18, 0, 4)])
-    response = decoded(m.ApiVersionsResponse, octets)
+    data = encode_api_versions_response(version, 35, [(0, 3, 13), (18, 0, 4)])
+    response = decoded(m.ApiVersionsResponse, data)
     assert response.error_code == 35
     assert [(k.api_key, k.min_version, k.max_version) for k in response.api_keys] == [
         (0, 3, 13),

@@ -76,11 +76,11 @@ def fetched(answer: bytes) -> dict[str, list[tuple[int, int, int]]]:
     return found
 
 
-def produce_of(numbers: list[int], octets: bytes | bytearray) -> bytes:
+def produce_of(numbers: list[int], data: bytes | bytearray) -> bytes:
     out = [struct.pack(">hhii", -1, -1, 30_000, 1), text("orders")]
     out.append(struct.pack(">i", len(numbers)))
     for number in numbers:
-        out += [struct.pack(">ii", number, len(octets)), bytes(octets)]
+        out += [struct.pack(">ii", number, len(data)), bytes(data)]
     return request(PRODUCE, 3, 7, b"".join(out))
 
 

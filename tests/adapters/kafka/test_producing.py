@@ -137,7 +137,7 @@ async def test_a_full_log_takes_one_append_too_many_and_not_one_of_each(
             assert produce_errors((await client.answer())[1])[0][0] == 0
 
 
-async def test_requests_that_wait_behind_a_fetch_are_bounded_in_octets(tmp_path: Path) -> None:
+async def test_requests_that_wait_behind_a_fetch_are_bounded_in_bytes(tmp_path: Path) -> None:
     async with running(tmp_path, kafka={"unacknowledged_bytes_max": MIB}) as live:
         client = await live.client()
         batch = sample_batch(value=bytes(256 * 1024))

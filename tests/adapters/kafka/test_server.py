@@ -261,7 +261,7 @@ async def test_a_stalled_consumer_that_goes_gives_its_budget_back(tmp_path: Path
 
 
 @pytest.mark.parametrize(
-    "octets",
+    "data",
     [
         struct.pack(">i", 2**31 - 1),
         struct.pack(">i", -5),
@@ -274,12 +274,10 @@ async def test_a_stalled_consumer_that_goes_gives_its_budget_back(tmp_path: Path
         b"GET / HTTP/1.1\r\nHost: headgate\r\n\r\n",
     ],
 )
-async def test_garbage_closes_its_connection_and_no_other(
-    tmp_path: Path, octets: bytes
-) -> None:
+async def test_garbage_closes_its_connection_and_no_other(tmp_path: Path, data: bytes) -> None:
     async with running(tmp_path) as live:
         good, bad = await live.client(), await live.client()
-        bad.send(octets)
+        bad.send(data)
         assert await bad.ended()
         good.send(request(API_VERSIONS, 0, 1, b""))
         assert (await good.answer())[0] == 1

@@ -24,7 +24,7 @@ PASSWORD = "password"
 
 
 class Client:
-    """Sends octets and reads packets, in whatever order a test likes."""
+    """Sends bytes and reads packets, in whatever order a test likes."""
 
     def __init__(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, version: int
@@ -43,10 +43,10 @@ class Client:
                 first = (await self.reader.readexactly(1))[0]
                 size = shift = 0
                 while True:
-                    octet = (await self.reader.readexactly(1))[0]
-                    size |= (octet & 0x7F) << shift
+                    byte = (await self.reader.readexactly(1))[0]
+                    size |= (byte & 0x7F) << shift
                     shift += 7
-                    if octet < 0x80:
+                    if byte < 0x80:
                         break
                 return Received(first, await self.reader.readexactly(size), self.version)
         except (asyncio.IncompleteReadError, ConnectionError):

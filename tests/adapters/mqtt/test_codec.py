@@ -23,22 +23,22 @@ from adapters.mqtt.wire import (
     Version,
     Will,
 )
-from tests.adapters.mqtt.octets import (
+from tests.adapters.mqtt.raw_packets import (
     MALFORMED,
     PROTOCOL,
     V3_AND_5,
     connected,
+    data,
     described,
-    octets,
     properties,
     refused,
 )
 
 V5, V4, V3 = Version.V5, Version.V3_1_1, Version.V3_1
 HEADS = {
-    V5: octets("MQTT", 5),
-    V4: octets("MQTT", 4),
-    V3: octets("MQIsdp", 3),
+    V5: data("MQTT", 5),
+    V4: data("MQTT", 4),
+    V3: data("MQIsdp", 3),
 }
 
 
@@ -47,7 +47,7 @@ def connect(
 ) -> bytes:
     """Return the body of a CONNECT with keep alive 10 and client id ``c``."""
     middle = section if version == V5 else b""
-    return octets(HEADS[version], flags, b"\0\x0a", middle, "c", *payload)
+    return data(HEADS[version], flags, b"\0\x0a", middle, "c", *payload)
 
 
 # CONNECT
@@ -121,14 +121,14 @@ def test_will_properties() -> None:
 @pytest.mark.parametrize(
     "head",
     [
-        octets("MQTT", 3),
-        octets("MQTT", 6),
-        octets("MQTT", 0x84),
-        octets("MQIsdp", 4),
-        octets("MQIsdp", 5),
-        octets("mqtt", 4),
-        octets("", 4),
-        octets("HTTP", 5),
+        data("MQTT", 3),
+        data("MQTT", 6),
+        data("MQTT", 0x84),
+        data("MQIsdp", 4),
+        data("MQIsdp", 5),
+        data("mqtt", 4),
+        data("", 4),
+        data("HTTP", 5),
     ],
 )
 def test_another_name_or_level_is_not_supported(head: bytes) -> None:
@@ -188,7 +188,7 @@ def test_authentication_data_needs_a_method() -> None:
 
 
 @pytest.mark.parametrize("version", V3_AND_5)
-def test_octets_after_the_payload_are_malformed(version: Version) -> None:
+def test_bytes_after_the_payload_are_malformed(version: Version) -> None:
     with refused(MALFORMED):
         codec.decode_connect(connect(2, 0, version=version))
 
@@ -199,7 +199,7 @@ def test_client_id_and_user_name_are_utf_8(version: Version, text: bytes) -> Non
     # MQTT-3.1.3-4, MQTT-3.1.3-11 (5.0: 3.1.3-12)
     middle = b"\0" if version == V5 else b""
     with refused(MALFORMED):
-        codec.decode_connect(octets(HEADS[version], 0, b"\0\0", middle, text))
+        codec.decode_connect(data(HEADS[version], 0, b"\0\0", middle, text))
     with refused(MALFORMED):
         codec.decode_connect(connect(0x80, text, version=version))
 
@@ -219,7 +219,7 @@ def test_a_connect_that_is_cut_is_malformed(version: Version) -> None:
 
 
 def test_subscription_options() -> None:
-    body = octets(
+    body = data(
         b"\0\x07", properties(11, b"\x80\1", 38, "k", "v"), "a", 0x1E, "$share/g/b", 0x29
     )
 
@@ -239,19 +239,19 @@ def test_subscription_options() -> None:
 @pytest.mark.parametrize(
     ("body", "code"),
     [
-        (octets(b"\0\0", 0, "a", 0), PROTOCOL),  # MQTT-2.2.1-3
-        (octets(b"\0\1", 0), PROTOCOL),  # MQTT-3.8.3-2
-        (octets(b"\0\1", 0, "a", 3), PROTOCOL),
-        (octets(b"\0\1", 0, "a", 0x30), PROTOCOL),
-        (octets(b"\0\1", 0, "a", 0x40), MALFORMED),  # MQTT-3.8.3-5
-        (octets(b"\0\1", 0, "a", 0x80), MALFORMED),
-        (octets(b"\0\1", 0, "$share/g/a", 4), PROTOCOL),  # MQTT-3.8.3-4
-        (octets(b"\0\1", 0, b"\0\1\xff\0"), MALFORMED),  # MQTT-3.8.3-1
-        (octets(b"\0\1", 0, "a"), MALFORMED),
-        (octets(b"\0\1", 0, "a", 0, 0), MALFORMED),
-        (octets(b"\0\1", properties(11, 1, 11, 2), "a", 0), PROTOCOL),
-        (octets(b"\0\1", properties(11, 0), "a", 0), PROTOCOL),
-        (octets(b"\0\1", properties(31, "a"), "a", 0), MALFORMED),
+        (data(b"\0\0", 0, "a", 0), PROTOCOL),  # MQTT-2.2.1-3
+        (data(b"\0\1", 0), PROTOCOL),  # MQTT-3.8.3-2
+        (data(b"\0\1", 0, "a", 3), PROTOCOL),
+        (data(b"\0\1", 0, "a", 0x30), PROTOCOL),
+        (data(b"\0\1", 0, "a", 0x40), MALFORMED),  # MQTT-3.8.3-5
+        (data(b"\0\1", 0, "a", 0x80), MALFORMED),
+        (data(b"\0\1", 0, "$share/g/a", 4), PROTOCOL),  # MQTT-3.8.3-4
+        (data(b"\0\1", 0, b"\0\1\xff\0"), MALFORMED),  # MQTT-3.8.3-1
+        (data(b"\0\1", 0, "a"), MALFORMED),
+        (data(b"\0\1", 0, "a", 0, 0), MALFORMED),
+        (data(b"\0\1", properties(11, 1, 11, 2), "a", 0), PROTOCOL),
+        (data(b"\0\1", properties(11, 0), "a", 0), PROTOCOL),
+        (data(b"\0\1", properties(31, "a"), "a", 0), MALFORMED),
         (b"\0", MALFORMED),
         (b"\0\1", MALFORMED),
     ],
@@ -263,16 +263,16 @@ def test_a_subscribe_that_breaks_a_rule(body: bytes, code: ReasonCode) -> None:
 
 @pytest.mark.parametrize("version", [V3, V4])
 def test_subscribe_of_3_x(version: Version) -> None:
-    body = octets(b"\0\1", "a", 0, "b", 2)
+    body = data(b"\0\1", "a", 0, "b", 2)
 
     assert codec.decode_subscribe(body, version).requests == (
         SubscriptionRequest("a", 0),
         SubscriptionRequest("b", 2),
     )
     with refused(PROTOCOL):
-        codec.decode_subscribe(octets(b"\0\1", "a", 3), version)
+        codec.decode_subscribe(data(b"\0\1", "a", 3), version)
     for options in (4, 0x10, 0x80):
-        body = octets(b"\0\1", "a", options)
+        body = data(b"\0\1", "a", options)
         if version == V3:  # MQTT 3.1 section 3.8: the upper six bits are not used
             assert codec.decode_subscribe(body, version).requests[0].qos == 0
             continue
@@ -285,11 +285,11 @@ def test_subscribe_of_3_x(version: Version) -> None:
 @pytest.mark.parametrize(
     ("body", "code"),
     [
-        (octets(b"\0\0", 0, "a"), PROTOCOL),
-        (octets(b"\0\1", 0), PROTOCOL),  # MQTT-3.10.3-2
-        (octets(b"\0\1", 0, b"\0\1\xff"), MALFORMED),  # MQTT-3.10.3-1
-        (octets(b"\0\1", 0, b"\0\5a"), MALFORMED),
-        (octets(b"\0\1", properties(11, 1), "a"), MALFORMED),
+        (data(b"\0\0", 0, "a"), PROTOCOL),
+        (data(b"\0\1", 0), PROTOCOL),  # MQTT-3.10.3-2
+        (data(b"\0\1", 0, b"\0\1\xff"), MALFORMED),  # MQTT-3.10.3-1
+        (data(b"\0\1", 0, b"\0\5a"), MALFORMED),
+        (data(b"\0\1", properties(11, 1), "a"), MALFORMED),
         (b"\0\1", MALFORMED),
     ],
 )
@@ -302,7 +302,7 @@ def test_an_unsubscribe_that_breaks_a_rule(body: bytes, code: ReasonCode) -> Non
 def test_unsubscribe(version: Version) -> None:
     section = b"\0" if version == V5 else b""
 
-    assert codec.decode_unsubscribe(octets(b"\1\2", section, "a", "b"), version) == Unsubscribe(
+    assert codec.decode_unsubscribe(data(b"\1\2", section, "a", "b"), version) == Unsubscribe(
         258, ("a", "b")
     )
 
@@ -313,7 +313,7 @@ CLIENT_DISCONNECTS = {0, 4, 0x80, 0x81, 0x82, 0x83, 0x90, *range(0x93, 0x9A)}
 
 
 @pytest.mark.parametrize("version", V3_AND_5)
-def test_a_disconnect_of_no_octets_is_normal(version: Version) -> None:
+def test_a_disconnect_of_no_bytes_is_normal(version: Version) -> None:
     assert codec.decode_disconnect(b"", version) == Disconnect()
 
 
@@ -327,7 +327,7 @@ def test_disconnect_takes_the_codes_of_a_client() -> None:  # MQTT-3.14.2-1
 
 
 def test_disconnect_properties() -> None:
-    body = octets(4, properties(17, b"\0\0\0\x09", 31, "why", 38, "k", "v"))
+    body = data(4, properties(17, b"\0\0\0\x09", 31, "why", 38, "k", "v"))
 
     assert codec.decode_disconnect(body, V5) == Disconnect(
         ReasonCode.DISCONNECT_WITH_WILL, 9, "why", (("k", "v"),)
@@ -337,11 +337,11 @@ def test_disconnect_properties() -> None:
 @pytest.mark.parametrize(
     ("body", "version", "code"),
     [
-        (octets(0), V4, MALFORMED),
-        (octets(0, 0, 0), V5, MALFORMED),
-        (octets(0, 5), V5, MALFORMED),
-        (octets(0, properties(28, "x")), V5, PROTOCOL),
-        (octets(0, properties(33, b"\0\1")), V5, MALFORMED),
+        (data(0), V4, MALFORMED),
+        (data(0, 0, 0), V5, MALFORMED),
+        (data(0, 5), V5, MALFORMED),
+        (data(0, properties(28, "x")), V5, PROTOCOL),
+        (data(0, properties(33, b"\0\1")), V5, MALFORMED),
     ],
 )
 def test_a_disconnect_that_breaks_a_rule(
@@ -352,7 +352,7 @@ def test_a_disconnect_that_breaks_a_rule(
 
 
 def test_auth() -> None:
-    body = octets(0x19, properties(21, "m", 22, "d", 31, "r", 38, "k", "v"))
+    body = data(0x19, properties(21, "m", 22, "d", 31, "r", 38, "k", "v"))
 
     assert codec.decode_auth(body) == Auth(
         ReasonCode.RE_AUTHENTICATE, "m", b"d", "r", (("k", "v"),)
@@ -362,7 +362,7 @@ def test_auth() -> None:
 @pytest.mark.parametrize("code", [*range(0x18), 0x1A, 0x80, 0x8C, 0xFF])
 def test_auth_takes_the_codes_of_a_client(code: int) -> None:  # MQTT-3.15.2-1
     with refused(PROTOCOL):
-        codec.decode_auth(octets(code, properties(21, "m")))
+        codec.decode_auth(data(code, properties(21, "m")))
 
 
 @pytest.mark.parametrize(
@@ -371,8 +371,8 @@ def test_auth_takes_the_codes_of_a_client(code: int) -> None:  # MQTT-3.15.2-1
         (b"", V5, PROTOCOL),
         (b"\x18", V5, PROTOCOL),  # no method: section 3.15.2.2.2
         (b"\x18\0", V5, PROTOCOL),
-        (octets(0x18, properties(21, "m"), 0), V5, MALFORMED),
-        (octets(0x18, properties(21, "m")), V4, MALFORMED),
+        (data(0x18, properties(21, "m"), 0), V5, MALFORMED),
+        (data(0x18, properties(21, "m")), V4, MALFORMED),
     ],
 )
 def test_an_auth_that_breaks_a_rule(body: bytes, version: Version, code: ReasonCode) -> None:
@@ -392,7 +392,7 @@ def test_acknowledgements_take_their_codes(kind: PacketType) -> None:
     allowed = PUBLISH_ACKS if kind in {4, 5} else {0, 0x92}
     for code in range(256):
         for tail in (b"", b"\0", properties(31, "r", 38, "k", "v")):
-            body = octets(b"\1\2", code, tail)
+            body = data(b"\1\2", code, tail)
             if code in allowed:
                 run = codec.decode_ack(kind, body, V5)
                 assert described([run]) == [(kind, 258, code)]
@@ -410,8 +410,8 @@ def test_acknowledgements_take_their_codes(kind: PacketType) -> None:
         (b"\0\0\0", V5, PROTOCOL),  # MQTT-2.2.1-3
         (b"\0\1\0\0\0", V5, MALFORMED),
         (b"\0\1\0\3", V5, MALFORMED),
-        (octets(b"\0\1\0", properties(33, b"\0\1")), V5, MALFORMED),
-        (octets(b"\0\1\0", properties(31, "a", 31, "a")), V5, PROTOCOL),
+        (data(b"\0\1\0", properties(33, b"\0\1")), V5, MALFORMED),
+        (data(b"\0\1\0", properties(31, "a", 31, "a")), V5, PROTOCOL),
         (b"\0\1\0", V4, MALFORMED),
         (b"\0\1\0", V3, MALFORMED),
     ],
@@ -448,10 +448,10 @@ def test_acknowledgements_are_decoded_as_they_were(
 
 
 @pytest.mark.parametrize(
-    ("version", "octets_"), [(V5, b"\x20\3\1\0\0"), (V4, b"\x20\2\1\0"), (V3, b"\x20\2\0\0")]
+    ("version", "data_"), [(V5, b"\x20\3\1\0\0"), (V4, b"\x20\2\1\0"), (V3, b"\x20\2\0\0")]
 )
-def test_connack(version: Version, octets_: bytes) -> None:
-    assert codec.encode_connack(Connack(session_present=True), version) == octets_
+def test_connack(version: Version, data_: bytes) -> None:
+    assert codec.encode_connack(Connack(session_present=True), version) == data_
 
 
 def test_session_present_is_0_with_an_error() -> None:  # MQTT-3.2.2-6
@@ -511,7 +511,7 @@ def test_notes_are_left_out_where_they_do_not_fit(encode: Callable[[int], bytes]
 
 
 @given(st.binary(max_size=60), st.sampled_from(V3_AND_5))
-def test_any_octets_are_a_packet_or_refused(body: bytes, version: Version) -> None:
+def test_any_bytes_are_a_packet_or_refused(body: bytes, version: Version) -> None:
     decoders: list[Callable[[], object]] = [
         lambda: codec.decode_connect(HEADS[version] + body),
         lambda: codec.decode_connect(body),

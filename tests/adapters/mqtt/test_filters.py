@@ -51,7 +51,7 @@ def test_u_0000_is_refused_in_filters_and_names() -> None:  # MQTT-4.7.3-2
         check_publish_topic("a\x00b", levels_max=LEVELS_MAX)
 
 
-def test_more_than_65535_octets_are_refused() -> None:  # MQTT-4.7.3-3
+def test_more_than_65535_bytes_are_refused() -> None:  # MQTT-4.7.3-3
     check_filter("é" * (TOPIC_BYTES_MAX // 2), levels_max=LEVELS_MAX)
     with pytest.raises(MqttError):
         check_filter("é" * (TOPIC_BYTES_MAX // 2 + 1), levels_max=LEVELS_MAX)
@@ -164,7 +164,7 @@ def test_a_publish_to_the_servers_own_topics_is_refused() -> None:  # section 4.
 
 
 @pytest.mark.parametrize(
-    "octets",
+    "data",
     [
         b"",
         b"$x",
@@ -176,12 +176,10 @@ def test_a_publish_to_the_servers_own_topics_is_refused() -> None:  # section 4.
         b"a" * (TOPIC_BYTES_MAX + 1),
     ],
 )
-def test_a_key_of_elsewhere_may_be_no_topic_name(octets: bytes) -> None:
-    assert not is_topic_name(octets)
+def test_a_key_of_elsewhere_may_be_no_topic_name(data: bytes) -> None:
+    assert not is_topic_name(data)
 
 
-@pytest.mark.parametrize(
-    "octets", [b"a", b"/", b"a/$b", "é/☃".encode(), b"a" * TOPIC_BYTES_MAX]
-)
-def test_a_key_of_elsewhere_may_be_a_topic_name(octets: bytes) -> None:
-    assert is_topic_name(octets)
+@pytest.mark.parametrize("data", [b"a", b"/", b"a/$b", "é/☃".encode(), b"a" * TOPIC_BYTES_MAX])
+def test_a_key_of_elsewhere_may_be_a_topic_name(data: bytes) -> None:
+    assert is_topic_name(data)

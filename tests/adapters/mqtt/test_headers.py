@@ -178,7 +178,7 @@ OUT_OF_THE_LOG: dict[str, tuple[Any, Any]] = {
         ),
         ((("a\ufffdb", "1"),), (("a\ufffdb", "1"),)),
     ),
-    "header above 65,535 octets, as shown": (
+    "header above 65,535 bytes, as shown": (
         user([("a", b"x" * LONG), ("n" * LONG, b""), ("b", b"1"), ("c", b"\xff" * 50_000)]),
         (("b", "1"),),
     ),

@@ -26,19 +26,19 @@ async def until_gone(live: Live) -> None:
             await asyncio.get_running_loop().run_in_executor(None, int)
 
 
-def send_and_read(port: int, octets: bytes) -> bytes:
+def send_and_read(port: int, raw: bytes) -> bytes:
     """Send everything, and only then read until the end, as clients do that write in a thread."""
     with socket.create_connection(("127.0.0.1", port), timeout=DEADLINE_S) as client:
-        client.sendall(octets)
+        client.sendall(raw)
         came = b""
         while data := client.recv(65_536):
             came += data
     return came
 
 
-async def spoken(live: Live, octets: bytes) -> bytes:
+async def spoken(live: Live, data: bytes) -> bytes:
     loop = asyncio.get_running_loop()
-    return await loop.run_in_executor(None, send_and_read, live.adapter.listener.port, octets)
+    return await loop.run_in_executor(None, send_and_read, live.adapter.listener.port, data)
 
 
 @pytest.mark.parametrize("at", ["CONNACK", "DISCONNECT"])
@@ -81,8 +81,8 @@ async def test_the_reason_is_read_over_websocket(tmp_path: Path) -> None:
         for _ in range(16):
             browser.send(MUCH[:65_536])
         await browser.until(lambda: False)
-        octets = browser.octets
-        last = octets[2 + octets[1] :]
+        data = browser.data
+        last = data[2 + data[1] :]
         assert (last[0], last[2]) == (Kind.DISCONNECT << 4, 0x81)
 
 

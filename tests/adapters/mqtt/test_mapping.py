@@ -274,7 +274,7 @@ def test_a_gap_within_a_long_stretch_is_kept(removed: int) -> None:
     assert got(found) == expected(batch)
 
 
-def test_offset_deltas_grow_to_three_octets() -> None:
+def test_offset_deltas_grow_to_three_bytes() -> None:
     batch = encode_batch([(0, b"a", b"%05d" % n, ()) for n in range(8_300)])
 
     (run,) = read(batch)[0]
@@ -433,7 +433,7 @@ def test_a_medley_is_no_longer_than_it_may_be_and_ends_where_a_topic_stays() -> 
     assert len(found[-1].payloads) > 40
 
 
-def test_the_payloads_of_a_medley_are_bounded_in_octets() -> None:
+def test_the_payloads_of_a_medley_are_bounded_in_bytes() -> None:
     payload = bytes(MEDLEY_BYTES_MAX // 8)
     batch = encode_batch([(0, b"%d" % (n % 3), payload, ()) for n in range(30)])
 

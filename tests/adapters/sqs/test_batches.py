@@ -59,7 +59,7 @@ def test_bad_batch_is_refused(ids: list[str], code: ErrorCode, message: str) -> 
     assert caught.value.message.startswith(message)
 
 
-def test_batch_of_1_mib_is_taken_and_one_octet_more_is_not() -> None:
+def test_batch_of_1_mib_is_taken_and_one_byte_more_is_not() -> None:
     check_batch_bytes(BATCH_BYTES_MAX)
     with pytest.raises(SqsError) as caught:
         check_batch_bytes(BATCH_BYTES_MAX + 1)

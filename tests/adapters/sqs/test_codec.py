@@ -16,7 +16,7 @@ def params_of(body: bytes, path: bytes = b"/", target: bytes = RECEIVE) -> dict[
     return decode_params(operation, request, fields)
 
 
-def test_a_receive_of_the_same_octets_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_receive_of_the_same_bytes_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
     body = b'{"QueueUrl":"read-once","MaxNumberOfMessages":7}'
     first = params_of(body)
     monkeypatch.setattr(codec, "decode_json", None)
@@ -31,7 +31,7 @@ def test_what_stands_in_the_path_is_of_its_request_only() -> None:
     assert caught.value.code is MISSING_PARAMETER
 
 
-def test_the_same_octets_ask_for_another_thing_by_another_action() -> None:
+def test_the_same_bytes_ask_for_another_thing_by_another_action() -> None:
     body = b'{"QueueUrl":"q","AttributeNames":["All"]}'
     assert params_of(body) == params_of(body, target=b"AmazonSQS.GetQueueAttributes")
     wrong = b'{"QueueUrl":"q","MaxNumberOfMessages":"x"}'

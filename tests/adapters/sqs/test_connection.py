@@ -31,16 +31,16 @@ def request(
     target: str = "/",
     body: bytes | None = None,
 ) -> bytes:
-    octets = json.dumps(params).encode() if body is None else body
+    data = json.dumps(params).encode() if body is None else body
     lines = [
         f"POST {target} HTTP/1.1",
         "Host: h:1",
         f"X-Amz-Target: AmazonSQS.{action}",
         f"Content-Type: {JSON}",
-        f"Content-Length: {len(octets)}",
+        f"Content-Length: {len(data)}",
         *headers,
     ]
-    return "\r\n".join(lines).encode() + b"\r\n\r\n" + octets
+    return "\r\n".join(lines).encode() + b"\r\n\r\n" + data
 
 
 class Answer:
@@ -59,7 +59,7 @@ class Answer:
 
 
 class Client:
-    """Octets to the endpoint, answers from it."""
+    """Bytes to the endpoint, answers from it."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader = reader
@@ -209,7 +209,7 @@ async def test_head_has_no_body_and_does_nothing(live: Live) -> None:
 
 
 @pytest.mark.parametrize(
-    ("octets", "status", "code"),
+    ("data", "status", "code"),
     [
         (b"POST / HTTP/1.1\r\nContent-Length: 0\r\n\r\n", 400, b"MissingAction"),
         (b"GET /?Action=Nothing HTTP/1.1\r\n\r\n", 400, b"InvalidAction"),
@@ -222,10 +222,10 @@ async def test_head_has_no_body_and_does_nothing(live: Live) -> None:
     ],
 )
 async def test_what_names_no_operation_is_refused_in_xml(
-    live: Live, octets: bytes, status: int, code: bytes
+    live: Live, data: bytes, status: int, code: bytes
 ) -> None:
     client = await connect(live)
-    (answer,) = await client.exchange(octets)
+    (answer,) = await client.exchange(data)
     assert answer.status == status
     assert b"<Code>" + code + b"</Code>" in answer.body
     assert answer.headers["content-type"] == "text/xml"
@@ -259,15 +259,15 @@ async def test_every_answer_has_an_id_of_its_own_and_the_time(live: Live) -> Non
 
 
 @pytest.mark.parametrize(
-    "octets",
+    "data",
     [
         request("ListQueues", {}, "Connection: close"),
         b"GET / HTTP/1.0\r\n\r\n",
     ],
 )
-async def test_the_last_answer_of_a_connection_says_so(live: Live, octets: bytes) -> None:
+async def test_the_last_answer_of_a_connection_says_so(live: Live, data: bytes) -> None:
     client = await connect(live)
-    (answer,) = await client.exchange(octets)
+    (answer,) = await client.exchange(data)
     assert answer.headers["connection"] == "close"
     assert await client.is_closed()
 
@@ -275,8 +275,8 @@ async def test_the_last_answer_of_a_connection_says_so(live: Live, octets: bytes
 async def test_who_waits_for_continue_is_told(live: Live) -> None:
     await live.queue("jobs")
     client = await connect(live)
-    octets = send_message("a", "Expect: 100-continue")
-    head, _, body = octets.partition(b"\r\n\r\n")
+    data = send_message("a", "Expect: 100-continue")
+    head, _, body = data.partition(b"\r\n\r\n")
 
     client.send(request("ListQueues", {}), head + b"\r\n\r\n")
     listed, interim = await client.answer(), await client.answer()
@@ -389,17 +389,17 @@ async def test_large_bodies_wait_for_room(tmp_path: Path) -> None:
     async with running(tmp_path, sqs=limits) as live:
         budget = live.adapter.body_budget
         first, second, third = await connect(live), await connect(live), await connect(live)
-        octets = request("SendMessage", {}, body=b" " * 3_000_000)
-        first.send(octets[:100_000])
+        data = request("SendMessage", {}, body=b" " * 3_000_000)
+        first.send(data[:100_000])
         await until(lambda: 0 < budget.bytes_taken <= 100_000)
-        second.send(octets)  # what is announced only keeps nobody waiting
+        second.send(data)  # what is announced only keeps nobody waiting
         assert (await second.answer()).status == 400
 
-        first.send(octets[100_000:2_900_000])
-        third.send(octets[:2_900_000])
+        first.send(data[100_000:2_900_000])
+        third.send(data[:2_900_000])
         await until(lambda: budget.free_bytes <= 0)
-        third.send(octets[2_900_000:])
-        first.send(octets[2_900_000:])
+        third.send(data[2_900_000:])
+        first.send(data[2_900_000:])
         assert [(await first.answer()).status, (await third.answer()).status] == [400, 400]
         assert (budget.bytes_taken, budget.waiting_count, budget.runner) == (0, 0, None)
 

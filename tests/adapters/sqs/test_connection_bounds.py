@@ -54,7 +54,7 @@ async def test_large_answers_that_wait_for_one_before_them_are_few(tmp_path: Pat
         connection = of(live)
         await until(lambda: len(connection._requests) > 0)
 
-        held_bytes = sum(len(reply.octets or b"") for reply in connection._replies)
+        held_bytes = sum(len(reply.data or b"") for reply in connection._replies)
         assert WRITE_HIGH_BYTES < held_bytes < 2 * 10 * 300_000
         await live.call("send_message", QueueUrl="jobs", MessageBody="go on")
         answers = [await client.answer() for _ in range(21)]

@@ -21,9 +21,9 @@ SEND_BATCH = OPERATIONS["SendMessageBatch"]
 
 
 def refusal(body: object, action: str = "SendMessage") -> SqsError:
-    octets = body if isinstance(body, bytes) else json.dumps(body).encode()
+    data = body if isinstance(body, bytes) else json.dumps(body).encode()
     with pytest.raises(SqsError) as caught:
-        decode_json(OPERATIONS[action], octets)
+        decode_json(OPERATIONS[action], data)
     return caught.value
 
 
@@ -118,10 +118,10 @@ def test_any_json_is_parameters_or_an_error(params: dict[str, Any], action: str)
         assert shape is None or type(value) is shape.type
 
 
-@given(octets=st.binary())
-def test_any_octets_are_parameters_or_an_error(octets: bytes) -> None:
+@given(data=st.binary())
+def test_any_bytes_are_parameters_or_an_error(data: bytes) -> None:
     try:
-        assert isinstance(decode_json(SEND, octets), dict)
+        assert isinstance(decode_json(SEND, data), dict)
     except SqsError as error:
         assert error.code is MALFORMED_INPUT  # noqa: PT017 - either is right
 

@@ -56,7 +56,7 @@ def of_runs(base_offset: int, *, count: int, size: int, is_shown: bool) -> KeptB
     return kept
 
 
-def of_octets(base_offset: int, *, size: int, is_decoded: bool) -> KeptBatch:
+def of_data(base_offset: int, *, size: int, is_decoded: bool) -> KeptBatch:
     """Return a batch as it is read from the log."""
     values = [b"%04d" % (at + base_offset % 1_000) + b"x" * size for at in range(100)]
     batch = bytes(encode_batch([(NOW_UNIX_MS, None, value, ()) for value in values]))
@@ -85,8 +85,8 @@ def test_a_batch_takes_what_is_counted(kind: str, is_shown: bool, size: int) -> 
     makes: dict[str, Make] = {
         "sent in batches": lambda base: of_runs(base, count=10, size=size, is_shown=True),
         "sent alone": lambda base: of_runs(base, count=1, size=size, is_shown=False),
-        "read": lambda base: of_octets(base, size=size, is_decoded=False),
-        "decoded": lambda base: of_octets(base, size=size, is_decoded=True),
+        "read": lambda base: of_data(base, size=size, is_decoded=False),
+        "decoded": lambda base: of_data(base, size=size, is_decoded=True),
     }
     make = shown(makes[kind]) if is_shown else makes[kind]
     make(0)  # what all of them share

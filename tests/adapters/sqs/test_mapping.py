@@ -161,11 +161,11 @@ def test_text_is_shown_as_it_is() -> None:
 
 
 @pytest.mark.parametrize("value", [b"\xff\xfe", b"a\x00b", "\uffff".encode()])
-def test_octets_that_are_no_text_are_shown_in_base64(value: bytes) -> None:
+def test_bytes_that_are_no_text_are_shown_in_base64(value: bytes) -> None:
     body = body_of(value)
 
     assert body.mark == b"base64"
-    assert body.text.encode() == body.octets
+    assert body.text.encode() == body.data
 
 
 def test_null_value_is_told_from_an_empty_one() -> None:
@@ -255,7 +255,7 @@ def check_oversize(value: bytes, headers: Headers = ()) -> bool:
     return is_oversize(record, body_of(value), read_headers(headers))
 
 
-def test_body_of_1_mib_is_shown_and_one_octet_more_is_not() -> None:
+def test_body_of_1_mib_is_shown_and_one_byte_more_is_not() -> None:
     assert not check_oversize(b"x" * MESSAGE_BYTES_MAX)
     assert check_oversize(b"x" * (MESSAGE_BYTES_MAX + 1))
 

@@ -54,8 +54,8 @@ def test_any_attributes_are_digested_by_the_published_rule(
     reckoned = hashlib.md5(usedforsecurity=False)
     for name in sorted(attributes):
         attribute = attributes[name]
-        for octets in (name.encode(), attribute.data_type.encode()):
-            reckoned.update(len(octets).to_bytes(4, "big") + octets)
+        for data in (name.encode(), attribute.data_type.encode()):
+            reckoned.update(len(data).to_bytes(4, "big") + data)
         reckoned.update(b"\2" if attribute.data_type.startswith("Binary") else b"\1")
         reckoned.update(len(attribute.value).to_bytes(4, "big") + attribute.value)
 

@@ -76,7 +76,7 @@ def test_what_is_a_number(text: str) -> None:
     assert parse_attributes({"x": {"DataType": "Number", "StringValue": text}})
 
 
-def test_size_counts_names_types_and_values_in_octets() -> None:
+def test_size_counts_names_types_and_values_in_bytes() -> None:
     assert size_bytes({"ab": MessageAttribute("String", "é".encode())}) == 2 + 6 + 2
 
 

@@ -17,7 +17,7 @@ from adapters.sqs.errors import (
 )
 from adapters.sqs.outgoing import Outgoing, check_batch_fifo, prepare, send_result
 from adapters.sqs.queue_rules import QueueRules, parse_rules
-from adapters.sqs.text import to_octets
+from adapters.sqs.text import to_bytes
 from gateway.records.codec import encode_headers
 
 NOW = 1_700_000_000_000
@@ -263,7 +263,7 @@ def test_any_parameters_are_taken_or_refused_in_text_that_xml_can_hold(
     except SqsError as error:
         said = error.message
 
-    assert to_octets(said) is not None
+    assert to_bytes(said) is not None
 
 
 # --- rules

@@ -1,4 +1,4 @@
-"""Plain messages in octets: the same answers as those that are put together message by message."""
+"""Plain messages in bytes: the same answers as those that are put together message by message."""
 
 import json
 from types import SimpleNamespace
@@ -191,8 +191,8 @@ def test_a_sender_may_be_called_anything() -> None:
 
 
 def test_what_is_larger_than_a_message_is_not_plain() -> None:
-    def shown(size_bytes: int, octet: bytes = b"x") -> object:
-        return show_plain(PARTITION, [Record(0, 5, None, octet * size_bytes, ())])
+    def shown(size_bytes: int, byte: bytes = b"x") -> object:
+        return show_plain(PARTITION, [Record(0, 5, None, byte * size_bytes, ())])
 
     assert shown(MESSAGE_BYTES_MAX) is not None
     assert shown(MESSAGE_BYTES_MAX + 1) is None

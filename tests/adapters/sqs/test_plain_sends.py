@@ -7,7 +7,7 @@ from adapters.sqs.batches import batch_result
 from adapters.sqs.json_codec import encode_result
 from adapters.sqs.md5 import md5_of_body, md5s_of_bodies
 from adapters.sqs.plain_sends import _values, all_sent_body
-from adapters.sqs.text import to_octets
+from adapters.sqs.text import to_bytes
 
 ENTRIES = st.lists(
     st.tuples(
@@ -23,11 +23,11 @@ def test_sends_are_answered_as_any_batch_is(entries: list[tuple[str, str, bytes]
     body = all_sent_body(
         [entry_id for entry_id, _, _ in entries],
         [message_id.encode() for _, message_id, _ in entries],
-        md5s_of_bodies([octets for _, _, octets in entries]),
+        md5s_of_bodies([data for _, _, data in entries]),
     )
     successful = [
-        {"Id": entry_id, "MessageId": message_id, "MD5OfMessageBody": md5_of_body(octets)}
-        for entry_id, message_id, octets in entries
+        {"Id": entry_id, "MessageId": message_id, "MD5OfMessageBody": md5_of_body(data)}
+        for entry_id, message_id, data in entries
     ]
     assert body == encode_result(batch_result(successful, []))
 
@@ -42,10 +42,10 @@ def test_sends_are_answered_as_any_batch_is(entries: list[tuple[str, str, bytes]
     )
 )
 def test_bodies_that_cannot_be_sent_are_not_plain(bodies: list[str]) -> None:
-    octets = [to_octets(body) for body in bodies]
-    can_be_sent = all(octets) and max(len(one or b"") for one in octets) <= 6
+    data = [to_bytes(body) for body in bodies]
+    can_be_sent = all(data) and max(len(one or b"") for one in data) <= 6
     found = _values(bodies, 6)
-    assert (found and found[0]) == (octets if can_be_sent else None)
+    assert (found and found[0]) == (data if can_be_sent else None)
 
 
 def test_what_stands_in_json_as_it_is_is_known_from_the_send() -> None:

@@ -114,11 +114,11 @@ def test_what_fits_no_parameter_is_refused(action: str, form: str, code: ErrorCo
     assert refusal(action, form) is code
 
 
-@given(octets=st.binary() | st.text(alphabet="aAttributeName.1=&%20").map(str.encode))
-def test_any_octets_are_parameters_or_an_error(octets: bytes) -> None:
+@given(data=st.binary() | st.text(alphabet="aAttributeName.1=&%20").map(str.encode))
+def test_any_bytes_are_parameters_or_an_error(data: bytes) -> None:
     for operation in OPERATIONS.values():
         try:
-            assert isinstance(decode_query(operation, parse_form(octets)), dict)
+            assert isinstance(decode_query(operation, parse_form(data)), dict)
         except SqsError as error:
             assert not error.code.status >= 500  # noqa: PT017 - either is right
 

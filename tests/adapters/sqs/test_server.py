@@ -32,9 +32,9 @@ async def url_for(live: Live, *headers: str) -> str:
     """Return the URL of the queue ``jobs``, to a client with these headers."""
     await live.queue("jobs")
     client = await connect(live)
-    octets = request("GetQueueUrl", {"QueueName": "jobs"})
+    data = request("GetQueueUrl", {"QueueName": "jobs"})
     lines = "".join(f"{header}\r\n" for header in headers).encode()
-    (answer,) = await client.exchange(octets.replace(b"Host: h:1\r\n", lines))
+    (answer,) = await client.exchange(data.replace(b"Host: h:1\r\n", lines))
     return str(answer.value["QueueUrl"])
 
 

@@ -29,16 +29,16 @@ def parts(request: Request) -> tuple[object, ...]:
     return tuple(getattr(request, name) for name in names)
 
 
-def receive(octets: bytes, read_bytes: int = READ_BYTES) -> tuple[list[Request], HttpSession]:
+def receive(data: bytes, read_bytes: int = READ_BYTES) -> tuple[list[Request], HttpSession]:
     reader = session()
     requests = []
-    for start in range(0, len(octets), read_bytes):
-        requests += reader.receive_data(octets[start : start + read_bytes])
+    for start in range(0, len(data), read_bytes):
+        requests += reader.receive_data(data[start : start + read_bytes])
     return requests, reader
 
 
-def status(octets: bytes, read_bytes: int = READ_BYTES) -> int:
-    reader = receive(octets, read_bytes)[1]
+def status(data: bytes, read_bytes: int = READ_BYTES) -> int:
+    reader = receive(data, read_bytes)[1]
     assert reader.error is not None
     return reader.error.status
 
@@ -71,12 +71,12 @@ def test_chunks_are_one_body_and_trailers_are_no_headers() -> None:
 def test_any_cut_of_the_stream_is_the_same_requests(
     stream: list[bytes], cuts: list[int]
 ) -> None:
-    octets = b"".join(stream)
-    whole = [parts(request) for request in receive(octets)[0]]
+    data = b"".join(stream)
+    whole = [parts(request) for request in receive(data)[0]]
     reader, cut_up, last = session(), [], 0
 
-    for cut in [*sorted(cuts), len(octets)]:
-        cut_up += reader.receive_data(octets[last : max(cut, last)])
+    for cut in [*sorted(cuts), len(data)]:
+        cut_up += reader.receive_data(data[last : max(cut, last)])
         last = max(cut, last)
 
     assert [parts(request) for request in cut_up] == whole
@@ -85,16 +85,15 @@ def test_any_cut_of_the_stream_is_the_same_requests(
 
 
 @given(
-    octets=st.binary()
-    | st.lists(st.sampled_from([PLAIN, b"\r\n", b"\x00", b" "])).map(b"".join)
+    data=st.binary() | st.lists(st.sampled_from([PLAIN, b"\r\n", b"\x00", b" "])).map(b"".join)
 )
-def test_any_octets_are_requests_or_refused(octets: bytes) -> None:
-    reader = receive(octets)[1]
+def test_any_bytes_are_requests_or_refused(data: bytes) -> None:
+    reader = receive(data)[1]
     assert reader.error is None or reader.error.status in {400, 413, 431}
 
 
 @pytest.mark.parametrize(
-    "octets",
+    "data",
     [
         b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",  # TLS to a plain port
         b"POST / HTTP/1.1\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n",
@@ -109,8 +108,8 @@ def test_any_octets_are_requests_or_refused(octets: bytes) -> None:
         b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\n",
     ],
 )
-def test_what_is_not_http_is_refused(octets: bytes) -> None:
-    assert status(octets) == 400
+def test_what_is_not_http_is_refused(data: bytes) -> None:
+    assert status(data) == 400
 
 
 def test_what_came_before_it_is_served() -> None:
@@ -121,17 +120,17 @@ def test_what_came_before_it_is_served() -> None:
 
 
 def padded(head_bytes: int) -> bytes:
-    """Return a request whose target, names and values have so many octets."""
+    """Return a request whose target, names and values have so many bytes."""
     return b"GET /" + b"a" * (head_bytes - 3) + b" HTTP/1.1\r\nH: h\r\n\r\n"
 
 
-def test_a_head_at_the_bound_is_taken_and_one_octet_more_is_not() -> None:
+def test_a_head_at_the_bound_is_taken_and_one_byte_more_is_not() -> None:
     assert receive(padded(HEADER_BYTES_MAX))[1].error is None
     assert status(padded(HEADER_BYTES_MAX + 1)) == 431
 
 
 @pytest.mark.parametrize(
-    "octets",
+    "data",
     [
         b"GET / HTTP/1.1\r\nX: " + b"a" * (READ_BYTES + 2 * HEADER_BYTES_MAX),
         b"GET / HTTP/1.1\r\n" + b"X" * (READ_BYTES + 2 * HEADER_BYTES_MAX),
@@ -142,11 +141,11 @@ def test_a_head_at_the_bound_is_taken_and_one_octet_more_is_not() -> None:
         + b"\r\n",
     ],
 )
-def test_headers_that_never_end_are_refused(octets: bytes) -> None:
-    assert status(octets, read_bytes=2_048) == 431
+def test_headers_that_never_end_are_refused(data: bytes) -> None:
+    assert status(data, read_bytes=2_048) == 431
 
 
-def test_a_body_at_the_bound_is_taken_and_one_octet_more_is_not() -> None:
+def test_a_body_at_the_bound_is_taken_and_one_byte_more_is_not() -> None:
     head = b"POST / HTTP/1.1\r\nContent-Length: %d\r\n\r\n"
     (request,), _ = receive(head % REQUEST_BYTES_MAX + b"a" * REQUEST_BYTES_MAX)
     assert len(request.body) == REQUEST_BYTES_MAX
@@ -158,14 +157,14 @@ def test_a_large_body_may_come_in_many_reads(*, is_chunked: bool) -> None:
     body = b"a" * 1_000_000
     if is_chunked:
         chunks = [b"3e8\r\n%b\r\n" % body[:1_000]] * 1_000
-        octets = b"Transfer-Encoding: chunked\r\n\r\n" + b"".join(chunks) + b"0\r\n\r\n"
+        data = b"Transfer-Encoding: chunked\r\n\r\n" + b"".join(chunks) + b"0\r\n\r\n"
     else:
-        octets = b"Content-Length: 1000000\r\n\r\n" + body
+        data = b"Content-Length: 1000000\r\n\r\n" + body
     reader = HttpSession(header_bytes_max=HEADER_BYTES_MAX, request_bytes_max=len(body))
     requests = []
-    for start in range(0, len(octets), 10_000):
+    for start in range(0, len(data), 10_000):
         head = b"" if start else b"POST / HTTP/1.1\r\n"
-        requests += reader.receive_data(head + octets[start : start + 10_000])
+        requests += reader.receive_data(head + data[start : start + 10_000])
 
     assert reader.error is None
     assert [request.body for request in requests] == [body]

@@ -1,4 +1,4 @@
-"""SigV4: what botocore signs is right, and every octet of it counts."""
+"""SigV4: what botocore signs is right, and every byte of it counts."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -49,13 +49,13 @@ def signed(
     _, _, rest = made.url.partition("://")
     host, _, target = rest.partition("/")
     path, _, query = f"/{target}".encode().partition(b"?")
-    sent = {name.lower().encode(): to_octets(value) for name, value in made.headers.items()}
+    sent = {name.lower().encode(): to_bytes(value) for name, value in made.headers.items()}
     return Request(
         method.encode(), path, query, {b"host": host.encode()} | sent, body, is_last=False
     )
 
 
-def to_octets(value: str | bytes) -> bytes:
+def to_bytes(value: str | bytes) -> bytes:
     return value if isinstance(value, bytes) else value.encode()
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapters.sqs.text import QUOTED_CHARS_MAX, has_only_text, quote, to_octets, to_text
+from adapters.sqs.text import QUOTED_CHARS_MAX, has_only_text, quote, to_bytes, to_text
 
 # As Amazon SQS documents it for MessageBody.
 ALLOWED = re.compile("[\x09\x0a\x0d\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]*")
@@ -16,15 +16,15 @@ ALLOWED = re.compile("[\x09\x0a\x0d\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff
 def test_text_is_what_the_documentation_allows(text: str) -> None:
     allowed = ALLOWED.fullmatch(text) is not None
 
-    assert (to_octets(text) is not None) == allowed
+    assert (to_bytes(text) is not None) == allowed
 
 
 @given(st.binary(max_size=20))
-def test_octets_are_text_when_they_are_utf_8_of_it(octets: bytes) -> None:
-    text = to_text(octets)
+def test_bytes_are_text_when_they_are_utf_8_of_it(data: bytes) -> None:
+    text = to_text(data)
 
     try:
-        decoded = octets.decode()
+        decoded = data.decode()
     except UnicodeDecodeError:
         assert text is None
     else:
@@ -33,12 +33,12 @@ def test_octets_are_text_when_they_are_utf_8_of_it(octets: bytes) -> None:
 
 @pytest.mark.parametrize("char", ["\x00", "\x08", "\x0b", "\x1f", "\ufffe", "\uffff"])
 def test_character_at_the_edge_is_refused_wherever_it_stands(char: str) -> None:
-    assert to_octets(f"é{char}z") is None
+    assert to_bytes(f"é{char}z") is None
 
 
 @pytest.mark.parametrize("char", ["\t", "\n", "\r", " ", "\x7f", "\ud7ff", "\ue000", "\ufffd"])
 def test_character_at_the_edge_is_taken(char: str) -> None:
-    assert to_octets(char) == char.encode()
+    assert to_bytes(char) == char.encode()
 
 
 def test_largest_text_is_looked_at_to_its_end() -> None:
@@ -51,4 +51,4 @@ def test_quoted_text_is_short_and_text(text: str) -> None:
     quoted = quote(text)
 
     assert len(quoted) == min(len(text), QUOTED_CHARS_MAX)
-    assert to_octets(quoted) is not None
+    assert to_bytes(quoted) is not None

@@ -81,7 +81,7 @@ def test_places_are_found_whatever_the_order_in_which_they_were_loaded(
     assert {number: places.get(number) for number in model} == model
 
 
-def test_octets_bound_what_is_taken_and_keep_the_order() -> None:
+def test_bytes_bound_what_is_taken_and_keep_the_order() -> None:
     state = DelayState(NOW_UNIX_MS)
     sizes = [10, 1_000, 10, 2_000, 10, 10]
     for number, size_bytes in enumerate(sizes, start=1):

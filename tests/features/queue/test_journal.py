@@ -1,4 +1,4 @@
-"""The journal's entries: their octets, and what is none."""
+"""The journal's entries: their bytes, and what is none."""
 
 import struct
 
@@ -32,7 +32,7 @@ def entries() -> list[bytes]:
 ENTRIES = entries()
 
 
-def test_entries_have_the_octets_that_are_documented() -> None:
+def test_entries_have_the_bytes_that_are_documented() -> None:
     assert journal.encode_done([7]) == bytes.fromhex("02 00000001 0000000000000007 00000001")
     assert journal.encode_move(journal.KIND_PURGE, 258) == bytes.fromhex("05 0000000000000102")
     assert journal.encode_return([1, 3, 2, 9], 5, counts_attempt=False) == bytes.fromhex(
@@ -112,7 +112,7 @@ def test_garbage_is_corrupt(entry: bytes) -> None:
 
 
 @given(st.sampled_from(ENTRIES), st.data())
-def test_any_octet_changed_is_an_entry_or_corrupt(entry: bytes, data: st.DataObject) -> None:
+def test_any_byte_changed_is_an_entry_or_corrupt(entry: bytes, data: st.DataObject) -> None:
     changed = bytearray(entry)
     at = data.draw(st.integers(0, len(entry) - 1))
     changed[at] ^= data.draw(st.integers(1, 255))

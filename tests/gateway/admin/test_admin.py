@@ -38,11 +38,11 @@ async def setup(tmp_path: Path) -> AsyncIterator[Setup]:
         yield found
 
 
-def raw(server: AdminServer, octets: bytes) -> bytes:
-    """Send octets and return all that comes back before the endpoint closes."""
+def raw(server: AdminServer, data: bytes) -> bytes:
+    """Send bytes and return all that comes back before the endpoint closes."""
     host, _, port = server.url.removeprefix("http://").rpartition(":")
     with socket.create_connection((host, int(port)), timeout=10) as connection:
-        connection.sendall(octets)
+        connection.sendall(data)
         connection.shutdown(socket.SHUT_WR)
         return b"".join(iter(lambda: connection.recv(65_536), b""))
 
@@ -274,7 +274,7 @@ async def test_a_taken_port_is_one_line_with_the_key(setup: Setup, tmp_path: Pat
 
 
 @pytest.mark.parametrize(
-    "octets",
+    "data",
     [
         b"GARBAGE\r\n\r\n",
         b"GET /healthz HTTP/1.1\r\nHost: x\r\nA: " + b"a" * 70_000,
@@ -283,9 +283,9 @@ async def test_a_taken_port_is_one_line_with_the_key(setup: Setup, tmp_path: Pat
     ],
 )
 async def test_what_is_no_http_is_refused_and_others_do_not_notice(
-    setup: Setup, octets: bytes
+    setup: Setup, data: bytes
 ) -> None:
-    answer = await asyncio.to_thread(raw, setup.server, octets)
+    answer = await asyncio.to_thread(raw, setup.server, data)
     assert answer == b"" or answer.startswith(b"HTTP/1.1 4")
     assert (await asyncio.to_thread(status_of, setup.server, "/healthz"))[0] == 200
 

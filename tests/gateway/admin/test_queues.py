@@ -277,7 +277,7 @@ async def test_dead_letters_can_be_purged(setup: Setup) -> None:
     assert dead.counts() == (0, 0, 0)
 
 
-async def test_octets_that_are_no_text_are_shown_in_base64(setup: Setup) -> None:
+async def test_bytes_that_are_no_text_are_shown_in_base64(setup: Setup) -> None:
     dead = await made(setup, "dead")
     await send(setup.kernel, dead, b"\xff\xfe", key=b"\x80")
     [shown] = (await ask(setup, "GET", "dlq", "dead", "messages"))["messages"]

@@ -63,7 +63,7 @@ MQTT_RULE = Rule(
         ({"pattern": "a/+b"}, "whole level"),
         ({"client": ""}, "1 to 255"),
         ({"client": "c" * 256}, "1 to 255"),
-        (dict.fromkeys(("principal", "host", "pattern"), "\U0001f600" * 200), "2048 octets"),
+        (dict.fromkeys(("principal", "host", "pattern"), "\U0001f600" * 200), "2048 bytes"),
     ],
 )
 def test_a_rule_for_mqtt_topics_that_makes_no_sense_is_refused(
@@ -155,7 +155,7 @@ async def test_a_rule_of_the_schema_before_is_for_every_client(
 
 
 async def test_the_longest_rule_is_kept(metadata: SqlMetadata) -> None:
-    # Letters that no index compresses: of PostgreSQL's, a row has 2,704 octets at most.
+    # Letters that no index compresses: of PostgreSQL's, a row has 2,704 bytes at most.
     letters = "".join(chr(0x4E00 + 97 * number % 20_000) for number in range(680))
     rule = MQTT_RULE._replace(
         principal=letters[:225], client=letters[225:450], pattern=letters[450:675]

@@ -238,14 +238,14 @@ def test_characters_newer_than_unicode_3_2_are_not_stored() -> None:
 
 
 @given(message=st.binary(max_size=80) | st.text(max_size=80).map(str.encode))
-def test_any_octets_are_a_name_or_a_refusal(message: bytes) -> None:
+def test_any_bytes_are_a_name_or_a_refusal(message: bytes) -> None:
     for prefix in (b"", b"n,,n=", b"n,,n=user,r="):
         with suppress(Unauthenticated):
             assert new_server().receive_first(prefix + message)
 
 
 @given(message=st.binary(max_size=80))
-def test_no_octets_but_the_right_ones_get_in(message: bytes) -> None:
+def test_no_bytes_but_the_right_ones_get_in(message: bytes) -> None:
     for prefix in (b"", CLIENT_FINAL[:60], CLIENT_FINAL[: CLIENT_FINAL.index(b"p=") + 2]):
         with pytest.raises(Unauthenticated):
             after_first().final_message(prefix + message)

@@ -30,10 +30,10 @@ FILES = {
 def make_backup(folder: Path, **changes: object) -> BackupFile:
     """Return a finished backup of ``FILES``."""
     entries = []
-    for name, octets in FILES.items():
+    for name, data in FILES.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(octets)
+        path.write_bytes(data)
         size_bytes, crc = checksum(path)
         entries.append(BackupEntry(path=name, size_bytes=size_bytes, crc32c=crc))
     content = BackupFile(
@@ -84,7 +84,7 @@ def test_a_list_that_leads_out_of_its_folder_is_refused(tmp_path: Path, name: st
         read_backup_file(tmp_path)
 
 
-def test_a_backup_is_put_in_place_octet_by_octet(tmp_path: Path) -> None:
+def test_a_backup_is_put_in_place_byte_by_byte(tmp_path: Path) -> None:
     content = make_backup(tmp_path / "backup")
     target = tmp_path / "data"
     target.mkdir()
@@ -106,11 +106,11 @@ def test_a_backup_is_put_in_place_octet_by_octet(tmp_path: Path) -> None:
 def test_damage_is_found_and_leaves_no_log(tmp_path: Path, name: str, what: str) -> None:
     make_backup(tmp_path / "backup")
     path = tmp_path / "backup" / name
-    octets = path.read_bytes()
+    data = path.read_bytes()
     if what == "gone":
         path.unlink()
     else:
-        path.write_bytes(octets[:-1] + (b"" if what == "shorter" else b"\x00"))
+        path.write_bytes(data[:-1] + (b"" if what == "shorter" else b"\x00"))
     target = tmp_path / "data"
     target.mkdir()
 
@@ -118,9 +118,9 @@ def test_damage_is_found_and_leaves_no_log(tmp_path: Path, name: str, what: str)
         restore(tmp_path / "backup", target)
     assert not (target / "wal").exists()
 
-    path.write_bytes(octets)
+    path.write_bytes(data)
     restore(tmp_path / "backup", target)
-    assert (target / name).read_bytes() == octets
+    assert (target / name).read_bytes() == data
 
 
 def test_a_target_that_holds_something_is_refused(tmp_path: Path) -> None:
@@ -132,7 +132,7 @@ def test_a_target_that_holds_something_is_refused(tmp_path: Path) -> None:
         restore(tmp_path / "backup", target)
 
 
-def test_a_checksum_is_that_of_the_octets(tmp_path: Path) -> None:
+def test_a_checksum_is_that_of_the_bytes(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(b"x" * 3_000_001)
     steps: list[int] = []

@@ -12,7 +12,7 @@ from gateway.config.settings import BrokerConfig
 from gateway.delays.manager import DelayBounds
 from gateway.errors import PolicyViolation, StorageFull, StorageUnavailable
 from gateway.metadata.sql import SqlMetadata
-from gateway.model import Octets
+from gateway.model import Buffer
 from gateway.partition import Partition
 from gateway.records.codec import decode_batch
 from gateway.storage import Entry, OnDone, StorageAdapter
@@ -98,7 +98,7 @@ class SlowLog(MemoryStorage):
 
     def read_cached(
         self, partition_id: int, start: int, end: int, *, bytes_max: int
-    ) -> list[Octets] | None:
+    ) -> list[Buffer] | None:
         """See ``StorageAdapter``."""
         if self.is_cold:
             return None
@@ -106,7 +106,7 @@ class SlowLog(MemoryStorage):
 
     async def read(
         self, partition_id: int, start: int, end: int, *, bytes_max: int
-    ) -> list[Octets]:
+    ) -> list[Buffer]:
         """See ``StorageAdapter``."""
         self.reads.append(asyncio.get_running_loop().create_future())
         await self.reads[-1]
@@ -118,7 +118,7 @@ class SlowLog(MemoryStorage):
         """Return the values on their way into a partition."""
         own = self._partitions.get(partition.partition_id)
         batches = [
-            batch.octets
+            batch.data
             for append in self._waiting
             for target, batch in append.batches
             if target is own

@@ -158,7 +158,7 @@ async def test_a_killed_node_has_lost_nothing_that_was_ready(world: World) -> No
     assert world.values(topic) == [b"1", b"2"]
 
 
-async def test_octets_on_their_way_into_the_log_are_bounded(tmp_path: Path) -> None:
+async def test_bytes_on_their_way_into_the_log_are_bounded(tmp_path: Path) -> None:
     async with running(tmp_path) as world:
         await world.close()
         world.config = DelayConfig(drafted_bytes_max=1 << 20)

@@ -60,15 +60,15 @@ async def test_a_bug_while_something_is_moved_does_not_end_the_timer(world: Worl
     assert world.values(topic) == [b"v"]
 
 
-def damage(world: World, octets: bytes, index: int = 0) -> None:
-    """Change an octet of what lies in the log's files, as a bad disk does."""
+def damage(world: World, data: bytes, index: int = 0) -> None:
+    """Change a byte of what lies in the log's files, as a bad disk does."""
     files = [path for path in world.folder.rglob("*") if path.is_file()]
-    found = [(path, at) for path in files if (at := path.read_bytes().find(octets)) >= 0]
+    found = [(path, at) for path in files if (at := path.read_bytes().find(data)) >= 0]
     assert found
     for path, at in found:
         with path.open("r+b") as file:
             file.seek(at + index)
-            file.write(bytes([octets[index] ^ 0x40]))
+            file.write(bytes([data[index] ^ 0x40]))
 
 
 @pytest.mark.parametrize("cancels", [True, False])

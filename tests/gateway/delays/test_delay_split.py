@@ -94,14 +94,14 @@ async def test_due_records_stay_and_the_others_wait(world: World, codec: int) ->
 async def test_batch_without_delays_is_stored_as_it_came(world: World) -> None:
     topic = await world.topic()
     batch = encode_batch([record(world, b"now", after_ms=-5), record(world, b"deliver-at")])
-    octets = bytes(batch[HEADER_BYTES:])
+    data = bytes(batch[HEADER_BYTES:])
 
     found = await produce(world, topic, batch)
 
     assert isinstance(found, Write)
     stored = world.broker.read(world.partition(topic), 0, bytes_max=1 << 20)
     assert stored is not None
-    assert bytes(stored[0][HEADER_BYTES:]) == octets
+    assert bytes(stored[0][HEADER_BYTES:]) == data
 
 
 @pytest.mark.parametrize("due", [(), (0,), (1, 2), (0, 3)])

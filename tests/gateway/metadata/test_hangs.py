@@ -1,4 +1,4 @@
-"""A metadata database that takes octets and says nothing: who asks is told so, and asks again."""
+"""A metadata database that takes bytes and says nothing: who asks is told so, and asks again."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator

@@ -17,14 +17,14 @@ def batch(*records: tuple[int, bytes | None, str], base_offset: int = 100) -> by
         (timestamp, key, b"v" * 300, [("deliver-at", at.encode())] if at else [])
         for timestamp, key, at in records
     ]
-    octets = encode_batch(new)
-    stamp(octets, base_offset, 0)
-    return octets
+    data = encode_batch(new)
+    stamp(data, base_offset, 0)
+    return data
 
 
 def test_records_of_one_key_in_a_row_are_one_run() -> None:
-    octets = batch(*[(NOW, key, "") for key in (b"a", b"a", None, None, b"", b"a")])
-    assert keyed_runs(octets, parse_batch_header(octets), 100) == [
+    data = batch(*[(NOW, key, "") for key in (b"a", b"a", None, None, b"", b"a")])
+    assert keyed_runs(data, parse_batch_header(data), 100) == [
         Run(100, 101, b"a"),
         Run(102, 103, None),
         Run(104, 104, b""),
@@ -34,44 +34,44 @@ def test_records_of_one_key_in_a_row_are_one_run() -> None:
 
 def test_many_records_are_told_apart() -> None:
     keys = [b"%d" % (n // 3) * (n % 70) for n in range(500)]
-    octets = batch(*[(NOW + n, key, "") for n, key in enumerate(keys)])
+    data = batch(*[(NOW + n, key, "") for n, key in enumerate(keys)])
     told: dict[int, bytes | None] = {}
-    for run in keyed_runs(octets, parse_batch_header(octets), 100):
+    for run in keyed_runs(data, parse_batch_header(data), 100):
         told.update(dict.fromkeys(range(run.first, run.last + 1), run.key))
     assert told == {100 + n: key for n, key in enumerate(keys)}
 
 
 def test_a_message_is_visible_when_it_is_old_enough_or_when_it_says() -> None:
-    octets = batch(
+    data = batch(
         (NOW, b"a", ""), (NOW, b"a", ""), (NOW + 1, b"a", ""), (NOW, b"b", "5"), (NOW, b"", "x")
     )
-    header = parse_batch_header(octets)
+    header = parse_batch_header(data)
     assert delayed_runs(
-        octets, 100, header, Delay(LaneDelay(10), NOW + 1, 7), with_keys=True
+        data, 100, header, Delay(LaneDelay(10), NOW + 1, 7), with_keys=True
     ) == [
         Run(100, 101, b"a", NOW + 17),
         Run(102, 102, b"a", NOW + 18),
         Run(103, 103, b"b", 12),
         Run(104, 104, b"", NOW + 17),
     ]
-    without_keys = delayed_runs(octets, 100, header, Delay(LaneDelay(10), NOW), with_keys=False)
+    without_keys = delayed_runs(data, 100, header, Delay(LaneDelay(10), NOW), with_keys=False)
     assert without_keys[0] == Run(100, 102, None, NOW + 10), "the future counts as now"
     assert [run.key for run in without_keys] == [None] * 3
 
 
 @pytest.mark.parametrize("damage", [b"\xff" * 8, b"\x00" * 40])
 def test_what_cannot_be_read_is_one_run(damage: bytes) -> None:
-    octets = batch(*[(NOW, b"k", "") for _ in range(3)])
-    octets[HEADER_BYTES : HEADER_BYTES + len(damage)] = damage
-    header = parse_batch_header(octets)
+    data = batch(*[(NOW, b"k", "") for _ in range(3)])
+    data[HEADER_BYTES : HEADER_BYTES + len(damage)] = damage
+    header = parse_batch_header(data)
     whole = [Run(100, 102, None, AT_ONCE)]
-    assert keyed_runs(octets, header, 100) == whole
-    assert delayed_runs(octets, 100, header, Delay(LaneDelay(1), NOW), with_keys=True) == whole
+    assert keyed_runs(data, header, 100) == whole
+    assert delayed_runs(data, 100, header, Delay(LaneDelay(1), NOW), with_keys=True) == whole
 
 
 def test_a_time_that_is_none_counts_as_unsaid() -> None:
-    octets = batch((NOW, None, "9" * 5_000))
+    data = batch((NOW, None, "9" * 5_000))
     runs = delayed_runs(
-        octets, 100, parse_batch_header(octets), Delay(LaneDelay(10), NOW), with_keys=False
+        data, 100, parse_batch_header(data), Delay(LaneDelay(10), NOW), with_keys=False
     )
     assert [run.visible_unix_ms for run in runs] == [NOW + 10]

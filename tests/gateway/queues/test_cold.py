@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from gateway.errors import StorageUnavailable
-from gateway.model import Octets
+from gateway.model import Buffer
 from gateway.queues.deliveries import Sifter
 from gateway.queues.manager import Queue
 from gateway.queues.model import Delivery, Outcome
@@ -29,14 +29,14 @@ class ColdDisk:
 
     def read_cached(
         self, partition_id: int, start: int, end: int, *, bytes_max: int
-    ) -> list[Octets] | None:
+    ) -> list[Buffer] | None:
         if partition_id in self._partition_ids:
             return None
         return self._read_cached(partition_id, start, end, bytes_max=bytes_max)
 
     async def read(
         self, partition_id: int, start: int, end: int, *, bytes_max: int
-    ) -> list[Octets]:
+    ) -> list[Buffer]:
         self.reads += 1
         await self.spun.wait()
         if self.is_broken:

@@ -276,10 +276,10 @@ async def test_a_time_that_nobody_can_write_costs_nobody_anything(tmp_path: Path
     """Only a batch's latest time is looked at when it comes in; dead letters keep theirs."""
     async with running(tmp_path) as world:
         queue, dead = await with_dead(world)
-        octets = encode_batch([(NOW, None, b"far", ()), (NOW + 5, None, b"too far", ())])
-        octets[27:35] = I64_MAX.to_bytes(8, "big")  # the base of both
-        header = parse_batch_header(octets)
-        await append(world, Write(queue.lanes[0].partition, octets, header))
+        data = encode_batch([(NOW, None, b"far", ()), (NOW + 5, None, b"too far", ())])
+        data[27:35] = I64_MAX.to_bytes(8, "big")  # the base of both
+        header = parse_batch_header(data)
+        await append(world, Write(queue.lanes[0].partition, data, header))
         await world.send(queue, b"good")
 
         got = await take(queue)
@@ -352,9 +352,9 @@ async def append(world: World, write: Write) -> None:
 
 def garbled(queue: Queue) -> Write:
     """A batch whose header is sound and whose records are not."""
-    octets = encode_runs([RecordRun(b"k", (b"value",), NO_HEADERS, 1_700_000_000_000)])
-    octets[-8:] = b"\xff" * 8
-    return Write(queue.lanes[0].partition, octets, parse_batch_header(octets))
+    data = encode_runs([RecordRun(b"k", (b"value",), NO_HEADERS, 1_700_000_000_000)])
+    data[-8:] = b"\xff" * 8
+    return Write(queue.lanes[0].partition, data, parse_batch_header(data))
 
 
 async def test_what_moved_is_no_longer_held(tmp_path: Path) -> None:

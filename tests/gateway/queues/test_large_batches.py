@@ -10,7 +10,7 @@ import pytest
 
 from features.queue.model import Order
 from gateway.errors import CorruptBatch
-from gateway.model import HEADER_BYTES, Octets, Record, parse_batch_header
+from gateway.model import HEADER_BYTES, Buffer, Record, parse_batch_header
 from gateway.partition import Write
 from gateway.queues import batch_runs, kept_batch
 from gateway.queues.manager import Queue
@@ -59,17 +59,17 @@ def on_loop(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     found: list[int] = []
     loop_thread = threading.current_thread()
 
-    def note(octets: Octets) -> None:
+    def note(data: Buffer) -> None:
         if threading.current_thread() is loop_thread:
-            found.append(parse_batch_header(octets).record_count)
+            found.append(parse_batch_header(data).record_count)
 
     keyed = batch_runs._keys
 
-    def noted(octets: Octets) -> list[Record]:
-        note(octets)
-        return decode_batch(octets)
+    def noted(data: Buffer) -> list[Record]:
+        note(data)
+        return decode_batch(data)
 
-    def _keys(batch: Octets, header: object) -> object:
+    def _keys(batch: Buffer, header: object) -> object:
         note(batch)
         return keyed(batch, header)  # type: ignore[arg-type]
 
@@ -164,7 +164,7 @@ async def test_lane_that_knows_enough_is_fed_on_when_it_wants_more(tmp_path: Pat
         assert lane.fed_end == 2 * MANY
 
 
-def test_work_counts_what_a_compressed_octet_may_become() -> None:
+def test_work_counts_what_a_compressed_byte_may_become() -> None:
     header = parse_batch_header(compressed([b""] * 3))
     assert work_of(header) == 3 + header.size_bytes
     assert work_of(parse_batch_header(encode_batch([(0, None, bytes(99), ())]))) == 1

@@ -128,12 +128,12 @@ def test_log_append_time_is_what_every_reader_sees() -> None:
 
 
 @given(st.binary(max_size=200))
-def test_any_octets_are_a_batch_or_a_gateway_error(octets: bytes) -> None:
+def test_any_bytes_are_a_batch_or_a_gateway_error(data: bytes) -> None:
     try:
-        check_batch(bytearray(octets), bytes_max=BYTES_MAX)
+        check_batch(bytearray(data), bytes_max=BYTES_MAX)
     except GatewayError:
         return
-    assert octets[16] == 2
+    assert data[16] == 2
 
 
 @pytest.mark.parametrize("compression", range(5))

@@ -40,9 +40,9 @@ from gateway.records.times import first_record_at
 NOW = 1_700_000_000_000
 
 TEXT = st.text(st.characters(codec="utf-8"), max_size=20)
-OCTETS = st.none() | st.binary(max_size=200)
+BYTES = st.none() | st.binary(max_size=200)
 RECORD = st.tuples(
-    st.integers(0, 2**41), OCTETS, OCTETS, st.lists(st.tuples(TEXT, OCTETS), max_size=3)
+    st.integers(0, 2**41), BYTES, BYTES, st.lists(st.tuples(TEXT, BYTES), max_size=3)
 )
 RECORDS = st.lists(RECORD, min_size=1, max_size=20)
 
@@ -138,17 +138,17 @@ def test_every_compression_is_read(codec: int) -> None:
 
 
 class TestRuns:
-    """Runs become the same octets as their records one by one."""
+    """Runs become the same bytes as their records one by one."""
 
     @given(
         runs=st.lists(
             st.tuples(
-                OCTETS,
-                st.lists(OCTETS, min_size=1, max_size=12)
+                BYTES,
+                st.lists(BYTES, min_size=1, max_size=12)
                 | st.tuples(st.binary(max_size=70), st.integers(1, 90)).map(
                     lambda t: [t[0]] * t[1]
                 ),
-                st.lists(st.tuples(TEXT, OCTETS), max_size=3),
+                st.lists(st.tuples(TEXT, BYTES), max_size=3),
                 st.integers(0, 2**41),
             ),
             min_size=1,
@@ -178,7 +178,7 @@ class TestRuns:
         assert [record.offset for record in records] == list(range(len(values) * 10_000 + 1))
         assert [record.value for record in records[1:]] == many.values
 
-    @given(values=st.lists(OCTETS, min_size=1, max_size=20), key=OCTETS)
+    @given(values=st.lists(BYTES, min_size=1, max_size=20), key=BYTES)
     def test_a_size_is_at_least_what_the_records_take(
         self, values: list[bytes | None], key: bytes | None
     ) -> None:
@@ -237,7 +237,7 @@ class TestCompressedForms:
         (record,) = decode_batch(with_body(codec, body, 1))
         assert record.value == b"x" * 50_000
 
-    def test_bound_on_octets_holds_exactly(self, codec: int, body: bytes) -> None:
+    def test_bound_on_bytes_holds_exactly(self, codec: int, body: bytes) -> None:
         batch = with_body(codec, body, 1)
 
         assert len(decode_batch(batch, bytes_max=len(BODY))) == 1
@@ -260,19 +260,19 @@ def test_unknown_compression_is_corrupt() -> None:
 
 @pytest.mark.parametrize("codec", [1, 2, 3, 4])
 @given(body=st.binary(max_size=100))
-def test_any_compressed_octets_are_read_or_corrupt(codec: int, body: bytes) -> None:
+def test_any_compressed_bytes_are_read_or_corrupt(codec: int, body: bytes) -> None:
     with suppress(CorruptBatch):
         decode_batch(with_body(codec, body, 1), bytes_max=100_000)
 
 
 @given(body=st.binary(max_size=100), count=st.integers(0, 2**31 - 1))
-def test_any_octets_are_read_or_corrupt(body: bytes, count: int) -> None:
+def test_any_bytes_are_read_or_corrupt(body: bytes, count: int) -> None:
     with suppress(CorruptBatch):
         assert len(decode_batch(with_body(0, body, count))) == count
 
 
 @given(records=RECORDS, data=st.data())
-def test_flipped_octets_are_read_or_corrupt(
+def test_flipped_bytes_are_read_or_corrupt(
     records: list[NewRecord], data: st.DataObject
 ) -> None:
     batch = encode_batch(records)
@@ -340,7 +340,7 @@ class TestFirstRecordAt:
 
 def test_a_record_that_reaches_beyond_its_batch_is_not_yielded() -> None:
     batch = encode_batch([(NOW, None, b"value", [])])
-    batch[HEADER_BYTES] += 2  # of a zigzag varint: one octet more than there is
+    batch[HEADER_BYTES] += 2  # of a zigzag varint: one byte more than there is
     with pytest.raises(CorruptBatch):
         next(iter_records(batch))
 

@@ -5,7 +5,7 @@ import struct
 import pytest
 
 from gateway.clock import ManualClock
-from gateway.model import HEADER_BYTES, Octets, parse_batch_header
+from gateway.model import HEADER_BYTES, Buffer, parse_batch_header
 from gateway.records.codec import decode_batch, encode_batch
 from gateway.records.compression import GZIP, ZSTD, compress
 from gateway.records.expired import without_expired
@@ -35,7 +35,7 @@ def batch_of(*deadlines: bytes | None, codec: int = 0) -> bytearray:
     return patched(packed, 21, ">h", codec)
 
 
-def seen(batch: Octets) -> list[tuple[int, bytes | None]]:
+def seen(batch: Buffer) -> list[tuple[int, bytes | None]]:
     return [(record.offset, record.value) for record in decode_batch(batch)]
 
 

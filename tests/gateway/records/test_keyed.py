@@ -1,4 +1,4 @@
-"""Records with keys of their own and headers in common: the same octets as runs of one."""
+"""Records with keys of their own and headers in common: the same bytes as runs of one."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""One record of each of many publishers: the same octets as runs of one, and the same records."""
+"""One record of each of many publishers: the same bytes as runs of one, and the same records."""
 
 import pytest
 from hypothesis import given

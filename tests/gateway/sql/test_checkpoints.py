@@ -9,7 +9,7 @@ from gateway.sql.checkpoints import PAGES_MAX, Checkpoints
 from gateway.sql.engines import make_engine, reading
 from tests.support.waiting import wait_until
 
-OCTETS = 400_000  # a hundred pages
+BYTES = 400_000  # a hundred pages
 
 
 class Place:
@@ -20,7 +20,7 @@ class Place:
         self.journal = folder / "some.sqlite-wal"
         self.engine = make_engine(f"sqlite:///{self.file}")
         self.checkpoints = Checkpoints(self.engine)
-        self.write("CREATE TABLE held (number INTEGER PRIMARY KEY, octets BLOB)")
+        self.write("CREATE TABLE held (number INTEGER PRIMARY KEY, bytes BLOB)")
 
     def write(self, statement: str, *values: int) -> None:
         with self.engine.begin() as connection:
@@ -28,11 +28,11 @@ class Place:
         self.checkpoints.note()
 
     def put(self, number: int) -> None:
-        self.write("INSERT OR REPLACE INTO held VALUES (?, zeroblob(?))", number, OCTETS)
+        self.write("INSERT OR REPLACE INTO held VALUES (?, zeroblob(?))", number, BYTES)
 
     @property
     def is_copied(self) -> bool:
-        return self.file.stat().st_size > OCTETS
+        return self.file.stat().st_size > BYTES
 
     def close(self) -> None:
         self.checkpoints.close()
@@ -52,7 +52,7 @@ def test_what_was_committed_is_copied_without_another_commit(place: Place) -> No
     wait_until(lambda: place.is_copied, within_s=30, what="the copy")
     place.put(2)
     wait_until(
-        lambda: place.file.stat().st_size > 2 * OCTETS, within_s=30, what="the second copy"
+        lambda: place.file.stat().st_size > 2 * BYTES, within_s=30, what="the second copy"
     )
 
 
@@ -74,7 +74,7 @@ def test_the_journal_is_written_over_once_it_is_copied(place: Place) -> None:
         place.checkpoints._copy()
         sizes.add(place.journal.stat().st_size)
 
-    assert max(sizes) < 3 * OCTETS  # of twenty
+    assert max(sizes) < 3 * BYTES  # of twenty
 
 
 def test_a_reader_in_the_middle_keeps_its_view(place: Place) -> None:

@@ -10,7 +10,7 @@ import pytest
 from gateway.config.settings import RetentionConfig
 from gateway.errors import InvalidRecord, StorageUnavailable
 from gateway.metrics import Metrics
-from gateway.model import Octets, parse_batch_header
+from gateway.model import Buffer, parse_batch_header
 from gateway.records.codec import NewRecord, encode_batch
 from gateway.storage import Drops, Keep, Rewritten
 from gateway.upkeep.compaction import RETRY_MS, Clean
@@ -66,7 +66,7 @@ async def test_it_goes_on_where_it_was(node: Cleaned) -> None:
     assert node.compaction.rounds == 1
 
 
-async def test_a_small_share_of_new_octets_waits(node: Cleaned) -> None:
+async def test_a_small_share_of_new_bytes_waits(node: Cleaned) -> None:
     partition = await node.topic(min_cleanable_dirty_ratio="0.5")
     await node.append(partition, *[(b"%d" % key, b"v") for key in range(8)])
     await node.compaction.run_once()  # all is new the first time
@@ -146,7 +146,7 @@ async def test_what_happens_while_keys_are_noted_counts(node: Cleaned, what: str
 
     async def read_meanwhile(
         partition_id: int, start: int, end: int, *, bytes_max: int
-    ) -> list[Octets]:
+    ) -> list[Buffer]:
         if what == "hold":
             node.house.broker.holders.hold(partition_id, "archive", HolderKind.ARCHIVE, 1)
         else:
@@ -258,14 +258,14 @@ async def test_a_stop_ends_a_round_which_then_has_changed_nothing(node: Cleaned)
     partition = await node.topic()
     await node.append(partition, *[(b"%d" % (n % 9), b"v") for n in range(300)])
     rewrite = node.house.storage.rewrite
-    seen: list[Octets] = []
+    seen: list[Buffer] = []
 
     async def rewrite_until_stopped(
         partition_id: int, upto_offset: int, keep: Keep, drops: Drops | None = None
     ) -> Rewritten:
         assert drops is not None
 
-        def keep_some(batch: Octets) -> Octets | None:
+        def keep_some(batch: Buffer) -> Buffer | None:
             seen.append(batch)
             if len(seen) == 100:
                 node.compaction._pace.stopped.set()  # what stop does; here is another thread

@@ -39,7 +39,7 @@ class HeldNode:
     async def append(
         self, partition: Partition, count: int = 1, *, size_bytes: int = 100
     ) -> int:
-        """Append so many batches one by one; return their octets."""
+        """Append so many batches one by one; return their bytes."""
         appended_bytes = 0
         for _ in range(count):
             write = self.write(partition, size_bytes=size_bytes)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from gateway.metrics import Metrics
-from gateway.model import Octets
+from gateway.model import Buffer
 from gateway.records.keys import keys_of_batch
 from gateway.upkeep.key_indexer import KeyIndexer
 from tests.gateway.house import running
@@ -24,7 +24,7 @@ class Indexes:
         self.wanted: list[frozenset[int]] = []
 
     async def index(
-        self, wanted: frozenset[int], keys_of: Callable[[Octets], Iterable[bytes]]
+        self, wanted: frozenset[int], keys_of: Callable[[Buffer], Iterable[bytes]]
     ) -> int:
         assert keys_of is keys_of_batch
         self.wanted.append(wanted)

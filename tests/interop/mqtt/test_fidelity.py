@@ -73,7 +73,7 @@ def test_the_client_is_a_header(target: Target, reader: Reader, stem: str) -> No
 
 
 @pytest.mark.parametrize("data", [None, b"", bytes(range(256))], ids=["absent", "empty", "all"])
-def test_correlation_data_may_be_any_octets_or_none(
+def test_correlation_data_may_be_any_bytes_or_none(
     target: Target, reader: Reader, stem: str, data: bytes | None
 ) -> None:
     found = dict(stored(target, reader, stem, Properties(correlation_data=data)))

@@ -1,4 +1,4 @@
-"""Behind a load balancer: the PROXY header before stock clients' octets, and before TLS."""
+"""Behind a load balancer: the PROXY header before stock clients' bytes, and before TLS."""
 
 import contextlib
 import ssl
@@ -48,7 +48,7 @@ def proxy_header(host: str) -> bytes:
     [b"PROXY TCP4 203.0.113.7 192.0.2.1 40000 1883\r\n", proxy_header("203.0.113.7")],
     ids=["1", "2"],
 )
-def test_the_header_before_pahos_octets_says_who_it_is(
+def test_the_header_before_pahos_bytes_says_who_it_is(
     proxied: Secured, stem: str, header: bytes
 ) -> None:
     client = SecurePaho(proxied.target.port, stem, first=header)
@@ -62,10 +62,10 @@ def test_the_header_before_pahos_octets_says_who_it_is(
 
 @pytest.mark.parametrize("cut", [1, 12, 27, 28, 30])
 def test_header_and_connect_may_come_in_any_cut(proxied: Secured, stem: str, cut: int) -> None:
-    octets = proxy_header("203.0.113.8") + wire.connect(stem)
+    data = proxy_header("203.0.113.8") + wire.connect(stem)
     with RawClient(proxied.target.port) as raw:
-        raw.send(octets[:cut])
-        raw.send(octets[cut:])
+        raw.send(data[:cut])
+        raw.send(data[cut:])
         assert raw.receive(wire.Kind.CONNACK).code == 0
         if cut == 28:
             assert proxied.clients()[stem]["peer"] == "203.0.113.8"

@@ -130,17 +130,17 @@ def test_a_client_that_trusts_another_authority_does_not_connect(
         client.open()
 
 
-def test_plain_octets_to_a_tls_listener_are_not_answered(guarded: Secured, stem: str) -> None:
+def test_plain_bytes_to_a_tls_listener_are_not_answered(guarded: Secured, stem: str) -> None:
     with RawClient(guarded.target.port) as raw:
         raw.send(wire.connect(stem))
         # An alert of TLS may come; no packet of MQTT does.
-        octets = b""
+        data = b""
         try:
             while piece := raw.socket.recv(100):
-                octets += piece
+                data += piece
         except ConnectionResetError:
             pass
-        assert octets[:1] in {b"", b"\x15"}
+        assert data[:1] in {b"", b"\x15"}
 
 
 # --- client certificates

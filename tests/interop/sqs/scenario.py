@@ -38,10 +38,10 @@ UNICODE: Final = "\t\n\r \u00e9\u2603\U0001f600 <&>\"' \ufffd \ue000 end"
 ATTRIBUTES: Final[Params] = {
     "text": {"DataType": "String", "StringValue": "\u00e9\u2603 text"},
     "number": {"DataType": "Number", "StringValue": "-1.5e10"},
-    "octets": {"DataType": "Binary", "BinaryValue": bytes(range(256))},
+    "bytes": {"DataType": "Binary", "BinaryValue": bytes(range(256))},
     "custom.text": {"DataType": "String.uuid", "StringValue": "f81d4fae"},
     "custom.number": {"DataType": "Number.int", "StringValue": "7"},
-    "custom.octets": {"DataType": "Binary.png", "BinaryValue": b"\x89PNG"},
+    "custom.bytes": {"DataType": "Binary.png", "BinaryValue": b"\x89PNG"},
 }
 
 
@@ -241,7 +241,7 @@ def system_attributes(api: Api, stem: str) -> list[Any]:
 
 
 def one_mebibyte(api: Api, stem: str) -> list[Any]:
-    """The largest message, and the largest batch; an octet more is refused."""
+    """The largest message, and the largest batch; a byte more is refused."""
     url = made(api, stem)
     send(api, url, LARGE)
     [message] = take(api, url)

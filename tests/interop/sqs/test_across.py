@@ -86,8 +86,8 @@ def test_a_queue_is_a_topic_that_kafka_reads_from_its_start(
     assert [record.key() for record in found] == [None, b"tenant0", b"tenant1", b"tenant2"]
     headers = dict(found[0].headers() or [])
     assert headers["text"] == ATTRIBUTES["text"]["StringValue"].encode()
-    assert headers["octets"] == ATTRIBUTES["octets"]["BinaryValue"]
-    assert headers["custom.octets"] == ATTRIBUTES["custom.octets"]["BinaryValue"]
+    assert headers["bytes"] == ATTRIBUTES["bytes"]["BinaryValue"]
+    assert headers["custom.bytes"] == ATTRIBUTES["custom.bytes"]["BinaryValue"]
 
 
 def test_a_fifo_queue_keeps_its_order_and_groups_in_the_log(
@@ -217,7 +217,7 @@ def test_a_dead_letter_queue_looks_at_batches_of_which_some_wait(
 def test_what_sqs_cannot_carry_comes_in_a_form_that_it_can(
     gateway: SqsGateway, api: Boto3, stem: str
 ) -> None:
-    """Octets that are no text, null, more than ten headers: nothing stays stuck or is lost."""
+    """Bytes that are no text, null, more than ten headers: nothing stays stuck or is lost."""
     url = made(api, stem)
     produce(
         gateway,
@@ -226,7 +226,7 @@ def test_what_sqs_cannot_carry_comes_in_a_form_that_it_can(
         {"value": None},
         {"value": b""},
         {"value": b"many", "headers": [(f"h{n}", b"%d" % n) for n in range(15)]},
-        {"value": b"binary header", "headers": [("octets", b"\xff\x00"), ("none", None)]},
+        {"value": b"binary header", "headers": [("bytes", b"\xff\x00"), ("none", None)]},
         {"value": b"x" * ((1 << 20) - 1000), "headers": [("large", b"y" * 4000)]},
         {"value": b"plain"},
         **{"message.max.bytes": 4 << 20},

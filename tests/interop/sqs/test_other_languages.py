@@ -28,7 +28,7 @@ STEPS = [
 ]
 JMS = {
     "text": ["hello \u2603", True, "A"],
-    "octets": "00ff10",
+    "bytes": "00ff10",
     "object": "[1, 2]",
     "properties": ["text", 7, True, 1.5],
     "redelivered": [False, True, 2],

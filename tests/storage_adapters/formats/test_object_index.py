@@ -77,7 +77,7 @@ def test_any_rows_round_trip(rows: list[tuple[int, int, int, int]]) -> None:
 
 
 @pytest.mark.parametrize(("partitions", "bytes_max"), [(1, 2), (10, 3), (100, 6), (500, 8)])
-def test_a_row_of_regular_traffic_takes_a_few_octets(partitions: int, bytes_max: int) -> None:
+def test_a_row_of_regular_traffic_takes_a_few_bytes(partitions: int, bytes_max: int) -> None:
     rows = regular_rows(500, partitions=partitions)
 
     assert len(pack_rows(rows)) <= bytes_max * 500
@@ -107,7 +107,7 @@ def test_parts_round_trip(parts: list[PlainPart]) -> None:
     assert unpack_parts(pack_parts(parts), 77) == parts
 
 
-def test_a_part_takes_a_few_octets() -> None:
+def test_a_part_takes_a_few_bytes() -> None:
     parts: list[PlainPart] = [
         (
             at,
@@ -136,7 +136,7 @@ def sealed(rest: bytes) -> bytes:
 
 @pytest.mark.parametrize("unpack", UNPACKERS)
 @given(data=st.binary(max_size=200), is_sealed=st.booleans())
-def test_any_octets_are_damaged_or_a_value(
+def test_any_bytes_are_damaged_or_a_value(
     unpack: Callable[[bytes], object],
     data: bytes,
     is_sealed: bool,  # noqa: FBT001

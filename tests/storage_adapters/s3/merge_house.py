@@ -71,9 +71,9 @@ def make_extent(first: int, end: int, number: int, size_bytes: int = 100) -> Ext
     return Extent(first, end, number, 0, 1, size_bytes, 0, ((1, first),))
 
 
-def footer_of(octets: bytes | memoryview) -> Footer:
+def footer_of(data: bytes | memoryview) -> Footer:
     """Return the footer at the end of an object."""
-    view = memoryview(octets)
+    view = memoryview(data)
     trailer = decode_trailer(view)
     return Footer(view[trailer.footer_at : len(view) - TRAILER_BYTES], trailer)
 
@@ -83,7 +83,7 @@ class World:
 
     def __init__(self, epoch: int = 1) -> None:
         self.catalog = Catalog()
-        self.octets: dict[int, bytes] = {}
+        self.data: dict[int, bytes] = {}
         self.epoch = epoch
         self.next_number = 1
         self.next_sequence = 1
@@ -99,14 +99,14 @@ class World:
         appends = Appends(entries, frozenset(range(len(entries))), self.next_sequence)
         place = Place(DATA_UUID, number, self.epoch, number * 10)
         built = build_log_object(place, appends, parts)
-        self.octets[number] = built.octets
+        self.data[number] = built.data
         stored = StoredObject(
             number,
             KIND_LOG,
             self.epoch,
             appends.first_sequence,
             appends.next_sequence,
-            len(built.octets),
+            len(built.data),
             "",
             number * 10,
             frozenset([part.partition_id for part in built.parts]),
@@ -125,7 +125,7 @@ class World:
 
     def sources(self, inputs: Iterable[StoredObject]) -> dict[int, Source]:
         """Return inputs as they are read."""
-        return {o.number: open_source(o, self.octets[o.number]) for o in inputs}
+        return {o.number: open_source(o, self.data[o.number]) for o in inputs}
 
     def merge(self, inputs: Sequence[StoredObject], own_bytes_min: int = 1 << 40) -> list[int]:
         """Put what a round makes in the place of ``inputs``; return the new numbers."""
@@ -151,7 +151,7 @@ class World:
             self.catalog.objects[number] = stored._replace(partition_ids=left)
         for merged in made:
             self.catalog.objects[merged.stored.number] = merged.stored
-            self.octets[merged.stored.number] = b"".join(merged.body)
+            self.data[merged.stored.number] = b"".join(merged.body)
 
     def build(
         self, inputs: Sequence[StoredObject], own_bytes_min: int = 1 << 40

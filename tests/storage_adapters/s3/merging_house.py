@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from pathlib import Path
 
 from gateway.clock import ManualClock
-from gateway.model import Octets
+from gateway.model import Buffer
 from gateway.storage import Entry
 from storage_adapters.formats.footer import LOW_32, ROW_STRIDE
 from storage_adapters.formats.object_index import pack_rows
@@ -52,7 +52,7 @@ class House:
         self.faults: list[BaseException] = []
         self.forgotten: list[int] = []
         self.is_uploading = False
-        self.tail: dict[int, Octets] = {}
+        self.tail: dict[int, Buffer] = {}
 
     async def open(self) -> "House":
         """Take the data over, as a node that starts."""
@@ -141,14 +141,14 @@ class House:
         parts = {i: self.introduce(i) for i in ids | set(told)}
         built = build_log_object(place, appends, parts)
         key = object_key(self.config.prefix, number, place.epoch)
-        etag = self.bucket.put(key, [built.octets])
+        etag = self.bucket.put(key, [built.data])
         stored = StoredObject(
             number,
             KIND_LOG,
             place.epoch,
             appends.first_sequence,
             appends.next_sequence,
-            len(built.octets),
+            len(built.data),
             etag,
             place.created_unix_ms,
             frozenset([part.partition_id for part in built.parts]),
@@ -200,8 +200,8 @@ class House:
                 at = extent.end
                 stored = catalog.objects[extent.number]
                 key = object_key(self.config.prefix, stored.number, stored.epoch)
-                octets = self.bucket.get(key, 0, stored.size_bytes)
-                batches += _batches(octets, extent.first_row, extent.row_count, state.start)
+                data = self.bucket.get(key, 0, stored.size_bytes)
+                batches += _batches(data, extent.first_row, extent.row_count, state.start)
         return found
 
     def below_bytes(self, partition_id: int) -> int:
@@ -210,20 +210,20 @@ class House:
         extent = state.extents[0]
         stored = self.catalog.objects[extent.number]
         key = object_key(self.config.prefix, stored.number, stored.epoch)
-        octets = self.bucket.get(key, 0, stored.size_bytes)
+        data = self.bucket.get(key, 0, stored.size_bytes)
         rows = (extent.first_row, extent.row_count)
-        return sum(map(len, _batches(octets, *rows, 0))) - sum(
-            map(len, _batches(octets, *rows, state.start))
+        return sum(map(len, _batches(data, *rows, 0))) - sum(
+            map(len, _batches(data, *rows, state.start))
         )
 
 
-def _batches(octets: Octets, first_row: int, row_count: int, start: int) -> list[bytes]:
-    rows = footer_of(bytes(octets)).rows
+def _batches(data: Buffer, first_row: int, row_count: int, start: int) -> list[bytes]:
+    rows = footer_of(bytes(data)).rows
     found = []
     for row in range(first_row, first_row + row_count):
         base_offset, _, place, span = rows[row * ROW_STRIDE : (row + 1) * ROW_STRIDE]
         if base_offset + (span & LOW_32) > start:
-            batch = bytes(octets[place & LOW_32 :][: place >> 32])
+            batch = bytes(data[place & LOW_32 :][: place >> 32])
             found.append(struct.pack(">q", base_offset) + batch[8:])
     return found
 

@@ -7,7 +7,7 @@ from typing import Final
 from uuid import UUID
 
 from gateway.clock import SystemClock
-from gateway.model import Octets
+from gateway.model import Buffer
 from gateway.storage import Entry
 from storage_adapters.formats.object_index import pack_rows
 from storage_adapters.s3.bucket import Bucket
@@ -27,7 +27,7 @@ KIB: Final = 1024
 class HeldBucket(Bucket):
     """A real bucket whose GETs a test may hold back. ``gets``: (key, start, end) of each.
 
-    ``spoilt``: of so many of the next answers, which octet arrives damaged.
+    ``spoilt``: of so many of the next answers, which byte arrives damaged.
     """
 
     def __init__(self, config: S3Config) -> None:
@@ -40,10 +40,10 @@ class HeldBucket(Bucket):
     def get(self, key: str, start: int, end: int) -> bytes:
         self.gets.append((key, start, end))
         assert self.open.wait(60)
-        octets = bytearray(super().get(key, start, end))
+        data = bytearray(super().get(key, start, end))
         if self.spoilt:
-            octets[self.spoilt.pop(0)] ^= 1
-        return bytes(octets)
+            data[self.spoilt.pop(0)] ^= 1
+        return bytes(data)
 
 
 class Shelf:
@@ -92,9 +92,9 @@ class Shelf:
         appends = Appends(entries, frozenset({len(entries) - 1}), 1)
         built = build_log_object(Place(UUID(int=1), number, 7, 1_000), appends, parts)
         key = object_key(self.config.prefix, number, 7)
-        etag = self.bucket.put(key, [built.octets])
+        etag = self.bucket.put(key, [built.data])
         stored = StoredObject(
-            number, KIND_LOG, 7, 1, appends.next_sequence, len(built.octets), etag, 0,
+            number, KIND_LOG, 7, 1, appends.next_sequence, len(built.data), etag, 0,
             frozenset(ids),
         )  # fmt: skip
         self.built[number] = built
@@ -109,11 +109,11 @@ class Shelf:
             self.rows.put(number, built.rows)
         return stored
 
-    def replace(self, number: int, octets: Octets) -> None:
-        """Put other octets in an object's place, as only an accident could."""
+    def replace(self, number: int, data: Buffer) -> None:
+        """Put other bytes in an object's place, as only an accident could."""
         stored = self.catalog.objects[number]
         key = object_key(self.config.prefix, number, stored.epoch)
-        self.bucket._client().put_object(Bucket=self.config.bucket, Key=key, Body=octets)
+        self.bucket._client().put_object(Bucket=self.config.bucket, Key=key, Body=data)
 
     async def read(
         self, partition_id: int, start: int = 0, end: int = ALL, *, bytes_max: int = ALL

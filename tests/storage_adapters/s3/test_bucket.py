@@ -10,7 +10,7 @@ from uuid import uuid4
 
 import pytest
 
-from gateway.model import Octets
+from gateway.model import Buffer
 from storage_adapters.s3.bucket import (
     Bucket,
     BucketRefused,
@@ -53,11 +53,11 @@ def prefix() -> str:
     return f"{uuid4().hex}/"
 
 
-# Octets.
+# Bytes.
 
 
 def test_what_was_put_is_read_in_the_ranges_asked_for(bucket: Bucket, prefix: str) -> None:
-    body: list[Octets] = [b"0123", bytearray(b"456"), memoryview(b"-789-")[1:4]]
+    body: list[Buffer] = [b"0123", bytearray(b"456"), memoryview(b"-789-")[1:4]]
 
     etag = bucket.put(prefix + "a", body)
 
@@ -78,10 +78,10 @@ def test_the_end_comes_with_the_size(bucket: Bucket, prefix: str) -> None:
     assert bucket.get_end(prefix + "empty", 11) == (b"", 0)
 
 
-def test_octets_past_the_end_are_an_error(bucket: Bucket, prefix: str) -> None:
+def test_bytes_past_the_end_are_an_error(bucket: Bucket, prefix: str) -> None:
     bucket.put(prefix + "a", [b"0123456789"])
 
-    with pytest.raises(BucketUnavailable, match="octets 5 to 10 came, not 5 to 11"):
+    with pytest.raises(BucketUnavailable, match="bytes 5 to 10 came, not 5 to 11"):
         bucket.get(prefix + "a", 5, 11)
     with pytest.raises(BucketUnavailable, match="InvalidRange"):
         bucket.get(prefix + "a", 10, 11)
@@ -117,8 +117,8 @@ def test_a_taken_key_stays_as_it_is(bucket: Bucket, prefix: str) -> None:
     assert bucket.get_end(prefix + "a", 100) == (b"first", 5)
 
 
-def test_the_same_octets_again_are_done(bucket: Bucket, prefix: str) -> None:
-    first = bucket.put(prefix + "a", [b"octets"])
+def test_the_same_bytes_again_are_done(bucket: Bucket, prefix: str) -> None:
+    first = bucket.put(prefix + "a", [b"record"])
 
     assert bucket.put(prefix + "a", [b"oct", b"ets"]) == first
 
@@ -131,19 +131,19 @@ def test_of_two_writers_of_a_key_one_has_it(bucket: Bucket, prefix: str) -> None
     writers = 4
     start = threading.Barrier(writers)
 
-    def write(key: str, octets: bytes) -> bytes | None:
+    def write(key: str, data: bytes) -> bytes | None:
         start.wait()
         try:
-            bucket.put(key, [octets])
+            bucket.put(key, [data])
         except KeyTaken:
             return None
-        return octets
+        return data
 
     with ThreadPoolExecutor(writers) as threads:
         for turn in range(10):
             key = f"{prefix}{turn}"
             tries = [threads.submit(write, key, b"writer %d" % i) for i in range(writers)]
-            done = [octets for one in tries if (octets := one.result()) is not None]
+            done = [data for one in tries if (data := one.result()) is not None]
             assert done == [bucket.get_end(key, 100)[0]]
 
 
@@ -162,16 +162,16 @@ def test_any_character_may_be_in_a_key(bucket: Bucket, prefix: str) -> None:
 
 
 def test_a_large_object_goes_in_parts(bucket: Bucket, server: S3Server, prefix: str) -> None:
-    octets = b"".join(b"%015d " % i for i in range(12 * MIB // 16))
+    data = b"".join(b"%015d " % i for i in range(12 * MIB // 16))
 
-    etag = bucket.put(prefix + "a", [octets[:100], octets[100 : 7 * MIB], octets[7 * MIB :]])
+    etag = bucket.put(prefix + "a", [data[:100], data[100 : 7 * MIB], data[7 * MIB :]])
 
     assert etag.endswith("-3")
-    assert bucket.head(prefix + "a") == ObjectStat(prefix + "a", len(octets), etag)
-    assert bucket.get(prefix + "a", 0, len(octets)) == octets
-    assert bucket.put(prefix + "a", [octets]) == etag
+    assert bucket.head(prefix + "a") == ObjectStat(prefix + "a", len(data), etag)
+    assert bucket.get(prefix + "a", 0, len(data)) == data
+    assert bucket.put(prefix + "a", [data]) == etag
     with pytest.raises(KeyTaken):
-        bucket.put(prefix + "a", [octets[:-1], b"!"])
+        bucket.put(prefix + "a", [data[:-1], b"!"])
     assert uploads_of(server, prefix) == []
     assert bucket.statistics.requests["part"] == 9
     assert bucket.statistics.requests["abort"] >= 1
@@ -206,7 +206,7 @@ def test_what_is_missing_is_deleted(bucket: Bucket, prefix: str) -> None:
     assert bucket.delete([]) == []
 
 
-def test_requests_and_octets_are_counted(bucket: Bucket, prefix: str) -> None:
+def test_requests_and_bytes_are_counted(bucket: Bucket, prefix: str) -> None:
     bucket.put(prefix + "a", [b"0123456789"])
     bucket.get(prefix + "a", 2, 5)
     bucket.get_end(prefix + "a", 4)
@@ -255,7 +255,7 @@ def test_a_server_that_is_not_there_is_named(opened: Opened) -> None:
 def test_a_wrong_secret_is_to_be_corrected_and_is_not_shown(
     opened: Opened, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wrong-secret-octets")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wrong-secret-bytes")
     bucket = opened()
 
     with pytest.raises(BucketRefused) as caught:
@@ -263,7 +263,7 @@ def test_a_wrong_secret_is_to_be_corrected_and_is_not_shown(
 
     assert "SignatureDoesNotMatch" in str(caught.value)
     assert "correct the access key" in str(caught.value)
-    assert "wrong-secret-octets" not in str(caught.value)
+    assert "wrong-secret-bytes" not in str(caught.value)
 
 
 def test_no_credentials_are_asked_for(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,8 +22,8 @@ from storage_adapters.s3.bucket_errors import BodyBroken, TooSlow
 _PIECES = st.lists(st.binary(max_size=20), max_size=6)
 
 
-def _md5(octets: bytes) -> "hashlib._Hash":
-    return hashlib.md5(octets, usedforsecurity=False)
+def _md5(data: bytes) -> "hashlib._Hash":
+    return hashlib.md5(data, usedforsecurity=False)
 
 
 def _answer(raw: io.BufferedIOBase, length: int) -> dict[str, object]:
@@ -32,10 +32,10 @@ def _answer(raw: io.BufferedIOBase, length: int) -> dict[str, object]:
 
 
 class _Drip(io.BytesIO):
-    """Gives an octet at a time, each after a second."""
+    """Gives a byte at a time, each after a second."""
 
-    def __init__(self, octets: bytes, clock: ManualClock) -> None:
-        super().__init__(octets)
+    def __init__(self, data: bytes, clock: ManualClock) -> None:
+        super().__init__(data)
         self._clock = clock
 
     def read1(self, _size: int | None = -1) -> bytes:
@@ -82,7 +82,7 @@ def test_parts_lie_one_behind_the_other_and_make_the_etag(
         assert body.etag == f"{_md5(digests).hexdigest()}-{len(cuts)}"
 
 
-def test_a_body_of_views_of_any_form_is_counted_in_octets() -> None:
+def test_a_body_of_views_of_any_form_is_counted_in_bytes() -> None:
     wide = memoryview(b"12345678").cast("I")
 
     body = Body([wide, bytearray(b"9")], 100)
@@ -94,14 +94,14 @@ def test_a_body_of_views_of_any_form_is_counted_in_octets() -> None:
 def test_nothing_of_a_longer_answer_is_read() -> None:
     raw = io.BytesIO(b"more than was asked for")
 
-    with pytest.raises(BodyBroken, match="23 octets came where 4 were asked for"):
+    with pytest.raises(BodyBroken, match="23 bytes came where 4 were asked for"):
         read_body(_answer(raw, 23), 4, ManualClock(), silence_ms=10)
 
     assert raw.closed
 
 
 def test_an_answer_that_ends_early_is_broken() -> None:
-    with pytest.raises(BodyBroken, match="2 of 5 octets are missing"):
+    with pytest.raises(BodyBroken, match="2 of 5 bytes are missing"):
         read_body(_answer(io.BytesIO(b"abc"), 5), 5, ManualClock(), silence_ms=10)
 
 
@@ -109,7 +109,7 @@ def test_a_body_that_drips_is_given_up() -> None:
     clock = ManualClock()
     raw = _Drip(b"x" * 100, clock)
 
-    with pytest.raises(TooSlow, match=f"slower than {BYTES_PER_S_MIN} octets/s"):
+    with pytest.raises(TooSlow, match=f"slower than {BYTES_PER_S_MIN} bytes/s"):
         read_body(_answer(raw, 100), 100, clock, silence_ms=4_500)
 
     assert clock.monotonic_ms() == 5_000

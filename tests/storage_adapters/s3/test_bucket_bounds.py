@@ -27,7 +27,7 @@ from tests.support.s3_servers import S3Server, versitygw
 pytestmark = pytest.mark.go
 
 _SLOW_DOWN = Answer(503, "SlowDown")
-_OCTETS = b"0123456789" * 100
+_BYTES = b"0123456789" * 100
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +73,7 @@ def test_everything_away_for_a_while_is_waited_for(
 ) -> None:
     proxy.go_away()
     with ThreadPoolExecutor(1) as threads:
-        put = threads.submit(bucket.put, key, [_OCTETS])
+        put = threads.submit(bucket.put, key, [_BYTES])
         wait_for_tries(bucket, put.done, 3)
         proxy.come_back()
         put.result(WITHIN_S)
@@ -104,7 +104,7 @@ def test_stopping_ends_the_pauses_at_once(
     monkeypatch.setattr(bucket._retrier, "_stopped", stopped)
     proxy.go_away()
     with ThreadPoolExecutor(1) as threads:
-        put = threads.submit(bucket.put, "key", [_OCTETS])
+        put = threads.submit(bucket.put, "key", [_BYTES])
         assert stopped.is_waited_for.wait(WITHIN_S)
 
         bucket.stop()
@@ -112,7 +112,7 @@ def test_stopping_ends_the_pauses_at_once(
         assert isinstance(put.exception(WITHIN_S), BucketUnavailable)
     tries = bucket.statistics.requests["put"]
     with pytest.raises(BucketUnavailable):
-        bucket.put("key", [_OCTETS])
+        bucket.put("key", [_BYTES])
     assert bucket.statistics.requests["put"] == tries + 1
 
 
@@ -136,7 +136,7 @@ def test_only_large_bodies_ask_before_they_are_sent(
 
 
 def test_as_many_connections_as_threads(bucket: Bucket, proxy: S3Proxy, key: str) -> None:
-    bucket.put(key, [_OCTETS])
+    bucket.put(key, [_BYTES])
     threads_count = 12
     start = threading.Barrier(threads_count)
 
@@ -147,7 +147,7 @@ def test_as_many_connections_as_threads(bucket: Bucket, proxy: S3Proxy, key: str
     with ThreadPoolExecutor(threads_count) as threads:
         for _ in range(3):
             got = list(threads.map(get, range(threads_count)))
-            assert got == [_OCTETS[at : at + 10] for at in range(threads_count)]
+            assert got == [_BYTES[at : at + 10] for at in range(threads_count)]
 
     assert proxy.connections <= threads_count + 1
 
@@ -192,7 +192,7 @@ def test_credentials_that_stay_expired_are_to_be_renewed(
     with pytest.raises(
         BucketRefused, match=r"ExpiredToken: .*; renew the credentials$"
     ) as caught:
-        bucket.put("key", [_OCTETS])
+        bucket.put("key", [_BYTES])
 
     assert server.secret_key not in str(caught.value)
 
@@ -203,7 +203,7 @@ def test_what_is_not_allowed_is_not_tried_again(
     rule = proxy.add(Answer(403, "AccessDenied"))
 
     with pytest.raises(BucketRefused, match=r"AccessDenied: .*; allow these credentials"):
-        bucket.put(key, [_OCTETS])
+        bucket.put(key, [_BYTES])
 
     assert rule.hits == 1
 
@@ -214,7 +214,7 @@ def test_a_server_without_conditions_is_refused(
     proxy.add(Answer(501, "NotImplemented"), method="PUT")
 
     with pytest.raises(BucketRefused, match="use a server that knows conditional PUTs"):
-        bucket.put(key, [_OCTETS])
+        bucket.put(key, [_BYTES])
 
 
 def _write_credentials(file: Path, key: str, secret: str) -> None:

@@ -25,7 +25,7 @@ from tests.support.s3_servers import S3Server, versitygw
 pytestmark = pytest.mark.go
 
 _SLOW_DOWN = Answer(503, "SlowDown")
-_OCTETS = b"0123456789" * 100
+_BYTES = b"0123456789" * 100
 
 
 @pytest.fixture(scope="module")
@@ -53,27 +53,27 @@ def test_every_request_is_made_again(
 ) -> None:
     rules = [proxy.add(fault, method=method, times=2) for method in ("PUT", "GET", "POST")]
 
-    etag = bucket.put(key, [_OCTETS])
-    octets = bucket.get(key, 10, 20)
+    etag = bucket.put(key, [_BYTES])
+    data = bucket.get(key, 10, 20)
     left = bucket.delete([key])
 
-    assert (etag, octets, left) == ("427008b3fe192f663d665f56cd75716c", b"0123456789", [])
+    assert (etag, data, left) == ("427008b3fe192f663d665f56cd75716c", b"0123456789", [])
     assert [rule.hits for rule in rules] == [2, 2, 2]
     assert bucket.statistics.retries == {reason: 6}
 
 
 def test_listings_and_heads_are_made_again(bucket: Bucket, proxy: S3Proxy, key: str) -> None:
-    etag = bucket.put(key, [_OCTETS])
+    etag = bucket.put(key, [_BYTES])
     proxy.add(_SLOW_DOWN, method="GET", times=2)
     proxy.add(Answer(503, "", body=""), method="HEAD", times=1)
 
-    assert list(bucket.list(key)) == [ObjectStat(key, len(_OCTETS), etag)]
-    assert bucket.head(key) == ObjectStat(key, len(_OCTETS), etag)
+    assert list(bucket.list(key)) == [ObjectStat(key, len(_BYTES), etag)]
+    assert bucket.head(key) == ObjectStat(key, len(_BYTES), etag)
     assert bucket.statistics.retries == {"slow_down": 3}
 
 
 def test_a_listing_that_is_none_is_made_again(bucket: Bucket, proxy: S3Proxy, key: str) -> None:
-    bucket.put(key, [_OCTETS])
+    bucket.put(key, [_BYTES])
     proxy.add(Answer(200, "", body="<html"), method="GET", times=1)
 
     assert [stat.key for stat in bucket.list(key)] == [key]
@@ -88,50 +88,50 @@ def test_silence_ends_and_the_request_is_made_again(
     proxy.add(Hang(), method="PUT", times=1)
     proxy.add(Hang(), method="GET", times=1)
 
-    bucket.put(key, [_OCTETS])
+    bucket.put(key, [_BYTES])
 
     assert bucket.get(key, 0, 3) == b"012"
     assert bucket.statistics.retries == {"timeout": 2}
 
 
 def test_a_body_that_breaks_off_is_got_again(bucket: Bucket, proxy: S3Proxy, key: str) -> None:
-    bucket.put(key, [_OCTETS])
+    bucket.put(key, [_BYTES])
     rule = proxy.add(CutBody(after=7), method="GET", times=2)
 
-    assert bucket.get(key, 1, 900) == _OCTETS[1:900]
-    assert bucket.get_end(key, 100) == (_OCTETS[-100:], len(_OCTETS))
+    assert bucket.get(key, 1, 900) == _BYTES[1:900]
+    assert bucket.get_end(key, 100) == (_BYTES[-100:], len(_BYTES))
     assert rule.hits == 2
     assert bucket.statistics.retries == {"broken": 2}
 
 
 def test_a_body_that_drips_is_got_again(opened: Opened, proxy: S3Proxy, key: str) -> None:
     bucket = opened(request_timeout_ms=2_000)
-    bucket.put(key, [_OCTETS])
+    bucket.put(key, [_BYTES])
     proxy.add(SlowBody(bytes_per_s=100), method="GET", times=1)  # ten seconds for all of it
 
-    assert bucket.get(key, 0, 1_000) == _OCTETS
+    assert bucket.get(key, 0, 1_000) == _BYTES
     assert bucket.statistics.retries == {"timeout": 1}
 
 
 def test_more_than_was_asked_for_is_not_taken(opened: Opened, proxy: S3Proxy, key: str) -> None:
     bucket = opened(retry_ms_max=200)
-    bucket.put(key, [_OCTETS])
+    bucket.put(key, [_BYTES])
     proxy.add(IgnoreRange(surplus_bytes=8 * MIB), method="GET")
 
-    with pytest.raises(BucketUnavailable, match="octets 0 to 8388618 came, not 0 to 10"):
+    with pytest.raises(BucketUnavailable, match="bytes 0 to 8388618 came, not 0 to 10"):
         bucket.get(key, 0, 10)
 
     assert bucket.statistics.received_bytes == 0
 
 
-def test_octets_that_change_on_the_way_are_sent_again(
+def test_bytes_that_change_on_the_way_are_sent_again(
     bucket: Bucket, proxy: S3Proxy, key: str
 ) -> None:
     proxy.add(FlipSent(at=500), method="PUT", times=1)
 
-    bucket.put(key, [_OCTETS])
+    bucket.put(key, [_BYTES])
 
-    assert bucket.get(key, 0, 1_000) == _OCTETS
+    assert bucket.get(key, 0, 1_000) == _BYTES
     assert bucket.statistics.retries == {"broken": 1}
 
 
@@ -143,10 +143,10 @@ def test_a_lost_answer_is_done(
 ) -> None:
     rule = proxy.add(LoseAnswer(), method="PUT", times=1)
 
-    etag = bucket.put(key, [_OCTETS])
+    etag = bucket.put(key, [_BYTES])
 
     assert rule.hits == 1
-    assert bucket.head(key) == ObjectStat(key, len(_OCTETS), etag)
+    assert bucket.head(key) == ObjectStat(key, len(_BYTES), etag)
     assert keys_of(server, key) == [key]
 
 
@@ -156,22 +156,22 @@ def test_a_lost_answer_to_a_later_call_is_done(
     bucket = opened(retry_ms_max=0)
     proxy.add(LoseAnswer(), method="PUT", times=1)
     with pytest.raises(BucketUnavailable):
-        bucket.put(key, [_OCTETS])
+        bucket.put(key, [_BYTES])
 
-    etag = bucket.put(key, [_OCTETS])
+    etag = bucket.put(key, [_BYTES])
 
-    assert bucket.head(key) == ObjectStat(key, len(_OCTETS), etag)
+    assert bucket.head(key) == ObjectStat(key, len(_BYTES), etag)
 
 
 def test_a_key_taken_while_the_answer_was_lost_stays_taken(
     bucket: Bucket, proxy: S3Proxy, key: str
 ) -> None:
-    other = bytes(reversed(_OCTETS))
+    other = bytes(reversed(_BYTES))
     bucket.put(key, [other])
     proxy.add(LoseAnswer(), method="PUT", times=1)
 
     with pytest.raises(KeyTaken):
-        bucket.put(key, [_OCTETS])
+        bucket.put(key, [_BYTES])
 
     assert bucket.get(key, 0, len(other)) == other
 
@@ -179,15 +179,15 @@ def test_a_key_taken_while_the_answer_was_lost_stays_taken(
 def test_lost_answers_of_parts_are_done(
     bucket: Bucket, server: S3Server, proxy: S3Proxy, key: str
 ) -> None:
-    octets = b"".join(b"%015d " % i for i in range(6 * MIB // 16))
+    data = b"".join(b"%015d " % i for i in range(6 * MIB // 16))
     parts = proxy.add(LoseAnswer(), method="PUT", times=1)
     completing = proxy.add(LoseAnswer(), method="POST", key="uploadId", times=1)
 
-    etag = bucket.put(key, [octets])
+    etag = bucket.put(key, [data])
 
     assert (parts.hits, completing.hits) == (1, 1)
-    assert bucket.head(key) == ObjectStat(key, len(octets), etag)
-    assert bucket.get(key, 0, len(octets)) == octets
+    assert bucket.head(key) == ObjectStat(key, len(data), etag)
+    assert bucket.get(key, 0, len(data)) == data
     assert uploads_of(server, key) == []
 
 

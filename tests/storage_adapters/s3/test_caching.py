@@ -1,4 +1,4 @@
-"""Octets of objects: which tier they come from, how they are fetched, what is held."""
+"""Bytes of objects: which tier they come from, how they are fetched, what is held."""
 
 import asyncio
 
@@ -22,13 +22,13 @@ def add(shelf: Shelf, kib: int) -> StoredObject:
 
 async def check(shelf: Shelf, stored: StoredObject, *spans: tuple[int, int]) -> None:
     """Fetch spans and compare them with what was put."""
-    octets = shelf.built[stored.number].octets
+    data = shelf.built[stored.number].data
     views = await shelf.cache.fetch(stored, spans)
-    assert [bytes(view) for view in views] == [octets[start:end] for start, end in spans]
+    assert [bytes(view) for view in views] == [data[start:end] for start, end in spans]
 
 
 def gets(shelf: Shelf) -> list[tuple[int, int]]:
-    """Return which octets were asked of the bucket since the last call, in blocks."""
+    """Return which bytes were asked of the bucket since the last call, in blocks."""
     found = sorted((start // BLOCK, -(-end // BLOCK)) for _, start, end in shelf.bucket.gets)
     shelf.bucket.gets.clear()
     return found
@@ -92,7 +92,7 @@ async def test_tail_is_whole_objects_and_bounded(shelf: Shelf) -> None:
         False,
     ]
     assert shelf.cache.tail_bytes <= MIB
-    assert bytes(shelf.cache.peek(3, 5, 9) or b"") == shelf.built[3].octets[5:9]
+    assert bytes(shelf.cache.peek(3, 5, 9) or b"") == shelf.built[3].data[5:9]
     await check(shelf, shelf.catalog.objects[2], (0, 300 * KIB))
     assert gets(shelf) == []
 

@@ -21,13 +21,13 @@ def test_checked_is_what_was_noted(
     noted: list[tuple[int, int]], asked: list[tuple[int, int]]
 ) -> None:
     checked = Run(1, 0, bytes(100))
-    octets: set[int] = set()
+    data: set[int] = set()
     for start, size in noted:
         checked.note_checked(start, start + size)
-        octets.update(range(start, start + size))
+        data.update(range(start, start + size))
 
     for start, size in asked:
-        assert checked.is_checked(start, start + size) == octets.issuperset(
+        assert checked.is_checked(start, start + size) == data.issuperset(
             range(start, start + size)
         )
 
@@ -144,7 +144,7 @@ async def test_run_that_took_the_place_of_another_outlives_it() -> None:
     assert cache.get(1, 1) is None
 
 
-async def test_discarded_octets_take_their_run_with_them() -> None:
+async def test_discarded_bytes_take_their_run_with_them() -> None:
     cache = MemoryCache(100, 10)
     for one in (run(1, 0, 3), run(1, 3), run(2, 0)):
         await cache.reserve(len(one.view))

@@ -32,10 +32,10 @@ def kept(cache: DiskCache, *blocks: tuple[int, int]) -> list[tuple[int, int]]:
 def test_what_is_written_is_read(tmp_path: Path) -> None:
     cache = new_cache(tmp_path)
 
-    cache.write((1, 0), IDENTITY, memoryview(b"octets"))
+    cache.write((1, 0), IDENTITY, memoryview(b"record"))
 
     assert cache.has((1, 0))
-    assert bytes(cache.read((1, 0), IDENTITY) or b"") == b"octets"
+    assert bytes(cache.read((1, 0), IDENTITY) or b"") == b"record"
     assert cache.read((1, 1), IDENTITY) is None
     assert cache.held_bytes == HEADER_BYTES + 6
 
@@ -61,13 +61,13 @@ def test_torn_file_is_a_miss(tmp_path: Path, cut: int) -> None:
     assert not path.exists()
 
 
-def test_changed_octet_is_a_miss(tmp_path: Path) -> None:
+def test_changed_byte_is_a_miss(tmp_path: Path) -> None:
     cache = new_cache(tmp_path)
     fill(cache, (1, 0))
     (path,) = cache.folder.iterdir()
-    octets = bytearray(path.read_bytes())
-    octets[700] ^= 1
-    path.write_bytes(octets)
+    data = bytearray(path.read_bytes())
+    data[700] ^= 1
+    path.write_bytes(data)
 
     assert cache.read((1, 0), IDENTITY) is None
 

@@ -125,7 +125,7 @@ async def test_what_lies_below_is_never_said_of_another_extent(house: House) -> 
     state.end, state.extents = 40, [*state.extents, state.extents[0]._replace(first=20, end=40)]
     await house.truncate(1, 15)
 
-    moving = house.truncate(1, 25)  # out of the first extent, whose octets were counted
+    moving = house.truncate(1, 25)  # out of the first extent, whose bytes were counted
 
     assert [extent.first for extent in state.extents] == [20]
     assert (state.below_bytes, state.size_bytes()) == (0, 2 * _SIZE_BYTES)

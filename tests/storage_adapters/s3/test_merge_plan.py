@@ -1,4 +1,4 @@
-"""Which objects are merged next: order, bounds, and how often an octet is written again."""
+"""Which objects are merged next: order, bounds, and how often a byte is written again."""
 
 from math import log
 from typing import Any
@@ -55,7 +55,7 @@ def test_what_a_scan_may_ask_for_stays() -> None:
     assert _numbers(_round(logs, released=5, now_unix_ms=0)) == [1, 2, 3, 4]
 
 
-def test_enough_octets_are_merged_at_once() -> None:
+def test_enough_bytes_are_merged_at_once() -> None:
     assert len(_round(_logs(2, size_bytes=500_000), released=ALL, now_unix_ms=0)) == 2
     assert _round(_logs(2, size_bytes=499_999), released=ALL, now_unix_ms=0) == []
 
@@ -115,7 +115,7 @@ def test_own_objects_are_no_neighbours_of_shared_ones() -> None:
 
 @settings(max_examples=examples(30, in_soak=20_000), deadline=None)
 @given(st.lists(st.integers(200, 60_000), min_size=20, max_size=300))
-def test_each_octet_is_rewritten_a_bounded_number_of_times(sizes: list[int]) -> None:
+def test_each_byte_is_rewritten_a_bounded_number_of_times(sizes: list[int]) -> None:
     live: list[StoredObject] = []
     rewritten: dict[
         int, list[tuple[int, int]]

@@ -20,10 +20,10 @@ def _batches(world: World, partition_id: int) -> list[bytes]:
     """Return a partition's batches as they lie in their objects, by what the catalog says."""
     found = []
     for extent in world.catalog.partition(partition_id).extents:
-        octets, rows = world.octets[extent.number], footer_of(world.octets[extent.number]).rows
+        data, rows = world.data[extent.number], footer_of(world.data[extent.number]).rows
         for row in range(extent.first_row, extent.first_row + extent.row_count):
             place = rows[row * ROW_STRIDE + 2]
-            found.append(octets[place & LOW_32 :][: place >> 32])
+            found.append(data[place & LOW_32 :][: place >> 32])
     return found
 
 
@@ -38,14 +38,14 @@ def test_batches_of_a_partition_lie_one_behind_the_other() -> None:
 
     (number,) = world.merge([one, two])
 
-    octets = memoryview(world.octets[number])
-    header = decode_segment_header(octets)
+    data = memoryview(world.data[number])
+    header = decode_segment_header(data)
     assert (header.kind, header.number, header.first_sequence) == (KIND_SETTLED, number, 1)
-    footer = footer_of(octets)
+    footer = footer_of(data)
     footer.check()
     assert (footer.trailer.first_sequence, footer.trailer.next_sequence) == (1, 5)
     assert footer.trailer.entries_end == 64 + 400
-    assert bytes(octets[64:464]) == b"".join(
+    assert bytes(data[64:464]) == b"".join(
         [
             make_batch(0, 2, timestamp_unix_ms=7_000),
             make_batch(2, 2),
@@ -57,7 +57,7 @@ def test_batches_of_a_partition_lie_one_behind_the_other() -> None:
     assert extents[0] == [Extent(0, 4, number, 0, 2, 200, 7_000, ((1, 0),))]
     assert extents[1] == [Extent(0, 4, number, 2, 2, 200, 1_000, ((1, 0), (2, 3)))]
     assert world.catalog.objects[number].partition_ids == {1, 2}
-    assert world.catalog.objects[number].size_bytes == len(octets)
+    assert world.catalog.objects[number].size_bytes == len(data)
 
 
 def test_highest_timestamps_run_on() -> None:
@@ -67,7 +67,7 @@ def test_highest_timestamps_run_on() -> None:
         for n, time in enumerate([3_000, 9_000, 5_000])
     ]
     (number,) = world.merge(inputs)
-    rows = footer_of(world.octets[number]).rows
+    rows = footer_of(world.data[number]).rows
     assert list(rows[1::ROW_STRIDE]) == [3_000, 9_000, 9_000]
 
 
@@ -96,7 +96,7 @@ def test_batches_below_the_log_start_are_left_out() -> None:
     (extent,) = world.catalog.partition(1).extents
     assert (extent.first, extent.end, extent.row_count) == (2, 8, 3)
     assert world.catalog.partition(2).extents == []
-    footer = footer_of(world.octets[number])
+    footer = footer_of(world.data[number])
     of_one, of_two = footer.find(1), footer.find(2)
     assert of_one is not None
     assert of_two is not None
@@ -112,8 +112,8 @@ def test_batches_below_the_log_start_are_left_out() -> None:
 def test_holes_are_answered_for() -> None:
     world = World()
     own = world.merge([world.log([make_entry((1, 0), 9)])], own_bytes_min=1)[0]
-    stored, octets = world.catalog.objects[own], world.octets[own]
-    source = open_source(stored, octets)
+    stored, data = world.catalog.objects[own], world.data[own]
+    source = open_source(stored, data)
     assert source.footer.rows[0] == 0
     # As after compaction: the object answers for offsets of which nothing is left.
     world.catalog.partition(1).extents = [
@@ -133,7 +133,7 @@ def test_deleted_partitions_are_noted_without_batches() -> None:
 
     (number,) = world.merge([one])
 
-    part = footer_of(world.octets[number]).find(1)
+    part = footer_of(world.data[number]).find(1)
     assert part is not None
     assert (part.is_deleted, part.row_count) == (True, 0)
     assert world.catalog.objects[number].partition_ids == {2}
@@ -146,7 +146,7 @@ def test_a_round_of_which_nothing_is_left_still_stands_for_its_inputs() -> None:
 
     (number,) = world.merge([one])
 
-    footer = footer_of(world.octets[number])
+    footer = footer_of(world.data[number])
     assert (footer.trailer.first_sequence, footer.trailer.next_sequence) == (1, 2)
     assert footer.trailer.max_timestamp_unix_ms == NO_TIMESTAMP
     assert world.catalog.objects[number].partition_ids == frozenset()
@@ -156,9 +156,9 @@ def test_a_round_of_which_nothing_is_left_still_stands_for_its_inputs() -> None:
 def test_a_flipped_bit_is_damage_of_that_object(at: int) -> None:
     world = World()
     stored = world.log([make_entry((1, 0))])
-    octets = bytearray(world.octets[stored.number])
-    octets[at] ^= 0x10
-    world.octets[stored.number] = bytes(octets)
+    data = bytearray(world.data[stored.number])
+    data[at] ^= 0x10
+    world.data[stored.number] = bytes(data)
 
     with pytest.raises(DamagedObject) as caught:
         world.build([stored])
@@ -170,7 +170,7 @@ def test_an_object_of_another_number_is_damage() -> None:
     world = World()
     one, two = (world.log([make_entry((1, n))]) for n in range(2))
     with pytest.raises(DamagedObject, match="object 1"):
-        open_source(two, world.octets[one.number])
+        open_source(two, world.data[one.number])
 
 
 _APPENDS = st.lists(
@@ -220,7 +220,7 @@ def test_merging_again_and_again_loses_nothing(
 
 def _bases(world: World, partition_id: int) -> list[int]:
     return [
-        footer_of(world.octets[extent.number]).rows[row * ROW_STRIDE]
+        footer_of(world.data[extent.number]).rows[row * ROW_STRIDE]
         for extent in world.catalog.partition(partition_id).extents
         for row in range(extent.first_row, extent.first_row + extent.row_count)
     ]

@@ -202,10 +202,10 @@ async def test_a_damaged_object_is_left_alone_and_others_go_on(
     await fill(house, 10)
     bad = house.catalog.objects[3]
     key = object_key(house.config.prefix, bad.number, bad.epoch)
-    octets = bytearray(house.bucket.get(key, 0, bad.size_bytes))
-    octets[200] ^= 1
+    data = bytearray(house.bucket.get(key, 0, bad.size_bytes))
+    data[200] ^= 1
     client = server.client()
-    client.put_object(Bucket=server.bucket, Key=key, Body=bytes(octets))
+    client.put_object(Bucket=server.bucket, Key=key, Body=bytes(data))
     client.close()
 
     with capture_logs() as logs:

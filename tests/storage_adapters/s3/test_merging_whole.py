@@ -8,7 +8,7 @@ from uuid import uuid4
 import pytest
 
 from gateway.clock import SystemClock
-from gateway.model import Octets, parse_batch_header
+from gateway.model import Buffer, parse_batch_header
 from storage_adapters.s3.adapter import S3Storage
 from storage_adapters.s3.bucket import Bucket
 from storage_adapters.s3.config import S3Config
@@ -94,7 +94,7 @@ class Model:
             start = self.starts[i]
             gone: set[int] = set()
 
-            def keep(batch: Octets, gone: set[int] = gone) -> Octets | None:
+            def keep(batch: Buffer, gone: set[int] = gone) -> Buffer | None:
                 offset = parse_batch_header(batch).base_offset
                 if offset % 3:
                     return batch

@@ -4,7 +4,7 @@ from uuid import UUID
 
 import pytest
 
-from gateway.model import HEADER_BYTES, Octets, PartitionIdentity, TopicName
+from gateway.model import HEADER_BYTES, Buffer, PartitionIdentity, TopicName
 from storage_adapters.formats.bodies import Introduction, encode_introduction
 from storage_adapters.formats.damage import Damaged
 from storage_adapters.formats.entry import check_body, decode_entry_header
@@ -55,42 +55,42 @@ def test_large_batches_are_not_copied() -> None:
     built = build_log_object(_PLACE, Appends([small, large], frozenset({0, 1}), 50), parts)
 
     assert [piece is large.batch for piece in built.body] == [False, True, False]
-    assert built.size_bytes == len(built.octets)
-    assert bytes(large.batch) in built.octets
-    assert [found.header for found in headers_of(built.octets, 50)] == [
+    assert built.size_bytes == len(built.data)
+    assert bytes(large.batch) in built.data
+    assert [found.header for found in headers_of(built.data, 50)] == [
         bytes(entry.batch[:HEADER_BYTES]) for entry in (small, large)
     ]
 
 
 def test_little_of_a_request_does_not_hold_all_of_it() -> None:
-    octets = bytes(make_entry((4, 0), size_bytes=20_000).batch)
+    data = bytes(make_entry((4, 0), size_bytes=20_000).batch)
     parts = {4: _part(4, 0, 2)}
 
-    def built_of(request: bytes, places: list[int]) -> list[Octets]:
+    def built_of(request: bytes, places: list[int]) -> list[Buffer]:
         entries = [
-            make_entry((4, offset))._replace(batch=memoryview(request)[at : at + len(octets)])
+            make_entry((4, offset))._replace(batch=memoryview(request)[at : at + len(data)])
             for offset, at in enumerate(places)
         ]
         return build_log_object(_PLACE, Appends(entries, frozenset({0}), 50), parts).body
 
-    mostly = built_of(octets + octets + b"\0" * 40_000, [0, 20_000])
-    hardly = built_of(octets + octets + b"\0" * 60_000, [20_000])
+    mostly = built_of(data + data + b"\0" * 40_000, [0, 20_000])
+    hardly = built_of(data + data + b"\0" * 60_000, [20_000])
 
-    assert [type(piece) for piece in mostly if len(piece) == len(octets)] == [memoryview] * 2
-    assert [type(piece) for piece in hardly if len(piece) == len(octets)] == [bytes]
-    assert octets in b"".join(hardly)
+    assert [type(piece) for piece in mostly if len(piece) == len(data)] == [memoryview] * 2
+    assert [type(piece) for piece in hardly if len(piece) == len(data)] == [bytes]
+    assert data in b"".join(hardly)
 
 
 def test_entries_are_sorted_by_partition_and_intact() -> None:
-    octets = memoryview(build_log_object(_PLACE, _appends(), _PARTS).octets)
+    data = memoryview(build_log_object(_PLACE, _appends(), _PARTS).data)
 
-    header, trailer = decode_segment_header(octets), decode_trailer(octets)
+    header, trailer = decode_segment_header(data), decode_trailer(data)
     assert (header.kind, header.number, header.incarnation) == (KIND_LOG, 42, 3)
     assert (trailer.first_sequence, trailer.next_sequence) == (50, 54)
     at, sequences, last = SEGMENT_HEADER_BYTES, [], []
     while at < trailer.entries_end:
-        entry = decode_entry_header(octets, at, trailer.entries_end, header.seed)
-        check_body(octets, at, entry)
+        entry = decode_entry_header(data, at, trailer.entries_end, header.seed)
+        check_body(data, at, entry)
         sequences.append(entry.sequence)
         last.append(entry.is_last)
         at += entry.size_bytes
@@ -100,10 +100,10 @@ def test_entries_are_sorted_by_partition_and_intact() -> None:
 
 def test_footer_and_index_say_the_same() -> None:
     built = build_log_object(_PLACE, _appends(), _PARTS)
-    octets = memoryview(built.octets)
-    trailer = decode_trailer(octets)
+    data = memoryview(built.data)
+    trailer = decode_trailer(data)
 
-    footer = Footer(octets[trailer.footer_at : len(octets) - TRAILER_BYTES], trailer)
+    footer = Footer(data[trailer.footer_at : len(data) - TRAILER_BYTES], trailer)
 
     footer.check()
     assert list(footer.rows) == list(built.rows)
@@ -128,7 +128,7 @@ def test_a_batch_for_two_partitions_is_stored_once() -> None:
     shared = next(place for place in places if places.count(place) == 2)
     position = shared & LOW_32
     batch = _appends().entries[2].batch
-    assert built.octets[position : position + (shared >> 32)] == batch
+    assert built.data[position : position + (shared >> 32)] == batch
 
 
 def test_a_partition_of_which_only_bounds_are_told() -> None:
@@ -136,9 +136,9 @@ def test_a_partition_of_which_only_bounds_are_told() -> None:
 
     built = build_log_object(_PLACE, _appends(), parts)
 
-    octets = memoryview(built.octets)
-    trailer = decode_trailer(octets)
-    footer = Footer(octets[trailer.footer_at : len(octets) - TRAILER_BYTES], trailer)
+    data = memoryview(built.data)
+    trailer = decode_trailer(data)
+    footer = Footer(data[trailer.footer_at : len(data) - TRAILER_BYTES], trailer)
     deleted, moved = footer.find(11), footer.find(12)
     assert deleted is not None
     assert deleted.is_deleted
@@ -148,9 +148,9 @@ def test_a_partition_of_which_only_bounds_are_told() -> None:
 
 
 def test_scan_is_in_order_of_sequence() -> None:
-    octets = build_log_object(_PLACE, _appends(), _PARTS).octets
+    data = build_log_object(_PLACE, _appends(), _PARTS).data
 
-    found = headers_of(octets, 51)
+    found = headers_of(data, 51)
 
     assert [header.sequence for header in found] == [51, 52, 53]
     assert [header.targets for header in found] == [
@@ -162,8 +162,8 @@ def test_scan_is_in_order_of_sequence() -> None:
 
 
 def test_a_flipped_bit_in_an_entry_is_damage() -> None:
-    octets = bytearray(build_log_object(_PLACE, _appends(), _PARTS).octets)
-    octets[SEGMENT_HEADER_BYTES + 20] ^= 4
+    data = bytearray(build_log_object(_PLACE, _appends(), _PARTS).data)
+    data[SEGMENT_HEADER_BYTES + 20] ^= 4
 
     with pytest.raises(Damaged):
-        headers_of(octets, 0)
+        headers_of(data, 0)

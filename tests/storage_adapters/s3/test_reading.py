@@ -126,7 +126,7 @@ async def test_what_was_read_once_is_read_from_memory(shelf: Shelf) -> None:
     assert shelf.cache.counts.memory_blocks == 2
 
 
-async def test_unchecked_octets_are_not_handed_out(shelf: Shelf) -> None:
+async def test_unchecked_bytes_are_not_handed_out(shelf: Shelf) -> None:
     shelf.add([make_entry((1, 0)), make_entry((2, 0))])
 
     await shelf.read(1)
@@ -253,11 +253,11 @@ async def test_damage_on_the_way_is_fetched_once_more(shelf: Shelf) -> None:
 async def test_damage_that_stays_names_object_and_offset(shelf: Shelf, at: int) -> None:
     entries = [make_entry((1, 5), size_bytes=500), make_entry((1, 6), size_bytes=500)]
     stored = shelf.add(entries)
-    octets = bytearray(shelf.built[stored.number].octets)
-    octets[octets.index(entries[1].batch) + at] ^= 0x10
-    shelf.replace(stored.number, octets)
+    data = bytearray(shelf.built[stored.number].data)
+    data[data.index(entries[1].batch) + at] ^= 0x10
+    shelf.replace(stored.number, data)
 
-    with pytest.raises(StorageUnavailable, match=r"0000001-7\.seg, offset 6, at octet"):
+    with pytest.raises(StorageUnavailable, match=r"0000001-7\.seg, offset 6, at byte"):
         await shelf.read(1)
     assert await shelf.read(1, 5, bytes_max=1) == [entries[0].batch]
 
@@ -265,9 +265,9 @@ async def test_damage_that_stays_names_object_and_offset(shelf: Shelf, at: int) 
 async def test_large_reads_are_checked_too(shelf: Shelf) -> None:
     entries = [make_entry((1, n), size_bytes=200 * KIB) for n in range(3)]
     stored = shelf.add(entries)
-    octets = bytearray(shelf.built[stored.number].octets)
-    octets[octets.index(entries[2].batch) + 150 * KIB] ^= 1
-    shelf.replace(stored.number, octets)
+    data = bytearray(shelf.built[stored.number].data)
+    data[data.index(entries[2].batch) + 150 * KIB] ^= 1
+    shelf.replace(stored.number, data)
 
     assert await shelf.read(1, 0, 2) == [entry.batch for entry in entries[:2]]
     with pytest.raises(StorageUnavailable, match="offset 2"):

@@ -9,7 +9,7 @@ from storage_adapters.formats.footer import LOW_32
 from storage_adapters.s3.read_plan import Piece, plan_read
 from storage_adapters.s3.state import Extent, PartitionState
 
-# Of each batch: offsets left out before it, its offsets, its octets, whether an object ends there.
+# Of each batch: offsets left out before it, its offsets, its bytes, whether an object ends there.
 _BATCHES = st.lists(
     st.tuples(
         st.sampled_from([0, 0, 0, 3]),
@@ -21,7 +21,7 @@ _BATCHES = st.lists(
     min_size=1,
     max_size=40,
 )
-_Batch = tuple[int, int, int]  # base offset, offsets, octets
+_Batch = tuple[int, int, int]  # base offset, offsets, bytes
 
 
 def _lay_out(
@@ -131,7 +131,7 @@ def test_plan_asks_for_rows_until_it_has_them(
 
 
 def test_areas_join_neighbours_and_nothing_else() -> None:
-    # Two entries whose headers have 76 octets, then one behind the smallest other entry.
+    # Two entries whose headers have 76 bytes, then one behind the smallest other entry.
     piece = Piece(1, [140, 316, 416 + 137 + 76], [100, 100, 61], [0, 1, 2], [1, 1, 1])
     assert piece.areas() == [(140, 416), (629, 690)]
 

@@ -155,10 +155,10 @@ async def test_a_damaged_object_is_named_and_others_count(
     await fill(house, 3)
     key = object_key(house.config.prefix, 2, 1)
     stored = house.catalog.objects[2]
-    octets = bytearray(house.bucket.get(key, 0, stored.size_bytes))
-    octets[-200] ^= 1
+    data = bytearray(house.bucket.get(key, 0, stored.size_bytes))
+    data[-200] ^= 1
     with closing(server.client()) as client:
-        client.put_object(Bucket=server.bucket, Key=key, Body=bytes(octets))
+        client.put_object(Bucket=server.bucket, Key=key, Body=bytes(data))
 
     survey = survey_bucket(house.config, house.bucket)
     restore_index(house.config, house.bucket, index, survey)

@@ -25,9 +25,9 @@ PARTITIONS = range(1, 5)
 def recover(world: World, damaged_epochs: Iterable[int] = ()) -> tuple[Decision, Facts]:
     """Return what the objects in the dictionary say."""
     facts, seen = Facts(), []
-    for octets in world.octets.values():
+    for data in world.data.values():
         found = _seen(
-            decode_segment_header(octets), footer_of(octets), ObjectStat("", len(octets), "")
+            decode_segment_header(data), footer_of(data), ObjectStat("", len(data), "")
         )
         _fold(facts, found.told)
         seen.append(found.seen)
@@ -62,7 +62,7 @@ def test_a_chain_of_log_objects_counts_whole() -> None:
 def test_what_lies_behind_a_gap_was_never_committed() -> None:
     world = World()
     stored = [world.log([make_entry((1, n))]) for n in range(4)]
-    del world.octets[stored[2].number]
+    del world.data[stored[2].number]
 
     decision, _ = recover(world)
 
@@ -74,7 +74,7 @@ def test_what_lies_behind_a_gap_was_never_committed() -> None:
 def test_a_gap_where_an_object_is_damaged_is_a_loss_and_no_end() -> None:
     world = World()
     stored = [world.log([make_entry((1, n))]) for n in range(4)]
-    del world.octets[stored[2].number]
+    del world.data[stored[2].number]
 
     decision, _ = recover(world, damaged_epochs=[1])
 
@@ -110,7 +110,7 @@ def test_stale_objects_stay_so_when_their_betters_are_merged() -> None:
     inputs = list(world.catalog.objects.values())
     world.merge(inputs)
     for stored in inputs:
-        del world.octets[stored.number]
+        del world.data[stored.number]
 
     decision, _ = recover(world)
 
@@ -155,7 +155,7 @@ def test_a_round_of_which_the_shared_object_is_missing_counts_in_part() -> None:
         world.log([make_entry((1, n), size_bytes=900), make_entry((2, n))]) for n in (0, 1)
     ]
     own, _ = world.build(inputs, own_bytes_min=1_000)
-    world.octets[own.stored.number] = b"".join(own.body)
+    world.data[own.stored.number] = b"".join(own.body)
 
     decision, _ = recover(world)
 
@@ -222,7 +222,7 @@ class History:
                 del world.catalog.objects[stored.number]
                 self.never_committed.add(stored.number)
                 if (choice >> (4 + step)) & 1:
-                    del world.octets[stored.number]
+                    del world.data[stored.number]
         for i, (end, extents) in before.items():
             state = world.catalog.partition(i)
             state.end, state.extents = end, extents
@@ -259,7 +259,7 @@ class History:
             return
         made = world.build(inputs, own_bytes_min)
         for new in made[: choice % (len(made) + 1)]:
-            world.octets[new.stored.number] = b"".join(new.body)
+            world.data[new.stored.number] = b"".join(new.body)
             self.dead.add(new.stored.number)
 
     def merge_in_vain(self, choice: int) -> None:
@@ -287,7 +287,7 @@ class History:
         told = {partition_id: world.told(partition_id)}
         made = world.make(planned, world.sources(inputs), told)
         if choice & 64:
-            world.octets[made.stored.number] = b"".join(made.body)
+            world.data[made.stored.number] = b"".join(made.body)
             self.dead.add(made.stored.number)
             return
         shared = [o for o in inputs if is_shared(o) or len(o.partition_ids) > 1]
@@ -321,7 +321,7 @@ class History:
         allowed = {number for number in self.dead if number < first} | self.never_committed
         dead = sorted(allowed, reverse=True)
         for number in dead[: choice % (len(dead) + 1)]:
-            self.world.octets.pop(number, None)
+            self.world.data.pop(number, None)
             self.dead.discard(number)
             self.never_committed.discard(number)
 
@@ -390,11 +390,11 @@ def test_whatever_happened_what_was_acknowledged_is_found(
     assert decision.next_sequence >= world.next_sequence
 
 
-def _rows(octets: World, catalog: World, partition_id: int) -> list[tuple[int, int]]:
-    """Return offsets of a partition's batches, whose octets are in their objects."""
+def _rows(data: World, catalog: World, partition_id: int) -> list[tuple[int, int]]:
+    """Return offsets of a partition's batches, whose bytes are in their objects."""
     found = []
     for extent in catalog.catalog.partition(partition_id).extents:
-        rows = footer_of(octets.octets[extent.number]).rows
+        rows = footer_of(data.data[extent.number]).rows
         for row in range(extent.first_row, extent.first_row + extent.row_count):
             base_offset, span = rows[row * ROW_STRIDE], rows[row * ROW_STRIDE + 3]
             found.append((base_offset, base_offset + (span & LOW_32)))

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from gateway.errors import StorageUnavailable
-from gateway.model import Octets, parse_batch_header
+from gateway.model import Buffer, parse_batch_header
 from storage_adapters.s3.merge_plan import is_shared
 from storage_adapters.s3.state import StoredObject, object_key
 from tests.contracts.storage import make_entry
@@ -15,7 +15,7 @@ from tests.support.s3_servers import S3Server
 ALL = 1 << 40
 
 
-def _odd(batch: Octets) -> Octets | None:
+def _odd(batch: Buffer) -> Buffer | None:
     return batch if parse_batch_header(batch).base_offset % 2 else None
 
 
@@ -99,7 +99,7 @@ async def test_what_is_below_the_log_start_is_not_offered(new_house: NewHouse) -
     await house.truncate(2, 4)
     seen = []
 
-    def keep(batch: Octets) -> Octets | None:
+    def keep(batch: Buffer) -> Buffer | None:
         seen.append(parse_batch_header(batch).base_offset)
         return batch
 
@@ -116,7 +116,7 @@ async def test_a_partition_deleted_meanwhile_does_not_come_back(new_house: NewHo
     house = await _filled(new_house)
     loop = asyncio.get_running_loop()
 
-    def keep(batch: Octets) -> Octets | None:
+    def keep(batch: Buffer) -> Buffer | None:
         asyncio.run_coroutine_threadsafe(house.delete(1), loop).result(60)
         return None if parse_batch_header(batch).base_offset else batch
 
@@ -133,10 +133,10 @@ async def test_a_damaged_object_stays_and_is_passed_the_third_time(
     house = await _filled(new_house)
     (own,) = _own(house)
     key = object_key(house.config.prefix, own.number, own.epoch)
-    octets = bytearray(house.bucket.get(key, 0, own.size_bytes))
-    octets[300] ^= 1
+    data = bytearray(house.bucket.get(key, 0, own.size_bytes))
+    data[300] ^= 1
     client = server.client()
-    client.put_object(Bucket=server.bucket, Key=key, Body=bytes(octets))
+    client.put_object(Bucket=server.bucket, Key=key, Body=bytes(data))
     client.close()
 
     for _ in range(2):

@@ -143,7 +143,7 @@ async def test_damaged_rows_get_no_more_memory_than_the_object_can_have_rows() -
         await RowsCache(load, bytes_max=10_000, rows_max=lambda _: 10).get(3)
 
 
-def test_no_object_has_more_rows_than_its_octets_allow() -> None:
+def test_no_object_has_more_rows_than_its_bytes_allow() -> None:
     """The smallest batch for as many partitions as there may be is the worst of all."""
     entry = make_entry([(partition_id, 0) for partition_id in range(10_000)])
     parts = dict.fromkeys(range(10_000), Part(0, 1, is_deleted=False, introduction=None))
@@ -151,7 +151,7 @@ def test_no_object_has_more_rows_than_its_octets_allow() -> None:
         Place(DATA_UUID, 1, 1, 1), Appends([entry], frozenset([0]), 1), parts
     )
     catalog = Catalog()
-    catalog.objects[1] = make_stored(1, (1, 2))._replace(size_bytes=len(built.octets))
+    catalog.objects[1] = make_stored(1, (1, 2))._replace(size_bytes=len(built.data))
 
     assert len(built.rows) // 4 <= rows_max_of(catalog, 1) < 3 * len(built.rows) // 4
     with pytest.raises(RowsGone):

@@ -1,4 +1,4 @@
-"""Where the last octets of a partition begin, by extents and the rows that are in memory."""
+"""Where the last bytes of a partition begin, by extents and the rows that are in memory."""
 
 from array import array
 

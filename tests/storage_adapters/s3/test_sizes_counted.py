@@ -1,4 +1,4 @@
-"""Where the last octets of a partition begin: the same as counting batch by batch gives."""
+"""Where the last bytes of a partition begin: the same as counting batch by batch gives."""
 
 from array import array
 
@@ -18,7 +18,7 @@ async def _none(_number: int) -> bytes | None:
 
 
 def _house(objects: list[list[int]]) -> tuple[RowsCache, PartitionState]:
-    """Return a partition with objects of batches of so many octets, and all their rows."""
+    """Return a partition with objects of batches of so many bytes, and all their rows."""
     rows = RowsCache(_none, bytes_max=1 << 20)
     state = PartitionState(1)
     for number, batches in enumerate(objects, 1):

@@ -109,10 +109,10 @@ async def test_own_objects_below_the_log_start_go_and_leave_a_note(new_house: Ne
     assert own.number not in house.catalog.objects
     note = max(house.catalog.objects.values())
     assert (note.kind, note.partition_ids, is_shared(note)) == (KIND_SETTLED, frozenset(), True)
-    octets = house.bucket.get(
+    data = house.bucket.get(
         f"{house.config.prefix}objects/{note.number:016}-1.seg", 0, note.size_bytes
     )
-    part = footer_of(octets).find(1)
+    part = footer_of(data).find(1)
     assert part is not None
     assert (part.start, part.row_count) == (4, 0)
     restarted = house.restarted()

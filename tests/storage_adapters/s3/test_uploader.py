@@ -270,6 +270,6 @@ async def test_what_waits_for_the_database_is_in_memory_once(house: House) -> No
 
 
 class Batch(bytearray):
-    """Octets of which one can see whether anybody has them."""
+    """Bytes of which one can see whether anybody has them."""
 
     __slots__ = ("__weakref__",)

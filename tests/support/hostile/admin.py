@@ -70,13 +70,13 @@ def _request(chooser: random.Random, user: User | None) -> bytes:
         at = chooser.choice(sorted(body)) if body else ""
         body = {**body, at: sqs.other_value(body.get(at), chooser)}
     token = user.password if user else chooser.choice(["", "wrong", "\xff"])
-    octets = b"" if body is None else json.dumps(body).encode()
+    raw = b"" if body is None else json.dumps(body).encode()
     head = (
         f"{method} /v1/{path.replace('{name}', chooser.choice(_NAMES))} HTTP/1.1\r\n"
-        f"Host: localhost\r\nContent-Length: {len(octets)}\r\n"
+        f"Host: localhost\r\nContent-Length: {len(raw)}\r\n"
         f"Authorization: Bearer {token}\r\n\r\n"
     )
-    data = bytearray(head.encode("latin-1") + octets)
+    data = bytearray(head.encode("latin-1") + raw)
     if kind == 9:
         data[chooser.randrange(len(data))] ^= 1 << chooser.randrange(8)
     return bytes(data)

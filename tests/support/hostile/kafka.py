@@ -26,8 +26,8 @@ _SASL_AUTHENTICATE: Final = 36
 _WRONG_PASSWORD_EVERY: Final = 20  # its answer is delayed
 
 
-def _sized(octets: bytes) -> bytes:
-    return struct.pack(">i", len(octets)) + octets
+def _sized(data: bytes) -> bytes:
+    return struct.pack(">i", len(data)) + data
 
 
 def _array(*items: bytes) -> bytes:

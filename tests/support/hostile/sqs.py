@@ -1,4 +1,4 @@
-"""SQS requests as octets, right ones and faulty ones: JSON, forms, query strings, bare HTTP."""
+"""SQS requests as bytes, right ones and faulty ones: JSON, forms, query strings, bare HTTP."""
 
 import json
 import random
@@ -165,8 +165,8 @@ def other_value(value: Any, chooser: random.Random) -> Any:
     return chooser.choice(_TEXTS)
 
 
-def wrong_octets(chooser: random.Random) -> bytes:
-    """Return a request with a few octets that are others, more or fewer."""
+def wrong_data(chooser: random.Random) -> bytes:
+    """Return a request with a few bytes that are others, more or fewer."""
     data = bytearray(valid_request(chooser))
     for _ in range(chooser.randrange(1, 4)):
         at = chooser.randrange(len(data))
@@ -270,7 +270,7 @@ def wrong_http(chooser: random.Random) -> bytes:
 
 FAULTS: Final[tuple[Callable[[random.Random], bytes], ...]] = (
     wrong_values,
-    wrong_octets,
+    wrong_data,
     wrong_body,
     wrong_form,
     wrong_http,

@@ -96,9 +96,9 @@ class GroupRig:
         }
         body = bytes(kind(version=version, **(defaults | fields)).encode())
         request = heartbeat.decode(version, memoryview(body))
-        octets = heartbeat.handle(request, self.rig.session, version)
+        data = heartbeat.handle(request, self.rig.session, version)
         answer = second_codec.decode(
-            second_codec.response_class(heartbeat.API_KEY, version), octets
+            second_codec.response_class(heartbeat.API_KEY, version), data
         )
         return int(answer.error_code)
 

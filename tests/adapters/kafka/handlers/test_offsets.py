@@ -290,7 +290,7 @@ async def test_what_cannot_be_deleted_gets_kafkas_code(
 
 
 @pytest.mark.parametrize("version", range(1, 5))
-async def test_log_dirs_show_each_partitions_octets(rig: Rig, version: int) -> None:
+async def test_log_dirs_show_each_partitions_bytes(rig: Rig, version: int) -> None:
     await fill(rig)
 
     answer = await rig.ask("describe_log_dirs", version, topics=None)

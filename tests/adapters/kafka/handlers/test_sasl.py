@@ -25,8 +25,8 @@ async def handshake(rig: Rig, session: Session, mechanism: str, version: int = 1
     return await rig.ask("sasl_handshake", version, session=session, mechanism=mechanism)
 
 
-async def send(rig: Rig, session: Session, octets: bytes, version: int = 2) -> Any:
-    return await rig.ask("sasl_authenticate", version, session=session, auth_bytes=octets)
+async def send(rig: Rig, session: Session, data: bytes, version: int = 2) -> Any:
+    return await rig.ask("sasl_authenticate", version, session=session, auth_bytes=data)
 
 
 @pytest.mark.parametrize("version", range(3))
@@ -60,14 +60,14 @@ async def test_scram_gives_the_session_its_principal(rig: Rig, mechanism: str) -
 
 
 @pytest.mark.parametrize(
-    "octets",
+    "data",
     [b"\0ada\0wrong", b"\0eve\0secret", b"bob\0ada\0secret", b"ada", b"\0\0\0", b"\xff\0a\0b"],
 )
-async def test_wrong_credentials_leave_the_session_outside(rig: Rig, octets: bytes) -> None:
+async def test_wrong_credentials_leave_the_session_outside(rig: Rig, data: bytes) -> None:
     session = await connect(rig)
     await handshake(rig, session, "PLAIN")
 
-    answer = await send(rig, session, octets)
+    answer = await send(rig, session, data)
 
     assert answer.error_code.value == ErrorCode.SASL_AUTHENTICATION_FAILED
     assert answer.error_message
@@ -134,7 +134,7 @@ async def test_what_is_not_offered_is_refused_and_may_be_tried_otherwise(
     assert chosen.error_code.value == ErrorCode.NONE
 
 
-@pytest.mark.parametrize("octets", [b"", b"\0" * 9_000, b"a\0b\0c\0d"])
-def test_a_malformed_plain_message_is_unauthenticated(octets: bytes) -> None:
+@pytest.mark.parametrize("data", [b"", b"\0" * 9_000, b"a\0b\0c\0d"])
+def test_a_malformed_plain_message_is_unauthenticated(data: bytes) -> None:
     with pytest.raises(Unauthenticated):
-        parse_plain(octets)
+        parse_plain(data)

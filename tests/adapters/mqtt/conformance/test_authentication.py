@@ -182,10 +182,10 @@ def test_proving_itself_again_by_another_method_closes(guard: Rig) -> None:
 def test_a_user_is_let_in_by_password(guard: Rig, version: int) -> None:
     """5.0: 3.1.4-2. 3.1.1: 3.1.4-4."""
     client = guard.raw(version)
-    octets = wire.connect(
+    data = wire.connect(
         guard.name(), version=version, username=USER, password=PASSWORD.encode()
     )
-    client.send(octets)
+    client.send(data)
     assert client.receive(Kind.CONNACK).code == 0
 
 
@@ -197,8 +197,8 @@ def test_who_is_not_known_is_rejected(
 ) -> None:
     """5.0: 3.1.4-2, 3.2.2-6, 3.2.2-7, 3.2.2-8. 3.1.1: 3.2.2-4, 3.2.2-5."""
     client = guard.raw(version)
-    octets = wire.connect(guard.name(), version=version, username=name, password=password)
-    client.send(octets)
+    data = wire.connect(guard.name(), version=version, username=name, password=password)
+    client.send(data)
     answer = client.receive(Kind.CONNACK)
     assert answer.code in ({0x86, NOT_AUTHORIZED} if version == V5 else {4, 5})
     assert client.until_closed() == []
@@ -206,10 +206,10 @@ def test_who_is_not_known_is_rejected(
 
 def user(guard: Rig, version: int) -> RawClient:
     client = guard.raw(version)
-    octets = wire.connect(
+    data = wire.connect(
         guard.name(), version=version, username=USER, password=PASSWORD.encode()
     )
-    client.send(octets)
+    client.send(data)
     client.receive(Kind.CONNACK)
     return client
 

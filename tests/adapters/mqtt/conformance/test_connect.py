@@ -51,8 +51,8 @@ def test_a_second_connect_closes(rig: Rig, version: int) -> None:
 def test_another_protocol_name_closes(rig: Rig, version: int, name: str) -> None:
     """5.0: 3.1.2-1. 3.1.1: 3.1.2-1."""
     client = rig.raw(version)
-    octets = wire.connect(rig.name(), version=version)
-    head = wire.text(name) + octets[8:]
+    data = wire.connect(rig.name(), version=version)
+    head = wire.text(name) + data[8:]
     client.send(wire.packet(Kind.CONNECT, head))
     client.rejected(UNSUPPORTED, 1)
 
@@ -112,8 +112,8 @@ def test_fields_that_the_flags_announce_must_be_there(
 def test_fields_that_no_flag_announces_close(rig: Rig, version: int) -> None:
     """5.0: 3.1.2-16, 3.1.2-18. 3.1.1: 3.1.2-18, 3.1.2-20."""
     client = rig.raw(version)
-    octets = wire.connect(rig.name(), version=version)
-    client.send(wire.packet(Kind.CONNECT, octets[2:] + wire.text("surplus")))
+    data = wire.connect(rig.name(), version=version)
+    client.send(wire.packet(Kind.CONNECT, data[2:] + wire.text("surplus")))
     client.rejected(MALFORMED, PROTOCOL_ERROR)
 
 

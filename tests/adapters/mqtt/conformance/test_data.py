@@ -23,20 +23,20 @@ BOM = "\ufeff"
 
 
 @BOTH
-@pytest.mark.parametrize("octets", ILL_FORMED.values(), ids=ILL_FORMED)
-def test_ill_formed_utf8_in_a_topic_name_closes(rig: Rig, version: int, octets: bytes) -> None:
+@pytest.mark.parametrize("data", ILL_FORMED.values(), ids=ILL_FORMED)
+def test_ill_formed_utf8_in_a_topic_name_closes(rig: Rig, version: int, data: bytes) -> None:
     """5.0: 1.5.4-1, 3.3.2-1. 3.1.1: 1.4.0-1, 3.3.2-1."""
     client = rig.client(version=version)
-    client.send(wire.publish(octets, b"x", version=version))
+    client.send(wire.publish(data, b"x", version=version))
     client.refused(MALFORMED, 0x90)
 
 
 @BOTH
-@pytest.mark.parametrize("octets", ILL_FORMED.values(), ids=ILL_FORMED)
-def test_ill_formed_utf8_in_a_filter_closes(rig: Rig, version: int, octets: bytes) -> None:
+@pytest.mark.parametrize("data", ILL_FORMED.values(), ids=ILL_FORMED)
+def test_ill_formed_utf8_in_a_filter_closes(rig: Rig, version: int, data: bytes) -> None:
     """5.0: 1.5.4-1, 3.8.3-1. 3.1.1: 1.4.0-1, 3.8.3-1."""
     client = rig.client(version=version)
-    client.send(wire.subscribe(1, [(octets, 0)], version=version))
+    client.send(wire.subscribe(1, [(data, 0)], version=version))
     client.refused(MALFORMED)
 
 
@@ -49,13 +49,13 @@ def test_ill_formed_utf8_in_unsubscribe_closes(rig: Rig, version: int) -> None:
 
 
 @BOTH
-@pytest.mark.parametrize("octets", [b"a\xff", b"a\xed\xa0\x80"], ids=["alone", "surrogate"])
+@pytest.mark.parametrize("data", [b"a\xff", b"a\xed\xa0\x80"], ids=["alone", "surrogate"])
 def test_ill_formed_utf8_in_a_client_identifier_closes(
-    rig: Rig, version: int, octets: bytes
+    rig: Rig, version: int, data: bytes
 ) -> None:
     """5.0: 1.5.4-1, 3.1.3-4, 3.1.3-8. 3.1.1: 1.4.0-1, 3.1.3-4."""
     client = rig.raw(version)
-    client.send(wire.connect(octets, version=version))
+    client.send(wire.connect(data, version=version))
     client.rejected(MALFORMED, 0x85, 2)
 
 
@@ -76,11 +76,11 @@ def test_ill_formed_utf8_in_a_will_topic_closes(rig: Rig, version: int) -> None:
     client.rejected(MALFORMED, 0x90)
 
 
-@pytest.mark.parametrize("octets", [*ILL_FORMED.values(), NULL], ids=[*ILL_FORMED, "null"])
+@pytest.mark.parametrize("data", [*ILL_FORMED.values(), NULL], ids=[*ILL_FORMED, "null"])
 @pytest.mark.parametrize("where", ["name", "value"])
-def test_ill_formed_utf8_in_a_user_property_closes(rig: Rig, octets: bytes, where: str) -> None:
+def test_ill_formed_utf8_in_a_user_property_closes(rig: Rig, data: bytes, where: str) -> None:
     """5.0: 1.5.4-1, 1.5.4-2, 1.5.7-1."""
-    name, value = (octets, b"v") if where == "name" else (b"n", octets)
+    name, value = (data, b"v") if where == "name" else (b"n", data)
     one = bytes([Prop.USER]) + wire.text(name) + wire.text(value)
     client = rig.client()
     client.send(wire.packet(Kind.PUBLISH, wire.text("a") + wire.varint(len(one)) + one))
@@ -141,7 +141,7 @@ def test_a_packet_length_longer_than_needed_closes(rig: Rig) -> None:
 
 
 @BOTH
-def test_a_packet_length_of_five_octets_closes(rig: Rig, version: int) -> None:
+def test_a_packet_length_of_five_bytes_closes(rig: Rig, version: int) -> None:
     """5.0: 1.5.5-1, 4.13.1-1. 3.1.1: 4.8.0-1."""
     client = rig.client(version=version)
     client.send(b"\x30\xff\xff\xff\xff\x7f")
@@ -166,22 +166,22 @@ FLAGGED = {
 
 @STRICT
 @BOTH
-@pytest.mark.parametrize("octets", FLAGGED.values(), ids=FLAGGED)
-def test_reserved_flags_close(rig: Rig, version: int, octets: bytes) -> None:
+@pytest.mark.parametrize("data", FLAGGED.values(), ids=FLAGGED)
+def test_reserved_flags_close(rig: Rig, version: int, data: bytes) -> None:
     """5.0: 2.1.3-1. 3.1.1: 2.2.2-1, 2.2.2-2."""
     client = rig.client(version=version)
-    client.send(octets)
+    client.send(data)
     client.refused(MALFORMED)
 
 
 @BOTH
-@pytest.mark.parametrize(("octets", "code"), [(b"\x00\x00", 0), (b"\xf0\x00", 0)])
+@pytest.mark.parametrize(("data", "code"), [(b"\x00\x00", 0), (b"\xf0\x00", 0)])
 def test_a_packet_type_that_is_reserved_closes(
-    rig: Rig, version: int, octets: bytes, code: int
+    rig: Rig, version: int, data: bytes, code: int
 ) -> None:
     """5.0: 4.13.1-1. 3.1.1: 4.8.0-1."""
     client = rig.client(version=version)
-    client.send(octets)
+    client.send(data)
     client.refused(MALFORMED, PROTOCOL_ERROR, code)
 
 
@@ -295,10 +295,10 @@ def test_packets_may_come_in_any_cut(rig: Rig, version: int) -> None:
     """5.0: 4.2-1. 3.1.1: 7.1.1-1."""
     subscriber = rig.subscriber(version=version)
     client = rig.raw(version)
-    octets = wire.connect(rig.name("cut"), version=version)
-    octets += wire.publish(rig.topic(), b"cut", qos=1, version=version) + wire.PINGREQ
-    for at in range(len(octets)):
-        client.send(octets[at : at + 1])
+    data = wire.connect(rig.name("cut"), version=version)
+    data += wire.publish(rig.topic(), b"cut", qos=1, version=version) + wire.PINGREQ
+    for at in range(len(data)):
+        client.send(data[at : at + 1])
 
     kinds = [client.receive().kind for _ in range(3)]
     assert sorted(kinds) == [Kind.CONNACK, Kind.PUBACK, Kind.PINGRESP]

@@ -153,7 +153,7 @@ def test_a_wildcard_at_the_beginning_does_not_match_dollar_topics(
 
 
 @BOTH
-def test_topic_names_and_filters_of_65535_octets_or_a_refusal(rig: Rig, version: int) -> None:
+def test_topic_names_and_filters_of_65535_bytes_or_a_refusal(rig: Rig, version: int) -> None:
     """5.0: 4.7.3-3. 3.1.1: 4.7.3-3."""
     long = rig.stem + "x" * (65_535 - len(rig.stem))
     subscriber = rig.client(version=version)
@@ -230,10 +230,10 @@ def test_the_subscription_identifier_comes_with_its_messages(rig: Rig) -> None:
     assert subscriber.messages(1)[0].values(Prop.SUBSCRIPTION_ID) == []
 
 
-@pytest.mark.parametrize("octets", [b"\x0b\x00", b"\x0b\x01\x0b\x02"], ids=["zero", "two"])
-def test_a_subscription_identifier_against_the_rules_closes(rig: Rig, octets: bytes) -> None:
+@pytest.mark.parametrize("data", [b"\x0b\x00", b"\x0b\x01\x0b\x02"], ids=["zero", "two"])
+def test_a_subscription_identifier_against_the_rules_closes(rig: Rig, data: bytes) -> None:
     """5.0: 4.13.1-1."""
-    body = b"\0\1" + wire.varint(len(octets)) + octets + wire.text("a") + b"\0"
+    body = b"\0\1" + wire.varint(len(data)) + data + wire.text("a") + b"\0"
     client = rig.client()
     client.send(wire.packet(Kind.SUBSCRIBE, body, flags=2))
     client.refused(PROTOCOL_ERROR, MALFORMED)

@@ -33,8 +33,8 @@ def opened(rig: Rig) -> Iterator[Opener]:
         yield open_one
 
 
-def octets(socket: Connection, count: int) -> bytes:
-    """Return the next octets, of however many frames; each must be binary."""
+def receive_exactly(socket: Connection, count: int) -> bytes:
+    """Return the next bytes, of however many frames; each must be binary."""
     data = b""
     while len(data) < count:
         frame = socket.recv(timeout=ANSWER_S_MAX)
@@ -62,7 +62,7 @@ def test_packets_come_in_binary_frames(rig: Rig, opened: Opener) -> None:
     """5.0: 6.0.0-1. 3.1.1: 6.0.0-1."""
     socket = opened()
     socket.send(wire.connect(rig.name(), version=4))
-    assert octets(socket, 4) == b"\x20\x02\x00\x00"
+    assert receive_exactly(socket, 4) == b"\x20\x02\x00\x00"
 
 
 @STRICT
@@ -70,7 +70,7 @@ def test_a_text_frame_closes(rig: Rig, opened: Opener) -> None:
     """5.0: 6.0.0-1. 3.1.1: 6.0.0-1."""
     socket = opened()
     socket.send(wire.connect(rig.name(), version=4))
-    octets(socket, 4)
+    receive_exactly(socket, 4)
     socket.send("text")
     assert is_closed(socket)
 
@@ -81,20 +81,20 @@ def test_packets_need_not_end_where_frames_do(rig: Rig, opened: Opener) -> None:
     data = wire.connect(rig.name(), version=4) + wire.PINGREQ + wire.PINGREQ
     for at in range(0, len(data), 5):
         socket.send(data[at : at + 5])
-    assert octets(socket, 8) == b"\x20\x02\x00\x00\xd0\x00\xd0\x00"
+    assert receive_exactly(socket, 8) == b"\x20\x02\x00\x00\xd0\x00\xd0\x00"
 
     subscribed = wire.subscribe(1, [(rig.topic(), 0)], version=4)
     published = wire.publish(rig.topic(), b"x", version=4)
     socket.send(subscribed + published + wire.PINGREQ)
     suback = wire.packet(Kind.SUBACK, b"\0\1\0")
-    assert octets(socket, len(suback) + len(published) + 2).startswith(suback)
+    assert receive_exactly(socket, len(suback) + len(published) + 2).startswith(suback)
 
 
 def test_a_protocol_error_closes(rig: Rig, opened: Opener) -> None:
     """5.0: 4.13.1-1. 3.1.1: 4.8.0-1."""
     socket = opened()
     socket.send(wire.connect(rig.name(), version=4) * 2)
-    octets(socket, 4)
+    receive_exactly(socket, 4)
     assert is_closed(socket)
 
 
@@ -116,14 +116,14 @@ def test_a_client_that_waits_for_each_acknowledgement_gets_it(rig: Rig, opened: 
     """5.0: 6.0.0-1, 4.3.2-4. Cut anywhere, and with others in between."""
     socket = opened()
     socket.send(wire.connect(rig.name(), version=4))
-    octets(socket, 4)
+    receive_exactly(socket, 4)
     topic = rig.topic()
     for packet_id in range(1, 12):
         packet = wire.publish(topic, b"x", qos=1, packet_id=packet_id, version=4)
         pieces = [packet[:9], packet[9:]] if packet_id % 4 == 0 else [packet]
         for piece in pieces:
             socket.send(piece)
-        assert octets(socket, 4) == wire.ack(Kind.PUBACK, packet_id)
+        assert receive_exactly(socket, 4) == wire.ack(Kind.PUBACK, packet_id)
         if packet_id % 5 == 0:
             socket.send(wire.PINGREQ)
-            assert octets(socket, 2) == b"\xd0\x00"
+            assert receive_exactly(socket, 2) == b"\xd0\x00"

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 from gateway.errors import StorageFull
-from gateway.model import Octets
+from gateway.model import Buffer
 from gateway.storage import Entry, OnDone
 from tests.adapters.mqtt.core.rig import Rig
 
@@ -27,14 +27,14 @@ def full_disk(one: Rig) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def no_room_for(one: Rig, octets: bytes) -> Iterator[list[bytes]]:
-    """Refuse appends that have these octets; yield what was refused."""
+def no_room_for(one: Rig, data: bytes) -> Iterator[list[bytes]]:
+    """Refuse appends that have these bytes; yield what was refused."""
     storage = one.live.storage
     enqueue = storage.enqueue
     refused: list[bytes] = []
 
     def picky(entries: Sequence[Entry], on_done: OnDone, *, reserved: bool = False) -> None:
-        found = [bytes(entry.batch) for entry in entries if octets in bytes(entry.batch)]
+        found = [bytes(entry.batch) for entry in entries if data in bytes(entry.batch)]
         refused.extend(found)
         if found:
             raise StorageFull("no room for that")
@@ -61,7 +61,7 @@ class SlowReads:
 
     async def _read(
         self, partition_id: int, start: int, end: int, *, bytes_max: int
-    ) -> list[Octets]:
+    ) -> list[Buffer]:
         self.started.set()
         await self.go.wait()
         return self._cached(partition_id, start, end, bytes_max=bytes_max) or []

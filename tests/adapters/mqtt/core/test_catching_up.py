@@ -7,7 +7,7 @@ import pytest
 
 from adapters.mqtt.outgoing import catch_up, feeds
 from gateway.errors import StorageUnavailable
-from gateway.model import Octets
+from gateway.model import Buffer
 from tests.adapters.mqtt.core.rig import numbered, payloads, rig
 from tests.support import mqtt_wire as wire
 from tests.support.mqtt_wire import Kind, Prop
@@ -265,7 +265,7 @@ async def test_a_log_that_cannot_be_read_is_tried_again(
         read_batches = feed.read_batches
         failures = [StorageUnavailable("the disk is slow to wake up")]
 
-        async def fail_once(offset: int, *, bytes_max: int, end: int) -> Sequence[Octets]:
+        async def fail_once(offset: int, *, bytes_max: int, end: int) -> Sequence[Buffer]:
             if failures:
                 raise failures.pop()
             return await read_batches(offset, bytes_max=bytes_max, end=end)

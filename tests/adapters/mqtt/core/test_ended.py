@@ -161,7 +161,7 @@ async def test_the_oldest_ended_ones_go_when_there_are_too_many(tmp_path: Path) 
         assert one.adapter.node.counters.ended_dropped == 17
 
 
-async def test_octets_of_ended_filters_are_bounded(tmp_path: Path) -> None:
+async def test_bytes_of_ended_filters_are_bounded(tmp_path: Path) -> None:
     async with rig(tmp_path, mqtt={"session": {"filter_bytes_max": 100}}) as one:
         subscriber = await behind(one, ("t", 1), count=2)
         await subscriber.message()

@@ -64,7 +64,7 @@ async def publish_in_turns(publisher: Client, count: int) -> None:
 
 
 def put_sizes(one: Rig, monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Return a list that gets the octets of each put from now on."""
+    """Return a list that gets the bytes of each put from now on."""
     put = stream(one).put
     sizes: list[int] = []
 
@@ -99,7 +99,7 @@ def refuse(_records: object, on_done: OnDone, _beside: object) -> None:
     asyncio.get_running_loop().call_soon(on_done, error)
 
 
-def test_the_octets_of_a_run_are_known_before_it_is_encoded() -> None:
+def test_the_bytes_of_a_run_are_known_before_it_is_encoded() -> None:
     runs = [
         Inflight(0, 3, 7, 1_000, 1),
         Inflight(3, 1, 7, 1_003, 2, identifiers=(1, 2, 3), group="$share/ä/t"),

@@ -132,7 +132,7 @@ async def test_a_connection_may_end_with_a_message_on_its_way(tmp_path: Path) ->
         assert [value for _, value in stored(one)[4:]] == [b"third", b"third"]
 
 
-async def test_octets_in_frames_are_counted_once(tmp_path: Path) -> None:
+async def test_bytes_in_frames_are_counted_once(tmp_path: Path) -> None:
     packet = wire.publish("t", b"x" * 50, qos=1, packet_id=3, version=4)
     async with rig(tmp_path) as one:
         [listener] = [each for each in one.adapter.listeners if each.name == "mqtt-ws"]

@@ -134,7 +134,7 @@ async def test_nothing_goes_alone_while_the_log_has_more_than_it_can_write(
         assert await does_not_go_alone(one, wire.publish("t", b"third", qos=1))
 
 
-async def test_an_identifier_may_end_with_an_octet_of_zero(tmp_path: Path) -> None:
+async def test_an_identifier_may_end_with_an_byte_of_zero(tmp_path: Path) -> None:
     async with rig(tmp_path) as one:
         client = await lone_client(one)
         one.live.storage.held = True

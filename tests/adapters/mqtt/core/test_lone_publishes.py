@@ -67,7 +67,7 @@ async def test_nothing_is_acknowledged_before_the_log_has_it(
 
 
 async def test_messages_of_all_sizes_are_kept_as_they_are(tmp_path: Path) -> None:
-    """Remaining Lengths of one and two octets, and packets that are too large for the way."""
+    """Remaining Lengths of one and two bytes, and packets that are too large for the way."""
     bodies = [b"x" * size for size in (*range(110, 130), 0, 1, 5_000, 4_080, 4_090, 1, 1)]
     async with rig(tmp_path) as one:
         client = await lone_client(one)

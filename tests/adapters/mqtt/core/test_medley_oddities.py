@@ -10,7 +10,7 @@ from gateway.config.auth import AuthRule
 from tests.adapters.mqtt.core.disks import full_disk
 from tests.adapters.mqtt.core.rig import Client, Rig, rig
 from tests.adapters.mqtt.core.test_lone_publishes import server_side
-from tests.adapters.mqtt.core.test_medleys import FOUR, octets_of, records_of
+from tests.adapters.mqtt.core.test_medleys import FOUR, bytes_of, records_of
 from tests.support import mqtt_wire as wire
 from tests.support.mqtt_wire import V3_1_1, V5, Kind, Prop
 
@@ -32,11 +32,11 @@ TEN: Final = {"session": {"receive_max": 10}}
 MANY: Final = [f"t/{number}" for number in range(15)]
 RETAINED: Final = {"retain": True}
 LENGTH_NOT_MINIMAL: Final = b"\x32\x81\x00" + bytes(9)
-FIVE_OCTETS: Final = b"\x32\xff\xff\xff\xff\x01" + bytes(9)
+FIVE_BYTES: Final = b"\x32\xff\xff\xff\xff\x01" + bytes(9)
 
 CASES: Final = {
     "a length that is not minimal": Case(MANY, after=LENGTH_NOT_MINIMAL),
-    "a length of five octets": Case(MANY, after=FIVE_OCTETS),
+    "a length of five bytes": Case(MANY, after=FIVE_BYTES),
     "a wildcard": Case([*MANY, "a/+", *MANY]),
     "more than the Receive Maximum": Case(MANY, mqtt=TEN),
     "refused, which frees the window": Case([f"no/{n}" for n in range(15)], mqtt=DENIED | TEN),
@@ -50,7 +50,7 @@ CASES: Final = {
         {"a": b".", "b": b"."},
         options=RETAINED,
     ),
-    "octets too many, and then fewer": Case(
+    "bytes too many, and then fewer": Case(
         ["a", "b", "a", "c"],
         [bytes(1_100_000), b"b", b"small", b"c"],
         {"retained_bytes_max": 1 << 20, "packet_bytes_max": 2_000_000},
@@ -77,7 +77,7 @@ async def outcome_of(folder: Path, case: Case, *, together: bool, version: int) 
         client = await one.client("p", version=version)
         if case.before:
             bodies = list(case.before.values())
-            client.send(octets_of(list(case.before), bodies, version=version, retain=True))
+            client.send(bytes_of(list(case.before), bodies, version=version, retain=True))
             for _ in case.before:
                 await client.receive(Kind.PUBACK)
         connection = server_side(one, "p")
@@ -127,7 +127,7 @@ async def test_what_is_refused_leaves_nothing_in_the_routes_that_all_share(
 ) -> None:
     async with rig(tmp_path, mqtt={**FOUR, **DENIED}) as one:
         client = await one.client("p")
-        client.send(octets_of([f"no/{number}" for number in range(15)]))
+        client.send(bytes_of([f"no/{number}" for number in range(15)]))
         for _ in range(15):
             assert (await client.receive(Kind.PUBACK)).code == 0x87
         assert not one.adapter.node.routes._rest
@@ -141,8 +141,8 @@ async def test_who_may_not_write_to_the_topic_of_the_log_is_refused(tmp_path: Pa
     routes = {"routes": [{"filter": "yes/#", "topic": "other"}]}
     async with rig(tmp_path, mqtt=routes, rules=rules) as one:
         client = await one.client("p")
-        client.send(octets_of(["yes/1", "yes/2", "yes/3", "yes/4", "no/5", "yes/6"]))
-        client.send(octets_of(["no/1", "no/2", "no/3", "no/4"]))
+        client.send(bytes_of(["yes/1", "yes/2", "yes/3", "yes/4", "no/5", "yes/6"]))
+        client.send(bytes_of(["no/1", "no/2", "no/3", "no/4"]))
         codes = [(await client.receive(Kind.PUBACK)).code for _ in range(10)]
         assert codes == [0, 0, 0, 0, 0x87, 0] + [0x87] * 4
 
@@ -156,7 +156,7 @@ async def test_who_leaves_is_answered_first(tmp_path: Path) -> None:
             connection.hurry()
             connection.receive(wire.publish("large", bytes(1_048_400), qos=1, packet_id=2))
             connection.receive(wire.publish("large", bytes(2_000), qos=1, packet_id=3))
-            connection.receive(octets_of(["a", "b", "c", "d"]))
+            connection.receive(bytes_of(["a", "b", "c", "d"]))
             came = await client.ended_with()
         assert came == [(Kind.PUBACK, 0x97)] * 7 + [(Kind.DISCONNECT, 0x8B)]
 
@@ -182,7 +182,7 @@ async def test_what_is_more_than_a_batch_reaches_slow_readers_once(
         topics = [f"t/{number % 5}" for number in range(300)]
         bodies = [b"%d:" % number + bytes(300) for number in range(300)]
         for _ in range(2):
-            server_side(one, "p").receive(octets_of(topics, bodies))
+            server_side(one, "p").receive(bytes_of(topics, bodies))
             for _ in topics:
                 await client.receive(Kind.PUBACK)
         seen = [found.payload for found in await slow.take(50)]

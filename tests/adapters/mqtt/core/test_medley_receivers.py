@@ -9,7 +9,7 @@ from adapters.mqtt.outgoing.distributor import Distributor
 from adapters.mqtt.wire import PublishRun
 from tests.adapters.mqtt.core.rig import Client, Rig, rig, until
 from tests.adapters.mqtt.core.test_lone_publishes import server_side
-from tests.adapters.mqtt.core.test_medleys import acknowledged, octets_of
+from tests.adapters.mqtt.core.test_medleys import acknowledged, bytes_of
 from tests.support import mqtt_wire as wire
 from tests.support.mqtt_wire import V3_1, V3_1_1, V5, Kind, Prop
 
@@ -75,7 +75,7 @@ async def receivers(one: Rig, publisher: Client) -> dict[str, Client]:
 
 
 async def came_to(client: Client) -> list[tuple[int, bytes]]:
-    """Return flags and octets of all that came."""
+    """Return flags and bytes of all that came."""
     client.send(wire.PINGREQ)
     came = []
     while (found := await client.next()) is not None and found.kind is not Kind.PINGRESP:
@@ -130,7 +130,7 @@ async def test_what_one_of_the_same_version_wants_goes_on_as_it_came(
     async with rig(tmp_path) as one:
         publisher = await one.client("p", version=version)
         clients = await receivers(one, publisher)
-        publisher.send(octets_of(TOPICS, BODIES, qos=0, version=version))
+        publisher.send(bytes_of(TOPICS, BODIES, qos=0, version=version))
         await one.delivered()
         lone = {"new", "flags", "small"} if version == V5 else {"old", "older", "own"}
         for kind in lone - {"small"}:
@@ -151,13 +151,13 @@ async def test_who_reads_slowly_gets_it_later_and_nobody_else_does(tmp_path: Pat
         slow = server_side(one, "new")
         slow.pause_writing()
         slow.send(wire.publish("d/new", bytes(5 << 20)))  # more than may wait for a receiver
-        publisher.send(octets_of(TOPICS, BODIES, qos=0))
+        publisher.send(bytes_of(TOPICS, BODIES, qos=0))
         await publisher.silent()
         assert len(await came_to(clients["flags"])) == REPEATS
         session = one.session("new")
         assert session is not None
         assert session.laggards
-        publisher.send(octets_of(TOPICS, BODIES, qos=0))
+        publisher.send(bytes_of(TOPICS, BODIES, qos=0))
         await publisher.silent()
         slow.resume_writing()
         came = await clients["new"].messages(1 + 2 * REPEATS)
@@ -176,7 +176,7 @@ async def test_who_has_gone_gets_nothing_and_is_no_bug(tmp_path: Path) -> None:
         await one.gone("flags")
         again = await one.client("flags", version=V3_1_1)
         await again.subscribe(("d/flags", 0))
-        publisher.send(octets_of(TOPICS, BODIES, qos=0))
+        publisher.send(bytes_of(TOPICS, BODIES, qos=0))
         await publisher.silent()
         came = await came_to(again)
         assert [body for _, body in came] == [
@@ -191,13 +191,13 @@ async def test_what_came_with_others_comes_once(tmp_path: Path, *, away: bool) -
     async with rig(tmp_path) as one:
         publisher = await one.client("p")
         clients = await receivers(one, publisher)
-        publisher.send(octets_of(TOPICS, BODIES, qos=0))
+        publisher.send(bytes_of(TOPICS, BODIES, qos=0))
         await came_to(clients["flags"])
         if away:  # who was there when the first ones came
             await clients["flags"].drop()
             await one.gone("flags")
         own = server_side(one, "p")
-        own.receive(octets_of(TOPICS, BODIES, qos=0) + octets_of(["d/new", "d/new"]))
+        own.receive(bytes_of(TOPICS, BODIES, qos=0) + bytes_of(["d/new", "d/new"]))
         assert await acknowledged(publisher, 2) == [0, 0]
         await one.delivered()
         found = [body for _, body in await came_to(clients["new"])]

@@ -30,7 +30,7 @@ async def records_of(one: Rig, topic: str = "mqtt", number: int = 0) -> list[Rec
     return [record for batch in batches for record in decode_batch(batch)]
 
 
-def octets_of(
+def bytes_of(
     topics: Sequence[str],
     bodies: Sequence[bytes] | None = None,
     *,
@@ -64,7 +64,7 @@ async def test_nothing_is_acknowledged_before_the_log_has_it(
     async with rig(tmp_path) as one:
         client = await one.client("p", version=version)
         one.live.storage.held = True
-        client.send(octets_of(TOPICS, version=version))
+        client.send(bytes_of(TOPICS, version=version))
         await until(lambda: one.partition().log_end_offset == len(TOPICS))
         assert on_its_way(one) == [PublishMedley]
         connection = server_side(one, "p")
@@ -82,7 +82,7 @@ async def test_runs_and_medleys_are_acknowledged_in_the_order_they_came(tmp_path
     topics = [*"aaabcbdbcccdab"]
     async with rig(tmp_path) as one:
         client = await one.client("p")
-        client.send(octets_of(topics))
+        client.send(bytes_of(topics))
         await acknowledged(client, len(topics))
         found = await records_of(one)
         assert [(record.key, record.value) for record in found] == [
@@ -104,7 +104,7 @@ async def test_records_are_those_of_messages_that_came_one_by_one(
         async with rig(tmp_path / way, mqtt=mqtt) as one:
             client = await one.client("p")
             if way == "together":
-                client.send(octets_of(topics, qos=qos, found=found))
+                client.send(bytes_of(topics, qos=qos, found=found))
                 await acknowledged(client, qos * len(topics))
             else:
                 for number, topic in enumerate(topics):
@@ -140,7 +140,7 @@ async def test_subscribers_get_each_message_under_its_topic(
         await away.drop()
         await one.gone("away")
 
-        own.send(octets_of(topics, qos=qos, found=((Prop.CONTENT_TYPE, "x"),)))
+        own.send(bytes_of(topics, qos=qos, found=((Prop.CONTENT_TYPE, "x"),)))
         await acknowledged(own, qos * len(topics))
 
         back = await one.client("away", kept=True)
@@ -165,9 +165,9 @@ async def test_the_last_retained_message_of_each_topic_stays(tmp_path: Path, qos
     async with rig(tmp_path) as one:
         client = await one.client("p")
         found = ((Prop.CONTENT_TYPE, "x"),)
-        client.send(octets_of(topics, bodies, qos=qos, retain=True, found=found))
+        client.send(bytes_of(topics, bodies, qos=qos, retain=True, found=found))
         await acknowledged(client, qos * len(topics))
-        client.send(octets_of(list("cead"), [b"", b"e1", b"a3", b"d2"], qos=qos, retain=True))
+        client.send(bytes_of(list("cead"), [b"", b"e1", b"a3", b"d2"], qos=qos, retain=True))
         await acknowledged(client, qos * 4)
         await client.silent()
         for restarts in (False, True):
@@ -193,7 +193,7 @@ async def test_each_gets_an_answer_of_its_own_where_one_is_refused(tmp_path: Pat
     topics = ["a", "no/a", "b", "$delayed/60/a", "$SYS/a", "$delayed/x/a", "c"]
     async with rig(tmp_path, mqtt={"acl": acl}) as one:
         client = await one.client("p")
-        client.send(octets_of(topics))
+        client.send(bytes_of(topics))
         assert await acknowledged(client, 7) == [0, 0x87, 0, 0, 0x90, 0x90, 0]
         assert [record.key for record in await records_of(one)] == [b"a", b"b", b"c"]
         assert server_side(one, "p").inbound._window.count == 0
@@ -205,7 +205,7 @@ async def test_qos_0_leaves_before_the_log_has_it_and_once(tmp_path: Path) -> No
         await subscriber.subscribe(("#", 0))
         one.live.storage.held = True
         topics = ["a", "b", "a", "c"]
-        client.send(octets_of(topics, qos=0))
+        client.send(bytes_of(topics, qos=0))
         assert [found.topic for found in await subscriber.take(4)] == topics
         assert one.partition().high_watermark == 0
         one.live.storage.release()
@@ -223,7 +223,7 @@ async def test_what_its_topic_does_not_take_is_refused_alone(tmp_path: Path) -> 
             partition.topic.name, {"max.message.bytes": "1000"}
         )
         client = await one.client("p")
-        client.send(octets_of(["a", "b", "c", "d"], bodies, retain=True))
+        client.send(bytes_of(["a", "b", "c", "d"], bodies, retain=True))
         assert await acknowledged(client, 4) == [0, 0x97, 0, 0]
         retained = one.adapter.node.retained
         assert [retained.get(topic) is None for topic in (b"a", b"b", b"c")] == [
@@ -236,7 +236,7 @@ async def test_what_its_topic_does_not_take_is_refused_alone(tmp_path: Path) -> 
 async def test_no_more_topics_are_retained_than_the_bound_says(tmp_path: Path) -> None:
     async with rig(tmp_path, mqtt={"retained_max": 3}) as one:
         client = await one.client("p")
-        client.send(octets_of(["a", "b", "a", "c", "d", "a"], retain=True))
+        client.send(bytes_of(["a", "b", "a", "c", "d", "a"], retain=True))
         assert await acknowledged(client, 6) == [0, 0, 0, 0, 0x97, 0]
         assert len(one.adapter.node.retained) == 3
 
@@ -250,12 +250,12 @@ async def test_a_full_disk_refuses_all_and_leaves_nothing(
         subscriber = await one.client("s")
         await subscriber.subscribe(("#", 1))
         with full_disk(one):
-            client.send(octets_of(["a", "b", "a", "c"], **options))
+            client.send(bytes_of(["a", "b", "a", "c"], **options))
             assert await acknowledged(client, 4) == [0x97] * 4
         assert await records_of(one) == []
         assert len(one.adapter.node.retained) == 0
         assert server_side(one, "p").inbound._window.count == 0
-        client.send(octets_of(["a", "b", "a", "c"], **options))
+        client.send(bytes_of(["a", "b", "a", "c"], **options))
         assert await acknowledged(client, 4) == [0] * 4
         assert len(await subscriber.take(4)) == 4
 
@@ -265,10 +265,10 @@ async def test_more_than_the_receive_maximum_ends_the_connection(
 ) -> None:  # MQTT-3.3.4-9
     async with rig(tmp_path, mqtt={"session": {"receive_max": 10}}) as one:
         client = await one.client("p")
-        client.send(octets_of(TOPICS[:10]))
+        client.send(bytes_of(TOPICS[:10]))
         await acknowledged(client, 10)
         one.live.storage.held = True
-        client.send(octets_of(TOPICS[:11]))
+        client.send(bytes_of(TOPICS[:11]))
         assert (await client.ended_with())[-1] == (Kind.DISCONNECT, 0x93)
 
 
@@ -281,7 +281,7 @@ async def test_it_waits_while_the_log_has_more_than_it_can_write(
         with monkeypatch.context() as patch:
             patch.setattr(Publishing, "is_saturated", True)
             patch.setattr(one.adapter.node.publishing, "hold", lambda _release: None)
-            client.send(octets_of(TOPICS))
+            client.send(bytes_of(TOPICS))
             await until(lambda: len(connection._queued) == 1)
             assert not connection.inbound.is_pending
         connection._on_log_low()
@@ -293,7 +293,7 @@ async def test_a_reader_that_may_take_no_more_is_held(tmp_path: Path) -> None:
         client = await one.client("p")
         one.live.storage.held = True
         connection = server_side(one, "p")
-        client.send(octets_of(["a", "b"] * 10, [bytes(5_000)] * 20))
+        client.send(bytes_of(["a", "b"] * 10, [bytes(5_000)] * 20))
         await until(lambda: "unacknowledged" in connection._holds)
         one.live.storage.release()
         await acknowledged(client, 20)

@@ -245,7 +245,7 @@ def test_a_value_that_is_cut_or_of_a_later_version_is_corrupt(
 
 
 @given(st.binary(max_size=80))
-def test_any_octets_are_read_or_corrupt(octets: bytes) -> None:
+def test_any_bytes_are_read_or_corrupt(data: bytes) -> None:
     for decode in (
         decode_state,
         decode_group,
@@ -253,18 +253,18 @@ def test_any_octets_are_read_or_corrupt(octets: bytes) -> None:
         lambda value: decode_subscription("t", None, value),
         lambda value: decode_ended(session({}), 1, value),
     ):
-        for value in (octets, b"\0" + octets):
+        for value in (data, b"\0" + data):
             try:
                 decode(value)
             except CorruptBatch:
                 continue
 
 
-def test_a_state_with_any_octet_changed_is_read_or_corrupt() -> None:
+def test_a_state_with_any_byte_changed_is_read_or_corrupt() -> None:
     value = state()
     for at in range(len(value)):
-        for octet in (0, 0x7F, 0xFF):
-            changed = value[:at] + bytes((octet,)) + value[at + 1 :]
+        for byte in (0, 0x7F, 0xFF):
+            changed = value[:at] + bytes((byte,)) + value[at + 1 :]
             try:
                 decode_state(changed)
             except CorruptBatch:

@@ -47,7 +47,7 @@ class Scram:
         return f"{unproven},p={base64.b64encode(proof).decode()}".encode()
 
 
-def octets(packet: Received) -> bytes:
+def data(packet: Received) -> bytes:
     data = packet.value(Prop.AUTH_DATA)
     assert isinstance(data, bytes)
     return data
@@ -62,7 +62,7 @@ async def begin(live: Live, scram: Scram, client_id: str = "c") -> tuple[Client,
 async def authenticated(live: Live, scram: Scram) -> tuple[Client, Received]:
     client, challenge = await begin(live, scram)
     assert challenge.code == CONTINUE
-    client.send(wire.auth(CONTINUE, scram.properties(scram.final(octets(challenge)))))
+    client.send(wire.auth(CONTINUE, scram.properties(scram.final(data(challenge)))))
     return client, await client.receive(Kind.CONNACK)
 
 
@@ -72,7 +72,7 @@ async def test_scram_lets_a_user_in_and_proves_the_server(tmp_path: Path, method
     async with running(tmp_path, users=("ada",)) as live:
         scram = Scram("ada", method=method)
         _, answer = await authenticated(live, scram)
-        assert (answer.code, octets(answer)) == (0, scram.expected)
+        assert (answer.code, data(answer)) == (0, scram.expected)
         assert answer.value(Prop.AUTH_METHOD) == method
         assert live.connection().principal.name == "ada"
 
@@ -82,7 +82,7 @@ async def test_a_wrong_proof_is_refused(tmp_path: Path, scram: Scram) -> None:
     """MQTT-4.12.0-4."""
     async with running(tmp_path, users=("ada",)) as live:
         client, challenge = await begin(live, scram)
-        client.send(wire.auth(CONTINUE, scram.properties(scram.final(octets(challenge)))))
+        client.send(wire.auth(CONTINUE, scram.properties(scram.final(data(challenge)))))
         assert await client.ended_with() == [(Kind.CONNACK, 0x86)]
 
 
@@ -111,9 +111,9 @@ async def test_a_client_authenticates_anew_while_it_goes_on(tmp_path: Path) -> N
         challenge = await client.receive(Kind.AUTH)
         client.send(wire.publish("a", b"x", qos=1))
         await client.receive(Kind.PUBACK)
-        client.send(wire.auth(CONTINUE, again.properties(again.final(octets(challenge)))))
+        client.send(wire.auth(CONTINUE, again.properties(again.final(data(challenge)))))
         done = await client.receive(Kind.AUTH)
-        assert (done.code, octets(done)) == (0, again.expected)
+        assert (done.code, data(done)) == (0, again.expected)
 
 
 @pytest.mark.parametrize("scram", [Scram("ada", "wrong"), Scram("bob")])
@@ -125,7 +125,7 @@ async def test_who_fails_to_authenticate_anew_is_sent_away(
         client, _ = await authenticated(live, Scram("ada"))
         client.send(wire.auth(AGAIN, scram.properties(scram.first)))
         challenge = await client.receive(Kind.AUTH)
-        client.send(wire.auth(CONTINUE, scram.properties(scram.final(octets(challenge)))))
+        client.send(wire.auth(CONTINUE, scram.properties(scram.final(data(challenge)))))
         assert await client.ended_with() == [(Kind.DISCONNECT, 0x87)]
 
 

@@ -84,12 +84,12 @@ async def test_response_information_comes_when_it_is_asked_for(tmp_path: Path) -
         assert silent.value(Prop.RESPONSE_INFO) is None
 
 
-@pytest.mark.parametrize(("octets", "is_told"), [(65_525, True), (65_526, False)])
+@pytest.mark.parametrize(("data", "is_told"), [(65_525, True), (65_526, False)])
 async def test_an_identifier_too_long_for_a_topic_has_no_response_information(
-    tmp_path: Path, octets: int, *, is_told: bool
+    tmp_path: Path, data: int, *, is_told: bool
 ) -> None:
     async with running(tmp_path) as live:
-        name = "x" * octets
+        name = "x" * data
         answer = await (await live.client()).connect(
             name, found=[(Prop.REQUEST_RESPONSE_INFO, 1)]
         )

@@ -12,9 +12,9 @@ from tests.support import mqtt_wire as wire
 from tests.support.mqtt_wire import V3_1, V3_1_1, V5, Kind, Prop, WillMessage
 
 
-def with_flags(octets: bytes, flags: int) -> bytes:
-    """Return a packet with these bits 3 to 0 of its first octet."""
-    return bytes((octets[0] & 0xF0 | flags,)) + octets[1:]
+def with_flags(data: bytes, flags: int) -> bytes:
+    """Return a packet with these bits 3 to 0 of its first byte."""
+    return bytes((data[0] & 0xF0 | flags,)) + data[1:]
 
 
 async def ping_is_answered(client: Client) -> None:
@@ -109,12 +109,12 @@ async def test_flags_that_3_1_does_not_use_say_nothing(tmp_path: Path, flags: in
 
 
 @pytest.mark.parametrize("version", [V3_1_1, V5])
-@pytest.mark.parametrize("octets", [wire.PINGREQ, wire.ack(Kind.PUBREL, 5)])
-async def test_later_versions_reserve_them(tmp_path: Path, version: int, octets: bytes) -> None:
+@pytest.mark.parametrize("data", [wire.PINGREQ, wire.ack(Kind.PUBREL, 5)])
+async def test_later_versions_reserve_them(tmp_path: Path, version: int, data: bytes) -> None:
     """MQTT-2.1.3-1."""
     async with running(tmp_path) as live:
         client = await live.connected(version=version)
-        client.send(with_flags(octets, 9))
+        client.send(with_flags(data, 9))
         said = [(Kind.DISCONNECT, 0x81)] if version == V5 else []
         assert await client.ended_with() == said
 

@@ -178,7 +178,7 @@ async def test_the_gateways_rules_guard_the_topic_of_the_log(tmp_path: Path) -> 
         assert (await ada.receive(Kind.SUBACK)).codes == [0x87]
 
 
-async def test_unacknowledged_octets_hold_reads_until_the_log_has_them(tmp_path: Path) -> None:
+async def test_unacknowledged_bytes_hold_reads_until_the_log_has_them(tmp_path: Path) -> None:
     async with running(tmp_path, mqtt={"unacknowledged_bytes_max": 65_536}) as live:
         client = await live.connected(version=V5)
         live.storage.held = True

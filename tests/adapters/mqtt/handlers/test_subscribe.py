@@ -99,7 +99,7 @@ async def test_an_answer_that_the_client_cannot_take_ends_the_connection(
 
 
 @pytest.mark.parametrize(("version", "refused"), [(V5, 0x97), (V3_1_1, 0x80)])
-async def test_octets_of_a_session_s_filters_are_bounded(
+async def test_bytes_of_a_session_s_filters_are_bounded(
     tmp_path: Path, version: int, refused: int
 ) -> None:
     async with running(tmp_path, mqtt={"session": {"filter_bytes_max": 8}}) as live:

@@ -234,8 +234,8 @@ def test_a_stored_will_comes_back_as_it_was(will: Will) -> None:
 
 
 def test_a_will_of_a_later_release_is_refused() -> None:
-    octets = bytearray(encode_will(WILL))
-    octets[0] = 1
+    data = bytearray(encode_will(WILL))
+    data[0] = 1
 
     with pytest.raises(InvalidRecord):
-        decode_will(bytes(octets))
+        decode_will(bytes(data))

@@ -25,7 +25,7 @@ from adapters.mqtt.sessions.ended import EndedIndex, EndedSubscriptions
 from adapters.mqtt.sessions.subscription import Subscription
 from adapters.mqtt.wire import PublishRun
 from gateway.errors import OffsetOutOfRange
-from gateway.model import Octets
+from gateway.model import Buffer
 from gateway.records.codec import NO_HEADERS, RecordRun, encode_runs
 from gateway.records.keys import keys_of_batch
 from gateway.storage import KeySpans, WantedKeys
@@ -53,7 +53,7 @@ class LogFeed:
         self.reads: list[int] = []
         self.on_read: Callable[[], None] = lambda: None
 
-    async def read_batches(self, offset: int, *, bytes_max: int, end: int) -> Sequence[Octets]:
+    async def read_batches(self, offset: int, *, bytes_max: int, end: int) -> Sequence[Buffer]:
         assert 0 < bytes_max <= catch_up_module.READ_BYTES_MAX
         if offset < self.log_start_offset:
             raise OffsetOutOfRange(f"offset {offset}")
@@ -65,7 +65,7 @@ class LogFeed:
         found = self._batches[first : first + self._per_read]
         return [batch for batch in found if int.from_bytes(batch[:8]) < end]
 
-    async def runs_of_large(self, _batch: Octets) -> None:
+    async def runs_of_large(self, _batch: Buffer) -> None:
         """None is large."""
 
     def take_away(self, offset: int) -> None:
@@ -98,14 +98,14 @@ class LogFeed:
         return KeySpans([span for span in spans if span[0] < span[1]], upto)
 
     def runs_of(
-        self, batch: Octets, wants: Callable[[bytes], bool] | None
+        self, batch: Buffer, wants: Callable[[bytes], bool] | None
     ) -> list[PublishRun | Medley]:
         return mixed_runs_of_batch(
             batch, ROUTE, from_offset=0, skipped=self._skipped, wants=wants
         )
 
 
-def _end_of(batch: Octets) -> int:
+def _end_of(batch: Buffer) -> int:
     return int.from_bytes(batch[:8]) + int.from_bytes(batch[23:27]) + 1
 
 

@@ -174,7 +174,7 @@ def test_a_huge_topic_name_is_not_remembered() -> None:
     assert trie.cached_topics == 0
 
 
-def test_filters_of_65535_octets_nest_no_calls() -> None:
+def test_filters_of_65535_bytes_nest_no_calls() -> None:
     trie: SubscriptionTrie[int] = SubscriptionTrie()
     deep = "/".join("a" * 32_768)
     trie.add(Subscription(deep[:-1] + "+"), 1)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from adapters.mqtt.errors import ReasonCode
 from adapters.mqtt.packets.framing import PacketReader
 from adapters.mqtt.wire import AckRun, Connect, Packet, PacketType, Pingreq, PublishRun, Version
-from tests.adapters.mqtt.octets import (
+from tests.adapters.mqtt.raw_packets import (
     MALFORMED,
     PACKET_BYTES_MAX,
     PROTOCOL,
@@ -76,7 +76,7 @@ def test_any_cut_of_the_stream_gives_the_same_packets(
     assert pieces.error is whole.error is None
 
 
-def test_octets_one_by_one() -> None:
+def test_bytes_one_by_one() -> None:
     reader = PacketReader(packet_bytes_max=PACKET_BYTES_MAX)
     stream = CONNECT + b"".join(PACKETS)
 
@@ -238,7 +238,7 @@ def test_what_came_before_a_fault_in_a_run_is_returned() -> None:
 
 
 @given(st.binary(max_size=80), st.sampled_from([None, *Version]))
-def test_any_octets_are_packets_or_an_error(data: bytes, version: Version | None) -> None:
+def test_any_bytes_are_packets_or_an_error(data: bytes, version: Version | None) -> None:
     reader = PacketReader(packet_bytes_max=PACKET_BYTES_MAX)
     reader.version = version
 
@@ -246,9 +246,9 @@ def test_any_octets_are_packets_or_an_error(data: bytes, version: Version | None
 
 
 @given(st.sampled_from(PACKETS), st.integers(0, 300), st.integers(0, 255))
-def test_a_changed_octet_is_a_packet_or_an_error(one: bytes, at: int, octet: int) -> None:
+def test_a_changed_byte_is_a_packet_or_an_error(one: bytes, at: int, byte: int) -> None:
     changed = bytearray(one * 3)
-    changed[at % len(changed)] = octet
+    changed[at % len(changed)] = byte
 
     after_connect(bytes(changed))
 
@@ -267,8 +267,8 @@ LIKE = [
 ]
 
 
-def octets_of(one: Packet) -> bytes | None:
-    return one.octets if isinstance(one, PublishRun) else None
+def bytes_of(one: Packet) -> bytes | None:
+    return one.data if isinstance(one, PublishRun) else None
 
 
 @given(
@@ -279,21 +279,21 @@ def octets_of(one: Packet) -> bytes | None:
     st.binary(max_size=3),
 )
 def test_what_is_remembered_of_packets_changes_nothing(
-    one: bytes, other: bytes, at: int, octet: int, more: bytes
+    one: bytes, other: bytes, at: int, byte: int, more: bytes
 ) -> None:
     reader = connected(Version.V5)
     for _ in range(3):
         known = reader.receive(one)
         assert described(known) == described(after_connect(one)[0])
     data = bytearray(other + more)
-    data[at % len(data)] = octet
+    data[at % len(data)] = byte
 
     packets = reader.receive(bytes(data))
 
     fresh = connected(Version.V5)
     expected = fresh.receive(bytes(data))
     assert described(packets) == described(expected)
-    assert [octets_of(one) for one in packets] == [octets_of(one) for one in expected]
+    assert [bytes_of(one) for one in packets] == [bytes_of(one) for one in expected]
     assert reader.has_partial == fresh.has_partial
     assert str(reader.error) == str(fresh.error)
 

@@ -17,10 +17,10 @@ from adapters.mqtt.packets.properties import (
     encode_publish_properties,
 )
 from adapters.mqtt.wire import NO_PROPERTIES, PublishProperties
-from tests.adapters.mqtt.octets import (
+from tests.adapters.mqtt.raw_packets import (
     MALFORMED,
     PROTOCOL,
-    octets,
+    data,
     properties,
     publish_properties,
     refused,
@@ -94,7 +94,7 @@ def test_user_properties_keep_their_order_and_repeat() -> None:  # MQTT-3.3.2-18
 
 @pytest.mark.parametrize("identifier", sorted(WIDTHS))
 def test_a_number_that_comes_twice_is_a_protocol_error(identifier: int) -> None:
-    one = octets(identifier, (1).to_bytes(WIDTHS[identifier]))
+    one = data(identifier, (1).to_bytes(WIDTHS[identifier]))
 
     with refused(PROTOCOL):
         decode_properties(properties(one, one), 0, ALL)
@@ -171,7 +171,7 @@ def test_a_length_that_does_not_fit_is_malformed(section: bytes) -> None:
 
 
 @given(st.binary(max_size=40))
-def test_any_octets_are_properties_or_refused(section: bytes) -> None:
+def test_any_bytes_are_properties_or_refused(section: bytes) -> None:
     data = properties(section)
     try:
         found = decode_publish_properties(data)

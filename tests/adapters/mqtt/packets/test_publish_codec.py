@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from adapters.mqtt.errors import MqttError, ReasonCode
 from adapters.mqtt.packets.publish_codec import decode_publishes
 from adapters.mqtt.wire import NO_PROPERTIES, Packet, PublishRun, Version
-from tests.adapters.mqtt.octets import (
+from tests.adapters.mqtt.raw_packets import (
     MALFORMED,
     PROTOCOL,
     described,
@@ -50,7 +50,7 @@ def test_packets_that_differ_in_payload_and_identifier_are_one_run(
     assert run.payloads == payloads
     assert list(run.packet_ids) == (list(range(1, len(sizes) + 1)) if first & 6 else [])
     assert (run.qos, run.retain, run.dup) == (first >> 1 & 3, bool(first & 1), bool(first & 8))
-    assert run.octets == (data if first == 0x30 else None)
+    assert run.data == (data if first == 0x30 else None)
     assert run.version == version
 
 
@@ -70,7 +70,7 @@ def test_another_topic_flag_or_property_ends_the_run(other: bytes, count: int) -
     runs = decoded(same * count + other + same * count)
 
     assert [len(run.payloads) for run in runs] == [count, 1, count]
-    assert runs[0].octets == same * count
+    assert runs[0].data == same * count
 
 
 def test_properties_of_a_run_are_compared_to_their_end() -> None:
@@ -117,7 +117,7 @@ def test_runs_have_what_the_packets_one_by_one_have(
 def test_what_belongs_to_one_hop_may_not_go_on_as_it_came(section: bytes) -> None:
     (run,) = decoded(publish("a", b"x", section=section) * 3)
 
-    assert run.octets is None
+    assert run.data is None
 
 
 def test_an_alias_may_stand_for_the_topic() -> None:
@@ -156,7 +156,7 @@ def test_no_properties_are_the_shared_value() -> None:
         (b"\x30\2\0\1", MALFORMED),
         (b"\x32\3\0\1a", MALFORMED),
         (b"\x32\5\0\1a\0\1", MALFORMED),  # no property length
-        (b"\x30\xff\xff\xff\xff\1", MALFORMED),  # a length of five octets
+        (b"\x30\xff\xff\xff\xff\1", MALFORMED),  # a length of five bytes
         (b"\x30\x84\0\0\1a\0", MALFORMED),  # MQTT-1.5.5-1
     ],
 )
@@ -185,9 +185,9 @@ def test_a_packet_identifier_of_0_within_equal_packets_is_found() -> None:
 
 
 @VERSIONS
-@pytest.mark.parametrize("octets_there", [3, 250])
+@pytest.mark.parametrize("data_there", [3, 250])
 def test_a_packet_above_the_maximum_is_refused_before_it_is_there(
-    version: Version, octets_there: int
+    version: Version, data_there: int
 ) -> None:
     small = publish("a", bytes(10), section=section_of(version))
     large = publish("a", bytes(200), section=section_of(version))
@@ -195,7 +195,7 @@ def test_a_packet_above_the_maximum_is_refused_before_it_is_there(
 
     with refused(ReasonCode.PACKET_TOO_LARGE):
         decode_publishes(
-            small * 3 + large[:octets_there], 0, version, packets, packet_bytes_max=100
+            small * 3 + large[:data_there], 0, version, packets, packet_bytes_max=100
         )
 
     assert len(described(packets)) == 3
@@ -219,7 +219,7 @@ def test_another_packet_ends_what_is_decoded() -> None:
     assert decode_publishes(one + b"\xc0\0", 0, Version.V5, []) == len(one)
 
 
-def test_a_topic_has_up_to_65535_octets() -> None:
+def test_a_topic_has_up_to_65535_bytes() -> None:
     topic = "t" * 65_535
 
     (run,) = decoded(publish(topic, b"x") * 2)
@@ -229,7 +229,7 @@ def test_a_topic_has_up_to_65535_octets() -> None:
 
 
 @given(st.binary(max_size=60), st.sampled_from([Version.V3_1_1, Version.V5]))
-def test_any_octets_are_packets_or_refused(data: bytes, version: Version) -> None:
+def test_any_bytes_are_packets_or_refused(data: bytes, version: Version) -> None:
     packets: list[Packet] = []
     try:
         end = decode_publishes(b"\x30" + data, 0, version, packets)

@@ -10,7 +10,7 @@ from adapters.mqtt.packets.properties import decode_publish_properties
 from adapters.mqtt.packets.publish_codec import decode_publishes
 from adapters.mqtt.packets.publish_forms import FORMS_MAX, form_of
 from adapters.mqtt.wire import Packet, PublishProperties, PublishRun, Version
-from tests.adapters.mqtt.octets import (
+from tests.adapters.mqtt.raw_packets import (
     V3_AND_5,
     described,
     properties,
@@ -48,8 +48,8 @@ def test_qos_0_is_decoded_as_it_was(
 
     kept = values if version == Version.V5 else PublishProperties()
     expected = [(topic.encode(), one, 0, 0, retain, False, kept) for one in payloads]
-    assert read(form.octets(), version) == expected
-    assert form.size_bytes == len(form.octets())
+    assert read(form.data(), version) == expected
+    assert form.size_bytes == len(form.data())
     assert form.count == len(payloads)
 
 
@@ -73,15 +73,15 @@ def test_identifiers_run_on_and_wrap_from_65535_to_1(  # noqa: PLR0917 - hypothe
     stop = data.draw(st.integers(start, len(payloads)))
     form = form_of(PublishRun(b"t", payloads), version=version, qos=qos, retain=False)
 
-    octets = form.with_ids(first_packet_id, start, stop, dup=dup)
+    raw = form.with_ids(first_packet_id, start, stop, dup=dup)
 
     expected = [
         (payload, (first_packet_id - 1 + index) % 65_535 + 1, qos, dup)
         for index, payload in enumerate(payloads[start:stop])
     ]
-    found = [(one[1], one[2], one[3], one[5]) for one in read(octets, version)]
+    found = [(one[1], one[2], one[3], one[5]) for one in read(raw, version)]
     assert found == expected
-    assert len(octets) == sum(form.packet_bytes(i) for i in range(start, stop))
+    assert len(raw) == sum(form.packet_bytes(i) for i in range(start, stop))
     assert form.largest_bytes == max(form.packet_bytes(i) for i in range(form.count))
 
 
@@ -96,28 +96,27 @@ def test_a_run_that_came_as_it_leaves_is_not_encoded_again() -> None:
     retained = form_of(run, version=Version.V5, qos=0, retain=True)
     older = form_of(run, version=Version.V3_1, qos=0, retain=False)
 
-    assert as_it_came.octets() is run.octets
+    assert as_it_came.data() is run.data
     assert (
-        retained.octets()
-        == publish("a/b", b"12", first=0x31, section=properties(3, "text")) * 3
+        retained.data() == publish("a/b", b"12", first=0x31, section=properties(3, "text")) * 3
     )
-    assert older.octets() == publish("a/b", b"12", section=b"") * 3
+    assert older.data() == publish("a/b", b"12", section=b"") * 3
 
 
-def test_3_1_1_octets_serve_3_1_and_not_5_0() -> None:
-    run = PublishRun(b"a", [b"1"], version=Version.V3_1_1, octets=b"as it came")
+def test_3_1_1_bytes_serve_3_1_and_not_5_0() -> None:
+    run = PublishRun(b"a", [b"1"], version=Version.V3_1_1, data=b"as it came")
 
-    assert form_of(run, version=Version.V3_1, qos=0, retain=False).octets() == b"as it came"
-    assert form_of(run, version=Version.V5, qos=0, retain=False).octets() == publish("a", b"1")
+    assert form_of(run, version=Version.V3_1, qos=0, retain=False).data() == b"as it came"
+    assert form_of(run, version=Version.V5, qos=0, retain=False).data() == publish("a", b"1")
 
 
 def test_the_alias_and_dup_of_the_publisher_stay_behind() -> None:  # MQTT-3.3.2-11, 3.3.1-3
     values = PublishProperties(topic_alias=4, content_type="c")
     run = PublishRun(b"a", [b"1"], qos=1, dup=True, packet_ids=[9], properties=values)
 
-    octets = form_of(run, version=Version.V5, qos=1, retain=False).with_ids(3, 0, 1)
+    data = form_of(run, version=Version.V5, qos=1, retain=False).with_ids(3, 0, 1)
 
-    assert octets == publish("a", b"1", first=0x32, packet_id=3, section=properties(3, "c"))
+    assert data == publish("a", b"1", first=0x32, packet_id=3, section=properties(3, "c"))
 
 
 def test_identifiers_expiry_and_alias_are_the_receivers() -> None:  # MQTT-3.3.4-3, 3.3.2-6
@@ -134,8 +133,8 @@ def test_identifiers_expiry_and_alias_are_the_receivers() -> None:  # MQTT-3.3.4
         with_topic=False,
     )
 
-    assert form.octets().startswith(b"\x30\x11\0\0")
-    assert decode_publish_properties(form.octets()[4:-1]) == PublishProperties(
+    assert form.data().startswith(b"\x30\x11\0\0")
+    assert decode_publish_properties(form.data()[4:-1]) == PublishProperties(
         message_expiry_interval=41, topic_alias=2, subscription_identifiers=(5, 200)
     )
 
@@ -145,7 +144,7 @@ def test_an_alias_without_its_topic_is_for_5_0_alone() -> None:
 
     form = form_of(run, version=Version.V3_1_1, qos=0, retain=False, alias=1, with_topic=False)
 
-    assert form.octets() == publish("a", b"1", section=b"")
+    assert form.data() == publish("a", b"1", section=b"")
 
 
 def test_a_form_is_made_once() -> None:
@@ -173,13 +172,13 @@ def test_forms_kept_with_a_run_are_bounded() -> None:
 def test_lengths_at_the_edges_of_the_varint(size: int) -> None:
     form = form_of(PublishRun(b"ab", [bytes(size)]), version=Version.V5, qos=0, retain=False)
 
-    assert form.octets() == publish("ab", bytes(size))
+    assert form.data() == publish("ab", bytes(size))
 
 
 @pytest.mark.parametrize("payloads", [[b"x"] * 5, [b"x", b"yy", b"x", b"", b"x"]])
 def test_after_65535_comes_1(payloads: list[bytes]) -> None:
     form = form_of(PublishRun(b"t", payloads), version=Version.V5, qos=1, retain=False)
 
-    octets = form.with_ids(65_534, 0, 5)
+    data = form.with_ids(65_534, 0, 5)
 
-    assert [one[2] for one in read(octets, Version.V5)] == [65_534, 65_535, 1, 2, 3]
+    assert [one[2] for one in read(data, Version.V5)] == [65_534, 65_535, 1, 2, 3]

@@ -11,7 +11,7 @@ from adapters.mqtt.packets.publish_codec import decode_publishes
 from adapters.mqtt.packets.publish_medley import MEDLEY_MAX
 from adapters.mqtt.packets.topic_names import check_topic, good_count
 from adapters.mqtt.wire import Packet, PublishMedley, PublishRun, Version
-from tests.adapters.mqtt.octets import described, properties, publish
+from tests.adapters.mqtt.raw_packets import described, properties, publish
 
 TOPICS = st.sampled_from(["a", "b", "a/b", "c/d/e", "\u00e9/\u4e2d", "x" * 300, "$SYS/a"])
 BAD_TOPICS = st.sampled_from([b"a/+", b"#", b"a\0b", b"\xff/a", b"", b"\xed\xa0\x80"])
@@ -46,7 +46,7 @@ def reads(draw: st.DrawFn) -> list[bytes]:
 
 
 def in_one_read(data: bytes, version: Version = Version.V5) -> tuple[list[Packet], int | None]:
-    """Return what comes of octets, and the reason code of the error that ended it."""
+    """Return what comes of bytes, and the reason code of the error that ended it."""
     packets: list[Packet] = []
     try:
         decode_publishes(data, 0, version, packets, 400)
@@ -66,14 +66,14 @@ def one_at_a_time(found: list[bytes], version: Version) -> tuple[list[Packet], i
 
 
 def as_they_came(packets: list[Packet]) -> bytes:
-    """Return the octets of all that may leave unchanged."""
+    """Return the bytes of all that may leave unchanged."""
     runs = [
         run
         for one in packets
         for run in (one.runs() if isinstance(one, PublishMedley) else [one])
         if isinstance(run, PublishRun)
     ]
-    return b"".join(run.octets or b"" for run in runs)
+    return b"".join(run.data or b"" for run in runs)
 
 
 @given(reads(), st.sampled_from([Version.V3_1_1, Version.V5]))
@@ -100,7 +100,7 @@ ODD: Final = {
     "no room for an identifier": b"\x32\x04\x00\x01xy",
     "nothing": b"\x32\x00",
     "a length that is not minimal": b"\x32\x81\x00" + bytes(9),
-    "a length of five octets": b"\x32\xff\xff\xff\xff\x01" + bytes(9),
+    "a length of five bytes": b"\x32\xff\xff\xff\xff\x01" + bytes(9),
 }
 
 
@@ -133,7 +133,7 @@ def test_topics_that_take_turns_are_one_medley(first: int, section: bytes) -> No
     assert medley.payloads == [b"%d" % n for n in range(50)]
     assert medley.packet_ids == (list(range(1, 51)) if first & 2 else [])
     assert (medley.qos, medley.like.retain) == (first >> 1 & 1, first & 1 == 1)
-    assert b"".join(medley.octets) == (data if first == 0x30 else b"")
+    assert b"".join(medley.data) == (data if first == 0x30 else b"")
 
 
 def test_a_medley_is_as_large_as_a_batch_and_ends_where_a_run_begins() -> None:

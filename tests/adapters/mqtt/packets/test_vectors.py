@@ -1,4 +1,4 @@
-"""Octets from the specifications, and ohmqtt's codec (5.0) as a second opinion both ways."""
+"""Bytes from the specifications, and ohmqtt's codec (5.0) as a second opinion both ways."""
 
 from typing import Any
 
@@ -39,7 +39,7 @@ from adapters.mqtt.wire import (
     Version,
     Will,
 )
-from tests.adapters.mqtt.octets import (
+from tests.adapters.mqtt.raw_packets import (
     connected,
     described,
     packet,
@@ -60,11 +60,11 @@ def one_of(data: bytes, version: Version | None = Version.V5) -> Packet:
     return found
 
 
-# The specifications' own octets
+# The specifications' own bytes
 
 
 @pytest.mark.parametrize(
-    ("octets", "value"),
+    ("raw", "value"),
     [
         ("00", 0),
         ("7f", 127),
@@ -76,8 +76,8 @@ def one_of(data: bytes, version: Version | None = Version.V5) -> Packet:
         ("ff ff ff 7f", 268_435_455),
     ],
 )
-def test_section_1_5_5_sizes_of_variable_byte_integers(octets: str, value: int) -> None:
-    data = bytes.fromhex(octets)
+def test_section_1_5_5_sizes_of_variable_byte_integers(raw: str, value: int) -> None:
+    data = bytes.fromhex(raw)
 
     assert encode_varint(value) == data
     assert decode_varint(data, 0) == (value, len(data))
@@ -375,7 +375,7 @@ def test_ohmqtt_reads_our_publish(  # noqa: PLR0917 - hypothesis fills them
         run, version=Version.V5, qos=qos, retain=retain, identifiers=tuple(identifiers)
     )
 
-    data = form.with_ids(5, 0, form.count) if qos else form.octets()
+    data = form.with_ids(5, 0, form.count) if qos else form.data()
 
     at = 0
     for index, payload in enumerate(payloads):
@@ -502,9 +502,9 @@ def test_ohmqtt_and_we_take_and_refuse_the_same_publishes(
     qos: int, changes: list[tuple[int, int]]
 ) -> None:
     form = PUBLISHES[qos]
-    data = bytearray(form.with_ids(7, 0, 1) if qos else form.octets())
-    for at, octet in changes:
-        data[at % len(data)] = octet
+    data = bytearray(form.with_ids(7, 0, 1) if qos else form.data())
+    for at, byte in changes:
+        data[at % len(data)] = byte
     data[0] = 0x30 | qos << 1
     data[1] = len(data) - 2
 

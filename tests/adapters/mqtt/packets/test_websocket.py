@@ -30,7 +30,7 @@ class Peer:
         self.reader = reader
         self.writer = writer
         self.ws = ws
-        self.octets = b""
+        self.data = b""
         self.pongs: list[bytes] = []
         self.response: Response | None = None
 
@@ -59,11 +59,11 @@ class Peer:
         elif isinstance(event, Frame) and event.opcode is Opcode.PONG:
             self.pongs.append(bytes(event.data))
         elif isinstance(event, Frame) and event.opcode is Opcode.BINARY:
-            self.octets += bytes(event.data)
+            self.data += bytes(event.data)
 
-    async def octets_ending(self, end: bytes) -> bytes:
-        await self.until(lambda: self.octets.endswith(end))
-        return self.octets
+    async def data_ending(self, end: bytes) -> bytes:
+        await self.until(lambda: self.data.endswith(end))
+        return self.data
 
 
 @contextlib.asynccontextmanager
@@ -133,7 +133,7 @@ async def test_packets_and_frames_end_where_they_like(tmp_path: Path, cut_bytes:
     async with running(tmp_path) as live, peer(live) as client:
         for at in range(0, len(stream), cut_bytes):
             client.send(stream[at : at + cut_bytes])
-        got = await client.octets_ending(PINGRESP)
+        got = await client.data_ending(PINGRESP)
         assert got[0] == 0x20
         assert wire.publish("a", b"x") in got
 
@@ -145,7 +145,7 @@ async def test_a_fragmented_message_is_a_stream_too(tmp_path: Path) -> None:
         client.ws.send_continuation(stream[5:9], fin=False)
         client.ws.send_continuation(stream[9:], fin=True)
         client.flush()
-        assert (await client.octets_ending(PINGRESP))[0] == 0x20
+        assert (await client.data_ending(PINGRESP))[0] == 0x20
 
 
 async def test_a_text_frame_ends_the_connection(tmp_path: Path) -> None:
@@ -169,7 +169,7 @@ async def test_a_ping_is_answered(tmp_path: Path) -> None:
 async def test_a_close_frame_is_answered_and_the_session_ends(tmp_path: Path) -> None:
     async with running(tmp_path) as live, peer(live) as client:
         client.send(CONNECT + wire.PINGREQ)
-        await client.octets_ending(PINGRESP)
+        await client.data_ending(PINGRESP)
         client.ws.send_close(CloseCode.GOING_AWAY)
         client.flush()
         await client.until(lambda: False)
@@ -181,7 +181,7 @@ async def test_the_reason_of_a_close_comes_before_the_close_frame(tmp_path: Path
     async with running(tmp_path) as live, peer(live) as client:
         client.send(CONNECT + CONNECT)
         await client.until(lambda: False)
-        assert b"\xe0" in client.octets
+        assert b"\xe0" in client.data
         assert client.ws.close_rcvd is not None
         assert client.ws.close_rcvd.code == CloseCode.NORMAL_CLOSURE
 

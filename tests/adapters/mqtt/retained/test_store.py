@@ -249,7 +249,7 @@ async def test_a_medley_is_kept_as_its_messages_are(
         store.items_of(medley, now_unix_ms)
 
 
-async def test_octets_are_bounded(house: House) -> None:
+async def test_bytes_are_bounded(house: House) -> None:
     store = await opened(house, MqttConfig(retained_bytes_max=1 << 20))
     await keep(store, house, run_of("a", bytes(600_000)))
 
@@ -305,7 +305,7 @@ async def test_the_message_lies_beside_its_retained_copy(house: House) -> None:
     assert coalescer.rounds_appended == 1
 
 
-async def test_a_scan_ends_at_its_octets_and_goes_on_there(house: House) -> None:
+async def test_a_scan_ends_at_its_bytes_and_goes_on_there(house: House) -> None:
     store = await opened(house)
     await keep(store, house, *(run_of(f"{n}", bytes(400)) for n in range(5)))
 

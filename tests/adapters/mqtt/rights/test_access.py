@@ -117,9 +117,9 @@ def test_all_may_be_published_to_when_each_may(
     authorizer = Rules(*([(Operation.WRITE, "mqtt")] if "denied" in authorized else []))
     authorizer.super_users = {"ada"} if "super" in authorized else set()
     access = client(*rules, default=default, authorizer=authorizer, topic_levels_max=levels_max)
-    octets = [topic.encode() for topic in topics]
+    data = [topic.encode() for topic in topics]
 
-    may_all = access.rules_allow_all(octets, 1) and access.may_write(["mqtt"])
+    may_all = access.rules_allow_all(data, 1) and access.may_write(["mqtt"])
 
     assert may_all == all(may_publish(access, topic) for topic in topics)
 

@@ -14,9 +14,9 @@ from tests.adapters.sqs.handlers.serving import Live
 MIB = 1_048_576
 BATCH = 8
 
-# One character each: of JSON's longest escapes, of forms' and of several octets.
+# One character each: of JSON's longest escapes, of forms' and of several bytes.
 CHARACTERS = {
-    "delete": "\x7f",  # six octets for one, as boto3 writes it
+    "delete": "\x7f",  # six bytes for one, as boto3 writes it
     "newline": "\n",
     "quote": '"',
     "cyrillic": "ж",
@@ -25,7 +25,7 @@ CHARACTERS = {
 
 
 def text(character: str, size_bytes: int) -> str:
-    """Return a text of that many octets, of one character as far as it goes."""
+    """Return a text of that many bytes, of one character as far as it goes."""
     count, rest = divmod(size_bytes, len(character.encode()))
     return character * count + "x" * rest
 
@@ -64,7 +64,7 @@ def form_entries(body: str, count: int) -> dict[str, str]:
     return fields
 
 
-async def test_1_mib_of_any_character_is_taken_and_one_octet_more_is_not(
+async def test_1_mib_of_any_character_is_taken_and_one_byte_more_is_not(
     live: Live, character: str
 ) -> None:
     url = await live.queue()
@@ -77,7 +77,7 @@ async def test_1_mib_of_any_character_is_taken_and_one_octet_more_is_not(
     assert await bodies(live, url) == [body]
 
 
-async def test_a_batch_of_1_mib_is_taken_and_one_octet_more_is_not(
+async def test_a_batch_of_1_mib_is_taken_and_one_byte_more_is_not(
     live: Live, character: str
 ) -> None:
     url = await live.queue()
@@ -93,7 +93,7 @@ async def test_a_batch_of_1_mib_is_taken_and_one_octet_more_is_not(
     assert await bodies(live, url) == [body] * BATCH
 
 
-async def test_a_form_may_have_1_mib_and_not_one_octet_more(live: Live, character: str) -> None:
+async def test_a_form_may_have_1_mib_and_not_one_byte_more(live: Live, character: str) -> None:
     url = await live.queue()
     body = text(character, MIB)
 
@@ -105,7 +105,7 @@ async def test_a_form_may_have_1_mib_and_not_one_octet_more(live: Live, characte
     assert await bodies(live, url) == [body]
 
 
-async def test_a_batch_in_a_form_may_have_1_mib_and_not_one_octet_more(
+async def test_a_batch_in_a_form_may_have_1_mib_and_not_one_byte_more(
     live: Live, character: str
 ) -> None:
     url = await live.queue()
@@ -121,10 +121,10 @@ async def test_a_batch_in_a_form_may_have_1_mib_and_not_one_octet_more(
     assert await bodies(live, url) == [body] * BATCH
 
 
-@pytest.mark.parametrize("octet", [b"\x00", b"\xfb\xef\xbe"])  # "+" and "/" triple in a form
-async def test_nearly_all_of_1_mib_may_be_a_binary_attribute(live: Live, octet: bytes) -> None:
+@pytest.mark.parametrize("byte", [b"\x00", b"\xfb\xef\xbe"])  # "+" and "/" triple in a form
+async def test_nearly_all_of_1_mib_may_be_a_binary_attribute(live: Live, byte: bytes) -> None:
     url = await live.queue()
-    value = (octet * MIB)[: MIB - len("xbBinary")]
+    value = (byte * MIB)[: MIB - len("xbBinary")]
     attributes: dict[str, Any] = {"b": {"DataType": "Binary", "BinaryValue": value}}
 
     await send(live, url, "x", MessageAttributes=attributes)

@@ -24,7 +24,7 @@ async def make_source(live: Live, receives_max: int = 1) -> tuple[str, str]:
     return await live.queue("orders", RedrivePolicy=json.dumps(policy)), dead
 
 
-async def test_octets_come_in_base64_and_say_so(live: Live) -> None:
+async def test_bytes_come_in_base64_and_say_so(live: Live) -> None:
     url = await live.queue()
     await append(live, b"\x00\xff", headers=(("h", b"v"),))
 

@@ -44,7 +44,7 @@ async def ask(
     body: str = "",
     headers: dict[str, str] | None = None,
 ) -> Any:
-    """Return (status, body, headers) of a request in octets of our own."""
+    """Return (status, body, headers) of a request in bytes of our own."""
     return await asyncio.to_thread(_ask, live, method, path, body, headers or {})
 
 

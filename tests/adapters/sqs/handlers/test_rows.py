@@ -108,9 +108,7 @@ async def test_what_a_send_has_said_is_what_is_in_the_log(
 
 
 @pytest.mark.parametrize("wanted", [{}, {"AttributeNames": ["All"]}])
-async def test_octets_are_rows_in_base64(
-    live: Live, seen: Seen, wanted: dict[str, Any]
-) -> None:
+async def test_bytes_are_rows_in_base64(live: Live, seen: Seen, wanted: dict[str, Any]) -> None:
     url = await live.queue()
     values = [b"\xff" * 9, b"text", b'"', b"\xff\x00\n"]
     for value in values:

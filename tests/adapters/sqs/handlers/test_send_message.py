@@ -90,7 +90,7 @@ async def test_sender_is_who_signed(live: Live) -> None:
     assert message["Attributes"] == {"SenderId": "alice"}
 
 
-async def test_message_of_1_mib_is_taken_and_one_octet_more_is_not(live: Live) -> None:
+async def test_message_of_1_mib_is_taken_and_one_byte_more_is_not(live: Live) -> None:
     url = await live.queue()
 
     await send(live, url, "x" * MIB)

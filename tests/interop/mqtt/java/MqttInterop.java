@@ -155,7 +155,7 @@ public final class MqttInterop {
         return stem + "/" + levels;
     }
 
-    private static byte[] octets(String text) {
+    private static byte[] bytes(String text) {
         return text.getBytes(StandardCharsets.UTF_8);
     }
 
@@ -167,7 +167,7 @@ public final class MqttInterop {
         return out.toString();
     }
 
-    private static byte[] octets(ByteBuffer buffer) {
+    private static byte[] bytes(ByteBuffer buffer) {
         byte[] out = new byte[buffer.remaining()];
         buffer.duplicate().get(out);
         return out;
@@ -178,7 +178,7 @@ public final class MqttInterop {
         List<Object> qualities = new ArrayList<>();
         String[] names = {"zero", "one", "two"};
         for (int qos = 0; qos < names.length; qos++) {
-            pub.publish(topic("qos/" + names[qos]), octets(names[qos]), qos, false);
+            pub.publish(topic("qos/" + names[qos]), bytes(names[qos]), qos, false);
             Received message = sub.next();
             qualities.add(List.of(message.text(), message.qos()));
         }
@@ -186,7 +186,7 @@ public final class MqttInterop {
 
         sub.subscribe(topic("w/#"), 1);
         for (String levels : List.of("w/a", "x/a", "w/a/b")) {
-            pub.publish(topic(levels), octets(levels.substring(2)), 1, false);
+            pub.publish(topic(levels), bytes(levels.substring(2)), 1, false);
         }
         SEEN.put("wildcards", List.of(sub.next().text(), sub.next().text()));
 
@@ -201,7 +201,7 @@ public final class MqttInterop {
         MessageDigest digest = MessageDigest.getInstance("SHA-256");
         SEEN.put("large", hex(digest.digest(sub.next().payload())));
 
-        pub.publish(topic("r"), octets("kept"), 1, true);
+        pub.publish(topic("r"), bytes("kept"), 1, true);
         sub.subscribe(topic("r"), 1);
         Received kept = sub.next();
         SEEN.put("retained", List.of(kept.text(), kept.retain()));
@@ -209,12 +209,12 @@ public final class MqttInterop {
         sub.next();
         sub.unsubscribe(topic("r"));
         sub.subscribe(topic("r"), 1);
-        pub.publish(topic("r"), octets("end"), 1, false);
+        pub.publish(topic("r"), bytes("end"), 1, false);
         SEEN.put("retained after removal", sub.next().text());
 
         sub.unsubscribe(topic("p"));
-        pub.publish(topic("p"), octets("nobody's"), 1, false);
-        pub.publish(topic("r"), octets("end"), 1, false);
+        pub.publish(topic("p"), bytes("nobody's"), 1, false);
+        pub.publish(topic("r"), bytes("end"), 1, false);
         SEEN.put("unsubscribed", sub.next().text());
     }
 
@@ -223,7 +223,7 @@ public final class MqttInterop {
         keeper.subscribe(topic("k"), 1);
         keeper.close();
         for (int n = 0; n < 3; n++) {
-            pub.publish(topic("k"), octets(String.valueOf(n)), 1 + n % 2, false);
+            pub.publish(topic("k"), bytes(String.valueOf(n)), 1 + n % 2, false);
         }
         boolean after = again.open(false);
         List<Object> came = new ArrayList<>();
@@ -240,7 +240,7 @@ public final class MqttInterop {
         sub.subscribe(topic("v"), 1);
         pub.client.publishWith()
                 .topic(topic("v"))
-                .payload(octets("x"))
+                .payload(bytes("x"))
                 .qos(MqttQos.AT_LEAST_ONCE)
                 .contentType("text/plain")
                 .responseTopic("answers/here")
@@ -267,7 +267,7 @@ public final class MqttInterop {
                 List.of(
                         found.getContentType().orElseThrow().toString(),
                         found.getResponseTopic().orElseThrow().toString(),
-                        hex(octets(found.getCorrelationData().orElseThrow())),
+                        hex(bytes(found.getCorrelationData().orElseThrow())),
                         users));
         pub.client.publishWith()
                 .topic(topic("v"))
@@ -283,7 +283,7 @@ public final class MqttInterop {
         sub.subscribe(group, 1);
         other.subscribe(group, 1);
         for (int n = 0; n < 6; n++) {
-            pub.publish(topic("s"), octets(String.valueOf(n)), 1, false);
+            pub.publish(topic("s"), bytes(String.valueOf(n)), 1, false);
         }
         List<String> came = new ArrayList<>();
         while (came.size() < 6) {
@@ -307,7 +307,7 @@ public final class MqttInterop {
         sub.subscribe(topic("questions"), 1);
         pub.client.publishWith()
                 .topic(topic("questions"))
-                .payload(octets("question"))
+                .payload(bytes("question"))
                 .qos(MqttQos.AT_LEAST_ONCE)
                 .responseTopic(topic("answers"))
                 .correlationData(new byte[] {(byte) 0xc0, (byte) 0xff, (byte) 0xee})
@@ -315,7 +315,7 @@ public final class MqttInterop {
         Mqtt5Publish question = sub.nextPublish();
         sub.client.publishWith()
                 .topic(question.getResponseTopic().orElseThrow())
-                .payload(octets("answer"))
+                .payload(bytes("answer"))
                 .qos(MqttQos.AT_LEAST_ONCE)
                 .correlationData(question.getCorrelationData().orElseThrow())
                 .send();
@@ -325,7 +325,7 @@ public final class MqttInterop {
                 List.of(
                         new String(question.getPayloadAsBytes(), StandardCharsets.UTF_8),
                         new String(answer.getPayloadAsBytes(), StandardCharsets.UTF_8),
-                        hex(octets(answer.getCorrelationData().orElseThrow()))));
+                        hex(bytes(answer.getCorrelationData().orElseThrow()))));
     }
 
     private static void will(Link5 sub) throws Exception {
@@ -334,7 +334,7 @@ public final class MqttInterop {
         mortal.client.connectWith()
                 .willPublish()
                 .topic(topic("will"))
-                .payload(octets("gone"))
+                .payload(bytes("gone"))
                 .qos(MqttQos.AT_LEAST_ONCE)
                 .applyWillPublish()
                 .send();
@@ -381,7 +381,7 @@ public final class MqttInterop {
             inAll(sub, pub);
             session(new Link3("keep"), new Link3("keep"), pub);
         }
-        System.out.write(octets(json(SEEN) + "\n"));
+        System.out.write(bytes(json(SEEN) + "\n"));
         System.out.flush();
         System.exit(0);
     }

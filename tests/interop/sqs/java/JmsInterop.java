@@ -69,7 +69,7 @@ public final class JmsInterop {
         BytesMessage gotBytes = (BytesMessage) next(consumer);
         byte[] data = new byte[(int) gotBytes.getBodyLength()];
         gotBytes.readBytes(data);
-        SEEN.put("octets", hex(data));
+        SEEN.put("bytes", hex(data));
 
         producer.send(session.createObjectMessage(new ArrayList<>(List.of(1, 2))));
         SEEN.put("object", ((ObjectMessage) next(consumer)).getObject().toString());

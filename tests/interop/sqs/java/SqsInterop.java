@@ -57,17 +57,17 @@ public final class SqsInterop {
     }
 
     private static Map<String, MessageAttributeValue> attributes() {
-        byte[] octets = new byte[256];
-        for (int n = 0; n < octets.length; n++) {
-            octets[n] = (byte) n;
+        byte[] bytes = new byte[256];
+        for (int n = 0; n < bytes.length; n++) {
+            bytes[n] = (byte) n;
         }
         Map<String, MessageAttributeValue> out = new HashMap<>();
         out.put("text", text("String", "\u00e9\u2603 text"));
         out.put("number", text("Number", "-1.5e10"));
-        out.put("octets", octets("Binary", octets));
+        out.put("bytes", bytes("Binary", bytes));
         out.put("custom.text", text("String.uuid", "f81d4fae"));
         out.put("custom.number", text("Number.int", "7"));
-        out.put("custom.octets", octets("Binary.png", new byte[] {(byte) 0x89, 'P', 'N', 'G'}));
+        out.put("custom.bytes", bytes("Binary.png", new byte[] {(byte) 0x89, 'P', 'N', 'G'}));
         return out;
     }
 
@@ -75,7 +75,7 @@ public final class SqsInterop {
         return MessageAttributeValue.builder().dataType(type).stringValue(value).build();
     }
 
-    private static MessageAttributeValue octets(String type, byte[] value) {
+    private static MessageAttributeValue bytes(String type, byte[] value) {
         SdkBytes bytes = SdkBytes.fromByteArray(value);
         return MessageAttributeValue.builder().dataType(type).binaryValue(bytes).build();
     }

@@ -20,10 +20,10 @@ const UNICODE = "\t\n\r \u00e9\u2603\u{1f600} <&>\"' \ufffd \ue000 end";
 const ATTRIBUTES = {
   text: { DataType: "String", StringValue: "\u00e9\u2603 text" },
   number: { DataType: "Number", StringValue: "-1.5e10" },
-  octets: { DataType: "Binary", BinaryValue: Uint8Array.from({ length: 256 }, (_, n) => n) },
+  bytes: { DataType: "Binary", BinaryValue: Uint8Array.from({ length: 256 }, (_, n) => n) },
   "custom.text": { DataType: "String.uuid", StringValue: "f81d4fae" },
   "custom.number": { DataType: "Number.int", StringValue: "7" },
-  "custom.octets": { DataType: "Binary.png", BinaryValue: Buffer.from("\x89PNG", "latin1") },
+  "custom.bytes": { DataType: "Binary.png", BinaryValue: Buffer.from("\x89PNG", "latin1") },
 };
 
 const call = (action, params) => client.send(new sqs[`${action}Command`](params));
@@ -94,10 +94,10 @@ async function refused(action, params) {
 
 const md5 = (text) => createHash("md5").update(text).digest("hex");
 
-function sized(octets) {
+function sized(bytes) {
   const length = Buffer.alloc(4);
-  length.writeUInt32BE(octets.length);
-  return Buffer.concat([length, octets]);
+  length.writeUInt32BE(bytes.length);
+  return Buffer.concat([length, bytes]);
 }
 
 function attributesMd5(attributes) {
@@ -111,7 +111,7 @@ function attributesMd5(attributes) {
   return digest.digest("hex");
 }
 
-// Blobs are arrays of octets of different classes: plain values compare.
+// Blobs are arrays of bytes of different classes: plain values compare.
 function plain(attributes) {
   return Object.fromEntries(
     Object.entries(attributes).map(([name, { DataType, StringValue, BinaryValue }]) => [

@@ -51,7 +51,7 @@ def _refusal(text: str) -> Refused:
 
 
 def _with_blobs(found: Any) -> Any:
-    """Return a result whose blobs are octets, as in the other clients."""
+    """Return a result whose blobs are bytes, as in the other clients."""
     if isinstance(found, list):
         return [_with_blobs(one) for one in found]
     if not isinstance(found, dict):

@@ -22,9 +22,9 @@ class Cut(Enum):
 
 
 class CuttingProxy:
-    """Passes octets on until it is told to ``cut``.
+    """Passes bytes on until it is told to ``cut``.
 
-    While ``is_passing`` is not set it takes all octets and hands on none; nothing is closed.
+    While ``is_passing`` is not set it takes all bytes and hands on none; nothing is closed.
     """
 
     def __init__(self, target: tuple[str, int]) -> None:

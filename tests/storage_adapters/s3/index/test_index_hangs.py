@@ -1,6 +1,6 @@
-"""A database that takes octets and says nothing: each wait has an end, and the truth is looked up.
+"""A database that takes bytes and says nothing: each wait has an end, and the truth is looked up.
 
-Nothing is closed and every octet is acknowledged, so that neither TCP nor the driver finds out.
+Nothing is closed and every byte is acknowledged, so that neither TCP nor the driver finds out.
 """
 
 from collections.abc import Callable, Iterator

@@ -104,7 +104,7 @@ def test_damaged_parts_are_named(index: Index, url: str) -> None:
     index.commit(owned.epoch, added(*owned.reserved))
     engine = create_engine(url)
     with engine.begin() as connection:
-        connection.execute(text("UPDATE s3_objects SET parts = :octets"), {"octets": b"x"})
+        connection.execute(text("UPDATE s3_objects SET parts = :bytes"), {"bytes": b"x"})
     engine.dispose()
 
     with pytest.raises(StorageUnavailable, match=r"object 1: .*recover-metadata"):

@@ -1,4 +1,4 @@
-"""Packets as octets, put together by hand, and what a client may say, for hypothesis."""
+"""Packets as bytes, put together by hand, and what a client may say, for hypothesis."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -44,8 +44,8 @@ publish_properties = st.builds(
 )
 
 
-def octets(*parts: bytes | int | str) -> bytes:
-    """Return the parts in a row: a number is one octet, text has its length in front."""
+def data(*parts: bytes | int | str) -> bytes:
+    """Return the parts in a row: a number is one byte, text has its length in front."""
     out = bytearray()
     for part in parts:
         if isinstance(part, int):
@@ -61,21 +61,21 @@ def varint(value: int) -> bytes:
     """Return a Variable Byte Integer as section 1.5.5 computes it."""
     out = bytearray()
     while True:
-        value, octet = divmod(value, 128)
-        out.append(octet | (0x80 if value else 0))
+        value, byte = divmod(value, 128)
+        out.append(byte | (0x80 if value else 0))
         if not value:
             return bytes(out)
 
 
 def packet(first: int, *parts: bytes | int | str) -> bytes:
-    """Return a packet: its first octet, the length, the parts."""
-    body = octets(*parts)
-    return octets(first, varint(len(body)), body)
+    """Return a packet: its first byte, the length, the parts."""
+    body = data(*parts)
+    return data(first, varint(len(body)), body)
 
 
 def properties(*parts: bytes | int | str) -> bytes:
     """Return properties with their length."""
-    section = octets(*parts)
+    section = data(*parts)
     return varint(len(section)) + section
 
 
