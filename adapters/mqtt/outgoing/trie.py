@@ -97,6 +97,7 @@ class SubscriptionTrie(Generic[S]):
     def __init__(self, *, cached_matches_max: int = CACHED_MATCHES_MAX) -> None:
         self.revision = 0
         self._leaves_out: Callable[[S, str], bool] | None = None
+        self._suspended: set[S] = set()
         self._count = 0
         self._exact: dict[str, _Entry[S]] = {}
         self._tree: FilterTree[_Entry[S]] = FilterTree()
@@ -161,6 +162,8 @@ class SubscriptionTrie(Generic[S]):
             found = _merge(self._collect(text))
             if self._leaves_out is not None:
                 found = _without(found, self._leaves_out, text)
+            if self._suspended:
+                found = _without(found, self._is_suspended, text)
             if len(topic) > CACHED_TOPIC_BYTES_MAX:
                 return found
         self._recent[topic] = found
@@ -176,6 +179,18 @@ class SubscriptionTrie(Generic[S]):
         """
         self._leaves_out = leaves_out
         self._recent, self._older, self._recent_cost = {}, {}, 0
+
+    def suspend(self, subscriber: S) -> None:
+        """Match a subscriber no more, whatever it has subscribed to, until ``resume``."""
+        self._suspended.add(subscriber)
+        self._recent, self._older, self._recent_cost = {}, {}, 0
+
+    def resume(self, subscriber: S) -> None:
+        """Match a subscriber again: by filters that are added again, or were all removed."""
+        self._suspended.discard(subscriber)
+
+    def _is_suspended(self, subscriber: S, _topic: str) -> bool:
+        return subscriber in self._suspended
 
     def _collect(self, topic: str) -> list[_Entry[S]]:
         """Return the entries of all filters that match."""

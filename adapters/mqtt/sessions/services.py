@@ -5,7 +5,7 @@ feeds and the store. Everything is on the event loop.
 """
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterable
 
 from adapters.mqtt.config import MqttConfig
 from adapters.mqtt.figures.counters import Counters
@@ -20,6 +20,7 @@ from adapters.mqtt.sessions.client_session import ClientSession, SessionConnecti
 from adapters.mqtt.sessions.endings import Endings
 from adapters.mqtt.sessions.journal import SessionJournal
 from adapters.mqtt.sessions.journal_writer import JournalWriter
+from adapters.mqtt.sessions.leaving import LeavingFilters
 from adapters.mqtt.sessions.redelivery import redeliver
 from adapters.mqtt.sessions.store import SessionStore
 from adapters.mqtt.sessions.subscribing import Subscribing
@@ -70,6 +71,7 @@ class SessionServices:
         self.returning = Returning(feeds, self.lanes, self.start)
         self.subscription_count = 0  # of all sessions, shared ones too
         self.pace = Pace()  # of long SUBSCRIBEs, all together
+        self.leaving = LeavingFilters(distributor.trie, self.pace, self.start)
         self._tasks: set[asyncio.Task[None]] = set()
 
     def stop(self) -> None:
@@ -106,6 +108,7 @@ class SessionServices:
         self.endings.attach(session)
         session.forbidden = forbidden_to(session)
         session.forget_retained(session.forbidden)
+        self.leaving.come_back(session, _own_filters(session, session.forbidden))
         for name in tuple(session.subscriptions):
             if name not in session.forbidden:
                 put_in_force(self, session, name)
@@ -127,9 +130,7 @@ class SessionServices:
         session.is_redelivering = False
         if session.on_progress is not None:
             session.on_progress()
-        for subscription in session.subscriptions.values():
-            if subscription.group is None:
-                self.distributor.trie.remove(subscription.topic_filter, session)
+        self.leaving.leave(session, _own_filters(session, session.subscriptions))
         session.behind = {}
         for group in tuple(session.groups.values()):
             self.part(group, session)
@@ -322,3 +323,9 @@ class SessionServices:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+
+def _own_filters(session: ClientSession, names: Iterable[str]) -> list[str]:
+    """Return the topic filters of those subscriptions that are not shared."""
+    found = [session.subscriptions[name] for name in names]
+    return [one.topic_filter for one in found if one.group is None]
