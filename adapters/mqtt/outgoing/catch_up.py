@@ -355,7 +355,7 @@ class CatchUp:
             offers = [(one, match) for one, match in by_follower.items() if one in going]
         for session in common(laggards, by_follower) if laggards else ():
             if (laggard := laggards[session]) in going:
-                offers.append((laggard, by_follower[session]))
+                offers.append((laggard, laggard.match_of(by_follower[session])))
         return offers
 
     def _offer(self, offers: "list[Offer]", run: PublishRun, start: int, stop: int) -> None:

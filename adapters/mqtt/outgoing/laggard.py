@@ -7,6 +7,8 @@ from adapters.mqtt.outgoing.at_most_once import fitting_parts, form_for
 from adapters.mqtt.outgoing.medley import HEAD_BYTES_MAX, Medley
 from adapters.mqtt.outgoing.native_runs import was_live
 from adapters.mqtt.packets.publish_forms import PacketHeads, heads_of, join_at_most_once
+from adapters.mqtt.sessions.ended import EndedSubscription, MatchWithEnded
+from adapters.mqtt.sessions.subscription import Subscription
 from adapters.mqtt.wire import PublishRun, Version
 from features.expiry import remaining_s
 
@@ -15,6 +17,7 @@ if TYPE_CHECKING:  # sessions and feeds know this
     from adapters.mqtt.outgoing.feeds import Feed
     from adapters.mqtt.outgoing.lagging import Lagging
     from adapters.mqtt.sessions.client_session import ClientSession
+    from adapters.mqtt.sessions.ended import AnyMatch
 
 _NOT_KNOWN: Final = -1
 _ALWAYS: Final = -1  # less than any buffer has: see ``ClientSession.live_bytes_max``
@@ -26,9 +29,19 @@ class Laggard:
     It gets what is of QoS 0 for it from ``behind`` on, but of what left early only what lies at
     or after ``early_from``: it had the rest. ``number`` says the same of what left early before
     ``early_from`` is known. ``outstanding``: messages that came for it and have not left.
+    ``replaced``: what subscriptions were before, by filter (MQTT-3.8.4-4).
     """
 
-    __slots__ = ("behind", "early_from", "lagging", "number", "outstanding", "session", "start")
+    __slots__ = (
+        "behind",
+        "early_from",
+        "lagging",
+        "number",
+        "outstanding",
+        "replaced",
+        "session",
+        "start",
+    )
 
     def __init__(
         self, session: "ClientSession", lagging: "Lagging", number: int, start: int
@@ -40,6 +53,7 @@ class Laggard:
         self.early_from = _NOT_KNOWN
         self.behind: dict[int, int] = {}
         self.outstanding = 0
+        self.replaced: dict[str, EndedSubscription] = {}
         session.laggards[lagging.feed.partition_id] = self
         session.live_bytes_max = _ALWAYS
 
@@ -99,6 +113,28 @@ class Laggard:
         self.outstanding -= dropped
 
     # --- what it gets
+
+    def replace(self, subscription: Subscription, live: Mapping[int, int]) -> None:
+        """Another one takes the place of a subscription, from the ``live`` offsets on."""
+        partition_id = self.lagging.feed.partition_id
+        start, end = (one.get(partition_id, 0) for one in (subscription.starts, live))
+        if max(start, self.offset) < end:
+            self.replaced[subscription.topic_filter] = EndedSubscription(
+                self.session,
+                0,
+                subscription.without_starts(),
+                starts={partition_id: start},
+                ends={partition_id: end},
+            )
+
+    def match_of(self, match: "SubscriberMatch") -> "AnyMatch":
+        """Return what its session wants, with what that was before."""
+        replaced = self.replaced
+        if not replaced:
+            return match
+        names = [one.topic_filter for one in match.subscriptions]
+        ended = [replaced[name] for name in names if name in replaced]
+        return MatchWithEnded(self.session, ended, match) if ended else match
 
     def take(
         self,

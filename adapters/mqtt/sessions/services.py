@@ -198,8 +198,15 @@ class SessionServices:
         if subscription.group is None:
             self.distributor.trie.remove(subscription.topic_filter, session)
             session.forget_retained((name,))
+            self.forget_replaced(session, name)
         else:
             self._quit(session.groups.pop(name), session)
+
+    @staticmethod
+    def forget_replaced(session: ClientSession, name: str) -> None:
+        """What a subscription was before counts no more for who is behind at QoS 0."""
+        for laggard in session.laggards.values():
+            laggard.replaced.pop(name, None)
 
     def end(self, session: ClientSession) -> None:
         """The session is over: hand what it shared back to those it shared with."""

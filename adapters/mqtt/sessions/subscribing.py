@@ -48,8 +48,11 @@ class Subscribing:
                 is_at_qos_0 = not (old.qos or subscription.qos)
                 if old.group is not None or is_at_qos_0 or old.is_alike(subscription):
                     subscription.starts = old.starts
-                elif (rest := services.endings.end(session, old, live)) is not None:
-                    ended.append((name, rest))
+                else:
+                    for laggard in session.laggards.values():
+                        laggard.replace(old, live)
+                    if (rest := services.endings.end(session, old, live)) is not None:
+                        ended.append((name, rest))
             written[name] = subscription
             services.add_subscription(session, name, subscription)
         if not read_log_before:
@@ -85,6 +88,7 @@ class Subscribing:
                 services.drop_subscription(session, name)
             else:  # in its place: a group without it would not be behind any more
                 services.add_subscription(session, name, old)
+                services.forget_replaced(session, name)
                 for rest in (one for of, one in ended if of == name):
                     services.endings.remove(rest)
         on_done(error)

@@ -14,12 +14,14 @@ from hypothesis import strategies as st
 
 from adapters.mqtt.connection import MqttConnection
 from gateway.records import decoding_work
+from gateway.slots import partition_for_key
 from tests.adapters.mqtt.core.rig import Client, Rig, rig, until
 from tests.support import mqtt_wire as wire
 from tests.support.examples import examples
 from tests.support.mqtt_wire import V3_1_1, V5, Kind, Prop
 
 TOPICS = ("t/0", "t/1")
+NO_LOCAL = 0x04
 SIZE = 12_000  # six of them are more than may wait
 LIMITS = {"receiver_bytes_max": 64 * 1024, "receiver_bytes_hard_max": 64 << 20}
 
@@ -34,6 +36,7 @@ STEPS = st.one_of(
     st.tuples(st.just("hold"), st.booleans()),
     st.tuples(st.just("turn"), st.integers(1, 30)),
     st.tuples(st.just("subscribe_too")),
+    st.tuples(st.just("publish_own"), st.sampled_from([0, 1]), st.sampled_from([0, 1])),
 )
 
 PENDING: list[Step] = [
@@ -85,6 +88,8 @@ AGAIN: list[Step] = [
 
 
 class World:
+    partitions = 1
+
     def __init__(self, one: Rig, subscriber: Client, publishers: dict[int, Client]) -> None:
         self.one = one
         self.subscriber = subscriber
@@ -128,11 +133,22 @@ class World:
             if found.kind is Kind.PINGRESP:
                 return
 
+    async def publish_own(self, topic: int, qos: int) -> None:
+        """Let the subscriber publish: all its own comes at QoS 0, see ``run``."""
+        name, counters = TOPICS[topic], self.one.adapter.node.counters
+        self.ids += 1
+        payload, version = self.next(name, f"own{qos}"), self.subscriber.version
+        packet = wire.publish(name, payload, qos=qos, packet_id=self.ids, version=version)
+        before = counters.publish_received
+        self.subscriber.send(packet)
+        await until(lambda: counters.publish_received > before)
+
     async def produce(self, topic: int, count: int) -> None:
         name = TOPICS[topic]
         self.one.produce(
             [(name.encode(), self.next(name, "kafka")) for _ in range(count)],
             compressed=count % 2 == 0,
+            number=partition_for_key(name.encode(), self.partitions),
         )
 
     async def press(self, is_on: bool) -> None:  # noqa: FBT001 - hypothesis draws it
@@ -165,10 +181,7 @@ class World:
         assert session is not None
         topics_of: dict[object, str] = {}
         for _ in range(self.count):
-            found = await self.subscriber.next()
-            assert found is not None
-            if found.kind is Kind.SUBACK:
-                found = await self.message()
+            found = await self.message()
             topic, alias = found.topic, found.value(Prop.TOPIC_ALIAS)
             if topic and alias:
                 topics_of[alias] = topic
@@ -200,14 +213,18 @@ async def run(
     *,
     version: int,
     overlaps: bool,
+    partitions: int,
     found: wire.Properties = (),
 ) -> None:
-    """``overlaps``: one of the topics has a subscription of QoS 1 too."""
-    async with rig(folder, mqtt=LIMITS) as one:
+    """``overlaps``: one of the topics has a subscription of QoS 1 too, with No Local in 5.0."""
+    routes = [{"filter": "#", "topic": "mqtt", "partitions": partitions}]
+    async with rig(folder, mqtt={**LIMITS, "routes": routes}) as one:
         subscriber = await one.client("s", version=version, found=found)
-        await subscriber.subscribe(("t/+", 0), *((("t/0", 1),) if overlaps else ()))
+        too = ("t/0", 1 | NO_LOCAL if version == V5 else 1)
+        await subscriber.subscribe(("t/+", 0), *((too,) if overlaps else ()))
         publishers = {qos: await one.client(f"p{qos}") for qos in (0, 1)}
         world = World(one, subscriber, publishers)
+        world.partitions = partitions
         for name, *args in steps:
             await getattr(world, str(name))(*args)
         async with asyncio.timeout(120):
@@ -223,23 +240,27 @@ SETTINGS = settings(
 
 
 @SETTINGS
-@example(steps=PENDING, version=V5, aliases=0, is_beside=False, overlaps=False)
-@example(steps=AGAIN, version=V5, aliases=0, is_beside=False, overlaps=False)
-@example(steps=AGAIN, version=V5, aliases=5, is_beside=False, overlaps=False)
-@example(steps=FOREIGN, version=V5, aliases=0, is_beside=True, overlaps=True)
-@example(steps=PENDING, version=V5, aliases=0, is_beside=True, overlaps=True)
-@example(steps=PENDING, version=V3_1_1, aliases=0, is_beside=False, overlaps=False)
+@example(steps=PENDING, version=V5, aliases=0, is_beside=False, overlaps=False, partitions=1)
+@example(steps=AGAIN, version=V5, aliases=0, is_beside=False, overlaps=False, partitions=1)
+@example(steps=AGAIN, version=V5, aliases=5, is_beside=False, overlaps=False, partitions=1)
+@example(steps=FOREIGN, version=V5, aliases=0, is_beside=True, overlaps=True, partitions=3)
+@example(steps=PENDING, version=V5, aliases=0, is_beside=True, overlaps=True, partitions=3)
+@example(
+    steps=PENDING, version=V3_1_1, aliases=0, is_beside=False, overlaps=False, partitions=1
+)
 @given(
     steps=st.lists(STEPS, max_size=30),
     version=st.sampled_from([V3_1_1, V5]),
     aliases=st.sampled_from([0, 1, 5]),
     is_beside=st.booleans(),
     overlaps=st.booleans(),
+    partitions=st.sampled_from([1, 3]),
 )
 def test_a_slow_receiver_gets_each_message_once_and_in_order(
     steps: list[Step],
     version: int,
     aliases: int,
+    partitions: int,
     *,
     is_beside: bool,
     overlaps: bool,
@@ -251,4 +272,13 @@ def test_a_slow_receiver_gets_each_message_once_and_in_order(
         tempfile.TemporaryDirectory() as folder,
         patch.object(decoding_work, "LOOP_WORK_MAX", work_max),
     ):
-        asyncio.run(run(steps, Path(folder), version=version, found=found, overlaps=overlaps))
+        asyncio.run(
+            run(
+                steps,
+                Path(folder),
+                version=version,
+                found=found,
+                overlaps=overlaps,
+                partitions=partitions,
+            )
+        )

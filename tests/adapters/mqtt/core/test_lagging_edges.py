@@ -155,3 +155,36 @@ async def test_what_the_log_shows_in_parts_comes_whole(tmp_path: Path) -> None:
         one.live.storage.release()
         await one.delivered()
         await client.silent()
+
+
+@pytest.mark.parametrize("before", [0, 1])
+@pytest.mark.parametrize("alternates", [False, True])
+async def test_a_subscription_may_be_replaced_by_one_of_another_qos_while_behind(
+    tmp_path: Path, before: int, *, alternates: bool
+) -> None:
+    """MQTT-3.8.4-4: nothing is lost by it."""
+    async with rig(tmp_path, mqtt=LIMITS) as one:
+        client, publisher = await one.client("s"), await one.client("p")
+        await client.subscribe(("t/#", before), found=[(Prop.SUBSCRIPTION_ID, 5)])
+        session = one.session("s")
+        assert session is not None
+        connection = stop(session)
+        topics = ["t/0", "t/1" if alternates else "t/0"] * 5
+        bodies = numbered(20)
+        old, new = (list(zip(topics, some, strict=True)) for some in (bodies[:10], bodies[10:]))
+        publisher.send(*[wire.publish(topic, body) for topic, body in old])
+        await publisher.silent()
+        await one.delivered()
+        client.send(wire.subscribe(9, [("t/#", 1 - before)], found=[(Prop.SUBSCRIPTION_ID, 6)]))
+        await until(lambda: session.subscriptions["t/#"].identifier == 6)
+        publisher.send(*[wire.publish(topic, body) for topic, body in new])
+        await publisher.silent()
+        connection.resume_writing()
+        assert payloads(await client.messages(1)) == [FILLER]
+        await client.receive(wire.Kind.SUBACK)
+        found = await client.messages(20)
+        assert payloads(found) == bodies
+        assert [came.value(Prop.SUBSCRIPTION_ID) for came in found] == [5] * 10 + [6] * 10
+        await until(lambda: not session.laggards)
+        assert one.adapter.node.counters.dropped == 0
+        await client.silent()
