@@ -26,12 +26,12 @@ class Budget:
 
     @property
     def free_bytes(self) -> int:
-        """What may still be taken; 0 or less: wait."""
+        """Bytes that may still be taken; 0 or less: wait."""
         return self.bytes_max - self.bytes_taken
 
     @property
     def waiting_count(self) -> int:
-        """How many wait for room."""
+        """Number of connections that wait for room."""
         return len(self._waiting)
 
     def has_room(self, size_bytes: int) -> bool:
@@ -95,11 +95,11 @@ class Budget:
 
 
 class Intake:
-    """What one connection keeps of requests that come in, counted as it comes.
+    """Bytes of incoming requests that one connection keeps, counted on arrival.
 
-    Not as it is announced: who announces much and sends nothing keeps nobody waiting. When the
-    budget is full one connection goes on to the end of its request, the others wait in order;
-    one that waits is called back by ``retry``, and asks again.
+    Announced sizes do not count: a client that announces much and sends nothing delays no other.
+    When the budget is full one connection goes on to the end of its request and the others wait
+    in order; a waiting one is called back by ``retry``, and asks again.
     """
 
     __slots__ = (

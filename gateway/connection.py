@@ -103,7 +103,7 @@ class Connection(asyncio.BufferedProtocol):
         """A reason for holding reads has gone: go on with what was read already."""
 
     def flushed(self) -> None:
-        """What was sent has been handed to the socket, or the peer has caught up."""
+        """Go on after sent data has reached the socket, or the peer has caught up."""
 
     def closed(self) -> None:
         """Let go of what the connection held."""

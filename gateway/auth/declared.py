@@ -14,7 +14,7 @@ from gateway.errors import InvalidRequest
 
 
 class Declared(NamedTuple):
-    """What the config file declares: credentials by user, and keys."""
+    """Declarations of the config file: credentials by user, and keys."""
 
     users: Mapping[str, Sequence[ScramCredential]]
     keys: Sequence[AccessKey]

@@ -27,7 +27,7 @@ DOUBLINGS_MAX: Final = 30
 
 
 class Peer(NamedTuple):
-    """Where a login comes from."""
+    """Source of a login."""
 
     protocol: str
     host: str
@@ -41,7 +41,7 @@ class _Failures:
 
 
 class Logins:
-    """What is remembered of failed logins. Loop only."""
+    """Record of failed logins. Loop only."""
 
     def __init__(
         self,

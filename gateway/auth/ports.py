@@ -1,4 +1,4 @@
-"""Who somebody is and what they may do: one model for all protocols, and its two ports.
+"""Authentication and authorization: one model for all protocols, and its two ports.
 
 Standard library only. Rules speak of users, operations and resources, never of a protocol's own
 commands; each adapter maps its commands to operations, and its resource names to the gateway's
@@ -21,7 +21,7 @@ RULE_BYTES_MAX: Final = 2_048  # of all names in a rule: PostgreSQL indexes no r
 
 
 class Principal(NamedTuple):
-    """Who a connection speaks for. ``name`` is ``ANONYMOUS`` where nobody was asked."""
+    """User of a connection. ``name`` is ``ANONYMOUS`` without a login."""
 
     name: str
     protocol: str
@@ -34,7 +34,7 @@ class Principal(NamedTuple):
 
 
 class Operation(Enum):
-    """What is done to a resource; Kafka's words, for want of better ones."""
+    """Operation on a resource, named as in Kafka."""
 
     READ = "read"
     WRITE = "write"
@@ -50,7 +50,7 @@ class Operation(Enum):
 
 
 class ResourceType(Enum):
-    """What can be guarded."""
+    """Type of a guarded resource."""
 
     TOPIC = "topic"
     GROUP = "group"
@@ -135,7 +135,7 @@ def _is_filter(text: str) -> bool:
 
 
 class Verdict(Enum):
-    """What rules say of a principal, an operation and a resource."""
+    """Verdict of rules on a principal, an operation and a resource."""
 
     ALLOWED = "allowed"
     DENIED = "denied"
@@ -153,19 +153,19 @@ class Authenticator(Protocol):
 
     @property
     def on_change(self) -> list[Callable[[], None]]:
-        """What to call when users have changed, before anything is decided anew."""
+        """Callbacks for changes of users, called before the next decision."""
         ...
 
     @property
     def after_change(self) -> list[Callable[[], Awaitable[None]]]:
-        """What to wait for when users have changed in what they may do, before the answer."""
+        """Callbacks awaited after a change of users' access, before the change is answered."""
         ...
 
     @property
     def on_removed(self) -> list[Callable[[str], None]]:
-        """What to call with a principal's name whose connections are to be closed.
+        """Callbacks, called with the name of a principal whose connections are to be closed.
 
-        It is that of a user who was removed, or ``ANONYMOUS`` when login becomes required.
+        The name is that of a removed user, or ``ANONYMOUS`` when login becomes required.
         """
         ...
 
@@ -245,7 +245,7 @@ class Authorizer(Protocol):
 
     @property
     def after_change(self) -> list[Callable[[], Awaitable[None]]]:
-        """What to wait for after each change of rules, before whoever made it is answered."""
+        """Callbacks awaited after each change of rules, before the change is answered."""
         ...
 
     def is_super_user(self, principal: Principal) -> bool:

@@ -1,4 +1,4 @@
-"""Who may do what: rules from the config file and the metadata store, decided from memory.
+"""Authorization by rules of the config file and the metadata store, decided from memory.
 
 The table is in docs/adr/0014. A rule that denies wins over every rule that allows; what rules
 select and none allows is denied; what no rule selects is allowed where login is not required, and

@@ -62,7 +62,7 @@ class ScramMechanism(Enum):
 
 
 class ScramCredential(NamedTuple):
-    """What a server keeps of a password (RFC 5802 section 3); no way leads back."""
+    """Stored form of a password (RFC 5802 section 3), from which it cannot be recovered."""
 
     mechanism: ScramMechanism
     salt: bytes

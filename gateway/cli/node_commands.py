@@ -39,7 +39,7 @@ def in_namespace(
 
 
 class Unanswered(GatewayError):
-    """A question was asked where nobody could answer it."""
+    """A question was asked without a terminal to answer it."""
 
 
 def confirm(question: Callable[[], str], *, yes: bool) -> None:

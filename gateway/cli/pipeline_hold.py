@@ -1,4 +1,4 @@
-"""``headgate pipeline archive --hold``: tells the node how far the table is.
+"""``headgate pipeline archive --hold``: report the table's offsets to the node.
 
 The node commits it for a group, which topics name by ``archive.hold``; what the group has not
 committed stays. Nothing here stops the archive: where the node cannot be told, a hold stays

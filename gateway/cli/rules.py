@@ -12,7 +12,7 @@ from gateway.cli.node_commands import confirm, of_node
 from gateway.cli.output import print_rows, say
 from gateway.cli.synonyms import command_group
 
-rules_app = command_group("Rules of a running node: who may do what.")
+rules_app = command_group("Access rules of a running node.")
 
 _OPERATIONS: Final = ("publish", "subscribe", *(one.value for one in Operation))
 
@@ -48,7 +48,9 @@ Name = Annotated[
         "Without a name, any of the others is meant."
     ),
 ]
-User = Annotated[str, typer.Option(help="For this user only; ANONYMOUS: who gave no name.")]
+User = Annotated[
+    str, typer.Option(help="For this user only; ANONYMOUS: clients without a name.")
+]
 ClientId = Annotated[
     str, typer.Option("--client", help="For this MQTT client identifier only.")
 ]

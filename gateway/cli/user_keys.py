@@ -103,7 +103,7 @@ def _question(client: AdminClient, key_id: str) -> str:
 async def _add_offline(
     settings: Settings, user: str, wanted: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Make the first key of a node that lets nobody in without one."""
+    """Make the first key of a node that requires one for access."""
     from gateway.auth.access_keys import AccessKeys
 
     async with stopped_metadata(settings) as metadata:

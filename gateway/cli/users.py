@@ -61,7 +61,7 @@ def add(
     if added["login_is_new"]:
         say("from now on everybody must log in (auth.required)")
     elif not added["authentication_required"]:
-        say("nobody has to log in: the config says auth.required = false")
+        say("login is not required: the config has auth.required = false")
 
 
 @users_app.command()

@@ -40,7 +40,7 @@ class AuthRule(FrozenConfig):
     )
     operation: Literal[AuthOperation, "publish", "subscribe"] = Field(
         default="all",
-        description="What is done to it; `publish` and `subscribe` are for `mqtt_topic`.",
+        description="Operation; `publish` and `subscribe` are for `mqtt_topic`.",
     )
     resource: Literal["topic", "group", "cluster", "transactional_id", "mqtt_topic"] = Field(
         default="topic", description="Kind of resource."
@@ -85,22 +85,22 @@ class AuthConfig(FrozenConfig):
     )
     default: Literal["allow", "deny"] | None = Field(
         default=None,
-        description="Where login is required, what holds for a user and a resource that no rule "
-        "selects. Unset: `deny`, but `allow` in a directory of an earlier version without rules.",
+        description="Decision where login is required and no rule selects the user and the "
+        "resource. Unset: `deny`, but `allow` in a directory of an earlier version without rules.",
     )
 
     super_users: tuple[str, ...] = Field(
-        default=(), description="Users who may do everything, whatever rules say."
+        default=(), description="Users with all permissions; rules do not apply to them."
     )
     rules: tuple[AuthRule, ...] = Field(
-        default=(), description="Rules that stand beside those in the metadata store."
+        default=(), description="Rules in addition to those in the metadata store."
     )
     sha256_iterations: int = Field(
         default=600_000,
         ge=4_096,
         le=1_000_000,
-        description="Rounds of PBKDF2 for new passwords, SCRAM-SHA-256. Clients do them too; "
-        "passwords that are stored keep theirs.",
+        description="Rounds of PBKDF2 for new passwords, SCRAM-SHA-256. Clients compute them too; "
+        "stored passwords keep theirs.",
     )
     sha512_iterations: int = Field(
         default=210_000,
@@ -131,7 +131,8 @@ class AuthConfig(FrozenConfig):
         default=10_000,
         ge=16,
         le=1_000_000,
-        description="Users and addresses whose failures are remembered; the oldest go first.",
+        description="Users and addresses whose failures are remembered; the oldest are dropped "
+        "first.",
     )
     delayed_logins_per_ip_max: int = Field(
         default=50,

@@ -100,29 +100,29 @@ class ListenerConfig(FrozenConfig):
         default=10_000, ge=1, le=1_000_000, description="Open connections of one IP address."
     )
     tls_cert: Path | None = Field(
-        default=None, description="PEM file with the certificate chain; set it to speak TLS."
+        default=None, description="PEM file with the certificate chain; enables TLS."
     )
     tls_key: Path | None = Field(
         default=None, description="PEM file with the certificate's private key."
     )
     tls_client_ca: Path | None = Field(
         default=None,
-        description="PEM file with authorities; clients must show a certificate of theirs.",
+        description="PEM file with authorities; clients must present a certificate signed by one.",
     )
     tls_client_user: Literal["cn", "dns", "email", "uri", "none"] = Field(
         default="cn",
-        description="Which name of a client's certificate is its user's: the common name, an "
-        "alternative name of that kind, or none. Several that differ map to nobody.",
+        description="Part of a client's certificate that names its user: the common name, an "
+        "alternative name of that kind, or none. Several different names map to no user.",
     )
     tls_client_pattern: str = Field(
         default="",
         max_length=1_000,
-        description="Regular expression for the whole name; its group, if it has one, is the "
-        "user's name: `(.+)[.]clients[.]example`. Empty: any name.",
+        description="Regular expression for the whole name; its group, if any, is the user's name: "
+        "`(.+)[.]clients[.]example`. Empty: any name.",
     )
     proxy_protocol: bool = Field(
         default=False,
-        description="Expect a PROXY protocol header (v1 or v2) first, and believe its address.",
+        description="Expect a PROXY protocol header (v1 or v2) first, and trust its address.",
     )
     handshake_s_max: int = Field(
         default=10,
@@ -131,7 +131,10 @@ class ListenerConfig(FrozenConfig):
         description="Seconds for TLS, the PROXY header and the first request.",
     )
     idle_s_max: int = Field(
-        default=600, ge=1, le=86_400, description="Seconds of silence before a close."
+        default=600,
+        ge=1,
+        le=86_400,
+        description="Seconds without data before a connection is closed.",
     )
     frame_s_max: int = Field(
         default=30,

@@ -32,20 +32,20 @@ class QueueConfig(FrozenConfig):
         default=120_000,
         ge=1_000,
         le=10_000_000,
-        description="Runs of messages with one key that a partition's queue knows ahead, to "
-        "find a message of a free or quiet key behind those of others.",
+        description="Runs of messages with one key that a partition's queue looks ahead, to find a "
+        "message of a free or quiet key behind those of other keys.",
     )
     bodies_bytes_max: int = Field(
         default=64 * _MIB,
         ge=_MIB,
-        description="Bytes of memory for batches that are kept for receivers to come; a batch "
-        "whose messages are all settled is kept no longer.",
+        description="Bytes of memory for batches kept for later receives; a batch is dropped once "
+        "all its messages are settled.",
     )
     journal_room_bytes: int = Field(
         default=8 * _MIB,
         ge=_MIB,
-        description="Bytes that the journal of who has what may grow above twice what is "
-        "alive of it before it is written anew.",
+        description="Bytes that the queues' journal may grow above twice its live size before it "
+        "is rewritten.",
     )
 
 
@@ -56,21 +56,19 @@ class DelayConfig(FrozenConfig):
         default=10_000_000,
         ge=1,
         le=1_000_000_000,
-        description="Messages that wait, of all topics; more are refused.",
+        description="Delayed messages of all topics; more are refused.",
     )
     drafted_bytes_max: int = Field(
         default=128 * _MIB,
         ge=_MIB,
-        description="Bytes, decompressed, of messages that are to wait and are on their way "
-        "into the log; more are refused. Above `broker.wal_queued_bytes_max` connections are "
-        "paused first.",
+        description="Bytes, decompressed, of delayed messages on their way into the log; more are "
+        "refused. Above `broker.wal_queued_bytes_max` connections are paused first.",
     )
     due_per_tick: int = Field(
         default=10_000,
         ge=1,
         le=1_000_000,
-        description="Messages whose time has come that are appended before others have their "
-        "turn.",
+        description="Due messages that are appended in one step, between which other work goes on.",
     )
 
 
@@ -82,9 +80,9 @@ class DeclaredQueue(FrozenConfig):
     is that default.
     """
 
-    name: TopicNameText = Field(description="The queue's and its topic's.")
+    name: TopicNameText = Field(description="Name of the queue and of its topic.")
     partitions: int = Field(
-        default=1, ge=1, le=100_000, description="Partitions of its topic when that is made."
+        default=1, ge=1, le=100_000, description="Partitions of its topic when it is created."
     )
     order: Literal["none", "key", "fair"] = Field(
         default="none",
@@ -95,7 +93,7 @@ class DeclaredQueue(FrozenConfig):
         default=30_000,
         ge=0,
         le=43_200_000,
-        description="Milliseconds a receiver has to settle a message before others get it.",
+        description="Milliseconds a receiver has to settle a message before it is delivered again.",
     )
     delay_ms: int = Field(
         default=0, ge=0, description="Milliseconds before a message can be received."
@@ -103,22 +101,21 @@ class DeclaredQueue(FrozenConfig):
     retention_ms: int = Field(
         default=-1,
         ge=-1,
-        description="Milliseconds for which messages are kept; -1 for any time.",
+        description="Milliseconds for which messages are kept; -1 for no limit.",
     )
     attempts_max: int = Field(
         default=0,
         ge=0,
-        description="Times a message is handed out before it is a dead letter; 0 for any "
-        "number.",
+        description="Deliveries of a message before it is a dead letter; 0 for no limit.",
     )
     dead_letter_topic: TopicNameOrNone = Field(
         default="",
-        description="Topic that dead letters go to; it is made, with a queue, when it is not "
-        "there. Without one they are dropped.",
+        description="Topic for dead letters; it is created, with a queue, if missing. Without one "
+        "they are dropped.",
     )
     in_flight_max: int = Field(
         default=120_000,
         ge=1,
         le=1_000_000,
-        description="Messages of a partition that are with receivers at a time.",
+        description="Messages of a partition in flight at a time.",
     )

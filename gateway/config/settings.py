@@ -45,23 +45,23 @@ class NodeConfig(FrozenConfig):
     """This process."""
 
     data_dir: Path = Field(
-        default=Path("data"), description="Folder of everything that is kept; made if missing."
+        default=Path("data"), description="Folder of all stored data; created if missing."
     )
     node_id: int = Field(
         default=1, ge=1, le=2**31 - 1, description="This node's number in its cluster."
     )
     insecure: bool = Field(
         default=False,
-        description="Allow listening beyond loopback with nobody being asked who they are.",
+        description="Allow listening beyond loopback without authentication.",
     )
     disk_reserve_bytes: int = Field(
         default=4 * 1_048_576,
         ge=0,
-        description="Size of a file that keeps room for a start on a full disk: then it is "
-        "removed, the node reads, and lets retention and deletes make room. 0: none.",
+        description="Size of a file that reserves room for a start on a full disk: then it is "
+        "removed and the node serves reads while retention and deletes make room. 0: none.",
     )
     drain_s_max: int = Field(
-        default=10, ge=0, le=3_600, description="Seconds that SIGTERM gives what is in flight."
+        default=10, ge=0, le=3_600, description="Seconds after SIGTERM for requests in flight."
     )
 
 
@@ -73,8 +73,8 @@ class AdminConfig(FrozenConfig):
     )
     hosts: tuple[str, ...] = Field(
         default=(),
-        description="Public DNS names by which `/metrics` and what else needs no token may be "
-        "asked for; IP addresses and names that are not public always may.",
+        description="Public DNS names accepted for `/metrics` and other paths without a token; IP "
+        "addresses and names that are not public are always accepted.",
     )
 
 
@@ -109,14 +109,14 @@ class MetadataConfig(FrozenConfig):
         default=15_000,
         ge=100,
         le=600_000,
-        description="A statement that takes longer is given up, and its connection cut: the "
-        "database hangs. What waited for it fails, and may be tried again.",
+        description="Milliseconds after which a statement is cancelled and its connection closed. "
+        "Requests that waited for it fail, and may be retried.",
     )
     check_ms_max: int = Field(
         default=5_000,
         ge=0,
         le=600_000,
-        description="SQLite's file is checked at the start for so long at most; 0: not at all.",
+        description="Longest check of SQLite's file at the start; 0: no check.",
     )
 
     @property
@@ -142,7 +142,7 @@ class BrokerConfig(FrozenConfig):
     wal_queued_bytes_max: int = Field(
         default=64 * _MIB,
         ge=_MIB,
-        description="Appended bytes that are not yet kept; above it, producers are paused. "
+        description="Appended bytes that are not yet durable; above it, producers are paused. "
         "With storage in S3 201326592.",
     )
     wal_queued_bytes_low: int = Field(
@@ -154,12 +154,12 @@ class BrokerConfig(FrozenConfig):
     fetch_bytes_budget: int = Field(
         default=64 * _MIB,
         ge=_MIB,
-        description="Bytes of all answers to reads that clients have not taken yet.",
+        description="Bytes of all read answers that clients have not received yet.",
     )
     producer_ids_max: int = Field(
         default=100_000,
         ge=1,
-        description="Idempotent producers remembered; the idlest go first.",
+        description="Idempotent producers remembered; the longest idle are dropped first.",
     )
     producer_id_expiration_ms: int = Field(
         default=_DAY_MS, ge=1, description="Milliseconds after which an idle one is forgotten."
@@ -167,7 +167,8 @@ class BrokerConfig(FrozenConfig):
     producer_snapshot_bytes: int = Field(
         default=64 * _MIB,
         ge=_MIB,
-        description="Bytes appended between snapshots of producer state; bounds a start.",
+        description="Bytes appended between snapshots of producer state; bounds the time of a "
+        "start.",
     )
 
     @model_validator(mode="after")
@@ -182,10 +183,13 @@ class TopicDefaults(FrozenConfig):
     """Defaults of topics where their creator sets nothing."""
 
     partitions: int = Field(
-        default=1, ge=1, le=100_000, description="Partitions of a topic that names no number."
+        default=1,
+        ge=1,
+        le=100_000,
+        description="Partitions of a topic created without a number.",
     )
     auto_create: bool = Field(
-        default=True, description="A topic that is written to, or asked for, comes to be."
+        default=True, description="Create a topic when it is written to or requested."
     )
     partitions_max: int = Field(
         default=100_000, ge=1, le=1_000_000, description="Partitions on this node, all topics."
@@ -209,18 +213,17 @@ class CompactionConfig(FrozenConfig):
     """Keeping the latest record of each key, in topics with `cleanup.policy=compact`."""
 
     interval_ms: int = Field(
-        default=15_000, ge=10, description="Milliseconds between two looks at all such topics."
+        default=15_000, ge=10, description="Milliseconds between two checks of all such topics."
     )
     map_bytes_max: int = Field(
         default=64 * _MIB,
         ge=32 * _MIB,
-        description="Memory for the keys of one round, 32 bytes each; more keys take more "
-        "rounds.",
+        description="Memory for the keys of one round, 32 bytes each; more keys take more rounds.",
     )
     bytes_per_s_max: int = Field(
         default=32 * _MIB,
         ge=_MIB,
-        description="Bytes looked at in a second, a record counting as 256 at least.",
+        description="Bytes examined per second; a record counts as at least 256.",
     )
 
 
@@ -243,8 +246,8 @@ class GroupsConfig(FrozenConfig):
         default=6_000,
         ge=1,
         le=1_800_000,
-        description="Milliseconds that members get to join again at least, also when one asks "
-        "for less or says nothing.",
+        description="Shortest time in milliseconds for members to rejoin, also when one asks for "
+        "less or gives none.",
     )
     groups_max: int = Field(
         default=100_000,
@@ -255,7 +258,10 @@ class GroupsConfig(FrozenConfig):
         default=1_000, ge=1, le=100_000, description="Members of one group."
     )
     offset_metadata_bytes_max: int = Field(
-        default=4_096, ge=0, le=_MIB, description="Bytes of text beside a committed offset."
+        default=4_096,
+        ge=0,
+        le=_MIB,
+        description="Bytes of metadata text of a committed offset.",
     )
     offsets_retention_ms: int = Field(
         default=7 * _DAY_MS,
@@ -284,8 +290,8 @@ class LogConfig(FrozenConfig):
         default=10,
         ge=1,
         le=10_000,
-        description="Lines a second about refused logins and refused changes; the next line says "
-        "how many were left out.",
+        description="Lines per second about refused logins and refused changes; the next line has "
+        "the number left out.",
     )
 
 
