@@ -1,4 +1,4 @@
-"""Where the server's processor time goes: CPU per 16 KB produce request, and a profile of it.
+"""Profile of the server: CPU time per 16 KB produce request, and its distribution.
 
 A raw client sends prepared requests of one 16 KB batch, several in flight on one connection, so
 that nearly all that is measured is the server. The profile is py-spy's, by self time.

@@ -1,4 +1,4 @@
-"""What a benchmark leaves behind: a table on the screen and a JSON file."""
+"""Output of a benchmark: a table on the screen and a JSON file."""
 
 import json
 import platform

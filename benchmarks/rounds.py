@@ -23,7 +23,7 @@ class OneSide(Protocol):
 
     @property
     def policy(self) -> str:
-        """What is as durable as what."""
+        """Statement of which settings are equally durable."""
         ...
 
     @property

@@ -30,7 +30,7 @@ _IDLE_S_MAX = 60.0
 
 @dataclass(frozen=True)
 class Options:
-    """What the command line chose."""
+    """Choices of the command line."""
 
     runs: int = 5
     quick: bool = False
@@ -66,7 +66,7 @@ class Side:
 
     @property
     def bootstrap(self) -> str:
-        """What a client is given."""
+        """Bootstrap address for clients."""
         return self.server.bootstrap
 
 

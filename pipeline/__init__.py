@@ -1,1 +1,1 @@
-"""The data pipeline: a PySpark data source over the log where it lies, and the jobs on top."""
+"""Data pipeline: a PySpark data source that reads the log in place, and the jobs on top of it."""

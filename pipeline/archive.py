@@ -1,8 +1,8 @@
 """``archive``: topics into a lake table, each record exactly once.
 
-A round takes what is durable, up to a bound of bytes: workers write Parquet files, and one
-commit adds them and says how far each partition has come. A run that dies between the two leaves
-files that no table names, and the next run does the round again.
+A round takes durable records, up to a bound of bytes: workers write Parquet files, and one
+commit adds them with the new position of each partition. A run that dies between the two leaves
+files that no table names, and the next run repeats the round.
 """
 
 from collections.abc import Callable, Mapping
@@ -24,7 +24,7 @@ DEFAULT_LIMITS: Final = FileLimits()
 
 
 class Round(NamedTuple):
-    """What one round has archived, and how far the partitions that it moved are."""
+    """Result of one round: the rows archived, and the new positions of its partitions."""
 
     rows: int
     files: int
@@ -35,9 +35,9 @@ class Round(NamedTuple):
 
 
 class Archive:
-    """One run: from where the table is to what was durable when the run began.
+    """One run, from the table's positions to the durable end of the log at the run's start.
 
-    ``lake`` None: a table that is not there yet, for a plan.
+    ``lake`` None: a table that does not exist yet, for a plan.
     """
 
     def __init__(
@@ -62,14 +62,14 @@ class Archive:
         )
 
     def starts(self) -> dict[PartitionIdentity, int | None]:
-        """Return how far the table was when the run began; None: it needs all there is."""
+        """Return the table's positions at the run's start; None: begin at the log's start."""
         return {
             view.identity: self._start[place] if self._start[place] > view.start else None
             for place, view in self._found.items()
         }
 
     def _position(self, view: PartitionView) -> int:
-        """Return where to go on. Error: ``OffsetOutOfRange`` when records went unarchived."""
+        """Return the next offset. Error: ``OffsetOutOfRange`` if unarchived records are gone."""
         position = None if self._lake is None else self._lake.position(view.identity)
         if position is None:
             return view.start
@@ -118,9 +118,9 @@ class Archive:
 def round_end(
     found: Mapping[str, PartitionView], start: Positions, ends: Positions, *, bytes_max: int
 ) -> Positions:
-    """Return where a round ends that is about ``bytes_max`` bytes, one file's part at least.
+    """Return the end of a round of about ``bytes_max``, with one file's part at least.
 
-    Of each partition it takes what comes first.
+    Each partition is taken in order of offset.
     """
     end = dict(start)
     left_bytes = bytes_max

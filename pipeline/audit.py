@@ -1,8 +1,8 @@
-"""``audit``: what is missing, twice or out of order in the log, and in a lake table beside it.
+"""``audit``: records missing, duplicated or out of order in the log, or in a lake table of it.
 
-Workers judge the headers of each file (``audit_headers``); here the files of a partition are put
-together: what is missing between two of them, what two of them have, and whether producers go on
-in one where they ended in the one before.
+Workers check the headers of each file (``audit_headers``); this module joins the files of a
+partition: offsets missing between two files, offsets that two files have, and whether producers
+continue in one file where they ended in the one before.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -31,7 +31,7 @@ _TASK_BYTES: Final = 256 * 1024 * 1024
 
 
 class Place(NamedTuple):
-    """One extent to be judged. ``place`` is "topic/number"."""
+    """One extent to be checked. ``place`` is "topic/number"."""
 
     place: str
     extent: Extent
@@ -39,7 +39,7 @@ class Place(NamedTuple):
 
 
 class Judged(NamedTuple):
-    """What became of a place: a walk for each file that has its offsets now."""
+    """Result for one place: a walk for each file that has its offsets now."""
 
     place: str
     walks: list[Walk]
@@ -47,7 +47,7 @@ class Judged(NamedTuple):
 
 
 class PartitionCounts(NamedTuple):
-    """What one partition has."""
+    """Counts of one partition."""
 
     topic: str
     partition: int
@@ -60,10 +60,10 @@ class PartitionCounts(NamedTuple):
 
 
 class Audit:
-    """One run over what was durable when it was planned."""
+    """One run over the log as it was durable when planned."""
 
     def __init__(self, options: Options, metadata_url: str | None) -> None:
-        """Look at what there is. Errors: ``OffsetOutOfRange``, ``StorageUnavailable``."""
+        """Plan the run. Errors: ``OffsetOutOfRange``, ``StorageUnavailable``."""
         every = views(options)
         self.options = options
         self.found = wanted(every, options)
@@ -76,15 +76,15 @@ class Audit:
 
     @property
     def offsets_planned(self) -> int:
-        """How many offsets the partitions have."""
+        """Number of offsets of the partitions."""
         return sum(view.end - view.start for view in self.found.values())
 
     def is_compacted(self, view: PartitionView) -> bool:
-        """Whether compaction may have taken something out of a partition."""
+        """Whether compaction may have removed records of a partition."""
         return view.identity.partition_id in self.compacted
 
     def run(self, spark: "SparkSession", on_bytes: Callable[[int], None]) -> None:
-        """Judge all headers; ``on_bytes`` is told of batches' bytes that are behind."""
+        """Check all headers; ``on_bytes`` gets the sizes of finished batches."""
         groups = list(_grouped(self._places()))
         options = self.options
         judged: dict[str, Judged] = {}
@@ -102,7 +102,7 @@ class Audit:
             self._put_together(view, judged.get(place, Judged(place, [], [])))
 
     def check_lake(self, spark: "SparkSession", lake: "LakeRows") -> None:
-        """Compare with a table, as far as it says that it has come."""
+        """Compare with a table, up to its positions."""
         from pipeline.audit_lake import LakeAudit
 
         check = LakeAudit(self.found, self.options, lake, self.compacted)
@@ -116,7 +116,7 @@ class Audit:
         self.findings.add(check_records(spark, self.found, self.options))
 
     def check_groups(self) -> None:
-        """Compare what groups have committed with what there is."""
+        """Compare the committed offsets of groups with the log."""
         self.findings.add(check_groups(self.all_views, self.found, self.options))
 
     def _extents(self) -> Iterator[Extent]:
@@ -195,7 +195,7 @@ class _Joined:
 
 
 def _grouped(places: Iterable[Place]) -> Iterator[list[Place]]:
-    """Put what is in one file together, up to some size, for one task."""
+    """Group the extents of one file, up to some size, for one task."""
     by_path: dict[str, list[Place]] = {}
     for place in places:
         by_path.setdefault(place.extent.path, []).append(place)
@@ -216,7 +216,7 @@ def _judge_all(places: list[Place], options: Options) -> list[Judged]:
 
 
 def _judge(place: Place, options: Options) -> Judged:
-    """Judge an extent where it is, or where it has gone to meanwhile."""
+    """Check an extent in its file, or in the file to which it was moved meanwhile."""
     judged = Judged(place.place, [], [])
     waiting = [place.extent]
     while waiting:
@@ -247,5 +247,5 @@ def _found_again(options: Options, extent: Extent, judged: Judged) -> list[Exten
 
 
 def _is_as_written(extent: Extent) -> bool:
-    """Whether compaction never touches the file: it rewrites what is settled only."""
+    """Return whether compaction never touches the file: it rewrites settled files only."""
     return Path(extent.path).parent.name == WAL_DIRECTORY

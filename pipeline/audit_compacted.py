@@ -1,4 +1,4 @@
-"""Which partitions may have holes: what the log and the node's metadata say of compaction."""
+"""Compacted partitions, which may have holes, by the log and the node's metadata."""
 
 import struct
 from collections.abc import Iterator, Mapping
@@ -18,7 +18,7 @@ from pipeline.options import Options
 from pipeline.views import FileGone, PartitionView
 
 _COMPACTION_TOPIC: Final = (
-    "__compaction"  # key: partition id; its value says how far it is clean
+    "__compaction"  # key: partition id; value: the offset up to which it is clean
 )
 _PARTITION_ID: Final = struct.Struct(">I")
 _POLICY: Final = "cleanup.policy"
@@ -28,10 +28,10 @@ _COMPACT: Final = "compact"
 def compacted_partitions(
     views: Mapping[int, PartitionView], options: Options, metadata_url: str | None
 ) -> frozenset[int]:
-    """Return the ids of partitions that were compacted once, or whose topic's policy says it.
+    """Return the ids of partitions that were compacted, or whose topic's policy compacts.
 
-    The node notes in an internal topic how far a partition is clean when a round has ended; the
-    policy counts too, because a round may be going on. ``metadata_url`` None: without the policy.
+    The node stores in an internal topic the offset up to which a partition is clean after a round;
+    the policy counts too, since a round may be under way. ``metadata_url`` None: without it.
     """
     found = {
         _PARTITION_ID.unpack(record.key)[0]
@@ -46,10 +46,10 @@ def compacted_partitions(
 
 
 def records_of(view: PartitionView, options: Options) -> Iterator[Record]:
-    """Yield all records of a partition, for internal topics: each by itself.
+    """Yield all records of an internal topic's partition, one by one.
 
-    Batches that cannot be read are passed over. What is in a file that goes meanwhile may come
-    twice, in order.
+    Unreadable batches are skipped. Records of a file that is removed meanwhile may come twice, in
+    order.
     """
     waiting = list(view.extents)
     while waiting:
@@ -60,12 +60,12 @@ def records_of(view: PartitionView, options: Options) -> Iterator[Record]:
                     with suppress(GatewayError):
                         yield from iter_records(data)
         except FileGone:
-            with suppress(OffsetOutOfRange):  # retention came first
+            with suppress(OffsetOutOfRange):  # retention removed it first
                 waiting = [*find_again(options, extent), *waiting]
 
 
 def _compacted_topics(url: str) -> set[object]:
-    """Return the uuids of topics whose policy compacts; none where the database is away."""
+    """Return the uuids of topics whose policy compacts; none without the database."""
     query = select(TOPIC_CONFIGS.c.topic_uuid, TOPIC_CONFIGS.c.value).where(
         TOPIC_CONFIGS.c.name == _POLICY
     )

@@ -1,4 +1,4 @@
-"""What an audit can find, and which of it is wrong."""
+"""Kinds of findings of an audit, and whether they are errors."""
 
 from collections.abc import Iterable
 from typing import Final, NamedTuple
@@ -49,15 +49,13 @@ INFORMATIONAL: Final[dict[str, str]] = {
     COMPACTED_SINCE: "rows of the table that compaction has taken out of the log since",
     COMMIT_BELOW: "a group's committed offset below the start of the partition",
 }
-LISTED_MAX: Final = (
-    1_000  # findings of one kind, topic and partition that are kept; the rest is counted
-)
+LISTED_MAX: Final = 1_000  # findings kept of one kind, topic and partition; the rest is counted
 
 
 class Finding(NamedTuple):
-    """Something about the offsets from ``first_offset`` to ``last_offset`` of a partition.
+    """One finding about offsets ``first_offset`` to ``last_offset`` of a partition.
 
-    ``total`` counts what the kind says: offsets, batches or rows. ``example`` is for people.
+    ``total`` counts offsets, batches or rows, depending on the kind. ``example`` is for people.
     """
 
     kind: str
@@ -69,26 +67,26 @@ class Finding(NamedTuple):
     example: str
 
     def as_row(self) -> dict[str, str | int]:
-        """Return it as it is shown, ``total`` as ``count``."""
+        """Return the finding as a row for display, ``total`` as ``count``."""
         row = self._asdict()
         row["count"] = row.pop("total")
         return row
 
     @property
     def is_wrong(self) -> bool:
-        """It is an error, and not only worth knowing."""
+        """Whether the finding is an error, and not only information."""
         return self.kind in WRONG
 
 
 class Findings:
-    """Findings in the order in which they came, each kind of a partition bounded."""
+    """Findings in order of arrival, bounded for each kind and partition."""
 
     def __init__(self) -> None:
         self.totals: dict[str, int] = {}
         self._kept: dict[tuple[str, str, int], list[Finding]] = {}
 
     def add(self, found: Iterable[Finding]) -> None:
-        """Take findings over."""
+        """Add findings."""
         for one in found:
             self.totals[one.kind] = self.totals.get(one.kind, 0) + one.total
             kept = self._kept.setdefault((one.kind, one.topic, one.partition), [])
@@ -97,10 +95,10 @@ class Findings:
 
     @property
     def is_clean(self) -> bool:
-        """Nothing is wrong."""
+        """Whether there are no errors."""
         return not any(kind in WRONG for kind in self.totals)
 
     def listed(self) -> list[Finding]:
-        """Return what is kept: what is wrong first, then by topic, partition and offset."""
+        """Return the kept findings: errors first, then by topic, partition and offset."""
         every = [one for kept in self._kept.values() for one in kept]
         return sorted(every, key=lambda one: (not one.is_wrong, *one[1:4], one.kind))

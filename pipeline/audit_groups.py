@@ -1,4 +1,4 @@
-"""What groups have committed against what partitions have."""
+"""Committed offsets of groups, compared with the bounds of partitions."""
 
 import struct
 from collections.abc import Iterable, Iterator, Mapping
@@ -21,7 +21,7 @@ _KEY_BYTES_MIN: Final = 1 + _LENGTHS.size + _WHERE.size
 
 
 class Position(NamedTuple):
-    """The offset from which a group goes on in a partition."""
+    """Committed offset of a group in a partition."""
 
     group: str
     topic_uuid: UUID
@@ -32,7 +32,7 @@ class Position(NamedTuple):
 def check_groups(
     views: Mapping[int, PartitionView], found: Mapping[str, PartitionView], options: Options
 ) -> Iterator[Finding]:
-    """Yield committed offsets that are outside of their partition's bounds."""
+    """Yield committed offsets outside their partition's bounds."""
     by_identity = {
         (view.identity.topic_uuid, view.identity.number): view for view in found.values()
     }
@@ -52,7 +52,7 @@ def check_groups(
 
 
 def committed(views: Iterable[PartitionView], options: Options) -> list[Position]:
-    """Return the last position of each group and partition, as the log has them."""
+    """Return the last committed position of each group and partition in the log."""
     values: dict[bytes, bytes | None] = {}
     for view in views:
         if view.identity.topic.name == _CURSORS_TOPIC:

@@ -1,12 +1,12 @@
-"""A file's batches of one partition, judged by their headers alone: offsets, times, producers.
+"""Check of one partition's batches in a file by their headers: offsets, times, producers.
 
-The 61 bytes in front of each batch are looked at all at once, as columns; no record is decoded.
+The 61 bytes of all batch headers are checked at once, as columns; no record is decoded.
 
-What tells a hole from a loss: a batch that compaction or a delay has thinned keeps its offsets
-(``lastOffsetDelta``) and has fewer records, so what is missing within a batch is a hole by its own
-word. Whole batches disappear only by compaction, and only from files that are rewritten; so a gap
-between two batches is a hole where the file may have such, and a loss everywhere else, as is a gap
-between two files.
+A hole differs from a loss: a batch from which compaction or a delay removed records keeps its
+offsets (``lastOffsetDelta``) and has fewer records, so offsets missing within a batch are a hole.
+Whole batches disappear only by compaction, and only from files that are rewritten; so a gap between
+two batches is a hole where the file may have holes, and a loss everywhere else, as is a gap between
+two files.
 """
 
 from collections.abc import Iterable, Iterator
@@ -39,11 +39,11 @@ HEADER: Final = np.dtype(
         ("record_count", ">i4"),
     ]
 )
-FINDINGS_MAX: Final = 1_000  # of one kind in one file; the rest is one more that counts them
+FINDINGS_MAX: Final = 1_000  # of one kind in one file; one more counts the rest
 
 
 class Raw(NamedTuple):
-    """A finding that does not yet say of which partition."""
+    """A finding without its partition."""
 
     kind: str
     first_offset: int
@@ -53,7 +53,7 @@ class Raw(NamedTuple):
 
 
 class Walk(NamedTuple):
-    """What one file says of a partition's offsets ``first`` to before ``end``.
+    """Result for a partition's offsets [``first``, ``end``) in one file.
 
     ``hole_count`` counts the gaps that are excused, ``hole_offsets`` the offsets without a
     record, within batches too.
@@ -71,7 +71,7 @@ class Walk(NamedTuple):
 
 
 class _Columns(NamedTuple):
-    """Batches in the order in which they lie. ``last`` is clipped to what the file has."""
+    """Batches in stored order. ``last`` is clipped to the file's extent."""
 
     header: npt.NDArray[np.void]
     base: Ints
@@ -83,14 +83,14 @@ class _Columns(NamedTuple):
 def walk(
     batches: Iterable[tuple[int, memoryview]], first: int, end: int, *, may_have_holes: bool
 ) -> Walk:
-    """Judge the batches (base offset, bytes) of an extent, in the order in which they lie."""
+    """Check the batches (base offset, bytes) of an extent, in stored order."""
     columns = _columns(batches, end)
     header, base, last = columns.header, columns.base, columns.last
     sound = columns.is_sound
     gaps, overlaps = _gaps_and_overlaps(base, last, first, end)
     hole_starts = gaps[:, 0] if may_have_holes else gaps[:0, 0]
     is_data = sound & (header["attributes"] & CONTROL_MASK == 0)
-    # The end of a transaction bears its producer's id, and no sequence.
+    # The end marker of a transaction has its producer's id, and no sequence.
     spans, wrong = producer_spans(
         header["producer_id"][is_data].astype(np.int64),
         header["producer_epoch"][is_data].astype(np.int64),
@@ -144,21 +144,21 @@ def _columns(batches: Iterable[tuple[int, memoryview]], end: int) -> _Columns:
         & (count >= 0)
         & (count <= delta + 1)
     )
-    # Of a header that lies, the offsets up to the next batch are taken for its own.
+    # A batch with a false header is taken to have the offsets up to the next batch.
     following = np.append(base[1:], end)
     last = np.where(is_sound, base + delta, np.maximum(following - 1, base))
     return _Columns(header, base, last, size, is_sound)
 
 
 def _gaps_and_overlaps(base: Ints, last: Ints, first: int, end: int) -> tuple[Ints, Ints]:
-    """Return the ranges (from, to before) that nothing has, and those that are there twice."""
+    """Return the ranges [from, to) that are missing, and those that are duplicated."""
     order = np.argsort(base, kind="stable")
     starts = np.append(base[order], end)
     reached = np.maximum.accumulate(np.append(first - 1, last[order])) + 1
     is_gap = starts > reached
     gaps = np.stack([reached[is_gap], starts[is_gap]], axis=1)
     ends = np.minimum(np.append(last[order] + 1, end), reached)
-    # The last one is the file's end, and no batch; before ``first`` is what retention removed.
+    # The last one is the file's end, not a batch; retention removed all before ``first``.
     froms = np.maximum(starts[:-1], first)
     is_twice = ends[:-1] > froms
     overlaps = np.stack([froms[is_twice], ends[:-1][is_twice]], axis=1)

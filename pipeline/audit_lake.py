@@ -1,8 +1,8 @@
-"""A lake table against the log: every offset at or below the table's position is there once.
+"""Comparison of a lake table with the log: every offset below the table's position occurs once.
 
 Both sides are hashed row by row in Spark (time, key, value and headers), and the hashes are added
 up for each partition and block of offsets, which no order changes. Only blocks whose sums or
-counts differ are looked at row by row.
+counts differ are compared row by row.
 """
 
 from collections.abc import Iterator, Mapping
@@ -18,7 +18,7 @@ from pipeline.views import PartitionView
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-RUNS_MAX: Final = 10_000  # of differing offsets, that are listed
+RUNS_MAX: Final = 10_000  # of differing offsets that are listed
 _LOW_32: Final = 0xFFFF_FFFF
 _IN, _BELOW, _AHEAD = "in", "below", "ahead"
 
@@ -36,7 +36,7 @@ class Sums(NamedTuple):
 
 
 class LakeAudit:
-    """Compares one table with the log as it was planned."""
+    """Comparison of one table with the log as planned."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class LakeAudit:
         self.damaged: list[Finding] = []
 
     def run(self, spark: "SparkSession") -> Iterator[Finding]:
-        """Yield what differs."""
+        """Yield the differences."""
         yield from self._positions()
         start = {place: view.start for place, view in self._found.items()}
         splits = plan(self._found, start, self.positions, self._options)
@@ -77,7 +77,7 @@ class LakeAudit:
             yield from self._row_by_row(spark, log, lake, blocks)
 
     def _positions(self) -> Iterator[Finding]:
-        """Learn how far each partition is archived."""
+        """Read the archived position of each partition."""
         for place, view in self._found.items():
             position = self._lake.position(view.identity)
             topic, number = view.identity.topic.name, view.identity.number
@@ -96,7 +96,7 @@ class LakeAudit:
                 )
 
     def _zoned(self, spark: "SparkSession", rows: "DataFrame") -> "DataFrame":
-        """Return the table's rows with whether the log can know of them."""
+        """Return the table's rows, with a flag whether the log can have them."""
         from pyspark.sql import functions as sf
 
         bounds = spark.createDataFrame(
@@ -143,7 +143,7 @@ class LakeAudit:
     def _below(
         self, lake: "DataFrame", sums: Mapping[tuple[str, str, int, int], Sums]
     ) -> Iterator[Finding]:
-        """Of what retention has removed from the log, look only for rows that are there twice."""
+        """Find duplicates only, in the range that retention has removed from the log."""
         from pyspark.sql import functions as sf
 
         if not any(zone == _BELOW for zone, *_ in sums):
@@ -185,7 +185,7 @@ class LakeAudit:
                 yield relabelled
 
     def _excused(self, one: Finding) -> Finding | None:
-        """Return what a finding is, knowing of compaction and of damage in the log."""
+        """Return the kind of a finding, given compaction and damage in the log."""
         if one.kind != kinds.LAKE_UNKNOWN:
             return one
         if any(
@@ -194,7 +194,7 @@ class LakeAudit:
             and one.last_offset <= bad.last_offset
             for bad in self.damaged
         ):
-            return None  # the log had it, and the damage is a finding of its own
+            return None  # the log had it; the damage is a separate finding
         view = self._found[f"{one.topic}/{one.partition}"]
         if view.identity.partition_id in self._compacted:
             return one._replace(kind=kinds.COMPACTED_SINCE)
@@ -208,7 +208,7 @@ def _digest(sums: Sums | None) -> tuple[int, int, int]:
 def _sum_columns() -> "list[Column]":
     from pyspark.sql import functions as sf
 
-    # In halves: what is added up of each stays below 2^63.
+    # In halves, so that the sum of each stays below 2^63.
     low = sf.col("hash").bitwiseAND(sf.lit(_LOW_32))
     high = sf.shiftrightunsigned("hash", 32)
     return [
@@ -227,7 +227,7 @@ def _log_sums(log: "DataFrame") -> tuple[dict[BlockKey, Sums], list[Finding]]:
     damage = sf.collect_list(
         sf.when(sf.col("damage").isNotNull(), sf.struct("offset", "last_offset", "damage"))
     )
-    # Of damage there is no hash, and so it counts for nothing in the sums.
+    # Damaged batches have no hash, and add nothing to the sums.
     hashed = log.withColumn("hash", sf.when(sf.col("damage").isNull(), sf.col("hash")))
     found = hashed.groupBy("topic", "partition", "block").agg(
         *_sum_columns(), damage.alias("bad")
@@ -280,7 +280,7 @@ _EXAMPLES: Final[Mapping[str, str]] = {
 
 
 def _runs(rows: "DataFrame") -> Iterator[Finding]:
-    """Yield offsets that follow on each other as one finding."""
+    """Yield runs of consecutive offsets as one finding each."""
     from pyspark.sql import Window
     from pyspark.sql import functions as sf
 

@@ -1,9 +1,8 @@
-"""Sequences of idempotent producers (KIP-98), as the headers of stored batches tell them.
+"""Sequences of idempotent producers (KIP-98) in the headers of stored batches.
 
-Per producer id and partition: sequences follow on each other, 0 after 2^31 - 1; a new epoch
-begins at 0; an epoch never goes back. A producer of which nothing is known may begin anywhere:
-retention has removed what came before. Where compaction took out whole batches, sequences jump
-with the offsets.
+Per producer id and partition: sequences are consecutive, 0 after 2^31 - 1; a new epoch begins at 0;
+an epoch never goes back. An unknown producer may begin anywhere, since retention removes older
+batches. Where compaction removed whole batches, sequences jump with the offsets.
 """
 
 from typing import Final, NamedTuple
@@ -22,7 +21,7 @@ Wrong = tuple[str, int, int, int, str]  # kind, first and last offset, count, ex
 
 
 class Mark(NamedTuple):
-    """One batch of a producer. ``holes_before``: excused gaps of offsets before it."""
+    """One batch of a producer. ``holes_before``: allowed gaps of offsets before it."""
 
     epoch: int
     sequence: int
@@ -32,7 +31,7 @@ class Mark(NamedTuple):
 
     @property
     def next_sequence(self) -> int:
-        """What is to follow."""
+        """Next expected sequence."""
         return (self.sequence + self.records) % SEQUENCE_MODULUS
 
 
@@ -47,7 +46,7 @@ class ProducerSpan(NamedTuple):
 def producer_spans(  # noqa: PLR0917 - columns of one table
     producer_id: Ints, epoch: Ints, sequence: Ints, count: Ints, base: Ints, holes: Ints
 ) -> tuple[list[ProducerSpan], list[Wrong]]:
-    """Return the producers of batches, in the order in which they lie, and what is wrong."""
+    """Return the producers of batches in stored order, and the errors found."""
     having = np.flatnonzero(producer_id >= 0)
     order = having[np.argsort(producer_id[having], kind="stable")]
     if not len(order):
@@ -75,7 +74,7 @@ def producer_spans(  # noqa: PLR0917 - columns of one table
 
 
 def judge(producer_id: int, before: Mark, after: Mark) -> Wrong | None:
-    """Return what is wrong between two batches of a producer, one next to the other."""
+    """Return the errors between two consecutive batches of a producer."""
     who = f"producer {producer_id}, epoch {after.epoch}"
     if after.epoch == before.epoch:
         return _judge_sequence(who, before, after)

@@ -1,4 +1,4 @@
-"""Every record decoded: CRCs, compression, and offsets that ascend within and across batches."""
+"""Check of every record: CRCs, compression, and ascending offsets within and across batches."""
 
 import struct
 from collections.abc import Iterator, Mapping
@@ -56,13 +56,13 @@ def _backwards(rows: pa.RecordBatch) -> Iterator[Finding]:
 
 
 def damage_of(bad: BadBatch) -> Finding:
-    """Return the finding that a batch is that cannot be decoded."""
+    """Return the finding for a batch that cannot be decoded."""
     last = last_offset_of(bad)
     return Finding(kinds.DAMAGED, bad.topic, bad.number, bad.base_offset, last, 1, bad.reason)
 
 
 def last_offset_of(bad: BadBatch) -> int:
-    """Return the last offset of a damaged batch, as far as its header can be believed."""
+    """Return the last offset of a damaged batch, as far as its header is plausible."""
     try:
         header = unpack_batch_header(bad.data[:HEADER_BYTES])
     except struct.error:

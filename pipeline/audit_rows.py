@@ -34,14 +34,14 @@ Task = TypeVar("Task")
 
 
 class NoTable(RequestError):
-    """There is no table."""
+    """The table does not exist."""
 
 
 class LakeRows(Protocol):
     """A table that ``archive`` keeps."""
 
     def position(self, identity: PartitionIdentity) -> int | None:
-        """Return the next offset of a partition to archive, None when none ever was."""
+        """Return the next offset of a partition to archive, None before the first."""
         ...
 
     def frame(self, spark: "SparkSession") -> "DataFrame":
@@ -50,7 +50,7 @@ class LakeRows(Protocol):
 
 
 class TableRows:
-    """A table of any format as it is when this is made; it is never written."""
+    """A read-only snapshot of a table of any format."""
 
     def __init__(self, table: LakeTable) -> None:
         self._table = table
@@ -75,7 +75,7 @@ def open_rows(
 ) -> TableRows:
     """Return the rows of the table at ``url``; see ``lake_tables.read_table``.
 
-    ``table_format`` empty: whichever it is of. Errors: ``NoTable``, those of ``read_table``.
+    ``table_format`` empty: detected. Errors: ``NoTable``, those of ``read_table``.
     """
     if table_format:
         check_format(url, table_format)
@@ -116,9 +116,9 @@ def in_tasks(
 
 
 def with_hash(rows: "DataFrame") -> "DataFrame":
-    """Return rows with a ``hash`` of all that a record is, and the ``block`` that it is in.
+    """Return rows with a ``hash`` of the whole record, and its ``block``.
 
-    Nulls do not change a hash of Spark's, so that they are told from what is there by flags.
+    Nulls do not change a hash of Spark's, so flags mark the values that are not null.
     """
     from pyspark.sql import functions as sf
 

@@ -1,9 +1,8 @@
-"""``backfill``: the records of a lake table to topics again, through the Kafka endpoint.
+"""``backfill``: send the records of a lake table to topics again, through the Kafka endpoint.
 
-A record comes with the key, value, headers and timestamp that it had, and with a header
-``headgate.backfill`` that says who brought it and from where. Those of one partition are sent by
-one task, lowest offset first, so that order is kept. What an id has sent it never sends again
-(pipeline/resend_state.py).
+A record keeps its key, value, headers and timestamp, and gets a header ``headgate.backfill`` with
+the job and the origin. The records of one partition are sent by one task, lowest offset first, so
+that order is kept. A job id never sends a record twice (pipeline/resend_state.py).
 """
 
 import pickle
@@ -49,7 +48,7 @@ _SENT_SQL: Final = "place int, sent long, sent_before long, restamped long"
 
 
 class Source(NamedTuple):
-    """A partition that the table has records of."""
+    """A partition with records in the table."""
 
     topic: str
     partition: int
@@ -57,7 +56,7 @@ class Source(NamedTuple):
 
 
 class Backfilled(NamedTuple):
-    """What was done. ``restamped``: their time was 0, which the client takes for the present."""
+    """Result. ``restamped``: records with time 0, for which the client uses the present."""
 
     sent: int
     sent_before: int
@@ -66,7 +65,7 @@ class Backfilled(NamedTuple):
 
 @dataclass(frozen=True)
 class Plan:
-    """What goes where. ``to`` empty: to the topic of the same name. Pickled to every worker."""
+    """Records and targets. ``to`` empty: the topic of the same name. Pickled to every worker."""
 
     url: str
     files: Sequence[TableFile]
@@ -79,7 +78,7 @@ class Plan:
 
 
 def find_sources(spark: "SparkSession", plan: Plan) -> list[Source]:
-    """Return the partitions that have chosen records, in order."""
+    """Return the partitions with chosen records, in order."""
     rows = _rows(spark, plan, PLACE, _PLACE_SQL, {}).groupBy("topic", "partition").count()
     return sorted(Source(*row) for row in rows.collect())
 
@@ -91,7 +90,7 @@ def run(
     endpoint: Endpoint,
     on_records: Callable[[int], None],
 ) -> Backfilled:
-    """Send what is chosen.
+    """Send the chosen records.
 
     Errors: ``RequestError`` (no such topic or partition), ``JobRuns``, ``EndpointSilent``,
     ``NotSent``.
@@ -126,7 +125,7 @@ def run(
 
 
 class _Watch:
-    """Tells how far the targets have grown, while Spark says nothing until a task ends."""
+    """Progress by the growth of the targets, since Spark reports nothing until a task ends."""
 
     def __init__(
         self, endpoint: Endpoint, topics: Sequence[str], on_records: Callable[[int], None]
@@ -149,7 +148,7 @@ class _Watch:
         is_over = False
         while not is_over:
             is_over = self._ends.wait(_LOOK_S)
-            with suppress(EndpointSilent):  # the producers say so, if it matters
+            with suppress(EndpointSilent):  # the producers report it, if it matters
                 found = self._endpoint.ends(self._topics).values()
                 total = sum(sum(ends.values()) for ends in found)
                 self._on_records(total - (total if seen is None else seen))
@@ -159,9 +158,9 @@ class _Watch:
 def missing_targets(
     plan: Plan, sources: Sequence[Source], endpoint: Endpoint
 ) -> dict[str, int]:
-    """Return the targets that are not there, and how many partitions their records came from.
+    """Return the missing targets, with the number of partitions of their records.
 
-    The table does not say how many there were: it is those up to the last one that has records.
+    The table does not have that number: it is counted up to the last partition with records.
     """
     there = endpoint.partition_counts()
     wanted: dict[str, int] = {}
@@ -173,7 +172,7 @@ def missing_targets(
 
 
 def target_counts(plan: Plan, sources: Sequence[Source], endpoint: Endpoint) -> dict[str, int]:
-    """Return how many partitions each target has. Error: ``RequestError``."""
+    """Return the number of partitions of each target. Error: ``RequestError``."""
     there = endpoint.partition_counts()
     counts: dict[str, int] = {}
     for source in sources:
@@ -190,7 +189,7 @@ def target_counts(plan: Plan, sources: Sequence[Source], endpoint: Endpoint) -> 
 
 
 def _told(error: Exception, job_id: str) -> NotSent:
-    """Return what a worker raised, without Spark's own tale of it."""
+    """Return the error that a worker raised, without Spark's text around it."""
     text = str(error)
     name = f"{NotSent.__module__}.{NotSent.__name__}: "
     text = text.rpartition(name)[2].splitlines()[0] if name in text else reason_of(text)
@@ -224,7 +223,7 @@ def _send(  # noqa: PLR0917 - what the workers need to know
     counts: Mapping[str, int],
     done: Done,
 ) -> list[tuple[int, int, int, int]]:
-    """Send all rows, each partition's by a task of its own, lowest offset first."""
+    """Send all rows, one task per partition, lowest offset first."""
     from pyspark.sql import functions as f
 
     places = {(one.topic, one.partition): place for place, one in enumerate(sources)}
@@ -252,10 +251,10 @@ def send_rows(  # noqa: PLR0917 - what the workers need to know
     done: Done,
     rate_per_s: float,
 ) -> Iterator[pa.RecordBatch]:
-    """Send the rows of one partition, as a task of Spark does, and yield what was done.
+    """Send the rows of one partition in a task of Spark, and yield the result.
 
-    Error: ``NotSent``, also for a task that Spark does again: what the first try has sent is
-    known to the next run, and not to this one.
+    Error: ``NotSent``, also for a task that Spark repeats: the next run knows what the first try
+    has sent, this run does not.
     """
     _refuse_second_try()
     sender = Sender(endpoint, rate_per_s=rate_per_s, in_order=True)
@@ -290,7 +289,7 @@ def send_rows(  # noqa: PLR0917 - what the workers need to know
 
 
 def target_partition(plan: Plan, position: Position, key: bytes | None, count: int) -> int:
-    """Return where a record goes: one without a key stays with those of its partition."""
+    """Return a record's target partition; one without a key stays with those of its partition."""
     if plan.keeps_partitions:
         return position.partition
     if key is None:
@@ -301,7 +300,7 @@ def target_partition(plan: Plan, position: Position, key: bytes | None, count: i
 def marked(
     plan: Plan, position: Position, headers: Sequence[Mapping[str, object]]
 ) -> list[tuple[str, bytes | None]]:
-    """Return a record's headers and the mark; that of a backfill before this one goes."""
+    """Return a record's headers with the mark, which replaces that of an earlier backfill."""
     kept = [one for one in header_pairs(headers) if one[0] != HEADER]
     return [*kept, (HEADER, marker(plan.job_id, position, plan.url))]
 

@@ -1,4 +1,4 @@
-"""The rows of a lake table by file: which files there are, and what is chosen of each."""
+"""Rows of a lake table by file: list of files, and the chosen rows of each."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
@@ -41,7 +41,7 @@ Places = Mapping[tuple[str, int], int]
 
 
 class Choice(NamedTuple):
-    """Which records; offsets and times from the one on to before the other, -1: no bound."""
+    """Chosen records: half-open ranges of offsets and times, -1: no bound."""
 
     topics: frozenset[str] = frozenset()
     partitions: frozenset[int] = frozenset()
@@ -52,9 +52,9 @@ class Choice(NamedTuple):
 
 
 def table_files(url: str, choice: Choice, *, catalog: str = "") -> list[TableFile]:
-    """Return the files that may have chosen records, of a table of any format.
+    """Return the files of a table of any format that may have chosen records.
 
-    A folder of Parquet files that is no table counts as a whole. ``catalog``: as of ``open_lake``.
+    All files of a folder of Parquet files without a table count. ``catalog``: see ``open_lake``.
     Errors: ``RequestError``, ``BadPlace``, ``LakeUnavailable``.
     """
     table = read_table(url, catalog=catalog, topics=choice.topics)
@@ -87,7 +87,7 @@ def read_rows(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the chosen rows of a file, with the columns of ``schema``.
 
-    Errors: ``LakeUnavailable``, ``RequestError`` for columns that are not those of records.
+    Errors: ``LakeUnavailable``, ``RequestError`` for columns other than those of records.
     """
     place = open_place(url)
     with reaching(url), place.files.open_input_file(f"{place.root}/{file.path}") as stream:
@@ -138,7 +138,7 @@ def _chosen(batch: pa.RecordBatch, file: TableFile, choice: Choice) -> pa.Record
 
 def _unix_ms(batch: pa.RecordBatch) -> pa.Array:
     stamps = batch.column("timestamp").cast(pa.timestamp("us", tz="UTC")).cast(pa.int64())
-    return pc.divide(stamps, _US_PER_MS)  # the log has whole milliseconds
+    return pc.divide(stamps, _US_PER_MS)  # the log has milliseconds
 
 
 def _shaped(

@@ -1,6 +1,6 @@
-"""The log that options name, wherever it lies: what is in it, and how its extents are opened.
+"""Access to the log that options name, in a folder or a bucket: its views and extents.
 
-``pipeline.s3_log`` is imported where a log is in S3, and only there: it needs boto3.
+``pipeline.s3_log`` is imported for a log in S3 only: it needs boto3.
 """
 
 import threading
@@ -28,9 +28,9 @@ _CLOCK: Final = SystemClock()
 
 
 def views(options: Options, *, with_unsynced: bool | None = None) -> dict[int, PartitionView]:
-    """Return all partitions by id, of what is durable now.
+    """Return all partitions by id, as durable now.
 
-    ``with_unsynced`` None: as the options say. Errors: ``StorageUnavailable``.
+    ``with_unsynced`` None: by the options. Errors: ``StorageUnavailable``.
     """
     if options.s3 is not None:
         from pipeline import s3_log
@@ -42,7 +42,7 @@ def views(options: Options, *, with_unsynced: bool | None = None) -> dict[int, P
 
 
 def find_again(options: Options, extent: Extent) -> list[Extent]:
-    """Return where the offsets of an extent lie now, after its file went.
+    """Return the new places of an extent's offsets after its file was removed.
 
     Errors: ``OffsetOutOfRange`` when some were removed, ``StorageUnavailable``.
     """
@@ -50,7 +50,7 @@ def find_again(options: Options, extent: Extent) -> list[Extent]:
 
 
 def relocate(options: Options, extents: Sequence[Extent]) -> list[list[Extent]]:
-    """Return ``find_again`` of each extent, with one look at the log."""
+    """Return ``find_again`` of each extent, with one view of the log."""
     if options.s3 is not None:
         from pipeline import s3_log
 
@@ -63,7 +63,7 @@ def open_extents(
 ) -> AbstractContextManager[ExtentReader]:
     """Open a file of a view for ``extents``, which will be read in this order, or in part.
 
-    Errors, here and when a batch is asked for: ``FileGone``, ``StorageUnavailable``.
+    Errors, here and when a batch is read: ``FileGone``, ``StorageUnavailable``.
     """
     if options.s3 is not None:
         from pipeline import s3_log
@@ -73,9 +73,9 @@ def open_extents(
 
 
 class Lease:
-    """Keeps what the log has from being deleted while somebody reads it.
+    """Lease that protects the log's objects from deletion during a read.
 
-    Of files nothing needs to be kept: what is open can be read to its end.
+    Files need no lease: an open file can be read to its end.
     """
 
     def __init__(self, options: Options) -> None:
@@ -83,9 +83,9 @@ class Lease:
         self._id = ""
 
     def renew(self) -> str:
-        """Take the lease, or extend it: from now on it holds for ``LEASE_MS``. Before ``views``.
+        """Take or extend the lease, for ``LEASE_MS`` from now on. Call it before ``views``.
 
-        Return what ``stay`` is given, empty where nothing is needed. Error:
+        Return the argument of ``stay``, empty when no lease is needed. Error:
         ``StorageUnavailable``.
         """
         if self._s3 is None:
@@ -97,7 +97,7 @@ class Lease:
         return self._id
 
     def end(self) -> None:
-        """Let the objects go; a lease that cannot be ended runs out."""
+        """End the lease; one that cannot be ended runs out."""
         if self._s3 is not None and self._id:
             from pipeline import s3_log
 
@@ -107,10 +107,10 @@ class Lease:
 
 
 def stay(options: Options, lease: str) -> None:
-    """Extend a lease now and then: called by tasks, which go on longer than who planned them.
+    """Extend a lease now and then; called by tasks, which outlive the planning process.
 
-    When the database is away, or the lease ran out, the task goes on: an object that is not there
-    any more is found again (``relocate``), or is an error.
+    When the database is away, or the lease ran out, the task continues: a missing object is found
+    again (``relocate``), or is an error.
     """
     if options.s3 is None or not lease:
         return
@@ -127,7 +127,7 @@ def stay(options: Options, lease: str) -> None:
 
 @contextmanager
 def leased(options: Options) -> Iterator[None]:
-    """Keep what is there, or comes, from being deleted while a job's driver plans and runs."""
+    """Hold a lease while a job's driver plans and runs."""
     lease = Lease(options)
     is_over = threading.Event()
 
@@ -149,7 +149,7 @@ def leased(options: Options) -> Iterator[None]:
 
 
 def advice(options: Options, extent: Extent) -> str:
-    """Return what to do about a damaged batch."""
+    """Return advice about a damaged batch."""
     if options.s3 is not None:
         return "Restore the object from a version or a copy of the bucket"
     return (
@@ -159,9 +159,9 @@ def advice(options: Options, extent: Extent) -> str:
 
 
 def source_options(settings: Settings) -> dict[str, str]:
-    """Return the options that name the log of a node with these settings.
+    """Return the options for the log of a node with these settings.
 
-    Error: ``RequestError`` for a storage that keeps nothing a job could read.
+    Error: ``RequestError`` for a storage that jobs cannot read.
     """
     data_dir = settings.node.data_dir.absolute()
     adapter = settings.storage.adapter

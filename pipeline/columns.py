@@ -1,8 +1,8 @@
 """Record batches as Arrow columns, without a Python object for each record.
 
-A walk over the lengths of records finds where each begins; from there on every field of all of
-them is decoded at once. Keys and values are not copied one by one: Arrow gathers them from the
-bytes as they lie. Offsets and lengths are bytes, timestamps unix milliseconds.
+A walk over the lengths of records finds the start of each; then each field of all records is
+decoded at once. Keys and values are not copied one by one: Arrow gathers them from the stored
+bytes. Positions and lengths are in bytes, timestamps in unix milliseconds.
 """
 
 from collections.abc import Sequence
@@ -28,10 +28,10 @@ from gateway.records.compression import decompress
 from pipeline.rows import HEADERS
 from pipeline.varints import Bytes, Ints, varints
 
-_PADDING: Final = bytes(16)  # a varint that goes on past the end is read, and then refused
+_PADDING: Final = bytes(16)  # a varint may be read past the end, and is refused then
 _NONE: Final = np.empty(0, np.int64)
 _RECORD_BYTES_MIN: Final = 7
-_ALIKE_MIN: Final = 8  # records of one length in a row, before more are looked for
+_ALIKE_MIN: Final = 8  # consecutive records of one length after which more are tried
 COLUMNS: Final = (
     "topic", "partition", "offset", "timestamp", "key", "value", "headers", "protocol",
 )  # fmt: skip
@@ -39,7 +39,7 @@ _PROTOCOLS: Final = {"mqtt.": "mqtt", "sqs.": "sqs", "amqp.": "amqp", "rocketmq.
 
 
 class Columns(NamedTuple):
-    """The records of some batches of one partition, in order of offset."""
+    """Records of some batches of one partition, in order of offset."""
 
     offsets: Ints
     timestamps_unix_ms: Ints
@@ -62,13 +62,13 @@ def read_batch(
     """Check a batch and return its records' bytes; None for a control batch.
 
     None, too, for one whose records are all older than ``from_unix_ms``.
-    Errors: ``CorruptBatch`` (CRC, counts, a compression that lies), ``UnsupportedFormat``.
+    Errors: ``CorruptBatch`` (CRC, counts, invalid compression), ``UnsupportedFormat``.
     """
     header = parse_batch_header(batch)
     if header.is_control:
         return None
     check_crc(batch, header)
-    # Times before 1970 are times, too: without a bound nothing is too old.
+    # Times before 1970 are valid: without a bound nothing is too old.
     if 0 <= from_unix_ms > header.max_timestamp_unix_ms:
         return None
     data = bytes(memoryview(batch)[HEADER_BYTES : header.size_bytes])
@@ -83,9 +83,9 @@ def read_batch(
 def decode_columns(
     batches: Sequence[StoredBatch], *, with_keys: bool, with_values: bool, with_headers: bool
 ) -> Columns:
-    """Return the records of batches that are at most 2 GiB together.
+    """Decode the records of batches of at most 2 GiB together.
 
-    What is left out is null, and its bytes are not gathered.
+    Columns left out are null, and their bytes are not gathered.
     Errors: ``CorruptBatch``, naming the base offset of the batch.
     """
     begins, counts = _find_records(batches)
@@ -93,7 +93,7 @@ def decode_columns(
     data = np.frombuffer(raw, np.uint8)
     lengths, at = varints(data, begins)
     ends = at + lengths
-    # The byte between is that of the attributes, of which none is defined.
+    # The byte between is the attributes', of which none is defined.
     timestamp_deltas, at = varints(data, at + 1)
     offset_deltas, at = varints(data, at)
     key_sizes, key_at = varints(data, at)
@@ -125,7 +125,7 @@ def _timestamps(headers: Sequence[BatchHeader], counts: Sequence[int], deltas: I
 
 
 def _find_records(batches: Sequence[StoredBatch]) -> tuple[Ints, list[int]]:
-    """Return where each record begins in the joined bytes, and how many each batch has."""
+    """Return the start of each record in the joined bytes, and the record count of each batch."""
     found: list[Ints] = []
     base = 0
     for batch in batches:
@@ -136,7 +136,7 @@ def _find_records(batches: Sequence[StoredBatch]) -> tuple[Ints, list[int]]:
 
 
 def _walk(batch: StoredBatch) -> list[Ints]:
-    """Return where each record of a batch begins, in pieces. Errors: ``CorruptBatch``."""
+    """Return the start of each record of a batch, in pieces. Errors: ``CorruptBatch``."""
     data, left = batch.records, batch.header.record_count
     pieces: list[Ints] = []
     begins: list[int] = []
@@ -174,9 +174,9 @@ def _walk(batch: StoredBatch) -> list[Ints]:
 
 
 def _stretch(data: bytes, position: int, step: int, count_max: int) -> int:
-    """Return how many records from ``position`` on have the length of the one before.
+    """Return the number of records from ``position`` on with the length of the one before.
 
-    Equal messages are the common case, and are passed over at the speed of C.
+    Records of equal length are the common case, and are skipped at the speed of C.
     """
     count = min(count_max, (len(data) - position) // step)
     if not count:
@@ -194,7 +194,7 @@ def _at(batch: StoredBatch, what: str) -> str:
 
 
 def _behind(at: Ints, sizes: Ints, data: Bytes) -> Ints:
-    """Return where pieces end. One that claims more than there is ends behind all of it."""
+    """Return the ends of pieces. One that exceeds the data ends after all of it."""
     if len(sizes) and (sizes.min() < 0 or sizes.max() > len(data)):
         sizes = np.clip(sizes, 0, len(data))
     return at + sizes
@@ -203,7 +203,7 @@ def _behind(at: Ints, sizes: Ints, data: Bytes) -> Ints:
 def _gathered(buffer: pa.Buffer, at: Ints, sizes: Ints) -> pa.BinaryArray:
     """Return the pieces of a buffer, null where a size is negative.
 
-    They are the odd ones of [gap][piece][gap][piece]..., which Arrow takes apart by itself.
+    They are the odd ones of [gap][piece][gap][piece]..., which Arrow separates itself.
     """
     is_null = sizes < 0
     if is_null.all():
@@ -228,7 +228,7 @@ def _headers(  # noqa: PLR0913, PLR0917 - what a record's fields have led to
     counts: Ints,
     ends: Ints,
 ) -> pa.ListArray:
-    """Return the headers of each record: the n-th of all records at once."""
+    """Return the headers of each record, decoding the n-th of all records at once."""
     bounds = np.zeros(len(counts) + 1, np.int64)
     np.cumsum(counts, out=bounds[1:])
     _refuse(batches, counts_of_batches, counts > ends - at + 1)
@@ -268,9 +268,9 @@ def _refuse(
 
 
 def named_header(headers: pa.ListArray, name: str) -> pa.StringArray:
-    """Return the first header of a name of each record as text; null where there is none.
+    """Return each record's first header of a name as text, or null.
 
-    What is not UTF-8 is null too: the column ``headers`` has the bytes.
+    A value that is not UTF-8 is null too: the column ``headers`` has the bytes.
     """
     names = headers.values.field(0).to_numpy(zero_copy_only=False)
     where, is_missing = _first_places(headers, np.flatnonzero(names == name))
@@ -279,7 +279,7 @@ def named_header(headers: pa.ListArray, name: str) -> pa.StringArray:
 
 
 def protocols(headers: pa.ListArray) -> pa.StringArray:
-    """Return the protocol that the first telling header of each record names, null without one.
+    """Return each record's protocol by its first protocol header, null without one.
 
     A record from a Kafka client has none, and neither has an SQS message without attributes.
     """
@@ -299,7 +299,7 @@ def protocols(headers: pa.ListArray) -> pa.StringArray:
 def _first_places(
     headers: pa.ListArray, places: npt.NDArray[np.intp]
 ) -> tuple[Ints, npt.NDArray[np.bool_]]:
-    """Return the first of ``places`` of each record's headers, and which records have none."""
+    """Return the first of ``places`` in each record's headers, and the records without any."""
     owners = np.searchsorted(headers.offsets.to_numpy(), places, side="right") - 1
     owners, firsts = np.unique(owners, return_index=True)
     where = np.zeros(len(headers), np.int64)

@@ -1,10 +1,10 @@
-"""``compact``: small objects of a bucket into large ones, by partition, on many machines.
+"""``compact``: merge small objects of a bucket into large ones by partition, on many machines.
 
-What is merged into what, how objects are built and how they are committed is the node's own code;
-tasks of Spark read, build and put, and the driver commits, one round at a time. A node knows from
-its memory which objects are live, so it must not run meanwhile: this job takes the data over, as a
-starting node does, and one that runs nevertheless can commit nothing more and stops. Nothing is
-lost by that, and a job that dies at any moment has changed whole rounds or nothing.
+The node's own code plans, builds and commits the merges; tasks of Spark read, build and put, and
+the driver commits, one round at a time. A node keeps the live objects in memory, so it must not run
+meanwhile: this job takes over the data, as a starting node does, and a node that runs nevertheless
+can commit nothing more and stops. Nothing is lost by that, and a job that dies at any moment has
+committed whole rounds only.
 """
 
 import asyncio
@@ -34,12 +34,12 @@ if TYPE_CHECKING:  # a dry run needs no Spark
     from pyspark import Broadcast
     from pyspark.sql import SparkSession
 
-RESERVE: Final = 256  # numbers of objects that are asked for at a time
+RESERVE: Final = 256  # object numbers reserved at a time
 _ROWS_BYTES_MAX: Final = 16 * 1024 * 1024
 
 
 class Planned(NamedTuple):
-    """What is there to do at first; merged objects may be merged again after."""
+    """Work known at the start; merged objects may be merged again later."""
 
     rounds: int
     objects: int
@@ -47,9 +47,9 @@ class Planned(NamedTuple):
 
 
 class Merged(NamedTuple):
-    """What one round has done, or the numbers of objects ``left``, for which it did nothing.
+    """Result of one round, or the numbers of objects that it ``left`` unmerged.
 
-    ``damage`` names the one that is damaged, and how. Others have headers that a start reads.
+    ``damage`` names the damaged one and its fault. The others have headers that a start reads.
     """
 
     objects: int = 0
@@ -60,17 +60,17 @@ class Merged(NamedTuple):
 
 
 class Compaction:
-    """One run: all that can be merged, and merged again, until nothing is left to do."""
+    """One run, which merges repeatedly until nothing is left to merge."""
 
     def __init__(self, s3: S3Place, config: S3Config, clock: Clock) -> None:
         self._s3 = s3
-        # Objects of any age: this job is asked for, it does not wait for more to come.
+        # Objects of any age: the job was requested, and does not wait for more.
         self._config = config.model_copy(update={"merge_after_ms": 0})
         self._clock = clock
         self._left: set[int] = set()
 
     def plan(self) -> Planned:
-        """Say what there is to do, and change nothing. Error: ``StorageUnavailable``."""
+        """Return the work to do without changing anything. Error: ``StorageUnavailable``."""
         with closing(self._index()) as index:
             self._data_uuid(index)
             catalog = catalog_of(index.load())
@@ -84,7 +84,7 @@ class Compaction:
     def run(
         self, spark: "SparkSession", node_id: int, on_merged: Callable[[Merged], None]
     ) -> None:
-        """Take the data over and merge. Errors: ``StorageUnavailable``, those of Spark."""
+        """Take over the data and merge. Errors: ``StorageUnavailable``, those of Spark."""
         asyncio.run(self._run(spark, node_id, on_merged))
 
     async def _run(
@@ -140,7 +140,7 @@ class Compaction:
         return index
 
     def _data_uuid(self, index: Index) -> UUID:
-        """Return whose data it is; bucket and index must agree."""
+        """Return the data uuid; bucket and index must agree."""
         found = read_marker(self._config, bucket_of(self._s3))
         if found is None or found != index.data_uuid():
             raise StorageUnavailable(
@@ -152,7 +152,7 @@ class Compaction:
 
 
 class _Work:
-    """Rounds that have no object in common, as many at once as Spark has processors."""
+    """Rounds without common objects, as many at once as Spark has processors."""
 
     def __init__(  # noqa: PLR0913, PLR0917 - what a round works with
         self,
@@ -173,14 +173,14 @@ class _Work:
         self._clock = clock
 
     async def done(self, rounds: Sequence[Round]) -> AsyncIterator[Merged]:
-        """Yield what each round has done, in the order in which they end."""
+        """Yield the results of rounds in the order in which they end."""
         threads = ThreadPoolExecutor(self._spark.sparkContext.defaultParallelism)
         try:
             for one in asyncio.as_completed([self._do(threads, one) for one in rounds]):
                 yield await one
         finally:
             threads.shutdown(cancel_futures=True)
-            self._changer.give_up()  # numbers of rounds that came to nothing
+            self._changer.give_up()  # numbers of failed rounds
 
     async def _do(self, threads: ThreadPoolExecutor, round_: Round) -> Merged:
         places = [

@@ -1,4 +1,4 @@
-"""What ``compact`` looks at before it begins: who has the data, and how much of it is at rest."""
+"""Checks of ``compact`` before it begins: other users of the data, and the released sequence."""
 
 from typing import Final
 
@@ -17,14 +17,16 @@ SEQUENCE_KEY: Final = b"sequence"
 
 
 def other_sessions(s3: S3Place) -> int:
-    """Return how many others of our name have the database open; 0 where it cannot say.
+    """Return the number of other sessions of the same user in the database; 0 if unknown.
 
     Error: ``StorageUnavailable``.
     """
     try:
         engine = make_engine(s3.catalog, create=False)
         if engine.dialect.name != "postgresql":
-            return 0  # a file: its node is on this machine, and is asked by its admin endpoint
+            return (
+                0  # a file: its node is on this machine, and is checked by its admin endpoint
+            )
         query = (
             "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() "
             "AND usename = current_user AND pid <> pg_backend_pid()"
@@ -39,9 +41,9 @@ def other_sessions(s3: S3Place) -> int:
 
 
 def released_sequence(s3: S3Place) -> int:
-    """Return the sequence from which on the next start of a node reads headers of the log.
+    """Return the sequence from which the next start of a node reads headers of the log.
 
-    The node notes it in a topic of its own, when it has idempotent producers to note; 0 before.
+    The node stores it in an internal topic when it has idempotent producers to store; 0 before.
     Errors: ``StorageUnavailable``, ``CorruptBatch``.
     """
     for view in read_view(s3).values():

@@ -1,4 +1,4 @@
-"""One round of ``compact``: what a task is told, and what it does. Planned by the driver."""
+"""One round of ``compact``: its plan, made by the driver, and its execution in a task."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
@@ -32,7 +32,7 @@ _ALL: Final = 1 << 62  # sequences
 
 
 class Output(NamedTuple):
-    """An object to be made. ``is_shared``: it also notes what else the inputs' footers say."""
+    """An object to be built. ``is_shared``: it repeats other records of the inputs' footers."""
 
     runs: list[PartRun]
     sequences: tuple[int, int]
@@ -40,22 +40,22 @@ class Output(NamedTuple):
 
 
 class Round(NamedTuple):
-    """Inputs that become outputs, all of them in one commit."""
+    """Inputs and the outputs that replace them in one commit."""
 
     inputs: list[StoredObject]
     outputs: list[Output]
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of the inputs."""
+        """Size of the inputs."""
         return sum(stored.size_bytes for stored in self.inputs)
 
 
 class Outcome(NamedTuple):
-    """What became of a round: objects that are put, or the inputs that forbid it.
+    """Result of a round: the objects put, or the inputs that prevented it.
 
-    ``left``: their numbers. ``damage`` says what is wrong with the one of them, if it is damaged;
-    else they have headers that a start reads.
+    ``left``: their numbers. ``damage`` names the fault of a damaged one; without it they have
+    headers that a start reads.
     """
 
     made: list[MergedObject]
@@ -66,9 +66,9 @@ class Outcome(NamedTuple):
 def plan_rounds(
     catalog: Catalog, config: S3Config, *, now_unix_ms: int, skip: set[int]
 ) -> list[Round]:
-    """Return all that can be merged at once; no object is in two of them, or in ``skip``.
+    """Return all rounds that can run at once; no object is in two of them, or in ``skip``.
 
-    Which objects have headers that a start reads is not known before they are read (``merge``).
+    Objects with headers that a start reads are only found when they are read (``merge``).
     """
     taken = set(skip)
     rounds: list[Round] = []
@@ -106,7 +106,7 @@ def _round(catalog: Catalog, config: S3Config, inputs: list[StoredObject]) -> Ro
 
 
 def told_of(states: Mapping[int, PartitionState]) -> dict[int, Part]:
-    """Return what footers are to say of partitions; who they are is in the inputs."""
+    """Return the partitions' state for footers; their identities are in the inputs."""
     return {
         partition_id: Part(
             state.start, max(state.start, state.committed_end), state.is_deleted, None
@@ -120,8 +120,8 @@ def merge(
 ) -> Outcome:
     """Read the inputs, build and put the outputs. Errors: ``StorageUnavailable``.
 
-    Merging loses the headers of batches, by which a start knows what idempotent producers have
-    written since ``released``: log objects from there on that have such batches stay as they are.
+    Merging loses the headers of batches, from which a start restores idempotent producers since
+    ``released``: log objects from there on that have such batches stay as they are.
     """
     bucket = bucket_of(s3)
     try:
@@ -176,7 +176,7 @@ def _has_idempotent(source: Source) -> bool:
 
 
 def _noted(round_: Round, sources: Mapping[int, Source]) -> set[int]:
-    """Return the partitions of which the inputs say something that no own object repeats."""
+    """Return the partitions with records in the inputs that no own object repeats."""
     said = {part.partition_id for source in sources.values() for part in source.footer}
     own = [output for output in round_.outputs if not output.is_shared]
     return said.difference([run.partition_id for output in own for run in output.runs])
@@ -197,4 +197,4 @@ def _put(bucket: Bucket, made: MergedObject, prefix: str) -> MergedObject:
 
 
 def _no_pause() -> None:
-    """Nobody else waits for this task's bucket or processor."""
+    """Do not pause: nothing else uses this task's bucket or processor."""

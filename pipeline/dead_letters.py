@@ -1,8 +1,8 @@
-"""``dlq``: dead letters grouped by why they are dead, looked at, and sent back to work.
+"""``dlq``: dead letters grouped by reason, listed, and sent back to their topics.
 
-What is read is the dead-letter topics in the log: all that ever died there, until retention takes
-it. What is sent back stays there too; ``headgate dlq redrive`` is what moves. So a replay
-is told apart by its id, and what an id has sent it never sends again (pipeline/resend_state.py).
+The job reads the dead-letter topics of the log: all letters until retention removes them. Letters
+that are sent back stay there, too; ``headgate dlq redrive`` moves them. So a replay is identified
+by its id, and an id never sends a letter twice (pipeline/resend_state.py).
 """
 
 from collections import Counter
@@ -34,7 +34,7 @@ _CHECK_EVERY: Final = 1_000  # records
 
 
 class Choice(NamedTuple):
-    """Which letters of the topics that are read; empty: all."""
+    """Filter of letters; empty: all."""
 
     picks: Sequence[str] = ()
     source_topics: Sequence[str] = ()
@@ -42,7 +42,7 @@ class Choice(NamedTuple):
 
 
 class Group(NamedTuple):
-    """Letters that are dead for the same reason."""
+    """Letters with the same reason."""
 
     pick: str
     topic: str
@@ -57,7 +57,7 @@ class Group(NamedTuple):
 
 
 class Letter(NamedTuple):
-    """One dead letter as it lies in the log, and what its headers say."""
+    """One dead letter of the log, with its decoded headers."""
 
     position: Position
     unix_ms: int
@@ -73,9 +73,9 @@ class Letter(NamedTuple):
 
 
 class Replayed(NamedTuple):
-    """What a replay has done. ``homeless``: no topic to send them to is known, or is there.
+    """Result of a replay. ``homeless``: letters whose topic is unknown or does not exist.
 
-    So it is with letters that are without their message (``dlq.left-out``).
+    Letters without their message (``dlq.left-out``) count as such, too.
     """
 
     sent: int
@@ -157,7 +157,7 @@ def first_letters(letters: "DataFrame", count_max: int) -> list[Letter]:
 
 
 def count_by_source(letters: "DataFrame") -> dict[str, int]:
-    """Return how many letters came from each topic; the name is empty for those who say none."""
+    """Return the number of letters from each topic; an empty name if they have none."""
     rows = letters.groupBy("source_topic").count().collect()
     return {row["source_topic"]: row["count"] for row in rows}
 
@@ -189,10 +189,10 @@ def _data(value: bytearray | None) -> bytes | None:
 
 
 class Replay:
-    """One run of a replay. ``to`` empty: each letter goes to the topic that it came from.
+    """One run of a replay. ``to`` empty: each letter goes back to its original topic.
 
-    A letter goes back as a redrive sends it: without the headers ``dlq.*`` but ``dlq.hops``, to
-    the partition of its key, with the present as its time, so that retention lets it live.
+    A letter is sent as by a redrive: without the headers ``dlq.*`` except ``dlq.hops``, to the
+    partition of its key, with the present as its time, so that retention keeps it.
     Errors: ``RequestError``, ``EndpointSilent``.
     """
 
@@ -255,7 +255,7 @@ class Replay:
         )
 
     def _send(self, letter: Letter, state: JobState, sender: Sender) -> str:
-        """Send one letter unless it was; return what became of it."""
+        """Send one letter unless it was sent before; return the outcome."""
         topic = self._to or letter.source_topic
         count = self._counts.get(topic)
         if count is None or topic.startswith(_INTERNAL) or is_reference(letter.headers):

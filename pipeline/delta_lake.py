@@ -1,9 +1,9 @@
-"""A Delta Lake table that keeps, in the commits that add rows, how far each partition has come.
+"""Delta Lake table whose commits hold both the added rows and the positions of partitions.
 
 Delta's own application transactions hold the positions: one for each partition, named after the
-job, its version the next offset. They are part of the commit, and a commit that another one
-with the same name has overtaken fails. So rows and positions are one, and of two jobs of one
-name only one gets on.
+job, its version the next offset. They are part of the commit, and a commit fails after a newer
+one with the same name. So rows and positions change together, and of two jobs of one name only
+one succeeds.
 """
 
 import json
@@ -29,7 +29,7 @@ from pipeline.lakes import (
 
 PARTITIONED_BY: Final = ["topic", "day"]
 _ZSTD: Final = WriterProperties(compression="ZSTD")
-_TRIES_MAX: Final = 5  # commits of others that change the table at the same moment
+_TRIES_MAX: Final = 5  # concurrent commits of others
 
 
 class DeltaLake:
@@ -76,7 +76,7 @@ class DeltaLake:
                 self._table.create_write_transaction(
                     actions,
                     "append",
-                    self._table.schema(),  # with the columns that the user has added
+                    self._table.schema(),  # with columns that the user has added
                     self._partitioned_by,
                     commit_properties=CommitProperties(
                         app_transactions=[Transaction(*one) for one in moved.items()]
@@ -95,10 +95,9 @@ class DeltaLake:
         raise LakeUnavailable(f"{self.url}: others change the table faster than rows are added")
 
     def compact(self, *, file_bytes: int) -> tuple[int, int, int, int]:
-        """Make small files into larger ones, by delta-rs itself.
+        """Merge small files by delta-rs itself.
 
-        Returns how many files there were and are, of those it rewrote, and their bytes before and
-        after. Error: ``LakeUnavailable``.
+        Returns number and size of the rewritten files before and after. Error: ``LakeUnavailable``.
         """
         try:
             done = self._table.optimize.compact(target_size=file_bytes, writer_properties=_ZSTD)
@@ -132,14 +131,14 @@ class DeltaLake:
         ]
 
     def _overtake_unless_same(self, moved: Mapping[str, int]) -> None:
-        """Look at the table anew. Error: ``Overtaken`` when it has other positions."""
+        """Reload the table. Error: ``Overtaken`` when it has other positions."""
         for name in moved:
             self._expected.setdefault(name, self._table.transaction_version(name))
         self._table.update_incremental()
         self._check_positions(moved)
 
     def _check_positions(self, moved: Mapping[str, int]) -> None:
-        """Raise ``Overtaken`` when a position is not what this run has read or written."""
+        """Raise ``Overtaken`` when a position differs from the one that this run read or wrote."""
         for name in moved:
             if name not in self._expected:
                 continue
@@ -160,5 +159,5 @@ class DeltaLake:
 
 
 def _texts(schema: Schema) -> dict[str, str]:
-    """Return the types of columns as texts that are equal for equal types."""
+    """Return column types as texts that are equal for equal types."""
     return {field.name: field.type.to_json().strip('"') for field in schema.fields}

@@ -1,7 +1,7 @@
-"""Dead letters as rows: what their headers say, and what they have in common.
+"""Dead letters as rows: decoded headers, and a fingerprint of the reason.
 
-What the headers mean is said in features/dead_letter.py, which the pipeline does not import: jobs
-know what is stored, not the program that stores it.
+features/dead_letter.py defines the headers. The pipeline does not import it: jobs depend on the
+stored format, not on the program that writes it.
 """
 
 import hashlib
@@ -33,7 +33,7 @@ _PICK_CHARS: Final = 8
 _DIGITS_MAX: Final = 18
 _US_PER_MS: Final = 1_000
 
-# In this order: an id has digits, and a quoted part may have anything.
+# In this order, since ids have digits and a quoted part can have anything.
 _VARIABLE: Final = (
     (re.compile(r"\"[^\"]*\"|(?<!\w)'[^']*'|`[^`]*`"), "<text>"),
     (re.compile(r"\b[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\b"), "<id>"),
@@ -59,7 +59,7 @@ Headers = Sequence[tuple[str, bytes | None]]
 
 
 class Said(NamedTuple):
-    """What the headers of a dead letter say; in the order of ``SAID_COLUMNS``."""
+    """Decoded headers of a dead letter, in the order of ``SAID_COLUMNS``."""
 
     pick: str
     reason: str
@@ -72,7 +72,7 @@ class Said(NamedTuple):
 
 
 def fingerprint(reason: str) -> str:
-    """Return what reasons of one kind have in common.
+    """Return the common form of reasons of one kind.
 
     >>> fingerprint("order 17 of 'Anna' took 3.5 s"), fingerprint("no row 4bf92f3577b34da6a3ce")
     ('order <n> of <text> took <n> s', 'no row <id>')
@@ -84,10 +84,10 @@ def fingerprint(reason: str) -> str:
 
 
 def read_headers(topic: str, headers: Headers) -> Said:
-    """Return what the headers of a record of ``topic`` say.
+    """Decode the headers of a record of ``topic``.
 
     ``pick`` is a short name for all letters of one topic, reason, source, group and protocol.
-    Anybody may write such headers: a number that is none is -1, and the first of a name counts.
+    Any client can write such headers: an invalid number is -1, and the first of a name counts.
     """
     said: dict[str, str] = {}
     for name, value in headers:
@@ -110,12 +110,12 @@ def read_headers(topic: str, headers: Headers) -> Said:
 
 
 def is_reference(headers: Headers) -> bool:
-    """Say whether a letter is without its message, as a redrive does."""
+    """Return whether a letter lacks its message, by the rule of a redrive."""
     return any(name == DLQ_LEFT_OUT for name, _ in headers)
 
 
 def stripped(headers: Headers) -> list[tuple[str, bytes | None]]:
-    """Return the headers of a letter that is sent on, as a redrive does."""
+    """Return the headers of a letter to be sent on, by the rule of a redrive."""
     return [
         (name, value)
         for name, value in headers
@@ -132,14 +132,14 @@ def header_pairs(headers: Iterable[Any]) -> list[tuple[str, bytes | None]]:
 
 
 def described(schema: pa.Schema) -> pa.Schema:
-    """Return the schema that ``describe`` makes of one."""
+    """Return the schema of the result of ``describe``."""
     for name, kind in SAID_COLUMNS:
         schema = schema.append(pa.field(name, kind))
     return schema
 
 
 def describe(rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Put what the headers say behind the columns; a worker of Spark runs it."""
+    """Append the decoded headers as columns; runs in a worker of Spark."""
     for batch in rows:
         topics = batch.column("topic").to_pylist()
         headers = batch.column("headers").to_pylist()
@@ -153,7 +153,7 @@ def describe(rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             pa.array(column, kind)
             for column, (_, kind) in zip(columns, SAID_COLUMNS, strict=False)
         ]
-        said.append(pc.divide(stamps, _US_PER_MS))  # whole ms, as the log has them
+        said.append(pc.divide(stamps, _US_PER_MS))  # milliseconds, as in the log
         yield pa.RecordBatch.from_arrays(
             [*batch.columns, *said], schema=described(batch.schema)
         )

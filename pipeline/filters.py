@@ -1,8 +1,8 @@
-"""What predicates of a query say about where to look: topics, partitions, offsets and times.
+"""Predicates of a query that limit topics, partitions, offsets and times.
 
-Spark evaluates them again, row by row; here they only leave out what certainly has no row of the
-answer. It pushes them where ``spark.sql.python.filterPushdown.enabled`` is true, and the source
-takes them where ``pushFilters`` is.
+Spark evaluates them again, row by row; here they only exclude data that certainly has no row of the
+answer. Spark pushes them if ``spark.sql.python.filterPushdown.enabled`` is true, and the source
+accepts them if ``pushFilters`` is.
 """
 
 import math
@@ -47,13 +47,13 @@ _INCLUSIVE: Final = (EqualTo, EqualNullSafe, LessThanOrEqual)
 
 
 class Predicates(NamedTuple):
-    """Filters that all hold for each row of the answer."""
+    """Filters that hold for each row of the answer."""
 
     filters: tuple[Any, ...] = ()
 
     @classmethod
     def of(cls, filters: Iterable[Filter]) -> "Predicates":
-        """Keep those that say something here."""
+        """Keep the filters that can be used here."""
         return cls(
             tuple(
                 one
@@ -65,7 +65,7 @@ class Predicates(NamedTuple):
         )
 
     def wants(self, view: PartitionView) -> bool:
-        """Whether a partition may have rows of the answer."""
+        """Return whether a partition may have rows of the answer."""
         known = {"topic": view.identity.topic.name, "partition": view.identity.number}
         return all(
             _TESTS[type(one)](known[one.attribute[0]], one.value)
@@ -74,14 +74,14 @@ class Predicates(NamedTuple):
         )
 
     def offsets(self, start: Positions, end: Positions) -> tuple[Positions, Positions]:
-        """Return positions of partitions, not further apart, that have all rows of the answer."""
+        """Return narrower positions of partitions that still include all rows of the answer."""
         first, behind = self._integer_bounds("offset", scale=1)
         start = {place: max(offset, min(first, end[place])) for place, offset in start.items()}
         end = {place: max(start[place], min(offset, behind)) for place, offset in end.items()}
         return start, end
 
     def within_times(self, options: Options) -> Options:
-        """Return options with the narrower times."""
+        """Return options with narrower times."""
         first, behind = self._integer_bounds("timestamp", scale=1_000)
         if first > options.start_unix_ms:
             options = options._replace(start_unix_ms=int(first))
@@ -90,7 +90,7 @@ class Predicates(NamedTuple):
         return options
 
     def _integer_bounds(self, column: str, *, scale: int) -> tuple[Any, Any]:
-        """Return the lowest number that a row may have, and one that is above all of them."""
+        """Return the lowest number that a row may have, and one above the highest."""
         first, behind = -1, math.inf
         for one in self.filters:
             number = _number(one.value, scale) if one.attribute == (column,) else None
@@ -107,8 +107,8 @@ class Predicates(NamedTuple):
 
 
 def _number(value: object, scale: int) -> Fraction | int | None:
-    """Return a literal as a number, a time in unix ms; None for what we do not look at."""
+    """Return a literal as a number, a time in unix ms; None for other literals."""
     if isinstance(value, datetime):
-        # One without a zone would be one of the session's, which is not known here.
+        # A time without a zone is in the session's zone, which is not known here.
         return None if value.tzinfo is None else Fraction((value - EPOCH) // MICROSECOND, 1_000)
     return value if isinstance(value, int) and scale == 1 else None

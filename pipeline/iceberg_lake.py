@@ -1,9 +1,9 @@
-"""An Apache Iceberg table, by pyiceberg: no jar, no service but the catalog's database.
+"""Apache Iceberg table by pyiceberg, without a jar or any service except the catalog's database.
 
-A commit adds files (as they are, ``add_files``) in one snapshot whose properties say how far each
-partition has come. The same is kept in a property of the table, which outlives the expiry of
-snapshots. A commit names the snapshot that it builds upon; when another has come first, the
-positions are looked at anew: moved ones end the run, others let it try again.
+A commit adds files (as they are, ``add_files``) in one snapshot whose properties hold the position
+of each partition. A property of the table holds them, too, and outlives the expiry of snapshots. A
+commit names the snapshot on which it builds; after a concurrent commit the positions are checked
+again: moved ones end the run, otherwise it tries again.
 """
 
 import json
@@ -41,15 +41,15 @@ from pipeline.lake_files import BAD_KIND, ROWS_KIND, LakeFile, Layout, TableKind
 from pipeline.lake_places import LakeUnavailable, file_io_options
 from pipeline.lakes import OtherSchema, bad_url, check_columns, overtaken, position_name
 
-_TRIES_MAX: Final = 20  # commits of others that came first
+_TRIES_MAX: Final = 20  # concurrent commits of others
 _BY_TOPIC_AND_DAY: Final = (("topic", "identity"), ("timestamp", "day"))
 _PROPERTIES: Final = {
     # A table's metadata is written whole with each commit.
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "100",
 }
-# By pyiceberg itself a failed commit would be built again on top of what came first, without
-# another look at the positions.
+# pyiceberg alone would rebase a failed commit on the concurrent one, without checking the
+# # positions.
 _NO_RETRIES: Final = {"commit.retry.num-retries": "0"}
 
 
@@ -80,7 +80,7 @@ class IcebergLake:
 
     @property
     def table(self) -> Table:
-        """The table as it was last read."""
+        """Table as last read."""
         return self._table
 
     def position(self, identity: PartitionIdentity) -> int | None:
@@ -113,13 +113,13 @@ class IcebergLake:
         raise LakeUnavailable(f"{self.url}: others commit faster than rows are added")
 
     def dead_letters(self) -> "IcebergLake":
-        """See ``Lake``. It is in the same catalog."""
+        """See ``Lake``. The table is in the same catalog."""
         return IcebergLake(bad_url(self.url), self._job_id, self._catalog_url, BAD_KIND)
 
     def listed(self) -> list[OneFile]:
-        """Return files of the table, as a compaction chooses among them.
+        """Return the table's files for a compaction.
 
-        Those with rows that were deleted since are left out, and those that somebody else wrote.
+        Files with deleted rows and files of other writers are left out.
         """
         found = []
         with reaching_catalog(self.url):
@@ -132,7 +132,7 @@ class IcebergLake:
         return found
 
     def replace(self, old: Sequence[str], new: Sequence[LakeFile]) -> None:
-        """Put files in the place of others that have the same rows. Error: ``Overtaken``.
+        """Replace files by others with the same rows. Error: ``Overtaken``.
 
         pyiceberg has no operation for it: the snapshot is an overwrite, of these files and no
         others, and it fails when any other commit has come first.
@@ -180,7 +180,7 @@ class IcebergLake:
         return table
 
     def _create(self, name: tuple[str, str]) -> Table:
-        """Make the table, partitioned, in one step; another run may do so at the same moment."""
+        """Create the partitioned table in one step; another run may do so at the same time."""
         try:
             with self._catalog.create_table_transaction(
                 name, self._kind.columns, location=self._location, properties=_PROPERTIES
@@ -195,14 +195,14 @@ class IcebergLake:
 
     @staticmethod
     def _forbid_retries(table: Table) -> None:
-        """Only of this object; the table's own properties stay what they are."""
+        """Disable retries of this object only; the table's own properties stay."""
         metadata = table.metadata
         table.metadata = metadata.model_copy(
             update={"properties": {**metadata.properties, **_NO_RETRIES}}
         )
 
     def _check_table(self) -> None:
-        """Errors: ``OtherSchema``, ``RequestError`` for another table of the same name."""
+        """Check the table. Errors: ``OtherSchema``, ``RequestError`` for a name already taken."""
         table = self._table
         if table.location().rstrip("/") != self._location:
             raise RequestError(
@@ -228,5 +228,5 @@ def _divisions(spec: PartitionSpec, table: Table) -> tuple[tuple[str, str], ...]
 
 
 def _text(arrow_type: str) -> str:
-    """Return a type's text without what Arrow calls the same type at another time."""
+    """Return a type's text with Arrow's alternative names normalized."""
     return arrow_type.replace("large_", "").replace("<item:", "<element:")

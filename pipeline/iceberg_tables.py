@@ -1,4 +1,4 @@
-"""An Apache Iceberg table as it is, read by pyiceberg; ``iceberg_lake`` is what writes one."""
+"""Reading of an Apache Iceberg table by pyiceberg; ``iceberg_lake`` writes one."""
 
 import json
 import re
@@ -37,7 +37,7 @@ def read_iceberg(url: str, job_id: str, catalog: str, topics: Collection[str]) -
     )
     file = make_url(catalog).database
     if catalog.startswith("sqlite") and not (file and Path(file).exists()):
-        raise missing  # rather than make an empty one
+        raise missing  # rather than create an empty one
     with reaching_catalog(url):
         known = SqlCatalog(
             NAMESPACE, uri=catalog, init_catalog_tables="false", **file_io_options(place)
@@ -71,7 +71,7 @@ def _files(url: str, table: Table, topics: Collection[str]) -> list[TableFile]:
 
 
 def topic_of(path: str) -> str:
-    """Return the topic of a file that an archive wrote, empty for one of somebody else's.
+    """Return the topic of a file that an archive wrote, empty for other files.
 
     >>> topic_of("data/orders/2026-01-31/1f.parquet"), topic_of("data/topic=orders/a/1f.parquet")
     ('orders', '')
@@ -84,9 +84,8 @@ def topic_of(path: str) -> str:
 def positions_of(table: Table, job_id: str) -> dict[str, int]:
     """Return a job's positions as of the current snapshot.
 
-    A table that was rolled back has those of the snapshot that it was rolled back to. Where the
-    snapshot that held them has expired, which cuts it off from those that came after it, the
-    table's property has them.
+    A table that was rolled back has those of that snapshot. After the snapshot that held them has
+    expired, the table's property has them.
     """
     name = positions_property(job_id)
     snapshot = table.current_snapshot()
@@ -101,7 +100,7 @@ def positions_of(table: Table, job_id: str) -> dict[str, int]:
 
 
 def positions_property(job_id: str) -> str:
-    """Return where a snapshot, and the table, say how far a job has come."""
+    """Return the name of the property of snapshot and table with a job's positions."""
     return f"headgate.positions.{job_id}"
 
 
@@ -114,14 +113,14 @@ def default_catalog(url: str) -> str:
 
 
 def location(url: str) -> str:
-    """Return how Iceberg's metadata names the table's place."""
+    """Return the table's location in Iceberg's metadata."""
     if urlsplit(url).scheme:
         return url.rstrip("/")
     return f"file://{Path(url).absolute()}"
 
 
 def table_name(place: str) -> str:
-    """Return what a catalog calls the table of a place: a bucket's catalog has many.
+    """Return the table name of a place in a catalog, since a bucket's catalog has many.
 
     >>> table_name("s3://lake/raw/Orders-eu"), table_name("file:///srv/lake/orders")
     ('lake_raw_orders_eu', 'orders')
@@ -133,11 +132,11 @@ def table_name(place: str) -> str:
 
 
 def check_catalog(url: str) -> None:
-    """Raise ``RequestError`` unless SQLAlchemy can make something of a catalog's URL."""
+    """Raise ``RequestError`` unless SQLAlchemy accepts a catalog's URL."""
     try:
         make_url(url).get_dialect()
     except (ArgumentError, NoSuchModuleError) as error:
-        # The driver's own words may hold the URL, and so its password.
+        # The driver's message can contain the URL, and so its password.
         raise RequestError(
             "--catalog is not one of SQLAlchemy's URLs, as in sqlite:////srv/lake.sqlite"
         ) from error
@@ -145,11 +144,11 @@ def check_catalog(url: str) -> None:
 
 @contextmanager
 def reaching_catalog(url: str) -> Iterator[None]:
-    """Turn what databases, file systems and buckets raise into ``LakeUnavailable``."""
+    """Convert errors of databases, file systems and buckets to ``LakeUnavailable``."""
     try:
         yield
     except SQLAlchemyError as error:
-        # The driver's words only: SQLAlchemy's would show the statement.
+        # The driver's message only: SQLAlchemy's would show the statement.
         raise unavailable(url, getattr(error, "orig", None) or error) from error
     except (OSError, ImportError) as error:  # the latter of a database's driver
         raise unavailable(url, error) from error

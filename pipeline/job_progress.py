@@ -1,4 +1,4 @@
-"""How far the tasks of one Spark job are, told while the driver waits for its answer."""
+"""Progress of the tasks of one Spark job, reported while the driver waits for its result."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -16,10 +16,10 @@ _LOOK_EVERY_S: Final = 0.5
 def counted(
     spark: "SparkSession", tasks: int, size_bytes: int, on_bytes: Callable[[int], None]
 ) -> "Iterator[None]":
-    """Tell ``on_bytes`` of each part of ``size_bytes`` that tasks have ended with.
+    """Report to ``on_bytes`` each part of ``size_bytes`` whose tasks have ended.
 
-    The parts are equal: a task for each of so many splits of about one size. What Spark does
-    behind them counts for nothing. In the end all is told of.
+    The parts are equal: one task for each of the splits of similar size. Later stages of Spark do
+    not count. At the end the whole size has been reported.
     """
     group = uuid4().hex
     spark.sparkContext.setJobGroup(group, "headgate")
@@ -48,7 +48,7 @@ def counted(
 
 
 def _ended(spark: "SparkSession", group: str, tasks: int) -> int:
-    """Return how many tasks have ended of the stages that have one for each split."""
+    """Return the number of ended tasks in the stages with one task per split."""
     tracker = spark.sparkContext.statusTracker()
     stages = [
         stage

@@ -1,8 +1,8 @@
-"""Small files of a lake table made into larger ones, per topic and day, beside writers and readers.
+"""Compaction of a lake table's small files by topic and day, beside writers and readers.
 
-Rows do not change and positions do not move. What is replaced stays where it is for readers that
-have begun: Delta's ``vacuum`` and Iceberg's expiry of snapshots remove it, and of plain Parquet
-the next compaction that comes a day later.
+Rows and positions do not change. Replaced files stay for readers that have begun: Delta's
+``vacuum`` and Iceberg's expiry of snapshots remove them; those of plain Parquet are removed by the
+first compaction a day later.
 """
 
 import uuid
@@ -36,7 +36,7 @@ class OneFile(NamedTuple):
 
 
 class Compacted(NamedTuple):
-    """What a compaction has done."""
+    """Result of a compaction."""
 
     files_before: int = 0
     files_after: int = 0
@@ -45,7 +45,7 @@ class Compacted(NamedTuple):
 
 
 def compact_files(spark: "SparkSession", lake: Lake, *, file_bytes: int) -> Compacted:
-    """Make small files of a table into ones of about ``file_bytes``.
+    """Merge small files of a table into files of about ``file_bytes``.
 
     Errors: ``Overtaken`` when another compaction has replaced the same files meanwhile,
     ``LakeUnavailable``.
@@ -75,7 +75,7 @@ def compact_files(spark: "SparkSession", lake: Lake, *, file_bytes: int) -> Comp
 
 
 def bins(files: Iterable[OneFile], *, file_bytes: int) -> list[list[OneFile]]:
-    """Return the small files that belong together, two at least, by topic and day.
+    """Group small files by topic and day, at least two to a group.
 
     >>> small = [OneFile(name, "t", "d", 30) for name in "abcde"]
     >>> [[one.path for one in some] for some in bins(small, file_bytes=100)]
@@ -113,7 +113,7 @@ def merge(some: Sequence[OneFile], url: str, layout: Layout) -> LakeFile:
 
 
 def _remove_replaced(lake: "ParquetLake") -> None:
-    """Delete what was replaced a day ago; what a crash leaves of it, the next run deletes."""
+    """Delete files replaced a day ago; after a crash, the next run deletes the rest."""
     from pipeline.parquet_lake import Change
 
     before_unix_ms = SystemClock().unix_ms() - KEPT_MS

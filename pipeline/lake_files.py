@@ -1,7 +1,6 @@
-"""What a worker does of an archive: one split into Parquet files, by topic and day.
+"""Worker's part of an archive: write one split to Parquet files by topic and day.
 
-Nothing of it counts before the driver's commit names the files; what a killed run leaves behind
-is never part of the table.
+The files become part of the table by the driver's commit; files of a killed run never do.
 """
 
 import json
@@ -44,7 +43,7 @@ _BOUNDED: Final = ("partition", "offset")
 
 
 class TableKind(NamedTuple):
-    """What a table is of: its columns, and whether it is divided by topic and day."""
+    """Kind of a table: its columns, and whether it is partitioned by topic and day."""
 
     columns: pa.Schema
     by_day: bool
@@ -55,7 +54,7 @@ BAD_KIND: Final = TableKind(BAD, by_day=False)
 
 
 class Layout(NamedTuple):
-    """How a format wants its files.
+    """Layout of a format's files.
 
     ``in_path``: topic and day are in the path, ``topic=a/day=b``, and not in the files.
     """
@@ -64,12 +63,12 @@ class Layout(NamedTuple):
     in_path: bool
 
     def folder(self, topic: str, day: str) -> str:
-        """Return where the files of a topic and day are, below the table."""
+        """Return the folder of a topic's and day's files, below the table."""
         return f"topic={topic}/day={day}" if self.in_path else f"data/{topic}/{day}"
 
 
 class FileLimits(NamedTuple):
-    """When a file is closed, whichever comes first; the next row begins another."""
+    """Limits at which a file is closed; the next row begins another."""
 
     bytes_max: int = FILE_BYTES_MAX
     open_ms_max: int = FILE_MS_MAX
@@ -87,7 +86,7 @@ class LakeFile(NamedTuple):
 
 
 class SplitResult(NamedTuple):
-    """What became of one split."""
+    """Result of one split."""
 
     files: list[LakeFile]
     bad: list[BadBatch]
@@ -109,7 +108,7 @@ def write_split(
 
 
 def write_bad(url: str, bad: Sequence[BadBatch]) -> LakeFile:
-    """Write what could not be decoded into a file of the dead letters' table."""
+    """Write batches that could not be decoded to a file of the dead letters' table."""
     path = f"{uuid.uuid4().hex}.parquet"
     rows = pa.Table.from_pylist([one._asdict() for one in bad], schema=BAD)
     place = open_place(url)
@@ -122,7 +121,7 @@ def write_bad(url: str, bad: Sequence[BadBatch]) -> LakeFile:
 
 
 def within_calendar(rows: pa.RecordBatch) -> pa.RecordBatch:
-    """Return rows as tables keep them: a ``timestamp`` beyond the calendar is its last one."""
+    """Return rows for a table, with a ``timestamp`` beyond the calendar set to its last one."""
     moments = rows.column("timestamp").cast(pa.int64()).to_numpy()
     if moments.min() >= _MOMENTS_US[0] and moments.max() <= _MOMENTS_US[1]:
         return rows
@@ -132,7 +131,7 @@ def within_calendar(rows: pa.RecordBatch) -> pa.RecordBatch:
 
 def _by_day(rows: pa.RecordBatch, layout: Layout) -> Iterator[tuple[str, str, pa.RecordBatch]]:
     """Yield (topic, day, rows)."""
-    topic = rows.column("topic")[0].as_py()  # a split's batches are of one topic each
+    topic = rows.column("topic")[0].as_py()  # each batch of a split has one topic
     rows = within_calendar(rows)
     moments = rows.column("timestamp").cast(pa.int64()).to_numpy()
     days = np.floor_divide(moments, _DAY_US)
@@ -200,7 +199,7 @@ class _Writer:
 
     @property
     def size_bytes(self) -> int:
-        """What is written; rows that Parquet still gathers are not."""
+        """Size of the data written, without rows that Parquet still buffers."""
         return int(self._stream.tell())
 
     def write(self, rows: pa.RecordBatch) -> None:

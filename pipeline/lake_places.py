@@ -1,4 +1,4 @@
-"""Where a lake table lies: a folder, or a prefix of a bucket."""
+"""Place of a lake table: a folder, or a prefix of a bucket."""
 
 import os
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from pyarrow import fs
 
 from gateway.errors import GatewayError, RequestError
 
-if TYPE_CHECKING:  # only what writes manifests into a bucket needs it
+if TYPE_CHECKING:  # only writing manifests into a bucket needs it
     from botocore.client import BaseClient
 
 _S3: Final = "s3"
@@ -26,7 +26,7 @@ class BadPlace(RequestError):
 
 
 class LakeUnavailable(GatewayError):
-    """The folder, the bucket or the catalog of a table refuses or does not answer."""
+    """The folder, bucket or catalog of a table refuses or does not answer."""
 
 
 class Place(NamedTuple):
@@ -37,20 +37,20 @@ class Place(NamedTuple):
 
     @property
     def is_local(self) -> bool:
-        """Whether it is a folder of this machine."""
+        """Whether the place is a folder of this machine."""
         return isinstance(self.files, fs.LocalFileSystem)
 
     def create(self, path: str) -> pa.NativeFile:
-        """Open a new file below the table, its folders made where there are such."""
+        """Open a new file below the table, creating its folders."""
         whole = f"{self.root}/{path}"
         if self.is_local:
             self.files.create_dir(whole.rsplit("/", 1)[0], recursive=True)
         return self.files.open_output_stream(whole)
 
     def sync(self, path: str) -> None:
-        """Make a file that was closed durable: a commit that names it must not outlive it.
+        """Sync a closed file, since a commit that names it must not outlive it.
 
-        A bucket has done so before it answered.
+        A bucket has stored it durably before its answer.
         """
         if self.is_local:
             whole = Path(f"{self.root}/{path}")
@@ -58,13 +58,13 @@ class Place(NamedTuple):
                 _sync(one)
 
     def has_folder(self, path: str) -> bool:
-        """Whether there is a folder, or an object below the prefix."""
+        """Return whether the folder exists, or the prefix has an object."""
         return bool(
             self.files.get_file_info(f"{self.root}/{path}").type == fs.FileType.Directory
         )
 
     def names(self, folder: str) -> list[str]:
-        """Return the names of the files of a folder, sorted; none where there is no folder."""
+        """Return the sorted names of a folder's files; none for a missing folder."""
         selector = fs.FileSelector(f"{self.root}/{folder}", allow_not_found=True)
         return sorted(
             one.base_name for one in self.files.get_file_info(selector) if one.is_file
@@ -76,25 +76,25 @@ class Place(NamedTuple):
             return bytes(stream.read())
 
     def delete(self, path: str) -> None:
-        """Remove a file. It may be gone already."""
+        """Remove a file, which may be missing."""
         with suppress(FileNotFoundError):
             self.files.delete_file(f"{self.root}/{path}")
 
     def create_whole(self, path: str, data: bytes) -> bool:
-        """Make a file with this content, durably; False when there is one of the name.
+        """Create a file with this content, durably; False when the name exists.
 
-        There is never a moment at which a part of it can be read. In a bucket False can also
-        mean that it is our own, of a request whose answer was lost.
+        It is never readable in part. In a bucket, False can also mean an own file of a request
+        whose answer was lost.
         """
         whole = f"{self.root}/{path}"
         return _link(Path(whole), data) if self.is_local else _put(whole, data)
 
 
 def open_place(url: str) -> Place:
-    """Return where ``url`` points to. Error: ``BadPlace``.
+    """Return the place of ``url``. Error: ``BadPlace``.
 
-    Credentials, region and endpoint of S3 come from where all tools of AWS look for them;
-    ``AWS_ENDPOINT_URL`` names another server than Amazon's.
+    Credentials, region and endpoint of S3 come from the standard places of AWS tools;
+    ``AWS_ENDPOINT_URL`` names a server other than Amazon's.
     """
     parts = urlsplit(url)
     if not parts.scheme:
@@ -112,7 +112,7 @@ def open_place(url: str) -> Place:
 
 
 def storage_options(url: str) -> dict[str, str]:
-    """Return what delta-rs is to be told beyond what it finds in the environment."""
+    """Return options of delta-rs in addition to the environment."""
     if urlsplit(url).scheme != _S3:
         return {}
     plain = os.environ.get(_ENDPOINT, "").startswith("http://")
@@ -121,7 +121,7 @@ def storage_options(url: str) -> dict[str, str]:
 
 @contextmanager
 def reaching(url: str) -> Iterator[None]:
-    """Turn what file systems and buckets raise into ``LakeUnavailable``, one line."""
+    """Convert errors of file systems and buckets to a one-line ``LakeUnavailable``."""
     try:
         yield
     except OSError as error:
@@ -129,7 +129,7 @@ def reaching(url: str) -> Iterator[None]:
 
 
 def unavailable(url: str, error: Exception) -> LakeUnavailable:
-    """Return the error of a place that refuses, with the first line of what it said."""
+    """Return the error for a place that refuses, with the first line of its message."""
     said = str(error).strip() or type(error).__name__
     return LakeUnavailable(f"{url}: {said.splitlines()[0]}")
 
@@ -152,7 +152,7 @@ def _link(path: Path, data: bytes) -> bool:
 
 
 def _sync(path: Path) -> None:
-    """Make what is in a file, or the names in a folder, durable. Error: ``OSError``."""
+    """Sync a file, or the names in a folder. Error: ``OSError``."""
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(fd)
@@ -179,13 +179,13 @@ def _s3_client() -> "BaseClient":
     import boto3
     from botocore.config import Config
 
-    # A server of one's own is rarely found by a bucket's name in front of its own.
+    # Other servers rarely support the bucket's name as part of the host name.
     style: dict[str, Any] = {"addressing_style": "path"} if os.environ.get(_ENDPOINT) else {}
     return boto3.client("s3", config=Config(s3=style))
 
 
 def file_io_options(url: str) -> dict[str, str]:
-    """Return what pyiceberg is to be told beyond what it finds in the environment."""
+    """Return options of pyiceberg in addition to the environment."""
     if urlsplit(url).scheme != _S3:
         return {}
     endpoint = os.environ.get(_ENDPOINT, "")

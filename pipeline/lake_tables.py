@@ -1,6 +1,6 @@
-"""A lake table as jobs read it, whatever its format: its files, and how far it has come.
+"""Read-only lake tables of any format: their files and positions.
 
-Nothing here writes: a table that is not there is not made.
+Nothing here writes: a missing table is not created.
 """
 
 from collections.abc import Callable, Collection
@@ -34,7 +34,7 @@ class TableFile(NamedTuple):
 
 
 class LakeTable(NamedTuple):
-    """A table at one moment. ``position``: the next offset to archive, None when none ever was."""
+    """Snapshot of a table. ``position``: the next offset to archive, None before the first."""
 
     url: str
     files: list[TableFile]
@@ -44,11 +44,11 @@ class LakeTable(NamedTuple):
 def read_table(
     url: str, *, job_id: str = "", catalog: str = "", topics: Collection[str] = ()
 ) -> LakeTable | None:
-    """Return the table at ``url``, None when there is none.
+    """Return the table at ``url``, or None.
 
-    ``job_id``: of the archive whose positions are asked for. ``catalog``: as of ``open_lake``.
+    ``job_id``: the archive whose positions are read. ``catalog``: see ``open_lake``.
     ``topics``: files without any of them may be left out; all when it is empty.
-    Errors: ``RequestError`` for what is not read here, ``BadPlace``, ``LakeUnavailable``.
+    Errors: ``RequestError`` for unsupported tables, ``BadPlace``, ``LakeUnavailable``.
     """
     kind = format_of(url)
     if kind is None:

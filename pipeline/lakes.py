@@ -1,7 +1,7 @@
-"""A lake table as the jobs see it, whatever its format, and how one is opened.
+"""Port of lake tables of all formats, and their opening.
 
-All formats keep the same promise: what a commit adds, and how far each partition has come, are
-one step. It is there as a whole or not at all, and of two runs with one job id only one takes it.
+All formats give the same guarantee: a commit adds files and moves the positions of partitions in
+one atomic step, and of two runs with one job id only one succeeds.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,43 +18,43 @@ ICEBERG: Final = "iceberg"
 PARQUET: Final = "parquet"
 FORMATS: Final = (DELTA, ICEBERG, PARQUET)
 BAD_SUFFIX: Final = "-dead-letters"
-# What each format keeps beside its data; none of them is in a folder of another format.
+# Metadata folder of each format; none occurs in a table of another format.
 _MARKS: Final = {DELTA: "_delta_log", ICEBERG: "metadata", PARQUET: "_headgate"}
 
 
 class Overtaken(GatewayError):
-    """Another run with the same job id has committed meanwhile."""
+    """Another run with the same job id has committed first."""
 
 
 class OtherSchema(RequestError):
-    """There is a table already, and rows of this kind do not fit into it."""
+    """The existing table has another schema."""
 
 
 class Lake(Protocol):
-    """One table, made at the first use. Errors of all calls: ``LakeUnavailable``."""
+    """One table, created at its first use. Errors of all calls: ``LakeUnavailable``."""
 
     url: str
     layout: Layout
 
     def position(self, identity: PartitionIdentity) -> int | None:
-        """Return the next offset of a partition to archive, None when none ever was."""
+        """Return the next offset of a partition to archive, None before the first."""
         ...
 
     def commit(
         self, files: Sequence[LakeFile], positions: Mapping[PartitionIdentity, int]
     ) -> None:
-        """Add files and move positions, both or neither. Error: ``Overtaken``."""
+        """Add files and move positions atomically. Error: ``Overtaken``."""
         ...
 
     def dead_letters(self) -> "Lake":
-        """Return the table beside this one for what cannot be decoded, same job id."""
+        """Return the table of the same job id for batches that cannot be decoded."""
         ...
 
 
 def open_lake(
     url: str, table_format: str, job_id: str, *, catalog: str = "", kind: TableKind = ROWS_KIND
 ) -> Lake:
-    """Return the table at ``url``, made when there is none.
+    """Return the table at ``url``, created if missing.
 
     ``catalog`` is Iceberg's: an SQLAlchemy URL; empty for a file beside a local table.
     Errors: ``OtherSchema``, ``BadPlace``, ``RequestError``, ``LakeUnavailable``.
@@ -77,7 +77,7 @@ def open_lake(
 
 
 def format_of(url: str) -> str | None:
-    """Return the format of the table at ``url``, None when there is none.
+    """Return the format of the table at ``url``, None without a table.
 
     Errors: ``BadPlace``, ``LakeUnavailable``.
     """
@@ -87,10 +87,10 @@ def format_of(url: str) -> str | None:
 
 
 def keep_bad(lake: Lake, bad: Sequence[BadBatch], moved: Sequence[PartitionIdentity]) -> None:
-    """Keep what could not be decoded, as it is, in the table of dead letters.
+    """Store batches that could not be decoded in the table of dead letters.
 
-    It comes before the commit that passes over it. Should that never come, the batches are known
-    by their offsets when they come again. ``moved``: the partitions they may be of.
+    Called before the commit that skips them. Without that commit, they are recognized by their
+    offsets when they come again. ``moved``: the partitions that they can belong to.
     """
     if not bad:
         return
@@ -108,7 +108,7 @@ def keep_bad(lake: Lake, bad: Sequence[BadBatch], moved: Sequence[PartitionIdent
 
 
 def overtaken(url: str, job_id: str) -> Overtaken:
-    """Return the error of a run whose positions another one has moved."""
+    """Return the error for a run whose positions another run has moved."""
     return Overtaken(
         f"{url}: another archive with the id {job_id!r} has written to it meanwhile: what this "
         "run has committed counts, and the other goes on from there"
@@ -116,7 +116,7 @@ def overtaken(url: str, job_id: str) -> Overtaken:
 
 
 def check_columns(url: str, found: Mapping[str, str], expected: Mapping[str, str]) -> None:
-    """Raise ``OtherSchema`` unless all columns are there, of these types, others beside them."""
+    """Raise ``OtherSchema`` unless all columns exist with these types; others are allowed."""
     wrong = [
         f"{name} is {found.get(name, 'missing')}, not {wanted}"
         for name, wanted in expected.items()
@@ -129,31 +129,31 @@ def check_columns(url: str, found: Mapping[str, str], expected: Mapping[str, str
 
 
 def position_name(identity: PartitionIdentity) -> str:
-    """Return how positions name a partition.
+    """Return a partition's name in positions.
 
-    By uuid: a topic that is deleted and made anew begins at offset 0 again.
+    It has the topic's uuid, since a topic that is created again begins at offset 0.
     """
     return f"{identity.topic_uuid}/{identity.number}"
 
 
 def delta_position_name(job_id: str, identity: PartitionIdentity) -> str:
-    """Return what Delta's application transactions call a partition of a job."""
+    """Return the name of a job's partition in Delta's application transactions."""
     return f"headgate/{job_id}/{position_name(identity)}"
 
 
 def bad_url(url: str) -> str:
-    """Return where the dead letters of a table are."""
+    """Return the place of a table's dead letters."""
     return f"{url.rstrip('/')}{BAD_SUFFIX}"
 
 
 def check_catalog_is_iceberg(table_format: str, catalog: str) -> None:
-    """Raise ``RequestError`` for a catalog of a table that has none."""
+    """Raise ``RequestError`` for a catalog of a format without catalogs."""
     if catalog and table_format != ICEBERG:
         raise RequestError(f"--catalog is Iceberg's; {table_format} has none")
 
 
 def check_format(url: str, table_format: str) -> None:
-    """Raise ``RequestError`` when there is a table of another format."""
+    """Raise ``RequestError`` when the table has another format."""
     found = format_of(url)
     if found not in {None, table_format}:
         raise RequestError(

@@ -1,4 +1,4 @@
-"""How far a micro-batch goes that is to have so many rows, or bytes of the log, at most."""
+"""End of a micro-batch with limits of rows or bytes."""
 
 from collections.abc import Mapping
 
@@ -14,10 +14,10 @@ def limited(
     rows_max: int,
     bytes_max: int,
 ) -> Positions:
-    """Return positions towards ``goal`` within the limits, of which 0 is none.
+    """Return positions towards ``goal`` within the limits; 0 is no limit.
 
-    Partitions get equal shares, and what one does not need goes to the others. Where there is
-    something, at least one row is taken, however large.
+    Partitions get equal shares, and unused shares go to the others. At least one row is taken, if
+    there is any, whatever its size.
     """
     if rows_max:
         goal = _within_rows(start, goal, rows_max)
@@ -62,17 +62,17 @@ def _size_bytes(view: PartitionView, start: int, end: int) -> int:
 
 
 def _reached(view: PartitionView, start: int, end: int, bytes_max: int) -> int:
-    """Return the offset up to which about ``bytes_max`` bytes are; not ``start`` itself."""
+    """Return the offset after about ``bytes_max`` from ``start``, and above ``start``."""
     left_bytes = bytes_max
     for first, last, size_bytes in _pieces(view, start, end):
-        if size_bytes > left_bytes:  # records of a piece are taken for alike
+        if size_bytes > left_bytes:  # records of a piece are assumed to have equal sizes
             return max(first + (last - first) * left_bytes // size_bytes, start + 1)
         left_bytes -= size_bytes
     return end
 
 
 def _pieces(view: PartitionView, start: int, end: int) -> list[tuple[int, int, int]]:
-    """Return (first, last, bytes) of what extents have between two offsets."""
+    """Return (first, last, size) of the extents' parts between two offsets."""
     pieces = []
     for extent in view.extents:
         first, last = max(extent.first, start), min(extent.end, end)

@@ -1,7 +1,7 @@
-"""The segment that is being written, or was when its node died: its whole appends, read once.
+"""Whole appends of a live segment: one being written, or left by a node that died.
 
-What of it may be shown is known only when all of it, and of the segments behind it, was read: an
-entry says what was synced before it. So the entries are kept, and indexed afterwards.
+Its durable part is known only after reading all of it and of later segments, since an entry states
+what was synced before it. So the entries are kept, and indexed afterwards.
 """
 
 from pathlib import Path
@@ -14,18 +14,18 @@ from storage_adapters.segment_log.index import LiveIndex, LivePart
 from storage_adapters.segment_log.loading import mapped
 from storage_adapters.segment_log.scanning import apply_entry, valid_entry
 
-Append = list[tuple[int, EntryHeader]]  # its entries, and where each is
+Append = list[tuple[int, EntryHeader]]  # its entries with their positions
 
 
 class LiveSegment(NamedTuple):
-    """Whole appends in order. ``durable_sequence``: the highest that an entry says is synced."""
+    """Whole appends in order. ``durable_sequence``: the highest synced one in any entry."""
 
     data: memoryview
     appends: list[Append]
     durable_sequence: int
 
     def parts(self, *, upto_sequence: int | None) -> list[LivePart]:
-        """Return what the appends that end at a sequence or before it say of partitions."""
+        """Return the partitions' parts from the appends that end at or before a sequence."""
         index = LiveIndex()
         try:
             for append in self.appends:
@@ -33,13 +33,13 @@ class LiveSegment(NamedTuple):
                     break
                 for at, entry in append:
                     apply_entry(index, self.data, at, entry)
-        except Damaged:  # an entry that makes no sense ends the segment, as at a start
+        except Damaged:  # a contradictory entry ends the segment, as at a start
             pass
         return list(index.parts.values())
 
 
 def read_live(path: Path, header: SegmentHeader) -> LiveSegment:
-    """Return the appends before the first bytes that are no valid entry."""
+    """Return the appends before the first invalid entry."""
     appends: list[Append] = []
     staged: Append = []
     at, expected, durable = SEGMENT_HEADER_BYTES, None, 0

@@ -1,9 +1,9 @@
-"""A node's data directory as a reader outside of the node sees it: topics, partitions, extents.
+"""Views of a node's data directory for readers outside the node: topics, partitions, extents.
 
-Nothing is locked and nothing written. The node goes on meanwhile: it closes segments, and
-rewrites closed ones into settled ones. So a view is taken again when a file of it went as it was
-being taken, and a split whose file has gone by the time it is read finds its offsets anew
-(``relocate``): they are somewhere else, or retention has removed them.
+Nothing is locked or written. The node continues meanwhile: it closes segments, and rewrites closed
+ones into settled ones. So a view is taken again when one of its files was removed meanwhile, and a
+split whose file is gone when it is read locates its offsets again (``relocate``): they are in
+another file, or retention has removed them.
 """
 
 import os
@@ -31,14 +31,14 @@ from storage_adapters.segment_log.segments import (
 from storage_adapters.segment_log.settled_files import read_manifest
 from storage_adapters.segment_log.synced import read_mark
 
-_TRIES_MAX: Final = 20  # a view that is overtaken so often has another reason
+_TRIES_MAX: Final = 20  # more failures have another cause
 
 
 def read_view(data_dir: Path, *, with_unsynced: bool = False) -> dict[int, PartitionView]:
-    """Return all partitions by id, of what is durable now.
+    """Return all partitions by id, as durable now.
 
-    What is written but not yet synced is left out unless it is asked for: after a loss of power
-    other records may have its offsets. Errors: ``StorageUnavailable`` for a folder without a log
+    Records that are written but not synced are left out unless requested: after a loss of power
+    other records may get their offsets. Errors: ``StorageUnavailable`` for a folder without a log
     or with files that cannot be read.
     """
     if not list_segments(data_dir):
@@ -52,14 +52,14 @@ def read_view(data_dir: Path, *, with_unsynced: bool = False) -> dict[int, Parti
 
 
 def relocate(data_dir: Path, extents: Sequence[Extent]) -> list[list[Extent]]:
-    """Return where the offsets of extents lie now. Error: ``OffsetOutOfRange``: some went."""
+    """Return the new places of extents. Error: ``OffsetOutOfRange`` when some were removed."""
     views = read_view(data_dir, with_unsynced=True)
     return [found_again(views, extent) for extent in extents]
 
 
 @contextmanager
 def open_extents(path: str) -> "Iterator[SegmentReader]":
-    """Map a file of a view; it can be read to the end even if it is removed meanwhile.
+    """Map a file of a view; a file removed meanwhile stays readable.
 
     Error: ``FileGone``.
     """
@@ -71,7 +71,7 @@ def open_extents(path: str) -> "Iterator[SegmentReader]":
 
 
 class SegmentReader:
-    """Reads the batches of extents of one mapped file."""
+    """Reader of the batches of extents in one mapped file."""
 
     def __init__(self, path: Path, data: memoryview) -> None:
         self._path = path
@@ -101,7 +101,7 @@ class SegmentReader:
 
 
 class _View:
-    """Goes through the files of a data directory once, oldest first."""
+    """One pass over the files of a data directory, oldest first."""
 
     def __init__(self, data_dir: Path, *, with_unsynced: bool) -> None:
         self._data_dir = data_dir
@@ -113,7 +113,7 @@ class _View:
 
     def partitions(self) -> dict[int, PartitionView]:
         """Return all partitions. Error: ``FileNotFoundError`` when files changed meanwhile."""
-        mark = read_mark(self._data_dir)  # before the segments: all of it is in them
+        mark = read_mark(self._data_dir)  # before the segments, which then hold all of it
         manifest = read_manifest(self._data_dir)
         upto = 0
         if manifest is not None:
@@ -162,7 +162,7 @@ class _View:
                     continue
                 if record.number == manifest.directory:
                     self._note(introduction.identity, part)
-                else:  # bounds say here for which offsets the file answers
+                else:  # here the bounds are the offsets that the file covers
                     self._put(path, part, part.start, part.end)
         for extents in self._extents.values():
             extents.sort(key=lambda extent: extent.first)
@@ -176,7 +176,7 @@ class _View:
                 self._put(path, part, part.first_offset, part.end)
 
     def _add_live(self, path: Path, live: LiveSegment, durable_sequence: int) -> None:
-        """Add what a segment without a footer has, up to what is known to be synced."""
+        """Add a segment without a footer, up to the durable sequence."""
         upto = None if self._with_unsynced else durable_sequence
         for found in live.parts(upto_sequence=upto):
             part = found.to_part()
@@ -209,9 +209,9 @@ class _View:
 def _durable_sequences(
     wal: Sequence[Loaded], live: Mapping[Path, LiveSegment], mark: SyncedMark | None
 ) -> list[int]:
-    """Return, for each segment of the log, up to which sequence it or a later one says is synced.
+    """Return the durable sequence of each log segment, by its and later segments' entries.
 
-    So does the mark, where there is one. A segment is synced before it gets its footer.
+    The mark counts, too, if there is one. A segment is synced before it gets its footer.
     """
     found: list[int] = []
     is_ours = mark is not None and any(one.header.data_uuid == mark.data_uuid for one in wal)

@@ -1,6 +1,6 @@
-"""The options of ``format("headgate")``, checked: what to read, from where to where.
+"""Options of ``format("headgate")``, checked: the topics and offsets to read.
 
-Spark hands options over as texts, with names in any case.
+Spark passes options as texts, with names in any case.
 """
 
 import json
@@ -19,7 +19,7 @@ EARLIEST: Final = "earliest"
 LATEST: Final = "latest"
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND: Final = timedelta(microseconds=1)
-_DIGITS: Final = re.compile(r"[0-9]{1,18}")  # what 64 bits hold
+_DIGITS: Final = re.compile(r"[0-9]{1,18}")  # fits 64 bits
 _MIB: Final = 1024 * 1024
 _S3_NAMES: Final = (
     "catalog", "bucket", "prefix", "endpointUrl", "region", "profile", "addressing",
@@ -37,13 +37,13 @@ Offsets = Mapping[str, Mapping[str, int]]  # topic -> partition number -> offset
 
 
 class BadOption(RequestError):
-    """An option that is unknown, or whose value makes no sense: one line that says which."""
+    """An option is unknown or has an invalid value; one line names it."""
 
 
 class S3Place(NamedTuple):
     """A log in a bucket. ``catalog``: the SQLAlchemy URL of the metadata database.
 
-    Texts as in ``[storage]`` of the node's config; empty ones mean what AWS' own tools take.
+    Texts as in ``[storage]`` of the node's config; empty ones mean the defaults of AWS tools.
     """
 
     catalog: str
@@ -55,12 +55,12 @@ class S3Place(NamedTuple):
     addressing: Addressing
 
     def __repr__(self) -> str:
-        """Without the catalog: its URL may hold a password."""
+        """Omit the catalog, whose URL may hold a password."""
         return f"S3Place(s3://{self.bucket}/{self.prefix})"
 
 
 class Options(NamedTuple):
-    """What to read, checked. ``s3`` None: the log is in ``data_dir``.
+    """Checked options of a read. ``s3`` None: the log is in ``data_dir``.
 
     ``topics`` None: all that the pattern matches. Times are unix ms, -1 for none.
 
@@ -88,13 +88,13 @@ class Options(NamedTuple):
 
     @property
     def described(self) -> str:
-        """Where the log is, for messages."""
+        """Place of the log, for messages."""
         if self.s3 is None:
             return str(self.data_dir)
         return f"s3://{self.s3.bucket}/{self.s3.prefix}"
 
     def wants(self, namespace: str, topic: str) -> bool:
-        """Whether records of a topic are asked for."""
+        """Return whether the options include a topic."""
         if namespace != self.namespace or topic.startswith("__"):
             return False
         if self.topics is not None:
@@ -103,7 +103,7 @@ class Options(NamedTuple):
 
 
 def parse_options(given: Mapping[str, str]) -> Options:
-    """Return what the options say. Error: ``BadOption``."""
+    """Parse the options. Error: ``BadOption``."""
     values = _known(given)
     if "topics" in values and "topicsPattern" in values:
         raise BadOption("topics and topicsPattern contradict each other: give one")
@@ -130,7 +130,7 @@ def parse_options(given: Mapping[str, str]) -> Options:
 
 
 def _known(given: Mapping[str, str]) -> dict[str, str]:
-    """Return the values by the names that we write. Error: ``BadOption``."""
+    """Return the values by canonical names. Error: ``BadOption``."""
     known = {name.lower(): name for name in _NAMES}
     values: dict[str, str] = {}
     for name, value in given.items():
@@ -145,7 +145,7 @@ def _known(given: Mapping[str, str]) -> dict[str, str]:
 
 
 def _s3_place(values: Mapping[str, str]) -> S3Place | None:
-    """Return the place in a bucket that options name, None for a folder. Error: ``BadOption``."""
+    """Return the bucket place of the options, None for a folder. Error: ``BadOption``."""
     named = [name for name in _S3_NAMES if name in values]
     if not named:
         if "path" not in values:

@@ -1,12 +1,12 @@
-"""Plain Parquet files, and manifests that say which of them are the table.
+"""Lake table of plain Parquet files, with manifests that list the table's files.
 
 Manifest ``_headgate/<number>.json`` names the files that a commit adds and removes and the
-positions that it moves. It is made as a whole, and only where there is none of its number: by a
-link in a folder, by a conditional PUT in a bucket. Whoever comes second reads what the first one
-wrote, and goes on after it or gives up. Every 64th manifest holds all that came before it, so
-that a reader needs at most 64 of them.
+positions that it moves. It is created as a whole, and only if its number is free: by a link in a
+folder, by a conditional PUT in a bucket. The second of two writers reads the first one's manifest,
+and continues after it or gives up. Every 64th manifest holds all earlier ones, so that a reader
+needs at most 64 of them.
 
-Readers follow the manifests (``files``); what no manifest names is not part of the table.
+Readers follow the manifests (``files``); a file that no manifest names is not part of the table.
 """
 
 import json
@@ -26,7 +26,7 @@ from pipeline.lakes import bad_url, check_columns, overtaken, position_name
 FORMAT: Final = 1
 FOLDER: Final = "_headgate"
 WHOLE_EVERY: Final = 64
-_TRIES_MAX: Final = 100  # commits of others that came first
+_TRIES_MAX: Final = 100  # concurrent commits of others
 _DIGITS: Final = 20
 
 Json = dict[str, Any]
@@ -46,7 +46,7 @@ class StoredFile(NamedTuple):
 class Content:
     """The table after manifest ``number``; -1 when there is none.
 
-    ``replaced``: files that are not part of it any more, and since when (unix ms).
+    ``replaced``: files that are no longer part of it, with the time of removal (unix ms).
     """
 
     number: int = -1
@@ -56,7 +56,7 @@ class Content:
     replaced: dict[str, int] = field(default_factory=dict)
 
     def follow(self, manifest: Json) -> None:
-        """Take in the next manifest."""
+        """Apply the next manifest."""
         self.number = manifest["number"]
         self.columns = manifest.get("columns", self.columns)
         for path in manifest["removed"]:
@@ -92,7 +92,7 @@ class ParquetLake:
 
     @property
     def content(self) -> Content:
-        """The table as it was last read."""
+        """Content as last read."""
         return self._content
 
     def position(self, identity: PartitionIdentity) -> int | None:
@@ -112,21 +112,21 @@ class ParquetLake:
         self._expected |= moved
 
     def listed(self) -> list[OneFile]:
-        """Return the files of the table, as a compaction chooses among them."""
+        """Return the table's files for a compaction."""
         return [
             OneFile(one.path, one.topic, one.day, one.bytes)
             for one in self._content.files.values()
         ]
 
     def replace(self, old: Sequence[str], new: Sequence[LakeFile]) -> None:
-        """Put files in the place of others that have the same rows. Error: ``Overtaken``."""
+        """Replace files by others with the same rows. Error: ``Overtaken``."""
         self.change(Change(_stored(new), removed=old))
 
     def change(self, change: "Change") -> None:
-        """Make one manifest of a change, after those that others make meanwhile.
+        """Write one manifest of a change, after concurrent ones of others.
 
-        Errors: ``Overtaken`` when one of them has moved the positions or removed the files that
-        this change is about, ``LakeUnavailable``.
+        Errors: ``Overtaken`` when one of them has moved the same positions or removed the same
+        files, ``LakeUnavailable``.
         """
         with reaching(self.url):
             for _ in range(_TRIES_MAX):
@@ -150,7 +150,7 @@ class ParquetLake:
             raise overtaken(self.url, self._job_id)
 
     def _create(self, change: "Change", columns: Mapping[str, str] | None = None) -> bool:
-        """Write the next manifest; False when another one was there first, which is read then."""
+        """Write the next manifest; if its number exists, read that one and return False."""
         number = self._content.number + 1
         manifest = self._manifest(change, number)
         if columns is not None:
@@ -159,7 +159,7 @@ class ParquetLake:
         is_ours = self._place.create_whole(path, json.dumps(manifest).encode())
         found = manifest if is_ours else read_manifest(self._place, number)
         self._content.follow(found)
-        # A request whose answer was lost is made again, and then finds its own object.
+        # A request whose answer was lost is repeated, and then finds its own object.
         return bool(found["commit"] == manifest["commit"])
 
     def _manifest(self, change: "Change", number: int) -> Json:
@@ -191,7 +191,7 @@ class ParquetLake:
 
 
 class Change(NamedTuple):
-    """What a manifest says. ``deleted``: of the files that were replaced before."""
+    """Content of a manifest. ``deleted``: those of the files replaced earlier."""
 
     added: Sequence[StoredFile] = ()
     removed: Sequence[str] = ()
@@ -200,10 +200,10 @@ class Change(NamedTuple):
 
 
 def files(url: str, *, topic: str | None = None) -> list[str]:
-    """Return the files of the table at ``url``, each as a path or URL that Parquet readers take.
+    """Return the files of the table at ``url`` as paths or URLs for Parquet readers.
 
-    ``topic``: only its files. Errors: ``BadPlace``, ``LakeUnavailable``, ``RequestError`` when
-    there is no table.
+    ``topic``: only its files. Errors: ``BadPlace``, ``LakeUnavailable``, ``RequestError``
+    without a table.
     """
     with reaching(url):
         content = read_content(open_place(url))
@@ -230,7 +230,7 @@ def read_content(place: Place) -> Content:
 
 
 def read_manifest(place: Place, number: int) -> Json:
-    """Return a manifest. Errors: ``OSError``, ``LakeUnavailable`` for one that makes no sense."""
+    """Return a manifest. Errors: ``OSError``, ``LakeUnavailable`` for an invalid one."""
     path = manifest_path(number)
     try:
         manifest: Json = json.loads(place.read(path))
@@ -245,7 +245,7 @@ def read_manifest(place: Place, number: int) -> Json:
 
 
 def manifest_path(number: int) -> str:
-    """Return where a manifest is, below the table.
+    """Return the path of a manifest below the table.
 
     >>> manifest_path(7)
     '_headgate/00000000000000000007.json'

@@ -1,4 +1,4 @@
-"""A split as Arrow record batches, as a worker of Spark yields them."""
+"""Reading of a split as Arrow record batches, in a worker of Spark."""
 
 from collections.abc import Iterator
 from itertools import groupby
@@ -24,15 +24,15 @@ from pipeline.views import Extent, ExtentReader, FileGone
 
 _OF_HEADERS: Final = frozenset({"headers", "protocol"})
 _BYTES_AT_ONCE: Final = 8 * 1024 * 1024
-_TIME_MS_MAX: Final = ((1 << 63) - 1) // 1_000  # that microseconds can say
+_TIME_MS_MAX: Final = ((1 << 63) - 1) // 1_000  # the largest that fits microseconds
 
 
 class BrokenSplit(GatewayError):
-    """A split cannot be read; the message says which file, where, and what to do."""
+    """A split cannot be read; the message names file, position and remedy."""
 
 
 class BadBatch(NamedTuple):
-    """A batch that cannot be decoded, as it lies in the log."""
+    """A stored batch that cannot be decoded."""
 
     topic: str
     number: int
@@ -46,8 +46,8 @@ def read_split(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a split, in order of offset for each partition.
 
-    Each batch of rows is of one partition. What cannot be decoded is added to ``bad``, where
-    there is one. Errors: ``OffsetOutOfRange``, ``StorageUnavailable``, and ``BrokenSplit``
+    Each batch of rows is of one partition. Batches that cannot be decoded are added to
+    ``bad``, if given. Errors: ``OffsetOutOfRange``, ``StorageUnavailable``, and ``BrokenSplit``
     without ``bad``.
     """
     waiting = split.pieces
@@ -64,7 +64,7 @@ def read_split(
                     current = _PieceReader(pieces[0], options, schema, bad)
                     yield from current.rows(reader)
                     del pieces[0]
-        except FileGone:  # the node has rewritten it
+        except FileGone:  # the node has rewritten the file
             if current is not None:
                 pieces[0] = current.rest()
             pieces = _found_again(pieces, options)
@@ -85,7 +85,7 @@ def _found_again(pieces: list[Piece], options: Options) -> list[Piece]:
 
 
 class _PieceReader:
-    """Reads the offsets of a piece that one file has."""
+    """Reader of a piece's offsets in one file."""
 
     def __init__(
         self,
@@ -103,7 +103,7 @@ class _PieceReader:
         self._position = piece.extent.first
 
     def rows(self, reader: ExtentReader) -> Iterator[pa.RecordBatch]:
-        """Yield the rows. Error: ``FileGone``, after which ``rest`` is still to be read."""
+        """Yield the rows. Error: ``FileGone``, after which ``rest`` remains to be read."""
         gathered: list[tuple[StoredBatch, memoryview]] = []
         size_bytes = 0
         from_unix_ms = self._options.start_unix_ms
@@ -123,13 +123,13 @@ class _PieceReader:
         yield from self._flushed(gathered)
 
     def rest(self) -> Piece:
-        """Return the piece without what was yielded or refused."""
+        """Return the piece without the rows yielded or refused."""
         return self._piece._replace(extent=self._extent._replace(first=self._position))
 
     def _flushed(
         self, batches: list[tuple[StoredBatch, memoryview]]
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of batches, of which nothing is read again from here on."""
+        """Yield the rows of batches, which are not read again."""
         tables = list(self._decoded(batches)) if batches else []
         if self._bad is not None:
             self._bad += self._refused
@@ -142,7 +142,7 @@ class _PieceReader:
     def _decoded(
         self, batches: list[tuple[StoredBatch, memoryview]]
     ) -> Iterator[pa.RecordBatch]:
-        """Decode all at once; where one lies, each by itself."""
+        """Decode all batches at once; if one is damaged, each by itself."""
         try:
             rows = self._table([batch for batch, _ in batches])
         except CorruptBatch as error:
@@ -153,7 +153,7 @@ class _PieceReader:
             for one in batches:
                 yield from self._decoded([one])
         else:
-            if rows.num_rows:  # none where compaction took what a batch had of these offsets
+            if rows.num_rows:  # none if compaction removed the batch's records at these offsets
                 yield rows
 
     def _table(self, batches: list[StoredBatch]) -> pa.RecordBatch:

@@ -19,12 +19,12 @@ if TYPE_CHECKING:  # a dry run needs no Spark
 
 MINUTE_MS: Final = 60_000
 CELLS_MAX: Final = 500_000  # of time, topic and protocol
-# What Spark says of a row: a bit for each of bucket, topic, protocol, size that it is not about.
+# Spark's grouping id: a bit for each of bucket, topic, protocol, size over which a row is summed.
 _BY_TIME, _BY_TOPIC, _BY_SIZE, _OF_ALL = 0b0001, 0b1001, 0b1100, 0b1111
 
 
 class Percentiles(NamedTuple):
-    """Three of them; all None where there is nothing to measure."""
+    """Three percentiles; all None without measurements."""
 
     p50: int | None
     p95: int | None
@@ -35,9 +35,9 @@ NO_PERCENTILES: Final = Percentiles(None, None, None)
 
 
 class Traffic(NamedTuple):
-    """What came in one bucket of time, of one topic and protocol, or of several together.
+    """Traffic of one bucket of time, topic and protocol, or a sum over several.
 
-    ``unix_ms`` is where the bucket begins, None for all of the time; ``topic`` and ``protocol``
+    ``unix_ms``: the beginning of the bucket, None for all time; ``topic`` and ``protocol``
     None: all of them. ``decoded_bytes``: of keys, values and headers. ``stored_bytes``: of batches
     as they lie in the log. ``keys`` is an estimate (2 %). ``late_ms`` and ``overdue_ms``: see
     ``report_rows``.
@@ -59,14 +59,14 @@ class Traffic(NamedTuple):
 
     @property
     def records_per_batch(self) -> float:
-        """How many records a batch has on average."""
+        """Average number of records in a batch."""
         return self.records / self.batches if self.batches else 0.0
 
 
 class SizeBin(NamedTuple):
-    """How many records of a protocol have a size from 2^exponent to before its double.
+    """Number of a protocol's records with sizes from 2^exponent to below its double.
 
-    Exponent -1: nothing but its frame.
+    Exponent -1: empty records.
     """
 
     protocol: str
@@ -85,7 +85,7 @@ class SizeBin(NamedTuple):
 
 
 class Figures(NamedTuple):
-    """All that a report says."""
+    """All metrics of a report."""
 
     total: Traffic
     by_topic: list[Traffic]
@@ -95,10 +95,10 @@ class Figures(NamedTuple):
 
 
 class Report:
-    """One run over what was durable when it was planned."""
+    """One run over the log as it was durable when planned."""
 
     def __init__(self, options: Options, *, bucket_minutes: int = 1) -> None:
-        """Look at what there is. Errors: ``OffsetOutOfRange``, ``StorageUnavailable``."""
+        """Plan the run. Errors: ``OffsetOutOfRange``, ``StorageUnavailable``."""
         self._options = options
         self._bucket_ms = bucket_minutes * MINUTE_MS
         found = wanted(views(options), options)
@@ -109,9 +109,9 @@ class Report:
         self.offsets_planned = sum(end[place] - start[place] for place in found)
 
     def run(self, spark: "SparkSession", on_bytes: Callable[[int], None]) -> Figures:
-        """Read all of it; ``on_bytes`` is told of the log's bytes that are behind.
+        """Read the log; ``on_bytes`` gets the sizes of finished parts.
 
-        Error: ``RequestError`` when there are more figures than a page holds.
+        Error: ``RequestError`` when there are more values than a page holds.
         """
         total, by_topic, by_time, sizes = _NOTHING, [], [], []
         with counted(spark, len(self._splits), self.bytes_planned, on_bytes):

@@ -1,4 +1,4 @@
-"""What each plot of a report shows, drawn on axes; in colours that stand for the page's."""
+"""Drawing of a report's plots on axes, in marker colours that the page's style replaces."""
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -30,14 +30,14 @@ PROTOCOL_COLOURS: Final[Mapping[str, str]] = {
 }
 TOPICS_SHOWN: Final = 12
 _TICKS_MAX: Final = 5
-_LABEL_STEP: Final = 0.075  # of a plot's height, from one label to the next
-_BARS_APART_MAX: Final = 80  # of more, seams are drawn unevenly
+_LABEL_STEP: Final = 0.075  # distance between labels, as a part of a plot's height
+_BARS_APART_MAX: Final = 80  # with more bars, gaps are drawn unevenly
 _ROUND: Final = (0.25, 0.5, 1, 2, 4, 5, 10, 20, 25, 50, 100, 200, 250, 500)
 _DAY_MS: Final = 86_400_000
 
 
 class Step(NamedTuple):
-    """What came in one step of a plot's time."""
+    """Traffic in one step of a plot's time."""
 
     unix_ms: int
     rows: list[Traffic]
@@ -60,7 +60,7 @@ def draw_records(axes: Axes, steps: Sequence[Step], step_ms: int) -> None:
 
 
 def draw_bytes(axes: Axes, steps: Sequence[Step], step_ms: int) -> None:
-    """Draw bytes of each step, decoded and as stored."""
+    """Draw the bytes of each step, decoded and as stored."""
     times, width = _times(steps), step_ms / _DAY_MS
     edges = np.append(times, times[-1] + width)
     decoded = np.array([sum(row.decoded_bytes for row in step.rows) for step in steps])
@@ -94,7 +94,7 @@ def draw_topics(axes: Axes, rows: Sequence[Traffic]) -> None:
 
 
 def draw_sizes(axes: Axes, figures: Figures) -> None:
-    """Draw how many records there are of each size, which doubles from bar to bar."""
+    """Draw the number of records of each size, which doubles from bar to bar."""
     exponents = [one.exponent for one in figures.sizes]
     low, high = min(exponents), max(exponents)
     places = np.arange(low, high + 1)
@@ -126,7 +126,7 @@ def draw_sizes(axes: Axes, figures: Figures) -> None:
 
 
 def draw_lateness(axes: Axes, steps: Sequence[Step]) -> None:
-    """Draw the lateness of each step; of several topics that of the worst."""
+    """Draw the lateness of each step; the worst of several topics."""
     having = [step for step in steps if any(row.late_ms.p99 is not None for row in step.rows)]
     times = _times(having)
     for label, colour, place in (("p50", DECODED, 0), ("p99", ALARM, 2)):
@@ -158,7 +158,7 @@ def _time_axis(axes: Axes, times: npt.NDArray[np.float64], width: float) -> None
 
 
 def _bytes_axis(axis: Axis, highest_bytes: float) -> None:
-    """Let an axis tell bytes, with ticks at round numbers of a unit."""
+    """Format an axis in bytes, with ticks at round numbers of a unit."""
     unit = 1
     while highest_bytes >= unit * 1_024:
         unit *= 1_024

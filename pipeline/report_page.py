@@ -1,4 +1,4 @@
-"""A report as one HTML page that needs nothing beside it: no network, no script."""
+"""Report as one self-contained HTML page, without network or script."""
 
 from collections.abc import Iterable, Sequence
 from html import escape
@@ -71,7 +71,7 @@ Cell = tuple[str, bool]  # HTML, and whether it is a number
 
 
 def page_of(figures: Figures, *, source: str, made_unix_ms: int) -> str:
-    """Return the page. ``source`` says where the log is, ``made_unix_ms`` when it was looked at."""
+    """Return the page. ``source``: place of the log; ``made_unix_ms``: time of the report."""
     plots = plots_of(figures)
     parts = [
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">',
@@ -184,7 +184,7 @@ def _notes(figures: Figures, made_unix_ms: int) -> str:
 
 
 def _added(rows: Iterable[Traffic]) -> Traffic:
-    """Return rows as one, of what can be added up."""
+    """Return the sum of rows, for the columns that can be added."""
     found = list(rows)
     return found[0]._replace(
         records=sum(row.records for row in found),
@@ -238,7 +238,7 @@ def _dot(name: str) -> str:
 
 
 def _table(names: Sequence[str], texts: int, rows: Sequence[Sequence[Cell]]) -> str:
-    """Return a table; its first ``texts`` columns are no numbers."""
+    """Return a table; its first ``texts`` columns are texts."""
     head = "".join(
         f'<th scope="col"{"" if at < texts else " class=n"}>{name}</th>'
         for at, name in enumerate(names)

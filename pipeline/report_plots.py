@@ -1,7 +1,7 @@
-"""A report's plots, as SVG that stands in a page and takes its colours from the page's style.
+"""Plots of a report as inline SVG, which takes its colours from the page's style.
 
 Matplotlib draws with marker colours, each of which is replaced by a variable of the style sheet:
-so one drawing is right on light and on dark ground.
+so one drawing suits light and dark backgrounds.
 """
 
 import io
@@ -32,7 +32,7 @@ from pipeline.report_drawing import (
 )
 from pipeline.report_texts import bytes_text, is_moment, moment_text, span_text
 
-# A drawing's colour -> the variable of the style sheet that takes its place.
+# A drawing's colour -> the variable of the style sheet that replaces it.
 _VARIABLES: Final[Mapping[str, str]] = {
     INK: "--ink",
     FAINT: "--faint",
@@ -65,7 +65,7 @@ _STYLE: Final[dict[Any, Any]] = {
     "legend.frameon": False,
     "legend.labelcolor": INK,
 }
-STEPS_MAX: Final = 240  # of time in a plot; more are drawn together
+STEPS_MAX: Final = 240  # of time in a plot; more are combined
 _WIDE: Final = (10.4, 3.3)
 _HALF: Final = (5.6, 3.5)
 _MINUTE_MS: Final = 60_000
@@ -73,7 +73,7 @@ _STEPS_MIN: Final = (1, 2, 5, 10, 15, 30, 60, 120, 360, 720, 1_440, 10_080, 43_2
 
 
 class Plot(NamedTuple):
-    """One drawing. ``told`` says in words what it shows, for who cannot see it."""
+    """One drawing. ``told``: a text alternative, for screen readers."""
 
     name: str
     title: str
@@ -82,7 +82,7 @@ class Plot(NamedTuple):
 
 
 def plots_of(figures: Figures) -> list[Plot]:
-    """Return the plots of a report, none without records that have a time."""
+    """Return the plots of a report; none without records with a time."""
     steps, step_ms = steps_of(figures.by_time, figures.bucket_ms)
     if not steps:
         return []
@@ -133,9 +133,9 @@ def plots_of(figures: Figures) -> list[Plot]:
 
 
 def steps_of(rows: Sequence[Traffic], bucket_ms: int) -> tuple[list[Step], int]:
-    """Return the time in steps of equal length, empty ones too, and how long one is.
+    """Return the steps of equal length, empty ones included, and their length.
 
-    Records whose time is about no time at all (before 1970, after 9999) are in none of them.
+    Records with an implausible time (before 1970, after 9999) are in none of them.
     """
     times = [row.unix_ms for row in rows if is_moment(row.unix_ms)]
     if not times:
@@ -167,7 +167,7 @@ def _plot(
 
 
 def _inline(svg: str, name: str, title: str, told: str) -> str:
-    """Return a drawing as an element of a page, with a title, and names of its own."""
+    """Return a drawing as an element of a page, with a title and unique ids."""
     body = svg[svg.index("<svg") :]
     body = re.sub(r"<metadata>.*?</metadata>", "", body, flags=re.DOTALL)
     body = re.sub(r'\bid="', f'id="{name}-', body)

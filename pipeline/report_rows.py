@@ -1,4 +1,4 @@
-"""What a report needs of each record, as narrow rows: keys are passed on, values only measured."""
+"""Narrow rows for a report: keys are included, values only measured."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -43,7 +43,7 @@ ROWS_SQL: Final = (
     "topic string, protocol string, unix_ms long, size_bytes long, stored_bytes double, "
     "batches double, key binary, late_ms long, overdue_ms long, undecodable long"
 )
-NO_PROTOCOL: Final = "kafka"  # what bears no protocol's headers; its clients write none
+NO_PROTOCOL: Final = "kafka"  # records without a protocol's headers; Kafka clients write none
 _DELIVER_AT: Final = "deliver-at"
 _BYTES_AT_ONCE: Final = 8 * 1024 * 1024
 _NO_TIME: Final = -1
@@ -51,7 +51,7 @@ _UNIX_MS_MAX: Final = 1 << 60
 
 
 class _Read(list[tuple[StoredBatch, int]]):
-    """Batches that were read and not yet decoded, each with its bytes as stored."""
+    """Batches read and not yet decoded, each with its stored size."""
 
     size_bytes = 0
 
@@ -69,14 +69,14 @@ def report_rows(split: Split, options: Options) -> Iterator[pa.RecordBatch]:
         stay(options, split.lease)
         try:
             yield from reader.rows()
-        except FileGone:  # the node has rewritten it
+        except FileGone:  # the node has rewritten the file
             rest = piece.extent._replace(first=reader.position)
             found = relocate(options, [rest])[0]
             waiting[:0] = [piece._replace(extent=extent) for extent in found]
 
 
 class _PieceRows:
-    """Reads the offsets of a piece that one file has. ``position``: the first not yet yielded."""
+    """Reader of a piece's offsets in one file. ``position``: the first not yet yielded."""
 
     def __init__(self, piece: Piece, options: Options) -> None:
         self.position = piece.extent.first
@@ -116,7 +116,7 @@ class _PieceRows:
         yield from tables
 
     def _one_by_one(self, read: _Read, tables: list[pa.RecordBatch]) -> int:
-        """Decode each batch by itself, and return how many cannot be."""
+        """Decode each batch by itself; return the number of those that fail."""
         bad = 0
         for batch, stored_bytes in read:
             one = _Read()
@@ -141,12 +141,12 @@ class _PieceRows:
             [batch for batch, _ in read], with_keys=True, with_values=True, with_headers=True
         )
         counts = np.array([batch.header.record_count for batch, _ in read], np.int64)
-        # Producers write any number for a time; sums and steps must not overflow.
+        # Producers can write any number as a time; sums and steps must not overflow.
         times = np.clip(columns.timestamps_unix_ms, -1, _UNIX_MS_MAX)
         sizes = _sizes(columns)
         first = np.append(0, np.cumsum(counts)[:-1])
         stored = np.array([size for _, size in read], np.float64)
-        # Of a batch's bytes each record has a share as large as it is, of its batch one part.
+        # Each record gets stored bytes of its batch by size, and an equal part of the batch.
         weight = sizes + 1.0
         share = weight / np.repeat(np.add.reduceat(weight, first), counts)
         stamped = np.repeat(
@@ -181,12 +181,12 @@ class _PieceRows:
     def _lateness(
         self, times: Ints, columns: Columns, is_stamped: npt.NDArray[np.bool_]
     ) -> tuple[pa.Array, pa.Array]:
-        """Return (ms at least from a record's time to its append, ms from its due time to it).
+        """Return (least ms from a record's time to its append, ms from its due time to its append).
 
-        The log does not keep when a record was appended. Where the producer sets the time, a
-        record was appended after one with a later time that lies before it; so its latency is
-        at least the difference. Where the log sets the time, that is the append, and a message
-        that was delayed says when it was due.
+        The log does not store the time of an append. If the producer sets a record's time, the
+        record was appended after each earlier record with a later time; so its latency is at least
+        the difference. If the log sets the time, that is the append, and a delayed message has its
+        due time.
         """
         highest = np.maximum.accumulate(np.append(self._highest_unix_ms, times))
         self._highest_unix_ms = int(highest[-1])
@@ -199,7 +199,7 @@ class _PieceRows:
 
 
 def _sizes(columns: Columns) -> Ints:
-    """Return the bytes of key, value and headers of each record, without what frames them."""
+    """Return the size of each record's key, value and headers, without framing."""
     sizes = _lengths(columns.keys) + _lengths(columns.values)
     pairs = columns.headers.values
     ends = np.append(0, np.cumsum(_lengths(pairs.field(0)) + _lengths(pairs.field(1))))

@@ -1,8 +1,8 @@
-"""Adds the rows of a report up: by step of time, by topic, by size, and all together.
+"""Sums of a report's rows: by step of time, by topic, by size, and in total.
 
-In two steps. Each row goes into the sketches of one cell, of a step of time, a topic, a protocol
-and a size; the sketches of cells are merged into those of larger groups. In one step Spark would
-look at each row once for each of the four groupings, which took three times the processor time.
+The sums take two steps. Each row goes into the sketches of one cell of step, topic, protocol and
+size; then the sketches of cells are merged into those of larger groups. In one step Spark would
+read each row once for each of the four groupings, which took three times the processor time.
 """
 
 from typing import TYPE_CHECKING, Final
@@ -15,11 +15,11 @@ _CELL: Final = ("bucket", "topic", "protocol", SIZE_BINS)
 _MEASURED: Final = ("size_bytes", "late_ms", "overdue_ms")
 _PERCENTILES: Final = (0.5, 0.95, 0.99)
 _KEYS_BITS: Final = 12  # of the sketch of keys: an error of 1.6 %
-_RANKS: Final = 1_024  # of the sketch of a percentile: its rank is wrong by 0.3 % at most
+_RANKS: Final = 1_024  # of the sketch of a percentile: an error of its rank of 0.3 % at most
 
 
 def aggregated(rows: "DataFrame", bucket_ms: int) -> "list[Row]":
-    """Return figures by bucket, topic and protocol; by topic and protocol; by size; and of all."""
+    """Return sums by bucket, topic and protocol; by topic and protocol; by size; and in total."""
     from pyspark.sql import functions as sf
 
     exponent = sf.when(
@@ -71,7 +71,7 @@ def _cells(named: "DataFrame") -> "DataFrame":
 
 
 def _percentiles(name: str) -> "Column":
-    """Return the column of a measure's percentiles: null where nothing was measured."""
+    """Return the column of a measure's percentiles, null without measurements."""
     from pyspark.sql import functions as sf
 
     wanted = sf.array(*map(sf.lit, _PERCENTILES))

@@ -1,4 +1,4 @@
-"""Figures of a report as people read them."""
+"""Formatting of a report's values for people."""
 
 from datetime import UTC, datetime
 from typing import Final, TypeGuard
@@ -9,7 +9,7 @@ _BYTE_UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 
 def bytes_text(size_bytes: float) -> str:
-    """Return bytes for people.
+    """Format a number of bytes for people.
 
     >>> bytes_text(0), bytes_text(1_023), bytes_text(1_536), bytes_text(200 * 1_024**2)
     ('0 B', '1,023 B', '1.5 KiB', '200 MiB')
@@ -23,7 +23,7 @@ def bytes_text(size_bytes: float) -> str:
 
 
 def count_text(count: float) -> str:
-    """Return a count for an axis.
+    """Format a count for an axis.
 
     >>> count_text(950), count_text(12_500), count_text(3_000_000)
     ('950', '12.5k', '3M')
@@ -35,7 +35,7 @@ def count_text(count: float) -> str:
 
 
 def ms_text(ms: float) -> str:
-    """Return a span for an axis.
+    """Format a duration for an axis.
 
     >>> ms_text(250), ms_text(1_500), ms_text(120_000), ms_text(7_200_000)
     ('250 ms', '1.5 s', '2 min', '2 h')
@@ -47,7 +47,7 @@ def ms_text(ms: float) -> str:
 
 
 def span_text(span_ms: int) -> str:
-    """Return what a step is called.
+    """Return the name of a step's duration.
 
     >>> span_text(60_000), span_text(900_000), span_text(3_600_000), span_text(172_800_000)
     ('minute', '15 minutes', 'hour', '2 days')
@@ -60,7 +60,7 @@ def span_text(span_ms: int) -> str:
 
 
 def is_moment(unix_ms: int | None) -> TypeGuard[int]:
-    """Say whether a time is between 1970 and the year 9999: producers write any number.
+    """Return whether a time is between 1970 and 9999, since producers can write any number.
 
     >>> is_moment(-1), is_moment(1_700_000_000_000), is_moment(1 << 60), is_moment(None)
     (False, True, False, False)
@@ -69,7 +69,7 @@ def is_moment(unix_ms: int | None) -> TypeGuard[int]:
 
 
 def moment_text(unix_ms: int) -> str:
-    """Return a time for people.
+    """Format a time for people.
 
     >>> moment_text(1_700_000_000_000)
     '2023-11-14 22:13 UTC'

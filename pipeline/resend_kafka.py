@@ -1,8 +1,8 @@
-"""The node's Kafka endpoint as jobs that send records use it: where it is, and a paced producer.
+"""Kafka endpoint of the node for jobs that send records: its address, and a paced producer.
 
-The client is librdkafka. It alone of the stock clients for Python keeps a header without a value
-apart from an empty one and takes records that have neither key nor value, and a record that is
-sent again must be the one that was.
+The client is librdkafka. It is the only stock client for Python that distinguishes a header without
+a value from an empty one and accepts records without key and value; a record that is sent again
+must be equal to the original.
 """
 
 import os
@@ -26,7 +26,7 @@ PASSWORD_VARIABLE: Final = "HEADGATE_KAFKA_PASSWORD"  # noqa: S105 - its name
 SCRAM: Final = "SCRAM-SHA-256"
 ANSWER_S_MAX: Final = 30.0
 _DELIVERY_MS_MAX: Final = 300_000
-_WAITING_MAX: Final = 10_000  # records that are sent and not answered yet
+_WAITING_MAX: Final = 10_000  # records sent and not answered yet
 _RECORD_BYTES_MAX: Final = 100 * 1024 * 1024
 _FAILURES_SHOWN: Final = 5
 _MS_PER_S: Final = 1_000
@@ -35,7 +35,7 @@ _EVERYWHERE: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - what 
 
 
 class EndpointSilent(GatewayError):
-    """No Kafka endpoint answers, or it does not let this user in."""
+    """No Kafka endpoint answers, or it refuses this user."""
 
 
 class NotSent(GatewayError):
@@ -44,7 +44,7 @@ class NotSent(GatewayError):
 
 @dataclass(frozen=True)
 class Endpoint:
-    """Where the endpoint is, and as whom one goes there. Small enough to go to every worker."""
+    """Address of the endpoint, with the login. Small enough to be sent to every worker."""
 
     bootstrap: str
     user: str = ""
@@ -53,10 +53,10 @@ class Endpoint:
     ca_file: str = ""
 
     def client_config(self) -> dict[str, Any]:
-        """Return what every client of librdkafka is given."""
+        """Return the common settings of all librdkafka clients."""
         config: dict[str, Any] = {
             "bootstrap.servers": self.bootstrap,
-            "log_level": 0,  # errors come back from calls; the library would print them too
+            "log_level": 0,  # calls return errors; the library would print them, too
             "reconnect.backoff.ms": 50,
             "reconnect.backoff.max.ms": 1_000,
         }
@@ -75,9 +75,9 @@ class Endpoint:
         return config
 
     def ends(self, topics: Sequence[str]) -> dict[str, dict[str, int]]:
-        """Return where partitions end, as ``endingOffsets`` has it: all below is acknowledged.
+        """Return the ends of partitions, as for ``endingOffsets``: records below are acknowledged.
 
-        Error: ``EndpointSilent``, also for a topic that is not there.
+        Error: ``EndpointSilent``, also for a missing topic.
         """
         counts = self.partition_counts()
         places = {
@@ -86,7 +86,9 @@ class Endpoint:
             for number in range(counts.get(topic, 1))
         }
         found: dict[str, dict[str, int]] = {topic: {} for topic in topics}
-        admin = AdminClient(self.client_config())  # held: its answers come as long as it lives
+        admin = AdminClient(
+            self.client_config()
+        )  # held: it answers only while it is referenced
         try:
             asked = admin.list_offsets(places, request_timeout=ANSWER_S_MAX)
             for place, answer in asked.items():
@@ -98,7 +100,7 @@ class Endpoint:
         return found
 
     def partition_counts(self) -> dict[str, int]:
-        """Return the topics and how many partitions each has. Error: ``EndpointSilent``."""
+        """Return the number of partitions of each topic. Error: ``EndpointSilent``."""
         try:
             found = AdminClient(self.client_config()).list_topics(timeout=ANSWER_S_MAX)
         except KafkaException as error:
@@ -106,9 +108,9 @@ class Endpoint:
         return {name: len(topic.partitions) for name, topic in found.topics.items()}
 
     def create_topics(self, partitions: Mapping[str, int]) -> None:
-        """Make topics with so many partitions each; one that is there stays as it is.
+        """Create topics with so many partitions each; existing ones stay as they are.
 
-        Errors: ``EndpointSilent``, ``RequestError`` where the endpoint refuses one.
+        Errors: ``EndpointSilent``, ``RequestError`` when the endpoint refuses one.
         """
         if not partitions:
             return
@@ -120,23 +122,23 @@ class Endpoint:
                 answer.result(2 * ANSWER_S_MAX)
             except KafkaException as error:
                 code = error.args[0].code()
-                if code < 0:  # the client's own: nobody has answered
+                if code < 0:  # an error of the client: no server has answered
                     raise silent(self, error) from error
                 if code != KafkaError.TOPIC_ALREADY_EXISTS:
                     raise RequestError(f"topic {name}: {error.args[0].str()}") from error
 
 
 def silent(endpoint: Endpoint, error: KafkaException) -> EndpointSilent:
-    """Return the error of an endpoint that cannot be used, in one line."""
+    """Return the one-line error for an endpoint that cannot be used."""
     return EndpointSilent(f"Kafka endpoint {endpoint.bootstrap}: {error.args[0].str()}")
 
 
 def endpoint_of(
     settings: Settings, *, bootstrap: str = "", user: str = "", ca_file: Path | None = None
 ) -> Endpoint:
-    """Return the endpoint of the node with these settings, or the one that is named.
+    """Return the endpoint of the node with these settings, or the one given.
 
-    The password of ``user`` is in the environment, where no list of processes shows it.
+    The password of ``user`` comes from the environment, which process lists do not show.
     Error: ``RequestError``.
     """
     kafka = settings.adapters.get("kafka")
@@ -160,21 +162,21 @@ def endpoint_of(
 
 
 class _FatalLog:
-    """The part of a logger that the client calls. ``reason``: why it cannot go on."""
+    """Logger for the client. ``reason``: the fatal error."""
 
     reason = ""
 
     def log(self, _level: int, _text: str, *parts: str) -> None:
-        """Take a line; of level 0 there are only fatal ones."""
+        """Take a line; at level 0 the client logs fatal errors only."""
         said = parts[-1] if parts else ""
         self.reason = said.partition("Fatal error: ")[2] or said
 
 
 class Sender:
-    """An idempotent producer that keeps a rate and counts what was kept. One thread.
+    """Idempotent producer with a rate limit, which counts stored records. One thread.
 
-    ``in_order``: nothing is sent after a record that was refused, and the first refusal is an
-    error; without it refusals are counted and the others go on.
+    ``in_order``: nothing is sent after a refused record, and the first refusal is an error;
+    without it refusals are counted and the other records are sent.
     """
 
     def __init__(
@@ -219,7 +221,7 @@ class Sender:
         unix_ms: int | None,
         place: str,
     ) -> None:
-        """Send one record when its turn has come; ``unix_ms`` None: it bears the present.
+        """Send one record at the limited rate; ``unix_ms`` None: with the present time.
 
         ``place`` names it in errors. Error: ``NotSent``, of this record or of one before.
         """
@@ -252,22 +254,22 @@ class Sender:
         self._check()
 
     def finish(self) -> None:
-        """Return when all is answered. Error: ``NotSent``."""
+        """Wait until all records are answered. Error: ``NotSent``."""
         left = self._served(self._producer.flush, _DELIVERY_MS_MAX / _MS_PER_S)
         if left:
             raise NotSent(f"{left} records were not answered in {_DELIVERY_MS_MAX} ms")
         self._check()
 
     def abandon(self) -> None:
-        """Drop what is not sent yet; what is on its way may still be kept."""
+        """Drop unsent records; those already sent may still be stored."""
         self._producer.purge()
 
     def _served(self, serve: Callable[[float], int], seconds: float) -> int:
-        """Call ``poll`` or ``flush``. Error: ``NotSent`` when the client has given up.
+        """Call ``poll`` or ``flush``. Error: ``NotSent`` after a fatal error of the client.
 
-        A refused record ends an ordered producer. The client says so in its log, and raises its
-        KafkaError, which is no exception and may come as a SystemError: only a bare clause is
-        sure to catch it, and nothing may be raised within that.
+        A refused record ends an ordered producer. The client logs it, and raises its KafkaError,
+        which is not an exception and may come as a SystemError: only a bare clause is sure to
+        catch it, and nothing may be raised within that.
         """
         try:
             return serve(seconds)
@@ -286,7 +288,7 @@ class Sender:
             raise NotSent(self.failures[0])
 
     def _keep_rate(self) -> None:
-        """Wait for this record's turn; what was not sent while there was nothing is not made up."""
+        """Wait for this record's turn; idle time gives no credit for faster sending later."""
         if not self._rate_per_s:
             return
         while (left_ms := self._due_ms - self._clock.monotonic_ms()) > 0:

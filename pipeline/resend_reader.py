@@ -1,4 +1,4 @@
-"""Reads the headers of records from some offsets of a topic to where it ends now."""
+"""Reading of the headers of a topic's records, from given offsets to its current end."""
 
 from collections.abc import Iterable, Mapping
 from typing import Final
@@ -14,17 +14,17 @@ _READ_AT_ONCE: Final = 5_000
 
 
 class HeaderReader:
-    """Reads the headers of a topic from some offsets to where it ends now."""
+    """Reader of a topic's headers from given offsets to its current end."""
 
     def __init__(self, endpoint: Endpoint, clock: Clock) -> None:
         self._clock = clock
         self._consumer = Consumer(
             endpoint.client_config()
             | {
-                "group.id": "headgate.resend",  # nothing is committed in its name
+                "group.id": "headgate.resend",  # the group never commits
                 "enable.auto.commit": False,
                 "enable.partition.eof": True,
-                "auto.offset.reset": "earliest",  # below the start: retention took the rest
+                "auto.offset.reset": "earliest",  # below the start: retention removed the rest
             }
         )
 
@@ -64,11 +64,11 @@ class HeaderReader:
                 elif error.code() != KafkaError._PARTITION_EOF:  # noqa: SLF001 - its name
                     if error.fatal() or (error.code() > 0 and not error.retriable()):
                         raise KafkaException(error)
-                    continue  # a connection that went: it is made again
-                # The end of the log says so too, where compaction took the last of the range.
+                    continue  # a broken connection, which is opened again
+                # The partition's end ends the range, too, if compaction removed its last record.
                 if error is not None or message.offset() + 1 >= ends[message.partition()]:
                     open_places.discard(message.partition())
 
     def close(self) -> None:
-        """End it."""
+        """Close the consumer."""
         self._consumer.close()

@@ -1,13 +1,12 @@
-"""Which records a job has sent already: read back from where it sent them.
+"""State of a job that sends records again: the records already sent, read from the targets.
 
-Each record that is sent bears a header that names the job and the record's original position.
-So the target itself says what was sent, on every machine, in one write with the record: a note
-kept anywhere else would be older or newer than the truth after a kill. Where to begin to read
-back is noted as the committed offsets of a consumer group of the job's name. When those have
-expired, the whole target is read.
+Each sent record has a header with the job and the record's original position. So the target itself
+has the state, on every machine, in one write with the record: state kept anywhere else would be
+older or newer than the records after a kill. The committed offsets of a consumer group of the job's
+name mark where reading back begins. When those have expired, the whole target is read.
 
-The same group keeps two runs of one job apart: a run is its only member as long as it lives. A run
-that ends without having sent anything removes the group: it was a try that has claimed no id.
+The same group excludes two runs of one job at a time: a run is its only member while it lives. A
+run that ends without having sent anything removes the group, so that the id stays unused.
 """
 
 import re
@@ -29,17 +28,17 @@ from pipeline.resend_reader import HeaderReader
 _ID: Final = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _SESSION_MS: Final = 10_000
 _AWAY_MS_MAX: Final = 86_400_000  # the longest that librdkafka allows between two polls
-_TAKE_OVER_MS_MAX: Final = 3 * _SESSION_MS  # for a killed run to be forgotten
+_TAKE_OVER_MS_MAX: Final = 3 * _SESSION_MS  # until the session of a killed run has expired
 _POLL_S: Final = 0.2
 _GATHERED_MAX: Final = 100_000
 
 
 class JobRuns(GatewayError):
-    """Another run with the same id is alive, or has taken over."""
+    """Another run with the same id is active, or has taken over."""
 
 
 class Position(NamedTuple):
-    """Where a record was before it was sent again."""
+    """Original position of a record that was sent again."""
 
     topic: str
     partition: int
@@ -50,14 +49,14 @@ class Position(NamedTuple):
 
 
 def check_id(job_id: str) -> str:
-    """Return a job id that can stand in a header. Error: ``RequestError``."""
+    """Return the job id if a header can hold it. Error: ``RequestError``."""
     if _ID.fullmatch(job_id) is None:
         raise RequestError(f"--id {job_id!r}: up to 64 of A-Z, a-z, 0-9, '.', '_', '-'")
     return job_id
 
 
 def marker(job_id: str, position: Position, rest: str = "") -> bytes:
-    """Return the header's value: ``<id> <topic>/<partition>/<offset>``, and a rest.
+    """Return the header's value: ``<id> <topic>/<partition>/<offset>`` and an additional text.
 
     >>> marker("nightly", Position("orders", 0, 17), "s3://lake/orders")
     b'nightly orders/0/17 s3://lake/orders'
@@ -66,7 +65,7 @@ def marker(job_id: str, position: Position, rest: str = "") -> bytes:
 
 
 def parse_marker(job_id: str, value: bytes | None) -> Position | None:
-    """Return the position in a marker of this job; None in those of others.
+    """Return the position in a marker of this job; None for another job's.
 
     >>> parse_marker("nightly", b"nightly orders/0/17"), parse_marker("nightly", b"x orders/0/17")
     (Position(topic='orders', partition=0, offset=17), None)
@@ -82,7 +81,7 @@ def parse_marker(job_id: str, value: bytes | None) -> Position | None:
 
 
 class Done:
-    """Positions as ranges: 16 bytes for each run of offsets, of each partition."""
+    """Set of positions as ranges: 16 bytes for each run of offsets in a partition."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -91,7 +90,7 @@ class Done:
         self._ranges: dict[tuple[str, int], npt.NDArray[np.int64]] = {}
 
     def add(self, position: Position) -> None:
-        """Note a position; one that is there already counts once more."""
+        """Add a position; a repeated one is counted again."""
         self._gathered.setdefault(position[:2], []).append(position.offset)
         self._gathered_count += 1
         self.count += 1
@@ -119,7 +118,7 @@ class Done:
 
 
 def _joined(ranges: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Return ranges (first, end) in order, those that touch made one."""
+    """Return ranges (first, end) in order, joining adjacent ones."""
     ranges = ranges[np.argsort(ranges[:, 0])]
     ends = np.maximum.accumulate(ranges[:, 1])
     begins = np.flatnonzero(np.concatenate([[True], ranges[1:, 0] > ends[:-1]]))
@@ -128,11 +127,11 @@ def _joined(ranges: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
 
 
 class JobState:
-    """A run of a job: alone with its id while it lives, and told what runs before it have sent.
+    """A run of a job: the only one with its id at a time, with the records sent by earlier runs.
 
-    ``anchor`` is any topic that is there: a group's member has to subscribe to one. ``on_lost``
-    is called, in a thread, when the endpoint has given the run up. ``has_sent_none`` may be set
-    to say that this run has sent nothing, where it ends without an error.
+    ``anchor`` is any existing topic: a group's member has to subscribe to one. ``on_lost`` is
+    called, in a thread, when the endpoint has removed the run from the group. ``has_sent_none`` is
+    set by a run that has sent nothing and ends without an error.
     """
 
     def __init__(  # noqa: PLR0913 - the job, its target, and how to look for it
@@ -157,9 +156,11 @@ class JobState:
         self._is_lost = False
         self._tell_lost = on_lost
         self._ends = threading.Event()
-        self._floors: dict[str, dict[int, int]] = {}  # of topics: where this id's records begin
+        self._floors: dict[
+            str, dict[int, int]
+        ] = {}  # by topic: first offsets of this id's records
         self.has_sent_none = False
-        self._lock = threading.Lock()  # one call at a time: two have waited for each other
+        self._lock = threading.Lock()  # one call at a time: two calls have deadlocked
         self._member = Consumer(
             endpoint.client_config()
             | {
@@ -172,7 +173,7 @@ class JobState:
         self._thread = threading.Thread(target=self._stay, daemon=True)
 
     def __enter__(self) -> Self:
-        """Errors: ``JobRuns``, ``EndpointSilent``."""
+        """Join the group. Errors: ``JobRuns``, ``EndpointSilent``."""
         try:
             self._wait_until_alone()
             self._member.subscribe(
@@ -195,18 +196,18 @@ class JobState:
             self._thread.join()
         self._member.close()
         if self._floors and (kind is not None or self.has_sent_none):
-            with suppress(KafkaException):  # what stays costs the next run a look, no more
+            with suppress(KafkaException):  # a group that stays costs the next run some reading
                 self._forget_unless_used()
 
     def check(self) -> None:
-        """Error: ``JobRuns`` when the endpoint has given this run up, and another may run."""
+        """Check that the run is still a member. Error: ``JobRuns`` when another may run."""
         if self._is_lost:
             raise self._runs()
 
     def prepare(self, topic: str, partition_count: int, *, is_new: bool) -> None:
-        """Learn what this job has sent to a topic before; call it before the first record.
+        """Read back the records that this job has sent to a topic; call it before the first record.
 
-        ``is_new``: the id was made for this run, so there is nothing to read back.
+        ``is_new``: the id was created for this run, so there is nothing to read back.
         Errors: ``EndpointSilent``, ``JobRuns``.
         """
         places = [TopicPartition(topic, number) for number in range(partition_count)]
@@ -220,7 +221,7 @@ class JobState:
                 if not is_new:
                     for headers in reader.headers(places, floors, ends):
                         self._note(headers)
-            # What was found without a floor is to be found again: then the floor is the ground.
+            # Records found without a floor must be found again: then the floor is the log's start.
             has_old = self.done.count > before
             new_floors = [
                 TopicPartition(topic, number, 0 if has_old else end)
@@ -235,7 +236,7 @@ class JobState:
             raise silent(self._endpoint, error) from error
 
     def _forget_unless_used(self) -> None:
-        """Remove the group where no record of this id is in a target. Error: ``KafkaException``.
+        """Remove the group if no target has a record of this id. Error: ``KafkaException``.
 
         A record that a task sends later is found without the group too, by reading all. The
         endpoint refuses to remove a group that another run is a member of.
@@ -264,7 +265,7 @@ class JobState:
                 self.done.add(position)
 
     def _wait_until_alone(self) -> None:
-        """A run that was killed is a member until its session ends."""
+        """Wait until no other member is left; a killed run is a member until its session ends."""
         deadline_ms = self._clock.monotonic_ms() + _TAKE_OVER_MS_MAX
         while self._member_count():
             if self._clock.monotonic_ms() > deadline_ms:
@@ -285,7 +286,7 @@ class JobState:
             self._ends.wait(_POLL_S)
 
     def _on_assign(self, member: Consumer, _places: object) -> None:
-        member.assign([])  # nothing is read by it: it is here to be the only one
+        member.assign([])  # it reads nothing: the membership is the lock
         self._is_member.set()
 
     def _on_lost(self, member: Consumer, _places: object) -> None:

@@ -1,4 +1,4 @@
-"""A record as a row: the columns that lake tables, snapshots and what jobs compare share."""
+"""Columns of a record as a row, shared by lake tables, snapshots and comparisons."""
 
 from typing import Final
 

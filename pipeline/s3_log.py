@@ -1,9 +1,9 @@
-"""The log in a bucket as a reader outside of the node sees it: the index in SQL, and the objects.
+"""Views of a log in a bucket for readers outside the node: the index in SQL, and the objects.
 
-The driver asks the database which objects hold what, in two queries. Where the batches lie within
-an object a worker reads in the object's own footer, not in the index: a small object comes whole,
-with its footer, in one GET, so that the rows cost nothing, where one query and some hundreds of
-bytes of pickle for each object would all go through the driver.
+The driver reads the extents of all objects from the database, in two queries. A worker reads the
+positions of batches from an object's own footer, not from the index: a small object comes whole,
+with its footer, in one GET, so that the rows cost nothing, while one query and some hundreds of
+bytes of pickle for each object would all pass the driver.
 """
 
 from collections.abc import Iterator, Sequence
@@ -29,7 +29,7 @@ from storage_adapters.s3.config import S3Config
 from storage_adapters.s3.index import Index, Loaded
 from storage_adapters.s3.state import object_key
 
-_BUCKETS_MAX: Final = 4  # clients that a process keeps, of different places
+_BUCKETS_MAX: Final = 4  # clients of different places that a process keeps
 
 
 def read_view(place: S3Place) -> dict[int, PartitionView]:
@@ -42,15 +42,15 @@ def read_view(place: S3Place) -> dict[int, PartitionView]:
             loaded = index.load()
         except Damaged as error:
             raise StorageUnavailable(f"the index of {_described(place)}: {error}") from error
-    # Topics after the index: one that was deleted in between is gone, not half there.
+    # Topics after the index: one that was deleted in between is missing as a whole.
     return _views(place, loaded, _topics(place))
 
 
 def relocate(place: S3Place, extents: Sequence[Extent]) -> list[list[Extent]]:
-    """Return, for each extent, where its offsets lie now that its object went.
+    """Return the new places of extents whose objects are gone.
 
-    Errors: ``OffsetOutOfRange`` when some were removed, ``StorageUnavailable`` when an object that
-    the index names is not in the bucket.
+    Errors: ``OffsetOutOfRange`` when some were removed, ``StorageUnavailable`` when an object of
+    the index is not in the bucket.
     """
     views = read_view(place)
     return [_found(views, extent) for extent in extents]
@@ -70,7 +70,7 @@ def _found(views: dict[int, PartitionView], extent: Extent) -> list[Extent]:
 def open_extents(
     place: S3Place, path: str, extents: Sequence[Extent]
 ) -> "Iterator[ObjectReader]":
-    """Open an object for extents that will be read in this order, or in part.
+    """Open an object for extents that are read in this order, or in part.
 
     Errors, here and as they are read: ``FileGone``, ``StorageUnavailable``.
     """
@@ -85,19 +85,19 @@ def open_extents(
 
 
 def take_lease(place: S3Place, *, ttl_ms: int) -> str:
-    """Keep all objects that are live now from being deleted, for so long; return the lease."""
+    """Take a lease on all objects that are live now; return its id."""
     with closing(_index(place)) as index:
         return index.take_lease("pipeline", ttl_ms=ttl_ms)
 
 
 def extend_lease(place: S3Place, lease: str, *, ttl_ms: int) -> bool:
-    """Keep them for so long from now on. False: the lease had run out."""
+    """Extend the lease from now on. False: it had run out."""
     with closing(_index(place)) as index:
         return index.extend_lease(lease, ttl_ms=ttl_ms)
 
 
 def end_lease(place: S3Place, lease: str) -> None:
-    """Let the objects go."""
+    """End the lease."""
     with closing(_index(place)) as index:
         index.end_lease(lease)
 
@@ -126,7 +126,7 @@ def _topics(place: S3Place) -> list[TopicRow]:
 
 @lru_cache(maxsize=_BUCKETS_MAX)
 def bucket_of(place: S3Place) -> Bucket:
-    """Return this process's client: making one takes longer than many a read."""
+    """Return this process's client, since creating one takes longer than most reads."""
     config = S3Config(
         bucket=place.bucket,
         prefix=place.prefix,

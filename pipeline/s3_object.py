@@ -1,4 +1,4 @@
-"""Batches of one object: few large GETs, the next one on its way while one is decoded."""
+"""Reading of one object's batches by few large GETs, one ahead of decoding."""
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
@@ -18,28 +18,30 @@ from storage_adapters.formats.footer import (
 )
 from storage_adapters.formats.row_search import find_offset
 
-GET_BYTES_MAX: Final = 8 * 1024 * 1024  # of one GET, but for a batch that is larger
-TAIL_BYTES: Final = 128 * 1024  # first asked for: the footer of 4,000 batches
-GAP_BYTES_MAX: Final = 256 * 1024  # read and thrown away, as it takes less than another GET
-_WHOLE_SHARE: Final = 4  # an object of which a fourth is wanted comes whole, if one GET has it
+GET_BYTES_MAX: Final = 8 * 1024 * 1024  # of one GET, except for a larger batch
+TAIL_BYTES: Final = 128 * 1024  # of the first GET: the footer of 4,000 batches
+GAP_BYTES_MAX: Final = 256 * 1024  # read and dropped, which takes less than another GET
+_WHOLE_SHARE: Final = (
+    4  # an object is read whole if a fourth of it is wanted and one GET holds it
+)
 
-Span = tuple[int, int]  # bytes of an object, from the one to before the other
+Span = tuple[int, int]  # bytes [start, end) of an object
 _POSITION_BITS: Final = 32
 
 
 class Buffer(Protocol):
-    """What is read of a bucket (``storage_adapters.s3.bucket.Bucket``)."""
+    """Port of reads from a bucket (``storage_adapters.s3.bucket.Bucket``)."""
 
     def get(self, key: str, start: int, end: int) -> bytes:
-        """Return bytes ``start`` to before ``end``."""
+        """Return bytes [``start``, ``end``)."""
         ...
 
 
 class Recent:
-    """A bucket that keeps the object that is opened again and again, for one partition each.
+    """Bucket that caches an object which is opened repeatedly, for one partition each.
 
-    The first time only what is wanted comes; the second time all of it, if one GET has it.
-    Objects never change. One thread opens, and others may read ahead.
+    The first time it reads the wanted range only; the second time the whole object, if one GET
+    holds it. Objects never change. One thread opens, and others may read ahead.
     """
 
     def __init__(self, bucket: Buffer) -> None:
@@ -48,7 +50,7 @@ class Recent:
         self._whole = b""
 
     def open(self, key: str, size_bytes: int) -> None:
-        """Note that a key is to be read. Errors: ``ObjectMissing``, ``StorageUnavailable``."""
+        """Prepare reads of a key. Errors: ``ObjectMissing``, ``StorageUnavailable``."""
         if key != self._key:
             self._key, self._whole = key, b""
         elif not self._whole and size_bytes <= GET_BYTES_MAX:
@@ -63,7 +65,7 @@ class Recent:
 
 
 class ObjectReader:
-    """See ``ExtentReader``. ``extents`` are those that will be asked for, in about this order."""
+    """See ``ExtentReader``. ``extents``: those to be read, in about this order."""
 
     def __init__(self, bucket: Buffer, path: str, key: str, extents: Sequence[Extent]) -> None:
         self._bucket = bucket
@@ -83,7 +85,7 @@ class ObjectReader:
         self._spans = [] if is_whole else self._planned(extents)
 
     def close(self) -> None:
-        """Let go of what is still on its way."""
+        """Drop the GETs under way."""
         self._ahead.shutdown(wait=False, cancel_futures=True)
 
     def batches(self, extent: Extent) -> Iterator[tuple[int, memoryview]]:
@@ -105,7 +107,7 @@ class ObjectReader:
             row += 1
 
     def _planned(self, extents: Sequence[Extent]) -> list[Span]:
-        """Return what is fetched at a time: batches that lie near each other, together."""
+        """Return the ranges of GETs; batches near each other share one."""
         spans: list[Span] = []
         for start, end in sorted({span for one in extents for _, span in self._places(one)}):
             if spans:
@@ -123,11 +125,11 @@ class ObjectReader:
         return data[start - held_start : end - held_start]
 
     def _fetched(self, start: int, end: int) -> tuple[int, memoryview]:
-        """Return bytes that hold a batch, and where they begin. The next are asked for."""
+        """Return bytes that hold a batch, and their position; request the next range."""
         index = bisect_right(self._spans, start, key=itemgetter(0)) - 1
         span = self._spans[index] if index >= 0 else (start, end)
         if end > span[1]:
-            span = (start, end)  # of an extent that was not announced
+            span = (start, end)  # of an extent that was not in ``extents``
         coming = self._coming.pop(span, None)
         data = self._bucket.get(self._key, *span) if coming is None else coming.result()
         self._held = (span, memoryview(data))
@@ -138,7 +140,7 @@ class ObjectReader:
         return span[0], self._held[1]
 
     def _read_footer(self, tail: memoryview, tail_at: int) -> Footer:
-        """Return the footer, most often out of the bytes that are there already."""
+        """Return the footer, mostly from bytes read already."""
         try:
             trailer = decode_trailer(tail)
             end = self._size_bytes - TRAILER_BYTES

@@ -1,11 +1,11 @@
 """``df.write.format("headgate")`` and ``writeStream``: rows appended through the Kafka endpoint.
 
-At least once: a task or a micro-batch that is done again appends its rows again. Each record bears
-the header ``headgate.sink``, ``<writer>/<batch>/<task>/<row>``, which is the same then, where the
-query gives the same rows in the same order: a reader drops what it has seen.
+Delivery is at least once: a task or a micro-batch that is repeated appends its rows again. Each
+record has the header ``headgate.sink``, ``<writer>/<batch>/<task>/<row>``, which is the same then,
+if the query gives the same rows in the same order: a reader can drop duplicates.
 
-The client is librdkafka: of the stock clients it alone keeps a header without a value apart from an
-empty one, and takes a record that has neither key nor value.
+The client is librdkafka: it is the only stock client that distinguishes a header without a value
+from an empty one, and accepts a record without key and value.
 """
 
 import uuid
@@ -27,8 +27,8 @@ from pipeline.options import BadOption
 from pipeline.sink_options import SINK_HEADER, SinkOptions
 
 DELIVERY_S_MAX: Final = 120
-_QUEUED_KIB: Final = 65_536  # of a task, on the way to the endpoint
-_RECORD_BYTES_MAX: Final = 128 * 1024 * 1024  # the topic's own limit is what counts
+_QUEUED_KIB: Final = 65_536  # of a task, sent to the endpoint and not answered
+_RECORD_BYTES_MAX: Final = 128 * 1024 * 1024  # the topic's own limit applies
 _POLL_S: Final = 0.5
 _NO_PARTITION: Final = -1  # librdkafka's: by the key
 _QUERY_ID: Final = "sql.streaming.queryId"
@@ -36,18 +36,18 @@ _BATCH_ID: Final = "streaming.sql.batchId"
 
 
 class NotWritten(GatewayError):
-    """The endpoint did not take records; the task fails, and Spark may do it again."""
+    """The endpoint did not accept records; the task fails, and Spark may repeat it."""
 
 
 @dataclass
 class Written(WriterCommitMessage):
-    """What a task has appended."""
+    """Result of a task's writes."""
 
     row_count: int
 
 
 class _Sink:
-    """What both ways of writing share."""
+    """Common part of batch and stream sinks."""
 
     def __init__(self, options: SinkOptions) -> None:
         try:
@@ -58,7 +58,7 @@ class _Sink:
         self._names_itself = bool(options.writer_id)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
-        """Append a task's rows; when it returns, all are kept. Error: ``NotWritten``."""
+        """Append a task's rows; when it returns, all are stored. Error: ``NotWritten``."""
         context = TaskContext.get()
         assert context is not None
         query = context.getLocalProperty(_QUERY_ID)
@@ -72,15 +72,15 @@ class _Sink:
 
 
 class BatchSink(_Sink, DataSourceArrowWriter):
-    """Appends a frame."""
+    """Sink for a frame."""
 
 
 class StreamSink(_Sink, DataSourceStreamArrowWriter):
-    """Appends micro-batches. Committing has nothing to do: what is written is kept."""
+    """Sink for micro-batches. A commit does nothing, since written rows are stored."""
 
 
 class _Sender:
-    """One task's producer."""
+    """Producer of one task."""
 
     def __init__(self, options: SinkOptions, mark: str) -> None:
         self._producer = Producer(_client_config(options))
@@ -90,7 +90,7 @@ class _Sender:
         self._failure = ""
 
     def send(self, rows: pa.RecordBatch) -> None:
-        """Hand rows over. Error: ``NotWritten``, of these or of earlier ones."""
+        """Send rows. Error: ``NotWritten``, of these or of earlier ones."""
         columns = _Columns(rows, self._topic)
         for index in range(rows.num_rows):
             record = columns.record(index)
@@ -105,7 +105,7 @@ class _Sender:
                 raise NotWritten(self._failure)
 
     def finish(self) -> int:
-        """Wait until all are kept, and return how many. Error: ``NotWritten``."""
+        """Wait until all rows are stored; return their number. Error: ``NotWritten``."""
         left = self._producer.flush(DELIVERY_S_MAX + 10)
         if self._failure:
             raise NotWritten(self._failure)
@@ -133,7 +133,7 @@ class _Sender:
 
 
 class _Columns:
-    """Arrow's columns as Python values: a client takes them record by record."""
+    """Arrow columns as Python values, which the client takes record by record."""
 
     def __init__(self, rows: pa.RecordBatch, topic: str) -> None:
         named = dict(zip(rows.schema.names, rows.columns, strict=True))
@@ -169,7 +169,7 @@ def _data(column: pa.Array | None, count: int) -> list[Any]:
 
 
 def _unix_ms(column: pa.Array | None) -> pa.Array | None:
-    """Return times as unix ms; a number is that already."""
+    """Return times in unix ms; numbers are taken as such."""
     if column is None or not pa.types.is_timestamp(column.type):
         return column
     return column.cast(pa.timestamp("ms", tz=column.type.tz), safe=False).cast(pa.int64())
@@ -178,7 +178,7 @@ def _unix_ms(column: pa.Array | None) -> pa.Array | None:
 def _client_config(options: SinkOptions) -> dict[str, Any]:
     return {
         "client.id": "headgate-spark",
-        "log_level": 0,  # errors come back from calls; the library would print them too
+        "log_level": 0,  # calls return errors; the library would print them, too
         "linger.ms": 20,
         "compression.type": "lz4",
         "message.max.bytes": _RECORD_BYTES_MAX,
@@ -186,7 +186,7 @@ def _client_config(options: SinkOptions) -> dict[str, Any]:
         "queue.buffering.max.kbytes": _QUEUED_KIB,
         "partitioner": "murmur2_random",  # as Java's client, and so Spark's own sink
         **options.client,
-        # What the sink promises cannot be chosen away.
+        # Options cannot override the sink's guarantees.
         "bootstrap.servers": options.bootstrap,
         "enable.idempotence": True,
     }

@@ -1,4 +1,4 @@
-"""The options of a frame that is written with ``format("headgate")``, and its columns, checked."""
+"""Options and columns of a frame written with ``format("headgate")``, checked."""
 
 from collections.abc import Mapping
 from difflib import get_close_matches
@@ -35,9 +35,9 @@ _NOT_WRITTEN: Final = frozenset({"offset", "protocol"})  # of what was read: the
 
 
 class SinkOptions(NamedTuple):
-    """``topic`` empty: each row says its own. ``client``: what librdkafka is given, by its names.
+    """Options of a sink. ``topic`` empty: each row has its own. ``client``: settings of librdkafka.
 
-    ``writer_id`` stands in the header of each record; a stream's is its query's unless it is set.
+    ``writer_id`` is in the header of each record; a stream's default is its query's id.
     """
 
     bootstrap: str
@@ -49,7 +49,7 @@ class SinkOptions(NamedTuple):
 def parse_sink_options(
     given: Mapping[str, str], schema: StructType, *, overwrite: bool
 ) -> SinkOptions:
-    """Return what options and columns say. Error: ``BadOption``."""
+    """Parse options and columns. Error: ``BadOption``."""
     if overwrite:
         raise BadOption("a topic can be appended to, not overwritten: mode('append')")
     values, client = _known(given)

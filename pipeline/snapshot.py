@@ -1,9 +1,9 @@
 """``snapshot``: the latest value of each key of a topic, as compaction would leave it.
 
-Per partition and key the record with the highest offset counts; one without a value removes its
-key, and records without a key are left out. Keys lie in one partition each for what the gateway
-itself writes; Kafka clients may put one key into several, and then the time of the record decides
-between those (``across_partitions``).
+The record with the highest offset of a partition and key counts; one without a value removes its
+key, and records without a key are left out. The gateway itself writes each key to one partition;
+Kafka clients may write one key to several, and then the time of the record decides between them
+(``across_partitions``).
 """
 
 import json
@@ -35,14 +35,14 @@ _BESIDE_KEY: Final = (
 
 
 class AsOf(NamedTuple):
-    """Up to where a topic is looked at: options of the source, and how they were meant."""
+    """End of a snapshot: options of the source, and a text for people."""
 
     options: Mapping[str, str]
     is_bounded: bool
 
 
 class Taken(NamedTuple):
-    """What a snapshot has: ``keys`` rows, of ``records`` records.
+    """Counts of a snapshot: ``keys`` rows, of ``records`` records.
 
     ``removed``: keys whose last record has no value. ``unkeyed``: records without a key.
     """
@@ -56,7 +56,7 @@ class Taken(NamedTuple):
 
 
 def as_of(text: str | None) -> AsOf:
-    """Return what ``--as-of`` says: a time, that instant included, or offsets as JSON.
+    """Parse ``--as-of``: a time, which is included, or offsets as JSON.
 
     Error: ``BadOption``.
 
@@ -74,12 +74,12 @@ def as_of(text: str | None) -> AsOf:
 
 
 class Snapshot:
-    """One run over what was durable when it was planned."""
+    """One run over the log as it was durable when planned."""
 
     def __init__(
         self, given: Mapping[str, str], moment: AsOf, *, metadata_url: str | None
     ) -> None:
-        """Look at what there is. ``given``: options of the source, one topic among them.
+        """Plan the run. ``given``: options of the source, with one topic.
 
         Errors: ``OffsetOutOfRange``, ``StorageUnavailable``, ``RequestError``.
         """
@@ -102,7 +102,7 @@ class Snapshot:
         """Compaction may have taken out what was the latest value then."""
         self.topic = next(iter(found.values())).identity.topic.name
         self.ends = {view.identity.number: end[place] for place, view in found.items()}
-        # What comes meanwhile is not read: the ends are those of now.
+        # Later records are not read: the ends are fixed now.
         ends = {self.topic: {str(number): offset for number, offset in self.ends.items()}}
         self._given = {
             **given, **moment.options, "columns": _READ, "endingOffsets": json.dumps(ends),
@@ -116,7 +116,7 @@ class Snapshot:
         *,
         across_partitions: bool = False,
     ) -> Taken:
-        """Write the snapshot: all of it, or nothing that counts. Errors: those of ``target``."""
+        """Write the snapshot atomically. Errors: those of ``target``."""
         from pyspark.sql import Observation
         from pyspark.sql import functions as sf
 
@@ -147,7 +147,7 @@ class Snapshot:
         )
 
     def _about(self, *, across_partitions: bool) -> dict[str, str]:
-        """Return what goes with the rows: of what they are a snapshot."""
+        """Return the metadata of the snapshot."""
         return {
             "headgate.topic": self.topic,
             "headgate.offsets": json.dumps({str(one): end for one, end in self.ends.items()}),
@@ -157,7 +157,7 @@ class Snapshot:
 
 
 def latest_per_key(rows: "DataFrame", *, across_partitions: bool) -> "DataFrame":
-    """Return the last record of each key, those without a value among them."""
+    """Return the last record of each key, including those without a value."""
     from pyspark.sql import functions as sf
 
     order = ["timestamp", "offset", "partition"] if across_partitions else ["offset"]

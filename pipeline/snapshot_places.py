@@ -1,4 +1,4 @@
-"""Where a snapshot goes: a folder of Parquet files, or a table of Delta Lake."""
+"""Targets of a snapshot: a folder of Parquet files, or a table of Delta Lake."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 DELTA: Final = "delta"
 PARQUET: Final = "parquet"
 FORMATS: Final = (PARQUET, DELTA)
-SUCCESS: Final = "_SUCCESS"  # there when a folder is whole, as of Hadoop's tools
+SUCCESS: Final = "_SUCCESS"  # marks a complete folder, as in Hadoop's tools
 SNAPSHOT: Final = ROWS.append(pa.field("protocol", pa.string()))
 _WRITTEN_SQL: Final = "path string, row_count long, size_bytes long"
 
 
 class NotEmpty(RequestError):
-    """There is something already, which a snapshot would not go with."""
+    """The target has other content."""
 
 
 class WrittenFile(NamedTuple):
@@ -37,30 +37,30 @@ class WrittenFile(NamedTuple):
 
 
 class Target(Protocol):
-    """Takes files that are finished. Errors of all calls: ``LakeUnavailable``."""
+    """Target for finished files. Errors of all calls: ``LakeUnavailable``."""
 
     url: str
     prefix: str
     """Of the files of this run; those of another never have it."""
 
     def check(self) -> None:
-        """See that a snapshot can go there. Error: ``NotEmpty``."""
+        """Check that a snapshot can be written there. Error: ``NotEmpty``."""
         ...
 
     def commit(self, files: Sequence[WrittenFile], about: Mapping[str, str]) -> None:
-        """Make the files the snapshot, at once. Error: ``NotEmpty``."""
+        """Publish the files as the snapshot, atomically. Error: ``NotEmpty``."""
         ...
 
 
 def open_target(url: str, table_format: str) -> Target:
-    """Return where a snapshot goes. Errors: ``RequestError``, ``BadPlace``."""
+    """Return the target of a snapshot. Errors: ``RequestError``, ``BadPlace``."""
     if table_format not in FORMATS:
         raise RequestError(f"--format {table_format}: there is {', '.join(FORMATS)}")
     return DeltaTarget(url) if table_format == DELTA else ParquetTarget(url)
 
 
 class ParquetTarget:
-    """A new folder; it is whole when ``_SUCCESS`` is in it, which says what it holds."""
+    """A new folder; it is complete when it has ``_SUCCESS``, which lists its content."""
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -78,7 +78,7 @@ class ParquetTarget:
             )
 
     def commit(self, files: Sequence[WrittenFile], about: Mapping[str, str]) -> None:
-        """See ``Target``. What tasks that were run twice have left is removed first."""
+        """See ``Target``. Files left by repeated tasks are removed first."""
         named = {one.path for one in files}
         with reaching(self.url):
             for name in self._place.names(""):
@@ -91,7 +91,7 @@ class ParquetTarget:
 
 
 class DeltaTarget:
-    """A table, each version of which is a snapshot."""
+    """Table in which each version is a snapshot."""
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -112,7 +112,7 @@ class DeltaTarget:
             raise NotEmpty(f"{self.url} is a table with other columns: give another folder")
 
     def commit(self, files: Sequence[WrittenFile], about: Mapping[str, str]) -> None:
-        """See ``Target``. Files that no version names do not count."""
+        """See ``Target``. Files that no version names are ignored."""
         from deltalake import CommitProperties, DeltaTable
         from deltalake.exceptions import DeltaError
         from deltalake.transaction import AddAction, RemoveAction
@@ -147,7 +147,7 @@ class DeltaTarget:
 
 
 def write_files(rows: "DataFrame", target: Target) -> list[WrittenFile]:
-    """Write rows as Parquet files, one for each task that has any."""
+    """Write rows as Parquet files, one for each task with rows."""
     url, prefix = target.url, target.prefix
 
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -160,7 +160,7 @@ def write_files(rows: "DataFrame", target: Target) -> list[WrittenFile]:
 
 
 def _write(url: str, path: str, batches: Iterator[pa.RecordBatch]) -> WrittenFile | None:
-    """Write batches to a new file; None when there is not a row in them."""
+    """Write batches to a new file; None without rows."""
     first = next((batch for batch in batches if batch.num_rows), None)
     if first is None:
         return None

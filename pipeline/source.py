@@ -1,6 +1,6 @@
-"""``spark.read.format("headgate")`` and ``readStream``: topics as rows, read where they lie.
+"""``spark.read.format("headgate")`` and ``readStream``: topics as rows, read in place.
 
-The node does no work for it. docs/pipeline.md has the options, the schema and examples.
+The node is not involved. docs/pipeline.md has the options, the schema and examples.
 """
 
 import sys
@@ -72,35 +72,35 @@ _FILTERING_WORKER: Final = "pyspark.sql.worker.data_source_pushdown_filters"
 
 
 class HeadgateSource(DataSource):
-    """Topics of a node, where its storage keeps them; writing goes through its Kafka endpoint."""
+    """Data source over a node's storage; writes go through its Kafka endpoint."""
 
     @classmethod
     def name(cls) -> str:
-        """Return what ``format`` is given."""
+        """Return the name for ``format``."""
         return FORMAT
 
     def schema(self) -> StructType:
-        """Return the columns that were asked for, and the headers that are columns."""
+        """Return the requested columns, and the headers that are columns."""
         return schema_of(parse_options(self.options))
 
     def reader(self, schema: StructType) -> "BatchReader":  # noqa: ARG002 - Spark's signature
-        """Return what reads once. Errors: ``BadOption``.
+        """Return the batch reader. Errors: ``BadOption``.
 
-        Spark refuses a reader that takes filters unless the session pushes them; the process in
-        which it does is one of its own, and it alone gets such a reader. Only where the options ask
-        for it: Spark 4.3 keeps the splits of the last query that pushed filters with the frame that
-        ``load`` returned, and another query of that frame would be given those, too.
+        Spark refuses a reader that takes filters unless the session pushes them; it does so in a
+        separate process, and only that process gets such a reader. The options must enable it:
+        Spark 4.3 keeps the splits of the last query that pushed filters with the frame that
+        ``load`` returned, and another query of that frame would get them, too.
         """
         options = parse_options(self.options)
         takes_filters = options.pushes_filters and _FILTERING_WORKER in sys.modules
         return FilteringReader(options) if takes_filters else BatchReader(options)
 
     def streamReader(self, schema: StructType) -> "StreamReader":  # noqa: ARG002, N802
-        """Return what reads on and on. Errors: ``BadOption``."""
+        """Return the stream reader. Errors: ``BadOption``."""
         return StreamReader(parse_options(self.options))
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchSink:  # noqa: FBT001 - Spark's
-        """Return what appends a frame. Errors: ``BadOption``."""
+        """Return the batch sink. Errors: ``BadOption``."""
         return BatchSink(parse_sink_options(self.options, schema, overwrite=overwrite))
 
     def streamWriter(  # noqa: N802
@@ -108,12 +108,12 @@ class HeadgateSource(DataSource):
         schema: StructType,
         overwrite: bool,  # noqa: FBT001 - Spark's
     ) -> StreamSink:
-        """Return what appends micro-batches. Errors: ``BadOption``."""
+        """Return the stream sink. Errors: ``BadOption``."""
         return StreamSink(parse_sink_options(self.options, schema, overwrite=overwrite))
 
 
 def schema_of(options: Options) -> StructType:
-    """Return the schema of what is read."""
+    """Return the schema of the rows read."""
     fields = [StructField(name, _TYPES[name]) for name in options.columns]
     fields += [StructField(name, StringType()) for name in options.header_columns]
     return StructType(fields)
@@ -128,14 +128,14 @@ def _views(options: Options) -> dict[str, PartitionView]:
 
 
 class BatchReader(DataSourceReader):
-    """Reads from the starting offsets to the ending ones, as they are when it is planned."""
+    """Reader from the starting to the ending offsets, as of the time of planning."""
 
     def __init__(self, options: Options) -> None:
         self._options = options
         self._predicates = Predicates()
 
     def partitions(self) -> list[InputPartition]:
-        """Return one split for each task. A lease is taken, which the tasks extend."""
+        """Return one split for each task; take a lease, which the tasks extend."""
         options = self._options
         lease = Lease(options).renew()
         found = {
@@ -153,17 +153,17 @@ class BatchReader(DataSourceReader):
 
 
 class FilteringReader(BatchReader):
-    """The same where Spark says what the query asks for."""
+    """Batch reader to which Spark pushes the filters of the query."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
-        """Look only where rows of the answer may be. Spark is to evaluate all of them again."""
+        """Limit the read by filters. Spark evaluates all of them again."""
         self._predicates = Predicates.of(filters)
         self._options = self._predicates.within_times(self._options)
         return filters
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads what comes. Its offsets are the stream's checkpoint: {"topic/number": offset}."""
+    """Stream reader. Its offsets are the stream's checkpoint: {"topic/number": offset}."""
 
     def __init__(self, options: Options) -> None:
         self._options = options
@@ -171,11 +171,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._goal: Positions | None = None  # of a run with the trigger AvailableNow
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
-        """Return where a new stream begins."""
+        """Return the start of a new stream."""
         return dict(starting_positions(_views(self._options), self._options))
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """Return how much a micro-batch takes; where there are two limits, both hold."""
+        """Return the limit of a micro-batch; with two limits, both hold."""
         options = self._options
         if options.records_per_trigger_max:
             return ReadMaxRows(options.records_per_trigger_max)
@@ -184,17 +184,17 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """Fix where the run ends: what comes later is for the next one."""
+        """Fix the end of the run; later records are left to the next one."""
         self._goal = self._ends()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
-        """Return where the next micro-batch ends: all partitions get an equal share of a limit."""
+        """Return the end of the next micro-batch: all partitions get an equal share of a limit."""
         self._lease.renew()
         views = _views(self._options)
         goal = {place: view.end for place, view in views.items()}
         if self._goal is not None:
             goal = {place: end for place, end in self._goal.items() if place in views}
-        # A partition that came after the stream had begun is read from its first record.
+        # A partition created after the start of the stream is read from its first record.
         found = {place: int(start.get(place, views[place].start)) for place in goal}
         anew = self._made_anew(views, found)
         if not isinstance(limit, ReadAllAvailable):
@@ -209,7 +209,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {**start, **ends, **anew}
 
     def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802
-        """Return how far the log goes, for the progress that Spark shows."""
+        """Return the end of the log, for the progress that Spark shows."""
         return dict(self._ends())
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
@@ -219,7 +219,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """
         options = self._options
         lease = self._lease.renew()
-        views = views_of(options, with_unsynced=True)  # the end was durable before
+        views = views_of(options, with_unsynced=True)  # the end was durable when it was planned
         found = {place: view for place, view in wanted(views, options).items() if place in end}
         fails = options.fails_on_loss
         for place in end.keys() - found.keys():
@@ -237,7 +237,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             for place, view in found.items()
         }
         for place, view in found.items():
-            if int(start.get(place, 0)) > int(end[place]):  # made anew, see `latestOffset`
+            if int(start.get(place, 0)) > int(end[place]):  # created again, see `latestOffset`
                 first[place] = view.start
         return _leased(plan(found, first, last, options), lease)
 
@@ -246,14 +246,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return _read(partition, self._options)
 
     def stop(self) -> None:
-        """Let go of what was kept for the stream."""
+        """Release the stream's resources."""
         self._lease.end()
 
     def _made_anew(self, views: dict[str, PartitionView], found: Positions) -> Positions:
-        """Return where partitions end that are shorter than what was read of them before.
+        """Return the ends of partitions that are below the offsets already read.
 
-        Error: ``OffsetOutOfRange``, unless ``failOnDataLoss`` is false. Without it a topic that was
-        deleted and made anew would be passed over until it is as long as the one before.
+        Error: ``OffsetOutOfRange``, unless ``failOnDataLoss`` is false. Without this check a topic
+        that was deleted and created again would be skipped until it is as long as the old one.
         """
         if all(found[place] <= views[place].end for place in found):
             return {}
@@ -275,6 +275,6 @@ def _leased(splits: list[Split], lease: str) -> list[InputPartition]:
 
 
 def _read(partition: InputPartition, options: Options) -> Iterator[pa.RecordBatch]:
-    if partition.value is None:  # Spark's own, where there is nothing to read
+    if partition.value is None:  # Spark's own partition, when there is nothing to read
         return iter(())
     return read_split(partition.value, options, _arrow_schema(options))

@@ -1,4 +1,4 @@
-"""A Spark session of the right Java and the right Python, or one line that says what is missing."""
+"""Spark session with a suitable Java and Python, or a one-line error that names what is missing."""
 
 import importlib.util
 import os
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 JAVA_VERSION_MIN: Final = 17
-SUBMITTED: Final = "submitted"  # as a master: what spark-submit says counts
+SUBMITTED: Final = "submitted"  # as a master: use the one of spark-submit
 DRIVER_MEMORY: Final = "2g"
 LOG_VARIABLE: Final = "HEADGATE_SPARK_LOG"  # names the file of Spark's log; none unless set
 _ONCE: Final = {"spark.stage.maxConsecutiveAttempts": "1", "spark.speculation": "false"}
@@ -26,19 +26,19 @@ _ROOT: Final = Path(__file__).resolve().parents[1]
 
 
 _EXTRA: Final = "spark"
-_PACKAGES: Final = ("numpy", "pyarrow")  # of all jobs, also of those that plan without Spark
+_PACKAGES: Final = ("numpy", "pyarrow")  # of all jobs, including those that plan without Spark
 
 
 class SparkMissing(GatewayError):
-    """Spark, or what a job needs beside it, is not there."""
+    """Spark, or another requirement of a job, is missing."""
 
 
 class JobFailed(GatewayError):
-    """A task of Spark failed; the text is what it said, one line."""
+    """A task of Spark failed; the text is its error, in one line."""
 
 
 def check_installed(*packages: str) -> None:
-    """Raise ``SparkMissing`` unless what jobs import is there, and ``packages`` too."""
+    """Raise ``SparkMissing`` unless the imports of jobs and ``packages`` are installed."""
     missing = [name for name in (*_PACKAGES, *packages) if not importlib.util.find_spec(name)]
     if missing:
         is_or_are = "is" if len(missing) == 1 else "are"
@@ -50,7 +50,7 @@ def check_installed(*packages: str) -> None:
 def start_spark(name: str, *, master: str, once: bool = False) -> "SparkSession":
     """Return a session; ``master`` may be ``submitted``.
 
-    ``once``: of a job whose tasks change something outside; no stage is run again, and no task
+    ``once``: for a job whose tasks have side effects; no stage is repeated, and no task runs
     twice at a time. Errors: ``SparkMissing``, ``JobFailed``.
     """
     check_java()
@@ -83,9 +83,9 @@ def start_spark(name: str, *, master: str, once: bool = False) -> "SparkSession"
 
 
 def _name_python(master: str) -> None:
-    """Have Spark run this Python; the first ``python3`` of the PATH may know nothing of Headgate.
+    """Make Spark run this Python, since the first ``python3`` of the PATH may lack Headgate.
 
-    On a cluster, workers run what the environment says there is on them. The JVM of the driver
+    On a cluster, workers run the Python of their environment. The JVM of the driver
     looks for data sources by PYSPARK_DRIVER_PYTHON, which notebooks set to other programs.
     """
     if master.startswith("local"):
@@ -97,9 +97,9 @@ def _name_python(master: str) -> None:
 
 @contextmanager
 def _own_log() -> Iterator[None]:
-    """Let the Java that starts meanwhile write its log elsewhere: to ``HEADGATE_SPARK_LOG``.
+    """Redirect the log of the Java that starts meanwhile to ``HEADGATE_SPARK_LOG``.
 
-    What went wrong is said by the job, in one line; of a failed task Java logs pages.
+    The job reports an error in one line; Java logs pages for a failed task.
     """
     terminal = os.dup(2)
     log = os.open(
@@ -116,7 +116,7 @@ def _own_log() -> Iterator[None]:
 
 
 def check_java() -> None:
-    """Raise ``SparkMissing`` unless there is a Java that Spark runs on."""
+    """Raise ``SparkMissing`` without a Java that Spark supports."""
     home = os.environ.get("JAVA_HOME")
     program = str(Path(home) / "bin/java") if home else shutil.which("java")
     install = f"install a JDK, {JAVA_VERSION_MIN} or newer (Debian: default-jdk-headless)"
@@ -137,7 +137,7 @@ def check_java() -> None:
 
 
 def java_version(said: str) -> int:
-    """Return the feature version that ``java -version`` prints, 0 when it says none.
+    """Return the feature version that ``java -version`` prints, 0 without one.
 
     >>> java_version('openjdk version "17.0.15" 2025-04-15'), java_version('java version "1.8.0"')
     (17, 8)
@@ -148,7 +148,7 @@ def java_version(said: str) -> int:
 
 @contextmanager
 def one_line() -> Iterator[None]:
-    """Turn what Spark raises about a task, pages of it, into ``JobFailed``."""
+    """Convert Spark's long errors about tasks to ``JobFailed``."""
     from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # it has no types
     from pyspark.errors import PySparkException
 
@@ -159,7 +159,7 @@ def one_line() -> Iterator[None]:
 
 
 def reason_of(said: str) -> str:
-    r"""Return the last line of the Python traceback in a text of Spark's, or else its first one.
+    r"""Return the last line of the Python traceback in a text of Spark, or else the first line.
 
     >>> reason_of("x\nTraceback (most recent call last):\n  File ...\na.b.Gone: no file\n\n\tat Y")
     'no file'

@@ -1,4 +1,4 @@
-"""What one task of Spark reads. Planned by the driver, pickled to workers."""
+"""Splits, the input of one Spark task each: planned by the driver, pickled to workers."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
@@ -10,14 +10,13 @@ from pipeline.views import Extent, PartitionView
 OPEN_BYTES: Final = 1024 * 1024
 """What opening another file or object counts for a task: many small ones share it."""
 
-Positions = dict[str, int]  # "topic/number" -> offset: what a stream's checkpoint holds
+Positions = dict[str, int]  # "topic/number" -> offset: the content of a stream's checkpoint
 
 
 class Piece(NamedTuple):
-    """Some offsets of a partition in one file, and the names that its rows bear.
+    """Some offsets of a partition in one file, with the topic's names for its rows.
 
-    ``follows``: the offsets in front of it are another piece's, and so is what is to be said of a
-    batch that both have.
+    ``follows``: another piece has the offsets before it, and reports a batch that both have.
     """
 
     topic: str
@@ -27,9 +26,9 @@ class Piece(NamedTuple):
 
 
 class Split(NamedTuple):
-    """Pieces of ``splitBytes`` together where there are enough; those of a file in a row.
+    """Pieces of ``splitBytes`` together, if there are enough; pieces of one file are adjacent.
 
-    ``lease``: what keeps their objects from being deleted, empty where nothing does.
+    ``lease``: protects their objects from deletion; empty without one.
     """
 
     pieces: list[Piece]
@@ -37,14 +36,14 @@ class Split(NamedTuple):
 
 
 def place_of(view: PartitionView) -> str:
-    """Return how a checkpoint names a partition."""
+    """Return a partition's name in a checkpoint."""
     return f"{view.identity.topic.name}/{view.identity.number}"
 
 
 def wanted(views: Mapping[int, PartitionView], options: Options) -> dict[str, PartitionView]:
-    """Return the partitions that are asked for, by name. Error: ``OffsetOutOfRange``.
+    """Return the requested partitions by name. Error: ``OffsetOutOfRange``.
 
-    A topic that is named and not there is an error: a typing error must not look like success.
+    A named topic that is missing is an error: a typing error must not look like success.
     """
     found = {
         place_of(view): view
@@ -59,7 +58,7 @@ def wanted(views: Mapping[int, PartitionView], options: Options) -> dict[str, Pa
 
 
 def starting_positions(found: Mapping[str, PartitionView], options: Options) -> Positions:
-    """Return where to begin. Error: ``OffsetOutOfRange`` (see ``failOnDataLoss``)."""
+    """Return the starting positions. Error: ``OffsetOutOfRange`` (see ``failOnDataLoss``)."""
     return {
         place: _position(view, options.starting, options, default=view.start)
         for place, view in found.items()
@@ -67,7 +66,7 @@ def starting_positions(found: Mapping[str, PartitionView], options: Options) -> 
 
 
 def ending_positions(found: Mapping[str, PartitionView], options: Options) -> Positions:
-    """Return where to end. Error: ``OffsetOutOfRange``."""
+    """Return the ending positions. Error: ``OffsetOutOfRange``."""
     return {
         place: _position(view, options.ending, options, default=view.end)
         for place, view in found.items()
@@ -85,7 +84,7 @@ def _position(view: PartitionView, asked: object, options: Options, *, default: 
 
 
 def checked(view: PartitionView, offset: int, *, fails_on_loss: bool) -> int:
-    """Return an offset that is there, or the nearest one where loss is accepted.
+    """Return an existing offset, or the nearest one if loss is accepted.
 
     Error: ``OffsetOutOfRange``.
     """
@@ -106,7 +105,7 @@ def plan(
     end: Positions,
     options: Options,
 ) -> list[Split]:
-    """Return splits for the offsets from ``start`` to before ``end``."""
+    """Return splits for the offsets [``start``, ``end``)."""
     by_path: dict[str, list[Piece]] = {}
     for place, view in found.items():
         first, last = start[place], end[place]
@@ -124,13 +123,13 @@ def _cut(extent: Extent, first: int, last: int) -> Extent | None:
     first, last = max(first, extent.first), min(last, extent.end)
     if first >= last:
         return None
-    # Sizes are estimates, for bundling: records of a partition are alike.
+    # Sizes are estimates, for bundling: records of a partition are assumed to be similar.
     share = (last - first) / (extent.end - extent.first)
     return extent._replace(first=first, end=last, size_bytes=int(extent.size_bytes * share))
 
 
 def _bundled(files: Iterable[list[Piece]], bytes_max: int) -> Iterator[Split]:
-    """Cut large pieces and put small ones together."""
+    """Cut large pieces and combine small ones."""
     bundle: list[Piece] = []
     size_bytes = 0
     for pieces in files:

@@ -1,4 +1,4 @@
-"""What ``spark-submit`` is given: the job's command line follows."""
+"""Script for ``spark-submit``, followed by the job's command line."""
 
 import sys
 

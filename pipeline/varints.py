@@ -1,7 +1,7 @@
-"""Varints of many records at once: where each begins is given, numpy decodes all of them.
+"""Decoding of many varints at once with numpy, from their given positions.
 
-Places are clipped to the bytes that there are: what goes on past the end reads something, and is
-for the caller to refuse.
+Positions are clipped to the data: a varint that continues past the end has an arbitrary value, and
+the caller has to refuse it.
 """
 
 from typing import Final
@@ -15,12 +15,12 @@ Ints = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
 
 _BITS: Final = 64
-_SHORT: Final = np.arange(1 << 14, dtype=np.int64)  # what one or two bytes can say
+_SHORT: Final = np.arange(1 << 14, dtype=np.int64)  # values of one or two bytes
 _ZIGZAG: Final[Ints] = (_SHORT >> 1) ^ -(_SHORT & 1)
 
 
 def varints(data: Bytes, at: Ints) -> tuple[Ints, Ints]:
-    """Return the zigzag varints that begin at ``at``, and where each ends."""
+    """Return the zigzag varints that begin at ``at``, and the end of each."""
     first = data.take(at, mode="clip")
     ends = at + 1
     goes_on = first >= VARINT_CONTINUES
@@ -37,7 +37,7 @@ def varints(data: Bytes, at: Ints) -> tuple[Ints, Ints]:
 
 
 def _long(data: Bytes, at: Ints) -> tuple[Ints, Ints]:
-    """Decode varints of any length, up to ten bytes. Of the tenth, 64 bits hold the last one."""
+    """Decode varints of any length, up to ten bytes. 64 bits hold one bit of the tenth."""
     raw = data.take(at, mode="clip").astype(np.int64)
     raw = raw & 0x7F
     ends = at + 1

@@ -1,4 +1,4 @@
-"""A log as a reader outside of the node sees it at one moment: partitions and their extents."""
+"""Snapshot of a log for readers outside the node: partitions and their extents."""
 
 from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple, Protocol
@@ -10,7 +10,7 @@ UNKNOWN_TIME: Final = (1 << 63) - 1
 
 
 class Extent(NamedTuple):
-    """Offsets ``first`` to before ``end`` of a partition in one file or object, ``path``.
+    """Offsets [``first``, ``end``) of a partition in one file or object, ``path``.
 
     ``size_bytes``: of its batches; an estimate once an extent was cut. ``rows``: of a segment
     that is being written, where its batches are, as its footer will say. ``file_bytes``: of the
@@ -28,7 +28,7 @@ class Extent(NamedTuple):
 
 
 class PartitionView(NamedTuple):
-    """A partition at one moment: its bounds, and what holds it, lowest offsets first."""
+    """Snapshot of a partition: its bounds and extents, lowest offset first."""
 
     identity: PartitionIdentity
     start: int
@@ -37,23 +37,23 @@ class PartitionView(NamedTuple):
 
 
 class FileGone(Exception):
-    """A file or object of a view is not there any more."""
+    """A file or object of a view was removed."""
 
 
 class ExtentReader(Protocol):
-    """Reads the batches of extents of one file or object."""
+    """Reader of the batches of extents in one file or object."""
 
     def batches(self, extent: Extent) -> Iterator[tuple[int, memoryview]]:
         """Yield (base offset, bytes) of each batch with offsets of the extent, in order.
 
-        The base offset is what counts: a batch that was appended to several partitions has that
-        of the first in its bytes.
+        Use this base offset: a batch that was appended to several partitions has that of the first
+        one in its bytes.
         """
         ...
 
 
 def found_again(views: Mapping[int, PartitionView], extent: Extent) -> list[Extent]:
-    """Return where a later view has the offsets of an extent. Error: ``OffsetOutOfRange``."""
+    """Return the extents of the same offsets in a later view. Error: ``OffsetOutOfRange``."""
     view = views.get(extent.partition_id)
     if view is None:
         raise OffsetOutOfRange(f"partition {extent.partition_id} was deleted meanwhile")

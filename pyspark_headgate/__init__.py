@@ -1,6 +1,6 @@
-"""By this package Spark finds ``format("headgate")`` without registration.
+"""Package by which Spark finds ``format("headgate")`` without registration.
 
-A script that imports it before its session begins tells Spark to run the script's own Python, and
+When a script imports it before its session begins, Spark runs the script's own Python, and
 not the first ``python3`` of the PATH, which may not have Headgate.
 """
 

@@ -1,1 +1,1 @@
-"""Where batches live: each adapter keeps the contract of ``gateway.storage``."""
+"""Storage adapters: each implements the contract of ``gateway.storage``."""

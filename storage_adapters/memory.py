@@ -1,6 +1,6 @@
-"""Batches in memory: the reference reading of the contract, and a broker to throw away.
+"""Batches in memory: the reference implementation of the contract, for tests and throw-away nodes.
 
-Nothing survives the process. ``on_done`` runs in the tick after ``enqueue``. The whole is
+Nothing survives the process. ``on_done`` runs in the tick after ``enqueue``. All of it is
 bounded by ``bytes_max``, of which ``reserve_bytes`` are kept back for internal streams.
 """
 
@@ -31,20 +31,20 @@ from gateway.storage import (
 
 _MIB: Final = 1024 * 1024
 _UNKNOWN: Final = -1
-REWRITE_BYTES: Final = 65_536  # rewritten before others have their turn on the loop
+REWRITE_BYTES: Final = 65_536  # rewritten before the loop runs other tasks
 
 
 class MemoryConfig(FrozenConfig):
-    """How much is kept."""
+    """Bounds of the memory used."""
 
     bytes_max: int = Field(
-        default=1024 * _MIB, ge=_MIB, description="All batches together; above it, disk full."
+        default=1024 * _MIB, ge=_MIB, description="Bound of all batches; above it, disk full."
     )
     reserve_bytes: int = Field(
-        default=16 * _MIB, ge=0, description="Kept back for acknowledgements and commits."
+        default=16 * _MIB, ge=0, description="Reserved for acknowledgements and commits."
     )
     append_bytes_max: int = Field(
-        default=128 * _MIB, ge=64 * 1024, description="One atomic append."
+        default=128 * _MIB, ge=64 * 1024, description="Bound of one atomic append."
     )
 
 
@@ -57,7 +57,7 @@ class _Batch(NamedTuple):
 
 
 class _Partition:
-    """Batches in order; ``end`` counts what is enqueued, the list what is done."""
+    """Batches in order; ``end`` covers what is enqueued, the list what is done."""
 
     __slots__ = ("batches", "end", "start")
 
@@ -67,7 +67,7 @@ class _Partition:
         self.end = 0
 
     def kept(self) -> list[_Batch]:
-        """Return the batches that are not below the start; one may begin before it."""
+        """Return the batches that end after the log start; the first may begin before it."""
         return self.batches[self.find(self.start) :]
 
     def find(self, offset: int) -> int:
@@ -102,7 +102,7 @@ class MemoryStorage:
         self.queued_bytes = 0
 
     async def open(self, host: StorageHost) -> None:
-        """See ``StorageAdapter``; opening again after a ``close`` finds what was there."""
+        """See ``StorageAdapter``; opening again after a ``close`` keeps the data."""
         del host
         self.incarnation += 1
         self._is_open = True
@@ -254,14 +254,14 @@ class MemoryStorage:
             self._headers.popleft()
 
     def settled_offset(self, partition_id: int) -> int:
-        """See ``StorageAdapter``: all that is done can be rewritten."""
+        """See ``StorageAdapter``: every stored batch can be rewritten."""
         partition = self._partitions.get(partition_id, _NOTHING)
         return partition.batches[-1].end_offset if partition.batches else partition.start
 
     async def rewrite(
         self, partition_id: int, upto_offset: int, keep: Keep, drops: Drops | None = None
     ) -> Rewritten:
-        """See ``StorageAdapter``; ``keep`` runs on the loop, some bytes at a time."""
+        """See ``StorageAdapter``; ``keep`` runs on the loop, ``REWRITE_BYTES`` at a time."""
         self._check_open()
         partition = self._partitions.get(partition_id, _NOTHING)
         upto = max(partition.start, min(upto_offset, self.settled_offset(partition_id)))
@@ -311,7 +311,7 @@ def _parse(data: Buffer) -> _Batch:
 
 
 def _piece(batches: Sequence[_Batch], first: int, upto: int) -> list[_Batch]:
-    """Return the next batches that end at or before ``upto``: at least one, and few bytes."""
+    """Return the next batches that end at or before ``upto``: at least one, few bytes."""
     found: list[_Batch] = []
     size_bytes = 0
     for index in range(first, len(batches)):

@@ -27,7 +27,7 @@ _ANSWER_S_MAX: Final = 120
 
 
 class Run:
-    """What all connections share: how much is left, and when it is over."""
+    """State shared by all connections: the remaining work, and the end of the run."""
 
     def __init__(self, seconds: float) -> None:
         self.until = time.monotonic() + seconds

@@ -1,4 +1,4 @@
-"""What a node of a small team gets in a day, in minutes: four kinds of clients at once.
+"""A day's load of a small team's node, in minutes: four kinds of clients at once.
 
 Kafka records at a rate, consumed as they come; MQTT clients that come, subscribe, publish at QoS 1
 with and without RETAIN, and go; SQS messages in batches, received and deleted; topics made and

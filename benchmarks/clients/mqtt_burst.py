@@ -27,7 +27,7 @@ MIB: Final = 1 << 20
 
 
 class Burst:
-    """What was sent, what was read, and how much memory the server had."""
+    """Messages sent and read, and the server's memory."""
 
     def __init__(self, table: Table, pid: int) -> None:
         self._table = table

@@ -73,7 +73,7 @@ class Flow:
 
     @property
     def seen(self) -> int:
-        """What the slowest subscriber has seen; without subscribers, what was acknowledged."""
+        """Messages seen by the slowest subscriber; without subscribers, those acknowledged."""
         return min((r.seen for r in self.receivers), default=self.publisher.acked)
 
     def fail(self, fault: str) -> None:

@@ -27,7 +27,7 @@ BACKLOG: Final = 1024
 
 
 class Sink:
-    """What all connections share."""
+    """State shared by all connections."""
 
     def __init__(self, arguments: argparse.Namespace) -> None:
         self.replayed: int = arguments.replay

@@ -1,4 +1,4 @@
-"""What a broker keeps for clients that are not there: retained messages, one long backlog.
+"""Messages that a broker stores for absent clients: retained ones, one long backlog.
 
 ``fill``: publish ``--messages`` QoS 1 over ``--topics`` topics, ``--retain`` or not.
 ``leave``: make a session that wants all of them, and go. ``back``: return, and take all.

@@ -14,7 +14,7 @@ _BATCH: Final = 10
 
 
 class _Drain:
-    """What each connection asks for next depends on what it got."""
+    """Connections that choose their next request by the last answer."""
 
     def __init__(self, arguments: argparse.Namespace) -> None:
         self.received = 0

@@ -20,7 +20,7 @@ _ANY_PARTITION = -1  # librdkafka's RD_KAFKA_PARTITION_UA
 
 
 class Window:
-    """What was acknowledged within one span of time."""
+    """Acknowledgements within one span of time."""
 
     def __init__(self) -> None:
         self.count = 0

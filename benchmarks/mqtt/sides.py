@@ -60,7 +60,7 @@ class MqttSide:
 
     @property
     def port(self) -> int:
-        """Where clients connect."""
+        """Port to which clients connect."""
         return self.server.mqtt_port
 
 

@@ -1,1 +1,1 @@
-"""What the benchmarks of the storage in S3 share."""
+"""Shared code of the S3 storage's benchmarks."""

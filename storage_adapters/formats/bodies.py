@@ -19,10 +19,10 @@ _PARTITION_ID: Final = struct.Struct("<I")
 
 
 class Introduction(NamedTuple):
-    """What a segment must know of a partition before it can hold something of it.
+    """Identity and bounds of a partition; a segment stores it before the partition's first batch.
 
     ``start`` and ``end`` are the partition's bounds at that moment, so that one segment is
-    enough to say where a partition goes on, whichever other segments are gone.
+    enough to tell where a partition continues when other segments have been removed.
     """
 
     identity: PartitionIdentity
@@ -31,7 +31,7 @@ class Introduction(NamedTuple):
 
 
 class BoundsRow(NamedTuple):
-    """A log start offset that moved: ``start``, and ``end``, one past the last offset."""
+    """New bounds of a partition: its log start offset, and one past its last offset."""
 
     partition_id: int
     start: int
@@ -74,7 +74,7 @@ def decode_introduction(body: Buffer, at: int) -> tuple[Introduction, int]:
 
 
 def introduction_end(body: Buffer, at: int) -> int:
-    """Return where the introduction at index ``at`` ends."""
+    """Return the index at which the introduction at index ``at`` ends."""
     namespace_bytes: int
     name_bytes: int
     namespace_bytes, name_bytes = _LENGTHS.unpack_from(body, at + _LENGTHS_AT)
@@ -82,7 +82,7 @@ def introduction_end(body: Buffer, at: int) -> int:
 
 
 def with_bounds(introduction: bytes, start: int, end: int) -> bytes:
-    """Return an encoded introduction that says other bounds."""
+    """Return an encoded introduction with other bounds."""
     return introduction[:_START_AT] + _START_END.pack(start, end) + introduction[_UUID_AT:]
 
 

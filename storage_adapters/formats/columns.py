@@ -1,8 +1,8 @@
-"""Columns of whole numbers, packed: what the index keeps of an object (docs/formats.md, 11).
+"""Packed columns of whole numbers, as the index stores them (docs/formats.md, section 11).
 
-Of each column the least value is kept, and of each value its distance from there in as few bytes
-as the widest needs; a column of equal values needs none. The bytes are put down in planes (all
-lowest bytes, then all second ones), which zstandard makes short work of.
+A column is stored as its least value, and each value's distance from it in as few bytes
+as the widest needs; a column of equal values needs none. The bytes are stored in planes (all
+lowest bytes, then all second ones), which zstandard compresses well.
 """
 
 import struct
@@ -19,7 +19,7 @@ from gateway.model import Buffer
 from storage_adapters.formats.damage import Damaged, TooNew
 
 COLUMNS_VERSION: Final = 1
-VALUES_MAX: Final = 1 << 23  # of one column; a blob that claims more is damaged
+VALUES_MAX: Final = 1 << 23  # of one column; a blob that declares more is damaged
 
 Unpacked = tuple[int, list["array[int]"]]  # the kind, and its columns, each an array('q')
 
@@ -33,9 +33,9 @@ _LITTLE: Final = sys.byteorder == "little"
 def pack_columns(
     kind: int, columns: Sequence[Sequence[int]], more: Sequence[Sequence[int]] = ()
 ) -> bytes:
-    """Return ``columns``, all of one length, and ``more``, all of another, as bytes.
+    """Pack ``columns``, all of one length, and ``more``, all of another, into bytes.
 
-    ``kind`` tells one use from another. Errors: ``OverflowError`` for values that are not signed
+    ``kind`` identifies the use. Errors: ``OverflowError`` for values that are not signed
     64-bit integers, ``ValueError`` above ``VALUES_MAX``.
     """
     lengths = len(columns[0]), len(more[0]) if more else 0
@@ -56,7 +56,7 @@ def pack_columns(
 def unpack_columns(
     data: Buffer, counts: dict[int, tuple[int, int]], *, values_max: int = VALUES_MAX
 ) -> Unpacked:
-    """Return what was packed. ``counts``: how many columns of either length each kind has.
+    """Return the packed columns. ``counts``: the number of columns of either length, by kind.
 
     Errors: ``Damaged``, also for columns of more than ``values_max`` values; ``TooNew``.
     """
@@ -96,7 +96,7 @@ def _unpack_all(
 
 
 def _decompress(body: memoryview, size: int) -> bytes:
-    """Return ``size`` bytes, which the frame must say that it has: nothing else is tried."""
+    """Return ``size`` bytes; refuse a frame that does not declare exactly that size."""
     if not size:
         return b""
     try:

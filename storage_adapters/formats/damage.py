@@ -1,8 +1,8 @@
-"""What is wrong with stored bytes."""
+"""Errors of stored bytes: damage, and formats that are too new."""
 
 
 class Damaged(Exception):
-    """Bytes that are not what the format says; the text says what is wrong with them."""
+    """Stored bytes that violate the format; the text names the fault."""
 
 
 class TooNew(Exception):

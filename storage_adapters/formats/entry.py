@@ -72,17 +72,17 @@ class EntryHeader(NamedTuple):
 
     @property
     def is_last(self) -> bool:
-        """The append ends here."""
+        """Whether the append ends with this entry."""
         return bool(self.flags & FLAG_LAST)
 
     @property
     def body_at(self) -> int:
-        """Where the body begins, counted from the entry's first byte."""
+        """Index at which the body begins, counted from the entry's first byte."""
         return ENTRY_HEADER_BYTES + TARGET_BYTES * self.target_count
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of the whole entry."""
+        """Size of the whole entry."""
         return self.body_at + self.body_bytes
 
 
@@ -148,7 +148,7 @@ def encode_entry(  # noqa: PLR0913  # The fields of the header that a caller may
     flags: int,
     seed: int,
 ) -> bytes:
-    """Return a whole entry that is no batch: no targets, the body with its own CRC."""
+    """Encode a whole entry other than a batch: no targets, the body with its own CRC."""
     fields = _FIELDS.pack(
         kind,
         0,
@@ -168,9 +168,9 @@ def encode_entry(  # noqa: PLR0913  # The fields of the header that a caller may
 
 
 def decode_entry_header(data: Buffer, at: int, end: int, seed: int) -> EntryHeader:
-    """Return the header at index ``at``; its targets are intact too. ``end``: where data ends.
+    """Return the header at index ``at``, checked with its targets. ``end``: the data's end.
 
-    Errors: ``Damaged``. The body is not looked at, but it is known to fit before ``end``.
+    Errors: ``Damaged``. The body is not checked, but it fits before ``end``.
     """
     if end - at < ENTRY_HEADER_BYTES:
         raise Damaged("the data ends within an entry header")

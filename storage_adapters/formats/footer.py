@@ -1,4 +1,4 @@
-"""The footer of a closed segment: where batches are (docs/formats.md, section 5).
+"""Footer of a closed segment: the positions of its batches (docs/formats.md, section 5).
 
 Rows of batches sorted by partition and offset, a table of partitions sorted by id, their
 identities, and a trailer with CRCs, which is the last thing in the file. Made to be mapped: a
@@ -36,7 +36,7 @@ ALIGNMENT_BYTES: Final = 8
 #   position + size << 32 | record count + leader epoch << 32
 ROW_STRIDE: Final = 4
 LOW_32: Final = 0xFFFF_FFFF
-HIGH_SHIFT: Final = 32  # what stands above the low half
+HIGH_SHIFT: Final = 32  # shift of the high half
 
 FLAG_DELETED: Final = 0x0001
 NO_IDENTITY: Final = 0xFFFF_FFFF
@@ -52,7 +52,7 @@ Rows = Sequence[int]  # array('q') of a live segment, or a memoryview of a foote
 
 
 class FooterPart(NamedTuple):
-    """One partition, as it goes into a footer. ``identity`` is None after a bare deletion."""
+    """Input of ``encode_footer`` for one partition. ``identity`` is None after a bare deletion."""
 
     partition_id: int
     start: int
@@ -64,10 +64,10 @@ class FooterPart(NamedTuple):
 
 
 class Part(NamedTuple):
-    """One row of a footer's table: what a segment knows of one partition.
+    """One row of a footer's table: a partition's bounds and rows in the segment.
 
     ``start`` and ``end`` are the partition's bounds when the segment ended; in a settled
-    segment they say for which offsets it answers, those that were compacted away included.
+    segment they are the offsets that it covers, those that were compacted away included.
     ``first_offset`` is that of the first batch here, ``end`` without batches.
     """
 
@@ -102,7 +102,7 @@ class Trailer(NamedTuple):
 
     @property
     def footer_bytes(self) -> int:
-        """Bytes of the footer without the trailer."""
+        """Return the size of a footer without its trailer."""
         return (
             self.row_count * ROW_BYTES
             + self.partition_count * TABLE_ROW_BYTES
@@ -112,7 +112,7 @@ class Trailer(NamedTuple):
 
 
 def span_of(batch: Buffer) -> int:
-    """Return what a batch's row ends with: its offsets, holes included, + leader epoch << 32."""
+    """Return a batch row's last field: offset count, holes included, + leader epoch << 32."""
     (leader_epoch,) = _INT32.unpack_from(batch, LEADER_EPOCH_AT)
     (last_delta,) = _INT32.unpack_from(batch, LAST_OFFSET_DELTA_AT)
     span: int = last_delta + 1 + (leader_epoch << HIGH_SHIFT)
@@ -120,7 +120,7 @@ def span_of(batch: Buffer) -> int:
 
 
 def aligned(position: int) -> int:
-    """Return ``position`` moved up to the next multiple of eight."""
+    """Round ``position`` up to the next multiple of eight."""
     return -(-position // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
 
 
@@ -133,7 +133,7 @@ def encode_footer(  # What the trailer says, once per segment.
     next_sequence: int,
     incarnation: int,
 ) -> list[bytes]:
-    """Return footer and trailer as buffers to be written from ``entries_end`` on.
+    """Encode footer and trailer as buffers to be written from ``entries_end`` on.
 
     The rows of each part are in order of offset. ``next_sequence`` is one past the last
     entry's.
@@ -203,7 +203,7 @@ def _little_endian(numbers: "array[int]") -> bytes:
 
 
 def decode_trailer(data: Buffer) -> Trailer:
-    """Return what the last 96 bytes of a segment say. Errors: ``Damaged``, ``TooNew``."""
+    """Decode the last 96 bytes of a segment. Errors: ``Damaged``, ``TooNew``."""
     if len(data) < TRAILER_BYTES:
         raise Damaged("too short for a trailer")
     at = len(data) - TRAILER_BYTES
@@ -222,7 +222,7 @@ def decode_trailer(data: Buffer) -> Trailer:
 
 
 class Footer:
-    """A footer where it lies: ``view`` is its bytes without the trailer, often mapped."""
+    """View of an encoded footer: ``view`` is its bytes without the trailer, often mapped."""
 
     __slots__ = ("_identities_at", "_ids", "_table_at", "_view", "rows", "trailer")
 
@@ -244,7 +244,7 @@ class Footer:
             raise Damaged("the CRC of the footer does not match")
 
     def find(self, partition_id: int) -> Part | None:
-        """Return what the segment knows of a partition, or None."""
+        """Return the partition's row of the table, or None."""
         index = bisect_left(self._ids, partition_id)
         if index == len(self._ids) or self._ids[index] != partition_id:
             return None
@@ -267,7 +267,7 @@ class Footer:
         return map(self.part, range(len(self._ids)))
 
     def introduction(self, part: Part) -> Introduction | None:
-        """Return what a partition is, or None when only its deletion is known here."""
+        """Return the partition's introduction, or None when only its deletion is known here."""
         if part.identity_at == NO_IDENTITY:
             return None
         identities = self._view[self._identities_at :]
@@ -275,7 +275,7 @@ class Footer:
         return introduction
 
     def introduction_bytes(self, part: Part) -> bytes | None:
-        """Return the same as it is encoded, to be copied."""
+        """Return the introduction in its encoded form, to be copied."""
         if part.identity_at == NO_IDENTITY:
             return None
         at = self._identities_at + part.identity_at

@@ -1,4 +1,4 @@
-"""The key index beside a settled segment: which of a partition's batches hold a key.
+"""Key index beside a settled segment: the batches of a partition that hold a key.
 
 Per partition a dictionary of distinct keys, sorted and front-coded in blocks of sixteen, each
 with its posting list: the rows (places in the order of the partition's batches in the segment,
@@ -42,11 +42,11 @@ _VARINT_BITS_MAX: Final = 35
 
 
 class KeyIndexHeader(NamedTuple):
-    """What an index says of itself, and which segment it belongs to.
+    """Header of a key index, with the segment to which it belongs.
 
     ``segment_seed`` is the CRC in the segment's header: an index beside another segment of the
-    same number, of another data directory say, is known by it. ``undecodable_count``: batches
-    that are listed under no key because nobody can read their records.
+    same number, of another data directory say, differs in it. ``undecodable_count``: batches
+    that are listed under no key because their records cannot be decoded.
     """
 
     partition_count: int
@@ -71,7 +71,7 @@ class KeyTableRow(NamedTuple):
 
 
 def decode_varint(data: Buffer, at: int) -> tuple[int, int]:
-    """Return (number, index behind it). Errors: ``IndexError``, ``Damaged``."""
+    """Return (number, index after it). Errors: ``IndexError``, ``Damaged``."""
     value = 0
     for shift in range(0, _VARINT_BITS_MAX, 7):
         byte = data[at]
@@ -83,7 +83,7 @@ def decode_varint(data: Buffer, at: int) -> tuple[int, int]:
 
 
 def encode_index_header(header: KeyIndexHeader) -> bytes:
-    """Return the header's 64 bytes."""
+    """Encode the 64 bytes of the header."""
     fields = _FIELDS.pack(
         KEY_INDEX_VERSION,
         0,
@@ -100,7 +100,7 @@ def encode_index_header(header: KeyIndexHeader) -> bytes:
 
 
 def decode_index_header(data: Buffer) -> KeyIndexHeader:
-    """Return what the first 64 bytes say. Errors: ``Damaged``, ``TooNew``."""
+    """Decode the first 64 bytes. Errors: ``Damaged``, ``TooNew``."""
     if len(data) < KEY_INDEX_HEADER_BYTES:
         raise Damaged(f"{len(data)} bytes are less than a key index's header")
     magic, crc = _PREFIX.unpack_from(data)
@@ -118,7 +118,7 @@ def decode_index_header(data: Buffer) -> KeyIndexHeader:
 
 
 def encode_table_row(row: KeyTableRow) -> bytes:
-    """Return a partition's 32 bytes of the table."""
+    """Encode a partition's 32 bytes of the table."""
     return _TABLE_ROW.pack(*row)
 
 
@@ -169,11 +169,11 @@ def decode_entries(data: Buffer, at: int, end: int) -> Iterator[tuple[bytes, byt
 
 
 class KeyIndex:
-    """A key index where it lies: ``view`` is the whole file, often mapped.
+    """View of a key index: ``view`` is the whole file, often mapped.
 
     Opening reads header and table and checks their CRCs; ``check`` reads all. A posting list
-    that is damaged comes out as ``Damaged`` or as wrong rows, never as another error: who acts
-    upon an index reads the batches, and ``check`` is what says that it is whole.
+    that is damaged comes out as ``Damaged`` or as wrong rows, never as another error: a caller
+    reads the batches anyway, and ``check`` verifies the whole index.
     """
 
     __slots__ = ("_rows", "_view", "header")
@@ -204,12 +204,12 @@ class KeyIndex:
         return list(self._rows.values())
 
     def rows_covered(self, partition_id: int) -> int:
-        """Return how many of the partition's rows, from the first on, are listed."""
+        """Return the number of the partition's rows, from the first on, that are listed."""
         row = self._rows.get(partition_id)
         return 0 if row is None else row.rows_covered
 
     def is_whole(self, partition_id: int) -> bool:
-        """Say whether each batch that is covered could be decoded."""
+        """Return whether every covered batch could be decoded."""
         row = self._rows.get(partition_id)
         return row is None or not row.undecodable_count
 
@@ -230,7 +230,7 @@ class KeyIndex:
         return []
 
     def count(self, partition_id: int, prefix: bytes) -> int:
-        """Return how many keys begin with ``prefix``, or some more. Errors: ``Damaged``."""
+        """Return how many keys begin with ``prefix``, rounded up. Errors: ``Damaged``."""
         row = self._rows.get(partition_id)
         if row is None or not row.block_count:
             return 0
@@ -242,9 +242,9 @@ class KeyIndex:
     def find_matching(
         self, partition_id: int, prefix: bytes, wants: Callable[[bytes], bool]
     ) -> Iterator[list[int]]:
-        """Yield the rows of each key that begins with ``prefix`` and is wanted.
+        """Yield the rows of each key that begins with ``prefix`` and that the caller accepts.
 
-        A key of which not all bytes are listed may be wanted. Errors: ``Damaged``.
+        A key that is listed in part only counts as accepted. Errors: ``Damaged``.
         """
         for key, postings in self._entries(partition_id, prefix[:KEY_BYTES_MAX]):
             if len(key) >= KEY_BYTES_MAX or wants(key):
@@ -291,7 +291,7 @@ class KeyIndex:
         return low
 
     def _block(self, row: KeyTableRow, area: memoryview, block: int) -> tuple[int, int]:
-        """Return where a block begins and ends in its area."""
+        """Return the start and end of a block in its area."""
         at = block * POSITION_BYTES
         (start,) = _POSITION.unpack_from(area, at)
         end = len(area)
@@ -303,7 +303,7 @@ class KeyIndex:
 
 
 def _behind(prefix: bytes) -> bytes | None:
-    """Return the lowest bytes above all that begin with ``prefix``; None when there are none."""
+    """Return the lowest key above all keys that begin with ``prefix``; None when there is none."""
     kept = prefix.rstrip(b"\xff")
     return kept[:-1] + bytes((kept[-1] + 1,)) if kept else None
 

@@ -1,9 +1,9 @@
-"""Building a key index while a segment is settled, in bounded memory.
+"""Builder of a segment's key index, in bounded memory.
 
 Keys are gathered in runs of a few thousand, sorted and encoded at once: one large sort would
 keep the interpreter's lock, and so the event loop, for a second at a million keys. The runs of
-a partition are merged when its last batch has come. What is kept is about as large as the
-index itself, and that has a bound: behind it, rows are not listed (``rows_covered``).
+a partition are merged after its last batch. The memory used is about as large as the
+index itself, and has a bound: rows beyond it are not listed (``rows_covered``).
 """
 
 import heapq
@@ -51,7 +51,7 @@ def build_key_index(
     segment_seed: int,
     index_bytes_max: int = INDEX_BYTES_MAX,
 ) -> bytes:
-    """Return the index of a segment's batches, given as (partition id, row, batch).
+    """Build the index of a segment's batches, given as (partition id, row, batch).
 
     Partition ids ascend, and so do the rows within one. ``keys_of`` decodes a batch; one that
     it refuses is listed under no key and counted.
@@ -68,7 +68,7 @@ def build_key_index(
 
 
 class KeyIndexBuilder:
-    """Takes (partition id, row, keys) in order and makes the index's bytes."""
+    """Builder of an index from (partition id, row, keys) in order."""
 
     def __init__(
         self,
@@ -97,7 +97,7 @@ class KeyIndexBuilder:
 
     @property
     def is_full(self) -> bool:
-        """The bound is reached; what is added from now on is not listed."""
+        """Whether the bound is reached; batches added from now on are not listed."""
         return self._kept_bytes >= self._index_bytes_max
 
     def add(self, partition_id: int, row: int, keys: Iterable[bytes]) -> None:
@@ -124,7 +124,7 @@ class KeyIndexBuilder:
             self._end_run()
 
     def add_undecodable(self, partition_id: int, row: int) -> None:
-        """Count a batch whose keys nobody can see. Errors: as ``add``."""
+        """Count a batch whose keys cannot be decoded. Errors: as ``add``."""
         self._advance(partition_id, row)
         self._undecodable_count += 1
         if not self.is_full:
@@ -202,7 +202,7 @@ class KeyIndexBuilder:
 
 
 class _Area:
-    """Keys in order, on their way into blocks."""
+    """Encoder of ordered keys into blocks."""
 
     def __init__(self) -> None:
         self._positions = array("I")
@@ -267,7 +267,7 @@ def _small(value: int) -> bytes:
 
 
 def _shared_bytes(first: bytes, second: bytes) -> int:
-    """Return how many bytes both begin with."""
+    """Return the length of the common prefix."""
     size = min(len(first), len(second))
     if first[:size] == second[:size]:
         return size

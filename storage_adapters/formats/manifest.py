@@ -1,6 +1,7 @@
-"""Which settled segments count, and which log segments do not any more (docs/formats.md, 7).
+"""Manifest of the settled segments in use (docs/formats.md, section 7).
 
-One small file, written anew and renamed at each change: the only thing that decides.
+One small file, replaced by a rename at each change. It alone decides which settled segments
+and which log segments are in use.
 """
 
 import struct
@@ -25,7 +26,7 @@ _DEAD: Final = struct.Struct("<I")
 
 
 class FileRecord(NamedTuple):
-    """A settled segment that counts.
+    """A settled segment in use.
 
     ``owner``: the one partition in it, or ``SHARED``. ``trailer_crc``: that of the bytes of
     its trailer, so that another file of the same name is not taken for it. ``dead``: partitions
@@ -44,9 +45,9 @@ class Manifest(NamedTuple):
     """The state of settling. ``files`` are in order of age, oldest first.
 
     Log segments up to ``wal_upto`` are settled and do not count; ``next_sequence`` and
-    ``incarnation`` are how far they went. ``directory``: the settled segment without batches
-    that keeps bounds and identities of the partitions they mentioned, 0 when there is none; it
-    is one of ``files``. No file has had the number ``next_number`` or a higher one.
+    ``incarnation`` are those after their last entry. ``directory``: the settled segment without
+    batches that keeps bounds and identities of the partitions they mentioned, 0 when there is
+    none; it is one of ``files``. No file has had the number ``next_number`` or a higher one.
     """
 
     data_uuid: UUID
@@ -60,7 +61,7 @@ class Manifest(NamedTuple):
 
 
 def encode_manifest(manifest: Manifest) -> bytes:
-    """Return the whole file."""
+    """Encode the whole file."""
     dead = [partition_id for record in manifest.files for partition_id in sorted(record.dead)]
     fields = _FIELDS.pack(
         MANIFEST_VERSION,
@@ -82,7 +83,7 @@ def encode_manifest(manifest: Manifest) -> bytes:
 
 
 def decode_manifest(data: Buffer) -> Manifest:
-    """Return what the file says. Errors: ``Damaged``, ``TooNew``."""
+    """Decode the file. Errors: ``Damaged``, ``TooNew``."""
     if len(data) < _PREFIX.size + _FIELDS.size:
         raise Damaged(f"{len(data)} bytes are less than a manifest")
     magic, crc = _PREFIX.unpack_from(data)

@@ -1,4 +1,4 @@
-"""What the index keeps of one object: its rows, and its parts (docs/formats.md, section 11)."""
+"""Rows and parts of one object, as the index stores them (docs/formats.md, section 11)."""
 
 import sys
 from array import array
@@ -15,9 +15,9 @@ from storage_adapters.formats.footer import ROW_STRIDE
 ROWS_MAX: Final = VALUES_MAX  # of one object
 
 _ROWS: Final = 1  # differences to what follows from the row before
-_ROWS_AS_THEY_ARE: Final = 2  # where a difference does not fit 64 bits
+_ROWS_AS_THEY_ARE: Final = 2  # used when a difference does not fit 64 bits
 _PARTS: Final = 3
-# How many columns of either length each kind has.
+# The number of columns of either length, by kind.
 _ROWS_COLUMNS: Final = {_ROWS: (6, 0), _ROWS_AS_THEY_ARE: (6, 0)}
 _PARTS_COLUMNS: Final = {_PARTS: (8, 2)}
 _INT64_MAX: Final = (1 << 63) - 1
@@ -29,7 +29,7 @@ PlainPart = tuple[int, PlainExtent]
 
 
 def pack_rows(rows: "array[int]") -> bytes:
-    """Return a footer's rows (``ROW_STRIDE`` values each), packed.
+    """Pack a footer's rows (``ROW_STRIDE`` values each).
 
     Regular traffic takes 2 to 4 bytes a row. Errors: ``ValueError`` above ``ROWS_MAX`` rows.
     """
@@ -46,7 +46,7 @@ def pack_rows(rows: "array[int]") -> bytes:
 
 
 def unpack_rows(data: Buffer, *, rows_max: int = ROWS_MAX) -> "array[int]":
-    """Return what ``pack_rows`` was given. Errors: ``Damaged``, ``TooNew``.
+    """Unpack the result of ``pack_rows``. Errors: ``Damaged``, ``TooNew``.
 
     It takes 80 bytes of memory a row for a moment. ``rows_max``: more are damage; an object of so
     many bytes has no more than a twelfth of that in rows (a target's bytes in an entry).
@@ -69,9 +69,9 @@ def unpack_rows(data: Buffer, *, rows_max: int = ROWS_MAX) -> "array[int]":
 
 
 def pack_parts(parts: Sequence[PlainPart]) -> bytes:
-    """Return parts (partition id, extent), packed. The extents' number is left out.
+    """Pack parts (partition id, extent). The extents' number is left out.
 
-    Errors: ``OverflowError`` for what is not in the range of a log's offsets.
+    Errors: ``OverflowError`` for values out of the range of a log's offsets.
     """
     ids = [partition_id for partition_id, _ in parts]
     if not parts:
@@ -100,7 +100,7 @@ def pack_parts(parts: Sequence[PlainPart]) -> bytes:
 
 
 def unpack_parts(data: Buffer, number: int) -> list[PlainPart]:
-    """Return what ``pack_parts`` was given, of object ``number``.
+    """Unpack the result of ``pack_parts`` for object ``number``.
 
     Errors: ``Damaged``, ``TooNew``.
     """
@@ -128,7 +128,7 @@ def _epochs_of(
     if min(counts, default=0) < 0 or sum(counts) != len(epochs):
         raise Damaged("the epochs of packed parts are not as many as they say")
     if counts == array("q", [1]) * len(counts):
-        # As it nearly always is: three times as fast as the way below, at every start.
+        # The common case: three times as fast as the loop below, at every start.
         return list(zip(zip(epochs, map(add, firsts, jumps), strict=True), strict=True))
     bases = map(add, chain.from_iterable(map(repeat, firsts, counts)), jumps)
     pairs = zip(epochs, bases, strict=True)
@@ -136,13 +136,13 @@ def _epochs_of(
 
 
 def _behind(values: Sequence[int], sizes: Sequence[int]) -> list[int]:
-    """Return how far each value is from where the one before it ends, the first from 0."""
+    """Return each value's distance from the end of the value before it, the first from 0."""
     ends = chain((0,), map(add, values, sizes))
     return list(map(sub, values, ends))
 
 
 def _from_jumps(jumps: "array[int]", sizes: "array[int]") -> Iterable[int]:
-    """Return the values of which ``_behind`` told the distances."""
+    """Return the values from the distances that ``_behind`` returned."""
     return accumulate(map(add, jumps, chain((0,), sizes)))
 
 
@@ -158,7 +158,7 @@ def _halves(values: "array[int]") -> tuple["array[int]", "array[int]"]:
 
 
 def _joined(lower: "array[int]", upper: "array[int]") -> "array[int]":
-    """Return values made of their halves. Errors: ``OverflowError``."""
+    """Join the halves of values. Errors: ``OverflowError``."""
     halves = array("I", bytes(8)) * len(lower)
     halves[_LOW::2] = array("I", lower)
     halves[_HIGH::2] = array("I", upper)

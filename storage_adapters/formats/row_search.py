@@ -1,4 +1,4 @@
-"""How rows of any index are searched (``formats.footer.Rows``, sorted by offset)."""
+"""Searches in the rows of an index (``formats.footer.Rows``, sorted by offset)."""
 
 from bisect import bisect_left, bisect_right
 
@@ -9,7 +9,7 @@ def find_offset(rows: Rows, first: int, end: int, offset: int) -> int:
     """Return the first row in [first, end) whose last offset is at or after ``offset``."""
     if first < end:
         last = (end - 1) * ROW_STRIDE
-        if offset >= rows[last]:  # Readers at the tail ask for the last batch: no search.
+        if offset >= rows[last]:  # Readers at the tail want the last batch: no search.
             return end - 1 if offset < rows[last] + (rows[last + 3] & LOW_32) else end
     at = first + bisect_right(range(first, end), offset, key=lambda i: rows[i * ROW_STRIDE])
     if at > first:
@@ -39,5 +39,5 @@ def find_epoch_above(rows: Rows, first: int, end: int, leader_epoch: int) -> int
 
 
 def sizes_of(rows: Rows, first: int, end: int) -> list[int]:
-    """Return the bytes of each batch of rows [first, end)."""
+    """Return the size of each batch of rows [first, end)."""
     return [rows[i * ROW_STRIDE + 2] >> HIGH_SHIFT for i in range(first, end)]

@@ -1,4 +1,4 @@
-"""The 64 bytes with which a segment begins (docs/formats.md, section 2)."""
+"""Segment header, the first 64 bytes of a segment (docs/formats.md, section 2)."""
 
 import struct
 from typing import Final, NamedTuple
@@ -23,7 +23,7 @@ _FIELDS: Final = struct.Struct("<HBBI16sIIQIIq")
 
 
 class SegmentHeader(NamedTuple):
-    """What a segment says of itself.
+    """Kind, numbers and origin of a segment.
 
     ``previous``: the number of the segment before it, 0 for the first. ``first_sequence``: no
     entry of the segment has a lower one (a segment is prepared before its first entry is
@@ -52,7 +52,7 @@ def encode_segment_header(  # noqa: PLR0913  # The header's fields, by name.
     created_unix_ms: int,
     kind: int = KIND_LOG,
 ) -> bytes:
-    """Return the header's 64 bytes."""
+    """Encode the 64 bytes of the header."""
     fields = _FIELDS.pack(
         FORMAT_VERSION,
         kind,
@@ -70,7 +70,7 @@ def encode_segment_header(  # noqa: PLR0913  # The header's fields, by name.
 
 
 def decode_segment_header(data: Buffer) -> SegmentHeader:
-    """Return what the first 64 bytes of a segment say.
+    """Decode the first 64 bytes of a segment.
 
     Errors: ``Damaged``; ``TooNew`` when the header is intact but of a later format.
     """

@@ -1,4 +1,4 @@
-"""The mark of how far a log is synced, for readers outside (docs/formats.md, section 1)."""
+"""Mark of the last synced sequence, for readers outside the node (docs/formats.md, section 1)."""
 
 import struct
 from typing import Final, NamedTuple
@@ -17,20 +17,20 @@ _FIELDS: Final = struct.Struct("<16sQ")
 
 
 class SyncedMark(NamedTuple):
-    """``sequence``: all entries of that data directory up to it are on the disk."""
+    """Last synced sequence: all entries of that data directory up to it are on the disk."""
 
     data_uuid: UUID
     sequence: int
 
 
 def encode_mark(mark: SyncedMark) -> bytes:
-    """Return the mark's 32 bytes."""
+    """Encode the mark's 32 bytes."""
     fields = _FIELDS.pack(mark.data_uuid.bytes, mark.sequence)
     return _PREFIX.pack(MARK_MAGIC, crc32c(fields)) + fields
 
 
 def decode_mark(data: Buffer) -> SyncedMark:
-    """Return what a mark says. Errors: ``Damaged``, for one that was half written too.
+    """Decode a mark. Errors: ``Damaged``, also for one that was half written.
 
     >>> decode_mark(encode_mark(SyncedMark(UUID(int=1), 7))).sequence
     7

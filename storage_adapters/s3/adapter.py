@@ -1,4 +1,4 @@
-"""The storage in S3 as the broker sees it."""
+"""S3 storage: the storage adapter on objects of a bucket."""
 
 import asyncio
 from collections import deque
@@ -106,7 +106,7 @@ class S3Storage:
         return self._appender.queued_bytes
 
     async def open(self, host: StorageHost) -> None:
-        """See ``StorageAdapter``. Another node on the same data is fenced off by this."""
+        """See ``StorageAdapter``. It fences off another node on the same data."""
         self._host = host
         self._bucket = Bucket(self._config, self._clock)
         loop = asyncio.get_running_loop()
@@ -123,7 +123,7 @@ class S3Storage:
     def enqueue(
         self, entries: Sequence[Entry], on_done: OnDone, *, reserved: bool = False
     ) -> None:
-        """See ``StorageAdapter``. Refused while bucket or database have been away for long."""
+        """See ``StorageAdapter``. Refused after a long outage of bucket or database."""
         self._check_open()
         waits_ms = self._uploader.waits_ms
         if waits_ms > self._config.refuse_after_ms:
@@ -201,12 +201,12 @@ class S3Storage:
         self._starts.delete(partition_ids, on_done)
 
     def release_scans_before(self, sequence: int) -> None:
-        """See ``StorageAdapter``: what is older may be merged."""
+        """See ``StorageAdapter``: older objects may be merged."""
         if self._is_open:
             self._merger.release_scans_before(sequence)
 
     def settled_offset(self, partition_id: int) -> int:
-        """See ``CompactingStorage``: where merged objects end."""
+        """See ``CompactingStorage``: the end of the merged objects."""
         return self._rewriter.settled_offset(partition_id)
 
     async def rewrite(
@@ -217,14 +217,14 @@ class S3Storage:
         return await self._rewriter.rewrite(partition_id, upto_offset, keep, drops)
 
     def disk_usage(self) -> DiskUsage:
-        """See ``StorageAdapter``: bytes of objects."""
+        """See ``StorageAdapter``: the size of all objects."""
         objects = self._catalog.objects.values()
         log_bytes = sum([one.size_bytes for one in objects if one.kind == KIND_LOG])
         all_bytes = sum([one.size_bytes for one in objects])
         return DiskUsage(log_bytes, all_bytes - log_bytes, _UNBOUNDED_BYTES)
 
     async def close(self) -> None:
-        """See ``StorageAdapter``. What the bucket does not take in ``close_ms_max`` fails."""
+        """See ``StorageAdapter``. Appends not in the bucket after ``close_ms_max`` fail."""
         if not self._is_open:
             return
         self._is_open = False
@@ -243,11 +243,11 @@ class S3Storage:
         self._bucket.close()
 
     def _cut(self) -> None:
-        """Wait no more for a database that hangs."""
+        """Stop waiting for a database that hangs."""
         self._look_ups.cut()
         self._committer.cut()
 
-    # What metrics ask for.
+    # Values for metrics.
 
     def register_metrics(self, metrics: Metrics) -> None:
         """Add the storage's own metrics to the node's."""
@@ -337,16 +337,16 @@ class S3Storage:
             on_sealed=self._uploader.add,
         )
 
-    # What the parts ask.
+    # Callbacks of the parts.
 
     def _describe(self, group: Group) -> dict[int, Part]:
-        """Return what the footer of a group's object says of partitions."""
+        """Return the partitions of the footer of a group's object."""
         told = self._starts.untold.take()
         ids = {target.partition_id for entry in group.entries for target in entry.targets}
         return {one: introduce(self._catalog, one, self._host) for one in ids | told}
 
     def _publish(self, uploads: list[Uploaded]) -> None:
-        """Let readers see what is committed."""
+        """Publish committed extents to readers."""
         for upload in uploads:
             stored, parts, _ = upload.new
             self._catalog.objects[stored.number] = stored
@@ -354,11 +354,11 @@ class S3Storage:
             self._cache.put_tail(stored.number, upload.built.body)
             for partition_id, extent in parts:
                 state = self._catalog.partitions.get(partition_id)
-                if state is None:  # deleted, and forgotten while this was on its way
+                if state is None:  # deleted and forgotten during the commit
                     self._starts.delete([partition_id], _ignore)
                 elif not state.is_deleted:
                     state.extents.append(extent)
-                    if extent.first < state.start:  # it moved while this was on its way
+                    if extent.first < state.start:  # it moved during the commit
                         self._starts.truncate_before(partition_id, state.start, _ignore)
         self._merger.wake()
 
@@ -366,16 +366,16 @@ class S3Storage:
         self._appender.finished(group)
 
     def _is_uploading(self) -> bool:
-        """Whether half of the uploads, or more, are busy: merging gives way. In any thread."""
+        """Return whether at least half of the uploads are busy: merging waits. In any thread."""
         return 2 * self._uploader.waiting_count >= self._config.uploads_max
 
     def _tail(self, number: int) -> Buffer | None:
-        """Return an object that was written lately, if it is in memory. In any thread."""
+        """Return a recently written object, if it is in memory. In any thread."""
         run = self._cache.tail(number)
         return None if run is None else run.view
 
     def _forget(self, number: int) -> None:
-        """Let caches forget an object that is dead."""
+        """Drop a dead object from all caches."""
         self._rows.drop(number)
         self._cache.drop(number)
 
@@ -395,4 +395,4 @@ class S3Storage:
 
 
 def _ignore(_error: StorageUnavailable | None) -> None:
-    """Nobody waits for it; the next start finds what was not kept."""
+    """Ignore an exception; the next start finds what was not committed."""

@@ -1,7 +1,7 @@
-"""Gathers appends until an object is closed: by size, or some time after its first append.
+"""Grouping of appends until an object is closed, by size or by the age of its first append.
 
-Synchronous, on the loop: an append costs its entries' places in a list. Sequences are given here;
-offsets came with the entries.
+Synchronous, on the loop: an append adds its entries to a list. Sequences are assigned here; the
+entries have their offsets already.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ _ENTRY_BYTES: Final = 108  # header, target and footer row beside a batch
 
 
 class Group:
-    """The appends of one object. ``bytes``: about what the object will have."""
+    """The appends of one object. ``bytes``: its approximate size."""
 
     __slots__ = ("callbacks", "data", "entries", "first_sequence", "last", "sealed_ms")
 
@@ -32,12 +32,12 @@ class Group:
         self.sealed_ms = 0
 
     def appends(self) -> Appends:
-        """Return what an object is built of."""
+        """Return the input for building the object."""
         return Appends(self.entries, frozenset(self.last), self.first_sequence)
 
 
 class Appender:
-    """``on_sealed`` gets each group, in order, when nothing more is added to it."""
+    """Appender to the open group. ``on_sealed`` gets each full group, in order."""
 
     def __init__(
         self,
@@ -97,7 +97,7 @@ class Appender:
         self._timer = self._loop.call_later(delay_s, self.seal)
 
     def seal(self) -> None:
-        """Close the open group, if there is anything in it."""
+        """Seal the open group, unless it is empty."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -106,5 +106,5 @@ class Appender:
             self._on_sealed(group)
 
     def finished(self, group: Group) -> None:
-        """Say that a group waits no more: it is committed, or will never be."""
+        """Note that a group is committed, or has failed."""
         self.queued_bytes -= group.data

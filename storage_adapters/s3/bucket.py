@@ -1,4 +1,4 @@
-"""The bucket: objects are put once and never changed, read in ranges, listed and deleted.
+"""Client of the bucket: objects are put once and never changed, read in ranges, listed and deleted.
 
 Every call waits for the network, so it is made in a thread. A request that fails is made again, as
 ``bucket_retries`` says; botocore's own tries are switched off, so that one place decides.
@@ -47,7 +47,7 @@ DELETED_MAX: Final = 1_000  # keys in a request (Amazon S3 API Reference, Delete
 _COMPARED_BYTES: Final = 1024 * 1024  # at a time
 
 _Answer: TypeAlias = dict[str, Any]
-_Keys: TypeAlias = list[str]  # ``list`` is a method below
+_Keys: TypeAlias = list[str]  # since ``list`` is a method below
 
 
 class ObjectStat(NamedTuple):
@@ -59,10 +59,10 @@ class ObjectStat(NamedTuple):
 
 
 class Bucket:
-    """A bucket of any server that speaks S3 and knows conditional PUTs. Thread-safe.
+    """Bucket of any S3 server with conditional PUTs. Thread-safe.
 
-    Keys are whole: the configured prefix is the caller's. Every call raises ``BucketUnavailable``
-    after ``retry_ms_max`` of tries, and ``BucketRefused`` when trying again is of no use.
+    Keys are complete: callers add the configured prefix. Every call raises ``BucketUnavailable``
+    after ``retry_ms_max`` of tries, and ``BucketRefused`` when a retry cannot help.
     """
 
     def __init__(self, config: S3Config, clock: Clock) -> None:
@@ -79,11 +79,11 @@ class Bucket:
 
     @property
     def statistics(self) -> Statistics:
-        """Return what was asked of it since it was made."""
+        """Return the counts of requests since it was created."""
         return self._retrier.statistics()
 
     def stop(self) -> None:
-        """End all pauses between tries at once: what is being tried fails, new calls try once."""
+        """End all pauses between tries: calls under way fail, new calls try once."""
         self._retrier.stop()
 
     def close(self) -> None:
@@ -92,15 +92,15 @@ class Bucket:
         self._renew()
 
     def check(self) -> None:
-        """Return when the bucket is there and lists its objects."""
-        # Not HeadBucket, whose answers have no body that says what is wrong.
+        """Check that the bucket exists and lists its objects."""
+        # Not HeadBucket, whose error answers have no body with the reason.
         self._ask("list", self._config.prefix, "list_objects_v2", MaxKeys=1)
 
     def put(self, key: str, body: Sequence[Buffer]) -> str:
-        """Put an object that must not be there yet; return its ETag.
+        """Put an object under a new key; return its ETag.
 
-        An object that is there with the same bytes is one of ours, whose answer was lost.
-        Errors: ``KeyTaken`` when there is another one.
+        An existing object with the same bytes is taken for ours, put by a request whose answer was
+        lost. Errors: ``KeyTaken`` when the key has another object.
         """
         whole = Body(body, self._config.multipart_bytes)
         try:
@@ -114,7 +114,7 @@ class Bucket:
             return found
 
     def get(self, key: str, start: int, end: int) -> bytes:
-        """Return bytes ``start`` to before ``end``, all of them. Errors: ``ObjectMissing``."""
+        """Return all bytes of [``start``, ``end``). Errors: ``ObjectMissing``."""
         if start == end:
             return b""
 
@@ -144,7 +144,7 @@ class Bucket:
                     Bucket=self._config.bucket, Key=key, Range=f"bytes=-{bytes_max}"
                 )
             except EXPECTED as error:
-                if code_of(error) == "InvalidRange":  # so is any end of an empty object
+                if code_of(error) == "InvalidRange":  # the answer for an empty object, too
                     return b"", 0
                 raise
             start, end, size = parse_content_range(answer)
@@ -156,7 +156,7 @@ class Bucket:
         return self._retrier.run(f"GET {key}", call)
 
     def head(self, key: str) -> ObjectStat | None:
-        """Return what there is of a key."""
+        """Return size and ETag of an object."""
         try:
             answer = self._ask("head", key, "head_object", Key=key)
         except ObjectMissing:
@@ -164,7 +164,7 @@ class Bucket:
         return ObjectStat(key, int(answer["ContentLength"]), etag_of(answer))
 
     def delete(self, keys: Sequence[str]) -> _Keys:
-        """Delete objects; return the keys of those that are still there. Missing ones are gone."""
+        """Delete objects; return the keys that are left. Missing ones count as deleted."""
         left: _Keys = []
         for start in range(0, len(keys), DELETED_MAX):
             some = keys[start : start + DELETED_MAX]
@@ -179,7 +179,7 @@ class Bucket:
         return left
 
     def list(self, prefix: str, *, start_after: str = "") -> Iterator[ObjectStat]:
-        """Yield the objects whose keys begin so, in order of keys. One request for each 1,000."""
+        """Yield the objects under a key prefix, in order of keys. One request per 1,000."""
         while True:
             answer = self._ask(
                 "list", prefix, "list_objects_v2", Prefix=prefix, StartAfter=start_after
@@ -243,7 +243,9 @@ class Bucket:
                 MultipartUpload={"Parts": rows},
                 IfNoneMatch="*",
             )
-        except ObjectMissing as error:  # no such upload: one whose answer was lost has done it
+        except (
+            ObjectMissing
+        ) as error:  # no such upload: a request without an answer completed it
             found = self._ours(key, body)
             if found is None:
                 raise BucketUnavailable(f"{error}; the upload is begun anew") from error
@@ -251,7 +253,7 @@ class Bucket:
         return etag_of(answer)
 
     def _abort(self, key: str, upload: str) -> None:
-        """Drop the parts. A rule of the bucket's life cycle drops those that stay."""
+        """Abort the upload. A lifecycle rule of the bucket removes parts that stay."""
         try:
             self._client().abort_multipart_upload(
                 Bucket=self._config.bucket, Key=key, UploadId=upload
@@ -270,7 +272,7 @@ class Bucket:
         send: Callable[[BodyPart, Mapping[str, str]], _Answer],
         checksum_kind: str = "",
     ) -> _Answer:
-        """Send a part, or all; return the answer, by which the server has what was sent."""
+        """Send a part or the whole body; return the answer after checking it."""
         checksums = self._checksums
 
         def call() -> _Answer:
@@ -287,7 +289,7 @@ class Bucket:
         return self._retrier.run(f"PUT {key}", call)
 
     def _ours(self, key: str, body: Body) -> str | None:
-        """Return the ETag of the object that is there, None when it is not this body."""
+        """Return the ETag of the existing object, or None when its content differs."""
         stat = self.head(key)
         if stat is None or stat.size_bytes != body.size_bytes:
             return None
@@ -306,7 +308,7 @@ class Bucket:
         return data
 
     def _ask(self, kind: str, key: str, operation: str, **arguments: object) -> _Answer:
-        """Make a request without a body of bytes."""
+        """Make a request without a body."""
 
         def call() -> _Answer:
             self._retrier.count(kind)
@@ -316,7 +318,7 @@ class Bucket:
         return self._retrier.run(f"{kind.upper()} {key}".rstrip(), call)
 
     def _client(self) -> Any:  # noqa: ANN401 - boto3 has no types
-        """Return the client, made when it is first needed: that takes a while."""
+        """Return the client, created at its first use since that takes a while."""
         with self._lock:
             if self._made_client is None:
                 try:
@@ -330,7 +332,7 @@ class Bucket:
             return self._made_client
 
     def _renew(self) -> None:
-        """Forget the client and its credentials; those are looked up again."""
+        """Drop the client and its credentials, so that both are looked up again."""
         with self._lock:
             client, self._made_client = self._made_client, None
         if client is not None:
@@ -338,7 +340,7 @@ class Bucket:
 
 
 def _shown(endpoint_url: str) -> str:
-    """Return a URL without what may be a password in it."""
+    """Return a URL without the parts that may hold a password."""
     if not endpoint_url:
         return "Amazon"
     try:

@@ -1,4 +1,4 @@
-"""Bodies on their way to and from a bucket: pieces as one file, checksums, bounded reading."""
+"""Bodies of requests and answers: pieces as one file, checksums, bounded reading."""
 
 import hashlib
 import io
@@ -16,15 +16,17 @@ from gateway.model import Buffer
 from storage_adapters.s3.bucket_errors import BodyBroken, TooSlow
 
 READ_BYTES: Final = 256 * 1024  # at most, at a time
-SENT_BYTES_MIN: Final = 1024 * 1024  # at a time, within one timeout; urllib3 asks for 16 KiB
-BYTES_PER_S_MIN: Final = 64 * 1024  # a body slower than that, for long, is given up
+SENT_BYTES_MIN: Final = (
+    1024 * 1024
+)  # at a time, within one timeout; urllib3 reads 16 KiB at a time
+BYTES_PER_S_MIN: Final = 64 * 1024  # a body that stays slower is abandoned
 
 _PLAIN: Final = re.compile(r"[0-9a-f]{32}(-[0-9]{1,5})?")
 _CONTENT_RANGE: Final = re.compile(r"bytes ([0-9]{1,18})-([0-9]{1,18})/([0-9]{1,18})")
 
 
 class BodyPart(NamedTuple):
-    """Bytes ``start`` to before ``end`` of a body."""
+    """Bytes [``start``, ``end``) of a body."""
 
     number: int
     start: int
@@ -34,7 +36,7 @@ class BodyPart(NamedTuple):
 class Body:
     """A body in pieces that are not joined, cut into parts of ``part_bytes``.
 
-    Checksums are made when they are asked for, each time.
+    Checksums are computed at each call.
     """
 
     def __init__(self, pieces: Sequence[Buffer], part_bytes: int) -> None:
@@ -50,7 +52,7 @@ class Body:
 
     @property
     def etag(self) -> str:
-        """Return what S3 gives as ETag where it is made of MD5: of all, or of the parts' MD5."""
+        """Return the ETag that S3 computes from MD5: of the whole body, or of the parts' MD5."""
         digests = [self.md5(part) for part in self.parts]
         if not self.is_in_parts:
             return digests[0].hex()
@@ -72,11 +74,11 @@ class Body:
         return crc
 
     def open(self, start: int, end: int) -> "BodyReader":
-        """Return these bytes as a file that is read from its beginning."""
+        """Return a range of the body as a file at its beginning."""
         return BodyReader(self, start, end)
 
     def data(self, start: int, end: int) -> Iterator[memoryview]:
-        """Yield bytes ``start`` to before ``end``, in slices of the pieces."""
+        """Yield bytes [``start``, ``end``) as slices of the pieces."""
         index = bisect_right(self._ends, start)
         while start < end:
             piece = self._pieces[index]
@@ -88,11 +90,10 @@ class Body:
 
 
 class BodyReader:
-    """A range of a body as a file: boto3 sends it in blocks, each with a timeout of its own.
+    """File over a range of a body; boto3 sends it in blocks, each with a timeout of its own.
 
-    One `bytes` would have to be through within a single timeout, whatever its size. Blocks are
-    large, since each begins with waiting for the interpreter's lock; one that lies in one piece is
-    not copied.
+    One `bytes` would have to be sent within a single timeout, whatever its size. Blocks are large,
+    since each begins by waiting for the interpreter's lock; a block within one piece is not copied.
     """
 
     def __init__(self, body: Body, start: int, end: int) -> None:
@@ -112,7 +113,7 @@ class BodyReader:
         return self.tell()
 
     def read(self, size: int | None = -1) -> Buffer:
-        """See ``io.RawIOBase``; at least ``SENT_BYTES_MIN``, where there is so much."""
+        """See ``io.RawIOBase``; returns at least ``SENT_BYTES_MIN`` before the end."""
         left = self._end - self._at
         size = left if size is None or size < 0 else min(max(size, SENT_BYTES_MIN), left)
         pieces = list(self._body.data(self._at, self._at + size))
@@ -121,7 +122,7 @@ class BodyReader:
 
 
 def is_plain_etag(answer: dict[str, Any]) -> bool:
-    """Whether the ETag of an answer is made of MD5; under a key of KMS or ours it is not."""
+    """Return whether an answer's ETag is an MD5; with KMS or customer keys it is not."""
     if str(answer.get("ServerSideEncryption", "")).startswith("aws:kms"):
         return False
     if "SSECustomerAlgorithm" in answer:
@@ -135,10 +136,10 @@ def etag_of(answer: dict[str, Any]) -> str:
 
 
 def read_body(answer: dict[str, Any], size: int, clock: Clock, *, silence_ms: int) -> bytes:
-    """Read a body of exactly ``size`` bytes; nothing of a longer one is read.
+    """Read a body of exactly ``size`` bytes; refuse a longer one unread.
 
-    Errors: ``BodyBroken``; ``TooSlow`` for one that takes longer than ``silence_ms`` and then
-    some, as ``BYTES_PER_S_MIN`` says; those of urllib3.
+    Errors: ``BodyBroken``; ``TooSlow`` for one that takes longer than ``silence_ms`` plus its
+    size at ``BYTES_PER_S_MIN``; those of urllib3.
     """
     deadline_ms = clock.monotonic_ms() + silence_ms + size * 1_000 // BYTES_PER_S_MIN
     with answer["Body"] as stream:
@@ -152,7 +153,7 @@ def read_body(answer: dict[str, Any], size: int, clock: Clock, *, silence_ms: in
 def _pieces(
     stream: urllib3.BaseHTTPResponse, size: int, clock: Clock, deadline_ms: int
 ) -> Iterator[bytes]:
-    """Yield what comes, as it comes: a read for all of it would wait for as long as it drips."""
+    """Yield data as it arrives, since one read of all would have no bound in time."""
     left = size
     while left:
         data = stream.read1(min(left, READ_BYTES))
@@ -165,9 +166,9 @@ def _pieces(
 
 
 def parse_content_range(answer: dict[str, Any]) -> tuple[int, int, int]:
-    """Return which bytes came: the first, one past the last, and the object's size.
+    """Return the range of the answer (first byte, one past the last) and the object's size.
 
-    An answer without a Content-Range is one of the whole object.
+    An answer without a Content-Range has the whole object.
 
     >>> parse_content_range({"ContentRange": "bytes 5-9/100"})
     (5, 10, 100)

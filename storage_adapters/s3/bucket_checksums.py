@@ -1,8 +1,7 @@
-"""What goes along with bytes that are put, and says that they arrived as they were sent.
+"""Checksums of uploads, which verify that the server stores the bytes that were sent.
 
-A CRC-32C is a small part of what an MD5 costs, here and at the server (1 ms and 14 ms for 8 MiB). A
-server that does not know it refuses the header, or does not answer with it: that is seen, and from
-then on it gets MD5.
+A CRC-32C costs much less than an MD5, here and at the server (1 ms and 14 ms for 8 MiB). A server
+that does not support it refuses the header, or answers without it: from then on it gets MD5.
 """
 
 import base64
@@ -16,9 +15,9 @@ from storage_adapters.s3.bucket_errors import ChecksumUnknown, WrongChecksum, co
 CRC32C: Final = "crc32c"
 MD5: Final = "md5"
 
-_ANSWERED: Final = "ChecksumCRC32C"  # boto3's word for it, in a request and in its answer
+_ANSWERED: Final = "ChecksumCRC32C"  # boto3's name of it, in a request and in its answer
 _CRC_BYTES: Final = 4
-# What servers say of a header that they do not know.
+# Error texts of servers for a header that they do not support.
 _UNKNOWN: Final = frozenset({"NotImplemented", "InvalidArgument", "InvalidRequest"})
 
 _Answer = dict[str, Any]
@@ -32,21 +31,21 @@ class Checksum(NamedTuple):
 
 
 class Checksums:
-    """Which checksum a bucket gets, by what its server has shown. Thread-safe: flags only."""
+    """Choice of a bucket's checksum by the server's answers so far. Thread-safe: flags only."""
 
     def __init__(self, kind: str) -> None:
         self._uses_crc = kind == CRC32C
         self._knows_crc = False  # the server has answered with one
-        self.etags_are_md5 = True  # until the server shows that they are not
+        self.etags_are_md5 = True  # until an answer proves otherwise
 
     @property
     def kind(self) -> str:
-        """Return the kind for a body that is put in one request."""
+        """Return the kind of checksum for a body in one request."""
         return CRC32C if self._uses_crc else MD5
 
     @property
     def kind_of_parts(self) -> str:
-        """Return the kind for an upload in parts, which is told before: only what is known."""
+        """Return the kind for a multipart upload; it is declared first, so only a proven one."""
         return CRC32C if self._uses_crc and self._knows_crc else MD5
 
     def of(self, body: Body, part: BodyPart, kind: str) -> Checksum:
@@ -57,10 +56,10 @@ class Checksums:
         return Checksum("ContentMD5", content_md5(body.md5(part)))
 
     def check(self, body: Body, part: BodyPart, sent: Checksum, answer: _Answer) -> None:
-        """Return when the server has said, or has shown, that it keeps what was sent.
+        """Check that the server stored the bytes that were sent.
 
-        It compares a Content-MD5 itself, and it answers with a CRC that it has compared. Without
-        one, its ETag is looked at. Errors: ``WrongChecksum``, ``ChecksumUnknown``.
+        The server compares a Content-MD5 itself, and answers with a CRC that it has compared.
+        Without a CRC, the ETag is compared. Errors: ``WrongChecksum``, ``ChecksumUnknown``.
         """
         if sent.argument == _ANSWERED:
             answered = answer.get(_ANSWERED)
@@ -78,7 +77,7 @@ class Checksums:
             raise ChecksumUnknown("the server does not answer with a CRC-32C")
 
     def note_refusal(self, error: ClientError) -> None:
-        """Say what came of a request with a CRC. Errors: ``ChecksumUnknown`` when that is why."""
+        """Examine the error of a request with a CRC. Errors: ``ChecksumUnknown`` if that is why."""
         if self._knows_crc or code_of(error) not in _UNKNOWN or not self._uses_crc:
             return
         self._uses_crc = False
@@ -86,13 +85,13 @@ class Checksums:
 
 
 def row_of(part: BodyPart, answer: _Answer) -> dict[str, Any]:
-    """Return what completing an upload says of a part that was answered so."""
+    """Return a part's row for completing an upload, from its answer."""
     row = {"PartNumber": part.number, "ETag": etag_of(answer)}
     return row | {_ANSWERED: answer[_ANSWERED]} if _ANSWERED in answer else row
 
 
 def content_md5(digest: bytes) -> str:
-    """Return a digest as Content-MD5 has it.
+    """Encode a digest as Content-MD5.
 
     >>> content_md5(bytes.fromhex("d41d8cd98f00b204e9800998ecf8427e"))
     '1B2M2Y8AsgTpgAmY7PhCfg=='

@@ -1,4 +1,4 @@
-"""boto3's client as we want it: one try, our timeouts, no checksum but what we give it."""
+"""Configuration of the boto3 client: one try, own timeouts, own checksums only."""
 
 import hashlib
 from pathlib import Path
@@ -12,14 +12,14 @@ from storage_adapters.s3.bucket_checksums import content_md5
 from storage_adapters.s3.bucket_errors import BucketRefused
 from storage_adapters.s3.config import S3Config
 
-READERS_MAX: Final = 32  # connections beside those of uploads; above it, one is made each time
-AT_ONCE_BYTES: Final = 128 * 1024  # a larger body is sent when the server says that it wants it
+READERS_MAX: Final = 32  # connections beside those of uploads; further ones serve one request
+AT_ONCE_BYTES: Final = 128 * 1024  # a larger body is sent after the server's "100 Continue"
 
 
 def make_client(config: S3Config) -> Any:  # noqa: ANN401 - boto3 has no types
-    """Return a client whose credentials are looked up anew, by boto3's chain.
+    """Create a client; boto3's chain looks up the credentials again.
 
-    Errors: those of botocore, for a profile or a region that is not there; ``BucketRefused``.
+    Errors: those of botocore, for a missing profile or region; ``BucketRefused``.
     """
     if config.ca_file and not Path(config.ca_file).is_file():
         raise BucketRefused(f"storage.ca_file: {config.ca_file} is not a file")
@@ -36,14 +36,14 @@ def make_client(config: S3Config) -> Any:  # noqa: ANN401 - boto3 has no types
             retries={"total_max_attempts": 1, "mode": "standard"},
             max_pool_connections=config.uploads_max + READERS_MAX,
             tcp_keepalive=True,
-            # Which checksum goes along, ``bucket_checksums`` says.
+            # ``bucket_checksums`` chooses the checksum.
             request_checksum_calculation="when_required",
             response_checksum_validation="when_required",
-            # The checksum that goes along is signed, and covers the body: no SHA-256 of it.
+            # The checksum's header is signed and covers the body: no SHA-256 of the body is needed.
             s3={"addressing_style": config.addressing, "payload_signing_enabled": False},
         ),
     )
-    # botocore gives a CRC to deletes; servers of others want what was asked for before: an MD5.
+    # botocore adds a CRC to deletes; other servers require an MD5, as older clients sent it.
     client.meta.events.register_first("before-sign.s3.DeleteObjects", _add_content_md5)
     client.meta.events.register_first("before-sign.s3.PutObject", _send_small_at_once)
     return client
@@ -56,6 +56,6 @@ def _add_content_md5(request: AWSRequest, **_: object) -> None:
 
 
 def _send_small_at_once(request: AWSRequest, **_: object) -> None:
-    """Ask first (Expect: 100-continue) only where that is worth a round trip."""
+    """Send Expect: 100-continue only for bodies that are worth the round trip."""
     if int(request.headers.get("Content-Length", AT_ONCE_BYTES + 1)) <= AT_ONCE_BYTES:
         del request.headers["Expect"]

@@ -1,7 +1,7 @@
-"""What a bucket can say no to, and what botocore's errors mean: again, renew, or tell the operator.
+"""Errors of a bucket, and the verdict on botocore's errors: try again, renew, or give up.
 
-Texts are ours, with the server's code and its one sentence: botocore's own may show URLs whose
-proxies have passwords.
+Error texts are made here, from the server's code and message: botocore's own may show URLs with
+the passwords of proxies.
 """
 
 import enum
@@ -13,15 +13,15 @@ from botocore.parsers import ResponseParserError
 
 from gateway.errors import StorageUnavailable
 
-_SAID_MAX: Final = 200  # characters of what a server says
+_SAID_MAX: Final = 200  # characters of a server's message
 
 
 class BucketUnavailable(StorageUnavailable):
-    """The bucket did not do it, however often it was asked. Later it may."""
+    """The bucket did not do the request after all tries. A later call may succeed."""
 
 
 class BucketRefused(BucketUnavailable):
-    """The bucket will not do it until somebody corrects something; the text says what."""
+    """The bucket refuses the request until an operator corrects the cause; the text names it."""
 
 
 class ObjectMissing(StorageUnavailable):
@@ -35,33 +35,33 @@ class KeyTaken(StorageUnavailable):
 
 
 class BodyBroken(Exception):
-    """An answer that arrived, but is not what was asked for; the text says how."""
+    """An answer that does not match the request; the text names the difference."""
 
 
 class WrongChecksum(Exception):
-    """The server's checksum of what it keeps is not that of what was sent."""
+    """The server's checksum differs from that of the bytes sent."""
 
 
 class ChecksumUnknown(Exception):
-    """The server does not know a checksum that was sent; it gets another one from now on."""
+    """The server does not support the checksum; it gets another one from now on."""
 
 
 class TooSlow(Exception):
-    """A body that came, but slower than bearable."""
+    """A body arrives too slowly."""
 
 
 class Verdict(enum.Enum):
-    """What is to be done about an error."""
+    """Reaction to an error."""
 
     AGAIN = enum.auto()  # after a pause
-    RENEW = enum.auto()  # with credentials that are read anew
+    RENEW = enum.auto()  # after reading the credentials again
     REFUSED = enum.auto()
     MISSING = enum.auto()
     TAKEN = enum.auto()
 
 
 class RequestFault(NamedTuple):
-    """``reason``: one of few words, for the statistics. ``text``: for people."""
+    """Verdict on an error. ``reason``: one of a few words, for metrics. ``text``: for people."""
 
     verdict: Verdict
     reason: str
@@ -160,7 +160,7 @@ EXPECTED: Final = (
 
 
 def judge(error: Exception) -> RequestFault:
-    """Say what an error of botocore, urllib3 or our own means.
+    """Return the verdict on an error of botocore, urllib3 or this adapter.
 
     >>> judge(TooSlow("the body came too slowly")).verdict
     <Verdict.AGAIN: 1>
@@ -181,7 +181,7 @@ def judge(error: Exception) -> RequestFault:
 
 
 def code_of(error: Exception) -> str:
-    """Return the code of an answer of S3 that is an error, empty for other errors."""
+    """Return the code of an S3 error answer, empty for other errors."""
     if not isinstance(error, boto.ClientError):
         return ""
     return str(error.response.get("Error", {}).get("Code", ""))
@@ -225,7 +225,7 @@ def _judge_status(status: int, text: str) -> RequestFault | None:
 
 
 def _said(error: boto.ClientError, code: str, status: int) -> str:
-    """Return the server's code and its sentence, on one line and bounded."""
+    """Return the server's code and message, on one line and bounded."""
     message = " ".join(str(error.response.get("Error", {}).get("Message", "")).split())
     name = code if code and code != str(status) else f"status {status}"
     return f"{name}: {message[:_SAID_MAX]}" if message else name

@@ -1,4 +1,4 @@
-"""Trying again: pauses that grow and are jittered, within a bound, until the node stops."""
+"""Retries with growing, jittered pauses, within a bound and until the node stops."""
 
 import random
 import threading
@@ -21,13 +21,13 @@ from storage_adapters.s3.bucket_errors import (
 
 PAUSE_MS_MIN: Final = 50
 PAUSE_MS_MAX: Final = 5_000
-_GROWTH_MAX: Final = 16  # doublings; the pause is bounded long before
+_GROWTH_MAX: Final = 16  # doublings; the pause reaches its bound earlier
 
 _T = TypeVar("_T")
 
 
 class Statistics(NamedTuple):
-    """How much was asked of the bucket since the start. Tries count, each of them.
+    """Counts of requests to the bucket since the start; each try counts.
 
     ``requests``: by kind (put, part, create, complete, abort, get, head, list, delete).
     ``retries``: by reason (timeout, connection, broken, slow_down, server, conflict, credentials,
@@ -41,7 +41,7 @@ class Statistics(NamedTuple):
 
 
 class Retrier:
-    """Makes a call until it is done or is out of time. Thread-safe.
+    """Retrier of calls until success or the end of the time allowed. Thread-safe.
 
     ``place`` begins every error's text: endpoint and bucket. ``renew`` is called before the next
     try when the credentials were out of date.
@@ -63,11 +63,11 @@ class Retrier:
         self._received_bytes = 0
 
     def stop(self) -> None:
-        """End all pauses at once; from now on every call has one try."""
+        """End all pauses; from now on every call has one try."""
         self._stopped.set()
 
     def statistics(self) -> Statistics:
-        """Return the counts of this moment."""
+        """Return the current counts."""
         with self._lock:
             return Statistics(
                 dict(self._requests),
@@ -77,21 +77,21 @@ class Retrier:
             )
 
     def count(self, kind: str, *, sent: int = 0, received: int = 0) -> None:
-        """Count a request and its bytes of body."""
+        """Count a request and the size of its body."""
         with self._lock:
             self._requests[kind] += 1
             self._sent_bytes += sent
             self._received_bytes += received
 
     def received(self, size: int) -> None:
-        """Count bytes of a body that came."""
+        """Count the size of a received body."""
         with self._lock:
             self._received_bytes += size
 
     def run(self, what: str, call: Callable[[], _T]) -> _T:
-        """Return what ``call`` returns. ``what`` names the request and its key.
+        """Run ``call`` with retries. ``what`` names the request and its key.
 
-        ``storage.retry_ms_max`` begins with the first failure, so that a request that hung for
+        ``storage.retry_ms_max`` counts from the first failure, so that a request that hung for
         longer than that is tried again, too.
         Errors: ``ObjectMissing``, ``KeyTaken``, ``BucketRefused``, ``BucketUnavailable``.
         """
@@ -109,7 +109,7 @@ class Retrier:
                     raise self._as_ours(what, fault, tries) from error
 
     def _pause(self, fault: RequestFault, tries: int, left_ms: int) -> bool:
-        """Wait for the next try. False when there is none: it would not help, or is too late."""
+        """Wait for the next try. False when a retry cannot help or time is up."""
         if fault.verdict not in {Verdict.AGAIN, Verdict.RENEW}:
             return False
         highest_ms = min(PAUSE_MS_MIN << min(tries, _GROWTH_MAX), PAUSE_MS_MAX)

@@ -1,7 +1,7 @@
-"""Bytes of objects: from the tail, from memory, from the disk, or else from the bucket.
+"""Reads of objects through four tiers: tail, memory, disk, bucket.
 
-Bytes come in blocks of ``block_bytes``. Missing blocks that lie together come in one GET, and all
-who need a block at the same time share it.
+Data is cached in blocks of ``block_bytes``. Adjacent missing blocks come in one GET, and all reads
+that need a block at the same time share it.
 """
 
 import asyncio
@@ -19,20 +19,22 @@ from storage_adapters.s3.disk_cache import DiskCache
 from storage_adapters.s3.memory_cache import MemoryCache, Run, Window
 from storage_adapters.s3.state import StoredObject, object_key
 
-GETS_MAX: Final = 12  # at once, those in advance included
-AHEAD_MAX: Final = 4  # of them in advance
+GETS_MAX: Final = 12  # at once, read-ahead included
+AHEAD_MAX: Final = 4  # of them for read-ahead
 GET_BYTES_MAX: Final = 8 * 1_048_576  # in one GET
-GAP_BYTES_MAX: Final = 64 * 1_024  # between spans that are read as one
-UNWRITTEN_BYTES_MAX: Final = 32 * 1_048_576  # waiting for the disk; more is not cached there
+GAP_BYTES_MAX: Final = 64 * 1_024  # largest gap between spans read as one
+UNWRITTEN_BYTES_MAX: Final = (
+    32 * 1_048_576
+)  # waiting for the disk cache; it misses further blocks
 
 _CLOSED: Final = "the storage is closed"
 _T = TypeVar("_T")
 _Args = TypeVarTuple("_Args")
-Span = tuple[int, int]  # from a position to before another
+Span = tuple[int, int]  # positions [start, end)
 
 
 class CacheCounts:
-    """How often, and with how many bytes, each tier answered: blocks, but for the tail: reads.
+    """Hits and bytes of each tier, in blocks; in reads for the tail.
 
     ``bucket_blocks`` and ``bucket_bytes`` are the misses; ``gets`` the requests for them.
     """
@@ -47,14 +49,14 @@ class CacheCounts:
         self.bucket_blocks = 0
         self.bucket_bytes = 0
         self.gets = 0
-        self.shared_blocks = 0  # that another read was waiting for already
+        self.shared_blocks = 0  # already requested by another read
 
 
 class ObjectCache:
-    """Loop only; what waits for a disk or the bucket does so in threads of its own.
+    """Cache over all tiers. Loop only; threads wait for disk and bucket.
 
-    Bounds: ``tail_cache_bytes``; ``memory_cache_bytes`` with what is on its way;
-    ``disk_cache_bytes``, and ``UNWRITTEN_BYTES_MAX`` on the way there.
+    Bounds: ``tail_cache_bytes``; ``memory_cache_bytes``, requested
+    blocks included; ``disk_cache_bytes``, and ``UNWRITTEN_BYTES_MAX`` of pending writes.
     """
 
     def __init__(
@@ -63,9 +65,9 @@ class ObjectCache:
         self._bucket = bucket
         self._prefix = prefix
         self._block_bytes = config.block_bytes
-        # A quarter of the memory: a few may be on their way at once, however little there is.
+        # A quarter of the memory, so that a few GETs fit even a small cache.
         get_bytes = min(GET_BYTES_MAX, config.memory_cache_bytes // 4)
-        # One more, for what is wanted rarely begins where a block does.
+        # One more, since a span rarely begins at the start of a block.
         self._get_blocks = get_bytes // config.block_bytes + 1
         self._tail_bytes_max = config.tail_cache_bytes
         self._tail: OrderedDict[int, Run] = OrderedDict()
@@ -85,16 +87,16 @@ class ObjectCache:
 
     @property
     def memory_bytes(self) -> int:
-        """Bytes held, and on their way, besides the tail."""
+        """Bytes held or requested, without the tail."""
         return self._memory.held_bytes + self._memory.coming_bytes
 
     @property
     def disk_bytes(self) -> int:
-        """Bytes of the files."""
+        """Size of the files."""
         return self._disk.held_bytes
 
     def put_tail(self, number: int, body: list[Buffer]) -> None:
-        """Keep an object that was just written, in pieces, until newer ones need its place."""
+        """Keep a newly written object, in pieces, until newer ones need its room."""
         run = Run(number, 0, body, is_trusted=True)
         if number in self._tail or run.size_bytes > self._tail_bytes_max:
             return
@@ -105,16 +107,16 @@ class ObjectCache:
             self.tail_bytes -= oldest.size_bytes
 
     def tail(self, number: int) -> Run | None:
-        """Return an object of the tail, whole."""
+        """Return a whole object of the tail."""
         return self._tail.get(number)
 
     def peek(self, number: int, start: int, end: int) -> memoryview | None:
-        """Return bytes that are in memory, whether they were checked or not."""
+        """Return bytes that are in memory, checked or not."""
         window = self.window_now(number, [(start, end)])
         return None if window is None else window.view(start, end)
 
     def window_now(self, number: int, spans: Sequence[Span]) -> Window | None:
-        """Return a window on spans of an object when all of them are in memory; uncounted."""
+        """Return a window on spans of an object if all are in memory; does not count the read."""
         run = self._tail.get(number)
         if run is not None:
             return Window([run])
@@ -132,7 +134,7 @@ class ObjectCache:
         self.counts.tail_bytes += size_bytes
 
     def count_memory(self, areas: Sequence[Span]) -> None:
-        """Count a read of what ``window_now`` gave."""
+        """Count a read of a window of ``window_now``."""
         blocks = len(self._blocks_of(areas))
         self.counts.memory_blocks += blocks
         self.counts.memory_bytes += blocks * self._block_bytes
@@ -166,7 +168,7 @@ class ObjectCache:
         for first, last in self._groups(stored.number, missing):
             loads.add(self._begin(stored, first, last))
         if loads:
-            # Whoever is cancelled here leaves the loads to the others.
+            # A cancelled read leaves the loads to the others.
             await asyncio.wait(loads)
             if any(load.cancelled() for load in loads):
                 raise StorageUnavailable(_CLOSED)
@@ -174,27 +176,27 @@ class ObjectCache:
         return Window(runs)
 
     async def window_ahead(self, stored: StoredObject, spans: Sequence[Span]) -> Window:
-        """Return the same for what is needed soon, behind what is needed now."""
+        """Return such a window for read-ahead, with lower priority than other reads."""
         async with self._ahead:
             return await self.window(stored, spans)
 
     async def read_ahead(self, stored: StoredObject, start: int, end: int) -> None:
-        """Fetch bytes that somebody will need soon. Errors: those of ``Bucket.get``."""
+        """Fetch bytes that a reader will need soon. Errors: those of ``Bucket.get``."""
         await self.window_ahead(stored, [(start, end)])
 
     async def check(self, work: Callable[[*_Args], _T], *args: *_Args) -> _T:
-        """Return ``work(*args)``, done in a thread that waits for nothing."""
+        """Run ``work(*args)`` in a thread for computations."""
         self._check_open()
         return await asyncio.get_running_loop().run_in_executor(self._checks, work, *args)
 
     def discard(self, number: int, start: int, end: int) -> None:
-        """Forget bytes that turned out to be damaged."""
+        """Drop damaged bytes."""
         self._memory.discard(number, start, end)
         for block in self._blocks_of([(start, end)]):
             self._disk.remove((number, block))
 
     def drop(self, number: int) -> None:
-        """Forget an object that is dead."""
+        """Drop a dead object."""
         run = self._tail.pop(number, None)
         if run is not None:
             self.tail_bytes -= run.size_bytes
@@ -203,7 +205,7 @@ class ObjectCache:
             self._writes.submit(self._disk.drop, number)
 
     def close(self) -> None:
-        """Begin nothing more; who waits gets ``StorageUnavailable``. Waits for no thread."""
+        """Refuse further reads; waiting ones get ``StorageUnavailable``. Waits for no thread."""
         self.is_closed = True
         for task in set(self._loading.values()):
             task.cancel()
@@ -222,7 +224,7 @@ class ObjectCache:
         return sorted(blocks)
 
     def _groups(self, number: int, missing: list[int]) -> list[Span]:
-        """Return the first and last block of what is to be read in one go."""
+        """Return the first and last block of each GET."""
         groups: list[Span] = []
         was_on_disk = False
         for block in missing:
@@ -238,7 +240,7 @@ class ObjectCache:
         return groups
 
     def _begin(self, stored: StoredObject, first: int, last: int) -> "asyncio.Task[Run]":
-        """Begin to load blocks; nobody who waits for it can cancel it."""
+        """Begin to load blocks; a cancelled reader does not cancel the load."""
         task = asyncio.get_running_loop().create_task(self._load(stored, first, last))
         blocks = [(stored.number, block) for block in range(first, last + 1)]
         for block in blocks:
@@ -248,7 +250,7 @@ class ObjectCache:
             for block in blocks:
                 del self._loading[block]
             if not task.cancelled():
-                task.exception()  # seen, even when all who waited were cancelled
+                task.exception()  # marked as retrieved, even when all readers were cancelled
 
         task.add_done_callback(end)
         return task
@@ -299,7 +301,7 @@ class ObjectCache:
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def _write(self, number: int, identity: str, start: int, data: bytes) -> None:
-        """Give blocks to the disk, when it keeps up."""
+        """Write blocks to the disk cache, if it keeps up."""
         if self.is_closed or self._unwritten_bytes + len(data) > UNWRITTEN_BYTES_MAX:
             return
         self._unwritten_bytes += len(data)
@@ -322,7 +324,7 @@ class ObjectCache:
 
 
 def join(spans: Iterable[Span], gap_bytes_max: int) -> list[Span]:
-    """Return spans in order, those that lie so close made one.
+    """Sort spans, and join those with a gap of at most so many bytes.
 
     >>> join([(70, 80), (0, 10), (15, 20)], 5)
     [(0, 20), (70, 80)]

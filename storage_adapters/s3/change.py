@@ -1,4 +1,4 @@
-"""What one transaction changes in the index: all of it happens, or nothing."""
+"""Changes of the index that one transaction makes as a whole."""
 
 from typing import NamedTuple
 
@@ -6,14 +6,14 @@ from storage_adapters.s3.state import Extent, StoredObject
 
 
 class ObjectPart(NamedTuple):
-    """What an object holds of one partition."""
+    """One partition's extent in an object."""
 
     partition_id: int
     extent: Extent
 
 
 class NewObject(NamedTuple):
-    """An object that was put and is to be live. ``rows``: ``formats.object_index.pack_rows``."""
+    """An object of the bucket to become live. ``rows``: ``formats.object_index.pack_rows``."""
 
     stored: StoredObject
     parts: list[ObjectPart]
@@ -21,7 +21,7 @@ class NewObject(NamedTuple):
 
 
 class BoundsRow(NamedTuple):
-    """A log start that moved, or a partition that is no more."""
+    """New log start of a partition, or its deletion."""
 
     partition_id: int
     start: int
@@ -30,10 +30,10 @@ class BoundsRow(NamedTuple):
 
 
 class Change(NamedTuple):
-    """``next_sequence``: the node's, -1 to leave it. ``gone``: live objects that are dead then.
+    """One change. ``next_sequence``: -1 keeps it. ``gone``: live objects that become dead.
 
-    ``shrunk``: live objects that lose parts, with those that stay. ``reserve``: how many numbers
-    of objects to be put later are to be reserved in the same transaction.
+    ``shrunk``: live objects that lose parts, with the parts that stay. ``reserve``: the number of
+    object numbers to reserve in the same transaction.
     """
 
     added: tuple[NewObject, ...] = ()

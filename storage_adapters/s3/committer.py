@@ -1,7 +1,7 @@
-"""Changes of the index, one at a time, in a thread of their own; tried again while it is away.
+"""Commits of index changes, one at a time, in a thread; retried while the database is away.
 
-A change whose COMMIT went unanswered is looked up before it is done again or called done. Numbers
-of objects are reserved beside other changes, so that a PUT waits for no transaction of its own.
+A change whose COMMIT was not answered is looked up before it is repeated or reported as done.
+Object numbers are reserved with other changes, so that a PUT waits for no transaction of its own.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ _log = structlog.get_logger()
 
 
 class Committer:
-    """Loop only. ``on_fault`` is told once, when another node has taken over, say."""
+    """Committer of index changes. Loop only. ``on_fault`` is called once, at a take-over say."""
 
     def __init__(
         self,
@@ -58,12 +58,12 @@ class Committer:
 
     @property
     def numbers_kept(self) -> frozenset[int]:
-        """Numbers that are reserved or in use: their rows are to stay as they are."""
+        """Numbers that are reserved or in use, whose rows must stay."""
         return frozenset(self._numbers) | frozenset(self._taken)
 
     async def take_number(self) -> int:
-        """Return the number of an object to be put. Errors: ``StorageUnavailable``."""
-        self._takers += 1  # so that all who wait share one transaction
+        """Return a number for a new object. Errors: ``StorageUnavailable``."""
+        self._takers += 1  # so that all waiting callers share one transaction
         try:
             while not self._numbers:
                 await self.commit(_NOTHING)
@@ -74,19 +74,19 @@ class Committer:
         return number
 
     def give_up(self, number: int) -> None:
-        """Say that an object of this number will not be added: its row may be swept."""
+        """Return an unused number, whose row may be swept."""
         self._taken.discard(number)
 
     def fail(self, error: StorageUnavailable) -> None:
-        """Say that this node can write no more: nothing is committed from now on."""
+        """Fail the committer: this node commits nothing any more."""
         if self.fault is None:
             self.fault = error
             self._on_fault(error)
 
     async def commit(self, change: Change) -> None:
-        """Do ``change``, however long the database is away. Errors: ``StorageUnavailable``.
+        """Commit ``change``; wait for the database without limit. Errors: ``StorageUnavailable``.
 
-        It raises when another node owns the data, and when the storage is closed meanwhile.
+        Raised when another node owns the data, and when the storage is closed meanwhile.
         """
         async with self._turn:
             missing = max(self._reserve + self._takers - len(self._numbers), 0)
@@ -106,10 +106,10 @@ class Committer:
                 self._taken.discard(added.stored.number)
 
     async def run(self, work: Callable[[Index], _T]) -> _T:
-        """Do something else with the index in its thread, once. Errors: ``StorageUnavailable``.
+        """Run other work on the index in its thread, once. Errors: ``StorageUnavailable``.
 
-        Whoever finds out here that another node owns the data stops this one, too: it would go on
-        to answer reads from what the other has merged and deleted.
+        ``Fenced`` stops this node, too: otherwise it would continue to answer reads from objects
+        that the new owner has merged and deleted.
         """
         try:
             return await self._thread.run(work)
@@ -118,21 +118,21 @@ class Committer:
             raise
 
     def close(self) -> None:
-        """Begin no more tries: what waits raises."""
+        """Begin no more tries; waiting calls raise."""
         self._closed.set()
 
     def cut(self) -> None:
-        """Give up what the database is doing, too: whether that was done stays unknown."""
+        """Abandon the running transaction, too; its outcome stays unknown."""
         self.close()
         self._thread.cut()
 
     async def stop(self) -> None:
-        """Close the index and end its thread, after what it does now."""
+        """Close the index and end its thread after the current work."""
         self.close()
         await self._thread.stop()
 
     async def _try(self, change: Change, *, is_first: bool) -> bool:
-        """Return whether the change is done."""
+        """Try the change; return whether it is done."""
         if self.fault is not None:
             raise self.fault
         try:
@@ -152,7 +152,7 @@ class Committer:
         return True
 
     async def _was_done(self, change: Change) -> bool:
-        """Look whether the change is there; numbers it may have reserved are left to be swept."""
+        """Return whether the change was committed; leave numbers that it reserved to be swept."""
         pause_ms = PAUSE_MS_MIN
         while True:
             try:

@@ -13,23 +13,21 @@ _MIB = 1024 * _KIB
 
 
 class S3Config(FrozenConfig):
-    """Where the bucket is, when an object is closed, what is cached, how long is waited."""
+    """Bucket, sizes of objects and caches, and timeouts."""
 
-    # An acknowledgement takes a flush interval and a PUT: more is on its way than on a disk.
+    # An acknowledgement takes a flush interval and a PUT: more appends wait than on a disk.
     defaults_elsewhere: ClassVar[Mapping[str, Mapping[str, int]]] = {
         "broker": {"wal_queued_bytes_max": 192 * _MIB, "wal_queued_bytes_low": 128 * _MIB},
         "adapters.kafka": {"unacknowledged_bytes_max": 128 * _MIB},
     }
 
-    bucket: str = Field(
-        min_length=3, max_length=255, description="The bucket; it must be there."
-    )
+    bucket: str = Field(min_length=3, max_length=255, description="The bucket; it must exist.")
     prefix: str = Field(
-        default="", max_length=512, description="Put before every key, as in `headgate/`."
+        default="", max_length=512, description="Prefix of every key, such as `headgate/`."
     )
     endpoint_url: str = Field(
         default="",
-        description="Of another server than Amazon's, `http://127.0.0.1:9000`.",
+        description="URL of a server other than Amazon's, such as `http://127.0.0.1:9000`.",
         json_schema_extra=SECRET_URL,
     )
     ca_file: str = Field(
@@ -44,13 +42,14 @@ class S3Config(FrozenConfig):
         default="", description="A profile of the AWS configuration; empty: its default chain."
     )
     addressing: Literal["auto", "path", "virtual"] = Field(
-        default="auto", description="Where a URL says the bucket's name."
+        default="auto", description="Place of the bucket's name in URLs."
     )
     flush_interval_ms: int = Field(
         default=250,
         ge=0,
         le=60_000,
-        description="An object is closed so long after its first append. A latency and a price.",
+        description="Age of an object's first append at which it is closed. Higher values cost "
+        "latency, lower ones money.",
     )
     object_bytes: int = Field(
         default=8 * _MIB,
@@ -59,109 +58,112 @@ class S3Config(FrozenConfig):
         description="An object of this size is closed at once.",
     )
     append_bytes_max: int = Field(
-        default=128 * _MIB, ge=64 * _KIB, le=1024 * _MIB, description="One atomic append."
+        default=128 * _MIB,
+        ge=64 * _KIB,
+        le=1024 * _MIB,
+        description="Bound of one atomic append.",
     )
     uploads_max: int = Field(
-        default=4, ge=1, le=64, description="Objects on their way to the bucket at once."
+        default=4, ge=1, le=64, description="Objects uploaded at the same time."
     )
     queued_bytes_max: int = Field(
         default=256 * _MIB,
         ge=_MIB,
-        description="Appended bytes that the bucket does not have; above it, appends are "
-        "refused, and told to come again.",
+        description="Bound of appended data that is not in the bucket yet; above it, appends are "
+        "refused with a retriable error.",
     )
     reserve_bytes: int = Field(
         default=32 * _MIB,
         ge=0,
-        description="More of them, for acknowledgements and commits only.",
+        description="Addition to that bound, for acknowledgements and commits only.",
     )
     refuse_after_ms: int = Field(
         default=10_000,
         ge=100,
-        description="Bucket or database away for so long: appends are refused from then on; "
-        "what was taken before waits.",
+        description="Duration of an outage of bucket or database after which appends are refused; "
+        "accepted ones wait.",
     )
     close_ms_max: int = Field(
         default=30_000,
         ge=0,
         le=600_000,
-        description="So long a stopping node waits for what is on its way to the bucket.",
+        description="Longest wait of a stopping node for its uploads.",
     )
     connect_timeout_ms: int = Field(
-        default=5_000, ge=100, le=60_000, description="For a connection to the bucket's server."
+        default=5_000, ge=100, le=60_000, description="Timeout of a connection to the server."
     )
     request_timeout_ms: int = Field(
         default=20_000,
         ge=100,
         le=600_000,
-        description="Silence of the server within a request; then it is made again.",
+        description="Silence of the server after which a request is tried again.",
     )
     database_timeout_ms: int = Field(
         default=15_000,
         ge=100,
         le=600_000,
-        description="A transaction of the index that takes longer is given up, and its connection "
-        "cut: the database hangs. It is looked up, or made again.",
+        description="Timeout of a transaction of the index: its connection is cut, and its outcome "
+        "looked up or the transaction repeated.",
     )
     retry_ms_max: int = Field(
         default=15_000,
         ge=0,
         le=600_000,
-        description="So long a read is tried again, with growing pauses.",
+        description="Time for which a read is tried again, with growing pauses.",
     )
     multipart_bytes: int = Field(
         default=32 * _MIB,
         ge=5 * _MIB,
-        description="Larger objects are put in parts of this size.",
+        description="Larger objects are uploaded in parts of this size.",
     )
     checksum: Literal["crc32c", "md5"] = Field(
         default="crc32c",
-        description="What the server compares of what is put. One that does not know CRC-32C is "
-        "given MD5. Set md5 where the way there is not trusted and has no TLS: a CRC is no proof "
-        "against intent.",
+        description="Checksum of uploads, which the server compares. One without CRC-32C is "
+        "given MD5. Set md5 on an untrusted network without TLS: a CRC does not protect "
+        "against attackers.",
     )
     tail_cache_bytes: int = Field(
         default=64 * _MIB,
         ge=_MIB,
-        description="Memory for the objects written last, whole.",
+        description="Memory for the objects written last.",
     )
     memory_cache_bytes: int = Field(
-        default=64 * _MIB, ge=_MIB, description="Memory for what was read from the bucket."
+        default=64 * _MIB, ge=_MIB, description="Memory for data read from the bucket."
     )
     disk_cache_bytes: int = Field(
         default=1024 * _MIB,
         ge=0,
-        description="The same on the disk, in `cache` of data_dir; 0: none.",
+        description="Disk cache for such data, in `cache` of data_dir; 0: none.",
     )
     block_bytes: int = Field(
         default=_MIB,
         ge=64 * _KIB,
         le=64 * _MIB,
-        description="What is read and cached at a time, at least.",
+        description="Unit of reading and caching.",
     )
     read_ahead_bytes: int = Field(
         default=8 * _MIB,
         ge=0,
         le=256 * _MIB,
-        description="Read in advance for who reads on and on.",
+        description="Read-ahead for sequential readers.",
     )
     rows_cache_bytes: int = Field(
         default=32 * _MIB,
         ge=_MIB,
-        description="Memory for where batches lie in their objects.",
+        description="Memory for the positions of batches in their objects.",
     )
     merge_objects_min: int = Field(
         default=32,
         ge=2,
         le=1_024,
-        description="So many small objects, or `merge_bytes_min`, are made into one for each "
-        "partition.",
+        description="Number of small objects that starts a merge, or `merge_bytes_min`; the result "
+        "is sorted by partition.",
     )
     merge_bytes_min: int = Field(
         default=64 * _MIB, ge=64 * _KIB, description="See `merge_objects_min`."
     )
     merge_bytes_max: int = Field(
-        default=256 * _MIB, ge=_MIB, description="Merged at a time; held in memory."
+        default=256 * _MIB, ge=_MIB, description="Bound of one merge; held in memory."
     )
     merge_after_ms: int = Field(
         default=60_000, ge=0, description="Small objects older than this are merged anyway."
@@ -169,15 +171,15 @@ class S3Config(FrozenConfig):
     partition_object_bytes_min: int = Field(
         default=8 * _MIB,
         ge=4 * _KIB,
-        description="A partition with so much of a merge has an object of its own; others share.",
+        description="A partition with that much data in a merge gets its own object; others share.",
     )
     sweep_interval_ms: int = Field(
-        default=60_000, ge=10, description="Between two looks for objects to delete."
+        default=60_000, ge=10, description="Time between two searches for objects to delete."
     )
     delete_after_ms: int = Field(
         default=3_600_000,
         ge=0,
-        description="An object that nothing needs any more stays so long, for those who read it.",
+        description="Time for which an unneeded object is kept for reads under way.",
     )
 
     @model_validator(mode="after")

@@ -1,8 +1,8 @@
-"""What was read from objects, on the disk: one file for each block, checked when it is read.
+"""Disk cache of objects: one file for each block, checked when it is read.
 
-A file's name says object and block; its first bytes are a CRC over the object's key and ETag, the
-block's number and its bytes. A torn or foreign file is a miss. Nothing here is ever needed: a full
-disk or an I/O error ends the cache with one warning.
+A file's name has object and block; it begins with a CRC over the object's key and ETag, the block's
+number and its data. A torn or foreign file is a miss. The cache is optional: a full disk or an I/O
+error ends it with one warning.
 """
 
 import os
@@ -33,13 +33,13 @@ Block = tuple[int, int]  # number of the object, and of the block in it
 
 
 class DiskCache:
-    """Files up to ``bytes_max`` bytes, those used last. Any thread; what touches files waits.
+    """Least recently used files up to ``bytes_max`` together. Any thread; file operations block.
 
     The order of use is kept as the files' times, so that it outlives the process.
     """
 
     def __init__(self, config: S3Config, data_dir: Path) -> None:
-        # Blocks of another size, or of another bucket, are in a folder of another name.
+        # Blocks of another size or bucket are in another folder.
         place = (config.endpoint_url, config.bucket, config.prefix, str(config.block_bytes))
         name = sha256("\n".join(place).encode()).hexdigest()[:16]
         self.folder = data_dir / FOLDER / f"s3-{name}"
@@ -51,7 +51,7 @@ class DiskCache:
         self.held_bytes = 0
 
     def open(self) -> None:
-        """Find what an earlier process left; until then there are no hits. Once, in a thread."""
+        """Load the files of an earlier process; until then there are no hits. Once, in a thread."""
         try:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._remove_foreign()
@@ -67,20 +67,20 @@ class DiskCache:
         self._shrink()
 
     def has(self, block: Block) -> bool:
-        """Say whether a block is likely to be here. Does not wait."""
+        """Return whether a block is probably cached. Does not block."""
         return block in self._sizes
 
     def read(self, block: Block, identity: str) -> memoryview | None:
-        """Return a block of the object that ``identity`` names, None when it is not here.
+        """Return a block of the object that ``identity`` names, or None.
 
-        ``identity`` holds the object's key and ETag: another object that once had the number,
-        in a bucket that was emptied, has another.
+        ``identity`` holds the object's key and ETag, so it differs from that of an older object
+        with the same number in a bucket that was emptied.
         """
         path = self._path(block)
         try:
             data = path.read_bytes()
             os.utime(path)
-        except FileNotFoundError:  # made room for another meanwhile
+        except FileNotFoundError:  # evicted meanwhile
             self._forget(block)
             return None
         except OSError as error:
@@ -148,7 +148,7 @@ class DiskCache:
             self.remove(oldest)
 
     def _end(self, error: OSError) -> None:
-        """Go on without a disk cache."""
+        """Disable the disk cache."""
         with self._lock:
             had_ended, self._has_ended = self._has_ended, True
             self._is_on = False

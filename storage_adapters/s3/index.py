@@ -1,6 +1,6 @@
-"""The index of the objects, in SQL: which are live, and what is in them.
+"""Index of the objects, in SQL: the live ones and their contents.
 
-Everything waits for the database: call it in a thread, one call at a time. Each method is one
+Every method waits for the database: call it in a thread, one call at a time. Each method is one
 transaction. docs/formats.md section 11 describes the tables.
 """
 
@@ -62,7 +62,7 @@ _T = TypeVar("_T")
 
 
 class Ownership(NamedTuple):
-    """What a node has taken over. ``reserved``: numbers for its next objects."""
+    """Result of a take-over. ``reserved``: numbers for the node's next objects."""
 
     epoch: int
     next_sequence: int
@@ -70,7 +70,7 @@ class Ownership(NamedTuple):
 
 
 class Index:
-    """See the module. ``url``: SQLAlchemy's, of SQLite or PostgreSQL.
+    """Index of the objects. ``url``: SQLAlchemy's, of SQLite or PostgreSQL.
 
     ``ms_max`` bounds a transaction, whatever the database does; connecting may take its own time
     (``gateway.sql``) in addition. Errors of every method: ``IndexUnavailable`` when the database
@@ -86,10 +86,10 @@ class Index:
         self._watch = Watch()
 
     def open(self, *, create: bool = True, commits_often: bool = False) -> None:
-        """Connect, and make the tables where there are none.
+        """Connect, and create missing tables.
 
-        Readers outside open without ``create``: then nothing is made, and an index that is not
-        there is an error. Who ``commits_often`` has ``Checkpoints`` beside. Errors:
+        Readers outside open without ``create``: then nothing is created, and a missing index is an
+        error. With ``commits_often`` it runs ``Checkpoints``, too. Errors:
         ``StorageUnavailable``, also for an index of a later format.
         """
         try:
@@ -110,7 +110,7 @@ class Index:
             raise
 
     def close(self) -> None:
-        """Let go of the connection. A second time does nothing."""
+        """Close the connection. A second call does nothing."""
         if self._checkpoints is not None:
             self._checkpoints.close()
             self._checkpoints = None
@@ -120,15 +120,15 @@ class Index:
             self._watch.leave()
 
     def cut(self) -> None:
-        """Let the transaction under way fail, and every later one. In any thread."""
+        """Make the transaction under way and every later one fail. In any thread."""
         self._watch.shut()
 
     def data_uuid(self) -> UUID | None:
-        """Return whose index this is, None while nobody has said so."""
+        """Return the data uuid of the index, None until it is set."""
         return self._read(lambda connection: connection.scalar(select(INDEX.c.data_uuid)))
 
     def set_data_uuid(self, data_uuid: UUID, bucket: str, prefix: str) -> None:
-        """Say whose index this is. Errors: ``StorageUnavailable`` when it is another's already."""
+        """Set the data uuid. Errors: ``StorageUnavailable`` when the index has another one."""
         of = IndexOf(data_uuid, bucket, prefix)
         self._write(lambda connection: tables.set_owner_of_data(connection, of))
 
@@ -155,21 +155,21 @@ class Index:
         return self._write(take)
 
     def load(self) -> Loaded:
-        """Return everything that is live, as of one moment. What is damaged is an error."""
+        """Return all live objects and bounds in one snapshot. Damage is an error."""
         return self._read(lambda connection: tables.load(connection, self._watch.renew))
 
     def rows(self, number: int) -> bytes | None:
-        """Return where an object's batches are (``formats.object_index.unpack_rows``).
+        """Return an object's packed rows (``formats.object_index.unpack_rows``).
 
-        None when there is no such object; one that is dead has its rows until it is forgotten.
+        None for an unknown object; a dead one has its rows until it is forgotten.
         """
         query = select(OBJECTS.c.rows).where(OBJECTS.c.number == number)
         return self._read(lambda connection: connection.scalar(query))
 
     def commit(self, epoch: int, change: Change) -> list[int]:
-        """Do all of a change, or nothing; return the numbers that it reserved.
+        """Commit a change as a whole; return the numbers that it reserved.
 
-        Doing a change again that is done already changes nothing (but reserves again). Errors:
+        Repeating a change that is done changes nothing (but reserves again). Errors:
         ``Fenced``, ``PendingLost``, ``IndexUnavailable``, ``OutcomeUnknown``.
         """
         packed, unix_ms = work.pack(change), self._clock.unix_ms()
@@ -180,16 +180,16 @@ class Index:
         )
 
     def committed(self, change: Change) -> bool:
-        """Say whether a change whose outcome is unknown was done. If not, it never will be.
+        """Return whether a change of unknown outcome was done. If not, it never will be.
 
         It waits until the database has ended the transaction in question.
         """
         return self._write(lambda connection: work.is_done(connection, change))
 
     def sweep_pending(self, epoch: int, *, before_unix_ms: int, keep: frozenset[int]) -> int:
-        """Turn pending rows dead that were reserved before a time; return how many.
+        """Turn pending rows dead that were reserved before a time; return their number.
 
-        ``keep``: numbers that the owner still means to use. Errors: ``Fenced``, too.
+        ``keep``: numbers that the owner will still use. Errors: ``Fenced``, too.
         """
         now_ms = self._clock.unix_ms()
         return self._write(
@@ -199,7 +199,7 @@ class Index:
         )
 
     def dead(self, *, before_unix_ms: int, limit: int) -> list[tuple[int, int]]:
-        """Return (number, epoch) of objects to delete, the lowest numbers first.
+        """Return (number, epoch) of objects to delete, lowest number first.
 
         They died before a time, and no lease is alive that was taken before they died.
         """
@@ -221,9 +221,9 @@ class Index:
         self._delete(statement, BOUNDS.c.partition_id, partition_ids)
 
     def take_lease(self, holder: str, *, ttl_ms: int) -> str:
-        """Keep every object that dies from now on, for ``ttl_ms``; return the lease's id.
+        """Take a lease on every object that dies from now on, for ``ttl_ms``; return its id.
 
-        Take it before ``load``: all that was loaded then stays. ``holder`` is for people to read.
+        Take it before ``load``: then all loaded objects stay. ``holder`` is a text for people.
         """
         lease_id = str(uuid4())
         now_ms = self._clock.wall_unix_ms()
@@ -235,14 +235,14 @@ class Index:
         return lease_id
 
     def extend_lease(self, lease_id: str, *, ttl_ms: int) -> bool:
-        """Let a lease live ``ttl_ms`` from now on. False: it was over, objects may be gone."""
+        """Extend a lease to ``ttl_ms`` from now on. False: it had ended, objects may be gone."""
         now_ms = self._clock.wall_unix_ms()
         return self._write(
             lambda connection: leases.extend(connection, lease_id, now_ms=now_ms, ttl_ms=ttl_ms)
         )
 
     def end_lease(self, lease_id: str) -> None:
-        """Give a lease back. One that is over already is no error."""
+        """End a lease. One that has ended already is no error."""
         self._write(lambda connection: leases.end(connection, lease_id))
 
     def restore(  # noqa: PLR0913 - all that an index is made of
@@ -257,10 +257,10 @@ class Index:
         next_number: int,
         epoch: int,
     ) -> None:
-        """Replace the whole index by what was found in the bucket.
+        """Replace the whole index by the objects found in the bucket.
 
-        ``epoch`` is the highest that was found, ``next_number`` one past the highest number. A node
-        that runs meanwhile is fenced. ``objects`` may be an iterator: not all are held at once.
+        ``epoch`` is the highest found, ``next_number`` one past the highest number. A running node
+        is fenced. ``objects`` may be an iterator: they are not all held at once.
         """
         of = IndexOf(data_uuid, bucket, prefix)
 
@@ -273,7 +273,7 @@ class Index:
             )
             tables.replace_all(connection, objects, bounds, of)
 
-        # Objects may come from the bucket, slowly, and he who waits for them can end it.
+        # Objects may come slowly from the bucket; the caller can cancel that.
         self._transaction(self._opened(), replace, None)
 
     def _delete(self, statement: Delete, column: Column[Any], numbers: Sequence[int]) -> None:
@@ -292,11 +292,11 @@ class Index:
         return self._engine
 
     def _write(self, work_: Callable[[Connection], _T]) -> _T:
-        """Do ``work_`` as one transaction."""
+        """Run ``work_`` as one transaction."""
         return self._transaction(self._opened(), work_, self._ms_max)
 
     def _read(self, work_: Callable[[Connection], _T]) -> _T:
-        """Do ``work_``, which only reads, as of one moment; it waits for no writer."""
+        """Run the read-only ``work_`` in one snapshot; it waits for no writer."""
         return self._transaction(reading(self._opened()), work_, self._ms_max)
 
     def _transaction(
@@ -309,7 +309,7 @@ class Index:
                 try:
                     connection.commit()
                 except (SQLAlchemyError, OSError) as error:
-                    # Whatever it says: the server may have done it before it could not say so.
+                    # Whatever the error: the server may have committed before the answer was lost.
                     raise OutcomeUnknown(f"index: at COMMIT: {self._text(error)}") from error
                 if self._checkpoints is not None:
                     self._checkpoints.note()

@@ -1,9 +1,9 @@
-"""Leases: readers outside keep the objects that they have found from being deleted.
+"""Leases: readers outside the node protect objects from deletion.
 
-What a lease keeps is told by the count of deaths, not by clocks, which differ between machines: an
+A lease covers objects by the count of deaths, not by clocks, which differ between machines: an
 object that dies gets a count that is higher than that of every lease taken before. Only a lease's
-end is a time, by the clocks of its holder and of the owner, which may be apart by as much as dead
-objects are kept anyway.
+end is a time, by the clocks of its holder and of the owner. These may differ by as much as the time
+for which dead objects are kept anyway.
 """
 
 from typing import Final
@@ -19,7 +19,7 @@ HOLDER_MAX: Final = 255
 def take(
     connection: Connection, lease_id: str, holder: str, *, now_ms: int, ttl_ms: int
 ) -> None:
-    """Insert a lease, and remove those that are over."""
+    """Insert a lease, and remove those that have ended."""
     connection.execute(delete(LEASES).where(LEASES.c.expires_unix_ms <= now_ms))
     connection.execute(
         insert(LEASES).values(
@@ -32,7 +32,7 @@ def take(
 
 
 def extend(connection: Connection, lease_id: str, *, now_ms: int, ttl_ms: int) -> bool:
-    """Move the end of a lease that is not over; say whether there was one."""
+    """Extend a lease that has not ended; return whether it exists."""
     statement = (
         update(LEASES)
         .where(LEASES.c.id == lease_id, LEASES.c.expires_unix_ms > now_ms)

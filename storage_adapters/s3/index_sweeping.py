@@ -1,4 +1,4 @@
-"""Objects that nothing needs any more: which they are, and when they may go."""
+"""Queries for unneeded objects and the time of their deletion."""
 
 from sqlalchemy import Connection, ScalarSelect, and_, func, or_, select
 
@@ -20,7 +20,7 @@ def sweep_pending(
         OBJECTS.c.state == PENDING, OBJECTS.c.changed_unix_ms < before_unix_ms
     )
     numbers = [number for number in connection.scalars(query) if number not in keep]
-    # No reader has ever seen them, so that no lease keeps them: death 0.
+    # No reader has ever seen them, so that no lease protects them: death 0.
     work.bury(connection, numbers, state=PENDING, death=0, unix_ms=now_unix_ms)
     return len(numbers)
 
@@ -28,10 +28,10 @@ def sweep_pending(
 def dead(
     connection: Connection, *, before_unix_ms: int, now_unix_ms: int, limit: int
 ) -> list[tuple[int, int]]:
-    """Return (number, epoch) of what died before a time and is not kept by a lease.
+    """Return (number, epoch) of objects that died before a time and have no lease.
 
-    What was live waits until all with lower numbers that never were has gone: that an object of a
-    replaced node is stale is told, to who has nothing but the bucket, by those put after it.
+    Formerly live objects wait until all lower numbers that never were live are gone: a recovery
+    from the bucket alone recognizes a replaced node's stale object by the objects put after it.
     """
     kept_after = (
         select(func.min(LEASES.c.deaths))
@@ -56,7 +56,7 @@ def dead(
 
 
 def _first_never_live() -> ScalarSelect[int]:
-    """The lowest number of an object that was never live, and can never be; or null."""
+    """Select the lowest number of an object that was never live, and can never be; or null."""
     rows = OBJECTS.alias()
     epoch = select(OWNERS.c.epoch).where(OWNERS.c.slot == SLOT).scalar_subquery()
     is_replaced = and_(rows.c.state == PENDING, rows.c.epoch < epoch)

@@ -1,4 +1,4 @@
-"""The index as a whole: made, read and replaced."""
+"""Whole-index operations: create, load and replace."""
 
 import gc
 from collections.abc import Callable, Iterable, Iterator
@@ -27,23 +27,25 @@ from storage_adapters.s3.tables import (
     TABLES,
 )
 
-OBJECTS_PER_FETCH: Final = 100  # within what a server bears of silence between two fetches
-OBJECTS_PER_INSERT: Final = 100  # of a restore; their blobs are in memory meanwhile
-# What Extent._make does, but for counting the values; a start makes one for each partition of each
-# object.
+OBJECTS_PER_FETCH: Final = (
+    100  # few enough that no fetch waits longer than a server's idle timeout
+)
+OBJECTS_PER_INSERT: Final = 100  # of a restore; their blobs are in memory together
+# As Extent._make, without counting the values; a start makes one for each partition of each
+# # object.
 _EXTENT: Final[Callable[[tuple[object, ...]], Extent]] = partial(tuple.__new__, Extent)
 _OPEN_LOCK: Final = 0x48_47_53_33  # "HGS3": an advisory lock of PostgreSQL
 
 
 class Loaded(NamedTuple):
-    """All live objects, lowest number first, with their parts, and all bounds."""
+    """All live objects with their parts, lowest number first, and all bounds."""
 
     objects: list[tuple[StoredObject, list[ObjectPart]]]
     bounds: list[BoundsRow]
 
 
 class IndexOf(NamedTuple):
-    """Whose objects an index is of."""
+    """Identity of the data that an index describes."""
 
     data_uuid: UUID
     bucket: str
@@ -51,8 +53,10 @@ class IndexOf(NamedTuple):
 
 
 def make(connection: Connection) -> None:
-    """Make the tables where there are none."""
-    if connection.dialect.name == "postgresql":  # two nodes that make them at once would clash
+    """Create missing tables."""
+    if (
+        connection.dialect.name == "postgresql"
+    ):  # two nodes that create them at once would clash
         connection.execute(text(f"SELECT pg_advisory_xact_lock({_OPEN_LOCK})"))
     if inspect(connection).has_table(INDEX.name):
         return
@@ -66,7 +70,7 @@ def make(connection: Connection) -> None:
 
 
 def check_format(connection: Connection) -> None:
-    """See that there is an index, and that we can read it. Errors: ``StorageUnavailable``."""
+    """Check that the index exists and has a known format. Errors: ``StorageUnavailable``."""
     if not inspect(connection).has_table(INDEX.name):
         raise StorageUnavailable("index: the database has none: no storage in S3 uses it")
     found = connection.scalar(select(INDEX.c.format))
@@ -78,7 +82,7 @@ def check_format(connection: Connection) -> None:
 
 
 def set_owner_of_data(connection: Connection, of: IndexOf) -> None:
-    """Say whose index this is, once. Errors: ``StorageUnavailable`` when it is another's."""
+    """Set the data uuid, once. Errors: ``StorageUnavailable`` when the index has another."""
     connection.execute(update(INDEX).where(INDEX.c.data_uuid.is_(None)).values(**of._asdict()))
     row = connection.execute(select(INDEX)).one()
     found = IndexOf(row.data_uuid, row.bucket, row.prefix)
@@ -91,9 +95,9 @@ def set_owner_of_data(connection: Connection, of: IndexOf) -> None:
 
 
 def load(connection: Connection, on_progress: Callable[[], None]) -> Loaded:
-    """Return everything that is live. Errors: ``StorageUnavailable`` for what is damaged.
+    """Return all live objects and bounds. Errors: ``StorageUnavailable`` for damage.
 
-    ``on_progress`` is called now and then while it comes.
+    ``on_progress`` is called now and then while rows arrive.
     """
     query = (
         select(
@@ -123,7 +127,7 @@ def load(connection: Connection, on_progress: Callable[[], None]) -> Loaded:
 
 @contextmanager
 def _no_garbage_collection() -> Iterator[None]:
-    """Switch it off: among a million tuples that all stay it takes two thirds of the time."""
+    """Disable garbage collection: among a million live tuples it takes two thirds of the time."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -136,7 +140,7 @@ def _no_garbage_collection() -> Iterator[None]:
 def replace_owner(
     connection: Connection, *, epoch: int, next_sequence: int, next_number: int
 ) -> None:
-    """Fence whoever runs, and go on behind what was found; numbers never go back."""
+    """Fence a running node and continue after the numbers found; numbers never go back."""
     now = work.owner(connection, lock=True)
     connection.execute(
         update(OWNERS)
@@ -156,8 +160,8 @@ def replace_all(
     bounds: Iterable[BoundsRow],
     of: IndexOf,
 ) -> None:
-    """Put in what was found, for all that was there."""
-    if connection.dialect.name == "postgresql":  # objects may come from the bucket, slowly
+    """Replace all rows by those found."""
+    if connection.dialect.name == "postgresql":  # objects may come slowly from the bucket
         connection.execute(text("SET LOCAL idle_in_transaction_session_timeout = 0"))
         connection.execute(text("SET LOCAL statement_timeout = 0"))
     connection.execute(delete(OBJECTS))

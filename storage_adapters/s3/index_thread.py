@@ -1,4 +1,4 @@
-"""An index and the one thread that asks it, one question at a time."""
+"""Index with its one thread, which runs one query at a time."""
 
 import asyncio
 from collections.abc import Callable
@@ -14,7 +14,7 @@ _T = TypeVar("_T")
 
 
 class IndexThread:
-    """Loop only. ``name``: the thread's. What it does is bounded as the index says."""
+    """Executor of index queries. Loop only. ``name``: the thread's. The index bounds each query."""
 
     def __init__(self, index: Index, name: str) -> None:
         self._index = index
@@ -22,18 +22,18 @@ class IndexThread:
         self._is_stopped = False
 
     async def run(self, work: Callable[[Index], _T]) -> _T:
-        """Return what ``work`` returns, once. Errors: its own, ``StorageUnavailable``."""
+        """Run ``work`` once. Errors: its own, ``StorageUnavailable``."""
         if self._is_stopped:
             raise StorageUnavailable(_STOPPED)
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._executor, work, self._index)
 
     def cut(self) -> None:
-        """Let what it does now fail, and all that comes behind it."""
+        """Make the current query and all later ones fail."""
         self._index.cut()
 
     async def stop(self) -> None:
-        """Close the index and end the thread, after what it does now."""
+        """Close the index and end the thread after the current query."""
         await self.run(Index.close)
         self._is_stopped = True
         self._executor.shutdown(wait=True)

@@ -1,4 +1,4 @@
-"""The statements of one commit: as many as there are kinds of changes, never one per partition.
+"""Statements of one commit: one for each kind of change, never one per partition.
 
 All of it runs within a transaction whose first statement is ``own``: that statement changes the
 owner's row, and so waits until no other transaction has, and keeps others waiting until the end.
@@ -38,7 +38,7 @@ class Owner(NamedTuple):
 
 
 def owner(connection: Connection, *, lock: bool = False) -> Owner:
-    """Return the owner's row; with ``lock`` after all transactions that have changed it."""
+    """Return the owner's row; with ``lock``, wait first for all transactions that changed it."""
     query = select(
         OWNERS.c.node_id,
         OWNERS.c.epoch,
@@ -47,7 +47,7 @@ def owner(connection: Connection, *, lock: bool = False) -> Owner:
         OWNERS.c.deaths,
     ).where(OWNERS.c.slot == SLOT)
     if lock:
-        query = query.with_for_update()  # SQLite has its one lock since BEGIN IMMEDIATE
+        query = query.with_for_update()  # SQLite holds its one lock since BEGIN IMMEDIATE
     return Owner._make(connection.execute(query).one())
 
 
@@ -67,7 +67,7 @@ def own(connection: Connection, epoch: int, **changes: ColumnElement[int] | int)
 
 
 class Packed(NamedTuple):
-    """A change with its blobs packed, which is done before the owner's row is locked."""
+    """A change with its blobs packed before the owner's row is locked."""
 
     change: Change
     live_rows: list[dict[str, object]]
@@ -75,14 +75,14 @@ class Packed(NamedTuple):
 
     @property
     def more_ms(self) -> int:
-        """How much longer it may take than a small one: 1 ms for each row and KiB of blobs."""
+        """Additional time that it may take: 1 ms for each row and KiB of blobs."""
         rows = [*self.live_rows, *self.shrunk_rows]
         blobs = [value for row in rows for value in row.values() if isinstance(value, bytes)]
         return len(rows) + len(self.change.gone) + sum(map(len, blobs)) // 1_024
 
 
 def pack(change: Change) -> Packed:
-    """Return what ``apply`` is to do."""
+    """Pack a change for ``apply``."""
     return Packed(
         change,
         [live_row(new) | {"of": new.stored.number} for new in change.added],
@@ -91,7 +91,7 @@ def pack(change: Change) -> Packed:
 
 
 def apply(connection: Connection, epoch: int, packed: Packed, unix_ms: int) -> list[int]:
-    """Do all of a change; return the numbers that it reserved. Errors: see ``Index.commit``."""
+    """Apply a change; return the numbers that it reserved. Errors: see ``Index.commit``."""
     change = packed.change
     changes: dict[str, ColumnElement[int] | int] = {}
     if change.next_sequence >= 0:
@@ -115,7 +115,7 @@ def apply(connection: Connection, epoch: int, packed: Packed, unix_ms: int) -> l
 
 
 def reserve(connection: Connection, epoch: int, count: int, unix_ms: int) -> list[int]:
-    """Make pending rows of the last ``count`` numbers; ``next_number`` was moved up already."""
+    """Insert pending rows of the last ``count`` numbers; ``next_number`` was moved up already."""
     next_number = owner(connection).next_number
     numbers = list(range(next_number - count, next_number))
     if numbers:
@@ -128,7 +128,7 @@ def reserve(connection: Connection, epoch: int, count: int, unix_ms: int) -> lis
 def bury(
     connection: Connection, numbers: Sequence[int], *, state: int, death: int, unix_ms: int
 ) -> None:
-    """Turn rows dead that are in ``state``; those in another one stay as they are."""
+    """Turn rows in ``state`` dead; rows in another state stay."""
     if not numbers:
         return
     statement = (
@@ -140,7 +140,7 @@ def bury(
 
 
 def states(connection: Connection, numbers: Sequence[int]) -> dict[int, int]:
-    """Return the states of those objects that have a row."""
+    """Return the states of objects that have a row."""
     found: dict[int, int] = {}
     for at in range(0, len(numbers), IN_LIST_MAX):
         query = select(OBJECTS.c.number, OBJECTS.c.state).where(
@@ -151,9 +151,9 @@ def states(connection: Connection, numbers: Sequence[int]) -> dict[int, int]:
 
 
 def is_done(connection: Connection, change: Change) -> bool:
-    """Say whether a change was committed, once every transaction with the owner's row is over.
+    """Return whether a change was committed, after every transaction on the owner's row has ended.
 
-    A change of bounds alone is never said to be done: doing it again changes nothing.
+    A change of bounds alone counts as not done: repeating it changes nothing.
     """
     owner(connection, lock=True)
     if change.added:
@@ -191,7 +191,7 @@ def put_bounds(connection: Connection, bounds: Iterable[BoundsRow]) -> None:
 
 
 def live_row(new: NewObject) -> dict[str, object]:
-    """Return the columns of a live object, but for its number and epoch."""
+    """Return the columns of a live object, except its number and epoch."""
     stored = new.stored
     return {
         "state": LIVE,
@@ -219,8 +219,8 @@ def _turn_live(connection: Connection, epoch: int, rows: list[dict[str, object]]
     )
     if connection.execute(statement, rows).rowcount == len(rows):
         return
-    # Not every driver counts the rows of many updates, and a change that is done again finds its
-    # rows live: numbers are of one object each, so that is as good.
+    # Not every driver counts the rows of many updates, and a repeated change finds its rows live:
+    # # each number belongs to one object, so that is equivalent.
     numbers = [cast("int", row["of"]) for row in rows]
     found = states(connection, numbers)
     lost = [number for number in numbers if found.get(number) != LIVE]

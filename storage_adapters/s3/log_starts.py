@@ -1,4 +1,4 @@
-"""Log starts that move and partitions that are deleted: seen at once, kept by the next commit."""
+"""Log starts and deletions of partitions: effective at once, stored by the next commit."""
 
 import asyncio
 from collections.abc import Iterator, Sequence
@@ -18,17 +18,17 @@ from storage_adapters.s3.reading import PLANS_MAX
 from storage_adapters.s3.rows import RowsCache
 from storage_adapters.s3.state import Catalog, Extent, PartitionState
 
-TOLD_MAX: Final = 256  # partitions that a footer tells of beside its own: some ms of the loop
+TOLD_MAX: Final = 256  # further partitions in a footer: some ms of the loop
 
 _log = structlog.get_logger()
 
 
 class Untold:
-    """Partitions of whose log start, or end, no footer in the bucket may have told yet.
+    """Partitions whose log start or deletion may not be in any footer of the bucket yet.
 
-    The index knows it, but of an index that was lost the footers are all there is
-    (``recovery``). So a node begins with all partitions of which there is something to tell: the
-    one before may have ended in between.
+    The index has it, but after a loss of the index only the footers remain (``recovery``). So a
+    node begins with all partitions that have a log start or a deletion: the node before it may have
+    ended in between.
     """
 
     def __init__(self, catalog: Catalog) -> None:
@@ -36,18 +36,18 @@ class Untold:
         self._ids = {one.partition_id for one in states if one.start or one.is_deleted}
 
     def add(self, partition_id: int) -> None:
-        """Say that there is something new to tell."""
+        """Add partitions with a new log start or deletion."""
         self._ids.add(partition_id)
 
     def take(self) -> set[int]:
-        """Return those that the next footer is to tell of, ``TOLD_MAX`` at most."""
+        """Return those for the next footer, ``TOLD_MAX`` at most."""
         taken = set(islice(self._ids, TOLD_MAX))
         self._ids -= taken
         return taken
 
     @contextmanager
     def taken(self) -> Iterator[set[int]]:
-        """Take some; they are as before when what is done with them fails."""
+        """Take some; they are put back when the body of the ``with`` statement fails."""
         taken = self.take()
         try:
             yield taken
@@ -57,7 +57,7 @@ class Untold:
 
 
 class LogStarts:
-    """What waits shares one transaction. ``untold`` is what the next objects' footers tell."""
+    """Pending log starts and deletions, which share a transaction. ``untold``: for footers."""
 
     def __init__(self, catalog: Catalog, rows: RowsCache, committer: Committer) -> None:
         self._catalog = catalog
@@ -74,7 +74,7 @@ class LogStarts:
         if not state.is_deleted and start > state.start:
             state.start = start
             passed = state.find(start)
-            if passed:  # what lies below is of the first extent: of another one from now on
+            if passed:  # ``below_bytes`` is about the first extent: another one from now on
                 state.extents, state.below_bytes = state.extents[passed:], 0
             self.untold.add(partition_id)
         self._note(partition_id, on_done)
@@ -91,7 +91,7 @@ class LogStarts:
         self._note(partition_ids[-1] if partition_ids else -1, on_done)
 
     async def drain(self) -> None:
-        """Wait until all is kept."""
+        """Wait until all are stored."""
         if self._task is not None:
             await self._task
 
@@ -122,8 +122,8 @@ class LogStarts:
         await self._committer.commit(Change(bounds=tuple(rows)))
 
     async def _row(self, state: PartitionState) -> BoundsRow:
-        """Let go of what lies below the start, and return what is to be kept of it."""
-        for _ in range(PLANS_MAX):  # the first extent may be merged while its rows are read
+        """Drop the extents below the start; return the row to store."""
+        for _ in range(PLANS_MAX):  # the first extent can be merged while its rows are read
             start, extent = state.start, _first(state)
             below_bytes = 0
             if extent is not None and extent.first < start:
@@ -137,7 +137,7 @@ class LogStarts:
         return BoundsRow(state.partition_id, state.start, state.below_bytes, state.is_deleted)
 
     async def _below(self, extent: Extent, start: int) -> int:
-        """Return the bytes of an extent below ``start``; 0 where its rows cannot be had.
+        """Return the bytes of an extent below ``start``; 0 when its rows cannot be read.
 
         The partition then counts as larger than it is, by less than an object. That is better than
         a log start that does not move.
@@ -151,6 +151,6 @@ class LogStarts:
 
 
 def _first(state: PartitionState) -> Extent | None:
-    """Return the extent that holds the log start, None when all that there is lies below it."""
+    """Return the extent that holds the log start, None when all extents lie below it."""
     at = state.find(state.start)
     return state.extents[at] if at < len(state.extents) else None

@@ -1,4 +1,4 @@
-"""What was read from objects, in memory: runs of blocks, which of their batches were checked."""
+"""Memory cache of objects: runs of blocks, with the ranges whose batches were checked."""
 
 import asyncio
 from bisect import bisect_left, bisect_right
@@ -9,10 +9,10 @@ from gateway.model import Buffer
 
 
 class Run:
-    """Bytes ``start`` to before ``end`` of an object, as one GET or one file gave them.
+    """Bytes [``start``, ``end``) of an object, as read by one GET or from one file.
 
-    ``bytes`` as a list are pieces, which are joined when they are first read. ``is_trusted``: made
-    here, so that no batch of it has to be checked.
+    ``bytes`` as a list are pieces, which are joined at the first read. ``is_trusted``: built by
+    this process, so that no batch of it has to be checked.
     """
 
     __slots__ = ("_checked", "_data", "end", "number", "start")
@@ -30,12 +30,12 @@ class Run:
         self.start = start
         self._data: memoryview | list[Buffer] = pieces
         self.end = start + sum(map(len, pieces))
-        # Start, end, start, end: sorted, and no two pieces touch.
+        # Start, end, start, end: sorted, and no two ranges touch.
         self._checked: list[int] = [start, self.end] if is_trusted else []
 
     @property
     def view(self) -> memoryview:
-        """All of it, in one piece. In any thread: who comes second joins again, or finds it."""
+        """The whole run in one piece. In any thread; two first reads may both join the pieces."""
         data = self._data
         if isinstance(data, list):
             data = memoryview(data[0] if len(data) == 1 else b"".join(data))
@@ -44,7 +44,7 @@ class Run:
 
     @property
     def size_bytes(self) -> int:
-        """How many bytes it has."""
+        """Size of the run."""
         return self.end - self.start
 
     def is_checked(self, start: int, end: int) -> bool:
@@ -62,7 +62,7 @@ class Run:
 
 
 class Window:
-    """What a read holds of one object, whatever the cache lets go of meanwhile."""
+    """Runs of one object that a read holds, independent of evictions from the cache."""
 
     __slots__ = ("_runs", "_starts")
 
@@ -72,16 +72,16 @@ class Window:
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of the runs that it holds."""
+        """Size of its runs."""
         return sum([run.size_bytes for run in self._runs])
 
     def run(self, start: int, end: int) -> Run | None:
-        """Return the run that holds all between two positions."""
+        """Return the run that holds the whole range."""
         run = self._runs[bisect_right(self._starts, start) - 1]
         return run if end <= run.end else None
 
     def view(self, start: int, end: int) -> memoryview:
-        """Return the bytes between two positions; copied where runs meet."""
+        """Return the bytes of a range; a range over several runs is copied."""
         run = self._runs[bisect_right(self._starts, start) - 1]
         if end <= run.end:
             return run.view[start - run.start : end - run.start]
@@ -108,10 +108,10 @@ class Window:
 
 
 class MemoryCache:
-    """Runs that were used last. Loop only.
+    """Least recently used cache of runs. Loop only.
 
-    ``bytes_max`` bounds what is held together with what is on its way (``reserve``): a single
-    run that is larger comes when nothing else is on its way, and is not kept.
+    ``bytes_max`` bounds held and requested (``reserve``) runs together: a single larger run is
+    requested when no other request is under way, and is not kept.
     """
 
     def __init__(self, bytes_max: int, block_bytes: int) -> None:
@@ -132,7 +132,7 @@ class MemoryCache:
         return run
 
     async def reserve(self, size_bytes: int) -> None:
-        """Wait until so much more may be on its way; first come, first served."""
+        """Wait for room for a request; first come, first served."""
         async with self._turn:
             while self.coming_bytes and self.coming_bytes + size_bytes > self._bytes_max:
                 self._freed.clear()
@@ -141,12 +141,12 @@ class MemoryCache:
         self._shrink()
 
     def release(self, size_bytes: int) -> None:
-        """Say that what was reserved will not come."""
+        """Release a reservation that is not used."""
         self.coming_bytes -= size_bytes
         self._freed.set()
 
     def put(self, run: Run) -> None:
-        """Keep what was on its way."""
+        """Keep a run that was reserved."""
         self.release(run.size_bytes)
         self._runs[run] = None
         self.held_bytes += run.size_bytes
@@ -155,14 +155,14 @@ class MemoryCache:
         self._shrink()
 
     def discard(self, number: int, start: int, end: int) -> None:
-        """Forget the runs that hold something between two positions of an object."""
+        """Drop the runs that overlap a range of an object."""
         for block in range(start // self._block_bytes, -(-end // self._block_bytes)):
             run = self._blocks.get((number, block))
             if run is not None:
                 self._remove(run)
 
     def drop(self, number: int) -> None:
-        """Forget an object."""
+        """Drop an object."""
         for run in [run for run in self._runs if run.number == number]:
             self._remove(run)
 

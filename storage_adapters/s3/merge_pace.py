@@ -1,4 +1,4 @@
-"""How fast merges go, and how their threads are waited for."""
+"""Pace of merges, and waiting for their threads."""
 
 import asyncio
 import threading
@@ -6,19 +6,19 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, TypeVar
 
 LOOK_S: Final = 0.005
-LOOKS_MAX: Final = 20  # for each piece of 256 KiB: at least 2.5 MB go on in a second
+LOOKS_MAX: Final = 20  # for each piece of 256 KiB: so at least 2.5 MB/s are merged
 
 _T = TypeVar("_T")
 
 
 class Stopped(Exception):
-    """The storage is being closed: what was begun is left, and swept later."""
+    """The storage is being closed: unfinished objects are swept later."""
 
 
 class Pace:
-    """Lets uploads go first, for a bounded while, and ends the work when it is to stop.
+    """Pace of a merge: it lets uploads go first, for a bounded time, and stops the work on request.
 
-    ``looks``: how often at most a piece waits; fewer the more there is to merge.
+    ``looks``: the most waits per piece; fewer, the more there is to merge.
     """
 
     def __init__(self, is_uploading: Callable[[], bool]) -> None:
@@ -37,7 +37,7 @@ class Pace:
 
 
 async def all_of(work: Sequence[Awaitable[_T]]) -> list[_T]:
-    """Return what all of ``work`` returns; when one fails, its error, after all have ended."""
+    """Run all of ``work``; after all have ended, return the results or raise the first error."""
     results = await asyncio.gather(*work, return_exceptions=True)
     for result in results:
         if isinstance(result, BaseException):

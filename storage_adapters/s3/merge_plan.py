@@ -1,18 +1,18 @@
-"""Which objects are merged next, and into what. Pure: looks at the catalog, changes nothing.
+"""Planning of merges: the next inputs and their outputs. Pure: reads the catalog only.
 
-What looks at all extents (``log_round``, ``part_runs``, ``group_inputs``, ``half_dead``,
-``dead_own``) may run in a thread beside the loop, which goes on to add extents and to move log
-starts. Objects only go by those who hold ``Merger.lock``, as the caller does.
+Functions over all extents (``log_round``, ``part_runs``, ``group_inputs``, ``half_dead``,
+``dead_own``) may run in a thread beside the loop, which meanwhile adds extents and moves log
+starts. Objects are removed only under ``Merger.lock``, which the caller holds.
 
-Three kinds of merged objects come of it:
+There are three kinds of merged objects:
 
-- an **own** object holds one partition that had much; its sequences are (n, n), an empty range;
+- an **own** object holds one large partition; its sequences are (n, n), an empty range;
 - a **shared** object holds the other partitions of a round, sorted. Each round over log objects
-  makes one, if need be without batches: its sequences say which log objects it replaces, its
-  footer what they said of log starts and deletions (``recovery``);
-- a **note** is a shared object without batches that replaces own objects which nobody needs.
+  makes one, if need be without batches: its sequences tell which log objects it replaces, its
+    footer has their log starts and deletions (``recovery``);
+- a **note** is a shared object without batches that replaces unneeded own objects.
 
-How often a byte is rewritten: once out of its log object, then each time its object is merged
+A byte is rewritten once out of its log object, then each time its object is merged
 with neighbours that together are at least ``GROWTH`` times as large, up to ``merge_bytes_max``. So
 at most ``1 + log4(merge_bytes_max / size of its first merged object)`` times: 3.5 for 8 MiB and the
 default of 256 MiB. An object that is half dead is copied once more for each half that dies.
@@ -39,25 +39,23 @@ OBJECT_BYTES_MAX: Final = (
     HEADER_BYTES * ROWS_MAX
 )  # so no object has more rows than may be packed
 OBJECTS_MAX: Final = 4_096  # of a round, however small they are
-EXTENTS_MAX: Final = (
-    65_536  # of a round: they are replaced in one step, which the loop waits for
-)
+EXTENTS_MAX: Final = 65_536  # of a round: they are replaced in one step on the loop
 
 
 class PartRun(NamedTuple):
-    """What becomes one part of one new object: extents that follow on each other."""
+    """Consecutive extents that become one part of a new object."""
 
     partition_id: int
     extents: tuple[Extent, ...]
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of the batches, also of those below the log start."""
+        """Size of the batches, including those below the log start."""
         return sum([extent.size_bytes for extent in self.extents])
 
 
 class Grouping(NamedTuple):
-    """What goes into which new object, by partition id.
+    """Assignment of runs to new objects, by partition id.
 
     ``own``: objects of their own, each with a run, or with several where the shared one would be
     too large (a few batches that were appended to very many partitions).
@@ -68,7 +66,7 @@ class Grouping(NamedTuple):
 
 
 def is_shared(stored: StoredObject) -> bool:
-    """Whether a merged object says something of a range of sequences, or nothing but notes."""
+    """Return whether a merged object stands for a range of sequences, or is a note."""
     return stored.kind == KIND_SETTLED and (
         stored.next_sequence > stored.first_sequence or not stored.partition_ids
     )
@@ -82,10 +80,10 @@ def log_round(
     now_unix_ms: int,
     skip: Collection[int] = (),
 ) -> list[StoredObject]:
-    """Return the log objects that are merged next, oldest first; none when nothing is due.
+    """Return the log objects of the next round, oldest first; none when nothing is due.
 
-    Only those are looked at whose sequences are all below ``released``: merging loses the headers
-    that a scan needs. Objects in ``skip`` are damaged; what is behind them goes on without them.
+    Only objects with all sequences below ``released`` are considered: merging loses the headers
+    that a scan needs. Objects in ``skip`` are damaged; later ones are merged without them.
     """
     logs = sorted(
         [
@@ -98,7 +96,7 @@ def log_round(
     bytes_max = _bytes_max(config)
     for run in _chains(logs, skip):
         if _is_due(run, config, now_unix_ms):
-            # What is made of them is never less: those behind need not be weighed.
+            # The output is never smaller: later objects need not be weighed.
             taken = run[: _fitting([o.size_bytes for o in run], bytes_max)]
             taken = taken[: _fitting(_weights(catalog, taken), bytes_max)]
             held = [len(o.partition_ids) for o in taken]
@@ -111,7 +109,7 @@ def log_round(
 def next_age_ms(
     objects: Iterable[StoredObject], config: S3Config, *, released: int, now_unix_ms: int
 ) -> int | None:
-    """Return in how many ms a round may be due by age alone; None when there is none to wait."""
+    """Return the ms until a round is due by age alone; None without objects that wait."""
     changed = sorted(
         [
             o.changed_unix_ms
@@ -152,7 +150,7 @@ def own_round(
 
 
 def half_dead(catalog: Catalog, skip: Collection[int] = ()) -> list[StoredObject]:
-    """Return shared objects of which more than half is dead, and a partition altogether."""
+    """Return shared objects that are more than half dead and hold a wholly dead partition."""
     alive_bytes, alive_parts = _alive(catalog)
     return [
         o
@@ -165,7 +163,7 @@ def half_dead(catalog: Catalog, skip: Collection[int] = ()) -> list[StoredObject
 
 
 def dead_own(catalog: Catalog) -> list[StoredObject]:
-    """Return own objects of which nothing counts any more: deleted, or below the log start."""
+    """Return own objects without live batches: deleted, or below the log start."""
     _, alive_parts = _alive(catalog)
     return [
         o
@@ -175,10 +173,10 @@ def dead_own(catalog: Catalog) -> list[StoredObject]:
 
 
 def part_runs(catalog: Catalog, inputs: Iterable[StoredObject]) -> list[PartRun]:
-    """Return what counts in ``inputs``, by partition id and offset.
+    """Return the live runs of ``inputs``, by partition id and offset.
 
-    What lies below a log start, or is of a deleted partition, is left out. Runs of a partition are
-    apart where other objects hold what is between them.
+    Extents below a log start or of a deleted partition are left out. Runs of a partition are
+    separate when other objects hold the offsets between them.
     """
     inputs = list(inputs)
     numbers = frozenset([o.number for o in inputs])
@@ -194,17 +192,17 @@ def part_runs(catalog: Catalog, inputs: Iterable[StoredObject]) -> list[PartRun]
 def group_inputs(
     catalog: Catalog, inputs: Iterable[StoredObject], own_bytes_min: int
 ) -> Grouping:
-    """Return what counts in ``inputs``, by the new objects that it goes into."""
+    """Return the live runs of ``inputs``, grouped by new object."""
     return group_runs(part_runs(catalog, inputs), own_bytes_min)
 
 
 def group_runs(
     runs: Iterable[PartRun], own_bytes_min: int, bytes_max: int = OBJECT_BYTES_MAX
 ) -> Grouping:
-    """Say which runs get objects of their own: large ones, and further ones of a partition.
+    """Group runs by new object; large runs, and further runs of a partition, get own objects.
 
-    An object answers for one range of offsets of a partition. Further runs are small at times;
-    there are never more of them than of the large objects that lie between.
+    An object covers one range of offsets of a partition. Further runs can be small; there are
+    never more of them than of the large objects between them.
     """
     grouping = Grouping([], [])
     size_bytes = 0
@@ -226,7 +224,7 @@ def group_runs(
 
 
 def _alive(catalog: Catalog) -> tuple[Counter[int], Counter[int]]:
-    """Return bytes that count, and partitions that have some of them, by object."""
+    """Return live bytes, and the number of partitions with live bytes, by object."""
     alive_bytes: Counter[int] = Counter()
     alive_parts: Counter[int] = Counter()
     for state in list(catalog.partitions.values()):
@@ -238,9 +236,9 @@ def _alive(catalog: Catalog) -> tuple[Counter[int], Counter[int]]:
 
 
 def _ids(objects: Iterable[StoredObject]) -> set[int]:
-    """Return the partitions of which they hold something.
+    """Return the partitions with extents in the objects.
 
-    One object after the other: a single call for all would let no other thread run.
+    One object after the other: a single call for all would block other threads.
     """
     found: set[int] = set()
     for stored in objects:
@@ -255,7 +253,7 @@ def _sequences(stored: StoredObject) -> tuple[int, int, int]:
 def _chains(
     ordered: Sequence[StoredObject], skip: Collection[int]
 ) -> Iterator[list[StoredObject]]:
-    """Yield objects whose sequences follow on each other, without those to be skipped."""
+    """Yield chains of objects with consecutive sequences, without those to be skipped."""
     chain: list[StoredObject] = []
     for stored in ordered:
         if chain and (
@@ -306,7 +304,7 @@ def _bytes_max(config: S3Config) -> int:
 
 
 def _fitting(sizes: Sequence[int], most: int) -> int:
-    """Return how many from the front are no more than that together, at least one."""
+    """Return the number of objects from the front that fit together, at least one."""
     total = sizes[0]
     for count, size in enumerate(sizes[1:OBJECTS_MAX], 1):
         total += size
@@ -316,7 +314,7 @@ def _fitting(sizes: Sequence[int], most: int) -> int:
 
 
 def _weights(catalog: Catalog, logs: Sequence[StoredObject]) -> list[int]:
-    """Return the bytes of log objects, or of what is made of them where that is more.
+    """Return the sizes of log objects, or of their outputs where those are larger.
 
     A batch that was appended to several partitions is written for each.
     """
@@ -328,12 +326,12 @@ def _weights(catalog: Catalog, logs: Sequence[StoredObject]) -> list[int]:
             if number in made:
                 made[number] += extent.size_bytes
             elif catalog.objects[number].kind != KIND_LOG:
-                break  # what is merged comes before what is not
+                break  # merged objects come before log objects
     return [max(o.size_bytes, made[o.number]) for o in logs]
 
 
 def _growing_run(chain: Sequence[StoredObject], config: S3Config) -> list[StoredObject]:
-    """Return the first neighbours that fit one object and of which none is most of it."""
+    """Return the first neighbours that fit one object without one dominating it."""
     for first in range(len(chain) - config.merge_objects_min + 1):
         sizes = [o.size_bytes for o in chain[first : first + OBJECTS_MAX]]
         found = largest = total = 0
@@ -348,9 +346,9 @@ def _growing_run(chain: Sequence[StoredObject], config: S3Config) -> list[Stored
 
 
 def _alive_runs(state: PartitionState, numbers: Collection[int]) -> Iterator[list[Extent]]:
-    """Yield the extents in some objects that count, apart where others lie between.
+    """Yield runs of live extents in some objects, separate where other extents lie between.
 
-    In one pass: to get at an extent takes longer than to look at it.
+    In one pass: finding an extent takes longer than examining it.
     """
     run: list[Extent] = []
     start, run_end = state.start, -1

@@ -1,4 +1,4 @@
-"""Objects that a merge round builds: what goes into each, and what its footer tells.
+"""Outputs of a merge round: the content and the footer of each object.
 
 Pure. Tests of recovery drive the same functions as the merger.
 """
@@ -11,7 +11,7 @@ from storage_adapters.s3.state import KIND_LOG, StoredObject
 
 
 class PlannedObject(NamedTuple):
-    """A merged object to be built: what goes into it, and of which partitions its footer tells."""
+    """A merged object to be built: its content, and the partitions of its footer."""
 
     runs: list[PartRun]
     told_ids: set[int]
@@ -21,9 +21,9 @@ class PlannedObject(NamedTuple):
 def merge_objects(
     grouping: Grouping, inputs: Sequence[StoredObject], footer_ids: Collection[int]
 ) -> list[PlannedObject]:
-    """Return the objects that a round makes of ``inputs``, own ones first, the shared one last.
+    """Plan the objects that a round makes of ``inputs``: own ones first, the shared one last.
 
-    ``footer_ids`` are the partitions of which the inputs' footers tell: each is told of again.
+    ``footer_ids`` are the partitions in the inputs' footers, which the new footers repeat.
     """
     first, last = inputs[0].first_sequence, inputs[-1].next_sequence
     made = [
@@ -38,9 +38,9 @@ def merge_objects(
 def note_object(
     objects: Iterable[StoredObject], dead: Iterable[StoredObject], untold: Iterable[int]
 ) -> PlannedObject | None:
-    """Return the note that replaces ``dead`` own objects and tells of ``untold`` partitions.
+    """Return the note that replaces ``dead`` own objects and records ``untold`` partitions.
 
-    None when there is nothing to tell of.
+    None when there is nothing to record.
     """
     told = set(untold).union(*[o.partition_ids for o in dead])
     upto = max([o.next_sequence for o in objects if o.kind != KIND_LOG], default=0)

@@ -1,7 +1,7 @@
-"""Carrying out what merges decide: objects are put, committed in one change, then seen at once.
+"""Execution of merges: put the objects, commit one change, then publish all of it at once.
 
-What happens to a partition in between (its log start moves, it is deleted) is looked at twice: for
-the change, which carries the same bounds, and again when the catalog is told.
+A partition can change in between (its log start moves, it is deleted). That is checked twice: for
+the change, which carries the same bounds, and again when the catalog is updated.
 """
 
 import asyncio
@@ -27,14 +27,14 @@ from storage_adapters.s3.state import (
 
 THREADS: Final = 3  # for inputs and outputs; the processor's part of it is one at a time
 READ_BYTES: Final = 8 * 1_048_576  # of an input in one request
-WHOLE_BYTES: Final = 2 * READ_BYTES  # so much comes in one: log objects are a little too large
+WHOLE_BYTES: Final = 2 * READ_BYTES  # read in one request: log objects are slightly larger
 
 _T = TypeVar("_T")
 _Args = TypeVarTuple("_Args")
 
 
 class Replacement:
-    """New objects, live objects that go (``gone``), and those that lose partitions (``lost``)."""
+    """New objects, live objects that die (``gone``), and those that lose partitions (``lost``)."""
 
     __slots__ = ("_new", "_rows", "gone", "lost", "made")
 
@@ -55,11 +55,11 @@ class Replacement:
 
     @property
     def new_ids(self) -> Iterable[int]:
-        """The partitions that new objects hold."""
+        """Partitions in the new objects."""
         return self._new.keys()
 
     def extents_of(self, state: PartitionState) -> list[Extent]:
-        """Return a partition's extents that count, the new ones in the place of the old."""
+        """Return a partition's live extents, with the new ones in the place of the old."""
         if state.is_deleted:
             return []
         partition_id = state.partition_id
@@ -75,20 +75,20 @@ class Replacement:
         return sorted([extent for extent in [*kept, *new] if extent.end > state.start])
 
     def below_bytes(self, state: PartitionState, extents: Sequence[Extent]) -> int:
-        """Return the bytes of the first extent's batches that end at or before the start."""
+        """Return the size of the first extent's batches that end at or before the start."""
         if not extents:
             return 0
         rows = self._rows.get(extents[0].number)
         if rows is not None:
             return rows_below(rows, extents[0], state.start)
-        # What was noted is of the extent that was the first one then.
+        # The stored value belongs to the extent that was the first one then.
         return state.below_bytes if extents[0] == state.extents[0] else 0
 
 
 class Changer:
-    """Loop only; waits for the bucket in threads. ``forget`` tells caches of a death.
+    """Executor of merges. Loop only; threads wait for the bucket. ``forget`` drops dead objects.
 
-    ``tail`` gives an object that is in memory whole, because it was written last; in any thread.
+    ``tail`` returns a recently written object that is in memory; in any thread.
     """
 
     def __init__(  # noqa: PLR0913  # What a change touches.
@@ -114,23 +114,23 @@ class Changer:
 
     @property
     def epoch(self) -> int:
-        """The epoch of new objects."""
+        """Epoch of new objects."""
         return self._committer.epoch
 
     async def take_number(self) -> int:
-        """Return the number of an object to be made. Errors: ``StorageUnavailable``."""
+        """Return a number for a new object. Errors: ``StorageUnavailable``."""
         number = await self._committer.take_number()
         self._begun.add(number)
         return number
 
     def give_up(self) -> None:
-        """Leave what was begun and is not live: it will be swept."""
+        """Abandon an unfinished object, which will be swept."""
         for number in self._begun:
             self._committer.give_up(number)
         self._begun.clear()
 
     async def in_thread(self, work: Callable[[*_Args], _T], *args: *_Args) -> _T:
-        """Return what ``work`` returns, done in one of the threads."""
+        """Run ``work`` in one of the threads."""
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._executor, work, *args)
 
@@ -150,7 +150,7 @@ class Changer:
     def _read_paced(
         self, stored: StoredObject, start: int, end: int, pace: Callable[[], None]
     ) -> bytes:
-        """Read a range when its time has come: as much may be waited for as for its pieces."""
+        """Read a range at the merge's pace, with as many waits as its pieces allow."""
         for _ in range(start, end, PACE_BYTES):
             pace()
         return self.read_range(stored, start, end)
@@ -161,16 +161,16 @@ class Changer:
         return self._bucket.get(key, start, end)
 
     def put_object(self, made: MergedObject) -> MergedObject:
-        """Put an object, and return it with its ETag. In a thread."""
+        """Put an object; return it with its ETag. In a thread."""
         key = object_key(self._prefix, made.stored.number, made.stored.epoch)
         etag = self._bucket.put(key, made.body)
-        # The bytes are in the bucket: nobody needs the inputs for them any more.
+        # The data is in the bucket: the inputs are not needed for it any more.
         return made._replace(body=[], stored=made.stored._replace(etag=etag))
 
     async def commit(self, replacement: Replacement) -> list[StoredObject]:
-        """Do it, and return the new objects that count. Errors: ``StorageUnavailable``.
+        """Commit a replacement; return the new live objects. Errors: ``StorageUnavailable``.
 
-        New objects of which nothing counts by now are left to be swept, but for shared ones.
+        New objects without live extents by now are left to be swept, except shared ones.
         """
         touched = self._touched(replacement)
         made, change = await self._change(replacement, touched)
@@ -179,16 +179,16 @@ class Changer:
         self._begun.difference_update(one.stored.number for one in made)
         moved = [row for row in self._bounds(replacement, touched) if row not in change.bounds]
         if moved:
-            # A start that moved during the commit was written with what the old objects said.
+            # A start that moved during the commit was stored by the old objects' rows.
             await self._committer.commit(Change(bounds=tuple(moved)))
         return [self._catalog.objects[one.stored.number] for one in made]
 
     def stop(self) -> None:
-        """Begin nothing more in the threads."""
+        """Start no more work in the threads."""
         self._executor.shutdown(wait=False, cancel_futures=True)
 
     def _touched(self, replacement: Replacement) -> list[int]:
-        """Return the partitions that any of the objects holds or held."""
+        """Return the partitions with extents in any of the objects, before or after."""
         held = [self._catalog.objects[number].partition_ids for number in replacement.gone]
         return sorted(set(replacement.new_ids).union(*held, *replacement.lost.values()))
 
@@ -201,7 +201,7 @@ class Changer:
         ]
         made: list[MergedObject] = []
         added: list[NewObject] = []
-        # From here on nothing is waited for: the change says what is true now.
+        # No await from here on: the change describes the current state.
         for one, rows in zip(replacement.made, packed, strict=True):
             parts = [part for part in one.parts if self._counts(part)]
             if parts or not one.parts or one.stored.next_sequence > one.stored.first_sequence:
@@ -225,7 +225,7 @@ class Changer:
         return not state.is_deleted and part.extent.end > state.start
 
     def _parts_of(self, number: int, without: frozenset[int]) -> list[ObjectPart]:
-        """Return what an object holds that counts, but for some partitions."""
+        """Return an object's live parts, without some partitions."""
         ids = sorted(self._catalog.objects[number].partition_ids - without)
         return [
             ObjectPart(partition_id, extent)
@@ -235,7 +235,7 @@ class Changer:
         ]
 
     def _bounds(self, replacement: Replacement, touched: Iterable[int]) -> list[BoundsRow]:
-        """Return the bounds of partitions of which a change may leave out something."""
+        """Return the bounds of partitions from which a change may drop data."""
         rows = []
         for partition_id in touched:
             state = self._catalog.partition(partition_id)
@@ -247,7 +247,7 @@ class Changer:
     def _apply(
         self, replacement: Replacement, made: Sequence[MergedObject], touched: Iterable[int]
     ) -> None:
-        """Tell the catalog, in one step: a read plans by what was before, or what is now."""
+        """Update the catalog in one step: a read sees the state before or after."""
         objects = self._catalog.objects
         for partition_id in touched:
             state = self._catalog.partition(partition_id)

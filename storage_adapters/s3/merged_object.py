@@ -1,9 +1,9 @@
-"""Building a merged object: batches of a partition one behind the other, and a footer.
+"""Construction of a merged object: the batches of each partition in a row, then a footer.
 
 Pure: bytes in, bytes out; runs in a thread. Large batches are not copied: the body of a new
-object has slices of its inputs, with eight bytes between where a base offset is filled in. So a
-round holds its inputs in memory, and of an output rows and small batches. Every batch's CRC is
-compared on the way, and what lies outside of it with the row, which is covered by the footer's.
+object has slices of its inputs, with eight bytes between them where a base offset is filled in. So
+a round holds its inputs in memory, and only rows and small batches of an output. Every batch's CRC
+is compared on the way, and the fields outside of it with the row, which the footer's CRC covers.
 docs/formats.md, section 11.
 """
 
@@ -58,7 +58,7 @@ Pace = Callable[[], None]
 
 
 class DamagedObject(Damaged):
-    """What an object of this number holds is not what was put."""
+    """The content of an object differs from what was put."""
 
     def __init__(self, number: int, text: str) -> None:
         super().__init__(text)
@@ -66,7 +66,7 @@ class DamagedObject(Damaged):
 
 
 class Source(NamedTuple):
-    """An input, whole and in memory."""
+    """An input object in memory."""
 
     number: int
     data: memoryview
@@ -74,7 +74,7 @@ class Source(NamedTuple):
 
 
 class MergedObject(NamedTuple):
-    """A built object. ``stored`` has no ETag yet; ``rows`` are those of its footer."""
+    """A built object. ``stored`` has no ETag yet; ``rows`` are its footer's."""
 
     body: list[Buffer]
     stored: StoredObject
@@ -83,7 +83,7 @@ class MergedObject(NamedTuple):
 
 
 class Stored(NamedTuple):
-    """A batch where it lies: ``bytes``, but for the base offset, which is ``base_offset``."""
+    """A stored batch: ``bytes``, with ``base_offset`` as its base offset."""
 
     data: memoryview
     base_offset: int
@@ -91,7 +91,7 @@ class Stored(NamedTuple):
 
 
 def open_source(stored: StoredObject, data: Buffer) -> Source:
-    """Return an input with its footer, checked. Errors: ``DamagedObject``, ``TooNew``."""
+    """Return an input with its checked footer. Errors: ``DamagedObject``, ``TooNew``."""
     view = memoryview(data).toreadonly()
     try:
         header, trailer = decode_segment_header(view), decode_trailer(view)
@@ -107,12 +107,12 @@ def open_source(stored: StoredObject, data: Buffer) -> Source:
 
 
 def ids_in_footers(sources: Iterable[Source]) -> set[int]:
-    """Return the partitions of which any source's footer tells."""
+    """Return the partitions in any source's footer."""
     return {part.partition_id for source in sources for part in source.footer}
 
 
 def told_parts(catalog: Catalog, partition_ids: Iterable[int]) -> dict[int, Part]:
-    """Return what is known of partitions; those that are forgotten are left out."""
+    """Return the state of partitions for a footer; forgotten ones are left out."""
     told = {}
     for partition_id in partition_ids:
         state = catalog.partitions.get(partition_id)
@@ -123,9 +123,9 @@ def told_parts(catalog: Catalog, partition_ids: Iterable[int]) -> dict[int, Part
 
 
 class Builder:
-    """One new object. Partitions come in order of their ids, batches in order of offset.
+    """Builder of one object. Partitions come in order of their ids, batches in order of offset.
 
-    ``sequences``: for which log objects a shared object stands (``merge_plan``).
+    ``sequences``: the log objects that a shared object replaces (``merge_plan``).
     """
 
     def __init__(self, place: Place, sequences: tuple[int, int]) -> None:
@@ -155,7 +155,7 @@ class Builder:
         self._size_bytes = 0
 
     def add(self, batch: Stored) -> None:
-        """Go on with a batch, which is intact, of the partition that is ended next."""
+        """Add an intact batch of the partition that ``end_part`` ends next."""
         data, base_offset, span = batch
         stored_offset, timestamp_unix_ms = _OFFSET_AND_TIMESTAMP.unpack_from(data)
         if timestamp_unix_ms > self._highest:  # noqa: PLR1730  # Half of max().
@@ -174,15 +174,15 @@ class Builder:
 
     @property
     def first_offset(self) -> int | None:
-        """The base offset of the open partition's first batch, None before there is one."""
+        """Base offset of the open partition's first batch, or None."""
         return self._new_rows[0] if self._new_rows else None
 
     def end_part(
         self, partition_id: int, bounds: tuple[int, int], told: Part, known: bytes | None
     ) -> None:
-        """End a partition, for whose offsets within ``bounds`` the object answers.
+        """End a partition, whose offsets within ``bounds`` the object covers.
 
-        ``known`` is its introduction where ``told`` has none.
+        ``known`` is its introduction if ``told`` has none.
         """
         first, end = bounds
         rows, first_row = array("q", self._new_rows), len(self._rows) // ROW_STRIDE
@@ -201,11 +201,11 @@ class Builder:
         self._add_footer_part(partition_id, bounds, told, known, rows)
 
     def note(self, partition_id: int, told: Part, known: bytes | None) -> None:
-        """Tell of a partition that its log starts at ``told.start``, or that it is deleted."""
+        """Record a partition's log start ``told.start``, or its deletion."""
         bounds = (told.start, told.start)
         self._add_footer_part(partition_id, bounds, told, known, array("q"))
 
-    def _add_footer_part(  # The fields of the part, but for two.
+    def _add_footer_part(  # The fields of the part, except two.
         self,
         partition_id: int,
         bounds: tuple[int, int],
@@ -258,10 +258,10 @@ def build_merged_object(
     sequences: tuple[int, int],
     pace: Pace,
 ) -> MergedObject:
-    """Return a new object of what ``runs`` say. Errors: ``DamagedObject``, those of ``pace``.
+    """Build a new object from ``runs``. Errors: ``DamagedObject``, those of ``pace``.
 
-    ``told`` is what is known of partitions: of all in ``runs``, and of others that the footer is to
-    note. Batches that end at or before their log start are left out.
+    ``told`` is the state of partitions: of all in ``runs``, and of others that the footer is to
+    record. Batches that end at or before their log start are left out.
     """
     builder = Builder(place, sequences)
     by_id = {run.partition_id: run for run in runs}
@@ -276,7 +276,7 @@ def build_merged_object(
 
 
 def introduction_of(partition_id: int, sources: Mapping[int, Source]) -> bytes | None:
-    """Return a partition's introduction in any of the sources, None where none has one."""
+    """Return a partition's introduction from any of the sources, or None."""
     for source in sources.values():
         part = source.footer.find(partition_id)
         found = None if part is None else source.footer.introduction_bytes(part)
@@ -295,7 +295,7 @@ def _add_run(  # noqa: PLR0917  # One call per partition.
 ) -> None:
     floor = told.start
     first, end = run.extents[0].first, run.extents[-1].end
-    if end <= floor:  # it has passed all of it since the round was planned
+    if end <= floor:  # its log start has moved past all of it since the round was planned
         builder.note(run.partition_id, told, known)
         return
     paced_at = builder.position
@@ -308,7 +308,7 @@ def _add_run(  # noqa: PLR0917  # One call per partition.
                     paced_at = builder.position
                     pace()
     if first < floor:
-        # What is gone from the front is not answered for; the first batch may begin before.
+        # Offsets below the log start are not covered; the first batch may begin before it.
         lowest = builder.first_offset
         first = floor if lowest is None else min(floor, lowest)
     builder.end_part(run.partition_id, (first, end), told, known)
@@ -328,7 +328,7 @@ def _rows_of(
 
 
 def read_batch(source: Source, base_offset: int, place: int, span: int) -> Stored:
-    """Return the batch of a row, intact. Errors: ``DamagedObject``."""
+    """Return the intact batch of a row. Errors: ``DamagedObject``."""
     position, size_bytes = place & LOW_32, place >> HIGH_SHIFT
     data = source.data[position : position + size_bytes]
     if not is_intact(data, size_bytes, span >> HIGH_SHIFT):
@@ -338,7 +338,7 @@ def read_batch(source: Source, base_offset: int, place: int, span: int) -> Store
 
 
 def is_intact(data: Buffer, size_bytes: int, leader_epoch: int) -> bool:
-    """Whether a batch is what its row says: length, epoch and magic; and its CRC matches."""
+    """Return whether a batch matches its row (length, epoch, magic) and its CRC."""
     if len(data) != size_bytes or size_bytes < HEADER_BYTES:
         return False
     _, length, epoch, magic, crc = _FRONT.unpack_from(data)

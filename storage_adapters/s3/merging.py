@@ -1,9 +1,9 @@
-"""The task that merges: small objects of many partitions become few, large ones by partition.
+"""Merging task: many small objects become few large ones, sorted by partition.
 
 A round reads its inputs whole, builds new objects of them, puts these (own ones first, the shared
-one last: when that is in the bucket, all are), and has all of it count in one commit. A crash
-before leaves objects that nobody refers to, which the sweeper deletes; the inputs are live until
-the commit, and stay in the bucket for those who read them for a while after it.
+one last: when that is in the bucket, all are), and makes all of them live in one commit. A crash
+before the commit leaves unreferenced objects, which the sweeper deletes; the inputs are live until
+the commit, and stay in the bucket for a while after it for reads under way.
 """
 
 import asyncio
@@ -43,10 +43,10 @@ _log = structlog.get_logger()
 
 
 class Merger:
-    """Loop only. ``introduce`` says what a footer tells of a partition, ``untold`` of which.
+    """Merger. Loop only. ``introduce`` returns footer parts; ``untold``: see ``LogStarts``.
 
-    ``lock`` is held by whoever changes merged objects: rounds, and rewriting. ``is_uploading`` is
-    also asked in threads: whether uploads of appends are so busy that merging is to give way.
+    Changes of merged objects (rounds, rewriting) hold ``lock``. ``is_uploading``, also called in
+    threads, tells whether uploads of appends are so busy that merging is to wait.
     """
 
     def __init__(  # noqa: PLR0913  # What a round works with.
@@ -87,32 +87,32 @@ class Merger:
 
     @property
     def damaged_count(self) -> int:
-        """Objects that were found damaged, and are left as they are."""
+        """Number of damaged objects, which are left as they are."""
         return len(self.damaged)
 
-    # What it is told.
+    # Notifications.
 
     def start(self) -> None:
         """Begin to work in the background."""
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     def wake(self) -> None:
-        """Say that there may be something to merge: objects were committed."""
+        """Wake the task after a commit of objects."""
         self._wake.set()
 
     def release_scans_before(self, sequence: int) -> None:
-        """See ``StorageAdapter``: what has lower sequences only may be merged."""
+        """See ``StorageAdapter``: objects with only lower sequences may be merged."""
         if sequence > self._released:
             self._released = sequence
             self._wake.set()
 
     def touch(self, partition_id: int) -> None:
-        """Say that a partition has new objects of its own."""
+        """Note that a partition has new own objects."""
         self._to_look.add(partition_id)
         self._wake.set()
 
     async def stop(self) -> None:
-        """End what is under way; nothing begins any more."""
+        """Stop the work under way and begin no more."""
         self.is_halted = True
         self.pace.stop.set()
         if self._timer is not None:
@@ -132,10 +132,10 @@ class Merger:
             except Exception as error:  # noqa: BLE001  # Ours; what is merged would pile up.
                 self._note_failure(error)
 
-    # What it does.
+    # Work.
 
     async def run_due(self) -> None:
-        """Do all that is due. What fails is counted and tried again later."""
+        """Do all due work. Failures are counted and tried again later."""
         while await self._try(self._merge_log):
             self._wake.clear()
         while await self._try(self._merge_shared):
@@ -144,7 +144,7 @@ class Merger:
         self._call_again()
 
     async def tidy(self) -> None:
-        """Copy shared objects that are half dead; note log starts, and let go of dead own ones."""
+        """Copy half-dead shared objects; record log starts, and remove dead own objects."""
         while await self._try(self._note):
             pass
         found = await self._changer.in_thread(plan.half_dead, self._catalog, self.damaged)
@@ -152,7 +152,7 @@ class Merger:
             await self._try(partial(self._copy, stored.number))
 
     async def _try(self, work: Callable[[], Awaitable[bool]]) -> bool:
-        """Return what ``work`` returns, done in its turn; False when it fails or must wait."""
+        """Run ``work`` under the lock; False when it fails or must wait."""
         async with self.lock:
             if self.is_halted or self._clock.monotonic_ms() < self._paused_until_ms:
                 return False
@@ -186,9 +186,9 @@ class Merger:
         self._pause_ms = min(2 * self._pause_ms, PAUSE_MS_MAX)
 
     def note_damage(self, error: DamagedObject) -> None:
-        """Leave an object alone from now on, once it was found damaged a second time."""
+        """Exclude an object from merging once it was found damaged a second time."""
         if error.number not in self._suspects:
-            self._suspects.add(error.number)  # it may have been the way here: it is read again
+            self._suspects.add(error.number)  # a transfer may have damaged it: it is read again
             return
         self.damaged.add(error.number)
         stored = self._catalog.objects.get(error.number)
@@ -201,7 +201,7 @@ class Merger:
             )
 
     def _call_again(self) -> None:
-        """Be called when a round may be due by its age."""
+        """Schedule a call for the time when a round is due by age."""
         age_ms = plan.next_age_ms(
             self._catalog.objects.values(),
             self._config,
@@ -273,7 +273,7 @@ class Merger:
         return bool(inputs)
 
     async def _copy(self, number: int) -> bool:
-        """Put a shared object with what is alive of one in its place."""
+        """Replace a shared object by one with its live batches."""
         stored = self._catalog.objects.get(number)
         if stored is None:
             return False
@@ -281,9 +281,9 @@ class Merger:
         return True
 
     async def _note(self) -> bool:
-        """Put a note of log starts that moved, and in the place of own objects that are dead.
+        """Put a note that records moved log starts and replaces dead own objects.
 
-        Of those it says what they alone may say.
+        It repeats the bounds that only the dead objects may have recorded.
         """
         dead = await self._changer.in_thread(plan.dead_own, self._catalog)
         with self._untold.taken() as untold:
@@ -297,7 +297,7 @@ class Merger:
         return True
 
     async def _merge(self, inputs: Sequence[StoredObject]) -> None:
-        """Make own objects and a shared one of log objects, or of shared ones."""
+        """Merge log objects, or shared ones, into own objects and a shared one."""
         sources = await self._read(inputs)
         own_bytes_min = self._config.partition_object_bytes_min
         grouping = await self._changer.in_thread(
@@ -312,7 +312,7 @@ class Merger:
     async def _replace(
         self, inputs: Sequence[StoredObject], made: Sequence[MergedObject]
     ) -> None:
-        """Have ``made`` count in the place of ``inputs``."""
+        """Replace ``inputs`` by ``made``."""
         new = await self._changer.commit(Replacement(made, [o.number for o in inputs]))
         self.rounds += 1
         self.merged_objects += len(inputs)
@@ -322,7 +322,7 @@ class Merger:
                 self._to_look |= stored.partition_ids
 
     async def _read(self, inputs: Iterable[StoredObject]) -> dict[int, Source]:
-        """Return the inputs, whole. Errors: ``DamagedObject``, ``StorageUnavailable``."""
+        """Read the inputs whole. Errors: ``DamagedObject``, ``StorageUnavailable``."""
         found = await all_of(
             [self._changer.in_thread(self._read_one, stored) for stored in inputs]
         )
@@ -346,7 +346,7 @@ class Merger:
         return await self._changer.in_thread(self._build, place, planned, sources, told)
 
     async def place(self) -> Place:
-        """Return what the header of the next object says. Errors: ``StorageUnavailable``."""
+        """Return the header fields of the next object. Errors: ``StorageUnavailable``."""
         number = await self._changer.take_number()
         return Place(self._data_uuid, number, self._changer.epoch, self._clock.unix_ms())
 

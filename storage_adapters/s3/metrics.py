@@ -1,4 +1,4 @@
-"""What the storage in S3 counts of itself: plain numbers, read when metrics are scraped."""
+"""Counters of the S3 storage: plain numbers, read when metrics are scraped."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -15,7 +15,7 @@ OBJECT_BYTES_BOUNDS: Final = (4_096, 65_536, 1_048_576, 4_194_304, 8_388_608, 33
 
 
 class S3Metrics:
-    """Totals since the start. ``put_s``, ``commit_s``: how long each took, retries included."""
+    """Totals since the start. ``put_s``, ``commit_s``: their durations, retries included."""
 
     __slots__ = ("commit_s", "object_bytes", "objects", "put_s")
 
@@ -26,7 +26,7 @@ class S3Metrics:
         self.object_bytes = Histogram(OBJECT_BYTES_BOUNDS)
 
     def register(self, metrics: Metrics) -> None:
-        """Let a node's metrics show these."""
+        """Register these with a node's metrics."""
         self.put_s = metrics.histogram(
             "headgate_s3_put_seconds", "How long each object of appends took.", PUT_S_BOUNDS
         )
@@ -44,7 +44,7 @@ class S3Metrics:
 
 
 def register_bucket(metrics: Metrics, bucket: Bucket) -> None:
-    """Let a node's metrics show what the bucket is asked, and how much goes there and back."""
+    """Register the counts and sizes of requests to the bucket."""
     metrics.counters_fn(
         "headgate_s3_requests_total",
         "Requests to the bucket, each try counted.",
@@ -69,7 +69,7 @@ def register_bucket(metrics: Metrics, bucket: Bucket) -> None:
 
 
 def register_cache(metrics: Metrics, cache: ObjectCache) -> None:
-    """Let a node's metrics show which tier reads are served from."""
+    """Register the hits of each cache tier."""
     metrics.counters_fn(
         "headgate_s3_read_bytes_total",
         "Bytes of objects that reads needed, by where they were: in blocks, but for the tail.",
@@ -94,7 +94,7 @@ def register_cache(metrics: Metrics, cache: ObjectCache) -> None:
 
 
 def register_commits(metrics: Metrics, committer: Committer) -> None:
-    """Let a node's metrics show what the database does."""
+    """Register the work of the database."""
     metrics.counter_fn(
         "headgate_s3_transactions_total",
         "Transactions of the index, those of merges and log starts included.",
@@ -108,7 +108,7 @@ def register_commits(metrics: Metrics, committer: Committer) -> None:
 
 
 def register_merges(metrics: Metrics, merger: Merger) -> None:
-    """Let a node's metrics show what is merged."""
+    """Register the work of merges."""
     metrics.counter_fn("headgate_s3_merges_total", "Rounds of merging.", lambda: merger.rounds)
     metrics.counter_fn(
         "headgate_s3_merged_objects_total",

@@ -1,4 +1,4 @@
-"""One object of what was appended to many partitions: entries sorted by partition, and a footer.
+"""Log object: appends to many partitions, as entries sorted by partition and a footer.
 
 Pure: bytes in, bytes out; runs in a thread. docs/formats.md, section 11.
 """
@@ -43,7 +43,7 @@ _PARTITION: Final = itemgetter(0)
 
 
 class Place(NamedTuple):
-    """An object that is to be built: what its header says."""
+    """Header fields of an object to be built."""
 
     data_uuid: UUID
     number: int
@@ -52,7 +52,7 @@ class Place(NamedTuple):
 
 
 class Part(NamedTuple):
-    """What the footer says of a partition: its bounds after the object's appends."""
+    """A partition's footer part: its bounds after the object's appends."""
 
     start: int
     end: int
@@ -61,7 +61,7 @@ class Part(NamedTuple):
 
 
 class Appends(NamedTuple):
-    """Entries in order of sequence. ``last``: the index of each append's last entry."""
+    """Entries in order of sequence. ``last``: the indexes of the appends' last entries."""
 
     entries: Sequence[Entry]
     last: frozenset[int]
@@ -74,9 +74,9 @@ class Appends(NamedTuple):
 
 
 class LogObject(NamedTuple):
-    """A built object: its bytes, what it holds of each partition, and its footer's rows.
+    """A built object: its body, the extent of each partition, and its footer's rows.
 
-    ``body`` has the appends' batches themselves where they are large.
+    ``body`` refers to the appends' large batches without copying them.
     """
 
     body: list[Buffer]
@@ -85,7 +85,7 @@ class LogObject(NamedTuple):
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of the object."""
+        """Size of the object."""
         return sum(map(len, self.body))
 
     @property
@@ -98,9 +98,9 @@ _Row = tuple[int, int, int, int, int]  # partition id, base offset, timestamp, p
 
 
 def build_log_object(place: Place, appends: Appends, parts: Mapping[int, Part]) -> LogObject:
-    """Return the object that holds ``appends``.
+    """Build the object that holds ``appends``.
 
-    ``parts`` has all partitions of the entries, and others of which only bounds are to be told.
+    ``parts`` has all partitions of the entries, and others whose bounds alone are recorded.
     """
     header = encode_segment_header(
         data_uuid=place.data_uuid,
@@ -133,10 +133,10 @@ def build_log_object(place: Place, appends: Appends, parts: Mapping[int, Part]) 
 def _add_entries(
     appends: Appends, pieces: Pieces, rows: list[_Row], *, seed: int, epoch: int
 ) -> int:
-    """Add the entries, sorted by partition, and a row for each target; return where they end."""
+    """Add the entries, sorted by partition, and a row for each target; return their end."""
     entries, last, first_sequence = appends
     position = SEGMENT_HEADER_BYTES
-    durable_sequence = first_sequence - 1  # what comes before is committed before
+    durable_sequence = first_sequence - 1  # earlier sequences are committed before
     for index in sorted(range(len(entries)), key=lambda i: entries[i].targets[0]):
         targets, batch, record_count, timestamp_unix_ms = entries[index]
         leader_epoch, _, batch_crc = BATCH_PEEK.unpack_from(batch, LEADER_EPOCH_AT)
@@ -167,7 +167,7 @@ def _add_entries(
 def _parts_of(
     found: Sequence[_Row], parts: Mapping[int, Part], number: int
 ) -> tuple[list[FooterPart], list[ObjectPart], "array[int]"]:
-    """Return the footer's parts, what the index is told of them, and all rows."""
+    """Return the footer's parts, their extents for the index, and all rows."""
     rows = array("q")
     held: list[ObjectPart] = []
     footer_parts: dict[int, FooterPart] = {}
@@ -212,7 +212,7 @@ def _footer_part(
 
 
 def headers_of(data: Buffer, from_sequence: int) -> list[StoredHeader]:
-    """Return what ``StorageAdapter.scan`` says of an object of appends. Errors: ``Damaged``."""
+    """Return the headers of a log object for ``StorageAdapter.scan``. Errors: ``Damaged``."""
     view = memoryview(data)
     header, trailer = decode_segment_header(view), decode_trailer(view)
     if header.kind != KIND_LOG:

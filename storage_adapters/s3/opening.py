@@ -1,4 +1,4 @@
-"""Opening: the bucket's marker, the index, and taking the data over from whoever had it."""
+"""Opening: the bucket's marker, the index, and the take-over from a previous owner."""
 
 import json
 from typing import Final, NamedTuple
@@ -20,7 +20,7 @@ MARKER_BYTES_MAX: Final = 4_096
 
 
 class Opened(NamedTuple):
-    """What a node begins with. ``look_ups``: the same index over a connection of its own."""
+    """Data at a start. ``look_ups``: the same index over a connection of its own."""
 
     database: Index
     look_ups: Index
@@ -33,7 +33,7 @@ class Opened(NamedTuple):
 def open_data(
     config: S3Config, bucket: Bucket, host: StorageHost, clock: Clock, reserve: int
 ) -> Opened:
-    """Find or begin the data, and become its owner. Errors: ``StorageUnavailable``."""
+    """Open or create the data, and become its owner. Errors: ``StorageUnavailable``."""
     bucket.check()
     index, look_ups = [
         Index(host.metadata_url, clock=clock, ms_max=config.database_timeout_ms)
@@ -54,9 +54,9 @@ def open_data(
 
 
 def _data_uuid(config: S3Config, bucket: Bucket, index: Index) -> tuple[UUID, bool]:
-    """Return the bucket's data uuid, and whether it was begun just now.
+    """Return the bucket's data uuid, and whether it was created just now.
 
-    The index must be that bucket's, or new together with it.
+    The index must have the same uuid, or be new, too.
     """
     stored = read_marker(config, bucket)
     is_new = stored is None
@@ -73,7 +73,7 @@ def _data_uuid(config: S3Config, bucket: Bucket, index: Index) -> tuple[UUID, bo
 
 
 def read_marker(config: S3Config, bucket: Bucket) -> UUID | None:
-    """Return the uuid of the data in the bucket, None when it holds none.
+    """Return the uuid of the data in the bucket, None in an empty bucket.
 
     Errors: ``StorageUnavailable``, also for a later format.
     """
@@ -100,7 +100,7 @@ def _begin(config: S3Config, bucket: Bucket) -> UUID:
     marker = json.dumps({"format": FORMAT, "data_uuid": str(data_uuid)}).encode()
     try:
         bucket.put(f"{config.prefix}{MARKER}", [marker])
-    except KeyTaken:  # two nodes begin at once
+    except KeyTaken:  # two nodes create it at once
         found = read_marker(config, bucket)
         if found is None:
             raise
@@ -109,12 +109,12 @@ def _begin(config: S3Config, bucket: Bucket) -> UUID:
 
 
 def _holds_objects(config: S3Config, bucket: Bucket) -> bool:
-    """Whether there is any object. Only asked when there is no index, so never on a read."""
+    """Return whether the bucket has any object. Called only without an index, never for a read."""
     return next(bucket.list(f"{config.prefix}objects/"), None) is not None
 
 
 def catalog_of(loaded: Loaded) -> Catalog:
-    """Return what the index says as partitions with extents."""
+    """Build the catalog of partitions with extents from the index."""
     catalog = Catalog()
     for row in loaded.bounds:
         state = catalog.partition(row.partition_id)
@@ -130,28 +130,28 @@ def catalog_of(loaded: Loaded) -> Catalog:
 
 
 def _settle(state: PartitionState) -> None:
-    """Put a partition's extents in order, without those below its start."""
+    """Sort a partition's extents, and drop those below its start."""
     if state.is_deleted:
         state.extents = []
         return
     state.extents = sorted(extent for extent in state.extents if extent.end > state.start)
-    # It may be of an object that was merged right before a stop: never more than there is now.
+    # It may belong to an object that was merged right before a stop: bound it by the current size.
     first_bytes = state.extents[0].size_bytes if state.extents else 0
     state.below_bytes = min(state.below_bytes, first_bytes)
     state.end = max(state.start, state.committed_end)
 
 
 def introduce(catalog: Catalog, partition_id: int, host: StorageHost) -> Part:
-    """Return what a footer says of a partition; of a deleted one, only that it is."""
+    """Return a partition's footer part; for a deleted one, only the deletion."""
     state = catalog.partitions.get(partition_id)
-    if state is None:  # deleted so long ago that it is forgotten
+    if state is None:  # deleted long ago, and forgotten
         return Part(0, 0, is_deleted=True, introduction=None)
     start, end = state.start, state.end
     if state.is_deleted:
         return Part(start, end, is_deleted=True, introduction=None)
     try:
         identity = host.identify(partition_id)
-    except TopicNotFound:  # its deletion is on its way here
+    except TopicNotFound:  # its deletion has not arrived here yet
         return Part(start, end, is_deleted=True, introduction=None)
     introduction = encode_introduction(Introduction(identity, start, end))
     return Part(start, end, is_deleted=False, introduction=introduction)

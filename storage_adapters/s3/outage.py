@@ -1,4 +1,4 @@
-"""What is said of something that is away: at once, then ever more seldom, and when it is back."""
+"""Log messages of an outage: at once, then at growing intervals, and at its end."""
 
 from typing import Final
 
@@ -6,14 +6,14 @@ import structlog
 
 from gateway.clock import Clock
 
-SAID_MS_MIN: Final = 5_000  # between two lines; doubled with each, up to the highest
+SAID_MS_MIN: Final = 5_000  # between two messages; doubled with each, up to the maximum
 SAID_MS_MAX: Final = 300_000
 
 _log = structlog.get_logger()
 
 
 class Outage:
-    """Loop only. ``what`` is away while anybody who tries it by some name still fails."""
+    """Outage of ``what``, which lasts while the tries under any name fail. Loop only."""
 
     def __init__(self, what: str, clock: Clock) -> None:
         self._what = what
@@ -25,7 +25,7 @@ class Outage:
         self._pause_ms = SAID_MS_MIN
 
     def note(self, name: str, error: Exception) -> None:
-        """Say that a try failed, if it is time to say so."""
+        """Note a failed try; log it if a message is due."""
         now_ms = self._clock.monotonic_ms()
         if not self._failing:
             self._tries, self._began_ms, self._next_ms = 0, now_ms, now_ms
@@ -43,7 +43,7 @@ class Outage:
             )
 
     def over(self, name: str) -> None:
-        """Note that a try went well."""
+        """Note a successful try."""
         if name not in self._failing:
             return
         self._failing.discard(name)

@@ -1,17 +1,17 @@
-"""The body of an object in the making: large pieces as they came, small ones joined."""
+"""Builder of an object's body: large pieces uncopied, small ones joined."""
 
 from collections import Counter
 from typing import Final
 
 from gateway.model import Buffer
 
-COPIED_BYTES_MAX: Final = 16_384  # a slice of its own costs about 200 bytes of memory, and time
-CHUNK_BYTES: Final = 262_144  # of what is copied
-HELD_TIMES_MAX: Final = 2  # so much memory a view may hold for each byte that it shows
+COPIED_BYTES_MAX: Final = 16_384  # a separate slice costs about 200 bytes of memory, and time
+CHUNK_BYTES: Final = 262_144  # of copied data
+HELD_TIMES_MAX: Final = 2  # memory that a view may keep alive, as a multiple of its size
 
 
 class Pieces:
-    """Bytes in order. What is added as a view must not change any more."""
+    """Bytes in order. A view that was added must not change any more."""
 
     def __init__(self) -> None:
         self._body: list[Buffer] = []
@@ -19,7 +19,7 @@ class Pieces:
         self._small_bytes = 0
 
     def add(self, data: Buffer) -> None:
-        """Go on with bytes."""
+        """Append bytes."""
         if len(data) > COPIED_BYTES_MAX:
             self._join_small()
             self._body.append(data)
@@ -30,7 +30,7 @@ class Pieces:
             self._join_small()
 
     def finish(self) -> list[Buffer]:
-        """Return all of it; nothing is added any more."""
+        """Return all pieces; no more may be added."""
         self._join_small()
         return _without_ballast(self._body)
 
@@ -42,7 +42,7 @@ class Pieces:
 
 
 def _without_ballast(body: list[Buffer]) -> list[Buffer]:
-    """Copy the views of requests of which so little is kept that they would be held for it."""
+    """Copy small views that would keep large request buffers alive."""
     shown = Counter[int]()
     for piece in body:
         if isinstance(piece, memoryview):

@@ -1,4 +1,4 @@
-"""Questions about a partition that extents and rows answer."""
+"""Queries of a partition that extents and rows answer."""
 
 from typing import Final
 
@@ -10,7 +10,7 @@ from storage_adapters.s3.reading import PLANS_MAX, Reader
 from storage_adapters.s3.rows import RowsGone
 from storage_adapters.s3.state import Extent, PartitionState
 
-READ_BYTES: Final = 8 * 1_048_576  # at a time, where the batches themselves must be asked
+READ_BYTES: Final = 8 * 1_048_576  # at a time, when the batches themselves must be read
 
 _UNKNOWN: Final = -1
 
@@ -23,7 +23,7 @@ async def base_offset_for_time(
     for _ in range(PLANS_MAX):
         try:
             return await _offset_for_time(reader, state, offset, timestamp_unix_ms)
-        except RowsGone as error:  # Merged meanwhile.
+        except RowsGone as error:  # The object was merged meanwhile.
             gone = as_value(error)
     raise StorageUnavailable(f"partition {state.partition_id}: {gone}")
 
@@ -40,8 +40,8 @@ async def _offset_for_time(
         row = find_time(rows, extent.first_row, end, timestamp_unix_ms)
         if row >= first:
             return rows[row * ROW_STRIDE]
-        # What is below the log start offset has that time already, so the running maximum says
-        # nothing of the rest: the batches themselves must.
+        # Batches below the log start offset have that time already, so the running maximum tells
+        # nothing about the rest: the batches themselves are read.
         found = await _read_for_time(reader, state, extent, timestamp_unix_ms)
         if found is not None:
             return found
@@ -75,7 +75,7 @@ def end_offset_for_epoch(state: PartitionState, leader_epoch: int) -> tuple[int,
 
 
 def _epochs(state: PartitionState) -> list[tuple[int, int]]:
-    """Return (epoch, base offset) of what is not wholly below the start, in order."""
+    """Return (epoch, base offset) of the epochs that end after the start, in order."""
     pairs = [
         pair for extent in state.extents[state.find(state.start) :] for pair in extent.epochs
     ]
@@ -86,7 +86,7 @@ def _epochs(state: PartitionState) -> list[tuple[int, int]]:
 
 
 def rows_below(rows: Rows, extent: Extent, offset: int) -> int:
-    """Return the bytes of an extent's batches that end at or before ``offset``."""
+    """Return the size of an extent's batches that end at or before ``offset``."""
     first, end = extent.first_row, extent.first_row + extent.row_count
     kept = find_offset(rows, first, end, offset)
     places = rows[first * ROW_STRIDE + 2 : kept * ROW_STRIDE : ROW_STRIDE]

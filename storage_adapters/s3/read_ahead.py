@@ -1,7 +1,7 @@
-"""Fetching in advance for those who read on and on.
+"""Read-ahead for sequential readers.
 
-A reader is known by where its last read ended. While it works on what was fetched for it, the next
-piece is on its way: one piece ahead, never more.
+A reader is identified by the end of its last read. While it processes a fetched piece, the next
+piece is fetched: one piece ahead, never more.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from gateway.errors import StorageUnavailable
 from storage_adapters.s3.state import PartitionState
 
 READERS_MAX: Final = 1_024
-IDLE_S_MAX: Final = 10.0  # after so long a reader's room is another's
+IDLE_S_MAX: Final = 10.0  # then another reader may take its place
 
 _UNKNOWN: Final = -1
 
@@ -22,7 +22,7 @@ Fetch = Callable[[PartitionState, int], Awaitable[int]]
 
 
 class _Reader:
-    """``begin`` to ``end``: the offsets fetched in advance last; ``end`` is -1 until known."""
+    """A reader with its last read-ahead, ``begin`` to ``end``; ``end`` is -1 until known."""
 
     __slots__ = ("begin", "end", "task", "used_s")
 
@@ -34,9 +34,9 @@ class _Reader:
 
 
 class ReadAhead:
-    """Loop only. ``fetch`` gets ``read_ahead_bytes`` from an offset on, and returns the next one.
+    """Read-ahead. Loop only. ``fetch`` fetches from an offset on, and returns the next offset.
 
-    ``pieces_max`` bounds how many readers have a piece fetched in advance.
+    ``pieces_max`` bounds the number of readers with read-ahead.
     """
 
     def __init__(self, fetch: Fetch, pieces_max: int) -> None:
@@ -48,7 +48,7 @@ class ReadAhead:
         self.fetches = 0
 
     def note(self, state: PartitionState, start: int, next_offset: int) -> None:
-        """Note a read that was not of the tail: from ``start`` to before ``next_offset``."""
+        """Note a read of [``start``, ``next_offset``) that was not at the tail."""
         if not self._pieces_max:
             return
         now_s = asyncio.get_running_loop().time()
@@ -59,7 +59,9 @@ class ReadAhead:
             reader.used_s = now_s
             self._go_on(reader, state, next_offset)
         met = self._readers.pop((state.partition_id, next_offset), None)
-        if met is not None:  # Two that go side by side are one: the one that is further ahead.
+        if (
+            met is not None
+        ):  # Two readers at the same offset count as one: the one further ahead.
             reader, other = (met, reader) if met.begin > reader.begin else (reader, met)
             self._forget(other)
         self._readers[state.partition_id, next_offset] = reader
@@ -70,7 +72,7 @@ class ReadAhead:
         if reader.task is not None and not reader.task.done():
             return
         if reader.begin != _UNKNOWN and next_offset <= reader.begin:
-            return  # It has not come to what was fetched for it.
+            return  # It has not reached the fetched piece.
         if reader.begin == _UNKNOWN:
             if self._served >= self._pieces_max and not self._take_room(reader.used_s):
                 return
@@ -78,18 +80,18 @@ class ReadAhead:
         reader.begin = max(next_offset, reader.end)
         task = asyncio.get_running_loop().create_task(self._fetch_for(reader, state))
         reader.task = task
-        self._tasks.add(task)  # The loop alone would let go of it with its reader.
+        self._tasks.add(task)  # The loop alone would drop the task with its reader.
         task.add_done_callback(self._tasks.discard)
 
     async def _fetch_for(self, reader: _Reader, state: PartitionState) -> None:
         self.fetches += 1
         reader.end = reader.begin
-        # Whoever needs it will ask the bucket again, and be told what is wrong.
+        # A later read asks the bucket again, and gets the error.
         with suppress(StorageUnavailable):
             reader.end = await self._fetch(state, reader.begin)
 
     def _take_room(self, now_s: float) -> bool:
-        """Forget the readers that have stopped; the one that waited longest comes first."""
+        """Drop idle readers; the longest waiting one comes first."""
         room = False
         while self._readers:
             key, oldest = next(iter(self._readers.items()))

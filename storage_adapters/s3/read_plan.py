@@ -1,4 +1,4 @@
-"""Which batches of which objects answer a read."""
+"""Planning of a read: its objects and batches."""
 
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
@@ -12,15 +12,15 @@ from storage_adapters.formats.row_search import find_base, find_offset
 from storage_adapters.s3.caching import Span, join
 from storage_adapters.s3.state import PartitionState
 
-MISSING_MAX: Final = 16  # objects whose rows are looked up at once
-_STEP_ROWS: Final = 16  # looked at first; most reads want few
+MISSING_MAX: Final = 16  # objects whose rows are looked up together
+_STEP_ROWS: Final = 16  # examined first; most reads need few
 _STEP_GROWTH: Final = 8
-# What lies between two batches and cannot hold an entry with another.
+# Largest gap between two batches that cannot hold another entry.
 _FRONT_BYTES_MAX: Final = ENTRY_HEADER_BYTES + TARGET_BYTES + HEADER_BYTES - 1
 
 
 class Piece(NamedTuple):
-    """Batches of one object, in order of offset: where they are, and what their rows say.
+    """Batches of one object in order of offset, with their positions and row fields.
 
     ``spans``: offsets + leader epoch << 32 of each.
     """
@@ -37,32 +37,32 @@ class Piece(NamedTuple):
         return self.base_offsets[-1] + (self.spans[-1] & LOW_32)
 
     def areas(self) -> list[Span]:
-        """Return what the batches cover, in order of position, and no batch of another kind."""
+        """Return the position ranges that hold exactly these batches, in order."""
         ends = map(int.__add__, self.positions, self.sizes)
         return join(zip(self.positions, ends, strict=True), _FRONT_BYTES_MAX)
 
 
 class Plan(NamedTuple):
-    """What answers a read, as far as the rows of objects are known: ``missing`` are not."""
+    """Plan of a read. ``missing``: objects whose rows are not in memory."""
 
     pieces: list[Piece]
     missing: list[int]
 
 
-def plan_read(  # The read, and where rows are looked up.
+def plan_read(  # The read, and the lookup of rows.
     state: PartitionState,
     start: int,
     end: int,
     bytes_max: int,
     rows_of: Callable[[int], Rows | None],
 ) -> Plan:
-    """Return which batches answer a read, as ``StorageAdapter.read_cached`` has it."""
+    """Return the batches of a read, as ``StorageAdapter.read_cached`` defines it."""
     plan = Plan([], [])
     extents = state.extents
     start = max(start, state.start)
     if state.is_deleted or not extents or start >= min(end, extents[-1].end):
         return plan
-    # The tail is where most readers are: nothing is searched for them.
+    # Most readers are at the tail: no search for them.
     at = len(extents) - 1 if start >= extents[-1].first else state.find(start)
     for extent in map(extents.__getitem__, range(at, len(extents))):
         if extent.first >= end or bytes_max <= 0 or len(plan.missing) >= MISSING_MAX:
@@ -78,7 +78,7 @@ def plan_read(  # The read, and where rows are looked up.
         last = extent.first_row + extent.row_count
         row = find_offset(rows, extent.first_row, last, start)
         if row == last:
-            continue  # What it had from there on was compacted away.
+            continue  # Its batches from there on were compacted away.
         piece = take(extent.number, rows, (row, last), end, bytes_max)
         if not piece.sizes or (plan.pieces and piece.sizes[0] > bytes_max):
             break
@@ -90,9 +90,9 @@ def plan_read(  # The read, and where rows are looked up.
 
 
 def take(number: int, rows: Rows, between: tuple[int, int], end: int, bytes_max: int) -> Piece:
-    """Return the batches of some rows below ``end``: one even above ``bytes_max``, where any is.
+    """Return the batches of some rows below ``end``, the first one even above ``bytes_max``.
 
-    Rows are taken by slices, some 100 ns for each: a read may be of thousands of small batches.
+    Rows are taken as slices, at 100 ns each: a read can have thousands of small batches.
     """
     first, last = between
     if rows[(last - 1) * ROW_STRIDE] >= end:

@@ -1,4 +1,4 @@
-"""The way out: plan, get bytes, check them once, hand batches out."""
+"""Reads: plan, fetch, check once, return batches."""
 
 import asyncio
 import struct
@@ -20,11 +20,11 @@ from storage_adapters.s3.read_plan import Piece, plan_read
 from storage_adapters.s3.rows import RowsCache, RowsGone
 from storage_adapters.s3.state import Catalog, PartitionState, StoredObject, object_key
 
-PLANS_MAX: Final = 5  # of one read: objects may be merged while it waits
+PLANS_MAX: Final = 5  # of one read: its objects can be merged while it waits
 CHECKED_ON_LOOP_BYTES_MAX: Final = 128 * 1_024  # some 20 us; more is checked in a thread
 CHECKED_ON_LOOP_MAX: Final = 64  # batches
 WINDOWS_MAX: Final = 12  # of one read at once, each of which holds the blocks of an object
-COPIED_BELOW: Final = 8  # times: less than an eighth of what it would keep in memory is copied
+COPIED_BELOW: Final = 8  # times: batches below an eighth of the memory they hold are copied
 _END: Final = (1 << 63) - 1
 
 _FRONT: Final = struct.Struct(">qiiBI")  # base offset, length, leader epoch, magic, CRC
@@ -32,14 +32,14 @@ _BASE_OFFSET: Final = struct.Struct(">q")
 
 
 class BatchFault(NamedTuple):
-    """A batch that is not what its row says. ``at`` counts batches of the piece."""
+    """A batch that contradicts its row. ``at``: its index in the piece."""
 
     at: int
     text: str
 
 
 class Reader:
-    """Loop only. ``damaged`` counts batches that were fetched once more for their damage."""
+    """Reader. Loop only. ``damaged`` counts batches that were fetched again because of damage."""
 
     def __init__(
         self, catalog: Catalog, rows: RowsCache, cache: ObjectCache, config: S3Config
@@ -49,7 +49,7 @@ class Reader:
         self._cache = cache
         self._prefix = config.prefix
         self._block_bytes = config.block_bytes
-        # Half of the memory for what is being read, half for what is read in advance.
+        # Half of the memory for reads, half for read-ahead.
         self._room_bytes = config.memory_cache_bytes // 2
         self._ahead_bytes = min(config.read_ahead_bytes, self._room_bytes)
         pieces_max = self._room_bytes // self._ahead_bytes if self._ahead_bytes else 0
@@ -59,7 +59,7 @@ class Reader:
     def read_cached(
         self, state: PartitionState, start: int, end: int, *, bytes_max: int
     ) -> list[Buffer] | None:
-        """See ``StorageAdapter``: what is in memory and known to be intact."""
+        """See ``StorageAdapter``: returns checked batches in memory."""
         pieces, missing = plan_read(state, start, end, bytes_max, self._rows.peek)
         if missing:
             return None
@@ -92,16 +92,16 @@ class Reader:
                     state, start, end, bytes_max, room_bytes=self._room_bytes
                 )
                 if any(self._cache.tail(piece.number) is None for piece in pieces):
-                    # At once, so that what comes next is on its way beside it.
+                    # Before the read, so that both are fetched in parallel.
                     self.ahead.note(state, max(start, state.start), pieces[-1].next_offset)
                 return await self._batches_of(pieces)
             except (ObjectMissing, RowsGone) as error:
-                # A merge has replaced it; now the catalog says by what.
+                # A merge has replaced the object; the catalog has its replacement now.
                 gone = as_value(error)
         raise StorageUnavailable(f"partition {state.partition_id}, offset {start}: {gone}")
 
     async def _batches_of(self, pieces: list[Piece]) -> list[Buffer]:
-        """Return the batches of all pieces, some of which are fetched at once."""
+        """Return the batches of all pieces, fetching several at once."""
         room = asyncio.Semaphore(WINDOWS_MAX)
 
         async def get(piece: Piece) -> list[Buffer]:
@@ -114,7 +114,7 @@ class Reader:
         try:
             found = await asyncio.gather(*tasks)
         finally:
-            for task in tasks:  # After an error nobody wants the rest.
+            for task in tasks:  # After an error the rest is not needed.
                 task.cancel()
         return [batch for batches in found for batch in batches]
 
@@ -128,10 +128,10 @@ class Reader:
     async def _plan(
         self, state: PartitionState, start: int, end: int, bytes_max: int, *, room_bytes: int
     ) -> list[Piece]:
-        """Return what answers a read; rows that are not here are looked up.
+        """Plan a read, looking up missing rows.
 
-        ``room_bytes`` bounds the blocks that are needed: where objects hold little of the
-        partition, a read returns less than it may, soon, rather than all of it some day.
+        ``room_bytes`` bounds the blocks that are needed: if objects hold little of the partition, a
+        read returns less than allowed instead of waiting for many blocks.
         """
         held: dict[int, Rows] = {}
 
@@ -146,16 +146,16 @@ class Reader:
             pieces, missing = plan_read(state, start, reach, bytes_max, rows_of)
             if missing:
                 found = await asyncio.gather(*map(self.rows_of, missing))
-                # Held here, for the cache may have room for fewer than one read needs.
+                # Held here, since the cache may have less room than one read needs.
                 held.update(zip(missing, found, strict=True))
             elif pieces:
                 return pieces
             else:
-                start = reach  # All that was there was compacted away.
+                start = reach  # All batches up to there were compacted away.
         return []
 
     def _reach(self, state: PartitionState, span: Span, bytes_max: int, room_bytes: int) -> int:
-        """Return up to which offset objects are looked at, so that their blocks have room."""
+        """Return the offset up to which objects are read, so that their blocks have room."""
         start, end = span
         for at in range(state.find(start), len(state.extents)):
             extent = state.extents[at]
@@ -168,7 +168,7 @@ class Reader:
         return end
 
     async def _window(self, piece: Piece, *, is_ahead: bool = False) -> Window:
-        """Return a window on batches that are intact, fetched once more if they are not."""
+        """Return a window on intact batches; damaged ones are fetched a second time."""
         stored = self._catalog.objects.get(piece.number)
         if stored is None:
             raise RowsGone(f"object {piece.number} is not there any more")
@@ -188,7 +188,7 @@ class Reader:
     async def _try(
         self, stored: StoredObject, piece: Piece, areas: list[Span], *, is_ahead: bool
     ) -> tuple[Window, list[BatchFault]]:
-        """Return a window, and what is wrong with the batches there."""
+        """Return a window and the faults of its batches."""
         if is_ahead:
             window = await self._cache.window_ahead(stored, areas)
         else:
@@ -206,7 +206,7 @@ class Reader:
         return window, faults
 
     async def _fetch_ahead(self, state: PartitionState, offset: int) -> int:
-        """Fetch and check what a reader needs from ``offset`` on; return where that ends."""
+        """Fetch and check a reader's next piece from ``offset`` on; return its end."""
         ahead_bytes = self._ahead_bytes
         pieces = await self._plan(state, offset, _END, ahead_bytes, room_bytes=ahead_bytes)
         await asyncio.gather(*[self._window(piece, is_ahead=True) for piece in pieces])
@@ -221,7 +221,7 @@ class Reader:
 def batches_in(window: Window, piece: Piece) -> list[Buffer]:
     """Return the batches with their base offsets filled in.
 
-    They are views of the cache's bytes, or copies where those are many more.
+    They are views of the cache's runs, or copies of small parts of large runs.
     """
     ends = map(int.__add__, piece.positions, piece.sizes)
     run = window.run(min(piece.positions), max(ends))
@@ -255,7 +255,7 @@ def _cut(run: Run, piece: Piece) -> list[Buffer]:
 
 
 def _with_base_offset(batch: Buffer, base_offset: int) -> Buffer:
-    """Return the batch as it is, or a copy when it bears the offset of another target."""
+    """Return the batch, or a copy with its base offset if it has that of another target."""
     if _BASE_OFFSET.unpack_from(batch)[0] == base_offset:
         return batch
     copy = bytearray(batch)
@@ -264,7 +264,7 @@ def _with_base_offset(batch: Buffer, base_offset: int) -> Buffer:
 
 
 def find_faults(window: Window, piece: Piece) -> list[BatchFault]:
-    """Return which batches are not intact, or not those that their rows mean."""
+    """Return the batches that are damaged, or contradict their rows."""
     faults: list[BatchFault] = []
     rows: Sequence[tuple[int, int, int]] = list(
         zip(piece.positions, piece.sizes, piece.spans, strict=True)

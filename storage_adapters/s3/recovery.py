@@ -1,7 +1,7 @@
-"""The index rebuilt from the bucket: the one place that lists its objects.
+"""Recovery of the index from the bucket, the only code that lists all objects.
 
-Headers and footers are read twice: once to decide which objects count (``recovery_plan``), with
-what each holds of a partition in memory, and again for the rows of those that do.
+Headers and footers are read twice: once to decide which objects are live (``recovery_plan``), with
+the extents of all in memory, and again for the rows of the live ones.
 """
 
 import json
@@ -43,25 +43,25 @@ from storage_adapters.s3.recovery_plan import Decision, Facts, SeenObject, decid
 from storage_adapters.s3.state import KIND_LOG, Extent, StoredObject, object_key
 
 THREADS: Final = 16
-AHEAD_MAX: Final = 64  # objects that are read before they are needed
-END_BYTES: Final = 262_144  # the end of an object that is read first; most footers are in it
+AHEAD_MAX: Final = 64  # objects read in advance
+END_BYTES: Final = 262_144  # first read at the end of an object; most footers fit it
 GAP_BYTES_MAX: Final = 65_536
 _KEY: Final = re.compile(r"objects/(\d{16})-(\d{1,10})\.seg")
-_NOBODY: Final = 0  # the node that owns what no node has opened
+_NOBODY: Final = 0  # owner of data that no node has opened
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 
 
 class DamagedKey(NamedTuple):
-    """An object that cannot be read, and why."""
+    """An unreadable object, with the reason."""
 
     key: str
     text: str
 
 
 class Survey(NamedTuple):
-    """What is in the bucket. ``epoch``, ``next_number``: above all that was ever put."""
+    """Contents of the bucket. ``epoch``, ``next_number``: above those of all objects."""
 
     data_uuid: UUID
     facts: Facts
@@ -72,13 +72,13 @@ class Survey(NamedTuple):
 
     @property
     def identities(self) -> list[PartitionIdentity]:
-        """What the partitions are that are not deleted, by partition id."""
+        """Identities of the partitions that are not deleted, by partition id."""
         known, deleted = self.facts.identities, self.facts.deleted
         return [known[i] for i in sorted(known) if i not in deleted]
 
 
 class _Told(NamedTuple):
-    """What one footer tells of a partition besides batches."""
+    """One footer's record of a partition, without batches."""
 
     partition_id: int
     start: int
@@ -94,9 +94,9 @@ class _Read(NamedTuple):
 
 
 def survey_bucket(config: S3Config, bucket: Bucket) -> Survey:
-    """Read all headers and footers, and decide. Errors: ``StorageUnavailable``.
+    """Read all headers and footers; decide which objects are live. Errors: ``StorageUnavailable``.
 
-    What cannot be read is in ``damaged``; an object of a later format is an error.
+    Unreadable objects are in ``damaged``; an object of a later format is an error.
     """
     bucket.check()
     data_uuid = read_marker(config, bucket)
@@ -129,9 +129,9 @@ def survey_bucket(config: S3Config, bucket: Bucket) -> Survey:
 
 
 def restore_index(config: S3Config, bucket: Bucket, index: Index, survey: Survey) -> None:
-    """Put what counts into the index, in place of all that is there; what does not is dead.
+    """Replace the index: live objects are restored, all others become dead.
 
-    Errors: ``StorageUnavailable``; then nothing has changed, or it is to be done again.
+    Errors: ``StorageUnavailable``; then nothing has changed, or it must be repeated.
     """
     if read_marker(config, bucket) is None:
         marker = json.dumps({"format": FORMAT, "data_uuid": str(survey.data_uuid)}).encode()
@@ -149,7 +149,7 @@ def restore_index(config: S3Config, bucket: Bucket, index: Index, survey: Survey
         epoch=survey.epoch,
     )
     if decision.unused:
-        # They would be in the way of the next recovery: the sweeper deletes them in its time.
+        # They would disturb the next recovery: the sweeper deletes them later.
         epoch = index.take_over(_NOBODY, reserve=0).epoch
         index.commit(epoch, Change(gone=tuple([one.number for one in decision.unused])))
 
@@ -157,7 +157,7 @@ def restore_index(config: S3Config, bucket: Bucket, index: Index, survey: Survey
 def batches_of(
     config: S3Config, bucket: Bucket, survey: Survey, partition_id: int
 ) -> Iterator[bytes]:
-    """Yield a partition's batches that count, by object, whatever their CRCs say."""
+    """Yield a partition's live batches by object, without checking CRCs."""
     for stored, parts in survey.decision.live:
         for part in parts:
             if part.partition_id == partition_id:
@@ -165,7 +165,7 @@ def batches_of(
 
 
 class _Restoring:
-    """What the index is given, object by object; ``bounds`` needs ``objects`` to be through."""
+    """Rows for the index, object by object; call ``bounds`` after ``objects`` has ended."""
 
     def __init__(self, config: S3Config, bucket: Bucket, survey: Survey) -> None:
         self._config = config
@@ -175,7 +175,7 @@ class _Restoring:
         self._first = _first_extents(survey.decision)
 
     def objects(self) -> Iterator[NewObject]:
-        """Yield the live objects with their rows, then the others, as if they held nothing."""
+        """Yield the live objects with their rows, then the others without parts."""
         live = self._survey.decision.live
         for (stored, parts), read in _ahead(live, lambda one: self._read(one.stored)):
             for partition_id, extent in parts:
@@ -185,7 +185,7 @@ class _Restoring:
                     self._below[partition_id] = below_bytes
             yield NewObject(stored, parts, pack_rows(array("q", read.footer.rows)))
         for stored in self._survey.decision.unused:
-            # No scan and no merge looks at it, should we be stopped before it is dead.
+            # No scan and no merge uses it, should the process stop before it is dead.
             nothing = stored._replace(
                 first_sequence=0, next_sequence=0, partition_ids=frozenset()
             )
@@ -219,7 +219,7 @@ def _first_extents(decision: Decision) -> dict[int, Extent]:
 
 
 class _Named(NamedTuple):
-    """A key that names an object."""
+    """Key of an object."""
 
     stat: ObjectStat
     number: int
@@ -227,7 +227,7 @@ class _Named(NamedTuple):
 
 
 class _Seen(NamedTuple):
-    """What one object's header and footer say."""
+    """Header and footer of one object, evaluated."""
 
     data_uuid: UUID
     seen: SeenObject
@@ -235,7 +235,7 @@ class _Seen(NamedTuple):
 
 
 def _named(config: S3Config, stats: Iterable[ObjectStat]) -> Iterator[_Named]:
-    """Yield what bears the name of an object; strangers are left alone."""
+    """Yield the keys that name objects; other keys are ignored."""
     for stat in stats:
         match = _KEY.fullmatch(stat.key.removeprefix(config.prefix))
         if match is not None:
@@ -245,7 +245,7 @@ def _named(config: S3Config, stats: Iterable[ObjectStat]) -> Iterator[_Named]:
 def _ahead(
     items: Iterable[_Item], work: Callable[[_Item], _Result]
 ) -> Iterator[tuple[_Item, _Result]]:
-    """Yield ``work`` of each item, in order, done in threads up to ``AHEAD_MAX`` before."""
+    """Yield the results of ``work`` in order, computed in threads up to ``AHEAD_MAX`` ahead."""
     waiting: deque[tuple[_Item, Future[_Result]]] = deque()
     with ThreadPoolExecutor(THREADS, "headgate-recover") as executor:
         try:
@@ -262,7 +262,7 @@ def _ahead(
 
 
 def _see(bucket: Bucket, named: _Named) -> _Seen | Damaged | None:
-    """Return what an object says, or what is wrong with it; None when it went meanwhile."""
+    """Return an object's header and footer, or its damage; None if it was deleted meanwhile."""
     key = named.stat.key
     try:
         header, footer = _read_ends(bucket, key)
@@ -279,7 +279,7 @@ def _see(bucket: Bucket, named: _Named) -> _Seen | Damaged | None:
 
 
 def _read_ends(bucket: Bucket, key: str) -> _Read:
-    """Return header and footer of an object, checked. Errors: ``Damaged``, ``TooNew``."""
+    """Return the checked header and footer of an object. Errors: ``Damaged``, ``TooNew``."""
     data, size_bytes = bucket.get_end(key, END_BYTES)
     trailer = decode_trailer(data)
     at = trailer.footer_at
@@ -305,7 +305,7 @@ def _seen(header: SegmentHeader, footer: Footer, stat: ObjectStat) -> _Seen:
         introduction = footer.introduction(part)
         identity = None if introduction is None else introduction.identity
         start = part.start
-        if extent is not None and not is_log:  # there it says where the extent begins
+        if extent is not None and not is_log:  # there it is the beginning of the extent
             start = 0 if introduction is None else introduction.start
         told.append(_Told(part.partition_id, start, part.is_deleted, identity))
     stored = StoredObject(
@@ -323,7 +323,7 @@ def _seen(header: SegmentHeader, footer: Footer, stat: ObjectStat) -> _Seen:
 
 
 def _extent_of(footer: Footer, part: Part, number: int, *, is_log: bool) -> Extent | None:
-    """Return for which offsets an object answers; None when it only tells of the partition."""
+    """Return the offsets that an object covers; None when it only records bounds."""
     rows, first_row, row_count = footer.rows, part.first_row, part.row_count
     last = (first_row + row_count - 1) * ROW_STRIDE
     first, end = part.start, part.end
@@ -344,11 +344,11 @@ def _extent_of(footer: Footer, part: Part, number: int, *, is_log: bool) -> Exte
 
 
 def _epochs_of(footer: Footer, part: Part) -> tuple[tuple[int, int], ...]:
-    """Return the leader epochs with the base offset of each one's first batch."""
+    """Return each leader epoch with the base offset of its first batch."""
     rows = footer.rows
     if not part.row_count:
         return ()
-    if part.first_epoch == part.last_epoch:  # nearly always: no row is looked at
+    if part.first_epoch == part.last_epoch:  # the common case: no row is read
         return ((part.first_epoch, part.first_offset),)
     epochs: list[tuple[int, int]] = []
     for row in range(part.first_row, part.first_row + part.row_count):
@@ -385,7 +385,7 @@ def _batches_in(
 
 
 def _pieces(places: Iterable[tuple[int, int]]) -> Iterator[list[tuple[int, int]]]:
-    """Yield (position, size) of batches that are read in one request, with what lies between."""
+    """Yield (position, size) of ranges of batches that are read in one request."""
     piece: list[tuple[int, int]] = []
     for place in places:
         end = sum(piece[-1]) if piece else place[0]

@@ -1,16 +1,16 @@
-"""Which objects of a bucket count, when the index that knew is lost. Pure.
+"""Decision which objects of a bucket are live after a loss of the index. Pure.
 
-What is there says enough, because of the order in which things are put:
+The bucket alone is enough, because of the order in which objects are put:
 
-- Objects of appends are committed in the order of their sequences, so those that count are a chain.
-  One behind a gap was never committed. One whose sequences reach into those of a later epoch's was
+- Log objects are committed in the order of their sequences, so the live ones are a chain.
+  One after a gap was never committed. One whose sequences overlap those of a later epoch was
   put by a node that had been replaced.
-- A shared object stands for all log objects within its sequences: what they held is in it, in own
-  objects that were put before it, in newer objects, or is told to be below a log start or deleted.
-- Of merged objects the newest (by epoch, then number) wins where two answer for the same offsets:
-  it was made of what was live then. That holds for one that was put and never committed, too: what
-  it was made of is the same. Merged objects win over log objects.
-- Log starts only move up: the highest that any footer tells is right, and what is deleted stays so.
+- A shared object replaces all log objects within its sequences: their batches are in it, in own
+  objects that were put before it, in newer objects, or recorded as deleted or below a log start.
+- Of merged objects the newest (by epoch, then number) wins where two cover the same offsets:
+  it was made of the objects live then. That holds for one that was put and never committed, too:
+  it has the same content. Merged objects win over log objects.
+- Log starts only move up: the highest in any footer is right. Deleted partitions stay deleted.
 """
 
 from bisect import bisect_left, insort
@@ -30,14 +30,14 @@ _NO_SEQUENCE: Final = 1 << 62
 
 
 class SeenObject(NamedTuple):
-    """An object of the bucket, by its header and footer; its parts in order of partition."""
+    """An object of the bucket by its header and footer, with its parts in order of partition."""
 
     stored: StoredObject
     parts: list[ObjectPart]
 
 
 class Facts:
-    """What all footers together say of partitions."""
+    """Records of all footers about partitions."""
 
     __slots__ = ("deleted", "identities", "starts")
 
@@ -52,7 +52,7 @@ class Facts:
 
 
 class Missing(NamedTuple):
-    """Offsets ``first`` to before ``end`` of a partition that no object answers for."""
+    """Offsets [``first``, ``end``) of a partition that no object covers."""
 
     partition_id: int
     first: int
@@ -60,9 +60,9 @@ class Missing(NamedTuple):
 
 
 class Decision(NamedTuple):
-    """``live``: with the parts that count, lowest number first. ``unused``: all others.
+    """Decision. ``live``: objects and their live parts, lowest number first. ``unused``: others.
 
-    ``unproven``: those of the unused that lie behind a gap. ``missing``: damage or loss.
+    ``unproven``: the unused ones after a gap. ``missing``: damage or loss.
     """
 
     live: list[SeenObject]
@@ -76,9 +76,9 @@ class Decision(NamedTuple):
 def decide(
     seen: Sequence[SeenObject], facts: Facts, damaged_epochs: Collection[int] = ()
 ) -> Decision:
-    """Say what counts of ``seen``. ``damaged_epochs``: of objects that cannot be read.
+    """Decide which of ``seen`` are live. ``damaged_epochs``: those of unreadable objects.
 
-    A gap in an epoch of which an object is damaged is taken for that object's place.
+    A gap in an epoch with a damaged object is taken for that object's place.
     """
     merged = [one for one in seen if one.stored.kind != KIND_LOG]
     shared = _newest_shared([one.stored for one in merged if is_shared(one.stored)])
@@ -121,7 +121,7 @@ def _ids(parts: Iterable[ObjectPart]) -> frozenset[int]:
 
 
 def _newest_shared(shared: Iterable[StoredObject]) -> list[StoredObject]:
-    """Return the shared objects that no newer ones stand for, in order of sequence."""
+    """Return the shared objects that no newer ones replace, in order of sequence."""
     chosen: list[StoredObject] = []
     for stored in sorted(shared, key=attrgetter("epoch", "number"), reverse=True):
         if not any(_overlap(stored, other) for other in chosen):
@@ -130,7 +130,7 @@ def _newest_shared(shared: Iterable[StoredObject]) -> list[StoredObject]:
 
 
 def _overlap(one: StoredObject, other: StoredObject) -> bool:
-    """Whether two ranges of sequences have one in common; an empty one lies within another."""
+    """Return whether two ranges of sequences overlap; an empty range overlaps one around it."""
     return one.first_sequence < other.next_sequence and other.first_sequence < one.next_sequence
 
 
@@ -139,9 +139,9 @@ def _chain(
     shared: Sequence[StoredObject],
     damaged_epochs: Collection[int],
 ) -> tuple[list[StoredObject], list[StoredObject], int]:
-    """Return the log objects that were committed, those behind a gap, and the next sequence."""
+    """Return the committed log objects, those after a gap, and the next sequence."""
     covering = [one for one in shared if one.first_sequence < one.next_sequence]
-    # Those that were merged still tell what was stale beside them.
+    # Merged ones still show which objects beside them were stale.
     rest = [
         one for one in _not_stale(logs) if not any(_overlap(one, cover) for cover in covering)
     ]
@@ -160,7 +160,7 @@ def _chain(
 
 
 def _not_stale(logs: Sequence[StoredObject]) -> Iterator[StoredObject]:
-    """Yield the log objects whose sequences do not reach into those of a later epoch."""
+    """Yield the log objects whose sequences do not overlap those of a later epoch."""
     by_epoch: dict[int, list[StoredObject]] = defaultdict(list)
     for stored in logs:
         by_epoch[stored.epoch].append(stored)
@@ -172,7 +172,7 @@ def _not_stale(logs: Sequence[StoredObject]) -> Iterator[StoredObject]:
 
 
 def _choose(ranked: Iterable[SeenObject], facts: Facts) -> dict[int, list[ObjectPart]]:
-    """Return the parts that count by object; earlier objects of ``ranked`` win."""
+    """Return the live parts by object; earlier objects of ``ranked`` win."""
     taken: dict[int, list[Extent]] = defaultdict(list)
     chosen: dict[int, list[ObjectPart]] = {}
     for stored, parts in ranked:
@@ -187,7 +187,7 @@ def _choose(ranked: Iterable[SeenObject], facts: Facts) -> dict[int, list[Object
 
 
 def _is_free(taken: Sequence[Extent], extent: Extent) -> bool:
-    """Whether nobody answers for any of the extent's offsets; ``taken`` are in order."""
+    """Return whether no chosen extent covers any of the extent's offsets; ``taken`` is sorted."""
     index = bisect_left(taken, extent.first, key=attrgetter("first"))
     if index and taken[index - 1].end > extent.first:
         return False
@@ -195,7 +195,7 @@ def _is_free(taken: Sequence[Extent], extent: Extent) -> bool:
 
 
 def _look(live: Iterable[SeenObject], facts: Facts) -> tuple[list[Missing], dict[int, int]]:
-    """Return holes between extents, and the log starts by what is there."""
+    """Return the holes between extents, and the log starts by the extents."""
     extents: dict[int, list[Extent]] = defaultdict(list)
     for _, parts in live:
         for partition_id, extent in parts:

@@ -1,7 +1,7 @@
-"""Compaction's way into merged objects: a partition is rewritten object by object.
+"""Compaction of merged objects: a partition is rewritten object by object.
 
-What is left of a partition in an object is put as an object of its own; the old one goes, or loses
-that part when others are in it. Objects of which nothing changes stay as they are.
+The rest of a partition in an object is put as an own object; the old object dies, or loses that
+part when it holds others. Objects without changes stay as they are.
 """
 
 import struct
@@ -40,7 +40,7 @@ _CLOSED: Final = "the storage is being closed"
 
 
 class Row(NamedTuple):
-    """A batch as the index knows it; ``span`` = offsets + epoch << 32."""
+    """A batch's row in the index; ``span`` = offsets + epoch << 32."""
 
     base_offset: int
     position: int
@@ -54,7 +54,7 @@ class Row(NamedTuple):
 
 
 class Rewrite(NamedTuple):
-    """What becomes of the batches within [``from_offset``, ``upto_offset``) of a partition."""
+    """Rewriting of a partition's batches within [``from_offset``, ``upto_offset``)."""
 
     from_offset: int
     upto_offset: int
@@ -62,12 +62,12 @@ class Rewrite(NamedTuple):
     drops: Drops | None
 
     def concerns(self, row: Row) -> bool:
-        """Whether a batch lies within."""
+        """Return whether a batch lies within."""
         return self.from_offset <= row.base_offset and row.end <= self.upto_offset
 
 
 class _Work(NamedTuple):
-    """One object's rewriting, as a thread is given it."""
+    """Input of a thread for rewriting one object."""
 
     partition_id: int
     stored: StoredObject
@@ -78,7 +78,7 @@ class _Work(NamedTuple):
 
 
 class Rewriter:
-    """Loop only. Takes its turns between the merger's rounds; other work goes between objects."""
+    """Rewriter, between the merger's rounds. Loop only; other work runs between objects."""
 
     def __init__(
         self, catalog: Catalog, changer: Changer, merger: Merger, rows: RowsCache
@@ -89,7 +89,7 @@ class Rewriter:
         self._rows = rows
 
     def settled_offset(self, partition_id: int) -> int:
-        """See ``CompactingStorage``: where the merged objects of a partition end."""
+        """See ``CompactingStorage``: the end of a partition's merged objects."""
         state = self._catalog.partitions.get(partition_id)
         if state is None or state.is_deleted:
             return 0
@@ -122,7 +122,7 @@ class Rewriter:
         return done
 
     def _next(self, state: PartitionState, from_offset: int, upto: int) -> Extent | None:
-        """Return the first extent behind ``from_offset`` that can be rewritten."""
+        """Return the first extent after ``from_offset`` that can be rewritten."""
         if self._merger.is_halted:
             raise StorageUnavailable(_CLOSED)
         settled = self.settled_offset(state.partition_id)
@@ -133,7 +133,7 @@ class Rewriter:
         return extent if extent.end <= settled and extent.first < upto else None
 
     async def _rewrite(self, state: PartitionState, extent: Extent, rewrite: Rewrite) -> int:
-        """Rewrite one object's part; return its bytes then."""
+        """Rewrite one object's part; return its new size."""
         stored = self._catalog.objects[extent.number]
         told = self._merger.introduce(state.partition_id)
         if stored.number in self._merger.damaged or told.is_deleted:
@@ -150,7 +150,7 @@ class Rewriter:
         except DamagedObject as error:
             self._merger.note_damage(error)
             raise StorageUnavailable(self._text(state, rewrite, str(error))) from error
-        except Damaged as error:  # the index's rows of it
+        except Damaged as error:  # the object's rows in the index
             raise StorageUnavailable(self._text(state, rewrite, str(error))) from error
         except Stopped as error:
             raise StorageUnavailable(self._text(state, rewrite, _CLOSED)) from error
@@ -163,7 +163,7 @@ class Rewriter:
         return f"partition {state.partition_id} is rewritten up to {upto} only: {why}"
 
     def _make(self, place: Place, work: _Work) -> MergedObject | None:
-        """Build and put what stays of a part; None when all of it does. In a thread."""
+        """Build and put the rest of a part; None when nothing changes. In a thread."""
         builder = Builder(place, (work.stored.next_sequence, work.stored.next_sequence))
         rewrite = work.rewrite
         alive = [row for row in _rows_of(work) if row.end > work.told.start]
@@ -194,7 +194,7 @@ class Rewriter:
     def _batches(
         self, stored: StoredObject, wanted: Sequence[Row]
     ) -> Iterator[tuple[Row, memoryview]]:
-        """Yield the batches of some rows, read in as few pieces as is right; all intact."""
+        """Yield the intact batches of some rows, read in few pieces."""
         for rows in _pieces(wanted):
             self._merger.pace()
             start, end = rows[0].position, rows[-1].position + rows[-1].size_bytes
@@ -229,7 +229,7 @@ def _is_dropped(rewrite: Rewrite, row: Row) -> bool:
 
 
 def _pieces(wanted: Sequence[Row]) -> Iterator[list[Row]]:
-    """Yield rows that lie one behind the other, about ``READ_BYTES`` of them at a time."""
+    """Yield adjacent rows of about ``READ_BYTES`` at a time."""
     piece: list[Row] = []
     size_bytes = 0
     for row in wanted:
@@ -244,7 +244,7 @@ def _pieces(wanted: Sequence[Row]) -> Iterator[list[Row]]:
 
 
 def _stored(batch: Buffer) -> Stored:
-    """Return a batch that ``keep`` made, for the offsets that its header says."""
+    """Return a batch that ``keep`` made, for the offsets in its header."""
     view = memoryview(batch)
     (leader_epoch,) = _INT32.unpack_from(view, LEADER_EPOCH_AT)
     if not is_intact(view, len(view), leader_epoch):

@@ -1,4 +1,4 @@
-"""Where batches lie in their objects: rows of the index, kept for those that were asked last."""
+"""Cache of objects' rows, which give the positions of batches."""
 
 import asyncio
 from array import array
@@ -13,21 +13,21 @@ from storage_adapters.formats.footer import ROW_BYTES, Rows
 from storage_adapters.formats.object_index import ROWS_MAX, unpack_rows
 from storage_adapters.s3.state import Catalog
 
-ENTRY_BYTES: Final = 256  # what an object costs here beside its rows
+ENTRY_BYTES: Final = 256  # memory of an object beside its rows
 # Bytes of an object for each of its rows: the row itself, in the footer, and of an entry at least
 # the target (a batch for several targets is there once); merged objects have a batch for each.
 OBJECT_BYTES_PER_ROW_MIN: Final = ROW_BYTES + TARGET_BYTES
 
 
 class RowsGone(StorageUnavailable):
-    """The index knows no object of that number any more: a merge has replaced it."""
+    """The index has no object of that number any more: a merge has replaced it."""
 
 
 class RowsCache:
-    """Loop only. ``load`` returns the packed rows of an object, None when the index has none.
+    """Cache of rows. Loop only. ``load`` returns an object's packed rows, None for no object.
 
-    ``rows_max`` says how many there can be: damaged ones must not ask for more memory.
-    ``bytes_max`` bounds what is kept; the object that was asked for last is kept even above it.
+    ``rows_max`` returns the most rows an object can have: damaged rows must not take more memory.
+    ``bytes_max`` bounds the cache; the most recent object is kept even above it.
     ``hits`` and ``misses`` count objects.
     """
 
@@ -48,7 +48,7 @@ class RowsCache:
         self.misses = 0
 
     def put(self, number: int, rows: "array[int]") -> None:
-        """Keep the rows of an object, as they are: nobody changes them from now on."""
+        """Keep the rows of an object, uncopied: they must not change any more."""
         self.drop(number)
         self._kept[number] = rows
         self.held_bytes += _size_of(rows)
@@ -57,7 +57,7 @@ class RowsCache:
             self.held_bytes -= _size_of(oldest)
 
     def peek(self, number: int) -> Rows | None:
-        """Return the rows of an object when they are here."""
+        """Return the rows of an object if they are cached."""
         rows = self._kept.get(number)
         if rows is not None:
             self.hits += 1
@@ -65,7 +65,7 @@ class RowsCache:
         return rows
 
     async def get(self, number: int) -> Rows:
-        """Return the rows of an object; all who ask at once share one query.
+        """Return the rows of an object; simultaneous callers share one query.
 
         Errors: ``RowsGone``, ``StorageUnavailable``, ``Damaged``.
         """
@@ -78,11 +78,11 @@ class RowsCache:
             task = asyncio.get_running_loop().create_task(self._get(number))
             self._loading[number] = task
             task.add_done_callback(lambda done: self._loaded(number, done))
-        await asyncio.wait([task])  # whoever is cancelled here leaves it to the others
+        await asyncio.wait([task])  # a cancelled caller leaves the query to the others
         return task.result()
 
     def drop(self, number: int) -> None:
-        """Forget an object that is dead."""
+        """Drop a dead object."""
         rows = self._kept.pop(number, None)
         if rows is not None:
             self.held_bytes -= _size_of(rows)
@@ -100,11 +100,11 @@ class RowsCache:
     def _loaded(self, number: int, task: "asyncio.Task[Rows]") -> None:
         del self._loading[number]
         if not task.cancelled():
-            task.exception()  # seen, even when all who asked were cancelled
+            task.exception()  # marked as retrieved, even when all callers were cancelled
 
 
 def rows_max_of(catalog: Catalog, number: int) -> int:
-    """Return how many rows a live object can have. Errors: ``RowsGone``."""
+    """Return the most rows that a live object can have. Errors: ``RowsGone``."""
     stored = catalog.objects.get(number)
     if stored is None:
         raise RowsGone(f"object {number} is not live any more")

@@ -1,4 +1,4 @@
-"""Where the last bytes of a partition begin, said without waiting."""
+"""Offset at which the last bytes of a partition begin, without waiting."""
 
 from bisect import bisect_right
 from itertools import accumulate
@@ -14,9 +14,9 @@ _STEP_ROWS: Final = 4_096
 def offset_for_size(rows: RowsCache, state: PartitionState, bytes_max: int) -> int:
     """See ``StorageAdapter.offset_for_size``.
 
-    Of an object whose rows are not in memory it answers the first offset: more is kept then.
+    For an object whose rows are not in memory it returns the first offset: then more is kept.
     """
-    # What is on its way has no place yet, and counts for nothing.
+    # Batches that are not committed yet are not counted.
     offset = state.committed_end
     for at in range(len(state.extents) - 1, -1, -1):
         extent = state.extents[at]
@@ -32,9 +32,9 @@ def offset_for_size(rows: RowsCache, state: PartitionState, bytes_max: int) -> i
 
 
 def _within(rows: Rows, extent: Extent, end: int, bytes_max: int) -> int:
-    """Return the lowest base offset from which so many bytes follow in an extent, or ``end``."""
+    """Return the lowest base offset with so many bytes after it in an extent, or ``end``."""
     first = behind = extent.first_row + extent.row_count
-    # Some rows at a time: a tenth of the time of one by one, for an extent may have a million.
+    # Several rows at a time take a tenth of the time: an extent can have a million.
     while first > extent.first_row:
         behind, first = first, max(first - _STEP_ROWS, extent.first_row)
         places = rows[first * ROW_STRIDE + 2 : behind * ROW_STRIDE : ROW_STRIDE]

@@ -1,7 +1,7 @@
-"""What a node knows of its objects: which offsets of which partition lie in which of them.
+"""Catalog of a node's objects: the extents of each partition in them.
 
-All of it is in memory: one extent for each partition and object, not one for each batch. Where a
-batch lies within its object is said by the object's rows (``rows``), which are looked up.
+All of it is in memory: one extent for each partition and object, not one for each batch. A batch's
+position within its object is in the object's rows (``rows``), which are looked up.
 """
 
 from bisect import bisect_right
@@ -12,13 +12,13 @@ from storage_adapters.formats.segment import KIND_OBJECT, KIND_SETTLED
 
 __all__ = ["KIND_LOG", "KIND_SETTLED"]  # the kinds of objects
 
-KIND_LOG: Final = KIND_OBJECT  # of many partitions, as they came; the other kind is merged
+KIND_LOG: Final = KIND_OBJECT  # an object of appends; the other kind is merged
 
 KEY_DIGITS: Final = 16
 
 
 class Extent(NamedTuple):
-    """Offsets ``first`` to before ``end`` of a partition, in one object; holes included.
+    """Offsets [``first``, ``end``) of a partition in one object, holes included.
 
     ``first_row`` and ``row_count`` count rows of the object (``formats.footer.Rows``).
     ``epochs``: (leader epoch, base offset of its first batch here), in order; empty without
@@ -36,7 +36,7 @@ class Extent(NamedTuple):
 
 
 class StoredObject(NamedTuple):
-    """An object that is live. ``partition_ids``: those of which it holds something that counts."""
+    """A live object. ``partition_ids``: those with live extents in it."""
 
     number: int
     kind: int
@@ -50,9 +50,9 @@ class StoredObject(NamedTuple):
 
 
 class PartitionState:
-    """One partition. ``end`` counts what is enqueued; extents are what is committed.
+    """One partition. ``end`` includes enqueued batches; extents are committed.
 
-    ``below_bytes``: bytes of the first extent's batches that end at or before ``start``.
+    ``below_bytes``: the size of the first extent's batches that end at or before ``start``.
     """
 
     __slots__ = ("below_bytes", "end", "extents", "is_deleted", "partition_id", "start")
@@ -75,11 +75,11 @@ class PartitionState:
         return self.extents[-1].end if self.extents else self.start
 
     def size_bytes(self) -> int:
-        """Return the bytes of the batches at or after the start."""
+        """Return the size of the batches at or after the start."""
         return sum([extent.size_bytes for extent in self.extents]) - self.below_bytes
 
     def replace(self, old: Iterable[int], new: Iterable[Extent]) -> None:
-        """Take out the extents in objects ``old`` and put in ``new``, in order of offset."""
+        """Replace the extents in objects ``old`` by ``new``, in order of offset."""
         gone = frozenset(old)
         self.extents = sorted(
             [*[extent for extent in self.extents if extent.number not in gone], *new]
@@ -94,7 +94,7 @@ class Catalog:
         self.objects: dict[int, StoredObject] = {}
 
     def partition(self, partition_id: int) -> PartitionState:
-        """Return a partition, made if it is new."""
+        """Return a partition, created if it is new."""
         state = self.partitions.get(partition_id)
         if state is None:
             state = self.partitions[partition_id] = PartitionState(partition_id)
@@ -102,7 +102,7 @@ class Catalog:
 
 
 def object_key(prefix: str, number: int, epoch: int) -> str:
-    """Return the key of an object; no two objects ever have the same.
+    """Return the key of an object, which is unique for ever.
 
     >>> object_key("gw/", 17, 3)
     'gw/objects/0000000000000017-3.seg'

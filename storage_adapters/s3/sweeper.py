@@ -1,21 +1,21 @@
-"""Deletes what nobody needs any more, a good while later.
+"""Delayed deletion of unneeded objects.
 
-A crash at any step is safe, because the index only ever says less than the bucket has:
+A crash at any step is safe, because the index never refers to an object that is not in the bucket:
 
 - a number that was reserved and not used, or used and never committed, is dead in the index before
-  its key is deleted; whoever put the object late finds that it cannot be committed;
-- a dead object's row goes after its key: after a crash in between the key is deleted once more,
-  which is no error;
-- objects die in a transaction that also says what is in their place, and their keys are deleted
-  ``delete_after_ms`` later, when no lease is alive that was taken before they died;
-- own objects that nobody needs go when a note in the bucket says what they alone may have told;
-- bounds of a deleted partition go when no live object that could bring it back has been there for
-  twice that time: by then the dead ones are deleted, too, and no index made of the bucket has it.
+  its key is deleted; a late PUT of it can then not be committed;
+- a dead object's row is removed after its key: after a crash in between the key is deleted once
+  more, which is no error;
+- objects die in the transaction that adds their replacements, and their keys are deleted
+  ``delete_after_ms`` later, when no lease from before their death is active;
+- unneeded own objects are deleted after a note in the bucket repeats their records;
+- bounds of a deleted partition are removed when no live object has held it for twice that time:
+  by then the dead ones are deleted, too, and a recovered index cannot bring it back.
 
-Keys of objects that were live stay until all with lower numbers that never were have gone: who has
-nothing but the bucket tells by them what a replaced node has put in vain (``recovery``). Within
-that, keys are deleted from the highest number down: of a round that was never committed the shared
-object goes before those that it stands for (``recovery``).
+Keys of formerly live objects stay until all lower numbers that never were live are deleted: from
+them a recovery recognizes objects that a replaced node put in vain (``recovery``). Within that
+rule, keys are deleted from the highest number down: of a round that was never committed the shared
+object is deleted before those that it replaces (``recovery``).
 """
 
 import asyncio
@@ -37,14 +37,14 @@ from storage_adapters.s3.state import Catalog, object_key
 DEAD_MAX: Final = 100_000  # deleted in one sweep; more wait for the next
 KEYS_PER_CALL: Final = 1_000
 PAUSE_MS_MAX: Final = 600_000  # between sweeps that fail one after the other
-PENDING_MS_MIN: Final = 60_000  # a number whose reservation is being answered is not kept yet
+PENDING_MS_MIN: Final = 60_000  # protects a number whose reservation has not been answered yet
 FORGET_MS_MIN: Final = 3_600_000  # of a deleted partition's bounds
 
 _log = structlog.get_logger()
 
 
 class Sweeper:
-    """Loop only. ``deleted_objects`` counts since the start."""
+    """Sweeper. Loop only. ``deleted_objects``: total since the start."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class Sweeper:
         self.failures = 0
 
     def register(self, metrics: Metrics) -> None:
-        """Let a node's metrics show what is deleted."""
+        """Register the counts of deletions."""
         metrics.counter_fn(
             "headgate_s3_deleted_objects_total",
             "Objects that were deleted from the bucket.",
@@ -85,7 +85,7 @@ class Sweeper:
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     async def stop(self) -> None:
-        """End what is under way; the next start goes on with it."""
+        """Stop the work under way; the next start continues it."""
         if self._task is not None:
             self._task.cancel()
             with suppress(asyncio.CancelledError):
@@ -101,7 +101,7 @@ class Sweeper:
             pause_ms = interval_ms if is_done else growing_ms
 
     async def run_due(self) -> bool:
-        """Do all that is due. What fails is counted, and due again at the next sweep."""
+        """Do all due work. Failures are counted, and due again at the next sweep."""
         try:
             await self._sweep_pending()
             await self._merger.tidy()
@@ -162,7 +162,7 @@ class Sweeper:
 
 
 def _unneeded(catalog: Catalog) -> Iterable[int]:
-    """Return the deleted partitions of which no live object holds anything. In a thread."""
+    """Return the deleted partitions without extents in live objects. In a thread."""
     deleted = {
         state.partition_id for state in list(catalog.partitions.values()) if state.is_deleted
     }

@@ -1,4 +1,4 @@
-"""The tables of the index, in the metadata store's database, made when S3 is the storage.
+"""SQL tables of the index, in the metadata store's database; created for the S3 storage only.
 
 They have a MetaData and a version of their own, so that a node without S3 never sees them. Times
 are unix milliseconds. docs/formats.md section 11 says what the columns mean.
@@ -24,8 +24,8 @@ INDEX_FORMAT: Final = 1  # a higher one in the database is refused
 SLOT: Final = 0  # one owner has all partitions; more slots are kept free for a fleet
 
 PENDING: Final = 0  # the number is reserved; the bucket may have the object
-LIVE: Final = 1  # it counts
-DEAD: Final = 2  # nothing needs it any more; its key may be deleted
+LIVE: Final = 1  # it is in use
+DEAD: Final = 2  # it is unneeded; its key may be deleted
 
 TABLES: Final = MetaData()
 
@@ -58,7 +58,9 @@ OBJECTS: Final = Table(
     Column("number", BigInteger, primary_key=True, autoincrement=False),
     Column("epoch", Integer, nullable=False),
     Column("state", SmallInteger, nullable=False),
-    Column("death", BigInteger, nullable=False),  # the owner's `deaths` then; 0: never was live
+    Column(
+        "death", BigInteger, nullable=False
+    ),  # the owner's `deaths` then; 0: it never was live
     Column("kind", SmallInteger, nullable=False),
     Column("first_sequence", BigInteger, nullable=False),
     Column("next_sequence", BigInteger, nullable=False),

@@ -1,7 +1,7 @@
-"""From a sealed group to its acknowledgement: built and put side by side, committed in order.
+"""Uploads of sealed groups: objects are built and put in parallel, committed in order.
 
-Groups that are in the bucket by the time a commit ends share the next one. Bucket and database may
-be away for as long as they like: what was taken waits, in order, and is tried again.
+Groups that are in the bucket when a commit ends share the next commit. During an outage of bucket
+or database, of any length, accepted appends wait in order and are tried again.
 """
 
 import asyncio
@@ -27,8 +27,8 @@ from storage_adapters.s3.outage import Outage
 from storage_adapters.s3.state import KIND_LOG, StoredObject, object_key
 
 OBJECTS_PER_COMMIT_MAX: Final = 16
-ANSWERS_PER_TICK: Final = 256  # about a millisecond; then others have their turn
-_PAUSE_S: Final = 0.5  # between rounds of tries of the bucket, each of which pauses by itself
+ANSWERS_PER_TICK: Final = 256  # about a millisecond; then the loop runs other tasks
+_PAUSE_S: Final = 0.5  # between rounds of tries, which have pauses of their own
 
 _T = TypeVar("_T")
 _Args = TypeVarTuple("_Args")
@@ -46,7 +46,7 @@ class Uploaded:
 
 
 class Uploader:
-    """``describe`` says what footers tell of partitions; ``publish`` makes a commit visible."""
+    """Uploader. ``describe`` returns footer parts; ``publish`` makes a commit visible."""
 
     def __init__(  # noqa: PLR0913 - the parts that a group passes
         self,
@@ -80,7 +80,7 @@ class Uploader:
         self.metrics = S3Metrics()
 
     def add(self, group: Group) -> None:
-        """Take a sealed group; its appends are done in the order of calls."""
+        """Add a sealed group; appends complete in the order of calls."""
         group.sealed_ms = self._clock.monotonic_ms()
         upload: asyncio.Future[Uploaded]
         try:
@@ -94,7 +94,7 @@ class Uploader:
 
     @property
     def waits_ms(self) -> int:
-        """How long groups have been waiting, and none was committed; 0 without one."""
+        """Time since the last commit while groups wait; 0 without waiting groups."""
         if not self._waiting:
             return 0
         since_ms = max(self._waiting[0][0].sealed_ms, self._moved_ms)
@@ -102,11 +102,11 @@ class Uploader:
 
     @property
     def waiting_count(self) -> int:
-        """Groups that are sealed and not yet committed."""
+        """Number of groups that are sealed and not yet committed."""
         return len(self._waiting)
 
     async def drain(self, ms_max: int) -> None:
-        """Wait until all is committed, or so long; the rest then fails."""
+        """Wait until all is committed, within a time limit; fail the rest."""
         if self._committing is not None:
             await asyncio.wait([self._committing], timeout=ms_max / 1_000)
         self._is_closed = True
@@ -118,7 +118,7 @@ class Uploader:
             await asyncio.sleep(0)
 
     async def stop(self) -> None:
-        """End the threads, once the requests that were given up have ended or timed out."""
+        """End the threads after abandoned requests have ended or timed out."""
         await self._loop.run_in_executor(None, self._executor.shutdown)
 
     async def _upload(self, group: Group, parts: dict[int, Part]) -> Uploaded:
@@ -127,7 +127,7 @@ class Uploader:
             place = Place(self._data_uuid, number, self._committer.epoch, self._clock.unix_ms())
             next_sequence = group.first_sequence + len(group.entries)
             built, rows = await self._in_thread(_build, place, group.appends(), parts)
-            # The object has them: what waits for bucket and database is in memory once.
+            # The object has the batches: waiting appends are in memory once.
             group.entries.clear()
             key = object_key(self._config.prefix, number, place.epoch)
             began_s = self._loop.time()
@@ -150,7 +150,7 @@ class Uploader:
         return Uploaded(group, built, NewObject(stored, built.parts, rows))
 
     async def _put(self, key: str, body: Sequence[Buffer]) -> str:
-        """Put an object, however long the bucket is away. Errors: ``StorageUnavailable``."""
+        """Put an object, waiting for the bucket without limit. Errors: ``StorageUnavailable``."""
         while True:
             try:
                 etag = await self._in_thread(self._bucket.put, key, body)
@@ -169,20 +169,20 @@ class Uploader:
         return await self._loop.run_in_executor(self._executor, work, *args)
 
     async def _commit_all(self) -> None:
-        """Commit what is waiting, in order, until nothing does."""
+        """Commit waiting groups in order, until none is left."""
         try:
             while self._waiting:
                 await self._commit(await self._next_uploaded())
         except StorageUnavailable as error:
             self._fail(as_value(error))
-        except BaseException as error:  # a bug of ours: nobody may wait for ever
+        except BaseException as error:  # a bug: no caller may wait for ever
             self._fail(_unavailable(error))
             raise
         finally:
             self._committing = None
 
     async def _next_uploaded(self) -> list[Uploaded]:
-        """Return the oldest group's upload, and those after it that are in the bucket already."""
+        """Return the uploads to commit: the oldest group's, and later ones in the bucket."""
         found = [await self._waiting[0][1]]
         for _, task in list(self._waiting)[1:OBJECTS_PER_COMMIT_MAX]:
             if not task.done() or task.exception() is not None:
@@ -205,7 +205,7 @@ class Uploader:
         self._finish([upload.group for upload in uploads], None)
 
     def _fail(self, error: StorageUnavailable) -> None:
-        """Nothing of what waits will be committed: offsets would be missing behind it."""
+        """Fail all waiting groups, since later ones would leave gaps in the offsets."""
         if not self._is_closed:
             self._is_closed = True
             self._committer.fail(error)
@@ -221,22 +221,22 @@ class Uploader:
         self._loop.call_soon(self._tell)
 
     def _tell(self) -> None:
-        """Give some of the answers, in order; the rest when others have had their turn."""
+        """Run some callbacks in order; the rest in later ticks of the loop."""
         try:
             for _ in range(min(ANSWERS_PER_TICK, len(self._answers))):
                 on_done, error = self._answers.popleft()
                 on_done(error)
-        finally:  # one callback's bug must not leave the others without an answer
+        finally:  # a bug in one callback must not leave the others without an answer
             if self._answers:
                 self._loop.call_soon(self._tell)
 
 
 def _build(place: Place, appends: Appends, parts: dict[int, Part]) -> tuple[LogObject, bytes]:
-    """Return an object, and its rows packed. In a thread."""
+    """Build an object and pack its rows. In a thread."""
     built = build_log_object(place, appends, parts)
     return built, pack_rows(built.rows)
 
 
 def _unavailable(mistake: BaseException) -> StorageUnavailable:
-    """Return what those are told who wait, when the mistake is ours."""
+    """Return the error for waiting callers after an internal error."""
     return StorageUnavailable(f"{type(mistake).__name__}: {mistake}")

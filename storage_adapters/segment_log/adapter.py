@@ -1,4 +1,4 @@
-"""The segment log as the broker sees it."""
+"""Segment log: the storage adapter on a local file system."""
 
 import asyncio
 import os
@@ -73,7 +73,7 @@ class SegmentLog:
     ``interval`` and ``never``: it survives ``kill -9``, and a power loss costs at most what was
     written since the last sync. The rest of the contract: ``gateway.storage.StorageAdapter``.
 
-    What works on its files beside it, ``copier`` and ``key_indexes``, is there once it is open.
+    ``copier`` and ``key_indexes``, which work on its files, exist once it is open.
     """
 
     Config = SegmentLogConfig
@@ -254,7 +254,7 @@ class SegmentLog:
         )
 
     async def close(self) -> None:
-        """See ``StorageAdapter``. After a fault nothing more is written."""
+        """See ``StorageAdapter``. After a disk fault nothing more is written."""
         if not self._is_open:
             self._lock.release()
             return
@@ -273,16 +273,16 @@ class SegmentLog:
             active.fd = -1
         self._lock.release()
 
-    # What metrics ask for.
+    # Values for metrics.
 
     @property
     def segments_count(self) -> int:
-        """Segment files of the log, the active one included."""
+        """Number of the log's segment files, the active one included."""
         return len(self._catalog.segments)
 
     @property
     def disk_bytes(self) -> int:
-        """Bytes that all segment files take, what is preallocated included."""
+        """Bytes that all segment files take, preallocated space included."""
         usage = self.disk_usage()
         return usage.log_bytes + usage.settled_bytes
 
@@ -371,13 +371,13 @@ class SegmentLog:
         fault = self._writer.fault if self._is_open else None
         return StorageUnavailable(_NOT_OPEN if fault is None else str(fault))
 
-    # The end.
+    # Closing.
 
     def _on_group(self) -> None:
         self._appender.close_written()
 
     async def _close_cleanly(self) -> None:
-        """Leave the mark of a clean stop and a footer; of an empty segment only its header.
+        """Write the mark of a clean stop and a footer; leave only the header of an empty segment.
 
         The header must stay: it may be the only one that knows data uuid and incarnation.
         """
@@ -385,8 +385,8 @@ class SegmentLog:
         if self._appender.next_sequence == active.first_sequence:
             self._files.truncate(active.fd, SEGMENT_HEADER_BYTES)
             return
-        await self._writer.sync()  # The mark says that all before it is on the disk.
-        with suppress(StorageFull):  # On the very last bytes the footer alone has to do.
+        await self._writer.sync()  # The mark states that all before it is on the disk.
+        with suppress(StorageFull):  # Without room for the mark, the footer alone must do.
             self._appender.append_internal(KIND_CLOSE, b"", [], lambda _: None)
         await self._writer.drain()
         self._appender.seal_last()

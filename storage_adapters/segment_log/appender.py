@@ -1,4 +1,4 @@
-"""The way in: appends become entries of the active segment.
+"""Appends: they become entries of the active segment.
 
 Space is reserved before an offset exists: the active segment and, from its middle on, the next
 one have their space on the disk, and the index of a segment counts as if it were its footer
@@ -48,7 +48,7 @@ _HOUSEKEEPING_DIVISOR: Final = 16
 
 
 class UnlistedPartition(NamedTuple):
-    """A partition that the active segment does not know yet."""
+    """A partition that the active segment does not list yet."""
 
     state: PartitionState
     identity: PartitionIdentity
@@ -56,12 +56,12 @@ class UnlistedPartition(NamedTuple):
 
 
 class Appender:
-    """The active segment's end: where the next entry goes, and what its sequence is.
+    """Writer's end of the active segment: the position and sequence of the next entry.
 
-    ``tail``: its position. ``footer_bytes``: what the footer would take. Their sum stays below
-    one of three limits: the lowest for anybody's appends (it leaves ``reserve_bytes`` until the
-    next segment is sure), one for internal streams, the highest for truncations and deletions,
-    which are what frees space.
+    ``tail``: the position. ``footer_bytes``: the footer's size by now. Their sum stays below
+    one of three limits: the lowest for clients' appends (it leaves ``reserve_bytes`` until the
+    next segment has its space), one for internal streams, the highest for truncations and
+    deletions, which free space.
     """
 
     def __init__(  # noqa: PLR0913  # The parts that an append passes.
@@ -104,7 +104,7 @@ class Appender:
         self._limit_max = segment.disk_bytes - _FOOTER_FIXED_BYTES
         self._limit_reserved = self._limit_max - self._housekeeping_bytes
         self._prepare_at = segment.disk_bytes // 2
-        # The first segment of a start on a full disk is a short one, for what frees space.
+        # On a full disk a start makes a short first segment, for truncations and deletions only.
         is_short = segment.disk_bytes < self._segment_bytes
         self._limit = 0 if is_short else self._limit_reserved - self._reserve_bytes
         self._catalog.add(segment)
@@ -127,7 +127,7 @@ class Appender:
     def append_internal(
         self, kind: int, body: bytes, unlisted: list[UnlistedPartition], on_done: OnDone
     ) -> None:
-        """Append one entry of the log's own. Errors: those of ``_make_room``, at the very end."""
+        """Append one internal entry. Errors: those of ``_make_room``, when the reserve is used."""
         need = ENTRY_HEADER_BYTES + len(body) + self._unlisted_bytes(unlisted)
         used = self._tail + self._footer_bytes
         if used + need > self._limit_max:
@@ -137,7 +137,7 @@ class Appender:
         self._finish(on_done, size_bytes + self._add_entry(kind, body, FLAG_LAST, chunk))
 
     def _measure(self, entries: Sequence[Entry]) -> tuple[int, list[UnlistedPartition] | None]:
-        """Return the bytes that the append and its part of the footer need, at most."""
+        """Return the most bytes that the append and its part of the footer need."""
         states, active = self._catalog.states, self.active
         need = 0
         unknown: dict[int, None] | None = None
@@ -156,7 +156,7 @@ class Appender:
         return need + self._unlisted_bytes(unlisted), unlisted
 
     def unlisted(self, partition_ids: Iterable[int]) -> list[UnlistedPartition]:
-        """Return what introduces those partitions that the segment does not know."""
+        """Return those of the partitions that the active segment does not list yet."""
         unlisted = []
         for partition_id in partition_ids:
             state = self._catalog.state(partition_id)
@@ -267,13 +267,13 @@ class Appender:
     # Space.
 
     def _prepare(self) -> None:
-        """See that the next segment is made; when it is sure, nothing needs to be kept back."""
+        """Begin to make the next segment; once it has its space, no reserve is kept back."""
         self._maker.begin(self.active.number, self.next_sequence)
         if self._maker.is_secured:
             self._limit = self._limit_reserved
 
     def _make_room(self, need: int, reserved: bool) -> bool:  # noqa: FBT001
-        """Make ``need`` bytes fit; True when that took a new segment.
+        """Make room for ``need`` bytes; True when that took a new segment.
 
         Errors: ``RunTooLarge``, ``StorageFull``, ``NoDescriptors``, ``StorageUnavailable`` when
         the next segment could not be made.
@@ -305,7 +305,7 @@ class Appender:
         return self._tail + self._footer_bytes + need <= limit
 
     def _roll(self) -> None:
-        """Go on in the next segment; this one is closed once its last entry is written."""
+        """Switch to the next segment; this one is closed once its last entry is written."""
         self._seal()
         self._activate(self._maker.take())
 
@@ -315,9 +315,9 @@ class Appender:
         return self._tail - SEGMENT_HEADER_BYTES
 
     def close_active(self) -> bool:
-        """Go on in the next segment if its space is sure by now; it is being made otherwise.
+        """Switch to the next segment if it has its space; otherwise begin to make it.
 
-        Only when nothing is on its way to the disk: False then too.
+        Return False, too, while any write is under way.
         """
         self._maker.begin(self.active.number, self.next_sequence)
         if self._writer.queued_bytes or not self._maker.is_secured:
@@ -332,12 +332,12 @@ class Appender:
         self._sealed.append(self.active)
 
     def seal_last(self) -> None:
-        """The log is being closed: the active segment gets its footer too."""
+        """Seal the active segment of a log that is being closed, so that it gets its footer."""
         self._seal()
         self.close_written()
 
     def close_written(self) -> None:
-        """Have the sealed segments closed whose last entry is written."""
+        """Close the sealed segments whose last entry is written."""
         while self._sealed:
             if self._sealed[0].next_sequence > self._writer.written_sequence + 1:
                 return

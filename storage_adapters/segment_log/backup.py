@@ -1,7 +1,7 @@
-"""A copy of the log beside a running node: closed files are linked, the open end is copied.
+"""Copy of the log of a running node: closed files are linked, the open end is copied.
 
 While the copy is made nothing is deleted: ``HoldingFiles``, through which the log removes its
-files, puts removals aside until ``release``. Files of the log never change once they are
+files, delays removals until ``release``. Files of the log never change once they are
 closed, so a hard link is a copy; on another file system they are copied.
 """
 
@@ -38,7 +38,7 @@ _DIRECTORY_MODE: Final = 0o750
 
 
 class HoldingFiles:
-    """``Files`` whose removals can be put aside for a while. From any thread."""
+    """``Files`` whose removals can be delayed. From any thread."""
 
     def __init__(self, files: Files) -> None:
         self._files = files
@@ -47,12 +47,12 @@ class HoldingFiles:
         self._aside: dict[Path, None] = {}
 
     def hold(self) -> None:
-        """Remove nothing until ``release``, which is called as often as this."""
+        """Delay removals until ``release``, which is called as often as this."""
         with self._lock:
             self._holders += 1
 
     def release(self) -> None:
-        """Remove what was put aside, unless somebody else holds. Errors: ``OSError``."""
+        """Do the delayed removals, unless another hold remains. Errors: ``OSError``."""
         with self._lock:
             self._holders -= 1
             if self._holders:
@@ -63,11 +63,11 @@ class HoldingFiles:
 
     @property
     def held_count(self) -> int:
-        """How many files wait for their removal."""
+        """Number of files whose removal is delayed."""
         return len(self._aside)
 
     def unlink(self, path: Path) -> None:
-        """See ``Files``; later, while somebody holds."""
+        """See ``Files``; delayed during a hold."""
         with self._lock:
             if self._holders:
                 self._aside[path] = None
@@ -75,7 +75,7 @@ class HoldingFiles:
         self._files.unlink(path)
 
     def create(self, path: Path) -> int:
-        """See ``Files``. A name that was put aside is free, as if it had been removed."""
+        """See ``Files``. A name whose removal is delayed is free, as if it had been removed."""
         with self._lock:
             was_aside = path in self._aside
             self._aside.pop(path, None)
@@ -119,14 +119,14 @@ class HoldingFiles:
 
 
 class _Open(NamedTuple):
-    """A log segment without a footer: what of it is copied is found by its entries."""
+    """A log segment without a footer: its entries tell how much of it is copied."""
 
     path: Path
     header: SegmentHeader
 
 
 class _Plan(NamedTuple):
-    """What is copied: ``closed`` files whole, ``live`` ones up to a sequence."""
+    """Files to copy: ``closed`` ones whole, ``live`` ones up to a sequence."""
 
     data_dir: Path
     target: Path
@@ -137,7 +137,7 @@ class _Plan(NamedTuple):
 
 
 class LogCopier:
-    """Copies a running log. ``files`` are those by which the log removes its files."""
+    """Copier of a running log. ``files`` is the port through which the log removes its files."""
 
     def __init__(
         self, catalog: Catalog, writer: Writer, *, files: HoldingFiles, data_dir: Path
@@ -149,11 +149,11 @@ class LogCopier:
         self._stop = Event()
 
     async def copy(self, target: Path) -> None:
-        """Copy into the empty folder ``target`` all that was acknowledged before the call.
+        """Copy all that was acknowledged before the call into the empty folder ``target``.
 
         Errors: ``StorageUnavailable``; what was copied so far stays.
         """
-        # Written is also synced where the flush policy says so. What follows may be half there.
+        # Written entries are synced where the policy requires it; later ones may be half written.
         sequence = self._writer.written_sequence
         closed, live = _segments_of(self._catalog, sequence)
         loop = asyncio.get_running_loop()
@@ -162,7 +162,7 @@ class LogCopier:
             plan = _Plan(self._data_dir, target, closed, live, sequence, self._stop)
             await loop.run_in_executor(None, _copy, plan)
         except asyncio.CancelledError:
-            self._stop.set()  # The node stops, and would wait for the thread.
+            self._stop.set()  # Otherwise a stop of the node would wait for the thread.
             raise
         except OSError as error:
             raise StorageUnavailable(f"{target}: {error}") from error
@@ -193,14 +193,14 @@ def _copy(plan: _Plan) -> None:
     for segment in plan.live:
         end = _end_of(segment.path, segment.header, plan.written_sequence)
         _copy_data(segment.path, wal / segment.path.name, end, plan.stop)
-    # After the log: its state is at least as new, so what it says is settled was settled then.
+    # After the log: the manifest is at least as new, so it lists nothing that the copy lacks.
     _copy_settled(plan)
     for directory in (wal, plan.target):
         sync_directory(directory)
 
 
 def _end_of(path: Path, header: SegmentHeader, written_sequence: int) -> int:
-    """Return where the entries up to a sequence end; the bytes behind may be half written.
+    """Return the end of the entries up to a sequence; bytes after it may be half written.
 
     Read, not mapped: the file may be closed, and so cut to its length, meanwhile.
     """
@@ -239,14 +239,14 @@ def _copy_settled(plan: _Plan) -> None:
     for record in manifest.files:
         path = settled_path(plan.data_dir, record.number)
         link_or_copy(path, folder / path.name, plan.stop)
-        with suppress(FileNotFoundError):  # It need not have one, and may be built anew.
+        with suppress(FileNotFoundError):  # It is optional, and can be built again.
             index = path.with_suffix(KEY_INDEX_SUFFIX)
             link_or_copy(index, folder / index.name, plan.stop)
     sync_directory(folder)
 
 
 def link_or_copy(path: Path, target: Path, stop: Event) -> None:
-    """Give a file that does not change any more another name, or copy it where that fails.
+    """Link a file that does not change any more, or copy it where linking fails.
 
     Errors: ``OSError``, also when ``stop`` is set before it is copied.
     """
@@ -281,7 +281,7 @@ def _copy_data(path: Path, target: Path, size_bytes: int, stop: Event) -> None:
 
 
 def sync_directory(path: Path) -> None:
-    """Return when the names in a directory are on the disk. Errors: ``OSError``."""
+    """Sync the names in a directory. Errors: ``OSError``."""
     fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(fd)

@@ -1,7 +1,7 @@
-"""Which partitions and segments there are, and where in them a partition's batches lie.
+"""Catalog of partitions and segments, with the extents of each partition.
 
 Nothing is known of a partition until it is asked for, so that 100,000 idle ones cost nothing:
-the newest segment that mentions it says its bounds, and the list of segments that hold batches
+the newest segment that mentions it has its bounds, and the list of segments that hold batches
 of it (its extents) is found at its first read from a closed segment, and forgotten again at a
 bound.
 """
@@ -29,9 +29,9 @@ class Extent(NamedTuple):
 
 
 class Window(NamedTuple):
-    """Positions [start, end) of a settled segment that a reader has had fetched.
+    """Positions [start, end) of a settled segment that were fetched for a reader.
 
-    What it had fetched before, from ``first`` on, was given back.
+    Earlier pages, from ``first`` on, were dropped from the page cache.
     """
 
     segment: Segment
@@ -41,7 +41,7 @@ class Window(NamedTuple):
 
 
 class PartitionState:
-    """What is known of one partition. ``end`` counts what is enqueued, ``start`` is at once.
+    """State of one partition. ``end`` includes enqueued batches; ``start`` moves at once.
 
     ``part`` is its place in the index of ``segment``, which is the active one as soon as the
     partition was introduced there. ``extents`` are known up to segment number ``extents_upto``,
@@ -94,7 +94,7 @@ class Catalog:
             self._closed.append(segment.number)
 
     def note_closed(self, segment: Segment) -> None:
-        """The oldest live segment has its footer now."""
+        """Note that the oldest live segment has its footer now."""
         self._closed.append(segment.number)
 
     def remove(self, segment: Segment) -> None:
@@ -105,7 +105,7 @@ class Catalog:
         self.handles.forget(segment)
 
     def switch(self, settled: SettledSet, gone: Iterable[Segment]) -> None:
-        """Use other settled segments from now on; those that are ``gone`` count no more."""
+        """Use other settled segments from now on; those in ``gone`` are forgotten."""
         self.settled = settled
         for segment in gone:
             if segment.record is None:
@@ -129,7 +129,7 @@ class Catalog:
         return (self.segments[number] for number in tuple(self._closed))
 
     def newest(self, partition_id: int) -> Part | None:
-        """Return what the newest segment that mentions a partition says of it."""
+        """Return the partition's row in the newest segment that mentions it."""
         for segment in reversed(self.segments.values()):
             found = self.footers.lookup(segment, partition_id)
             if found is not None:
@@ -138,7 +138,7 @@ class Catalog:
         return None if directory is None else self.footers.get(directory).find(partition_id)
 
     def peek(self, partition_id: int) -> tuple[int, bool]:
-        """Return (log start offset, whether it is deleted); nothing is kept for it."""
+        """Return (log start offset, whether it is deleted) without keeping any state."""
         known = self.states.get(partition_id) or self.newest(partition_id)
         return (0, False) if known is None else (known.start, known.is_deleted)
 
@@ -193,7 +193,7 @@ class Catalog:
     def places(
         self, state: PartitionState, offset: int
     ) -> Iterator[tuple[Segment, Part, Rows]]:
-        """Yield where the partition's batches from ``offset`` on are, lowest offset first."""
+        """Yield the places of the partition's batches from ``offset`` on, lowest offset first."""
         if state.is_deleted:
             return
         live = self._live_places(state)
@@ -215,12 +215,12 @@ class Catalog:
         return places
 
     def forget(self, partition_id: int) -> None:
-        """Drop what is kept in memory of a deleted partition, but that it is deleted."""
+        """Drop the state of a deleted partition, except that it is deleted."""
         self._with_extents.pop(partition_id, None)
         self.states[partition_id].extents = None
 
     def close(self) -> None:
-        """Let go of all files."""
+        """Close all files."""
         self.footers.close()
         self.handles.close()
 

@@ -1,4 +1,4 @@
-"""Closing segments: footers are written in a thread, then take the place of live indexes."""
+"""Closing of segments: a thread writes the footer, which then replaces the live index."""
 
 import asyncio
 from collections.abc import Callable
@@ -15,9 +15,9 @@ from storage_adapters.segment_log.writer import Writer
 
 
 class Closer:
-    """Closes segments whose last entry is written. ``on_closed`` runs after each."""
+    """Closer of segments whose last entry is written. ``on_closed`` runs after each."""
 
-    def __init__(  # What a closed segment changes.
+    def __init__(  # The parts that a closed segment changes.
         self,
         *,
         executor: ThreadPoolExecutor,
@@ -36,7 +36,7 @@ class Closer:
         self._closing: set[asyncio.Future[Trailer]] = set()
 
     def close(self, segment: Segment) -> None:
-        """Write a segment's footer in a thread; its live index is asked until that is done."""
+        """Write a segment's footer in a thread; its live index serves reads until that is done."""
         loop = asyncio.get_running_loop()
         closing = loop.run_in_executor(
             self._executor, write_footer, self._files, segment, segment.fd
@@ -58,6 +58,6 @@ class Closer:
         self._on_closed()
 
     async def wait(self) -> None:
-        """Return when all that is being closed is."""
+        """Wait until every segment under way is closed."""
         if self._closing:
             await asyncio.wait(self._closing)

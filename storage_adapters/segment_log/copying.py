@@ -1,9 +1,9 @@
-"""Copying partitions to new settled segments: what settling, merging and compaction share.
+"""Copying of partitions to new settled segments, shared by settling, merging and compaction.
 
 Everything here runs in the settler's thread, on footers and descriptors that the loop holds for
-it. Every batch's CRC is compared on the way. What is damaged is not copied until it was read
-so often that it will not get better; then it goes along as it is: readers see what they saw
-before, and the log does not grow behind it.
+it. Every batch's CRC is compared on the way. A damaged batch makes the change fail; when it was
+read ``DAMAGE_TRIES`` times it is copied as it is: readers see the same error as before, and the
+log does not grow because of it.
 """
 
 import heapq
@@ -26,9 +26,7 @@ from storage_adapters.segment_log.segments import Segment
 from storage_adapters.segment_log.settled_output import Output, Placed
 
 PIECE_BYTES: Final = 262_144
-DAMAGE_TRIES: Final = (
-    4  # of a change, in which a segment's damage might have been the disk's mood
-)
+DAMAGE_TRIES: Final = 4  # of a change: the damage may be a passing read error of the disk
 DELETED: Final = 1 << 62  # a floor above every offset
 
 _CRC: Final = struct.Struct(">I")
@@ -37,7 +35,7 @@ _FRONT: Final = struct.Struct(">qi")  # base offset and length
 
 
 class DamagedBatch(StorageUnavailable):
-    """A batch is not what it was when it was appended."""
+    """A stored batch differs from the one that was appended."""
 
     def __init__(self, segment: Segment, text: str) -> None:
         super().__init__(f"{segment.path}: {text}")
@@ -54,12 +52,12 @@ class Source(NamedTuple):
 
     @property
     def is_settled(self) -> bool:
-        """Its parts say for which offsets they answer, also without batches."""
+        """Whether it is a settled segment, whose parts cover offsets without batches, too."""
         return self.segment.record is not None
 
 
 class Piece(NamedTuple):
-    """What is to be copied of one partition from one source: rows [first, last)."""
+    """Rows [first, last) of one partition to be copied from one source."""
 
     source: Source
     part: Part
@@ -70,7 +68,7 @@ class Piece(NamedTuple):
 
 
 class Rewrite(NamedTuple):
-    """What becomes of one partition's batches within [``from_offset``, ``upto_offset``)."""
+    """Rewriting of one partition's batches within [``from_offset``, ``upto_offset``)."""
 
     from_offset: int
     upto_offset: int
@@ -78,7 +76,7 @@ class Rewrite(NamedTuple):
     drops: Drops | None = None
 
     def concerns(self, base_offset: int, span: int) -> bool:
-        """Whether a batch lies within; ``span`` as in a row."""
+        """Return whether a batch lies within; ``span`` as in a row."""
         end = base_offset + (span & LOW_32)
         return self.from_offset <= base_offset and end <= self.upto_offset
 
@@ -86,9 +84,9 @@ class Rewrite(NamedTuple):
 def by_partition(
     sources: Sequence[Source], floors: Mapping[int, int], only: int | None = None
 ) -> Iterator[tuple[int, list[Piece]]]:
-    """Yield partitions, lowest id first, with what is alive of them, lowest offset first.
+    """Yield partitions, lowest id first, with their live rows, lowest offset first.
 
-    ``floors``: log start offsets of partitions that have lost something. ``only``: this one.
+    ``floors``: log start offsets of partitions that have lost data. ``only``: one partition alone.
     """
     streams = [_parts(index, source, only) for index, source in enumerate(sources)]
     for partition_id, found in groupby(heapq.merge(*streams), key=itemgetter(0)):
@@ -117,7 +115,7 @@ def _piece(source: Source, part: Part, floor: int) -> Piece | None:
     last = part.first_row + part.row_count
     first = find_offset(source.footer.rows, part.first_row, last, floor)
     start = part.start if source.is_settled else part.first_offset
-    if first > part.first_row:  # What is gone from the front is not answered for any more.
+    if first > part.first_row:  # Offsets below the log start are not covered any more.
         start = floor
         if first < last:  # The first batch may begin before the floor, or behind a hole.
             start = min(floor, source.footer.rows[first * ROW_STRIDE])
@@ -125,14 +123,14 @@ def _piece(source: Source, part: Part, floor: int) -> Piece | None:
 
 
 def copy_all(sources: Sequence[Source], floors: Mapping[int, int], output: Output) -> None:
-    """Copy what is alive in ``sources``, partition by partition."""
+    """Copy the live batches of ``sources``, partition by partition."""
     for partition_id, pieces in by_partition(sources, floors):
         size_bytes = sum(map(_size_bytes, pieces))
         is_own = size_bytes >= output.spec.own_bytes
         owner = partition_id if is_own else SHARED
         for run in _runs(pieces):
             _copy_run(partition_id, run, output, owner, None)
-            owner = partition_id  # A file answers for one range of offsets of a partition.
+            owner = partition_id  # A file covers one range of offsets of a partition.
 
 
 def copy_rewritten(
@@ -142,7 +140,7 @@ def copy_rewritten(
     rewrite: Rewrite,
     output: Output,
 ) -> None:
-    """Copy one partition; batches that the rewrite concerns as ``keep`` returns them."""
+    """Copy one partition; ``keep`` replaces the batches that the rewrite concerns."""
     for _, pieces in by_partition(sources, floors, partition_id):
         for run in _runs(pieces):
             _copy_run(partition_id, run, output, partition_id, rewrite)
@@ -155,7 +153,7 @@ def _size_bytes(piece: Piece) -> int:
 
 
 def _runs(pieces: Iterable[Piece]) -> Iterator[list[Piece]]:
-    """Yield pieces whose offsets follow on each other; what lies between is in other files."""
+    """Yield runs of pieces with consecutive offsets; offsets between runs are in other files."""
     run: list[Piece] = []
     for piece in pieces:
         if run and piece.start != run[-1].end:
@@ -191,7 +189,7 @@ def _groups(
 
 
 def _wanted(piece: Piece, rewrite: Rewrite | None) -> Iterator[tuple[int, int]]:
-    """Yield ranges of a piece's rows that must be read: all but those that are dropped."""
+    """Yield the ranges of a piece's rows that must be read: all except those to be dropped."""
     first = piece.first
     if rewrite is not None and rewrite.drops is not None:
         rows = piece.source.footer.rows
@@ -232,7 +230,7 @@ def _check_may_go_along(partition_id: int, segment: Segment, chosen: Pick) -> No
 
 
 def is_intact(batch: Buffer) -> bool:
-    """Say whether the batch's CRC matches."""
+    """Return whether the batch's CRC matches."""
     return bool(crc32c(batch[ATTRIBUTES_AT:]) == _CRC.unpack_from(batch, CRC_AT)[0])
 
 
@@ -253,7 +251,7 @@ def _rewritten(groups: Iterator[list[Placed]], rewrite: Rewrite) -> Iterator[lis
 
 
 def _placed(batch: Buffer) -> Placed:
-    """Return a batch that ``keep`` made, for the offsets that its header says."""
+    """Return a batch that ``keep`` made, for the offsets in its header."""
     if not is_intact(batch):
         raise StorageUnavailable("a batch that compaction made has a wrong CRC")
     (base_offset,) = _BASE_OFFSET.unpack_from(batch)
@@ -263,9 +261,9 @@ def _placed(batch: Buffer) -> Placed:
 def directory_rows(
     old: Source | None, sources: Sequence[Source]
 ) -> Iterator[tuple[int, int, int, bytes]]:
-    """Yield what a new directory keeps: of each partition what the newest source says of it.
+    """Yield the rows of a new directory: each partition as the newest source has it.
 
-    Deleted ones are left out: by now no settled batch of theirs counts.
+    Deleted ones are left out: none of their settled batches is in use any more.
     """
     ordered = ([old] if old is not None else []) + list(sources)
     streams = [_parts(index, source, None) for index, source in enumerate(ordered)]

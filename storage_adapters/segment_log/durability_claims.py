@@ -1,4 +1,7 @@
-"""What the log itself says was synced; what is missing of that is damage, not a torn tail."""
+"""Durability claims: statements in the log that sequences were synced.
+
+Data that is claimed to be synced and is missing is damage, not a torn tail.
+"""
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -10,14 +13,14 @@ from storage_adapters.segment_log.scanning import Scan, later_entries
 
 
 class Claim(NamedTuple):
-    """Something that says that all sequences up to ``sequence`` were synced."""
+    """Evidence that all sequences up to ``sequence`` were synced."""
 
     sequence: int
     why: str
 
 
 def claims_inside(view: memoryview, loaded: Loaded, scan: Scan) -> Iterator[Claim]:
-    """Yield what the segment itself says was synced, from behind the place where it is bad."""
+    """Yield the claims in the segment itself, from after its damaged place."""
     if loaded.trailer is not None:
         yield Claim(loaded.trailer.next_sequence - 1, "the segment was closed behind it")
     for at, entry in later_entries(view, loaded.header, scan.damage_at + 1):
@@ -28,10 +31,10 @@ def claims_inside(view: memoryview, loaded: Loaded, scan: Scan) -> Iterator[Clai
 
 
 def claims_of(loaded: Loaded, later: Sequence[Loaded]) -> Iterator[Claim]:
-    """Yield what the segments that follow say was synced of this one.
+    """Yield the claims of later segments about this one.
 
-    They speak of all that came before them, so what they say counts up to where the next one
-    begins. When its first entry is bad, that is found when it is read itself.
+    A later segment claims all sequences before it, so a claim is limited to the next segment's
+    beginning. Damage in that segment's first entry is found when it is read itself.
     """
     chain = {loaded.header.number}
     end: int | None = None
@@ -52,7 +55,7 @@ def claims_of(loaded: Loaded, later: Sequence[Loaded]) -> Iterator[Claim]:
 
 
 class _Testimony(NamedTuple):
-    """What a later segment says: where it begins (None: damaged), what was synced before."""
+    """Claim of a later segment: its first sequence (None: damaged), and what was synced before."""
 
     first_sequence: int | None
     durable_sequence: int
@@ -85,7 +88,7 @@ def _entries(other: Loaded) -> list[tuple[int, EntryHeader]]:
 
 
 def find_strays(loaded: Loaded, later: Sequence[Loaded]) -> list[Loaded]:
-    """Return the later segments that do not follow, step by step, on this one."""
+    """Return the later segments that are not linked to this one by ``previous`` numbers."""
     chain = {loaded.header.number}
     strays = []
     for other in later:
@@ -97,10 +100,10 @@ def find_strays(loaded: Loaded, later: Sequence[Loaded]) -> list[Loaded]:
 
 
 def is_after_closing(loaded: Loaded, stray: Loaded, next_sequence: int) -> bool:
-    """Say whether ``stray`` proves that all of this segment was synced.
+    """Return whether ``stray`` proves that all of this segment was synced.
 
-    Then something between them, which had been closed too, was removed because nobody needed it
-    any more. Otherwise both are what an unfinished recovery has left of a torn tail.
+    In that case the segments between them, which had been closed too, were removed as obsolete.
+    Otherwise both are left over from an unfinished recovery of a torn tail.
     """
     segment = stray.segment
     assert segment is not None

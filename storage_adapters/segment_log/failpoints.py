@@ -1,4 +1,4 @@
-"""Named steps at which a test may end the process, or fail; nothing happens unless it asks."""
+"""Named steps at which a test can end the process or raise; without a test they do nothing."""
 
 from collections.abc import Callable
 from typing import Final
@@ -7,13 +7,13 @@ from typing import Final
 STEPS: Final = (
     "settle.begun",  # a new file has its name
     "settle.written",  # all new files have their batches
-    "settle.synced",  # and are on the disk, with their names
-    "manifest.written",  # under its other name
+    "settle.synced",  # all new files are on the disk, with their names
+    "manifest.written",  # under its temporary name
     "manifest.synced",
-    "manifest.renamed",  # the new state counts from here on
-    "manifest.committed",  # on the disk
+    "manifest.renamed",  # the new state is in effect from here on
+    "manifest.committed",  # the new manifest is on the disk
     "settle.switched",  # readers use the new files
-    "settle.unlinked",  # one file that does not count any more is gone
+    "settle.unlinked",  # one obsolete file is removed
     "settle.done",
 )
 
@@ -21,7 +21,7 @@ _armed: dict[str, Callable[[], None]] = {}
 
 
 def hit(step: str) -> None:
-    """Do what a test has armed for this step."""
+    """Run the action that a test has armed for this step."""
     if _armed:
         action = _armed.get(step)
         if action is not None:
@@ -29,6 +29,6 @@ def hit(step: str) -> None:
 
 
 def arm(step: str, action: Callable[[], None]) -> None:
-    """Have ``action`` run at a step, in whichever thread that is."""
+    """Run ``action`` at a step, in the thread that reaches it."""
     assert step in STEPS
     _armed[step] = action

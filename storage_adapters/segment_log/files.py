@@ -1,4 +1,4 @@
-"""What the log asks of a file system, as a port: tests lose power and break disks behind it."""
+"""Port of the file system: tests replace it to simulate power loss and disk errors."""
 
 import os
 from collections.abc import Sequence
@@ -9,16 +9,16 @@ from typing import Protocol
 from gateway import descriptors
 from gateway.model import Buffer
 
-DESCRIPTOR_RETRY_S = 0.05  # between two tries to open what must be opened
+DESCRIPTOR_RETRY_S = 0.05  # between two tries to open a directory that must be opened
 
 _FILE_MODE = 0o640
 
 
 class Files(Protocol):
-    """Everything that changes what is on the disk. Errors are ``OSError``, as the system's."""
+    """Operations that change the disk. Errors are ``OSError``, as the system raises them."""
 
     def room_bytes(self, path: Path) -> int:
-        """Return how many bytes the file system of ``path`` has left for us."""
+        """Return the bytes that the file system of ``path`` has available for this process."""
         ...
 
     def create(self, path: Path) -> int:
@@ -26,15 +26,15 @@ class Files(Protocol):
         ...
 
     def open(self, path: Path) -> int:
-        """Return a descriptor of a file that is there, for reading and writing."""
+        """Return a descriptor of an existing file, for reading and writing."""
         ...
 
     def allocate(self, fd: int, size_bytes: int) -> None:
-        """Make the file that long, with space on the disk for all of it, or raise ENOSPC."""
+        """Allocate disk space for a file of that length, or raise ENOSPC."""
         ...
 
     def write(self, fd: int, buffers: Sequence[Buffer], position: int) -> int:
-        """Write at a position; return how many bytes were written, which may be fewer."""
+        """Write at a position; return the number of bytes written, which may be fewer."""
         ...
 
     def truncate(self, fd: int, size_bytes: int) -> None:
@@ -42,24 +42,24 @@ class Files(Protocol):
         ...
 
     def sync(self, fd: int) -> None:
-        """Return when the data and the size of the file are on the disk."""
+        """Sync the data and the size of the file."""
         ...
 
     def sync_directory(self, path: Path) -> None:
-        """Return when the names in the directory are on the disk. In a thread."""
+        """Sync the names in the directory. In a thread."""
         ...
 
     def rename(self, path: Path, new_path: Path) -> None:
-        """Give the file another name, in the place of the one that had it, at once."""
+        """Rename the file, replacing the target atomically."""
         ...
 
     def unlink(self, path: Path) -> None:
-        """Remove a name; who has the file open may go on reading."""
+        """Remove a name; open descriptors stay readable."""
         ...
 
 
 class SystemFiles:
-    """The system's own calls."""
+    """``Files`` by the system's calls."""
 
     def room_bytes(self, path: Path) -> int:
         """See ``Files``."""
@@ -108,7 +108,7 @@ class SystemFiles:
 
 
 def _open_directory(path: Path) -> int:
-    """Open a directory, waiting for a descriptor: what was begun cannot be given up here."""
+    """Open a directory; wait for a free descriptor, since the change cannot be abandoned here."""
     while True:
         try:
             return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -123,7 +123,7 @@ BUFFERS_MAX = 1_024  # IOV_MAX of Linux
 
 
 def write_all(files: Files, fd: int, buffers: Sequence[Buffer], position: int) -> None:
-    """Write all of ``buffers`` at ``position``, however many calls that takes."""
+    """Write all of ``buffers`` at ``position``, in as many calls as needed."""
     at = 0
     while at < len(buffers):
         chunk = buffers[at : at + BUFFERS_MAX]
@@ -141,7 +141,7 @@ def write_all(files: Files, fd: int, buffers: Sequence[Buffer], position: int) -
 
 
 def _rest(buffers: Sequence[Buffer], written: int) -> list[Buffer]:
-    """Return what is left of ``buffers`` behind their first ``written`` bytes."""
+    """Return the rest of ``buffers`` after their first ``written`` bytes."""
     rest: list[Buffer] = []
     for buffer in buffers:
         if written >= len(buffer):

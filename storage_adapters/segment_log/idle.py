@@ -1,4 +1,4 @@
-"""A node that grew quiet closes its last segment, so that what is in it is settled too."""
+"""Closing of the active segment of an idle node, so that its batches are settled too."""
 
 import asyncio
 from collections.abc import Callable
@@ -14,7 +14,7 @@ RETRY_S: Final = 5.0
 
 
 class IdleCloser:
-    """Closes the active segment when nothing was appended for ``settle_after_ms``. Loop only.
+    """Closer of the active segment after ``settle_after_ms`` without appends. Loop only.
 
     ``wake`` asks for ``look`` to be called.
     """
@@ -36,7 +36,7 @@ class IdleCloser:
         self._timer: asyncio.TimerHandle | None = None
 
     def look(self) -> None:
-        """Close the segment if it is time, else see that somebody looks again when it may be."""
+        """Close the segment if it is due; otherwise schedule the next check."""
         self.stop()
         if self._appender.active_bytes < self._bytes_min:
             return
@@ -53,7 +53,7 @@ class IdleCloser:
         self._timer = asyncio.get_running_loop().call_later(delay_s, self._wake)
 
     def stop(self) -> None:
-        """Have nobody look again."""
+        """Cancel the scheduled check."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -1,4 +1,4 @@
-"""The index of a segment that has no footer yet, and how rows of any index are searched."""
+"""Index of a segment that has no footer yet."""
 
 from array import array
 
@@ -17,7 +17,7 @@ from storage_adapters.formats.footer import (
 
 
 class LivePart:
-    """What a live segment knows of one partition. ``rows``: four integers a batch."""
+    """Index of one partition in a live segment. ``rows``: four integers a batch."""
 
     __slots__ = (
         "end",
@@ -43,7 +43,7 @@ class LivePart:
         self.rows = array("q")
 
     def add(self, base_offset: int, timestamp_unix_ms: int, place: int, span: int) -> None:
-        """Note a batch: ``place`` = position + size << 32, ``span`` = count + epoch << 32."""
+        """Add a batch: ``place`` = position + size << 32, ``span`` = count + epoch << 32."""
         if timestamp_unix_ms > self.max_timestamp_unix_ms:  # noqa: PLR1730  # Half of max().
             self.max_timestamp_unix_ms = timestamp_unix_ms
         self.rows.extend((base_offset, self.max_timestamp_unix_ms, place, span))
@@ -69,7 +69,7 @@ class LivePart:
         )
 
     def to_footer_part(self) -> FooterPart:
-        """Return what goes into the footer when the segment is closed."""
+        """Return the partition's input of the footer, for closing the segment."""
         introduction = None
         if self.identity is not None:
             introduction = encode_introduction(
@@ -95,12 +95,12 @@ class LiveIndex:
         self.parts: dict[int, LivePart] = {}
 
     def lookup(self, partition_id: int) -> tuple[Part, Rows] | None:
-        """Return what the segment knows of a partition, or None."""
+        """Return the partition's row, or None."""
         part = self.parts.get(partition_id)
         return None if part is None else (part.to_part(), part.rows)
 
     def clear(self) -> None:
-        """Let go of the rows: partitions may refer to their parts until they are used again."""
+        """Release the rows, since partitions may keep references to their parts."""
         for part in self.parts.values():
             part.rows = array("q")
         self.parts.clear()

@@ -1,6 +1,6 @@
-"""Looking at a data directory from outside, also at a broken one: nothing here writes.
+"""Read-only inspection of a data directory, also of a damaged one.
 
-``list_partitions`` takes the lock, since what it says is acted upon; the others may be used
+``list_partitions`` takes the lock, since callers act on its answer; the others may be used
 beside a running node, whose last entries may then look torn.
 """
 
@@ -50,7 +50,7 @@ from storage_adapters.segment_log.settled_files import read_manifest
 
 
 class SegmentReport(NamedTuple):
-    """One segment file. ``problem``: why it has no header; ``footer_problem``: or no footer."""
+    """Report on one segment file; ``problem`` and ``footer_problem`` tell why either is missing."""
 
     path: Path
     number: int
@@ -62,7 +62,7 @@ class SegmentReport(NamedTuple):
 
 
 class EntryReport(NamedTuple):
-    """One entry, or a place where none is. ``problem`` is empty when the entry is intact.
+    """One entry, or bytes that are no entry. ``problem`` is empty when the entry is intact.
 
     Without ``header``, ``size_bytes`` bytes from ``position`` on are no entry.
     """
@@ -76,7 +76,7 @@ class EntryReport(NamedTuple):
 
 
 class PartitionListing(NamedTuple):
-    """What the log knows of its partitions; deleted ones are left out. By partition id."""
+    """Partitions of the log by partition id, without the deleted ones."""
 
     data_uuid: UUID | None
     incarnation: int
@@ -85,7 +85,7 @@ class PartitionListing(NamedTuple):
 
 
 def node_beside(data_dir: Path) -> str | None:
-    """Return the process id of a node that runs on this data, or None."""
+    """Return the process id of the node that runs on this data, or None."""
     return lock_holder(data_dir)
 
 
@@ -96,7 +96,7 @@ def inspect_segments(data_dir: Path) -> Iterator[SegmentReport]:
 
 
 def inspect_segment(path: Path, number: int) -> SegmentReport:
-    """Return what header and trailer of a segment file say, or what is wrong with them."""
+    """Return header and trailer of a segment file, or the problems found in them."""
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         file_bytes = os.fstat(fd).st_size
@@ -119,7 +119,7 @@ def inspect_segment(path: Path, number: int) -> SegmentReport:
 
 
 def inspect_footer(report: SegmentReport) -> Footer | None:
-    """Return the footer of a segment, or None when it has none that is intact."""
+    """Return the footer of a segment, or None without an intact one."""
     if report.trailer is None or report.footer_problem:
         return None
     fd = os.open(report.path, os.O_RDONLY | os.O_CLOEXEC)
@@ -130,10 +130,10 @@ def inspect_footer(report: SegmentReport) -> Footer | None:
 
 
 def inspect_entries(report: SegmentReport) -> Iterator[EntryReport]:
-    """Yield the entries of a segment, and the places between them that are none.
+    """Yield the entries of a segment, and the bytes between them that are no entry.
 
-    Goes past damage to whatever looks like an entry of this segment. The space behind the last
-    entry (zeros that were never written, or the footer) is not a place of its own.
+    Continues after damage at the next bytes that look like an entry of this segment. The space
+    after the last entry (zeros that were never written, or the footer) is not reported.
     """
     header = report.header
     if header is None:
@@ -178,7 +178,7 @@ def _entry(view: memoryview, at: int, entry: EntryHeader, expected: int | None) 
 
 
 def _detail(view: memoryview, at: int, entry: EntryHeader) -> str:
-    """Return what an entry that is no batch says, in words."""
+    """Describe an entry other than a batch."""
     body = view[at + entry.body_at : at + entry.size_bytes]
     if entry.kind == KIND_PARTITION:
         return ", ".join(
@@ -196,7 +196,7 @@ def _detail(view: memoryview, at: int, entry: EntryHeader) -> str:
 
 
 def read_batch(report: SegmentReport, entry: EntryReport) -> bytes:
-    """Return the batch of an intact entry of kind batch."""
+    """Return the batch of an intact batch entry."""
     assert entry.header is not None
     assert entry.header.kind == KIND_BATCH
     with mapped(report.path) as view:
@@ -205,7 +205,7 @@ def read_batch(report: SegmentReport, entry: EntryReport) -> bytes:
 
 
 def settled_batches(path: Path, footer: Footer, part: Part) -> Iterator[bytes]:
-    """Yield a partition's batches in a settled segment, whatever their CRCs say."""
+    """Yield a partition's batches in a settled segment without checking their CRCs."""
     with mapped(path) as view:
         for row in range(part.first_row, part.first_row + part.row_count):
             place = footer.rows[row * ROW_STRIDE + 2]
@@ -214,10 +214,10 @@ def settled_batches(path: Path, footer: Footer, part: Part) -> Iterator[bytes]:
 
 
 def list_partitions(data_dir: Path) -> PartitionListing:
-    """Return what the log knows of its partitions, without the metadata store.
+    """Return the partitions of the log, without the metadata store.
 
     The node must be stopped. Errors: ``StorageUnavailable`` when it is not, or when a segment
-    cannot be read at all. A torn tail is left out as a start would, but nothing is cut.
+    cannot be read at all. A torn tail is ignored as in a start, but not cut.
     """
     lock = DataLock(data_dir)
     lock.acquire()
@@ -267,7 +267,7 @@ def _reports_that_count(data_dir: Path, settled: Manifest | None) -> Iterator[Se
 
 
 def _parts_of(report: SegmentReport) -> Iterator[tuple[Part, PartitionIdentity | None]]:
-    """Yield what a segment knows, from its footer or else from its entries."""
+    """Yield a segment's parts, from its footer or else from its entries."""
     footer = inspect_footer(report)
     if footer is not None:
         for part in footer:

@@ -1,7 +1,7 @@
-"""Linux's io_uring, for one chain of writes and a sync at a time: done without a thread of ours.
+"""Linux io_uring, for one chain of writes and a sync at a time, without a thread of this process.
 
 A chain is handed to the kernel by one call that does not wait; its threads do the steps, each
-after the one before it, and the ring's descriptor becomes readable. What is here is the kernel's
+after the one before it, and the ring's descriptor becomes readable. This module is the kernel's
 interface (io_uring(7), <linux/io_uring.h>) by way of ctypes, on x86-64 alone: the two rings are
 shared with the kernel, and other processors would need fences that Python does not have.
 """
@@ -22,7 +22,7 @@ _GETEVENTS: Final = 1
 _FEATURES: Final = 0b1 | 0b10 | 0b1000
 
 OP_FSYNC, OP_WRITE = 3, 23
-_LINK: Final = 1 << 2  # the next entry begins when this one has succeeded, a write in full
+_LINK: Final = 1 << 2  # the next entry begins when this one has succeeded (a write: in full)
 _DATASYNC: Final = 1
 
 _PARAMS_BYTES: Final = 120
@@ -36,7 +36,7 @@ _WORD_MAX: Final = 0xFFFF_FFFF
 
 CHAIN_MAX: Final = 8
 
-# A submission takes 4 us, so the interpreter's lock is kept; who waits lets go of it.
+# A submission takes 4 us, so it keeps the interpreter's lock; waiting calls release it.
 _syscall: Final = ctypes.PyDLL(None, use_errno=True).syscall
 _waiting_syscall: Final = ctypes.CDLL(None).syscall
 for _function in (_syscall, _waiting_syscall):
@@ -45,7 +45,7 @@ for _function in (_syscall, _waiting_syscall):
 
 
 class Step(NamedTuple):
-    """One step of a chain: made by ``write`` and ``sync``. ``bytes`` are kept with it."""
+    """One step of a chain, made by ``write`` and ``sync``. It keeps the buffer alive."""
 
     op: int
     fd: int
@@ -57,24 +57,24 @@ class Step(NamedTuple):
 
 
 def write(fd: int, data: bytearray | memoryview, position: int) -> Step:
-    """Return the write of some writable memory, which must not be resized until it is done."""
+    """Return a write step for writable memory, which must not be resized until it is done."""
     return Step(OP_WRITE, fd, position, _address(data), len(data), 0, data)
 
 
 def sync(fd: int) -> Step:
-    """Return an fdatasync."""
+    """Return a step that calls fdatasync."""
     return Step(OP_FSYNC, fd, flags=_DATASYNC)
 
 
-# What the kernel may still read from has to outlive the ring, if that is dropped early.
+# Buffers that the kernel may still read must outlive a ring that is dropped early.
 _read_by_the_kernel: Final[dict[int, Sequence[Step]]] = {}
 
 
 class IoUring:
-    """One ring. ``fd`` is readable while there are completions that ``results`` has not seen."""
+    """One ring. ``fd`` is readable while ``results`` has completions to collect."""
 
     def __init__(self) -> None:
-        """Errors: ``OSError`` where there is none to be had: by the system, or as configured."""
+        """Errors: ``OSError`` when the system has no io_uring or forbids it."""
         if platform.machine() != "x86_64" or platform.system() != "Linux":
             raise OSError(errno.ENOSYS, "io_uring is used on Linux on x86-64 only")
         params = bytearray(_PARAMS_BYTES)
@@ -101,9 +101,9 @@ class IoUring:
         self._missing = 0
 
     def begin(self, chain: Sequence[Step]) -> bool:
-        """Have a chain done; one at a time, of at most ``CHAIN_MAX`` steps.
+        """Submit a chain of at most ``CHAIN_MAX`` steps; one at a time.
 
-        False when the kernel does not take it; nothing of it goes on then.
+        False when the kernel does not accept it; no step runs then.
         """
         assert not self._missing
         assert len(chain) <= CHAIN_MAX
@@ -127,7 +127,7 @@ class IoUring:
         return is_begun
 
     def results(self) -> list[int] | None:
-        """Return what became of each step, as the system call would say; None until all are."""
+        """Return each step's result as of a system call; None until all are done."""
         words, head = self._words, self._words[self._cq_head_at]
         tail = words[self._cq_tail_at]
         while head != tail:
@@ -143,13 +143,13 @@ class IoUring:
         return self._results
 
     def wait(self) -> None:
-        """Return when nothing is on its way any more."""
+        """Wait until no chain is under way."""
         while self._missing and self.results() is None:
             _waiting_syscall(_ENTER, self.fd, 0, self._missing, _GETEVENTS, 0, 0)
         _read_by_the_kernel.pop(id(self), None)
 
     def close(self) -> None:
-        """Let go of the ring. Nothing may be on its way."""
+        """Close the ring. No chain may be under way."""
         assert not self._missing
         self._words.release()
         self._memory.close()

@@ -1,9 +1,9 @@
-"""Key indexes: of settled segments beside them, of what is not settled yet in memory.
+"""Key indexes of a log: files beside settled segments, memory for batches not settled yet.
 
 An index lies beside its segment, ``<number>.kix``, and bears the segment's seed. It is made
-from the segment after that counts, so that settling does not wait for it; without one, or with
-one that is damaged, a search goes by what is in memory (``live_keys``), or reads the segment.
-Nothing depends on either but speed.
+from the segment after that is in use, so that settling does not wait for it; without one, or with
+a damaged one, a search uses the index in memory (``live_keys``), or reads the segment.
+Only the speed of searches depends on either.
 """
 
 import asyncio
@@ -48,7 +48,7 @@ class Read(Protocol):
 
 
 class _Wanted(NamedTuple):
-    """A settled segment to be indexed: those of its partitions whose topics ask for it."""
+    """A settled segment to be indexed, with the partitions whose topics require it."""
 
     segment: Segment
     parts: list[Part]
@@ -56,9 +56,9 @@ class _Wanted(NamedTuple):
 
 
 class KeyIndexes:
-    """The indexes of one log. ``catalog`` is used on the loop's thread only."""
+    """Key indexes of one log. ``catalog`` is used on the loop's thread only."""
 
-    def __init__(  # What it reads, writes, and waits for.
+    def __init__(  # The parts that it reads, writes and waits for.
         self,
         catalog: Catalog,
         *,
@@ -76,7 +76,7 @@ class KeyIndexes:
         self._live = LiveKeys(memory_bytes_max)
         self._lock = Lock()
         self._mapped: OrderedDict[Path, KeyIndex] = OrderedDict()
-        self._done: dict[int, frozenset[int]] = {}  # by segment number: partitions looked at
+        self._done: dict[int, frozenset[int]] = {}  # by segment number: partitions examined
         self._asked = frozenset[int]()
         self._is_cleaned = False
         self.built_count = 0
@@ -85,16 +85,16 @@ class KeyIndexes:
 
     @property
     def memory_bytes(self) -> int:
-        """Bytes of memory for what is not settled yet."""
+        """Bytes of memory for the keys of batches not settled yet."""
         return self._live.used_bytes
 
     # Building.
 
     async def index(self, wanted: frozenset[int], keys_of: KeysOf) -> int:
-        """Make what is missing for partitions that are ``wanted``; return how many files.
+        """Build the missing indexes of ``wanted`` partitions; return the number of files.
 
         Removes indexes whose segments are gone. Errors: ``OSError``, for lack of space too;
-        what was made until then stays.
+        indexes built until then stay.
         """
         if not wanted and not self._asked and self._is_cleaned:
             return 0
@@ -109,18 +109,20 @@ class KeyIndexes:
             found = await self._wanted_of(segment, wanted)
             if found is None:
                 continue
-            with suppress(Stopped, FileNotFoundError):  # It has been replaced meanwhile.
+            with suppress(Stopped, FileNotFoundError):  # The segment was replaced meanwhile.
                 count += await loop.run_in_executor(None, self._build, found, keys_of)
                 ids = frozenset(part.partition_id for part in found.parts)
                 self._done[segment.number] = ids
         self._live.keep_only(wanted)
         for partition_id in wanted:
-            with suppress(Stopped, StorageUnavailable):  # It is searched as a whole then.
+            with suppress(
+                Stopped, StorageUnavailable
+            ):  # The segment is searched as a whole then.
                 await self._note_live(partition_id, keys_of)
         return count
 
     async def _note_live(self, partition_id: int, keys_of: KeysOf) -> None:
-        """Note what has come since the last look; forget what is settled, and indexed now."""
+        """Add the keys of batches appended since the last call; forget those indexed now."""
         state = self._catalog.states.get(partition_id)
         if state is None or state.is_deleted:
             return  # Nothing was appended since the start, or nothing is left.
@@ -152,7 +154,7 @@ class KeyIndexes:
         return hashes, is_whole
 
     async def _wanted_of(self, segment: Segment, wanted: frozenset[int]) -> _Wanted | None:
-        """Return what of a segment is to be indexed; None when that is done, or nothing is."""
+        """Return the partitions of a segment to be indexed; None when there is nothing to do."""
         if segment.is_gone or segment.record is None:
             return None
         if segment.record.owner != SHARED and segment.record.owner not in wanted:
@@ -171,7 +173,7 @@ class KeyIndexes:
         return _Wanted(segment, parts, footer.rows)
 
     def _build(self, wanted: _Wanted, keys_of: KeysOf) -> bool:
-        """Write a segment's index unless it is there. In a thread."""
+        """Write a segment's index unless it exists. In a thread."""
         segment = wanted.segment
         path = segment.path.with_suffix(KEY_INDEX_SUFFIX)
         known = self._get(segment)
@@ -223,7 +225,7 @@ class KeyIndexes:
             self._mapped.pop(path, None)
 
     def _clean(self, numbers: frozenset[int]) -> None:
-        """Remove the indexes of segments that count no more. In a thread."""
+        """Remove the indexes of segments that are no longer in use. In a thread."""
         for path in self._folder.glob(f"*{KEY_INDEX_SUFFIX}*"):
             stem = path.name.partition(".")[0]
             if stem.isdecimal() and (int(stem) not in numbers or path.suffix == ".new"):
@@ -231,12 +233,12 @@ class KeyIndexes:
                     self._mapped.pop(path, None)
                 self._files.unlink(path)
 
-    # Asking.
+    # Searching.
 
     async def spans_with_keys(
         self, partition_id: int, keys: WantedKeys, start: int, end: int
     ) -> KeySpans:
-        """See ``gateway.storage.IndexedStorage``. An answer is for one file at most."""
+        """See ``gateway.storage.IndexedStorage``. An answer covers one file at most."""
         state = self._catalog.state(partition_id)
         loop = asyncio.get_running_loop()
         for segment, part, rows in self._catalog.places(state, start):
@@ -249,7 +251,7 @@ class KeyIndexes:
         return KeySpans([], end)
 
     def _spans(self, segment: Segment, part: Part, rows: Rows, keys: WantedKeys) -> list[Span]:
-        """Return where wanted keys may be in a segment. In a thread."""
+        """Return the offset ranges of a segment that may hold wanted keys. In a thread."""
         index = None if segment.record is None else self._get(segment)
         covered, spans = 0, list[Span]()
         if index is not None:
@@ -268,12 +270,12 @@ class KeyIndexes:
 
     def _live_spans(self, part: Part, keys: WantedKeys, start: int) -> Iterable[Span]:
         if keys.prefixes:
-            return [(start, part.end)]  # of a hash nobody can say how the key began
+            return [(start, part.end)]  # a hash does not tell the key's prefix
         hashes = frozenset(map(hash, keys.exact))
         return self._live.spans(part.partition_id, hashes, start, part.end)
 
     def _get(self, segment: Segment) -> KeyIndex | None:
-        """Return a segment's index, None when there is none that can be used."""
+        """Return a segment's index, or None without a usable one."""
         path = segment.path.with_suffix(KEY_INDEX_SUFFIX)
         with self._lock:
             index = self._mapped.get(path)
@@ -282,7 +284,7 @@ class KeyIndexes:
                 return index
             try:
                 index = _map(path)
-                index.check()  # 1 ms for 5 MB, and a search that misses nothing
+                index.check()  # 1 ms for 5 MB; without it a damaged index could hide records
             except (FileNotFoundError, Damaged, TooNew, ValueError):
                 return None
             header = index.header
@@ -306,7 +308,7 @@ def _map(path: Path) -> KeyIndex:
 
 
 def _pieces(places: Sequence[int], row_count: int) -> Iterator[tuple[int, int]]:
-    """Yield ranges of rows whose batches are about ``READ_BYTES`` together, at least one."""
+    """Yield ranges of at least one row whose batches are about ``READ_BYTES`` together."""
     first = size_bytes = 0
     for row in range(row_count):
         size_bytes += places[row] >> 32

@@ -1,7 +1,7 @@
-"""Which batches of a settled segment may hold wanted keys: the question put to its index.
+"""Lookup in a settled segment's key index: the batches that may hold wanted keys.
 
-An answer that costs more than reading, or that says to read nearly all, is of no use: then it is
-None, mostly before half of the work is done.
+An answer that costs more than reading, or that lists nearly all batches, is of no use: then the
+lookup returns None, mostly before half of the work is done.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -11,12 +11,12 @@ from gateway.storage import WantedKeys
 from storage_adapters.formats.footer import HIGH_SHIFT, LOW_32, ROW_STRIDE, Part, Rows
 from storage_adapters.formats.key_index import KeyIndex
 
-GAP_BYTES: Final = 16_384  # of batches between two that are wanted: read, not passed over
+GAP_BYTES: Final = 16_384  # of batches between two wanted ones: read, not skipped
 SAMPLE_KEYS: Final = 64
 
 _LOOKUP_US: Final = 35.0
-_KEY_US: Final = 1.5  # to go past it in the dictionary
-_RECORD_US: Final = 0.15  # half of what one costs that is read in vain
+_KEY_US: Final = 1.5  # to step over a key in the dictionary
+_RECORD_US: Final = 0.15  # half the cost of a record that is read in vain
 _FREE_US: Final = 3_000.0
 
 Span = tuple[int, int]
@@ -27,7 +27,7 @@ def rows_with_keys(
 ) -> list[int] | None:
     """Return the covered rows that may hold a wanted key, lowest first.
 
-    None where that takes too long, or is more than ``rows_max``, or some batch could not be
+    None when that takes too long, or is more than ``rows_max``, or some batch could not be
     decoded. Errors: ``Damaged``.
     """
     if not index.is_whole(part.partition_id):
@@ -40,7 +40,7 @@ def rows_with_keys(
     for count, rows in enumerate(_look_up(index, part, keys.exact), 1):
         found.update(rows)
         if len(found) > rows_max or (
-            # The rest would find as much again for each part of the keys: all, then.
+            # The remaining keys would add as many rows again: read all of them instead.
             count == SAMPLE_KEYS and len(found) * len(keys.exact) > count * part.row_count
         ):
             return None
@@ -57,7 +57,7 @@ def _look_up(index: KeyIndex, part: Part, keys: Iterable[bytes]) -> Iterator[lis
 
 
 def spans_of_rows(part: Part, rows: Rows, found: Sequence[int]) -> Iterator[Span]:
-    """Yield the offsets of rows, those that lie near each other as one span."""
+    """Yield the offset spans of rows; rows near each other share one span."""
     first = last = -1
     for row in found:
         if first >= 0 and _gap_bytes(part, rows, last, row) <= GAP_BYTES:
@@ -71,7 +71,7 @@ def spans_of_rows(part: Part, rows: Rows, found: Sequence[int]) -> Iterator[Span
 
 
 def offset_of(part: Part, rows: Rows, row: int) -> int:
-    """Return the base offset of a partition's row, and its end behind the last."""
+    """Return the base offset of a partition's row; after the last row, the partition's end."""
     if row >= part.row_count:
         return part.end
     return rows[(part.first_row + row) * ROW_STRIDE]

@@ -1,8 +1,8 @@
-"""Which stretches of offsets may hold a key, of what is not settled and indexed yet. In memory.
+"""Index in memory of the keys of batches that are not settled and indexed yet.
 
 A stretch is some 256 KiB of batches of one partition, with a hash of 8 bytes for each key in
-it: about as much as a search reads at once. What could not be noted within ``bytes_max`` is
-searched as a whole; so is what has come since the last look.
+it: about as much as a search reads at once. Batches that do not fit ``bytes_max`` are
+searched as a whole; so are those appended since the last update.
 """
 
 from array import array
@@ -14,17 +14,15 @@ from typing import Final, NamedTuple
 STRETCH_BYTES: Final = 262_144  # of batches
 _HASH_BYTES: Final = 8
 _STRETCH_COST_BYTES: Final = 256
-_HASHES_LOOKED_UP_MAX: Final = (
-    64  # of more, a stretch is gone through: 30 ns for each of its own
-)
+_HASHES_LOOKED_UP_MAX: Final = 64  # above it, all hashes of a stretch are compared: 30 ns each
 
 Span = tuple[int, int]
 
 
 class Stretch(NamedTuple):
-    """Offsets [start, end), bytes of their batches, and their keys' hashes, sorted.
+    """Offsets [start, end), the size of their batches, and their keys' hashes, sorted.
 
-    ``is_whole``: there are no batches among them whose keys nobody can see.
+    ``is_whole``: the keys of all batches could be decoded.
     """
 
     start: int
@@ -35,11 +33,11 @@ class Stretch(NamedTuple):
 
     @property
     def cost_bytes(self) -> int:
-        """What it takes of the memory."""
+        """Bytes of memory that it takes."""
         return _STRETCH_COST_BYTES + len(self.hashes) * _HASH_BYTES
 
     def may_hold(self, key_hashes: AbstractSet[int]) -> bool:
-        """Whether a key with one of those hashes may be among them."""
+        """Return whether a key with one of those hashes may be among them."""
         if not self.is_whole:
             return True
         hashes = self.hashes
@@ -53,7 +51,7 @@ class Stretch(NamedTuple):
 
 
 class LiveKeys:
-    """Changed on the loop's thread; asked from any: what is there is replaced, never changed."""
+    """Stretches by partition. Changed on the loop by replacing values; read in any thread."""
 
     def __init__(self, bytes_max: int) -> None:
         self._bytes_max = bytes_max
@@ -62,11 +60,11 @@ class LiveKeys:
 
     @property
     def is_full(self) -> bool:
-        """No more is noted until some is forgotten."""
+        """Whether the bound is reached: no more keys are added until some are forgotten."""
         return self.used_bytes >= self._bytes_max
 
     def end(self, partition_id: int) -> int:
-        """Return the offset up to which a partition is noted; 0 when it is not."""
+        """Return the offset up to which a partition's keys are known; 0 without any."""
         stretches = self._stretches.get(partition_id)
         return stretches[-1].end if stretches else 0
 
@@ -79,7 +77,7 @@ class LiveKeys:
         *,
         is_whole: bool = True,
     ) -> None:
-        """Note keys of ``offsets``, which are behind what is noted already."""
+        """Add the keys of ``offsets``, which come after those added before."""
         before = self._stretches.get(partition_id, ())
         start, end = offsets
         hashes = set(key_hashes)
@@ -99,7 +97,7 @@ class LiveKeys:
         self._stretches[partition_id] = (*before, made)
 
     def forget_before(self, partition_id: int, offset: int) -> None:
-        """Drop what ends at or before ``offset``: a better index has it, or nobody needs it."""
+        """Drop stretches that end at or before ``offset``, which are indexed or deleted."""
         stretches = self._stretches.pop(partition_id, ())
         kept = tuple(stretch for stretch in stretches if stretch.end > offset)
         gone = stretches[: len(stretches) - len(kept)]
@@ -115,7 +113,7 @@ class LiveKeys:
     def spans(
         self, partition_id: int, key_hashes: AbstractSet[int], start: int, end: int
     ) -> Iterator[Span]:
-        """Yield ranges within [start, end) outside of which no batch has a key with such a hash.
+        """Yield the ranges within [start, end) that may hold a key with one of the hashes.
 
         In order.
         """

@@ -1,4 +1,4 @@
-"""Opening a segment file that is there: its header, and its footer when that is intact."""
+"""Loading of an existing segment file: its header, and its footer when that is intact."""
 
 import mmap
 import os
@@ -22,9 +22,9 @@ _CHUNK_BYTES = 1_048_576
 
 
 class Loaded(NamedTuple):
-    """A segment file. ``segment`` is None when it was being made as the process died.
+    """A segment file. ``segment`` is None when the process died while making it.
 
-    ``trailer`` is what an intact trailer says, also when the footer before it is damaged;
+    ``trailer`` is an intact trailer, also when the footer before it is damaged;
     ``segment.trailer`` is set only when both are intact.
     """
 
@@ -35,20 +35,20 @@ class Loaded(NamedTuple):
 
     @property
     def header(self) -> SegmentHeader:
-        """The header; only where there is a segment."""
+        """Segment header; only with a segment."""
         assert self.segment is not None
         return self.segment.header
 
 
 @contextmanager
 def mapped(path: Path) -> Iterator[memoryview]:
-    """Map a whole file, which is not empty, for reading."""
+    """Map a whole, non-empty file for reading."""
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         mapping = mmap.mmap(fd, 0, prot=mmap.PROT_READ)
     finally:
         os.close(fd)
-    # Not closed by hand: what was cut out of it may still be referred to, and keeps it.
+    # Not closed explicitly: views of it may live longer, and keep the mapping.
     yield memoryview(mapping)
 
 
@@ -92,7 +92,7 @@ def _load_header(fd: int, path: Path, number: int) -> SegmentHeader | None:
 
 
 def _is_blank(fd: int) -> bool:
-    """Say whether nothing was ever written behind the segment header."""
+    """Return whether nothing was ever written after the segment header."""
     at = SEGMENT_HEADER_BYTES
     while chunk := os.pread(fd, _CHUNK_BYTES, at):
         if chunk.count(0) != len(chunk):

@@ -1,4 +1,4 @@
-"""One process per data directory."""
+"""Lock file: one process per data directory."""
 
 import fcntl
 import os
@@ -19,7 +19,7 @@ class DataLock:
         self._fd = -1
 
     def acquire(self) -> None:
-        """Take the lock, unless this object has it. Errors: ``StorageUnavailable``.
+        """Take the lock, unless this object holds it. Errors: ``StorageUnavailable``.
 
         The error names the process that has it.
         """
@@ -39,7 +39,7 @@ class DataLock:
             )
         pid = f"{os.getpid()}\n".encode()
         try:
-            os.pwrite(fd, pid, 0)  # over what is there: on a full disk there is no other room
+            os.pwrite(fd, pid, 0)  # overwrites the old content: a full disk has no other room
             os.ftruncate(fd, len(pid))
         except OSError as error:
             os.close(fd)
@@ -47,14 +47,14 @@ class DataLock:
         self._fd = fd
 
     def release(self) -> None:
-        """Let others in. The file stays: removing it would let two in at once."""
+        """Release the lock. The file stays: removing it would let two processes take the lock."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
 
 
 def lock_holder(data_dir: Path) -> str | None:
-    """Return the id of the process that has the lock, or None when nobody has."""
+    """Return the id of the process that holds the lock, or None."""
     try:
         fd = os.open(data_dir / LOCK_NAME, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:

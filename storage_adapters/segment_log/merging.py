@@ -1,4 +1,4 @@
-"""Which settled segments are taken together: worth merging, or rewritten at once."""
+"""Selection of neighbouring settled segments to merge or to rewrite together."""
 
 from collections.abc import Sequence
 from typing import Final, NamedTuple
@@ -16,7 +16,7 @@ SHARED_FILES_MIN: Final = 8  # alike in size, before they are merged
 
 
 class MergeLimits(NamedTuple):
-    """What a merged segment may be at most."""
+    """Bounds of a merged segment."""
 
     bytes_max: int
     rows_max: int
@@ -25,9 +25,9 @@ class MergeLimits(NamedTuple):
 def run_to_merge(
     sizes: Sequence[tuple[int, int]], limits: MergeLimits, files_min: int = FILES_MIN
 ) -> range | None:
-    """Return which neighbours, given as (bytes, rows), to merge into one, or None.
+    """Return the range of neighbours, given as (bytes, rows), to merge into one, or None.
 
-    As many as fit, of which none holds more than half: so bytes are copied a number of times
+    As many as fit, of which none holds more than half: so each byte is copied a number of times
     that grows with the logarithm of the size only.
     """
     for first in range(len(sizes) - files_min + 1):
@@ -87,10 +87,10 @@ def shared_run(catalog: Catalog, config: SegmentLogConfig) -> Sequence[Segment]:
 def neighbours(
     catalog: Catalog, partition_id: int, offsets: tuple[int, int], bytes_max: int
 ) -> list[tuple[Segment, Part]]:
-    """Return a partition's first settled part that answers for some of ``offsets``.
+    """Return a partition's first settled part that covers some of ``offsets``.
 
-    With those behind it, as long as they have no more than ``bytes_max`` together; of a deleted
-    partition none.
+    The parts after it follow, as long as they have no more than ``bytes_max`` together. A deleted
+    partition has none.
     """
     start, is_deleted = catalog.peek(partition_id)
     first, end = max(offsets[0], start), offsets[1]

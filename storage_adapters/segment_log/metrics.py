@@ -1,4 +1,4 @@
-"""What the log counts of itself: plain integers, read when metrics are scraped."""
+"""Counters of the segment log: plain integers, read when metrics are scraped."""
 
 from typing import Final
 
@@ -9,7 +9,7 @@ GROUP_BYTES_BOUNDS: Final = (4_096, 16_384, 65_536, 262_144, 1_048_576, 4_194_30
 
 
 class SegmentLogMetrics:
-    """Totals since the start. ``sync_s``: how long each fdatasync took."""
+    """Totals since the start. ``sync_s``: the duration of each fdatasync."""
 
     __slots__ = (
         "groups",
@@ -40,12 +40,12 @@ class SegmentLogMetrics:
         self.settled_bytes = (
             0  # written to settled segments, merged and compacted ones included
         )
-        self.settled_ms = 0.0  # that writing took
-        self.settled_damaged = 0  # batches that went along although their CRC does not match
-        self.settling_failures = 0  # tries of any of this
+        self.settled_ms = 0.0  # time that writing took
+        self.settled_damaged = 0  # batches copied although their CRC does not match
+        self.settling_failures = 0  # failed tries of any of these
 
     def register(self, metrics: Metrics) -> None:
-        """Let a node's metrics show these. What was counted before stays in the totals."""
+        """Register these with a node's metrics. Earlier counts stay in the totals."""
         self.sync_s = metrics.histogram(
             "headgate_wal_sync_seconds", "How long each fdatasync took.", SYNC_S_BOUNDS
         )

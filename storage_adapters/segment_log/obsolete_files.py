@@ -1,4 +1,4 @@
-"""Which settled segments nobody needs any more, kept up to date change by change."""
+"""Obsolete settled segments, tracked change by change."""
 
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
@@ -13,7 +13,10 @@ PARTS_PER_TICK: Final = 500
 
 
 class Passed:
-    """Counts, per shared segment, the bytes of partitions that have passed it. Loop only."""
+    """Counts of dead bytes per shared segment: those of partitions that need it no more.
+
+    Loop only.
+    """
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
@@ -22,11 +25,11 @@ class Passed:
         self._dead_bytes: dict[int, int] = {}
 
     def touch(self, partition_id: int) -> None:
-        """The partition's start has moved, or it was deleted."""
+        """Note that the partition's log start has moved, or that it was deleted."""
         self._touched.add(partition_id)
 
     async def load(self) -> None:
-        """Look at all partitions of all segments, once after a start."""
+        """Examine all partitions of all segments, once after a start."""
         for segment in tuple(self._catalog.settled.segments.values()):
             footer = self._catalog.footers.get(segment)
             for index in range(len(footer)):
@@ -37,7 +40,7 @@ class Passed:
                     await asyncio.sleep(0)
 
     def note(self, gone: Sequence[Segment], dead: Mapping[int, Collection[int]]) -> None:
-        """Segments are gone, and in some less counts."""
+        """Note segments that are gone, and partitions that are dead in others."""
         for segment in gone:
             if segment.record is not None:
                 self._dead.pop(segment.number, None)
@@ -46,7 +49,7 @@ class Passed:
             self._touched.update(partition_ids)
 
     async def find(self) -> tuple[list[Segment], list[Segment]]:
-        """Return segments that may go as they are, and those that are more than half dead."""
+        """Return the segments that can be removed, and those that are more than half dead."""
         touched, self._touched = self._touched, set()
         passed: list[Segment] = []
         for index, partition_id in enumerate(touched):

@@ -1,4 +1,4 @@
-"""What a start does on the disk before the log is open: check, repair, clean up, begin anew."""
+"""Opening of a data directory: check, repair, clean up, and begin a new segment."""
 
 import sys
 from pathlib import Path
@@ -17,7 +17,7 @@ from storage_adapters.segment_log.settled_files import SettledState, load_settle
 
 
 class Opened(NamedTuple):
-    """What was found, and the segment with which this start goes on."""
+    """Result of opening: the data found, and the new active segment."""
 
     recovered: Recovered
     settled: SettledState
@@ -30,7 +30,7 @@ def open_data(
 ) -> Opened:
     """Lock, check and repair a data directory, and begin this start's first segment.
 
-    In a thread. Errors: ``StorageUnavailable``, ``OSError``; then it is not locked.
+    In a thread. Errors: ``StorageUnavailable``, ``OSError``; the lock is released then.
     """
     if sys.byteorder != "little":
         raise StorageUnavailable("segment_log needs a little-endian machine")

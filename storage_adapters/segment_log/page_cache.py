@@ -1,10 +1,10 @@
-"""What is asked of the page cache for who reads settled segments from a disk.
+"""Page cache advice for readers of settled segments on a disk.
 
-Such a reader lags behind and goes on in order: what comes next is fetched while it works, and
-what it has passed, which only it has brought in, is dropped, so that the pages that others read
-at the tail of the log stay. Pages that were there before it came are left alone; so are those
-of a reader that has never waited, since the kernel's own reading ahead was faster: from here they
-look the same.
+Such a reader lags behind and reads in order: the next pages are fetched while it works, and the
+pages that were fetched for it are dropped after it has read them, so that the pages at the tail
+of the log stay cached for others. Pages that were cached before are left alone; so are those of
+a reader that has never waited, since the kernel's readahead was faster: the two cases cannot be
+told apart here.
 """
 
 import asyncio
@@ -17,13 +17,13 @@ from gateway.descriptors import NoDescriptors
 from storage_adapters.segment_log.catalog import PartitionState, Window
 from storage_adapters.segment_log.segments import Handles, Segment
 
-# The kernel keeps pages in folios, up to so large, and drops none of which only a part is named:
-# what ended within one is named again, so that the last naming has it whole.
+# The kernel keeps pages in folios of at most this size, and drops a folio only as a whole:
+# a range that ended within one is named again, so that the last advice covers all of it.
 _FOLIO_BYTES_MAX: Final = 2 << 20
 
 
 class Span(NamedTuple):
-    """Positions [start, end) that are read now; the partition's batches end at ``part_end``."""
+    """Positions [start, end) being read; the partition's batches end at ``part_end``."""
 
     segment: Segment
     start: int
@@ -32,7 +32,7 @@ class Span(NamedTuple):
 
 
 class PageCache:
-    """Remembers one window per partition. Loop only; advice is given in threads."""
+    """Tracker of one window per partition. Loop only; advice is given in threads."""
 
     def __init__(self, handles: Handles, executor: Executor, ahead_bytes: int) -> None:
         self._handles = handles
@@ -41,14 +41,14 @@ class PageCache:
         self.advised_count = 0
 
     def note(self, state: PartitionState, span: Span, *, is_cold: bool) -> None:
-        """A span of a settled segment is being read, from the disk when it ``is_cold``."""
+        """Note a span of a settled segment that is being read, from the disk when ``is_cold``."""
         window = state.window
         if window is None or window.segment is not span.segment or not _follows(window, span):
             if window is not None:
                 self._drop(window, window.end)
             state.window = None
             if is_cold and self._ahead_bytes:
-                first = span.start & -mmap.PAGESIZE  # of a page, too, all or nothing is dropped
+                first = span.start & -mmap.PAGESIZE  # pages are dropped as a whole, too
                 state.window = self._fetch(
                     span, Window(span.segment, first, span.start, span.end)
                 )
@@ -72,11 +72,11 @@ class PageCache:
             self._advise(window.segment, start, upto, os.POSIX_FADV_DONTNEED)
 
     def _advise(self, segment: Segment, start: int, end: int, advice: int) -> None:
-        """Advise in a thread, since fetching may wait until the disk takes it."""
+        """Advise in a thread, since fetching may wait for the disk."""
         try:
             fd = self._handles.acquire(segment)
         except (OSError, NoDescriptors):
-            return  # The file is gone, and so are its pages; or it is no time for advice.
+            return  # The file is gone, and its pages with it; or no descriptor is free for advice.
         self.advised_count += 1
         done = self._loop_future(fd, start, end - start, advice)
         done.add_done_callback(lambda _: self._handles.release(segment))

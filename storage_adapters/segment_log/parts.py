@@ -1,4 +1,4 @@
-"""How the parts of an open log are put together: what works behind its appends and reads."""
+"""Construction of the background parts of an open log."""
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -21,7 +21,7 @@ from storage_adapters.segment_log.writer import Writer
 
 
 class Base(NamedTuple):
-    """What all parts share. ``wake``: there is work for the sweeper and the settler."""
+    """Dependencies of all parts. ``wake`` wakes the sweeper and the settler."""
 
     config: SegmentLogConfig
     data_dir: Path
@@ -36,7 +36,7 @@ class Base(NamedTuple):
 
 
 def new_maker(base: Base) -> SegmentMaker:
-    """Return who makes the next segment."""
+    """Build the maker of segments."""
     return SegmentMaker(
         files=base.files,
         data_dir=base.data_dir,
@@ -49,7 +49,7 @@ def new_maker(base: Base) -> SegmentMaker:
 
 
 def new_closer(base: Base, executor: ThreadPoolExecutor) -> Closer:
-    """Return who closes full segments, in the executor's thread."""
+    """Build the closer of full segments, which works in the executor's thread."""
     return Closer(
         executor=executor,
         files=base.files,
@@ -61,7 +61,7 @@ def new_closer(base: Base, executor: ThreadPoolExecutor) -> Closer:
 
 
 def new_changer(base: Base, on_freed: Callable[[], None]) -> Changer:
-    """Return who carries out changes of settled files, in a thread of its own."""
+    """Build the changer of settled files, with a thread of its own."""
     return Changer(
         catalog=base.catalog,
         writer=base.writer,
@@ -75,7 +75,7 @@ def new_changer(base: Base, on_freed: Callable[[], None]) -> Changer:
 def new_settler(
     base: Base, changer: Changer, pace: Pace, last_sequence: Callable[[], int]
 ) -> Settler:
-    """Return who decides on changes."""
+    """Build the settler, which decides on changes."""
     spec = OutputSpec(
         files=base.files,
         data_dir=base.data_dir,
@@ -99,7 +99,7 @@ def new_settler(
 
 
 def new_key_indexes(base: Base, pace: Pace, read: Read) -> KeyIndexes:
-    """Return who makes key indexes, and is asked."""
+    """Build the key indexes."""
     return KeyIndexes(
         base.catalog,
         files=base.files,

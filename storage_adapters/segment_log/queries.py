@@ -1,4 +1,4 @@
-"""Questions about a partition that its index answers."""
+"""Queries of a partition that its index answers."""
 
 import os
 import struct
@@ -20,7 +20,7 @@ _UNKNOWN: Final = -1
 
 
 def _kept_rows(state: PartitionState, part: Part, rows: Rows) -> tuple[int, int]:
-    """Return the range of the part's rows that are not below the log start offset."""
+    """Return the range of the part's rows at or above the log start offset."""
     end = part.first_row + part.row_count
     if part.first_offset >= state.start:
         return part.first_row, end
@@ -28,7 +28,7 @@ def _kept_rows(state: PartitionState, part: Part, rows: Rows) -> tuple[int, int]
 
 
 def _end_of(part: Part, rows: Rows) -> int:
-    """Return one past the last offset of the part's batches, of which there are some."""
+    """Return one past the last offset of the part's batches, which must not be empty."""
     last = (part.first_row + part.row_count - 1) * ROW_STRIDE
     return rows[last] + (rows[last + 3] & LOW_32)
 
@@ -48,7 +48,7 @@ def size_bytes(catalog: Catalog, state: PartitionState) -> int:
 def offset_for_size(catalog: Catalog, state: PartitionState, bytes_max: int) -> int:
     """See ``StorageAdapter.offset_for_size``."""
     places = list(catalog.places(state, state.start))
-    # What is on its way has no place yet, and counts for nothing.
+    # Batches that are not written yet have no position, and are not counted.
     offset = _end_of(*places[-1][1:]) if places else state.start
     for _, part, rows in reversed(places):
         first, end = _kept_rows(state, part, rows)
@@ -97,8 +97,8 @@ async def base_offset_for_time(
         row = find_time(rows, part.first_row, end, timestamp_unix_ms)
         if row >= first:
             return rows[row * ROW_STRIDE]
-        # What is below the log start offset has that time already, so the running maximum says
-        # nothing of the rest: the batches themselves must.
+        # Batches below the log start offset have that time already, so the running maximum tells
+        # nothing about the rest: the batches themselves are read.
         places = [(rows[i * ROW_STRIDE], rows[i * ROW_STRIDE + 2]) for i in range(first, end)]
         found = await reader.in_thread(
             segment,

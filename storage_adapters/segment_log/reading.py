@@ -1,4 +1,4 @@
-"""The way out: which bytes a read needs, and getting them, in one buffer for all."""
+"""Reads: plan the bytes that a read needs, and read them into one buffer."""
 
 import asyncio
 import errno
@@ -43,9 +43,9 @@ _Result = TypeVar("_Result")
 
 
 class Pick(NamedTuple):
-    """One batch to be read: where it is, and the base offset it has in this partition.
+    """One batch to be read: its position, and its base offset in this partition.
 
-    ``span``: how many offsets it takes + leader epoch << 32, as in its row.
+    ``span``: its offset count + leader epoch << 32, as in its row.
     """
 
     position: int
@@ -55,9 +55,9 @@ class Pick(NamedTuple):
 
 
 class Picks(NamedTuple):
-    """Batches of one segment, in order of position. The partition's end there at ``part_end``.
+    """Batches of one segment, in order of position. The partition's part ends at ``part_end``.
 
-    Nobody asks for the end in a live segment: it is 0 there.
+    ``part_end`` is 0 in a live segment, where it is not used.
     """
 
     segment: Segment
@@ -70,7 +70,7 @@ class WouldWait(Exception):
 
 
 class Reader:
-    """Plans reads on the loop; waits for the disk in a few threads."""
+    """Reader of batches: plans on the loop, waits for the disk in a few threads."""
 
     def __init__(self, catalog: Catalog, config: SegmentLogConfig) -> None:
         self._catalog = catalog
@@ -79,13 +79,13 @@ class Reader:
         self._nowait = os.RWF_NOWAIT
 
     def plan(self, state: PartitionState, start: int, end: int, bytes_max: int) -> list[Picks]:
-        """Return which batches answer a read, as ``StorageAdapter.read_cached`` has it."""
+        """Return the batches of a read, as ``StorageAdapter.read_cached`` defines it."""
         start = max(start, state.start)
         if state.is_deleted or start >= end:
             return []
         live = state.part
         if live is not None and live.rows and start >= live.rows[0]:
-            # The tail, where most readers are: nothing else has to be looked at.
+            # The tail, where most readers are: no other segment matters.
             last = len(live.rows) // ROW_STRIDE
             row = find_offset(live.rows, 0, last, start)
             picks, _ = pick(live.rows, row, last, end, bytes_max, is_first=True)
@@ -96,7 +96,7 @@ class Reader:
             first, last = part.first_row, part.first_row + part.row_count
             row = find_offset(rows, first, last, start)
             if row == last:
-                continue  # A settled segment answers for offsets that were compacted away.
+                continue  # A settled segment covers offsets that were compacted away.
             picks, bytes_max = pick(rows, row, last, end, bytes_max, is_first=not plan)
             if not picks:
                 break
@@ -107,7 +107,7 @@ class Reader:
         return plan
 
     def note(self, state: PartitionState, plan: list[Picks], *, is_cold: bool) -> None:
-        """Tell the page cache what is read of settled segments."""
+        """Note the reads of settled segments for the page cache."""
         for segment, picks, part_end in plan:
             if segment.record is not None:
                 last = picks[-1]
@@ -116,12 +116,12 @@ class Reader:
                 self.page_cache.note(state, span, is_cold=is_cold)
 
     def read_cached(self, plan: list[Picks]) -> list[Buffer] | None:
-        """Read what is planned, or return None when that would wait for the disk."""
+        """Read the planned batches, or return None when that would wait for the disk."""
         batches: list[Buffer] = []
         for segment, picks, _ in plan:
             flags = self._nowait
             if not flags and segment.live is None:
-                return None  # No way to know; what was just written is cached, so live is fine.
+                return None  # Cannot be known; live segments were written just now, and are cached.
             fd = self._catalog.handles.acquire(segment)
             try:
                 batches += read_picks(fd, picks, flags)
@@ -130,17 +130,17 @@ class Reader:
             except OSError as error:
                 if error.errno != errno.EOPNOTSUPP:
                     raise StorageUnavailable(f"{segment.path}: {error}") from error
-                self._nowait = 0  # A file system that does not know the flag: tmpfs, NFS.
+                self._nowait = 0  # The file system does not support the flag: tmpfs, NFS.
                 return self.read_cached(plan)
             finally:
                 self._catalog.handles.release(segment)
         return batches
 
     async def read(self, plan: list[Picks]) -> list[Buffer]:
-        """Read what is planned, waiting for the disk in a thread."""
+        """Read the planned batches, waiting for the disk in a thread."""
         held = [segment for segment, _, _ in plan]
         try:
-            # All at once: what is planned may be settled, and its file removed, meanwhile.
+            # All at once: planned segments may be settled, and their files removed, meanwhile.
             for segment in held:
                 self._catalog.handles.acquire(segment)
         except (OSError, NoDescriptors) as error:
@@ -160,11 +160,11 @@ class Reader:
         return batches
 
     async def in_thread(self, segment: Segment, work: Callable[[int], _Result]) -> _Result:
-        """Return ``work(descriptor)``, done in a thread while the segment is held."""
+        """Run ``work(descriptor)`` in a thread while the segment is held."""
         loop = asyncio.get_running_loop()
         fd = self._catalog.handles.acquire(segment)
         work_done = loop.run_in_executor(self._executor, work, fd)
-        # A reader that is cancelled must not let go of a descriptor that a thread still uses.
+        # A cancelled reader must not release a descriptor that a thread still uses.
         work_done.add_done_callback(lambda _: self._catalog.handles.release(segment))
         try:
             return await asyncio.shield(work_done)
@@ -179,7 +179,7 @@ class Reader:
 def pick(  # A search, called once per segment and read.
     rows: Rows, row: int, last: int, end: int, bytes_max: int, *, is_first: bool
 ) -> tuple[list[Pick], int]:
-    """Return the batches of rows [row, last) below ``end``, and what is left of the bytes.
+    """Return the batches of rows [row, last) below ``end``, and the rest of the byte budget.
 
     ``is_first``: at least one batch is returned, even above ``bytes_max``.
     """
@@ -203,8 +203,8 @@ def pick(  # A search, called once per segment and read.
 def read_picks(fd: int, picks: list[Pick], flags: int) -> list[Buffer]:
     """Return the batches, base offsets filled in, as views of one buffer.
 
-    What rows know of a batch is put right in its header: a reader finds the next batch behind a
-    damaged one, whatever has changed. Errors: ``WouldWait`` with RWF_NOWAIT, ``OSError``,
+    The header's fields that a row repeats are restored from it: so a reader finds the next batch
+    after a damaged one. Errors: ``WouldWait`` with RWF_NOWAIT, ``OSError``,
     ``StorageUnavailable`` when the file is too short.
     """
     spans = _join(picks)
@@ -264,7 +264,7 @@ def _cut(
 
 
 def _mend(batch: memoryview, row_span: int) -> None:
-    """Put right what a batch's row knows of it; its CRC says then whether that is all."""
+    """Restore the header's fields that the row repeats; the CRC covers the rest."""
     _INT32.pack_into(batch, LENGTH_AT, len(batch) - LENGTH_OVERHEAD_BYTES)
     _INT32.pack_into(batch, LEADER_EPOCH_AT, row_span >> HIGH_SHIFT)
     batch[MAGIC_AT] = MAGIC

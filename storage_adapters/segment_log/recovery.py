@@ -1,4 +1,4 @@
-"""A start: what is on the disk is checked, a torn tail is cut, corruption is named and refused.
+"""Recovery at a start: check the log, cut a torn tail, refuse to start on corruption.
 
 A segment with an intact footer was synced as a whole before its footer was written, and is
 taken as it is. One without (the last, after a crash) is read entry by entry. Where that ends
@@ -33,10 +33,10 @@ from storage_adapters.segment_log.segments import Segment, list_segments
 
 
 class Recovered(NamedTuple):
-    """What is there after a start.
+    """Result of a recovery.
 
-    ``segments`` are all closed. ``leftovers`` hold nothing and may be removed once the new
-    segment is on the disk (they may be the last to know the incarnation). ``previous_number``:
+    ``segments`` are all closed. ``leftovers`` are empty and can be removed once the new
+    segment is on the disk (they may be the last that have the incarnation). ``previous_number``:
     the segment whose entries end right before ``next_sequence``, 0 when that is not there.
     """
 
@@ -53,7 +53,7 @@ class Recovered(NamedTuple):
 def recover(data_dir: Path, files: Files, settled: Manifest | None = None) -> Recovered:
     """Check and repair the log of ``data_dir``. In a thread; nothing else writes there.
 
-    Segments that ``settled`` says are settled do not count, whatever is left of them.
+    Segments that ``settled`` lists as settled are ignored.
     Errors: ``StorageUnavailable``, whose text names file, position and what is wrong.
     """
     upto = 0 if settled is None else settled.wal_upto
@@ -89,10 +89,10 @@ def recover(data_dir: Path, files: Files, settled: Manifest | None = None) -> Re
 
 
 def _next_sequence(repair: "_Repair", headers: Sequence[SegmentHeader]) -> int:
-    """Return the sequence with which to go on: behind what is kept, without a gap.
+    """Return the next sequence: after the kept entries, without a gap.
 
-    But where empty segments are all that is left of what came after it (the rest was removed,
-    being passed), their headers know how far it went.
+    When only empty segments are left of what came after them (the rest was removed as obsolete),
+    their headers give the sequence.
     """
     there = {header.number for header in headers}
     kept = [segment.next_sequence for segment in repair.kept[-1:]]
@@ -125,7 +125,7 @@ class _Repair:
                 return
 
     def _mend(self, loaded: Loaded, segment: Segment, later: Sequence[Loaded]) -> bool:
-        """Read a segment without a footer; True when what follows it was cut off too."""
+        """Read a segment without a footer; True when later segments were cut off too."""
         expected = None
         if self.kept and self.kept[-1].number == segment.header.previous:
             expected = self.kept[-1].next_sequence
@@ -148,7 +148,7 @@ class _Repair:
         return is_cut
 
     def _clear(self, segment: Segment) -> None:
-        """Leave nothing but the header; the file goes when the next start's is there."""
+        """Cut the file to its header; it is removed when the new segment exists."""
         fd = self._files.open(segment.path)
         try:
             self._files.truncate(fd, SEGMENT_HEADER_BYTES)
@@ -158,7 +158,7 @@ class _Repair:
         self.empty.append(segment)
 
     def _remove(self, later: Sequence[Loaded]) -> None:
-        """Take away what follows a torn tail, newest first, before the tail is mended."""
+        """Remove the segments after a torn tail, newest first, before the tail is cut."""
         for loaded in reversed(later):
             self._files.unlink(loaded.path)
             self.cut_bytes += loaded.file_bytes
@@ -183,7 +183,7 @@ class _Repair:
 
 
 def _begins_behind(other: Loaded, next_sequence: int) -> bool:
-    """Say whether ``other`` has entries that do not continue at ``next_sequence``."""
+    """Return whether ``other`` has entries that do not continue at ``next_sequence``."""
     segment = other.segment
     assert segment is not None
     if segment.trailer is not None:

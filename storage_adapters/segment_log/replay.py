@@ -1,4 +1,4 @@
-"""Headers of all stored batches in order of sequence: how state is rebuilt at a start."""
+"""Replay: headers of all stored batches in order of sequence, to rebuild state at a start."""
 
 from collections.abc import Iterator, Sequence
 
@@ -13,7 +13,7 @@ from storage_adapters.segment_log.segments import Segment
 
 
 def stored_headers(segments: Sequence[Segment], from_sequence: int) -> Iterator[StoredHeader]:
-    """Yield what ``StorageAdapter.scan`` says of closed segments; bodies are not looked at.
+    """Yield the headers of closed segments for ``StorageAdapter.scan``, without reading bodies.
 
     Errors: ``StorageUnavailable`` naming the place.
     """

@@ -1,4 +1,4 @@
-"""When what failed in the background is tried again: a little later each time."""
+"""Retries of failed background work, with a growing delay."""
 
 from typing import Final, NamedTuple
 
@@ -10,10 +10,10 @@ from storage_adapters.segment_log.metrics import SegmentLogMetrics
 from storage_adapters.segment_log.settled_change import is_no_space
 from storage_adapters.segment_log.settled_files import NotCommitted
 
-RETRY_MS_MIN: Final = 5_000  # also for lack of space, however long that lasts
+RETRY_MS_MIN: Final = 5_000  # the constant delay for lack of space
 RETRY_MS_MAX: Final = 300_000
 
-_EXPECTED: Final = (NotCommitted, OSError, StorageUnavailable)  # others are mistakes of ours
+_EXPECTED: Final = (NotCommitted, OSError, StorageUnavailable)  # others are bugs
 
 log = structlog.get_logger()
 
@@ -24,7 +24,7 @@ class _Failure(NamedTuple):
 
 
 class Retries:
-    """What failed, by its name, and when it is due again. Loop only."""
+    """Failed work by name, with the time of its next try. Loop only."""
 
     def __init__(self, clock: Clock, metrics: SegmentLogMetrics) -> None:
         self._clock = clock
@@ -33,21 +33,21 @@ class Retries:
         self._begun_ms = 0
 
     def begin(self) -> None:
-        """Note that all that is due is tried now."""
+        """Begin a round in which all due work is tried."""
         self._begun_ms = self._clock.monotonic_ms()
 
     def may_try(self, work: str) -> bool:
-        """Whether ``work`` did not fail, or is due again."""
+        """Return whether ``work`` did not fail, or is due again."""
         failure = self._failed.get(work)
         return failure is None or self._clock.monotonic_ms() >= failure.due_ms
 
     def note_success(self, work: str) -> None:
-        """Forget that it ever failed."""
+        """Forget its failures."""
         if self._failed.pop(work, None) is not None:
             log.info("settling goes on", work=work)
 
     def note_failure(self, work: str, error: BaseException) -> None:
-        """Count and log it. Lack of space is no fault of the disk: a word when it begins."""
+        """Count and log a failure. Lack of space is logged once, when it begins."""
         failure = self._failed.get(work)
         tries = 1 if failure is None else failure.tries + 1
         delay_ms = RETRY_MS_MIN
@@ -66,9 +66,9 @@ class Retries:
             )
 
     def next_s(self) -> float | None:
-        """Return in how many seconds something is due again, None when nothing is.
+        """Return the seconds until the next retry, None without one.
 
-        Asked when all that was due has been tried: what was not is no more, its files are gone.
+        Called after all due work was tried: other due work has lost its files, and is dropped.
         """
         failed = self._failed
         for work in [work for work, (_, due_ms) in failed.items() if due_ms <= self._begun_ms]:

@@ -1,4 +1,4 @@
-"""Compaction's way into settled files: a partition is rewritten file by file."""
+"""Compaction of settled files: a partition is rewritten file by file."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -28,10 +28,10 @@ ChangeFiles = Callable[
 
 
 class Rewriter:
-    """Takes its turns between the settler's: ``lock`` is theirs. Loop only.
+    """Rewriter of partitions, between the settler's rounds under ``lock``. Loop only.
 
-    ``change``: inputs, what goes, who makes the new files, what is dead in shared ones. Small
-    neighbours are taken together up to ``bytes_max``.
+    ``change`` takes the inputs, the files to remove, the maker of new files, and the dead
+    partitions of shared ones. Small neighbours are rewritten together up to ``bytes_max``.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class Rewriter:
     async def rewrite(
         self, partition_id: int, upto_offset: int, keep: Keep, drops: Drops | None
     ) -> Rewritten:
-        """See ``StorageAdapter.rewrite``; other work has its turn between two files."""
+        """See ``StorageAdapter.rewrite``; other work runs between two files."""
         done = Rewritten(self._catalog.peek(partition_id)[0], 0, 0)
         while done.upto_offset < upto_offset:
             async with self._lock:
@@ -84,7 +84,7 @@ class Rewriter:
     async def _rewrite(
         self, partition_id: int, parts: Sequence[tuple[Segment, Part]], rewrite: Rewrite
     ) -> int:
-        """Replace what some files have of a partition; return its bytes in the new ones."""
+        """Replace a partition's batches in some files; return their size in the new ones."""
         catalog = self._catalog
         start, _ = catalog.peek(partition_id)
         segments = [segment for segment, _ in parts]

@@ -1,4 +1,4 @@
-"""Reading a segment entry by entry: at a start, when a footer is lost, and for ``log dump``."""
+"""Scan of a segment entry by entry: at a start, without a footer, and for ``log dump``."""
 
 from collections.abc import Iterator
 from mmap import mmap
@@ -27,12 +27,12 @@ from storage_adapters.segment_log.index import LiveIndex, LivePart
 
 
 class Scan(NamedTuple):
-    """What a scan found: whole appends up to ``entries_end``, and why it ended there.
+    """Result of a scan: whole appends up to ``entries_end``, and the reason of its end.
 
     ``first_sequence`` and ``next_sequence`` are equal when there is no whole append.
-    ``durable_sequence`` is the highest that an entry of the good part says. ``damage_at`` is
-    where the bytes are that are no valid entry; it is behind ``entries_end`` when the last
-    append is incomplete.
+    ``durable_sequence`` is the highest in an entry of the intact part. ``damage_at`` is the
+    position of the bytes that are no valid entry; it is after ``entries_end`` when the last append
+    is incomplete.
     """
 
     live: LiveIndex
@@ -47,7 +47,7 @@ class Scan(NamedTuple):
 def valid_entry(
     view: memoryview, at: int, header: SegmentHeader, expected_sequence: int | None
 ) -> EntryHeader:
-    """Return the header of the entry at ``at``. Errors: ``Damaged`` unless all is valid."""
+    """Return the header of the entry at ``at``. Errors: ``Damaged`` unless all of it is valid."""
     entry = decode_entry_header(view, at, len(view), header.seed)
     if entry.incarnation != header.incarnation:
         raise Damaged(f"incarnation {entry.incarnation} in a segment of {header.incarnation}")
@@ -101,7 +101,7 @@ def scan_segment(
 
 
 def apply_entry(index: LiveIndex, view: memoryview, at: int, entry: EntryHeader) -> None:
-    """Note in ``index`` what an entry says. Errors: ``Damaged`` when it makes no sense."""
+    """Apply an entry to ``index``. Errors: ``Damaged`` when it contradicts the index."""
     body_at = at + entry.body_at
     body = view[body_at : body_at + entry.body_bytes]
     if entry.kind == KIND_BATCH:
@@ -136,9 +136,9 @@ def _known(index: LiveIndex, partition_id: int) -> LivePart:
 def later_entries(
     view: memoryview, header: SegmentHeader, start: int
 ) -> Iterator[tuple[int, EntryHeader]]:
-    """Yield position and header of whatever looks like an entry of this segment from ``start``.
+    """Yield position and header of all that looks like an entry of this segment from ``start`` on.
 
-    Goes by magic and header CRC, so that it gets past a bad length.
+    Searches by magic and header CRC, so that it passes a bad length.
     """
     data = cast("mmap", view.obj)  # Made by ``loading.mapped``; searching needs no copy.
     at = data.find(ENTRY_MAGIC, start)

@@ -1,7 +1,7 @@
-"""Making segment files before they are needed, and closing them with a footer.
+"""Creation of segment files in advance, and their closing with a footer.
 
 Both happen in threads of their own, so that neither a roll to the next segment nor the sync of
-the one before it holds up the loop.
+the one before it blocks the loop.
 """
 
 import errno
@@ -28,17 +28,17 @@ from storage_adapters.segment_log.index import LiveIndex
 from storage_adapters.segment_log.segments import Segment, segment_path
 
 RETRY_MS: Final = 1_000
-SHORT_BYTES_MIN: Final = 65_536  # of a segment with which a start on a full disk goes on
+SHORT_BYTES_MIN: Final = 65_536  # of the first segment of a start on a full disk
 NO_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 _log = structlog.get_logger()
 
 
 class SegmentMaker:
-    """Makes the next segment: a name, space, a header, all on the disk before its first entry.
+    """Maker of the next segment: name, space and header are on the disk before its first entry.
 
-    ``on_error`` is told of any error but a lack of space or of descriptors, which are only reasons
-    to try again.
+    ``on_error`` gets any error except a lack of space or of descriptors, after which the maker
+    tries again.
     """
 
     def __init__(  # noqa: PLR0913  # What the header says, and where it goes.
@@ -68,11 +68,11 @@ class SegmentMaker:
 
     @property
     def is_secured(self) -> bool:
-        """The next segment's space is known to be there."""
+        """Whether the next segment has its space."""
         return self._allocated is not None and self._allocated.done() and self.secure()
 
     def begin(self, previous: int, first_sequence: int) -> None:
-        """Begin to make what follows ``previous``, unless that goes on or failed just now."""
+        """Begin to make the segment after ``previous``, unless under way or failed just now."""
         if self._allocated is not None or self._clock.monotonic_ms() < self._retry_at_ms:
             return
         number = previous + 1
@@ -95,7 +95,7 @@ class SegmentMaker:
         self._next = segment
 
     def secure(self) -> bool:
-        """Wait until the next segment has its space; False when there is none on the disk.
+        """Wait until the next segment has its space; False when the disk is full.
 
         Waits for the file system to note an allocation, not for the disk to write.
         """
@@ -117,11 +117,11 @@ class SegmentMaker:
         return True
 
     def retry_soon(self) -> None:
-        """Space was freed: the next try need not wait."""
+        """Allow the next try at once, since space was freed."""
         self._retry_at_ms = 0
 
     def take(self) -> Segment:
-        """Return the next segment, whose space is sure. Its ``ready`` may not be done yet."""
+        """Return the next segment, which has its space. Its ``ready`` may not be done yet."""
         segment = self._next
         assert segment is not None
         segment.live = LiveIndex()
@@ -132,7 +132,7 @@ class SegmentMaker:
         return segment
 
     def stop(self) -> None:
-        """Wait for what is under way and remove a segment that was made and never used."""
+        """Wait for work under way, and remove a segment that was made and never used."""
         self._executor.shutdown(wait=True)
         if self._next is not None and self.secure():
             os.close(self._next.fd)
@@ -141,9 +141,9 @@ class SegmentMaker:
 
 
 def make_first(files: Files, path: Path, header: bytes, segment_bytes: int) -> Segment:
-    """Return the segment with which a start goes on, on the disk with its name. In a thread.
+    """Make the first segment of a start, on the disk with its name. In a thread.
 
-    On a full disk it is a short one, for what frees space: half of the room that there is.
+    On a full disk it is short (half of the free room), for truncations and deletions.
     """
     segment = Segment(path, decode_segment_header(header))
     try:
@@ -197,8 +197,8 @@ def _install_header(
 def write_footer(files: Files, segment: Segment, fd: int) -> Trailer:
     """Sync a segment's entries, then write, sync and return its footer. In a thread.
 
-    The footer comes last, so that one that is there says: everything before it was synced. It
-    fits the space that the segment was given; what is left of that is given back.
+    The footer comes last, so an existing footer proves that everything before it was synced. It
+    fits the space of the segment; the rest of the space is freed.
     """
     assert segment.live is not None
     files.sync(fd)

@@ -20,12 +20,12 @@ _NUMBER_DIGITS = 20
 
 
 def segment_path(data_dir: Path, number: int) -> Path:
-    """Return where segment ``number`` lies."""
+    """Return the path of segment ``number``."""
     return data_dir / WAL_DIRECTORY / f"{number:0{_NUMBER_DIGITS}d}{SEGMENT_SUFFIX}"
 
 
 def settled_path(data_dir: Path, number: int) -> Path:
-    """Return where settled segment ``number`` lies."""
+    """Return the path of settled segment ``number``."""
     return data_dir / SETTLED_DIRECTORY / f"{number:0{_NUMBER_DIGITS}d}{SEGMENT_SUFFIX}"
 
 
@@ -44,8 +44,8 @@ class Segment:
 
     ``live``: the index until a footer has taken its place, then None. ``ready``: done when the
     file, its header and its name are on the disk; only then may entries be acknowledged from
-    it. For the sweeper: ``swept``, how many partitions of its table are known to have passed it,
-    and ``blocker``, the id and end offset of one that has not. ``record``: what the manifest
+    it. For the sweeper: ``swept``, the number of partitions in its table that need it no more,
+    and ``blocker``, the id and end offset of one that does. ``record``: what the manifest
     says of it, when it is a settled one. ``damage_seen``: how often a change failed because of a
     damaged batch in it.
     """
@@ -91,11 +91,11 @@ class Segment:
 
     @property
     def is_ready(self) -> bool:
-        """Whether it can be written without waiting for its space."""
+        """Whether the segment can be written without waiting for its space."""
         return self.ready is None or (self.ready.done() and self.ready.exception() is None)
 
     def close_with(self, trailer: Trailer) -> None:
-        """Let the footer, which is on the disk now, take the live index's place."""
+        """Replace the live index by the footer, which is on the disk now."""
         if self.live is not None:
             self.live.clear()
         self.trailer = trailer
@@ -107,7 +107,7 @@ class Segment:
 
 
 def map_footer(fd: int, trailer: Trailer) -> Footer:
-    """Map the footer that ``trailer`` describes, for as long as it is referred to."""
+    """Map the footer that ``trailer`` describes, for as long as it is referenced."""
     start = trailer.footer_at // mmap.ALLOCATIONGRANULARITY * mmap.ALLOCATIONGRANULARITY
     skipped = trailer.footer_at - start
     size = skipped + trailer.footer_bytes + TRAILER_BYTES
@@ -117,7 +117,7 @@ def map_footer(fd: int, trailer: Trailer) -> Footer:
 
 
 class Handles:
-    """Descriptors of segments, counted; those that nobody holds are closed, oldest use first.
+    """Counted descriptors of segments; unused ones are closed, the least recently used first.
 
     Used on the loop's thread only: a reader in another thread holds its descriptor from before
     it begins until after it has ended.
@@ -130,8 +130,8 @@ class Handles:
     def acquire(self, segment: Segment) -> int:
         """Return the segment's descriptor and keep it open until ``release``.
 
-        Errors: ``NoDescriptors`` when there is none left, and none to be had by closing another
-        segment; ``OSError``.
+        Errors: ``NoDescriptors`` when none is free, even after closing another segment;
+        ``OSError``.
         """
         if segment.fd < 0:
             segment.fd = self._open(segment.path)
@@ -157,7 +157,7 @@ class Handles:
         self._close(oldest)
 
     def release(self, segment: Segment) -> None:
-        """Give the descriptor back."""
+        """Release the descriptor."""
         segment.holders -= 1
         if segment.holders:
             return
@@ -169,14 +169,14 @@ class Handles:
             self._close_oldest()
 
     def forget(self, segment: Segment) -> None:
-        """The file was removed: close it as soon as nobody reads it."""
+        """Close a removed file's descriptor as soon as no reader holds it."""
         segment.is_gone = True
         if segment in self._idle:
             del self._idle[segment]
             self._close(segment)
 
     def close(self) -> None:
-        """Close all that nobody holds."""
+        """Close all descriptors that are not held."""
         while self._idle:
             segment, _ = self._idle.popitem()
             self._close(segment)
@@ -188,7 +188,7 @@ class Handles:
 
 
 class Footers:
-    """Mapped footers of closed segments; at the bound the least recently used goes."""
+    """Mapped footers of closed segments; at the bound the least recently used is dropped."""
 
     def __init__(self, handles: Handles, footers_max: int) -> None:
         self._handles = handles
@@ -218,7 +218,7 @@ class Footers:
         return footer
 
     def lookup(self, segment: Segment, partition_id: int) -> tuple[Part, Rows] | None:
-        """Return what a segment, live or closed, knows of a partition, or None."""
+        """Return the row of a partition in a live or closed segment, or None."""
         if segment.live is not None:
             return segment.live.lookup(partition_id)
         footer = self.get(segment)
@@ -226,9 +226,9 @@ class Footers:
         return None if part is None else (part, footer.rows)
 
     def forget(self, segment: Segment) -> None:
-        """Let go of a removed segment's footer."""
+        """Drop the footer of a removed segment."""
         self._mapped.pop(segment, None)
 
     def close(self) -> None:
-        """Let go of all."""
+        """Drop all footers."""
         self._mapped.clear()

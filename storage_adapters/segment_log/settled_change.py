@@ -1,7 +1,7 @@
-"""One change of what is settled: new files, a new manifest, then the old files go.
+"""A change of the settled segments: write new files, replace the manifest, remove the old files.
 
-A crash before the manifest is renamed leaves new files that do not count, one after it old
-files that do not; the next start removes either.
+A crash before the manifest is renamed leaves unused new files, one after it unused old
+files; the next start removes either.
 """
 
 import asyncio
@@ -32,17 +32,17 @@ from storage_adapters.segment_log.writer import Writer
 
 _Result = TypeVar("_Result")
 
-# What a full disk says: the change is given up, and tried again later.
+# Errors of a full disk: the change is abandoned, and tried again later.
 NO_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
 class Change(NamedTuple):
-    """What is to happen.
+    """Description of a change.
 
-    ``inputs`` are read; ``goes`` count no more afterwards, log segments among them; ``dead``:
-    partitions that count no more in a settled segment, by its number. ``make`` writes the new
-    files in the thread and may return a new directory. ``barrier``: the log must be durable up
-    to this sequence before the change counts, since it was planned by what stands there.
+    ``inputs`` are read; ``goes`` are not used afterwards, log segments among them; ``dead``:
+    partitions that are not used any more in a settled segment, by its number. ``make`` writes the
+    new files in the thread and may return a new directory. ``barrier``: the log must be durable up
+    to this sequence before the change takes effect, since the plan relies on it.
     """
 
     inputs: Sequence[Segment]
@@ -53,9 +53,9 @@ class Change(NamedTuple):
 
 
 class Changer:
-    """Carries out changes, one at a time."""
+    """Executor of changes, one at a time."""
 
-    def __init__(  # What a change touches.
+    def __init__(  # The parts that a change touches.
         self,
         *,
         catalog: Catalog,
@@ -74,7 +74,7 @@ class Changer:
         self._executor = ThreadPoolExecutor(1, "headgate-settle")
 
     async def run(self, change: Change, spec: OutputSpec) -> list[Segment]:
-        """Return the new segments, which count now.
+        """Execute a change; return the new segments, which are in use now.
 
         Errors: ``NotCommitted`` and those of ``change.make``, when nothing has changed;
         ``StorageUnavailable`` after a fault.
@@ -99,7 +99,7 @@ class Changer:
             elif isinstance(error, OSError):
                 self._writer.fail(
                     as_value(error)
-                )  # Nobody knows which manifest is on the disk.
+                )  # It is unknown which manifest is on the disk.
             raise
         self._switch(change, manifest, segments)
         await self._in_thread(lambda: self._unlink(change.goes))
@@ -146,11 +146,11 @@ class Changer:
         hit("settle.done")
 
     async def _discard(self, output: Output) -> None:
-        with suppress(OSError):  # What stays does not count; the next start removes it.
+        with suppress(OSError):  # A file that stays is unused; the next start removes it.
             await self._in_thread(output.discard)
 
     async def _in_thread(self, work: Callable[[], _Result]) -> _Result:
-        """Return what ``work`` does. Who is cancelled waits: it uses what we hold."""
+        """Run ``work`` in the thread. A cancelled caller waits: the thread uses what it holds."""
         doing = asyncio.get_running_loop().run_in_executor(self._executor, work)
         try:
             return await asyncio.shield(doing)
@@ -161,7 +161,7 @@ class Changer:
             raise
 
     def stop(self) -> None:
-        """End the thread. Blocks; nothing is under way any more."""
+        """End the thread. Blocks; no change may be under way."""
         self._executor.shutdown(wait=True)
 
 
@@ -186,7 +186,7 @@ def _next_state(
         if segment.number not in gone:
             add([segment])
         elif made and segment.number != old.directory:
-            add(made)  # In the place of the first that goes.
+            add(made)  # In the place of the first removed one.
             made = []
     add(made)
     manifest = old._replace(
@@ -208,7 +208,7 @@ def _next_state(
 
 
 def is_no_space(error: BaseException) -> bool:
-    """Say whether a change failed for lack of space only."""
+    """Return whether a change failed for lack of space only."""
     if isinstance(error, NotCommitted):
         error = error.__cause__ or error
     return isinstance(error, OSError) and error.errno in NO_SPACE

@@ -1,4 +1,4 @@
-"""The folder of settled segments: its manifest, and what does not count in it."""
+"""Folder of settled segments: its manifest, and files that the manifest does not list."""
 
 import os
 from pathlib import Path
@@ -31,7 +31,7 @@ _NEXT_MANIFEST: Final = "MANIFEST.new"
 
 
 class SettledState(NamedTuple):
-    """What a start finds. ``leftovers`` are files that do not count."""
+    """Settled segments found by a start. ``leftovers``: files that the manifest does not list."""
 
     manifest: Manifest | None
     segments: list[Segment]
@@ -39,16 +39,16 @@ class SettledState(NamedTuple):
 
 
 class NotCommitted(Exception):
-    """The manifest could not be written; the one before it counts, and no harm is done."""
+    """The manifest could not be written; the one before it stays in effect, and nothing changed."""
 
 
 def manifest_path(data_dir: Path) -> Path:
-    """Return where the manifest lies."""
+    """Return the path of the manifest."""
     return data_dir / SETTLED_DIRECTORY / _MANIFEST
 
 
 def read_manifest(data_dir: Path) -> Manifest | None:
-    """Return the manifest, None when nothing was ever settled.
+    """Return the manifest, or None when nothing was ever settled.
 
     Errors: ``StorageUnavailable``.
     """
@@ -74,7 +74,7 @@ def read_manifest(data_dir: Path) -> Manifest | None:
 
 
 def load_settled(data_dir: Path) -> SettledState:
-    """Return the settled segments that count, checked, and what else lies there.
+    """Return the settled segments in use, checked, and the other files of the folder.
 
     Errors: ``StorageUnavailable`` naming the file.
     """
@@ -115,7 +115,7 @@ def load_settled_segment(data_dir: Path, record: FileRecord) -> Segment:
 
 
 def trailer_crc(path: Path, file_bytes: int) -> int:
-    """Return the CRC of a file's trailer, by which the manifest knows it."""
+    """Return the CRC of a file's trailer, by which the manifest identifies it."""
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         return crc32c(os.pread(fd, TRAILER_BYTES, max(0, file_bytes - TRAILER_BYTES)))
@@ -124,9 +124,9 @@ def trailer_crc(path: Path, file_bytes: int) -> int:
 
 
 def prepare_folder(files: Files, data_dir: Path, manifest: Manifest) -> None:
-    """See that there is a folder with a manifest before the first settled file.
+    """Create the folder with a manifest before the first settled file.
 
-    So that settled files without a manifest always mean that it was taken away.
+    So settled files without a manifest always mean that the manifest was removed.
     """
     folder = data_dir / SETTLED_DIRECTORY
     if manifest_path(data_dir).exists():
@@ -139,7 +139,7 @@ def prepare_folder(files: Files, data_dir: Path, manifest: Manifest) -> None:
 def commit_manifest(files: Files, data_dir: Path, manifest: Manifest) -> None:
     """Replace the manifest. In a thread.
 
-    Errors: ``NotCommitted`` when it was not replaced; ``OSError`` when that is not known.
+    Errors: ``NotCommitted`` when it was not replaced; ``OSError`` when that is unknown.
     """
     folder = data_dir / SETTLED_DIRECTORY
     path = folder / _NEXT_MANIFEST

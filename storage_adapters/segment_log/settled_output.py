@@ -1,4 +1,4 @@
-"""Writing settled segments: batches of a partition one behind the other, then a footer."""
+"""Writing of settled segments: the batches of each partition in a row, then a footer."""
 
 import os
 import struct
@@ -37,27 +37,27 @@ from storage_adapters.segment_log.segments import (
 )
 
 ROWS_MAX: Final = 1_000_000  # of a file: 32 MB in memory while it is written
-_PART_ROWS: Final = 8  # what a partition takes in memory, in rows
+_PART_ROWS: Final = 8  # memory of a partition, in rows
 QUEUED_BYTES_HIGH: Final = 4 * 1_048_576  # of appends; less is one write of the disk
 LOOK_S: Final = 0.005
-LOOKS_MAX: Final = 20  # for each piece of 256 KiB: at least 2.5 MB go on in a second
+LOOKS_MAX: Final = 20  # for each piece of 256 KiB: so at least 2.5 MB/s are copied
 _WAIT_S_MIN: Final = 0.002
-_PIECE_COST_BYTES: Final = 4_096  # what a piece takes of the processor, in bytes
-SYNC_EVERY_BYTES: Final = 4 * 1_048_576  # a large sync at the end would hold up the log's
+_PIECE_COST_BYTES: Final = 4_096  # processor time of a piece, in bytes
+SYNC_EVERY_BYTES: Final = 4 * 1_048_576  # a large sync at the end would delay the log's
 
 _MAX_TIMESTAMP: Final = struct.Struct(">q")
 
 
 class Stopped(Exception):
-    """The log is being closed: what was begun is left, and removed."""
+    """The log is being closed: unfinished files are removed."""
 
 
 class Pace:
-    """Holds copying to so many bytes per second, and ends it when it is to stop.
+    """Rate limit of copying, in bytes per second; it also stops it.
 
     Appends come first: while more than ``QUEUED_BYTES_HIGH`` of them wait for the disk
     (``queued_bytes``), each piece waits a while longer. The further copying falls behind
-    (``factor``) the less it does so: in the end what comes in must go out.
+    (``factor``), the less it waits: copying must keep up with appends in the long run.
     """
 
     def __init__(
@@ -65,12 +65,12 @@ class Pace:
     ) -> None:
         self._bytes_per_s_max = bytes_per_s_max
         self._queued_bytes = queued_bytes
-        self.factor = 1.0  # above 1 where more comes in than goes out
+        self.factor = 1.0  # above 1 while copying falls behind appends
         self.stop = threading.Event()
         self._due_s = 0.0
 
     def spend(self, size_bytes: int) -> None:
-        """Account for a copied piece; wait as long as it should have taken. In a thread.
+        """Account for a copied piece; wait for the time that it should have taken. In a thread.
 
         Errors: ``Stopped``.
         """
@@ -78,7 +78,7 @@ class Pace:
         cost_bytes = size_bytes + _PIECE_COST_BYTES
         due_s = max(self._due_s, now_s) + cost_bytes / (self._bytes_per_s_max * self.factor)
         self._due_s = due_s
-        # Little pieces are waited for together: a wait takes longer than copying one.
+        # Small pieces share one wait, which takes longer than copying one.
         wait_s = due_s - now_s
         if self.stop.wait(wait_s) if wait_s >= _WAIT_S_MIN else self.stop.is_set():
             raise Stopped
@@ -93,9 +93,9 @@ class Pace:
 
 
 class Placed(NamedTuple):
-    """A batch to be written, and for how many offsets and of which epoch it counts.
+    """A batch to be written, with its offset count and leader epoch.
 
-    ``damaged_unix_ms``: the highest timestamp that the row of a damaged one says.
+    ``damaged_unix_ms``: the highest timestamp in the row of a damaged one.
     """
 
     batch: Buffer
@@ -105,12 +105,12 @@ class Placed(NamedTuple):
 
     @property
     def is_damaged(self) -> bool:
-        """Its CRC does not match."""
+        """Whether its CRC does not match."""
         return self.damaged_unix_ms is not None
 
 
 class OutputSpec(NamedTuple):
-    """What all new files have in common."""
+    """Properties of all new files of a change."""
 
     files: Files
     data_dir: Path
@@ -154,14 +154,14 @@ class OutputFile:
         self.position = SEGMENT_HEADER_BYTES
 
     def has_room(self, size_bytes: int, rows: int) -> bool:
-        """Say whether that much more may be written to the file."""
+        """Return whether the file has room for that much more."""
         return (
             self.position + size_bytes <= self._spec.settled_bytes_max
             and self.rows_count + rows <= ROWS_MAX
         )
 
     def begin_part(self, partition_id: int, start: int, introduction: bytes | None) -> None:
-        """Go on with a partition; partitions come in order of their ids."""
+        """Begin a partition; partitions come in order of their ids."""
         self._rows = array("q")
         self._max_timestamp = NO_TIMESTAMP
         self._introduction = introduction
@@ -192,7 +192,7 @@ class OutputFile:
             self._files.sync(self._fd)
 
     def end_part(self, end: int) -> None:
-        """End the partition with this offset, up to which it answers also without batches."""
+        """End the partition at this offset, up to which the file covers it also without batches."""
         part = self._open
         assert part is not None
         self._open = None
@@ -229,14 +229,14 @@ class OutputFile:
         return self.segment
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
 
 
 class Output:
-    """All new files of one change: one that is shared, and one or more of a partition's own.
+    """All new files of one change: a shared one, and those that one partition owns.
 
     ``made`` are the finished ones. On an error ``discard`` removes all.
     """
@@ -261,7 +261,7 @@ class Output:
     ) -> None:
         """Write a partition's batches to its own or to the shared file, and to further ones.
 
-        ``bounds``: the offsets for which they answer. ``groups``: some 100 KiB each.
+        ``bounds``: the offsets that they cover. ``groups``: some 100 KiB each.
         """
         start, end = bounds
         target: OutputFile | None = None
@@ -323,7 +323,7 @@ class Output:
             target.close()
 
     def finish(self) -> None:
-        """Finish the shared file and see that all names are on the disk."""
+        """Finish the shared file and sync the names of all files."""
         hit("settle.written")
         if self._shared is not None:
             self._finish(self._shared)
@@ -331,7 +331,7 @@ class Output:
         hit("settle.synced")
 
     def discard(self) -> None:
-        """Remove all that was made; it does not count."""
+        """Remove all new files; none is in use."""
         for target in self._open:
             target.close()
         for path in self._paths:

@@ -1,4 +1,4 @@
-"""The settled segments that count, as readers and the settler see them. Loop only."""
+"""Settled segments in use, as readers and the settler see them. Loop only."""
 
 from collections.abc import Iterator, Sequence
 
@@ -10,7 +10,7 @@ from storage_adapters.segment_log.segments import Footers, Segment
 class SettledSet:
     """One state of the manifest with its segments; a change makes another one.
 
-    ``directory`` knows bounds and identities of partitions that no log segment mentions.
+    ``directory`` holds bounds and identities of partitions that no log segment mentions.
     """
 
     __slots__ = ("_owned", "_shared", "directory", "manifest", "segments")
@@ -44,7 +44,7 @@ class SettledSet:
         return self._owned.get(partition_id, ())
 
     def parts(self, footers: Footers, partition_id: int) -> list[tuple[Segment, Part]]:
-        """Return where a partition's settled batches are, lowest offset first."""
+        """Return the parts with a partition's settled batches, lowest offset first."""
         found = []
         for segment in (*self._owned.get(partition_id, ()), *self._shared):
             if partition_id in record_of(segment).dead:
@@ -56,7 +56,7 @@ class SettledSet:
         return found
 
     def mentions(self, footers: Footers, partition_id: int) -> bool:
-        """Say whether any settled segment knows the partition."""
+        """Return whether any settled segment lists the partition."""
         if partition_id in self._owned:
             return True
         if self.directory is not None and footers.get(self.directory).find(partition_id):
@@ -69,6 +69,6 @@ class SettledSet:
 
 
 def record_of(segment: Segment) -> FileRecord:
-    """Return what the manifest says of a settled segment."""
+    """Return the manifest's record of a settled segment."""
     assert segment.record is not None
     return segment.record

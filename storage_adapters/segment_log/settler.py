@@ -1,8 +1,8 @@
-"""What goes on behind a long life: closed log segments become settled ones, by partition.
+"""Settling: closed log segments become settled segments, sorted by partition.
 
-A round takes the oldest closed segments, whose batches nobody will scan any more, copies what
-is alive of each partition in one piece, and lets the log segments go. Settled segments that are
-passed go; shared ones are copied when more than half is dead; small ones are merged.
+A round takes the oldest closed segments that no scan needs, copies the live batches of each
+partition in one piece, and removes the log segments. Obsolete settled segments are removed;
+shared ones are copied when more than half is dead; small ones are merged.
 """
 
 import asyncio
@@ -40,11 +40,11 @@ from storage_adapters.segment_log.settled_output import (
 from storage_adapters.segment_log.settled_set import record_of
 
 PARTS_PER_TICK: Final = 500
-REWRITES_PER_ROUND: Final = 8  # what is rewritten at once, as a share of a round
+REWRITES_PER_ROUND: Final = 8  # the share of a round that is rewritten at once
 
 
 class Settler:
-    """Decides what changes next. ``wake`` asks for ``run_due`` to be called."""
+    """Planner of the next change. ``wake`` requests a call of ``run_due``."""
 
     def __init__(  # noqa: PLR0913  # What it decides by, and what it works with.
         self,
@@ -68,8 +68,8 @@ class Settler:
         self._wake = wake
         self._lock = asyncio.Lock()
         self._passed = Passed(catalog)
-        self._floor = 0  # nobody scans from before this sequence
-        self._oldest: Segment | None = None  # the first log segment that waits, and since when
+        self._floor = 0  # no scan begins before this sequence
+        self._oldest: Segment | None = None  # the first waiting log segment
         self._oldest_since_ms = 0
         self._timer: asyncio.TimerHandle | None = None
         self._to_merge: set[int] = set()
@@ -82,23 +82,23 @@ class Settler:
 
     @property
     def pace(self) -> Pace:
-        """What bounds the copying."""
+        """Rate limit of the copying."""
         return self._spec.pace
 
-    # What it is told.
+    # Notifications.
 
     def release_scans_before(self, sequence: int) -> None:
         """See ``StorageAdapter.release_scans_before``."""
-        # What makes it true is on the disk before a change counts that relies on it.
+        # The reason for it is on the disk before a change that relies on it takes effect.
         self._floor = max(self._floor, sequence)
         self._wake()
 
     def touch(self, partition_id: int) -> None:
-        """A partition has lost something: there may be files to remove."""
+        """Note that a partition has lost data: there may be files to remove."""
         self._passed.touch(partition_id)
 
     async def stop(self) -> None:
-        """End what is under way; nothing begins any more."""
+        """Stop the work under way and begin no more."""
         self.is_halted = True
         self.rewriter.is_halted = True
         self.pace.stop.set()
@@ -108,10 +108,10 @@ class Settler:
         async with self._lock:
             pass
 
-    # What it does.
+    # Work.
 
     async def run_due(self) -> None:
-        """Do all that is due. What fails is counted and tried again later; the rest goes on."""
+        """Do all due work. Failures are counted and tried again later; the rest continues."""
         if self.is_halted:
             return
         with suppress(Stopped):
@@ -133,14 +133,14 @@ class Settler:
         await self._merge_all()
 
     async def _try(self, work: str, do: Callable[[], Awaitable[bool]]) -> bool:
-        """Return what ``do`` returns; False when it fails, or failed and is not due again."""
+        """Run ``do``; False when it fails, or failed before and is not due again."""
         if not self._retries.may_try(work):
             return False
         try:
             done = await do()
         except Stopped:
             raise
-        except Exception as error:  # A mistake of ours must not end the rest either.
+        except Exception as error:  # A bug in one step must not end the rest either.
             if self.is_halted:
                 raise Stopped from error
             if isinstance(error, DamagedBatch):
@@ -151,7 +151,7 @@ class Settler:
         return done
 
     def _due_segments(self) -> list[Segment]:
-        """Return the log segments of the next round, none when it can wait."""
+        """Return the log segments of the next round; none when it can wait."""
         config = self._config
         found: list[Segment] = []
         waiting_bytes = 0
@@ -174,7 +174,7 @@ class Settler:
         return []
 
     def _call_again(self, delay_s: float) -> None:
-        """Be called in so many seconds, or before."""
+        """Schedule the next call in at most so many seconds."""
         loop = asyncio.get_running_loop()
         if self._timer is not None:
             if loop.time() < self._timer.when() <= loop.time() + delay_s:
@@ -197,9 +197,9 @@ class Settler:
         return True
 
     async def _fitting(self, segments: Sequence[Segment], free_bytes: int) -> list[Segment]:
-        """Return as many segments as there is room for what is alive of them, at least one.
+        """Return as many segments as the disk has room to copy, at least one.
 
-        The next segment of the log has its room too, if need be of the first one's. Errors:
+        The log's next segment has its room too, if need be from the first one's. Errors:
         ``OSError``, without having written anything.
         """
         found: list[Segment] = []
@@ -247,7 +247,7 @@ class Settler:
         self._metrics.settled_rounds += 1
 
     async def _deleted_in(self, footers: Sequence[Footer]) -> set[int]:
-        """Return the partitions whose deletion no log segment will tell any more."""
+        """Return the partitions whose deletion no remaining log segment records."""
         deleted = set()
         for footer in footers:
             for index in range(len(footer)):
@@ -259,7 +259,7 @@ class Settler:
         return deleted
 
     async def _floors_of(self, footers: Iterable[Footer]) -> dict[int, int]:
-        """Return the log start offset of each partition that has lost something."""
+        """Return the log start offset of each partition that has lost data."""
         floors: dict[int, int] = {}
         for footer in footers:
             for index in range(len(footer)):
@@ -288,7 +288,7 @@ class Settler:
         self._to_merge.update(owner for s in made if (owner := record_of(s).owner) != SHARED)
         return made
 
-    # What is dead.
+    # Dead segments.
 
     async def _drop_passed(self) -> None:
         passed, half_dead = await self._passed.find()
@@ -305,7 +305,7 @@ class Settler:
             await self._try(f"file {segment.number}", partial(self._copy, [segment]))
 
     async def _copy(self, segments: Sequence[Segment]) -> bool:
-        """Put new segments in the place of ``segments``, with what is alive of them.
+        """Replace ``segments`` by new ones with their live batches.
 
         False when there are not fewer of them than before.
         """
@@ -335,13 +335,13 @@ class Settler:
                 return
 
     async def _merge_owned(self, partition_id: int, run: Sequence[Segment]) -> bool:
-        """Merge files of a partition, which may make more to merge; False: not now."""
+        """Merge files of a partition, after which more can be worth merging; False: not now."""
         if not self._has_room_for(run):
             return False
         return await self._try(f"files of partition {partition_id}", partial(self._copy, run))
 
     def _has_room_for(self, run: Sequence[Segment]) -> bool:
-        """Say whether copies of these files fit the disk, beside the log's next segment."""
+        """Return whether copies of these files fit the disk, beside the log's next segment."""
         need_bytes = sum(segment.disk_bytes for segment in run) + self._config.segment_bytes
         return need_bytes <= self._spec.files.room_bytes(self._spec.data_dir)
 

@@ -1,9 +1,10 @@
-"""The end of data: truncations, deletions, and removing segments that nobody needs.
+"""Removal of data: truncations, deletions, and removal of obsolete segments.
 
-A segment's file is removed when every partition has passed it, whichever segments are older.
-What it alone knew (bounds of partitions without newer data, deletions that older segments have
-not heard of) is written to the active segment first, and is durable before the file goes. What
-it leaves is the settler's, which works in the same task, so that each sees what the other did.
+A segment's file is removed when no partition needs it, even if older segments remain. What it
+alone records (bounds of partitions without newer data, deletions that older segments do not
+record) is written to the active segment first, and is durable before the file is removed. The
+remaining segments are the settler's, which works in the same task, so that each sees the other's
+results.
 """
 
 import asyncio
@@ -35,7 +36,7 @@ PARTS_PER_TICK: Final = 500
 
 
 class Sweeper:
-    """Removes segments in the background, a bounded number of partitions per tick."""
+    """Background removal of segments, a bounded number of partitions per tick."""
 
     def __init__(  # noqa: PLR0913  # What a removal touches.
         self,
@@ -60,10 +61,10 @@ class Sweeper:
         self._metrics = metrics
         self._on_error = on_error
         self._wake = asyncio.Event()
-        self._wake.set()  # A stop may have come between a truncation and its removal.
+        self._wake.set()  # The last stop may have been between a truncation and its removal.
         self._task = asyncio.get_running_loop().create_task(self._run())
 
-    # What is logged.
+    # Entries of the log.
 
     def truncate_before(self, partition_id: int, offset: int, on_done: OnDone) -> None:
         """See ``StorageAdapter.truncate_before``."""
@@ -96,14 +97,14 @@ class Sweeper:
         self._appender.adopt(state, None).is_deleted = True
         self._catalog.forget(partition_id)
 
-    # What is removed.
+    # Removals.
 
     def wake(self) -> None:
-        """Look for segments to remove; also after one was closed."""
+        """Look for segments to remove, also after one was closed."""
         self._wake.set()
 
     async def stop(self) -> None:
-        """End the background work; what is left is done after the next start."""
+        """End the background work; the rest is done after the next start."""
         self._idle.stop()
         await self._settler.stop()
         self._task.cancel()
@@ -116,7 +117,7 @@ class Sweeper:
             self._wake.clear()
             self._idle.look()
             for segment in self._catalog.closed_segments():
-                # On errors the file stays: without space for the little that must be kept, or
+                # On errors the file stays: without space for the records that must be kept, or
                 # after a fault, nothing is removed. The next truncation tries again.
                 with suppress(StorageUnavailable):
                     if await self._is_passed(segment):
@@ -125,7 +126,7 @@ class Sweeper:
             await self._settler.run_due()
 
     async def _is_passed(self, segment: Segment) -> bool:
-        """Say whether no partition needs the segment; goes on where it was held up last."""
+        """Return whether no partition needs the segment; continue at the last blocker."""
         if segment.blocker is not None and not self._has_passed(*segment.blocker):
             return False
         footer = self._catalog.footers.get(segment)
@@ -159,7 +160,7 @@ class Sweeper:
             await asyncio.sleep(0)
 
     def _knows_best(self, segment: Segment, part: Part) -> bool:
-        """Say whether no newer segment mentions the partition."""
+        """Return whether no newer segment mentions the partition."""
         footers = self._catalog.footers
         for other in reversed(self._catalog.segments.values()):
             if other is segment:
@@ -183,7 +184,7 @@ class Sweeper:
         for part in parts:
             state = self._catalog.state(part.partition_id)
             known = footer.introduction(part)
-            if known is None or state.is_deleted:  # Perhaps only just now.
+            if known is None or state.is_deleted:  # It may have been deleted just now.
                 continue
             introduction = encode_introduction(
                 Introduction(known.identity, state.start, state.end)
@@ -217,13 +218,13 @@ class Sweeper:
 
 
 class _Done:
-    """An ``on_done`` that can be awaited."""
+    """Awaitable ``on_done`` callback."""
 
     def __init__(self) -> None:
         self._future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def set(self, error: StorageUnavailable | None) -> None:
-        """Take the storage's answer."""
+        """Set the storage's result."""
         if self._future.done():
             return
         if error is None:
@@ -232,5 +233,5 @@ class _Done:
             self._future.set_exception(error)
 
     async def wait(self) -> None:
-        """Return when the append is done. Errors: ``StorageUnavailable``."""
+        """Wait until the append is done. Errors: ``StorageUnavailable``."""
         await self._future

@@ -1,8 +1,8 @@
-"""``wal/SYNCED``: how far the log is synced, so that readers outside need not guess.
+"""``wal/SYNCED``: the last synced sequence, for readers outside the node.
 
-It is written after each sync, by the thread that made it, and never synced itself: after a loss of
-power it says less than is true, never more. Without it, which a full disk may bring about, readers
-know what entries say of those before them.
+It is written after each sync, by the thread that synced, and never synced itself: after a loss
+of power it is too low, never too high. Without it, for example on a full disk, readers use the
+durable sequence in the log's entries.
 """
 
 import os
@@ -17,12 +17,12 @@ from storage_adapters.segment_log.segments import WAL_DIRECTORY
 
 MARK_NAME: Final = "SYNCED"
 _NONE: Final = -1
-_READS_MAX: Final = 3  # one may meet a write
+_READS_MAX: Final = 3  # a read can overlap a write
 _MODE: Final = 0o640
 
 
 class MarkFile:
-    """The writer's end, for one thread at a time. ``fd``: where marks are written, at 0."""
+    """Writer of the mark, for one thread at a time. ``fd``: its file, written at position 0."""
 
     def __init__(self, data_dir: Path, data_uuid: UUID) -> None:
         self._data_uuid = data_uuid
@@ -33,9 +33,9 @@ class MarkFile:
             self.fd = os.open(data_dir / WAL_DIRECTORY / MARK_NAME, flags, _MODE)
 
     def note(self, sequence: int) -> None:
-        """Say that all up to ``sequence`` is synced, unless that is said already.
+        """Record that all up to ``sequence`` is synced, unless that is recorded already.
 
-        A disk that refuses ends the marking.
+        An error of the disk ends the marking.
         """
         if not self.is_open or sequence <= self._sequence:
             return
@@ -46,7 +46,7 @@ class MarkFile:
             self.close()
 
     def data(self, sequence: int) -> bytes:
-        """Return what says that all up to ``sequence`` is synced."""
+        """Return the encoded mark for ``sequence``."""
         return encode_mark(SyncedMark(self._data_uuid, sequence))
 
     @property
@@ -55,14 +55,14 @@ class MarkFile:
         return self.fd != _NONE
 
     def close(self) -> None:
-        """Let go of the file. A second time does nothing."""
+        """Close the file. A second call does nothing."""
         fd, self.fd = self.fd, _NONE
         if fd != _NONE:
             os.close(fd)
 
 
 def read_mark(data_dir: Path) -> SyncedMark | None:
-    """Return what the mark of a data directory says, None when it says nothing."""
+    """Return the synced sequence of a data directory, or None without a valid mark."""
     for _ in range(_READS_MAX):
         try:
             with (data_dir / WAL_DIRECTORY / MARK_NAME).open("rb") as file:

@@ -1,7 +1,7 @@
-"""Reading a whole data directory and comparing all that can be compared; nothing is changed.
+"""Verification of a whole data directory, without changing it.
 
-Every CRC, sequence and footer of the log, every batch and row of settled segments, and whether
-each partition's offsets follow on each other over all of them. A start's repairs are tried
+It checks every CRC, sequence and footer of the log, every batch and row of settled segments, and
+that each partition's offsets are consecutive over all of them. A start's repairs are tried
 without writing. The node must be stopped.
 """
 
@@ -28,7 +28,7 @@ REPAIR: Final = "repair"
 
 
 class Finding(NamedTuple):
-    """``kind``: ``DAMAGED``, or ``REPAIR`` for what a start mends without losing anything."""
+    """A finding; ``kind`` is ``DAMAGED``, or ``REPAIR`` when a start repairs it without loss."""
 
     kind: str
     path: Path
@@ -49,7 +49,7 @@ class Verification:
         self.partitions_count = 0
 
     def run(self) -> Iterator[Finding]:
-        """Yield what is not as it should be, file by file."""
+        """Yield the findings, file by file."""
         manifest: Manifest | None = None
         try:
             manifest = read_manifest(self._data_dir)
@@ -89,7 +89,7 @@ class Verification:
             report = inspect_segment(path, number)
             self.files_count += 1
             if report.header is None:
-                continue  # Whether it may be so, the start knows.
+                continue  # The trial start decides whether that is allowed.
             with mapped(path) as view:
                 scan = scan_segment(view, report.header, None)
             footer = inspect_footer(report)
@@ -112,7 +112,7 @@ class Verification:
                 self._coverage.setdefault(part.partition_id, []).append(coverage)
 
     def _start(self, manifest: Manifest | None) -> Iterator[Finding]:
-        """Try a start, with files that are never written."""
+        """Try a start with files that are never written."""
         files = _UntouchedFiles()
         try:
             recovered = recover(self._data_dir, files, manifest)
@@ -121,7 +121,7 @@ class Verification:
             return
         for path in files.written:
             if path.stat().st_size <= SEGMENT_HEADER_BYTES:
-                continue  # What a clean stop leaves where nothing was appended.
+                continue  # A clean stop without appends leaves it.
             yield Finding(REPAIR, path, "has no footer; it would be cut behind its last append")
         for path in files.removed:
             yield Finding(REPAIR, path, "follows a torn tail; it would be removed")
@@ -140,7 +140,7 @@ class Verification:
 
 
 def _compare(report: SegmentReport, footer: Footer, scan: Scan) -> Iterator[str]:
-    """Yield where a log segment's footer and its entries contradict each other."""
+    """Yield the contradictions between a log segment's footer and its entries."""
     trailer = footer.trailer
     if scan.entries_end != trailer.entries_end:
         yield f"position {scan.damage_at}: {scan.damage}"
@@ -156,7 +156,7 @@ def _compare(report: SegmentReport, footer: Footer, scan: Scan) -> Iterator[str]
         part = parts[partition_id]
         first, end = part.first_row * ROW_STRIDE, (part.first_row + part.row_count) * ROW_STRIDE
         same = live.to_part()._replace(first_row=part.first_row, identity_at=part.identity_at)
-        if part.is_deleted:  # Its bounds mean nothing any more.
+        if part.is_deleted:  # Its bounds have no meaning any more.
             same = same._replace(start=part.start, end=part.end, first_offset=part.first_offset)
         if same != part or list(footer.rows[first:end]) != list(live.rows):
             yield f"footer and entries of {report.path.name} differ in partition {partition_id}"
@@ -177,7 +177,7 @@ def _gaps(places: Sequence[Coverage], start: int, end: int) -> Iterator[str]:
 
 
 class _UntouchedFiles(SystemFiles):
-    """Notes what would be changed, and changes nothing."""
+    """``Files`` that record changes instead of making them."""
 
     def __init__(self) -> None:
         self.written: list[Path] = []

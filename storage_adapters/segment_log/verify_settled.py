@@ -1,4 +1,4 @@
-"""Reading one settled segment as a whole: header, footer, rows, and the CRC of every batch."""
+"""Verification of one settled segment: header, footer, rows, and the CRC of every batch."""
 
 import struct
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ _LAST_DELTA: Final = struct.Struct(">i")
 
 
 class Coverage(NamedTuple):
-    """A file answers for a partition's offsets [first, end)."""
+    """Offsets [first, end) of a partition that a file covers."""
 
     first: int
     end: int
@@ -29,7 +29,7 @@ class Coverage(NamedTuple):
 
 
 class SettledReport(NamedTuple):
-    """What was found in one file. ``bounds`` are those of all partitions that it mentions."""
+    """Findings in one file. ``bounds`` are those of all partitions that it mentions."""
 
     path: Path
     batches_count: int
@@ -40,7 +40,7 @@ class SettledReport(NamedTuple):
 
 
 def verify_settled(data_dir: Path, record: FileRecord, manifest: Manifest) -> SettledReport:
-    """Return all that is to be said of one settled segment that counts."""
+    """Verify one settled segment in use."""
     path = settled_path(data_dir, record.number)
     report = SettledReport(path, 0, record.file_bytes, [], {}, {})
     try:
@@ -51,7 +51,7 @@ def verify_settled(data_dir: Path, record: FileRecord, manifest: Manifest) -> Se
     if segment.header.data_uuid != manifest.data_uuid:
         report.problems.append("it belongs to another data directory")
     footer = inspect_footer(inspect_segment(path, record.number))
-    assert footer is not None  # It has just been loaded.
+    assert footer is not None  # It was loaded above.
     if len(footer) != record.partition_count:
         report.problems.append(f"{len(footer)} partitions, not {record.partition_count}")
     with mapped(path) as view:
@@ -97,7 +97,7 @@ def _batch_problem(batch: memoryview, base_offset: int, span: int) -> str:
 
 
 def _order_problems(footer: Footer) -> Iterator[str]:
-    """Yield where the parts do not fill the file one after the other."""
+    """Yield the places where the parts do not fill the file in order."""
     position, row, last_id = SEGMENT_HEADER_BYTES, 0, -1
     for part in footer:
         if part.partition_id <= last_id or part.first_row != row:

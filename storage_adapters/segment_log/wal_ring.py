@@ -1,9 +1,9 @@
-"""Small groups written and synced by io_uring: the loop hands them over, no thread of ours runs.
+"""Writes and syncs of small groups by io_uring, submitted by the loop without a thread.
 
 A thread in between has to be woken, needs the interpreter's lock before it can begin, and again
-when it is done; while the loop answers a hundred clients that takes as long as the disk does. What
-a ring is not for goes to the thread, and so does all that follows until the thread is through:
-large groups, which take their time anyway, several segments, a segment that is still being made.
+when it is done; while the loop answers a hundred clients that takes as long as the disk does.
+Jobs that do not suit the ring go to the thread, and so do all later ones until the thread is
+idle: large groups, several segments, a segment that is still being made.
 docs/adr/0013-syncs-by-io-uring.md has the measurements.
 """
 
@@ -24,7 +24,7 @@ RING_BYTES_MAX: Final = 262_144
 
 
 class WalRing:
-    """Does jobs in order, as ``WalThread``; used on the loop. ``on_done`` is called there."""
+    """Executor of jobs in order, like ``WalThread``. Loop only; ``on_done`` is called there."""
 
     def __init__(
         self, ring: IoUring, files: Files, mark: MarkFile, on_done: Callable[[Done], None]
@@ -44,7 +44,7 @@ class WalRing:
         self._loop.add_reader(ring.fd, self._take_results)
 
     def put(self, job: Job) -> None:
-        """Have a job done after those before it."""
+        """Queue a job."""
         if self._error is not None:
             self._refuse([job], self._error)
         elif self._threads_jobs:
@@ -55,13 +55,13 @@ class WalRing:
             self._begin([job])
 
     def fail(self, error: BaseException) -> None:
-        """Begin nothing any more: see ``WalThread``."""
+        """Begin no more jobs: see ``WalThread``."""
         if self._error is None:
             self._error = error
             self._thread.fail(error)
 
     def stop(self) -> None:
-        """End when what goes on is done. Waits for the chain that is on its way after a fault."""
+        """Stop after the jobs under way; after a fault, wait for the submitted chain."""
         self._loop.remove_reader(self._ring.fd)
         self._ring.wait()
         self._take_results()
@@ -83,7 +83,7 @@ class WalRing:
             self._hand_over(jobs)
 
     def _refuse(self, jobs: list[Job], error: BaseException) -> None:
-        """Tell of jobs that are not done, but not who is just putting them."""
+        """Report refused jobs, in a later tick than the ``put`` that queued them."""
         self._loop.call_soon(self._on_done, Done(jobs, [], error))
 
     def _submit(self, jobs: list[Job]) -> bool:
@@ -113,7 +113,7 @@ class WalRing:
         jobs, self._flying = self._flying, []
         writes = len(self._written_bytes)
         if self._error is None and results[:writes] != self._written_bytes:
-            # Nothing was synced, either: the thread writes all of it, or says why not.
+            # Nothing was synced, either: the thread writes all of it, or reports the error.
             self._zeros.forget()
             self._hand_over(jobs + self._take_waiting())
             return
@@ -133,7 +133,7 @@ class WalRing:
         waiting, self._waiting = self._waiting, []
         return waiting
 
-    # What the thread does.
+    # Work of the thread.
 
     def _hand_over(self, jobs: Sequence[Job]) -> None:
         self._threads_jobs += len(jobs)
@@ -141,7 +141,7 @@ class WalRing:
             self._thread.put(job)
 
     def _tell_loop(self, done: Done) -> None:
-        """In the thread: what is done is the loop's business."""
+        """Pass finished jobs to the loop. In the thread."""
         self._loop.call_soon_threadsafe(self._on_thread_done, done)
 
     def _on_thread_done(self, done: Done) -> None:
@@ -152,7 +152,7 @@ class WalRing:
 
 
 def _suits(jobs: Sequence[Job]) -> bool:
-    """Say whether jobs are one write of moderate size into a segment that is there, and a sync."""
+    """Return whether jobs are one write of moderate size into a ready segment, and a sync."""
     sizes_bytes = [job.group.size_bytes for job in jobs]
     if not all(sizes_bytes) or sum(sizes_bytes) > RING_BYTES_MAX:
         return False
@@ -161,7 +161,7 @@ def _suits(jobs: Sequence[Job]) -> bool:
 
 
 def new_ring() -> IoUring | None:
-    """Return a ring, None where the system has none for us: by its age, its rules, its kind."""
+    """Return a ring, or None where the system's version, rules or processor do not allow one."""
     try:
         return IoUring()
     except OSError:

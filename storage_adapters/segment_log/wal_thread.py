@@ -1,7 +1,7 @@
-"""The one long-lived thread that writes and syncs, and the groups that are handed to it.
+"""Thread that writes and syncs, and the groups that it is given.
 
-The thread knows descriptors only. Whatever has been handed over by the time it is free becomes one
-write and one sync, so that the disk never waits for the loop, and one sync serves all who wait.
+The thread knows descriptors only. All groups queued by the time it is free become one write and
+one sync, so that the disk never waits for the loop, and one sync serves all waiting appends.
 """
 
 import threading
@@ -26,7 +26,7 @@ Row = tuple[LivePart, int, int, int, int]  # part, base offset, timestamp, place
 
 
 class Chunk:
-    """Bytes that go to one segment, one after the other from ``position`` on."""
+    """Buffers to be written to one segment, in order from ``position`` on."""
 
     __slots__ = ("buffers", "position", "segment")
 
@@ -37,9 +37,9 @@ class Chunk:
 
 
 class Group:
-    """Appends of one tick of the loop: written, synced, published and answered together.
+    """Appends of one tick of the loop, which are written, synced, published and answered together.
 
-    Without callbacks it has no bytes either, and only has its segments synced.
+    Without callbacks it has no data either, and only syncs its segments.
     """
 
     __slots__ = ("callbacks", "chunks", "next_sequence", "rows", "size_bytes")
@@ -61,7 +61,7 @@ class Job(NamedTuple):
 
 
 class Done(NamedTuple):
-    """What became of some jobs. ``sync_s``: how long each sync took."""
+    """Result of some jobs. ``sync_s``: the duration of each sync."""
 
     jobs: list[Job]
     sync_s: list[float]
@@ -74,10 +74,10 @@ def reached(jobs: Sequence[Job]) -> int:
 
 
 class WalThread:
-    """Does jobs in order. ``tell`` is called in the thread, with what is done.
+    """Executor of jobs in order. ``tell`` is called in the thread, with the results.
 
-    After an error no job is done any more: a system tells of what it has lost once, and a later
-    sync that succeeds would say nothing of it. ``zeros`` is used while there are jobs.
+    After an error no job is done any more: a system reports lost writes once, and a later sync
+    can succeed in spite of them. ``zeros`` is used while there are jobs.
     """
 
     def __init__(
@@ -93,19 +93,19 @@ class WalThread:
         self._thread.start()
 
     def put(self, job: Job) -> None:
-        """Have a job done after those before it."""
+        """Queue a job."""
         self._jobs.put(job)
 
     def fail(self, error: BaseException) -> None:
-        """Do nothing any more: jobs are answered with ``error``, or the first one there was."""
+        """Stop working: jobs are answered with ``error``, or with the first error."""
         self._error = self._error or error
 
     def stop(self) -> None:
-        """Have the thread end after the jobs that it was given."""
+        """End the thread after the queued jobs."""
         self._jobs.put(None)
 
     def join(self) -> None:
-        """Wait for its end."""
+        """Wait for the end of the thread."""
         self._thread.join()
 
     def _run(self) -> None:
@@ -117,7 +117,9 @@ class WalThread:
                 self._do(work, jobs)
             try:
                 self._tell(Done(jobs, work.sync_s, self._error))
-            except RuntimeError:  # The loop was closed without the log: nobody is left to tell.
+            except (
+                RuntimeError
+            ):  # The loop was closed before the log: there is nothing to notify.
                 return
 
     def _do(self, work: "_Work", jobs: Sequence[Job]) -> None:
@@ -128,7 +130,7 @@ class WalThread:
             self.fail(as_value(error))
 
     def _take(self) -> tuple[list[Job], bool]:
-        """Wait for a job; return all there are, and False when the end was asked for."""
+        """Wait for a job; return all queued jobs, and False when the thread is to end."""
         jobs: list[Job] = []
         size_bytes = 0
         job = self._jobs.get()
@@ -145,7 +147,7 @@ class WalThread:
 
 
 class _Work:
-    """Writes what lies together in one call, and syncs a segment before it goes to the next."""
+    """Work on some jobs: adjacent data in one write; a segment is synced before the next."""
 
     def __init__(self, files: Files, zeros: ZerosAhead) -> None:
         self._files = files
@@ -158,7 +160,7 @@ class _Work:
         self._unsynced = False
 
     def do(self, jobs: Sequence[Job]) -> None:
-        """Do the jobs; when it returns all that was to be synced is."""
+        """Do the jobs, including their syncs."""
         for group, fds, sync in jobs:
             for chunk, fd in zip(group.chunks, fds, strict=True):
                 if chunk.segment.ready is not None:

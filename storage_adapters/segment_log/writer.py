@@ -1,10 +1,10 @@
-"""Groups of appends on their way to the disk, seen from the loop.
+"""Writing of groups of appends, seen from the loop.
 
-What is enqueued within a tick of the loop forms a group. ``group``: a ring or the thread (see
+Appends enqueued within a tick of the loop form a group. ``group``: a ring or the thread (see
 ``wal_ring``) writes and syncs it. ``never`` and ``interval``: the loop itself writes (a page-cache
-write costs less than waking a thread), but for large groups, and for what comes while the thread
-has one. Everything here is on the loop's thread: the index, who is acknowledged, and what is known
-to be durable.
+write costs less than waking a thread), except for large groups, and for groups that come while
+the thread has one. Everything here is on the loop's thread: the index, the acknowledgements and
+the durable sequence.
 """
 
 import asyncio
@@ -29,11 +29,11 @@ LOOP_WRITE_BYTES_MAX: Final = 262_144
 
 
 class Writer:
-    """The open group, and those that are on their way to the disk.
+    """Writer of the open group and the groups under way.
 
     ``written_sequence`` and ``durable_sequence`` are the highest written and synced.
     ``on_group`` runs after a group was published; ``on_fault`` once, at the first error of the
-    disk. ``ring``: None where there is none, or it is not wanted.
+    disk. ``ring``: None when it is unavailable or switched off.
     """
 
     def __init__(  # noqa: PLR0913  # What a thread between a loop and a disk has to know.
@@ -78,10 +78,10 @@ class Writer:
             self._timer = self._loop.call_later(self._interval_s, self._sync_interval)
 
     def schedule(self) -> None:
-        """Have the open group written when this tick of the loop ends.
+        """Schedule the write of the open group for the end of this tick of the loop.
 
-        Or now: what is appended first while those of the last group are told has waited for it, and
-        telling all of them may take as long as the disk takes for the next one.
+        Or write now: the first append made while the last group's callbacks run has waited for that
+        group, and running all callbacks may take as long as the disk takes for the next one.
         """
         if self._is_telling and self._syncs_groups and not self._handed:
             self._flush()
@@ -120,7 +120,7 @@ class Writer:
         self._hands.put(Job(group, fds, sync))
 
     def _tell_loop(self, done: Done) -> None:
-        """In the thread: what is done is the loop's business."""
+        """Pass finished jobs to the loop. In the thread."""
         self._loop.call_soon_threadsafe(self._on_done, done)
 
     def _on_done(self, done: Done) -> None:
@@ -149,7 +149,7 @@ class Writer:
         self._tell(chain.from_iterable([group.callbacks for group, _, _ in done.jobs]), None)
 
     def _publish(self, group: Group) -> None:
-        """Let readers see a written group, before who waits for it is answered."""
+        """Publish a written group to readers, then run its callbacks."""
         for part, base_offset, timestamp_unix_ms, place, span in group.rows:
             part.add(base_offset, timestamp_unix_ms, place, span)
         if group.next_sequence:
@@ -170,13 +170,13 @@ class Writer:
             for on_done in callbacks:
                 on_done(error)
         except BaseException:
-            # One callback's bug must not leave the others without an answer.
+            # A bug in one callback must not leave the others without an answer.
             self._loop.call_soon(self._tell, callbacks, error)
             raise
         finally:
             self._is_telling = False
 
-    # Syncs that nobody waits for.
+    # Syncs without waiting callers.
 
     def _sync_interval(self) -> None:
         self._timer = self._loop.call_later(self._interval_s, self._sync_interval)
@@ -184,7 +184,7 @@ class Writer:
             self._sync_written()
 
     def _sync_written(self) -> None:
-        """Hand over a group without bytes that syncs what was written since the last sync."""
+        """Queue a group without data that syncs what was written since the last sync."""
         self._is_syncing = True
         group = Group()
         group.chunks = [Chunk(segment, 0) for segment in self._unsynced]
@@ -193,18 +193,18 @@ class Writer:
         self._hand_over(group, sync=True)
 
     def note_closed(self, segment: Segment) -> None:
-        """A closed segment was synced by who wrote its footer."""
+        """Note that a closed segment was synced when its footer was written."""
         self._unsynced.pop(segment, None)
         self.durable_sequence = max(self.durable_sequence, segment.next_sequence - 1)
         self._progress.set()
 
-    # The end.
+    # Stopping.
 
     def fail(self, error: BaseException) -> None:
-        """Stop for good: nothing that waits is acknowledged, nothing more is taken.
+        """Stop for good: waiting appends fail, and no more are accepted.
 
-        Who waits is told in the next tick of the loop: an append may be what calls this, and no
-        callback runs within one.
+        They are answered in the next tick of the loop, since an append may call this, and no
+        callback runs within an append.
         """
         if self.fault is not None:
             return
@@ -221,13 +221,13 @@ class Writer:
         self._loop.call_soon(self._tell, iter(waiting), self.fault)
 
     async def drain(self) -> None:
-        """Return when all that was enqueued is written, and synced where the policy says so."""
+        """Wait until all enqueued appends are written, and synced where the policy requires it."""
         while self.fault is None and (self._handed or self.open_group.callbacks):
             self._progress.clear()
             await self._progress.wait()
 
     async def sync(self) -> None:
-        """Return when all that is written is synced, whatever the policy."""
+        """Sync all that is written, whatever the policy."""
         while self.fault is None and (self._is_syncing or self._unsynced):
             if not self._is_syncing:
                 self._sync_written()
@@ -235,7 +235,7 @@ class Writer:
             await self._progress.wait()
 
     async def reach(self, sequence: int) -> None:
-        """Return when all up to ``sequence`` is synced, whatever the policy.
+        """Wait until all up to ``sequence`` is synced, whatever the policy.
 
         Errors: ``StorageUnavailable`` after a fault.
         """
@@ -248,7 +248,7 @@ class Writer:
             raise self.fault
 
     async def stop(self) -> None:
-        """End the thread. Nothing may be enqueued any more."""
+        """End the thread. No more appends may be enqueued."""
         if self._timer is not None:
             self._timer.cancel()
         self._hands.stop()

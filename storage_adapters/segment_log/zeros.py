@@ -1,4 +1,4 @@
-"""Zeros ahead of the log's end, so that the sync of a small group waits for its bytes alone.
+"""Zeros written ahead of the log's end, so that a small group's sync waits for its data alone.
 
 A segment's space is allocated, not written: the first write to a block makes the file system note
 that, and the next sync waits for its journal too. A block that was written before needs none of
@@ -17,14 +17,14 @@ _ZEROS: Final = memoryview(bytearray(AHEAD_BYTES))  # io_uring takes writable me
 
 
 class ZerosAhead:
-    """How far the segment that is being written has been written. For one writer at a time."""
+    """Position up to which the active segment was ever written. For one writer at a time."""
 
     def __init__(self) -> None:
         self._segment: Segment | None = None
         self._end = 0
 
     def behind(self, segment: Segment, position: int, size_bytes: int) -> memoryview:
-        """Return what to write behind a group that is to be synced; empty is nothing."""
+        """Return the zeros to write after a group that is to be synced; may be empty."""
         end = position + size_bytes
         if segment is not self._segment:
             self._segment, self._end = segment, 0
@@ -34,5 +34,5 @@ class ZerosAhead:
         return _ZEROS[: self._end - end]
 
     def forget(self) -> None:
-        """What was returned last has perhaps not been written."""
+        """Forget the zeros returned last, which may not have been written."""
         self._segment = None
