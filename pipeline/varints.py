@@ -38,15 +38,15 @@ def varints(data: Bytes, at: Ints) -> tuple[Ints, Ints]:
 
 def _long(data: Bytes, at: Ints) -> tuple[Ints, Ints]:
     """Decode varints of any length, up to ten bytes. 64 bits hold one bit of the tenth."""
-    raw = data.take(at, mode="clip").astype(np.int64)
-    raw = raw & 0x7F
+    first = data.take(at, mode="clip").astype(np.int64)
+    raw = first & 0x7F
     ends = at + 1
     goes_on = np.arange(len(at))
     shift = 7
     while len(goes_on) and shift < _BITS:
-        raw = data.take(ends[goes_on], mode="clip").astype(np.int64)
-        raw[goes_on] |= (raw & 0x7F) << shift
+        following = data.take(ends[goes_on], mode="clip").astype(np.int64)
+        raw[goes_on] |= (following & 0x7F) << shift
         ends[goes_on] += 1
-        goes_on = goes_on[raw >= VARINT_CONTINUES]
+        goes_on = goes_on[following >= VARINT_CONTINUES]
         shift += 7
     return (raw.view(np.uint64) >> np.uint64(1)).view(np.int64) ^ -(raw & 1), ends
