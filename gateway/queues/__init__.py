@@ -1,1 +1,1 @@
-"""Queues at work: lanes of the queue block, with their journal, bodies and receivers."""
+"""Queues: lanes of the queue block, with their journal, message cache and receivers."""

@@ -1,13 +1,12 @@
-"""Dead letters: messages that nobody gets any more move to a topic that somebody looks at.
+"""Dead letters: messages that are not delivered any more move to a dead-letter topic.
 
-A message moves with its original key, value, headers and (mostly) timestamp, and with headers that
-say why and whence. The move and the message's end in its queue are one append: after a crash it is
-in one of the two, never in both or in none. What cannot be moved (a full disk, a topic that is
-not there) stays in its queue and is tried again; what is larger than the dead-letter topic takes,
-which no retry cures, moves as a record without a value that says where it lies. Without a
-dead-letter topic it is dropped; but where there was one when it died, or where it may go more
-often by now, receivers get it again. As long as a dead-letter topic that is set is not there,
-nothing dies of its attempts.
+A message moves with its original key, value, headers and (mostly) timestamp, and with headers
+for reason and source. The move and the message's end in its queue are one append: after a crash
+the message is in exactly one of the two. A message that cannot be moved (full disk, missing topic)
+stays in its queue and the move is retried; one too large for the dead-letter topic moves as a
+record without a value that names its position. Without a dead-letter topic it is dropped; but if
+there was one when it died, or if its attempts limit was raised, it is delivered again. While
+a configured dead-letter topic is missing, the attempts limit does not apply.
 """
 
 import asyncio
@@ -98,7 +97,7 @@ def reference(body: Record) -> Record:
 
 
 class _Told:
-    """Somebody waits for some messages to have moved."""
+    """Callback for the move of some messages."""
 
     __slots__ = ("_error", "_left", "_on_moved")
 
@@ -123,7 +122,7 @@ class Waiting(NamedTuple):
 
 
 class DeadLetters:
-    """Moves the dead of all queues. Loop only."""
+    """Moves dead messages of all queues. Loop only."""
 
     def __init__(self, context: QueueContext, topics: TopicManager) -> None:
         self._context = context
@@ -154,7 +153,7 @@ class DeadLetters:
         return self._topics.find(name) is not None
 
     async def _move_all(self, lane: QueueLane, waiting: deque[Waiting]) -> None:
-        """Move what waits of a lane; one task for a lane as long as there is something."""
+        """Move the waiting messages of a lane; one task per lane while there are any."""
         try:
             while waiting and not lane.partition.is_gone:
                 try:
@@ -353,7 +352,7 @@ def append_and_end(
 
 
 class _Outcome:
-    """A refusal comes while the append is made; what comes later is told to who waits."""
+    """Outcome of an append: raises a refusal made at once, reports a later one by callback."""
 
     __slots__ = ("_is_appended", "_on_done", "_refusal")
 

@@ -1,4 +1,4 @@
-"""From what was taken to what is delivered: old, expired and unreadable messages are sifted out."""
+"""Filter between take and delivery: removes old, expired and unreadable messages."""
 
 from collections.abc import Callable
 from functools import partial
@@ -43,7 +43,7 @@ def oldest_kept(clock: Clock, retention_ms: int) -> int:
 
 
 class Sifter:
-    """Sifts what the receivers of one queue take."""
+    """Filter for messages taken of one queue."""
 
     def __init__(self, context: QueueContext) -> None:
         self._context = context
@@ -55,10 +55,10 @@ class Sifter:
         bytes_max: int,
         settings: QueueSettings,
     ) -> list[Delivery]:
-        """Return what can be delivered of what was taken, and see to the rest.
+        """Return the deliverable messages of those taken, and settle or requeue the others.
 
-        The first message is delivered whatever its size. What the retention has passed goes
-        without a word; what has expired, or cannot be decoded, is a dead letter.
+        The first message is delivered whatever its size. Messages beyond the retention are
+        dropped; expired or undecodable ones are dead letters.
         """
         deliveries: list[Delivery] = []
         headers: Headers = ()  # of the message before: those of one sender are shared
@@ -101,7 +101,7 @@ class Sifter:
         return deliveries
 
     def give_back(self, parts: list[Part], *, delay_ms: int = 0) -> None:
-        """Release what was taken, as if it had not been."""
+        """Release taken messages, without counting the attempt."""
         for lane, taken in parts:
             self._release(lane, [(one.offset, one.attempt) for one in taken], delay_ms)
 

@@ -1,6 +1,6 @@
-"""Entries of the queues' journal: what they gather on the way in, and what records are of one.
+"""Entries of the queues' journal: gathering changes into entries, and entries from records.
 
-What happens to a lane within a turn of the loop becomes one entry.
+All changes of a lane within a turn of the loop become one entry.
 
 A record, and what it takes to append one, costs more than the changes in it: sixteen receivers
 that take and settle ten messages each are two changes, of a few ranges. Rows that are taken, and
@@ -31,7 +31,7 @@ OnEntry = Callable[[bytes, bytes, bool], None]
 
 
 class Gathered:
-    """The changes of one lane since its last entry. ``waiting``: to be told, in order of calls."""
+    """Changes of one lane since its last entry. ``waiting``: callbacks, in order of calls."""
 
     __slots__ = ("_changes", "_done", "_next_offset", "_taken", "size_bytes", "waiting")
 
@@ -50,7 +50,7 @@ class Gathered:
         self.size_bytes += len(change)
 
     def take(self, row: range, *, due_unix_ms: int, now_unix_ms: int, next_offset: int) -> None:
-        """Messages without a key, in a row, were handed out for the first time, until a time."""
+        """Add a first take of contiguous messages without a key, with a lease."""
         rows = self._taken.setdefault((due_unix_ms, now_unix_ms), [])
         if rows and rows[-1].stop == row.start:
             rows[-1] = range(rows[-1].start, row.stop)
@@ -60,12 +60,12 @@ class Gathered:
         self._next_offset = next_offset
 
     def done(self, offsets: Sequence[int]) -> None:
-        """Messages are done."""
+        """Add settled messages."""
         self._done += offsets
         self.size_bytes += _DONE_BYTES * len(offsets)
 
     def entry(self) -> bytes:
-        """Return all of it as one entry."""
+        """Return all changes as one entry."""
         self._close()
         return b"".join(self._changes)
 
@@ -88,16 +88,16 @@ class Gathered:
 
 
 class Journaled(Protocol):
-    """A lane, as far as its entries go."""
+    """Lane as the journal uses it."""
 
     lane_id: bytes
     is_ahead: bool
-    """An entry was refused: only a snapshot says what the lane is now."""
+    """Whether an entry was refused: the next one must be a snapshot."""
     is_gone: bool
-    """Its queue was deleted: another may bear its id by now."""
+    """Whether its queue was deleted: another may have its id by now."""
 
     def snapshot(self) -> bytes:
-        """Return the lane as it is."""
+        """Return a snapshot of the lane."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""Telling a lane which messages there are: a tail of its partition, paused when it knows enough."""
+"""Feeder of a lane: a tail of its partition, paused when the lane knows enough messages."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -36,7 +36,7 @@ _log = structlog.get_logger()
 
 
 class Feeder:
-    """Feeds one lane. What comes live is kept for those who take it in a moment."""
+    """Feeds one lane. New batches are cached for the receives that follow."""
 
     def __init__(
         self,
@@ -63,34 +63,34 @@ class Feeder:
     def start(
         self, lane: Lane, settings: QueueSettings, earlier: Sequence[EarlierDelay]
     ) -> None:
-        """Feed a lane from where what it knows ends."""
+        """Start to feed a lane, from ``fed_end`` on."""
         self.close()
         self._lane = lane
         self.configure(settings, earlier)
         self._open(lane)
 
     def configure(self, settings: QueueSettings, earlier: Sequence[EarlierDelay]) -> None:
-        """Go by other settings from now on; what was fed stays as it is."""
+        """Apply changed settings; messages fed already stay as they are."""
         self._with_keys = settings.order is not Order.NONE
         number = self._partition.number
         self._delay = lane_delay(settings, earlier, number, self._clock.unix_ms())
 
     @property
     def delay_ms(self) -> int:
-        """The queue's own delay, by which it feeds."""
+        """Delay of the queue, used for feeding."""
         return self._delay.delay_ms
 
     def _is_delayed(self, base_offset: int) -> bool:
-        """Whether what begins there has to be looked at for when it is visible."""
+        """Return whether batches from that offset on must be decoded for their delays."""
         return self._delay.delay_ms > 0 or base_offset < self._delay.earlier_end
 
     def feed_held(self) -> None:
-        """Feed what became readable in this turn of the loop, not only in the next one."""
+        """Feed batches that became readable in this turn of the loop."""
         if self._tail is not None:
             self._tail.push_held()
 
     def resume(self) -> None:
-        """The lane wants more again."""
+        """Go on after the lane needs more."""
         if not self.is_paused:
             return
         self.is_paused = False
@@ -100,7 +100,7 @@ class Feeder:
             self._open(self._lane, from_offset=self._behind)
 
     def close(self) -> None:
-        """Feed nothing more."""
+        """Stop feeding."""
         if self._tail is not None:
             self._tail.close()
             self._tail = None
@@ -113,7 +113,7 @@ class Feeder:
         self.is_paused = False
 
     def _open(self, lane: Lane, *, from_offset: int = 0) -> None:
-        """Tail the partition; what a lane misses at the log's start is gone."""
+        """Tail the partition; messages missing at the log's start were deleted."""
         partition = self._partition
         end = partition.log_end_offset
         if partition.is_gone:
@@ -151,8 +151,8 @@ class Feeder:
     def on_writes(self, partition: Partition, writes: Sequence[Write]) -> bool:
         """See ``Receiver``.
 
-        Of what tells its keys itself the lane takes as much as comes, when it has room for the
-        runs: to read and decode it later costs 2 us a message.
+        Batches whose runs are known without decoding are all fed while the lane has room: to read
+        and decode them later costs 2 us a message.
         """
         runs: list[Run] = []
         is_told = True
@@ -174,7 +174,7 @@ class Feeder:
         return self._feed(runs, is_told=is_told)
 
     def on_tail_error(self, partition: Partition, error: GatewayError) -> None:
-        """See ``Receiver``: begin anew where there is something, or a while later."""
+        """See ``Receiver``: start again, at once or after a pause."""
         self.close()
         lane = self._lane
         if lane is None or isinstance(error, TopicNotFound):
@@ -186,10 +186,10 @@ class Feeder:
         loop = asyncio.get_running_loop()
         self._retry = loop.call_later(RETRY_S, self._open, lane)
 
-    # --- what takes the loop too long
+    # --- decoding in a thread
 
     def _feed_beside(self, runs: list[Run], rest: Sequence[_Piece], *, is_stored: bool) -> bool:
-        """Feed ``runs``, then batches that are looked into in a thread; the tail waits."""
+        """Feed ``runs``, then batches decoded in a thread; the tail is closed meanwhile."""
         self._feed(runs)
         assert self._tail is not None
         self._tail.close()
@@ -201,10 +201,10 @@ class Feeder:
         return True  # the tail is closed, and asks nobody any more
 
     async def _look(self, rest: Sequence[_Piece], *, is_stored: bool) -> None:
-        """Feed the runs of batches that a thread finds, and tail on behind the last one.
+        """Feed the runs of batches decoded in a thread, then tail behind the last one.
 
-        When the lane knows enough, the others are left to the tail that ``resume`` opens. A lane
-        that is started anew meanwhile is fed anew: ``close`` ends this.
+        When the lane knows enough, the rest is left to the tail that ``resume`` opens. A restart
+        of the lane cancels this: ``close`` ends it.
         """
         for piece in rest:
             _, header, base_offset = piece
@@ -221,17 +221,17 @@ class Feeder:
         if not self.is_paused and self._lane is not None:
             self._open(self._lane, from_offset=self._behind)
 
-    # --- marks
+    # --- batch runs
 
     def _work(self, header: BatchHeader, base_offset: int) -> int:
-        """Return what it takes to tell the lane of a batch, by ``work_of``."""
+        """Return the cost of finding a batch's runs, as ``work_of``."""
         is_read = self._with_keys or self._is_delayed(base_offset)
         return work_of(header) if is_read and not header.is_control else 0
 
     def _note(self, runs: list[Run], piece: _Piece, *, is_stored: bool = False) -> None:
-        """Add the runs of a batch. Nothing is changed but ``runs``: a thread may do it.
+        """Add the runs of a batch to ``runs``. May run in a thread: nothing else is changed.
 
-        One that is ``stored`` is checked before it is looked into; a damaged one is one run.
+        A ``stored`` batch is checked before decoding; a damaged one is one run.
         """
         batch, header, base_offset = piece
         if header.is_control:
@@ -259,7 +259,7 @@ class Feeder:
 
 
 def _raise_bug(task: asyncio.Task[None]) -> None:
-    """Let the loop say what went wrong, as it does of a callback."""
+    """Report an error through the loop's exception handler."""
     if not task.cancelled():
         task.result()
 

@@ -1,4 +1,4 @@
-"""A batch that a queue's node keeps: encoded until a message of it is wanted, then decoded."""
+"""A cached batch of a queue: encoded until one of its messages is needed, then decoded."""
 
 import asyncio
 from bisect import bisect_right
@@ -37,7 +37,7 @@ _HEADER_BYTES: Final = 150  # of a header that it does not share
 
 
 class Unreadable(Enum):
-    """Why there is no message at an offset."""
+    """Reason why an offset has no message."""
 
     GONE = "gone"  # removed meanwhile, by retention or compaction
     CORRUPT = "corrupt"  # stored, but nobody can decode it

@@ -1,4 +1,4 @@
-"""A partition of a queue at work: the pure lane, with its journal, feeder, timer and hold."""
+"""One partition of a queue: the pure lane, with its journal, feeder, timer and hold."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -23,7 +23,7 @@ from gateway.queues.model import EarlierDelay, QueueSettings
 from gateway.storage import OnDone
 from gateway.upkeep.holders import HolderKind
 
-TICK_MESSAGES_MAX: Final = 1_000  # leases that end before others have their turn
+TICK_MESSAGES_MAX: Final = 1_000  # leases ended in one step of the loop
 COLD_READS_MAX: Final = 64  # of the disk at a time, all queues; more wait
 
 OnMoved = Callable[[StorageUnavailable | None], None]
@@ -55,7 +55,7 @@ class Mover(Protocol):
         ...
 
     def is_there(self, name: TopicName) -> bool:
-        """Say whether there is a topic of that name to move messages to."""
+        """Return whether there is a topic of that name to move messages to."""
         ...
 
 
@@ -76,14 +76,14 @@ class QueueContext:
         self.cold_reads = asyncio.Semaphore(COLD_READS_MAX)
         self.counters = Counters()
         self.mover: Mover
-        # Lanes go by the steady clock, timers by the monotonic one; their distance is fixed.
+        # Lanes use the steady clock, timers the monotonic one; their difference is fixed.
         self.steady_ahead_ms = clock.steady_unix_ms() - clock.monotonic_ms()
         self.touched: set[QueueLane] = set()
         """Lanes whose floor may have moved."""
         self._tasks: set[asyncio.Task[None]] = set()
 
     def start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Do something beside; it ends with the node."""
+        """Start a background task, which ends with the node."""
         task = self.loop.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -96,7 +96,7 @@ class QueueContext:
             self.leases.arm(lane, due_unix_ms - self.steady_ahead_ms)
 
     async def close(self) -> None:
-        """End what is done beside; arm no lease any more."""
+        """End background tasks and timers."""
         self.leases.close()
         tasks = list(self._tasks)
         for task in tasks:
@@ -121,16 +121,16 @@ class Owner(Protocol):
 
     @property
     def protocol(self) -> str:
-        """The protocol that it belongs to; empty when there is none."""
+        """Protocol of the queue; empty when there is none."""
         ...
 
     def wake(self, lane: "QueueLane") -> None:
-        """There may be something to hand out."""
+        """Serve waiting receives: there may be new messages."""
         ...
 
 
 class QueueLane:
-    """One partition of a queue. What the lane's calls answer goes through ``done``."""
+    """One partition of a queue. Effects of the lane's calls go through ``done``."""
 
     __slots__ = (
         "_context",
@@ -176,26 +176,26 @@ class QueueLane:
     # --- life
 
     def open(self) -> None:
-        """Begin: hold the partition, feed the lane."""
+        """Start: hold the partition, feed the lane."""
         self.is_open = True
         self.hold()
         self._feeder.start(self.lane, self.owner.settings, self.owner.earlier_delays)
 
     def close(self) -> None:
-        """End; what is in flight stays in the journal."""
+        """Stop; messages in flight stay in the journal."""
         self.is_open = False
         self._feeder.close()
         self._context.leases.forget(self)
 
     def leave(self) -> None:
-        """The queue is gone: need nothing of the partition any more."""
+        """Release the partition of a deleted queue."""
         self.is_gone = True
         self.close()
         self._context.touched.discard(self)
         self._context.broker.holders.release(self.partition.partition_id, self._hold_name)
 
     def configure(self, settings: QueueSettings, policy: Policy) -> None:
-        """Go by other settings from now on."""
+        """Apply changed settings."""
         is_reordered = policy.order is not self.lane.policy.order
         is_delay_other = settings.delay_ms != self._feeder.delay_ms
         self.lane.policy = policy
@@ -209,7 +209,7 @@ class QueueLane:
             self._feeder.start(self.lane, settings, earlier)
 
     def hold(self) -> None:
-        """Tell retention what is still needed; not with every settle, see ``Holders``."""
+        """Report the hold to retention; not with every settle, see ``Holders``."""
         floor = self.lane.floor
         if floor == self.held_offset:
             return
@@ -228,7 +228,7 @@ class QueueLane:
     # --- effects
 
     def done(self, effects: Effects) -> None:
-        """Do what the lane wants done; nobody waits for its entry in the journal."""
+        """Carry out effects of the lane, without waiting for the journal entry."""
         if effects.journal is not None:
             self._context.journal.put(self, effects.journal)
         if effects.dead:
@@ -240,7 +240,7 @@ class QueueLane:
             self._context.touched.add(self)
 
     def done_then(self, effects: Effects, on_done: OnDone) -> None:
-        """As ``done``; ``on_done`` runs once the entry is durable, never before this returns."""
+        """Do ``done``; ``on_done`` runs once the entry is durable, never before this returns."""
         journal, effects.journal = effects.journal, None
         if journal is not None:
             self._context.journal.put(self, journal, on_done)
@@ -249,7 +249,7 @@ class QueueLane:
         self.done(effects)
 
     def take_contiguous(self, count: int, lease_ms: int) -> int:
-        """Hand out the row that ``Lane.next_contiguous`` tells of; return when that was."""
+        """Hand out the messages of ``Lane.next_contiguous``; return the time of it."""
         context, lane = self._context, self.lane
         now = context.clock.steady_unix_ms()
         row = lane.take_contiguous(count, lease_ms=lease_ms, now=now)
@@ -267,7 +267,7 @@ class QueueLane:
         return now
 
     def ack_contiguous(self, row: range, attempt: int, on_done: OnDone) -> bool:
-        """Settle a row that has come back whole; False, with nothing changed, when it has not.
+        """Settle contiguous messages all still in flight; else change nothing and return False.
 
         ``on_done`` as in ``done_then``.
         """
@@ -281,14 +281,14 @@ class QueueLane:
         return True
 
     def tick(self) -> None:
-        """Leases have ended, or delays: see ``Deadlines``."""
+        """End due leases and delays: see ``Deadlines``."""
         now = self._context.clock.steady_unix_ms()
         self.done(self.lane.tick(now, messages_max=TICK_MESSAGES_MAX))
 
     def come_up_to_now(self, now: int) -> None:
-        """Know of all that was acknowledged to its sender, and end what is over at ``now``.
+        """Feed all acknowledged messages, and end leases and delays due at ``now``.
 
-        A lease of 0 ms is over at once, and timers are a little late.
+        A lease of 0 ms ends at once, and timers are a little late.
         """
         self._feeder.feed_held()
         due_unix_ms = self.lane.next_due_unix_ms
@@ -296,6 +296,6 @@ class QueueLane:
             self.tick()
 
     def feed_more(self) -> None:
-        """Something was taken: the lane may want to know of more."""
+        """Feed more after a take, if the lane needs it."""
         if self._feeder.is_paused and self.lane.wants_more:
             self._feeder.resume()

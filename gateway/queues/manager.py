@@ -1,8 +1,8 @@
 """The node's queues: made, found, changed and dropped; loaded at a start.
 
-A queue's row is in the metadata store, what its receivers have done in the journal. A queue is
-made in this order: its place in the journal, then its row; so a row is never without a place, and
-a place without a row means nothing.
+A queue's row is in the metadata store, the state of its messages in the journal. A queue is made
+in this order: its entries in the journal, then its row; so every row has entries, and entries
+without a row are ignored.
 """
 
 import asyncio
@@ -46,11 +46,11 @@ __all__ = [
 
 
 class QueueExists(TopicExists):
-    """The topic has a queue of that group already."""
+    """Queue of that topic and group exists already."""
 
 
 class QueueManager:
-    """See the module. Loop only. Changes are made one at a time, and show once durable."""
+    """Manager of queues. Loop only. Changes are made one at a time, and show once durable."""
 
     def __init__(
         self, context: QueueContext, topics: TopicManager, metadata: MetadataStore
@@ -78,7 +78,7 @@ class QueueManager:
         metadata: MetadataStore,
         config: QueueConfig,
     ) -> Self:
-        """Return the node's queues, as they were, with receivers for all of them.
+        """Return the node's queues, loaded from the metadata store and the journal.
 
         Errors: ``StorageUnavailable``; ``CorruptBatch`` when the journal cannot be read.
         """
@@ -94,7 +94,7 @@ class QueueManager:
         return manager
 
     async def close(self) -> None:
-        """Answer who waits, and hand over what is yet to be written."""
+        """Complete waiting receives and write the remaining journal entries."""
         await self._changes.close()
         for queue in self._queues.values():
             queue.close()
@@ -103,7 +103,7 @@ class QueueManager:
         self._context.messages.seal()
         await self._context.journal.close()
 
-    # --- what there is
+    # --- queries
 
     @property
     def coalescer(self) -> Coalescer:
@@ -117,7 +117,7 @@ class QueueManager:
 
     @property
     def waiting_count(self) -> int:
-        """Receivers that wait, of all queues."""
+        """Number of waiting receives of all queues."""
         return len(self._pending_receives)
 
     def find(self, name: TopicName, group: str = DEFAULT_GROUP) -> Queue | None:
@@ -142,7 +142,7 @@ class QueueManager:
         ]
 
     def new_holder(self) -> int:
-        """Return what a connection takes messages as; never 0, never the same again."""
+        """Return a new holder id for a connection; never 0, never repeated."""
         return next(self._holders)
 
     # --- changes
@@ -158,7 +158,7 @@ class QueueManager:
         owns_topic: bool = False,
         from_start: bool = False,
     ) -> Queue:
-        """Make a queue of a topic; it begins with what comes from now on, or at the start.
+        """Make a queue of a topic; it begins at the topic's end, or at its start.
 
         Errors: ``QueueExists``, ``TopicNotFound`` (deleted meanwhile), ``Overloaded`` above
         `queue.queues_max`, ``StorageUnavailable``.
@@ -184,7 +184,7 @@ class QueueManager:
         attributes: Mapping[str, str] | None = None,
         tags: Mapping[str, str] | None = None,
     ) -> None:
-        """Change a queue; what is None stays, what is not replaces what was.
+        """Change a queue; a value of None leaves the setting as it is.
 
         Errors: ``TopicNotFound`` when it is gone, ``StorageUnavailable``.
         """
@@ -198,7 +198,7 @@ class QueueManager:
         await self._changes.make(self._alter(queue, changes))
 
     async def keep_purge(self, queue: Queue) -> None:
-        """Write down where the last purge of a queue ended. It is no change that is told of.
+        """Store the end of the last purge of a queue; not reported as a change of the queue.
 
         Errors: ``TopicNotFound`` when it is gone, ``StorageUnavailable``.
         """
@@ -238,7 +238,7 @@ class QueueManager:
         return queue
 
     async def _keep(self, lanes: list[QueueLane], row: QueueRow) -> None:
-        """Write down a queue's places, then its row; a rewrite of the journal keeps them."""
+        """Write a queue's journal entries, then its row."""
         kept: asyncio.Future[StorageUnavailable | None] = self._context.loop.create_future()
         self._context.journal.put_snapshots(lanes, kept.set_result)
         error = await kept
@@ -305,7 +305,7 @@ class QueueManager:
         self._renew_sources(topic)
 
     def _renew_sources(self, topic: Topic) -> None:
-        """There is a topic for dead letters, or it has gone."""
+        """Renew policies after a dead-letter topic was created or deleted."""
         name = topic.name.name
         for queue in self._queues.values():
             settings = queue.settings
@@ -319,7 +319,7 @@ class QueueManager:
         return [queue for queue in self._queues.values() if queue.topic is topic]
 
     def _grow(self, queue: Queue) -> None:
-        """Have a lane for each partition that the topic has got since."""
+        """Add a lane for each new partition of the topic."""
         added = self._new_lanes(queue)
         queue.add_lanes(added)
         for lane in added:
@@ -364,7 +364,7 @@ class QueueManager:
 
 
 class _Loader:
-    """Replays the journal's entries. What comes before a lane's snapshot is of another life."""
+    """Replays the journal. Entries before a lane's snapshot belong to a deleted queue."""
 
     def __init__(self, lanes: Mapping[bytes, QueueLane]) -> None:
         self._lanes = lanes

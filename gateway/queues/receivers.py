@@ -1,8 +1,8 @@
-"""Receiving: who asks for messages, who waits for them, and what is handed out to whom.
+"""Receives of one queue: requests, waiting, and delivery.
 
-Those who wait are served in order of arrival, in one turn of the loop for all that has come; while
-nothing comes they cost nothing. What has to be read from the disk is read beside, for the one who
-has taken it; others go on.
+Waiting receives are served in order of arrival, in one turn of the loop for all new messages; they
+cost nothing while no message arrives. Messages that must be read from the disk are read in a task
+of the receive that took them; other receives go on.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from gateway.queues.message_cache import Body
 from gateway.queues.model import Delivery, QueueSettings
 from gateway.queues.pending_receives import PendingReceive, PendingReceives
 
-TRIES_MAX: Final = 16  # to find something that has not expired, before others have their turn
+TRIES_MAX: Final = 16  # takes in one step of the loop to find a message that has not expired
 SERVED_PER_TURN: Final = 64
 RETRY_MS: Final = 1_000  # until messages that could not be read are handed out again
 LOOK_MS: Final = 1_000  # for one who does not wait, behind what is dead or has expired
@@ -39,7 +39,7 @@ class _Found(Enum):
 
 
 class Receivers:
-    """Those who ask one queue for messages."""
+    """Receives of one queue."""
 
     def __init__(
         self, context: QueueContext, pending_receives: PendingReceives, settings: QueueSettings
@@ -63,9 +63,9 @@ class Receivers:
     # --- asking
 
     def receive(self, receiver: PendingReceive, wait_ms: int) -> PendingReceive | None:
-        """Answer a receiver, now, or when there is something, or when its time is over.
+        """Answer a receive: at once, when messages arrive, or at its timeout.
 
-        One that does not wait is answered now, but where many in front are dead or have expired.
+        One without a wait is answered at once, unless many messages in front are dead or expired.
         """
         receiver.is_polling = wait_ms <= 0
         found = _Found.NOTHING if self._waiting else self._serve(receiver)
@@ -85,10 +85,10 @@ class Receivers:
     def receive_contiguous(
         self, count: int, *, bytes_max: int, lease_ms: int, show: Show, column: int | None
     ) -> ContiguousMessages | None:
-        """Hand out so many messages in a row; None, with nothing changed, when it is not so simple.
+        """Hand out ``count`` contiguous messages; else change nothing and return None.
 
-        ``receive`` then hands out what there is. What is shown has at most ``bytes_max``, and in
-        that ``column`` nothing that is empty.
+        Call ``receive`` then. The columns have at most ``bytes_max``, and the given ``column``
+        has no empty element.
         """
         if self._waiting:
             return None
@@ -120,26 +120,26 @@ class Receivers:
             self._waiting.pop(receiver, None)
 
     def wake(self, lane: QueueLane) -> None:
-        """A lane may have something that it had not before."""
+        """Serve waiting receives after a lane may have new messages."""
         self._active[lane] = None
         if self._waiting:
             self.schedule()
 
     def freed(self) -> None:
-        """Something was settled: in a queue that was full there is room again."""
+        """Serve waiting receives after a settle, if the queue was full."""
         if self._was_full:
             self._was_full = False
             if self._waiting:
                 self.schedule()
 
     def schedule(self) -> None:
-        """Serve those who wait in the loop's next turn."""
+        """Serve waiting receives in the loop's next turn."""
         if not self._is_scheduled and not self._is_closed:
             self._is_scheduled = True
             self._context.loop.call_soon(self._serve_waiting)
 
     def close(self) -> None:
-        """Answer all who wait: nothing comes any more."""
+        """Answer all waiting receives and stop."""
         self._is_closed = True
         self._active.clear()
         for receiver in list(self._waiting):
@@ -174,19 +174,19 @@ class Receivers:
         self.schedule()
 
     def _end_polls(self) -> None:
-        """Nothing is there: answer those who do not wait for it."""
+        """Answer the receives that do not wait, as there is no message."""
         for receiver in [one for one in self._waiting if one.is_polling]:
             self.leave(receiver)
             receiver.finish([])
 
     def _wait_on(self, receiver: PendingReceive) -> None:
-        """Wait, before all others, for whatever time is left."""
+        """Put a receive back in front, for the rest of its wait."""
         receiver.is_waiting = True
         self._waiting[receiver] = None
         self._waiting.move_to_end(receiver, last=False)
 
     def _serve(self, receiver: PendingReceive) -> _Found:
-        """Hand out what there is, or have it read."""
+        """Hand out messages, or start to read them."""
         self._met_dead_count = 0
         for _ in range(TRIES_MAX):
             met_dead_count = self._met_dead_count
@@ -215,7 +215,7 @@ class Receivers:
         return _Found.PERHAPS
 
     def _look_again(self) -> None:
-        """There may be more behind what is dead or has expired."""
+        """Look behind dead or expired messages."""
         self._is_looking = True
         self.schedule()
 
@@ -262,7 +262,7 @@ class Receivers:
         return wanted
 
     def _room(self, messages_max: int) -> int:
-        """Return how many may be handed out more; of one lane its policy takes care."""
+        """Return how many more messages may be in flight; a single lane bounds it itself."""
         lanes = self.lanes
         if len(lanes) == 1:
             return messages_max
@@ -274,7 +274,7 @@ class Receivers:
         return min(messages_max, in_flight_max - in_flight)
 
     async def _read(self, receiver: PendingReceive, parts: list[Part]) -> None:
-        """Wait for the disk, then hand out what was taken."""
+        """Read taken messages from the disk, then deliver them."""
         try:
             await self._read_for(receiver, parts)
         except Exception:  # noqa: BLE001 - a bug that one receiver meets is not all others'

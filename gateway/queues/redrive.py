@@ -1,15 +1,15 @@
-"""Redrive: dead letters go back where they came from, or elsewhere, in the background.
+"""Redrive: moves dead letters back to their source, or elsewhere, in the background.
 
-A redrive moves what is ready in a dead-letter queue, as many messages as there were at its start
-and not more, so that it ends even when what it moves comes back. Each message's move and its end in
-the dead-letter queue are one append. It is in memory: a restart ends it, what was moved is
-moved, the rest is in the queue.
+A redrive moves the ready messages of a dead-letter queue, at most as many as there were at its
+start, so that it ends even when moved messages come back. Each message's move and its end in the
+dead-letter queue are one append. A redrive is in memory: a restart ends it, and the rest of the
+messages stays in the queue.
 
-A message that goes back is a new one: its time is now and its attempts are none. It loses what
-was said of it as a dead letter, but for how often it was one.
+A moved message is a new one, with the current time and no attempts. It loses the headers of a
+dead letter, except for the number of moves.
 
-Where a message came from is what its headers say, and whoever may write to the dead-letter topic
-writes those: so it never goes to an internal topic, nor to one beside ``origins``.
+The source of a message is taken from its headers, which any writer to the dead-letter topic can
+set: so it never goes to an internal topic, nor to one outside ``origins``.
 """
 
 import asyncio
@@ -78,7 +78,7 @@ class Redrive:
 
     @property
     def is_active(self) -> bool:
-        """It has not ended."""
+        """Whether it has not ended."""
         return self.status in {"RUNNING", "CANCELLING"}
 
 
@@ -90,7 +90,7 @@ class Directory(Protocol):
         ...
 
     def new_holder(self) -> int:
-        """Return a holder that nobody else is."""
+        """Return an unused holder id."""
         ...
 
 
@@ -152,7 +152,7 @@ class Redrives:
         return list(self._of.get(queue, ()))
 
     def forget(self, queue: Queue) -> None:
-        """The queue is gone."""
+        """End the redrives of a deleted queue."""
         for redrive in self._of.pop(queue, ()):
             redrive.is_cancelled.set()
 
@@ -195,7 +195,7 @@ class Redrives:
                 await _wait(redrive, LOOK_AGAIN_S)
 
     async def _keep_rate(self, redrive: Redrive, started_ms: int) -> None:
-        """Wait until as much time has passed as what was moved takes."""
+        """Wait as long as the rate limit asks for the messages moved."""
         if redrive.rate_per_s is None:
             await asyncio.sleep(0)  # others have their turn
             return

@@ -1,7 +1,7 @@
-"""Messages that are done leave the cache of messages, batch by batch, once a second.
+"""Removal of settled messages from the message cache, batch by batch, once a second.
 
-What is looked at is whole batches: one that is handed out to its end, and of which no message is
-open any more, is wanted by nobody. Nothing is done for a message when it is settled.
+Only whole batches are checked: a batch that is handed out to its end and has no open message is
+not needed any more. Settling a message costs nothing here.
 """
 
 import asyncio

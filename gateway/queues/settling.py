@@ -36,7 +36,7 @@ class _SettleBatch:
         self._waits_for += 1
 
     def end_call(self, loop: asyncio.AbstractEventLoop) -> None:
-        """The call is about to return, which the answer never comes before."""
+        """Let the answer go out after the call has returned."""
         if self._waits_for > 1:
             self._waits_for -= 1
         else:
@@ -50,7 +50,7 @@ class _SettleBatch:
 
 
 class _Acked:
-    """Messages of one lane that are done, as soon as the journal has it."""
+    """Acknowledged messages of one lane, until the journal has them."""
 
     __slots__ = ("_ack_number", "_acked", "_lane", "_on_done")
 
@@ -89,7 +89,7 @@ class _Group:
 
 
 class Settler:
-    """Settles what was handed out of one queue."""
+    """Settles delivered messages of one queue."""
 
     def __init__(self, context: QueueContext, on_freed: Callable[[], None]) -> None:
         self._context = context
@@ -187,7 +187,7 @@ class Settler:
         lane.done_then(effects, done.arrived)
 
     def _reject(self, lane: QueueLane, group: _Group, batch: _SettleBatch, reason: str) -> None:
-        """A rejected message is settled once it has moved."""
+        """Settle a rejected message once it has moved."""
         now = self._context.clock.steady_unix_ms()
         results, effects = lane.lane.reject(group.ids, reason=reason, now=now)
         batch.put(group.indexes, results)

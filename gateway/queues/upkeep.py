@@ -31,21 +31,21 @@ _log = structlog.get_logger()
 
 
 class Kept(Protocol):
-    """A queue, as far as this goes."""
+    """Queue as upkeep uses it."""
 
     settings: QueueSettings
     lanes: list[QueueLane]
 
 
 class Upkeep:
-    """See the module. Loop only."""
+    """Periodic upkeep of all queues. Loop only."""
 
     def __init__(self, context: QueueContext, queues: Callable[[], Iterable[Kept]]) -> None:
         self._context = context
         self._queues = queues
 
     def start(self) -> None:
-        """Go on until the kit is closed."""
+        """Run until the context is closed."""
         self._context.start(self._run())
 
     async def _run(self) -> None:
@@ -63,7 +63,7 @@ class Upkeep:
                 _log.exception("upkeep of queues ended early")
 
     async def hold_all(self) -> None:
-        """Say of every lane that has changed what it still needs, and keep no more of it."""
+        """Report the holds of changed lanes, and drop their settled batches from the cache."""
         touched, self._context.touched = self._context.touched, set()
         for count, lane in enumerate(touched, 1):
             if lane.is_open and not lane.partition.is_gone:  # it may have left meanwhile
@@ -76,7 +76,7 @@ class Upkeep:
                 await asyncio.sleep(0)
 
     async def expire_all(self) -> None:
-        """Drop what is too old at the front of every backlog. Errors: of the storage."""
+        """Drop messages that are too old at the front of every backlog. Errors: of the storage."""
         for queue in list(self._queues()):
             try:
                 await self._expire_queue(queue)
