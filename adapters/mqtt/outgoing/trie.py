@@ -183,6 +183,10 @@ class SubscriptionTrie(Generic[S]):
     def suspend(self, subscriber: S) -> None:
         """Match a subscriber no more, whatever it has subscribed to, until ``resume``."""
         self._suspended.add(subscriber)
+        self.forget_matches()
+
+    def forget_matches(self) -> None:
+        """Forget what topics matched: cheaper before many are added than with each of them."""
         self._recent, self._older, self._recent_cost = {}, {}, 0
 
     def resume(self, subscriber: S) -> None:

@@ -18,6 +18,7 @@ from adapters.mqtt.retained.store import RetainedStore
 from adapters.mqtt.rights.reading import forbidden_to, put_in_force
 from adapters.mqtt.sessions.client_session import ClientSession, SessionConnection
 from adapters.mqtt.sessions.endings import Endings
+from adapters.mqtt.sessions.filter_work import FILTERS_PER_STEP
 from adapters.mqtt.sessions.journal import SessionJournal
 from adapters.mqtt.sessions.journal_writer import JournalWriter
 from adapters.mqtt.sessions.leaving import LeavingFilters
@@ -109,6 +110,8 @@ class SessionServices:
         session.forbidden = forbidden_to(session)
         session.forget_retained(session.forbidden)
         self.leaving.come_back(session, _own_filters(session, session.forbidden))
+        if len(session.subscriptions) > FILTERS_PER_STEP:
+            self.distributor.trie.forget_matches()
         for name in tuple(session.subscriptions):
             if name not in session.forbidden:
                 put_in_force(self, session, name)

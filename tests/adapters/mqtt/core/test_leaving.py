@@ -6,6 +6,8 @@ from typing import cast
 
 import pytest
 
+from adapters.mqtt import filters
+from adapters.mqtt.outgoing import trie
 from adapters.mqtt.outgoing.distributor import Subscriber
 from adapters.mqtt.outgoing.pacing import Pace
 from adapters.mqtt.sessions.filter_work import FILTERS_PER_STEP
@@ -47,10 +49,10 @@ async def test_filters_of_a_client_that_has_gone_are_removed_in_slices(
     async with running(tmp_path) as live:
         client = await subscribed(live)
         shorten_slices(live)
-        trie = live.adapter.node.services.distributor.trie
+        of_node = live.adapter.node.services.distributor.trie
         turn = 0
         removed: dict[int, int] = {}
-        remove = trie.remove
+        remove = of_node.remove
 
         def turned() -> None:
             nonlocal turn
@@ -59,15 +61,15 @@ async def test_filters_of_a_client_that_has_gone_are_removed_in_slices(
 
         def counted(topic_filter: str, subscriber: Subscriber) -> object:
             removed[turn] = removed.get(turn, 0) + 1
-            assert not trie.match(b"0/a").matches
+            assert not of_node.match(b"0/a").matches
             return remove(topic_filter, subscriber)
 
         loop = asyncio.get_running_loop()
         loop.call_soon(turned)
-        monkeypatch.setattr(trie, "remove", counted)
+        monkeypatch.setattr(of_node, "remove", counted)
         await gone(live, client)
-        assert not trie.match(b"0/a").matches
-        await until(lambda: not len(trie))
+        assert not of_node.match(b"0/a").matches
+        await until(lambda: not len(of_node))
         assert sum(removed.values()) == COUNT
         assert max(removed.values()) <= FILTERS_PER_STEP
 
@@ -112,3 +114,25 @@ async def test_what_rules_deny_meanwhile_is_removed_for_one_who_comes_back(
             await live.connected("many", clean=False, found=KEPT)
             assert not services.distributor.trie.match(b"0/a").matches
             assert services.distributor.trie.match(b"1/a").matches
+
+
+async def test_filters_that_come_back_are_not_compared_with_each_topic_of_late(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compared = 0
+
+    def counted(topic_filter: str, topic: str) -> bool:
+        nonlocal compared
+        compared += 1
+        return filters.matches(topic_filter, topic)
+
+    async with running(tmp_path) as live:
+        await gone(live, await subscribed(live))
+        found = live.adapter.node.services.distributor.trie
+        await until(lambda: not len(found))
+        for number in range(40):
+            found.match(f"of late/{number}".encode())
+        monkeypatch.setattr(trie, "matches", counted)
+        await live.connected("many", clean=False, found=KEPT)
+        await until(lambda: len(found) == COUNT)
+    assert compared == 0
