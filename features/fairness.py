@@ -42,13 +42,13 @@ class Fairness:
         return len(self._in_flight.keys() | self._spent.keys())
 
     def took(self, key: bytes | None, count: int) -> None:
-        """Messages of a tenant are in flight."""
+        """Count messages of a tenant that go in flight."""
         self._in_flight_count += count
         if key is not None:
             self._in_flight[key] = self._in_flight.get(key, 0) + count
 
     def done(self, key: bytes | None, count: int, held_ms: int, now_unix_ms: int) -> None:
-        """Messages of a tenant are in flight no more; each was for ``held_ms``."""
+        """Count messages of a tenant that end their flight; each took ``held_ms``."""
         self._in_flight_count -= count
         if key is not None:
             left = self._in_flight[key] - count
@@ -81,7 +81,7 @@ class Fairness:
         self._spent = {key: spent for key, spent in scaled if spent > _NEGLIGIBLE_MS}
 
     def is_noisy(self, key: bytes | None, now_unix_ms: int) -> bool:
-        """Whether a tenant has more than its share, and goes behind the quiet ones."""
+        """Return whether a tenant has more than its share, and goes behind the quiet ones."""
         del now_unix_ms  # shares of sums that fade alike do not change with time
         if key is None:
             return False

@@ -1,4 +1,4 @@
-"""Order by key: while messages of a key are in flight, nobody else gets what comes after them.
+"""Order by key: while messages of a key are in flight, later ones of the key are not delivered.
 
 A lock is held by the flights of messages themselves: it ends when the last of them is settled,
 given back, or when its lease is over. So a lock cannot outlive what it is for, and nothing renews
@@ -35,11 +35,11 @@ class KeyLocks(Generic[Holder]):
         return self._holders.get(key, _NOBODY)
 
     def lock(self, key: bytes, holder: Holder) -> None:
-        """Messages of a key go out, in a flight that does not hold it yet."""
+        """Lock a key by a flight that does not hold it yet."""
         self._holders.setdefault(key, []).append(holder)
 
     def unlock(self, key: bytes, holder: Holder) -> bool:
-        """All of a flight have come back or are done; True when that was the last of its key."""
+        """Unlock a key by a flight; return True when it was the key's last."""
         holders = self._holders[key]
         holders.remove(holder)
         if holders:

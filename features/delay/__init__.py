@@ -1,5 +1,5 @@
-"""Messages that wait for their time: which of them are due, and where their bodies lie.
+"""Delayed messages: their due times and the log locations of their bodies.
 
-``entries`` is how they are stored, ``wheel`` says when, ``locations`` says where, ``runs`` which of
-them wait as one, ``state`` puts the four together with the counts.
+``entries`` is the stored form, ``wheel`` has the due times, ``message_locations`` the locations,
+``runs`` the messages delayed together; ``state`` combines the four with the counts.
 """

@@ -34,7 +34,7 @@ class Policy(NamedTuple):
 
 
 class Run(NamedTuple):
-    """Messages in a row, ``first`` to ``last`` with both, of one key, visible from a time on."""
+    """Contiguous messages of one key, ``first`` to ``last`` inclusive, visible from a time on."""
 
     first: int
     last: int

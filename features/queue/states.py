@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 NO_TIME: Final = -1
-"""Nothing is to happen by itself."""
+"""Due time of an item without a timer."""
 
 
 class Timed:
@@ -20,9 +20,9 @@ class Timed:
 
 
 class UnreadRange(Timed):
-    """Messages in a row, of one key, that were never handed out; due: when they are visible.
+    """Contiguous messages of one key, never handed out; due: when they become visible.
 
-    It is used up from its front: ``first`` moves, and beyond ``last`` nothing is left.
+    Messages are taken from its front: ``first`` moves, and beyond ``last`` the range is empty.
     """
 
     __slots__ = ("first", "key", "last")
@@ -67,7 +67,7 @@ class Flight(Timed):
 
 
 class Back(Timed):
-    """A message that was handed out and waits to be again; due: when it may, if not now."""
+    """A requeued message; due: when it becomes visible, unless it is."""
 
     __slots__ = ("attempts", "first_taken_unix_ms", "key", "offset")
 
@@ -82,7 +82,7 @@ class Back(Timed):
 
 
 class Dying(Timed):
-    """A message that is being moved to the dead letters; due: when that is tried again."""
+    """A message being moved to the dead letters; due: when the move is retried."""
 
     __slots__ = ("attempts", "first_taken_unix_ms", "key", "offset", "reason")
 

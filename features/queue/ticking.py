@@ -15,7 +15,7 @@ def do_due(
     *,
     messages_max: int,
 ) -> None:
-    """Do it, until so many messages are reached; the effects are ``requeueing``'s."""
+    """Do the due work, up to ``messages_max``; the effects are ``requeueing``'s."""
     effects = requeueing.effects
     left = messages_max
     while left > 0 and (item := messages.timers.pop(now_unix_ms)) is not None:

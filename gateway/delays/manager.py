@@ -1,12 +1,12 @@
-"""Messages that wait for their time, of all protocols and topics.
+"""Delayed messages of all protocols and topics.
 
-``put`` keeps a message in the internal topic ``__delays``; when its time has come it is
-appended to its topic and taken out of there in one append, so that it comes once, whatever
-happens in between. Until then no reader sees it. It keeps its key, its headers and the
-timestamp it had, and gets ``deliver-at`` (decimal unix ms) and, unless it has one, ``message-id``.
+``put`` stores a message in the internal topic ``__delays``; when it is due, one append adds it to
+its topic and removes it there, so that it is delivered once, whatever happens in between. Until
+then no reader sees it. It keeps its key, headers and timestamp, and gets ``deliver-at`` (decimal
+unix ms) and, unless it has one, ``message-id``.
 
-What is due is due by the wall clock, which is looked at every second at least: when somebody
-sets it, messages come by the time it says then.
+Due times are by the wall clock, which is read at least every second: after it is set, messages
+are delivered by its new time.
 """
 
 import asyncio
@@ -46,9 +46,9 @@ _COUNTER_BITS: Final = 40  # of a number, below the incarnation that gave it
 _EVERYTHING: Final = (1 << 64) - 1
 
 
-Waits = tuple[
+DelayedMessage = tuple[
     int, MessageLocation, DelayedRun | None
-]  # number, place of its row, the run it is of
+]  # number, location of its entry, its run
 
 
 class DelayBounds(NamedTuple):
@@ -62,7 +62,7 @@ DEFAULT_BOUNDS: Final = DelayBounds()
 
 
 class Delays:
-    """Keeps messages until they are due. All on the loop."""
+    """Store of messages until they are due. Loop only."""
 
     def __init__(
         self,
@@ -110,9 +110,9 @@ class Delays:
         bounds: DelayBounds = DEFAULT_BOUNDS,
         starts: bool = True,
     ) -> "Delays":
-        """Return the node's delays, loaded; what became due meanwhile is moved at once.
+        """Return the node's delays, loaded; messages that became due meanwhile are moved at once.
 
-        Or from ``start`` on, when it does not start by itself. Errors: as ``DelayStream.load``.
+        If it does not start by itself, from ``start`` on. Errors: as ``DelayStream.load``.
         """
         partition = await DelayStream.partition_of(broker, topics)
         delays = cls(partition, broker, topics, clock, config, bounds=bounds)
@@ -127,18 +127,18 @@ class Delays:
         self._topics.on_deleted.append(self.on_topic_deleted)
 
     def start(self) -> None:
-        """Move what is due. Whoever follows topics as they are written is there by now."""
+        """Start to move due messages, after all followers of topics are registered."""
         self.stream.start()
         self.mover.start()
 
     def close(self) -> None:
-        """Take and move nothing more; hand over what waits for the tick's end."""
+        """Stop; hand over what waits for the tick's end."""
         self.mover.close()
         self.stream.close()
         self.bodies.close()
         self._coalescer.seal()
 
-    # --- what waits
+    # --- delayed messages
 
     @property
     def total(self) -> int:
@@ -146,7 +146,7 @@ class Delays:
         return self._state.count
 
     def count(self, topic: Topic) -> int:
-        """Return how many messages of a topic wait."""
+        """Return the number of delayed messages of a topic."""
         return self._state.count_of(topic.uuid.bytes)
 
     def put(
@@ -228,7 +228,7 @@ class Delays:
     def _prepare(
         self, partition: Partition, messages: Sequence[PendingMessage]
     ) -> PendingMessages:
-        """Give messages their numbers; from here on they are expected."""
+        """Number messages and count them as expected."""
         rows = list(entries_of(partition, messages, self._last_number))
         _, number, run_count, _ = rows[-1]
         self._last_number = number + max(run_count - 1, 0)
@@ -239,7 +239,7 @@ class Delays:
         return pending
 
     def _check(self, topic: Topic, due_unix_ms: int, count: int, size_bytes: int) -> None:
-        """Raise what refuses ``count`` more messages, of which the last is due then."""
+        """Check the bounds for ``count`` more messages, of which the last is due then."""
         pending_bytes = self._pending_bytes
         if pending_bytes and pending_bytes + size_bytes > self._config.drafted_bytes_max:
             msg = f"{pending_bytes} bytes of delayed messages are on their way into the log"
@@ -275,13 +275,13 @@ class Delays:
             self.mover.wake_at(earliest_unix_ms)
         self._state.expected(topic_uuid)
 
-    # --- what does not wait any more
+    # --- cancelling and purging
 
     def cancel(self, numbers: Sequence[int], on_done: OnDone) -> list[bool]:
-        """Take out messages that wait; say of each whether it did.
+        """Cancel delayed messages; return for each whether it was delayed.
 
-        Those do not come any more once ``on_done`` has run without an error. A full disk does
-        not hinder it. Errors, with nothing changed: ``StorageUnavailable``.
+        They are not delivered once ``on_done`` has run without an error. Works on a full disk
+        too. Errors, with nothing changed: ``StorageUnavailable``.
         """
         found = [self._find(number) for number in dict.fromkeys(numbers)]
         waiting = [one for one in found if one is not None]
@@ -299,8 +299,8 @@ class Delays:
         present = set(own)
         return [number in present for number in numbers]
 
-    def _find(self, number: int) -> Waits | None:
-        """Return what is known of a message that waits, None when it does not (any more)."""
+    def _find(self, number: int) -> DelayedMessage | None:
+        """Return a delayed message, its location and run; None when it is not delayed."""
         run = self._state.runs.of(number)
         row = number if run is None else run.first
         if run is not None and number in run.gone:
@@ -313,7 +313,10 @@ class Delays:
         return number, location, run
 
     def _cancelled(
-        self, waiting: Sequence[Waits], on_done: OnDone, error: StorageUnavailable | None
+        self,
+        waiting: Sequence[DelayedMessage],
+        on_done: OnDone,
+        error: StorageUnavailable | None,
     ) -> None:
         alone = [(number, location) for number, location, run in waiting if run is None]
         for number, location in alone:
@@ -346,10 +349,10 @@ class Delays:
             run.location = None
 
     def purge(self, topic: Topic, on_done: OnDone) -> None:
-        """Take out all messages of a topic that wait.
+        """Cancel all delayed messages of a topic.
 
-        They do not come any more once ``on_done`` has run without an error. Errors, with
-        nothing changed: ``StorageUnavailable``.
+        They are not delivered once ``on_done`` has run without an error. Errors, with nothing
+        changed: ``StorageUnavailable``.
         """
         uuid = topic.uuid.bytes
         below = self._last_number + 1
@@ -361,8 +364,8 @@ class Delays:
         self._state.purge(uuid, below)
 
     def on_topic_deleted(self, topic: Topic) -> None:
-        """A topic is gone, with all that waits for it; a hook of the ``TopicManager``.
+        """Forget the delayed messages of a deleted topic; a hook of the ``TopicManager``.
 
-        Nothing is written: a start drops what waits for a topic that it does not know.
+        Nothing is written: a start drops delayed messages of unknown topics.
         """
         self._state.purge(topic.uuid.bytes, _EVERYTHING)

@@ -1,9 +1,9 @@
-"""Moves what is due: out of ``__delays`` and into its topic, in one append.
+"""Moves due messages: out of ``__delays`` and into their topics, in one append.
 
-What is due soon is taken from the wheel and decoded ahead of its time, a bounded number at a
-time, so that little is left to do when it comes. A timer stands at the next due time, and at
-least every second, so that a step of the wall clock is noticed. What is due together is appended
-together (``DueBatch``): one or more batches per partition, and one entry that removes them.
+Messages due soon are taken from the wheel and decoded ahead, a bounded number at a time, so that
+little is left to do when they are due. A timer runs at the next due time, and at least every
+second, so that a step of the wall clock is noticed. Messages due together are appended together
+(``DueBatch``): one or more batches per partition, and one entry that removes them.
 """
 
 import asyncio
@@ -52,7 +52,7 @@ log = structlog.get_logger()
 
 
 class DelayMover:
-    """Takes from a state what is due and appends it. All on the loop."""
+    """Takes due messages from the state and appends them. Loop only."""
 
     def __init__(  # noqa: PLR0913, PLR0917 - its surroundings, made once
         self,
@@ -91,30 +91,30 @@ class DelayMover:
 
     @property
     def is_busy(self) -> bool:
-        """Whether something is being found, read or moved, and no refusal is in the way."""
+        """Whether messages are being found, read or moved, without a refusal."""
         is_at_it = self._bodies.is_fetching or self._rounds_in_flight > 0
         return is_at_it or self._is_behind or self._has_more
 
     def start(self) -> None:
-        """Move what is due from now on, and what became due before."""
+        """Start to move due messages."""
         self._is_started = True
         self.wake_at(0)
 
     def close(self) -> None:
-        """Move nothing more."""
+        """Stop."""
         self._is_closed = True
         self._broker.writer.unhold(self._release)
         if self._timer is not None:
             self._timer.cancel()
 
     def wake_at(self, due_unix_ms: int) -> None:
-        """Something is due then, maybe before all else."""
+        """Set the timer for a message due then, if it is the first."""
         if self._timer is None or due_unix_ms < self._timer_unix_ms:
             now_unix_ms = self._clock.unix_ms()
             self._arm(max(due_unix_ms - now_unix_ms, 0), now_unix_ms)
 
     def run(self) -> None:
-        """Move what is due now, a bounded part of it, and set the timer for the rest."""
+        """Move a bounded number of due messages, and set the timer for the rest."""
         if self._is_closed or not self._is_started:
             return
         now_unix_ms = self._clock.unix_ms()
@@ -125,7 +125,7 @@ class DelayMover:
             self._arm(wait_ms, now_unix_ms)
 
     def _run(self, now_unix_ms: int) -> int:
-        """Do one part; return in how many ms to come again."""
+        """Do one step; return the milliseconds until the next."""
         self._is_behind = self._state.wheel.advance(now_unix_ms, moves_max=DEALT_MAX)
         # Where something else has to happen first, that comes back here by itself.
         wait_ms = self._hindered_ms()
@@ -140,7 +140,7 @@ class DelayMover:
         return wait_ms
 
     def _next_ms(self, now_unix_ms: int, until_unix_ms: int) -> int:
-        """Return in how many ms there is something to do; 0 when there is now."""
+        """Return the milliseconds until there is work; 0 when there is some now."""
         wheel = self._state.wheel
         staged_unix_ms = self.staged.next_unix_ms
         due_unix_ms = wheel.next_due_unix_ms  # of what was left in the wheel
@@ -176,7 +176,7 @@ class DelayMover:
         self.run()
 
     def _until_unix_ms(self, now_unix_ms: int) -> int:
-        """Return until when what is due is to be taken from the wheel by now."""
+        """Return the due time up to which messages must be taken from the wheel by now."""
         unread_unix_ms = self.staged.unread_unix_ms
         if unread_unix_ms is not None:  # nothing that is due then or later can go before it
             return min(now_unix_ms, unread_unix_ms - 1)
@@ -185,7 +185,7 @@ class DelayMover:
         return now_unix_ms + STAGE_AHEAD_MS
 
     def _stage(self, now_unix_ms: int, until_unix_ms: int) -> None:
-        """Take what is due until then, a bounded part of it, and see that it has its bodies."""
+        """Take a bounded number of messages due until then, and fetch their bodies."""
         due_unix_ms = self._state.wheel.next_due_unix_ms
         is_late = due_unix_ms is not None and due_unix_ms <= now_unix_ms
         taken, gone = self._state.take(
@@ -203,7 +203,7 @@ class DelayMover:
             self._bodies.fetch(unread, self._fetched)
 
     def _read(self, taken: Sequence[Taken]) -> None:
-        """Decode what was taken from the wheel, as far as there are bodies."""
+        """Decode the messages taken from the wheel that have bodies."""
         if not taken:
             return
         values = self._bodies.pop_many([number for _, number, _ in taken])
@@ -228,7 +228,7 @@ class DelayMover:
         locations: Sequence[MessageLocation],
         own_unix_ms: Iterable[int],
     ) -> tuple[list[Item], Sequence[MessageLocation]]:
-        """Put back what is due later: a cancellation that was refused lost its time."""
+        """Put back messages due later, whose due time a refused cancellation has lost."""
         rows = list(zip(items, locations, own_unix_ms, strict=True))
         for item, location, due_unix_ms in rows:
             if due_unix_ms > item[0]:
@@ -240,7 +240,7 @@ class DelayMover:
         return [item for item, _ in kept], [location for _, location in kept]
 
     def _move(self, now_unix_ms: int) -> bool:
-        """Append what is due, a bounded part of it; False when that was refused."""
+        """Append a bounded number of due messages; return False when refused."""
         due = self.staged.take_due(now_unix_ms, self._due_per_tick, MOVED_BYTES_MAX)
         if not due:
             return True
@@ -258,13 +258,13 @@ class DelayMover:
 
     @property
     def _is_full(self) -> bool:
-        """Whether enough is on its way into the log."""
+        """Whether the limit of appends in flight is reached."""
         return (
             self._rounds_in_flight >= ROUNDS_MAX or self._in_flight_bytes >= IN_FLIGHT_BYTES_MAX
         )
 
     def _hindered_ms(self) -> int:
-        """Return for how long nothing can be moved; 0 when something can."""
+        """Return the milliseconds for which nothing can be moved; 0 when something can."""
         if self._is_held or self._is_full:
             return RECHECK_MS
         if self._broker.writer.is_saturated:
@@ -292,7 +292,7 @@ class DelayMover:
                 self._state.settled([(number, location)])
 
     def _append(self, due: Sequence[Item], now_unix_ms: int) -> None:
-        """Append messages and what takes them out. Errors: those of ``Broker.append``."""
+        """Append messages and their removal entries. Errors: those of ``Broker.append``."""
         found = DueBatch(self._state, self._broker, self._topics, now_unix_ms)
         found.add(due)
         self.refused += found.refused

@@ -1,4 +1,4 @@
-"""A producer's batch, split into what is due and what waits (topics with ``delay.enable``).
+"""A producer's batch, split into due and delayed records (topics with ``delay.enable``).
 
 The due records stay in a batch with the offsets, the producer and the sequence of the whole:
 readers see holes, as after compaction, and the producer's state can be rebuilt from the log. A
@@ -56,16 +56,16 @@ class Split:
 
     @property
     def writes(self) -> list[Write]:
-        """All that is to be appended, as one."""
+        """Writes to be appended in one append."""
         return self.pending.writes if self.due is None else [self.due, *self.pending.writes]
 
     def done(self, error: GatewayError | None) -> None:
-        """The writes are durable, or were not appended."""
+        """Report that the writes are durable, or the error."""
         self.pending.done(error)
 
 
 def split(write: Write, delays: Delays, now_unix_ms: int) -> Split | None:
-    """Return what becomes of a checked batch, or None when it may be appended as it is.
+    """Return the split of a checked batch, or None when it may be appended as it is.
 
     The caller appends ``Split.writes`` at once, and then calls ``Split.done``. Errors:
     ``InvalidRecord`` for a ``deliver-at`` that is no time and for a batch with more records than
@@ -112,7 +112,7 @@ def split(write: Write, delays: Delays, now_unix_ms: int) -> Split | None:
 
 
 def _due_unix_ms(headers: bytes) -> int:
-    """Return when a record is due, 0 when it does not say. Error: ``InvalidRecord``."""
+    """Return a record's due time, 0 without one. Error: ``InvalidRecord``."""
     if headers.startswith(
         _USUAL
     ):  # the only header, with what unix milliseconds are until 2286

@@ -50,7 +50,7 @@ log = structlog.get_logger()
 
 
 class DelayStream:
-    """Owns the log of what waits. ``load`` comes first."""
+    """Owner of the log of delayed messages. Call ``load`` first."""
 
     def __init__(
         self,
@@ -87,19 +87,19 @@ class DelayStream:
 
     @property
     def is_rewriting(self) -> bool:
-        """Whether what lives is being appended again."""
+        """Whether live entries are being appended again."""
         return self._rewrite is not None
 
     async def quiet(self) -> None:
-        """Wait until nothing is being appended again."""
+        """Wait until no live entries are being appended again."""
         if self._rewrite is not None:
             await asyncio.wait([self._rewrite])
 
     async def load(self, topics: TopicManager) -> int:
-        """Read what waits into the state; return the highest number ever given.
+        """Read delayed messages into the state; return the highest number ever given.
 
-        What waits for a topic that is gone goes. Errors: ``StorageUnavailable``;
-        ``CorruptBatch``, when what was stored cannot be read.
+        Messages of deleted topics are dropped. Errors: ``StorageUnavailable``;
+        ``CorruptBatch``, when the stored entries cannot be read.
         """
         highest = 0
         present: dict[bytes, bool] = {}
@@ -173,7 +173,7 @@ class DelayStream:
         self._timer = self._loop.call_later(CHECK_S, self._check)
 
     def close(self) -> None:
-        """Leave the stream as it is."""
+        """Stop the upkeep of the stream."""
         if self._timer is not None:
             self._timer.cancel()
         if self._rewrite is not None:
@@ -186,7 +186,7 @@ class DelayStream:
         self.keep_small()
 
     def keep_small(self) -> None:
-        """Cut off what is done with; begin to append again what keeps too much from that."""
+        """Truncate the finished front; start to append live entries again if they keep too much."""
         self._cut_off()
         bound = 2 * self._state.live_bytes + self._room_bytes
         if self._rewrite is None and self.size_bytes > bound:
@@ -214,7 +214,7 @@ class DelayStream:
             self.rewrites += 1
 
     async def _append_again(self) -> None:
-        """Append what lives in the oldest part again, until the stream is small enough."""
+        """Append live entries of the oldest part again, until the stream is small enough."""
         end = self.partition.high_watermark  # what is on its way cannot be read yet
         offset = self.partition.log_start_offset
         while offset < end and self.size_bytes > 2 * self._state.live_bytes:
@@ -243,13 +243,13 @@ class DelayStream:
         return live
 
     def _gone_of(self, live: list[tuple[int, MessageLocation, bytes]]) -> list[bytes]:
-        """Return the entries that take out again what is gone of runs that wait."""
+        """Return the entries that remove the cancelled messages of rewritten runs."""
         runs = self._state.runs
         found = [runs.get(number) for number, _, _ in live] if runs else []
         return [encode_removed(sorted(run.gone)) for run in found if run and run.gone]
 
     async def _append(self, live: list[tuple[int, MessageLocation, bytes]]) -> None:
-        """Append entries again and say so. Error: ``StorageUnavailable``."""
+        """Append entries again and update their locations. Error: ``StorageUnavailable``."""
         done: asyncio.Future[None] = self._loop.create_future()
         values = [value for _, _, value in live] + self._gone_of(live)
         writes = entry_writes(self.partition, values, self._clock.unix_ms())
