@@ -5,17 +5,26 @@ Small requests that arrive in one piece are hardly ever counted.
 """
 
 from collections import Counter
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from gateway import descriptors
 from gateway.config.admission import ListenersConfig
 from gateway.errors import PeerError
+
+if TYPE_CHECKING:
+    from gateway.connection import Connection
 
 _RESERVE_SHARE: Final = 2  # with few descriptors the reserve is this part of them, and no more
 
 
 class TooMuchBeforeLogin(PeerError):
     """More is kept of clients that have not logged in than the config allows."""
+
+
+def unsent_bytes(connection: "Connection") -> int:
+    """Return the bytes of answers that a peer has not taken, but for what the system keeps."""
+    transport = connection.transport
+    return connection.out_bytes + (transport.get_write_buffer_size() if transport else 0)
 
 
 class Admission:

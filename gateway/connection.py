@@ -219,8 +219,7 @@ class Connection(asyncio.BufferedProtocol):
 
         Error: ``TooMuchBeforeLogin``, upon which the peer is closed.
         """
-        added_bytes = size_bytes - self.unauthenticated_bytes
-        if added_bytes:
+        if added_bytes := size_bytes - self.unauthenticated_bytes:
             self.unauthenticated_bytes = size_bytes
             self.listener.admission.hold(self.peer_host, added_bytes)
 
@@ -382,7 +381,8 @@ class Connection(asyncio.BufferedProtocol):
         """Return why the connection is to be closed by now, or None."""
         config = self.listener.config
         if self._holds:
-            return "idle_s_max" if self.stalled_s(now_s) > config.idle_s_max else None
+            name = "idle_s_max" if self.has_greeted else "handshake_s_max"
+            return name if self.stalled_s(now_s) > getattr(config, name) else None
         if (late := self.late(now_s)) is not None:
             return late
         if not self.is_busy() and now_s - self.last_received_s > config.idle_s_max:

@@ -203,7 +203,7 @@ class _Node:
         stack.push_async_callback(metadata.close)
         self._auth = users, rules, access_keys = await self._start_auth(metadata, stack)
         check_exposure(settings, users_configured=users.required)
-        log.info("starting", **start_line(settings, users_required=users.required))
+        log.info("starting", **self._start_line(users, access_keys))
         topics = TopicManager(
             metadata,
             defaults=settings.topic_defaults,
@@ -273,6 +273,10 @@ class _Node:
             audit=audit,
             logins=Logins(settings.auth, audit, clock),
         )
+
+    def _start_line(self, users: StoredUsers, keys: AccessKeys) -> dict[str, str]:
+        has_users = bool(users.names() or keys.keys())
+        return start_line(self._settings, users_required=users.required, has_users=has_users)
 
     async def _start_auth(
         self, metadata: SqlMetadata, stack: AsyncExitStack

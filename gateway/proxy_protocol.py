@@ -5,7 +5,7 @@ next and is never given more, so that what follows (a TLS hello, say) stays unre
 """
 
 import struct
-from ipaddress import IPv4Address, IPv6Address
+from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Final
 
 from gateway.errors import PeerError
@@ -55,7 +55,11 @@ class ProxyHeader:
         if len(fields) != _V1_FIELDS or fields[1] not in {"TCP4", "TCP6"}:
             msg = "a PROXY protocol line is not complete"
             raise PeerError(msg)
-        self.host = fields[2]
+        try:
+            self.host = _shown(ip_address(fields[2]))
+        except ValueError:
+            msg = "a PROXY protocol line has an address that is none"
+            raise PeerError(msg) from None
 
     def _receive_v2(self) -> None:
         if len(self._data) < _V2_HEAD_BYTES:
@@ -79,4 +83,10 @@ class ProxyHeader:
         if family >> 4 == _V2_IPV4:
             self.host = str(IPv4Address(body[:4]))
         elif family >> 4 == _V2_IPV6:
-            self.host = str(IPv6Address(body[:16]))
+            self.host = _shown(IPv6Address(body[:16]))
+
+
+def _shown(address: IPv4Address | IPv6Address) -> str:
+    """Return an address as rules name it; one of IPv4 within IPv6 is the one of IPv4."""
+    mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
+    return str(mapped or address)

@@ -31,6 +31,7 @@ HELD_KEYS: Final = frozenset(
         "auth.failure_memory_ms",
         "auth.failures_remembered_max",
         "auth.delayed_logins_per_ip_max",
+        "auth.checks_per_ip_max",
     }
 )
 """Settings that hold from SIGHUP on; all others hold from the next start on."""
@@ -53,10 +54,11 @@ class Access:
         Files are read, and rules checked, before anything changes.
         """
         declared = await read_declared(found.users, self.users)
-        self.users.policy.name_super_users(found.auth.super_users)
         await self.rules.replace_static(found.auth.rules)
+        self.users.policy.name_super_users(found.auth.super_users)
+        self.rules.forget_answers()
         await self.users.redeclare(declared.users)
-        await self.keys.redeclare(declared.keys)
+        self.keys.declare(declared.keys)
         self.logins.adopt(found.auth)
 
 
@@ -114,6 +116,8 @@ class Reloading:
         log.info("settings read anew", changed=", ".join(held) or "nothing")
         if later := sorted(changed - HELD_KEYS):
             log.warning("these settings hold from the next start on", keys=", ".join(later))
+        if found.users and found.auth.required is None and not self._access.users.required:
+            log.warning("users: login is not required before the next start")
 
 
 def _reload_certificates(listener: Listener) -> None:

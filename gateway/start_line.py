@@ -7,7 +7,9 @@ from gateway.config.secrets import mask_url
 from gateway.config.settings import Settings
 
 
-def start_line(settings: Settings, *, users_required: bool) -> dict[str, str]:
+def start_line(
+    settings: Settings, *, users_required: bool, has_users: bool = True
+) -> dict[str, str]:
     """Return the fields of the line, without any secret."""
     flush = getattr(settings.storage.options, "flush", None)
     return {
@@ -17,7 +19,7 @@ def start_line(settings: Settings, *, users_required: bool) -> dict[str, str]:
         "flush": str(flush or "as the storage does"),
         "metadata": mask_url(settings.metadata.database_url),
         "listeners": ", ".join(_listeners(settings)),
-        "access": _access(settings, users_required=users_required),
+        "access": _access(settings, users_required=users_required, has_users=has_users),
     }
 
 
@@ -32,7 +34,9 @@ def _listeners(settings: Settings) -> list[str]:
     return found
 
 
-def _access(settings: Settings, *, users_required: bool) -> str:
+def _access(settings: Settings, *, users_required: bool, has_users: bool) -> str:
+    if users_required and not has_users:
+        return "users must log in, and there are none: headgate users add NAME"
     if users_required:
         return "users must log in"
     if settings.node.insecure:

@@ -109,7 +109,9 @@ def topic_for(session: Session, ref: TopicRef, operation: Operation) -> Topic:
         _check_topic(session, ref, operation)
         return resolve_topic(session, ref)
     topic = resolve_topic(session, ref)
-    _check_topic(session, topic.name.name, operation)
+    if not session.allows(operation, ResourceType.TOPIC, topic.name.name):
+        msg = f"{operation.value} on topic {ref} is not allowed"  # its name stays unsaid
+        raise Unauthorized(msg)
     return topic
 
 

@@ -18,6 +18,7 @@ from adapters.kafka.large_requests import SLICE_ELEMENTS, let_go
 from adapters.kafka.reply import Reply, is_flexible
 from adapters.kafka.session import Framer, Session
 from adapters.kafka.split_requests import handle_split
+from gateway.admission import unsent_bytes
 from gateway.auth.ports import ANONYMOUS
 from gateway.budget import Intake
 from gateway.connection import WRITE_HIGH_BYTES, Connection
@@ -54,7 +55,7 @@ class KafkaConnection(Connection):
         self._adapter = adapter
         self._node = adapter.node
         bytes_max = adapter.config.request_bytes_max
-        if self._node.authenticator.required:
+        if self._node.authenticator.required or listener.config.refuses_strangers:
             bytes_max = min(bytes_max, adapter.config.unauthenticated_request_bytes_max)
         self._framer = Framer(listener.receive_buffer, bytes_max=bytes_max)
         self._session: Session | None = None
@@ -116,7 +117,12 @@ class KafkaConnection(Connection):
             self.hold_reads("requests")
         elif waiting_count <= self._adapter.config.requests_queued_max // 2:
             self.release_reads("requests")
-        if self._frames or self._intake.kept_bytes or self._framer.is_midway:
+        if (
+            self._frames
+            or self._intake.kept_bytes
+            or self._framer.is_midway
+            or not self.has_greeted
+        ):
             self._count_read()
 
     def _may_serve(self, frame: memoryview) -> bool:
@@ -145,7 +151,7 @@ class KafkaConnection(Connection):
         kept_bytes = queued_bytes + framer.kept_bytes
         has_room = self._intake.count(kept_bytes, is_midway=framer.is_midway)
         if not self.session.is_authenticated:
-            self.keep_before_login(kept_bytes)
+            self.keep_before_login(kept_bytes + unsent_bytes(self))
         if has_room and queued_bytes <= self._adapter.config.unacknowledged_bytes_max:
             self.release_reads("room")
         else:

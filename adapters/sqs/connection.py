@@ -9,6 +9,7 @@ from adapters.sqs.errors import REQUEST_TOO_LARGE, ErrorCode, SqsError
 from adapters.sqs.reply import Reply
 from adapters.sqs.session import BadRequest, HttpSession
 from adapters.sqs.wire import Request
+from gateway.admission import unsent_bytes
 from gateway.auth.certificates import certificate_user
 from gateway.budget import Intake
 from gateway.connection import WRITE_HIGH_BYTES, Connection
@@ -107,7 +108,7 @@ class SqsConnection(Connection):
             self.hold_reads("requests")
         elif self._holds and waiting_count <= self._pipelined_max // 2:
             self.release_reads("requests")
-        if self._requests or self._intake.kept_bytes or session.is_midway:
+        if self._requests or self._intake.kept_bytes or session.is_midway or not self._is_known:
             self._count_read()
         if session.wants_continue and not self._requests and not self._replies:
             session.wants_continue = False
@@ -143,7 +144,7 @@ class SqsConnection(Connection):
         else:
             self.hold_reads("room")
         if not self._is_known:
-            self.keep_before_login(kept_bytes)
+            self.keep_before_login(kept_bytes + unsent_bytes(self))
 
     def _on_room(self) -> None:
         self.guard(self._serve_queued)  # which counts anew
@@ -234,6 +235,8 @@ class SqsConnection(Connection):
         """See ``Connection``."""
         if self._requests:
             self._serve_queued()
+        elif self.unauthenticated_bytes and not self.is_closing:
+            self._count_read()
 
     # --- ending
 

@@ -3,7 +3,8 @@
 A key that is known here is always checked. Without a signature, or with a key that nobody knows
 (SDKs want some key, whatever it is), a request is anonymous where the config allows that and
 login is not required, and refused elsewhere. An anonymous caller is in the account that his key
-names by its 12 digits, if it is served, else in the default one.
+names by its 12 digits, if it is served, else in the default one. The user of a certificate is in
+the default one, whatever key he names: nobody has checked that.
 """
 
 from collections.abc import Mapping
@@ -129,7 +130,7 @@ class Identifier:
         return _identity(
             user or ANONYMOUS,
             peer_host,
-            key_id if key_id in self._accounts else config.account,
+            key_id if user is None and key_id in self._accounts else config.account,
             region if region in self._regions else config.region,
             "",
             claim.scope.service,

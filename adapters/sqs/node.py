@@ -145,12 +145,20 @@ class SqsNode:
 
     # --- who may use it
 
-    def authorize(self, call: Call, target: Queue | TopicName, operation: Operation) -> None:
+    def authorize(
+        self,
+        call: Call,
+        target: Queue | TopicName,
+        operation: Operation,
+        *,
+        action: str | None = None,
+    ) -> None:
         """Refuse what neither the rules nor the queue's policy allow.
 
         A ``TopicName`` stands for a queue that is not there yet, or for all of a namespace. A
         Deny of either wins, then an Allow of either; else the gateway's default, for queues of
-        the caller's own account. Error: ``SqsError`` (``ACCESS_DENIED``).
+        the caller's own account. ``action``: what policies are asked about, where it is not the
+        call's. Error: ``SqsError`` (``ACCESS_DENIED``).
         """
         name = target if isinstance(target, TopicName) else target.topic.name
         is_default = name.namespace == DEFAULT_NAMESPACE
@@ -163,10 +171,26 @@ class SqsNode:
             is_allowed = allows(principal, operation, ResourceType.TOPIC, resource)
         else:
             is_allowed = self._is_allowed(
-                call, operation, resource, document, self.arn_of_name(name), is_own=is_own
+                call,
+                operation,
+                resource,
+                document,
+                self.arn_of_name(name),
+                action or call.action,
+                is_own=is_own,
             )
         if not is_allowed:
             raise self._denied(call, name)
+
+    def may(self, call: Call, queue: Queue, operation: Operation) -> bool:
+        """Say whether ``authorize`` allows it: what a list leaves out is not refused."""
+        try:
+            self.authorize(call, queue, operation)
+        except SqsError as error:
+            if error.code is ACCESS_DENIED:
+                return False
+            raise
+        return True
 
     def authorize_again(self, call: Call, queue: Queue, operation: Operation) -> None:
         """Refuse what is not allowed any more to a call that has waited.
@@ -179,13 +203,14 @@ class SqsNode:
             raise self._denied(call, queue.topic.name)
         self.authorize(call, queue, operation)
 
-    def _is_allowed(
+    def _is_allowed(  # noqa: PLR0913, PLR0917 - the question, asked in one place
         self,
         call: Call,
         operation: Operation,
         resource: str,
         document: str,
         arn: str,
+        action: str,
         *,
         is_own: bool,
     ) -> bool:
@@ -201,7 +226,7 @@ class SqsNode:
         said = None
         if document:
             asked = self.asked(call)
-            said = policy.decide(document, action=call.action, asked=asked, arn=arn)
+            said = policy.decide(document, action=action, asked=asked, arn=arn)
         if rules is Verdict.DENIED or said is False:
             return False
         if rules is Verdict.ALLOWED or said:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from adapters.sqs.attributes import FindTarget, new_attributes, new_settings, parse_change
+from adapters.sqs.call import Call
 from adapters.sqs.errors import (
     INVALID_ATTRIBUTE_NAME,
     INVALID_ATTRIBUTE_VALUE,
@@ -19,8 +20,10 @@ from adapters.sqs.redrive_policies import (
     permits_source,
 )
 from adapters.sqs.tags import merge_tags
-from adapters.sqs.urls import parse_queue_arn
+from adapters.sqs.urls import QueueAddress, parse_queue_arn
+from gateway.auth.ports import Operation
 from gateway.model import TopicName
+from gateway.queues.manager import Queue
 from gateway.queues.model import QueueSettings
 
 REDRIVE_ALLOW_POLICY: Final = "sqs.RedriveAllowPolicy"
@@ -79,21 +82,44 @@ def check_fifo_stays(given: Mapping[str, str], *, fifo: bool) -> None:
         raise SqsError(INVALID_ATTRIBUTE_VALUE, msg)
 
 
-def target_finder(node: SqsNode, name: TopicName) -> FindTarget:
-    """Return what looks up the dead-letter queue of a RedrivePolicy for the queue ``name``."""
+def target_finder(
+    node: SqsNode, name: TopicName, call: Call | None = None, queue: Queue | None = None
+) -> FindTarget:
+    """Return what looks up the dead-letter queue of a RedrivePolicy for the queue ``name``.
+
+    ``call``: who wants it, and must be allowed to send there, as what he sends to ``name`` may end
+    up there; unless it is where the dead letters of ``queue`` go already.
+    """
 
     def find_target(text: str) -> RedriveTarget | None:
         if not text:
             return None
         policy = parse_redrive_policy(text)
+        address = _address_of(node, name, text, policy.target_arn)
+        if call is not None:
+            _check_rights(node, call, address, queue)
         return RedriveTarget(
-            _find_topic(node, name, text, policy.target_arn), policy.attempts_max
+            _find_topic(node, name, text, policy.target_arn, address), policy.attempts_max
         )
 
     return find_target
 
 
-def _find_topic(node: SqsNode, name: TopicName, text: str, target_arn: str) -> str:
+def _check_rights(
+    node: SqsNode, call: Call, address: QueueAddress, queue: Queue | None
+) -> None:
+    """Refuse a target that the caller may not send to. Error: ``SqsError``."""
+    target = TopicName(node.namespace(address.account, address.region), address.name)
+    if (
+        queue is None
+        or (queue.topic.name.namespace, queue.settings.dead_letter_topic) != target
+    ):
+        found = node.queues.find(target)
+        node.authorize(call, found or target, Operation.WRITE, action="SendMessage")
+
+
+def _address_of(node: SqsNode, name: TopicName, text: str, target_arn: str) -> QueueAddress:
+    """Return what the ARN of a target says, where it may be one of ``name``'s."""
     source, target = node.address_of(name), parse_queue_arn(target_arn)
     if target is None:
         raise invalid_redrive_policy(text, "Invalid value for deadLetterTargetArn.")
@@ -111,6 +137,12 @@ def _find_topic(node: SqsNode, name: TopicName, text: str, target_arn: str) -> s
         raise invalid_redrive_policy(
             text, "Dead-letter queue must be same type of queue as the source."
         )
+    return target
+
+
+def _find_topic(
+    node: SqsNode, name: TopicName, text: str, target_arn: str, target: QueueAddress
+) -> str:
     queue = node.queue_by_arn(target_arn)
     if queue is None:
         raise invalid_redrive_policy(text, "Dead letter target does not exist.")

@@ -48,26 +48,23 @@ class AccessKeys:
         self.on_change: list[Callable[[], None]] = []
         self._metadata = metadata
         self._changes = Changes()
-        self._keys: dict[str, AccessKey] = {}
+        self._keys: dict[str, AccessKey] = {}  # all of them
+        self._stored: dict[str, AccessKey] = {}
         self._declared: dict[str, AccessKey] = {}
 
     async def load(self) -> None:
         """Read everything from the store; once, before anything else is asked."""
-        self._keys = {key.key_id: key for key in await self._metadata.access_keys()}
+        self._stored = {key.key_id: key for key in await self._metadata.access_keys()}
+        self._keys = {**self._stored, **self._declared}
 
     def declare(self, keys: Iterable[AccessKey]) -> None:
-        """Take up keys of the config file, after ``load``; of two with one id they count."""
+        """Take up keys of the config file, after ``load``; of two with one id they count.
+
+        Those that it had before are gone.
+        """
         self._declared = {key.key_id: key for key in keys}
-        self._keys.update(self._declared)
+        self._keys = {**self._stored, **self._declared}
         self._note_change()
-
-    async def redeclare(self, keys: Iterable[AccessKey]) -> None:
-        """Take up other keys of the config file. Errors: ``StorageUnavailable``."""
-        await self._changes.make(self._redeclare(list(keys)))
-
-    async def _redeclare(self, keys: list[AccessKey]) -> None:
-        await self.load()
-        self.declare(keys)
 
     def is_declared(self, key_id: str) -> bool:
         """Say whether a key is one of the config file, and so not to be changed from here."""
@@ -115,8 +112,8 @@ class AccessKeys:
 
     def forget_user(self, user: str) -> None:
         """The store has removed a user and with it the user's keys."""
-        kept = {id_: key for id_, key in self._keys.items() if key.user != user}
-        self._keys = kept | self._declared
+        self._stored = {id_: key for id_, key in self._stored.items() if key.user != user}
+        self._keys = {**self._stored, **self._declared}
         self._note_change()
 
     async def _add(self, key: AccessKey) -> None:
@@ -125,13 +122,14 @@ class AccessKeys:
         if len(self._keys) >= KEYS_MAX:
             raise Overloaded(f"there are {KEYS_MAX} access keys")
         await self._metadata.put_access_key(key)
-        self._keys[key.key_id] = key
+        self._stored[key.key_id] = self._keys[key.key_id] = key
         self._note_change()
 
     async def _remove(self, key_id: str) -> bool:
         if key_id in self._declared:
             raise PolicyViolation(f"access key {key_id} is set in the config file")
         removed = await self._metadata.delete_access_key(key_id)
+        self._stored.pop(key_id, None)
         self._keys.pop(key_id, None)
         self._note_change()
         return removed

@@ -41,8 +41,10 @@ def mapped_user(certificate: Mapping[str, Any], kind: str, pattern: str) -> str 
             found.add(match[match.re.groups] or "")
     if len(found) != 1:
         return None
+    name = found.pop()
     try:
-        return check_name(found.pop())
+        # An authority vouches for a name as it is written, and not for what looks like it.
+        return name if check_name(name) == name else None
     except InvalidRequest:
         return None
 

@@ -2,9 +2,10 @@
 
 The answer to a wrong password waits; the wait doubles with each failure of the same user from
 the same address (``auth.failure_delay_ms``, up to ``failure_delay_ms_max``), and the user's next
-attempt from there begins when it is over, so that connections side by side guess no faster.
-Failures of many users from one address add up as well, and delay answers to failures alone:
-who shares the address and has the right password is not held up.
+attempt from there begins when it is over, one at a time, so that connections side by side guess no
+faster. Failures of many users from one address add up as well, and delay answers to failures
+alone: who shares the address and has the right password is not held up. Checking a password costs
+CPU, of which an address with many failures gets a part only (``auth.checks_per_ip_max``).
 """
 
 import asyncio
@@ -56,6 +57,7 @@ class Logins:
         self._clock = clock or SystemClock()
         self._failures: OrderedDict[tuple[str, str | None], _Failures] = OrderedDict()
         self._waiting: Counter[str] = Counter()  # by address
+        self._checking: Counter[str] = Counter()  # by address
         self.refused: Counter[str] = Counter()
         """Failed logins, by protocol."""
 
@@ -93,13 +95,29 @@ class Logins:
 
     async def turn(self, peer: Peer, user: str) -> None:
         """Wait until a user may try again from there. Errors: ``Overloaded``."""
-        known = self._failures.get((peer.host, user))
-        now_ms = self._clock.monotonic_ms()
-        wait_ms = 0 if known is None else known.until_ms - now_ms
         # Even one that need not wait: where the bound is reached, guessing has to stop.
         self._check_room(peer)
-        if wait_ms > 0:
+        while (wait_ms := self._until_turn_ms(peer, user)) > 0:
             await self._wait(peer, wait_ms)
+        known = self._failures.get((peer.host, user))
+        if known is not None:  # those that wait beside it wait on, until it has passed
+            delay_ms = self._delay_ms(known.count + 1, free=0)
+            known.until_ms = self._clock.monotonic_ms() + delay_ms
+
+    def begin_check(self, peer: Peer) -> None:
+        """Count a password that is being checked. Error: ``Overloaded``: too many from there."""
+        known = self._failures.get((peer.host, None))
+        is_suspect = known is not None and known.count > ADDRESS_FAILURES_FREE
+        if is_suspect and self._checking[peer.host] >= self._config.checks_per_ip_max:
+            msg = "checks_per_ip_max logins from this address are being checked"
+            raise Overloaded(msg)
+        self._checking[peer.host] += 1
+
+    def end_check(self, peer: Peer) -> None:
+        """It has been checked."""
+        self._checking[peer.host] -= 1
+        if self._checking[peer.host] <= 0:
+            del self._checking[peer.host]
 
     async def failed(self, peer: Peer, user: str, error: Exception) -> None:
         """Count and log a failure; return when it may be answered."""
@@ -113,6 +131,10 @@ class Logins:
     def passed(self, peer: Peer, user: str) -> None:
         """Forget the failures of a user who has shown the right password."""
         self._failures.pop((peer.host, user), None)
+
+    def _until_turn_ms(self, peer: Peer, user: str) -> int:
+        known = self._failures.get((peer.host, user))
+        return 0 if known is None else known.until_ms - self._clock.monotonic_ms()
 
     def _count(self, host: str, user: str | None) -> int:
         now_ms = self._clock.monotonic_ms()
@@ -159,6 +181,7 @@ class Attempt:
         self._logins = logins
         self._peer = peer
         self._user = ""
+        self._is_checking = False
 
     async def turn(self, user: str) -> None:
         """See ``Logins.turn``. All spellings of a name that mean one user count as one."""
@@ -166,6 +189,8 @@ class Attempt:
         with suppress(Unauthenticated):  # of a name that is none; the check says so
             self._user = saslprep(user)
         await self._logins.turn(self._peer, self._user)
+        self._logins.begin_check(self._peer)
+        self._is_checking = True
 
     def passed(self) -> None:
         """See ``Logins.passed``."""
@@ -175,5 +200,8 @@ class Attempt:
         return self
 
     async def __aexit__(self, _kind: object, error: BaseException | None, _at: object) -> None:
+        if self._is_checking:
+            self._is_checking = False
+            self._logins.end_check(self._peer)
         if isinstance(error, Unauthenticated):
             await self._logins.failed(self._peer, self._user, error)

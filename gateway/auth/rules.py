@@ -269,10 +269,24 @@ def decide(
         rule.allow
         and rule.operation in enough
         and not (by_name and rule.pattern_kind is PatternKind.ANY)
+        and not _reaches_elsewhere(rule, name)
         for rule in matching
     ):
         return Verdict.ALLOWED
     return Verdict.CLOSED if selecting else Verdict.SILENT
+
+
+def _reaches_elsewhere(rule: Rule, name: str) -> bool:
+    """Say whether a prefix that names no namespace has met a topic of one that begins like it.
+
+    Such a rule closes and denies there, and allows nothing. (Names of groups may have a ``/``.)
+    """
+    return (
+        rule.pattern_kind is PatternKind.PREFIX
+        and rule.resource_type is ResourceType.TOPIC
+        and "/" in name
+        and "/" not in rule.pattern
+    )
 
 
 def _writes_somewhere(topic_rules: Sequence[Rule], principal: Principal) -> bool:

@@ -4,6 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
+from gateway.auth.rules import parse_rule
 from gateway.cli import options
 from gateway.cli.admin_client import settings_of
 from gateway.cli.config_reference import reference
@@ -15,7 +16,7 @@ from gateway.config.listeners import check_certificates
 from gateway.config.loader import load_settings
 from gateway.config.settings import Settings, StorageConfig
 from gateway.config.text import as_tables, format_key, format_value, toml_lines
-from gateway.errors import InvalidConfig
+from gateway.errors import InvalidConfig, InvalidRequest
 from gateway.registry import storage_class
 from gateway.topics.configs import check_configs
 
@@ -46,7 +47,9 @@ def check_config(
     for warning in warnings(settings):
         say(f"# warning: {warning}")
     try:
-        check_exposure(settings, users_configured=bool(settings.auth.required))
+        required = settings.auth.required
+        asks = bool(settings.users) if required is None else required
+        check_exposure(settings, users_configured=asks)
     except InvalidSettings as error:
         say(f"# warning: while nobody must log in, nothing starts: {error}")
     _check_start(settings)
@@ -65,6 +68,11 @@ def _check_start(settings: Settings) -> None:
             check_configs(configs, can_compact=compacts)
         except InvalidConfig as error:
             raise InvalidSettings(f"{path}: {error}") from error
+    for number, rule in enumerate(settings.auth.rules):
+        try:
+            parse_rule(rule)
+        except InvalidRequest as error:
+            raise InvalidSettings(f"auth.rules[{number}]: {error}") from error
     check_certificates(settings)
 
 

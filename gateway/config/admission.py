@@ -21,8 +21,8 @@ class ListenersConfig(FrozenConfig):
     unauthenticated_bytes_budget: int = Field(
         default=64 * _MIB,
         ge=_MIB,
-        description="Bytes kept of unfinished requests of all clients that have not logged in; "
-        "a client that exceeds it is closed.",
+        description="Bytes kept of unfinished requests, and of answers that are not read, of all "
+        "clients that have not logged in; a client that exceeds it is closed.",
     )
     unauthenticated_bytes_per_ip_budget: int = Field(
         default=16 * _MIB,

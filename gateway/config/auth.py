@@ -140,3 +140,10 @@ class AuthConfig(FrozenConfig):
         le=100_000,
         description="Delayed logins of one IP address; more from there are refused unchecked.",
     )
+    checks_per_ip_max: int = Field(
+        default=10,
+        ge=1,
+        le=100,
+        description="Logins of one IP address that are checked at once after more than ten of "
+        "them have failed; more from there are refused, retriable.",
+    )

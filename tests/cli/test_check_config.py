@@ -130,9 +130,16 @@ def test_what_a_start_would_refuse_is_one_line_and_status_2(
             '[topic_defaults.configs]\n"cleanup.policy" = "shred"\n',
             "topic_defaults.configs: topic config cleanup.policy: 'shred' is not",
         ),
+        (
+            (
+                '[[auth.rules]]\n[[auth.rules]]\nresource = "mqtt_topic"\npattern = "filter"\n'
+                'name = "a#b"\n'
+            ),
+            "auth.rules[1]: 'a#b': '+' stands for a whole level",
+        ),
     ],
 )
-def test_a_topic_config_that_a_start_would_refuse_is_status_2(
+def test_a_topic_config_or_rule_that_a_start_would_refuse_is_status_2(
     run: Run, tmp_path: Path, text: str, line: str
 ) -> None:
     file = tmp_path / "headgate.toml"

@@ -11,6 +11,7 @@ V2 = b"\r\n\r\n\x00\r\nQUIT\n"
 V2_IPV4 = V2 + b"\x21\x11\x00\x0c" + bytes([10, 1, 2, 3, 10, 9, 9, 9]) + b"\x04\xd2\x23\x84"
 V2_IPV6 = V2 + b"\x21\x21\x00\x24" + bytes(15) + b"\x01" + bytes(16) + b"\x04\xd2\x23\x84"
 V2_LOCAL = V2 + b"\x20\x00\x00\x00"
+MAPPED = bytes(10) + b"\xff\xff\n\x01\x02\x03"  # ::ffff:10.1.2.3
 V1 = b"PROXY TCP4 203.0.113.7 192.0.2.1 56324 443\r\n"
 
 
@@ -31,6 +32,9 @@ def parse(data: bytes) -> tuple[str | None, bytes]:
         (b"PROXY UNKNOWN\r\n", None),
         (V2_IPV4, "10.1.2.3"),
         (V2_IPV6, "::1"),
+        (V2_IPV6.replace(bytes(15) + b"\x01", MAPPED, 1), "10.1.2.3"),
+        (V1.replace(b"TCP4 203.0.113.7", b"TCP6 ::ffff:203.0.113.7"), "203.0.113.7"),
+        (V1.replace(b"TCP4 203.0.113.7", b"TCP6 0:0:0::1"), "::1"),
         (V2_LOCAL, None),
         (V2 + b"\x21\x00\x00\x00", None),  # AF_UNSPEC
         (

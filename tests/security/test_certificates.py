@@ -174,3 +174,8 @@ def test_two_users_and_no_users_name_are_nobody(names: tuple[str, ...]) -> None:
 
 def test_without_a_certificate_there_is_nobody() -> None:
     assert mapped_user({}, "cn", "") is None
+
+
+@pytest.mark.parametrize("name", ["a\u00adda", "\uff41da", "ada\u200b"])
+def test_a_name_that_looks_like_another_is_nobody(name: str) -> None:
+    assert mapped_user({"subject": ((("commonName", name),),)}, "cn", "") is None

@@ -1,7 +1,9 @@
 """What a stranger may keep the node busy with by Kafka before a login."""
 
+import asyncio
 import struct
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -71,6 +73,50 @@ async def test_who_does_not_log_in_has_only_the_handshake_to_do_so(
         listener.now_s += listener.config.handshake_s_max + 1
         [connection] = listener.connections
         assert connection.overdue(listener.now_s) == ("handshake_s_max" if is_asked else None)
+
+
+async def test_a_listener_that_asks_everybody_takes_no_large_request_before_a_login(
+    tmp_path: Path,
+) -> None:
+    async with running(tmp_path, kafka={"authentication": "sasl"}) as live:
+        client = await live.client()
+        client.send(struct.pack(">i", 1 << 20) + b"x")
+        assert await client.ended()
+        assert live.adapter.listener.faults["PeerError"] == 1
+
+
+async def test_answers_that_strangers_do_not_read_are_counted_and_bounded(
+    tmp_path: Path,
+) -> None:
+    config = ListenersConfig.model_validate({"unauthenticated_bytes_per_ip_budget": 256 << 10})
+    async with running(tmp_path, user="anna") as live:
+        admission, listener = live.kernel.admission, live.adapter.listener
+        admission.config = config
+        client = await live.client()
+        cast("asyncio.Transport", client.writer.transport).pause_reading()
+        faults = listener.faults
+        for _ in range(2_000):
+            client.send(api_versions() * 100)
+            await asyncio.sleep(0)
+            if faults["TooMuchBeforeLogin"]:
+                break
+        await until(lambda: faults["TooMuchBeforeLogin"] > 0)
+        client.writer.transport.abort()
+        await until(lambda: admission.unauthenticated_bytes == 0)
+        assert not admission._bytes_by_host
+
+
+async def test_who_logs_in_and_whose_answers_are_read_counts_no_more(tmp_path: Path) -> None:
+    async with running(tmp_path, user="anna") as live:
+        client = await live.client()
+        for _ in range(3):
+            client.send(api_versions())
+            await client.answer()
+        client.send(api_versions())
+        await client.answer()
+        assert live.kernel.admission.unauthenticated_bytes < 4_096
+        client.writer.transport.abort()
+        await until(lambda: live.kernel.admission.unauthenticated_bytes == 0)
 
 
 def api_versions() -> bytes:

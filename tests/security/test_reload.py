@@ -1,12 +1,16 @@
 """SIGHUP: new certificates for new connections, some settings; the node goes on in any case."""
 
+import http.client
+import json
 import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from gateway.admin.token import read_token
 from tests.interop.mqtt.programs.secure_paho import CLOSED, SecurePaho
 from tests.security.tls import Tls, handshake
 from tests.support.certificates import make_certificate
@@ -136,3 +140,40 @@ def test_users_keys_and_rules_of_the_file_hold_at_once(tmp_path: Path) -> None:
             reload(gateway, "settings read anew")
             assert watcher.answer() == CLOSED
         assert opens("second") != "Success"
+
+
+def admin(gateway: Gateway, method: str, path: str, body: object = None) -> Any:
+    """Ask the admin endpoint, as who has its token."""
+    connection = http.client.HTTPConnection("127.0.0.1", gateway.admin_port, timeout=60)
+    headers = {"Authorization": f"Bearer {read_token(gateway.data_dir)}"}
+    connection.request(method, path, None if body is None else json.dumps(body), headers)
+    response = connection.getresponse()
+    answer = json.loads(response.read())
+    connection.close()
+    assert response.status == http.client.OK, answer
+    return answer
+
+
+def add_user(gateway: Gateway, name: str) -> None:
+    admin(gateway, "PUT", f"/v1/users/{name}", {"password": "sesame"})
+
+
+def administrators(gateway: Gateway) -> list[str]:
+    users = admin(gateway, "GET", "/v1/users")["users"]
+    return [user["name"] for user in users if user["administrator"]]
+
+
+def test_a_rule_that_makes_no_sense_changes_nothing(tmp_path: Path) -> None:
+    """And who has no user yet is told, and can make one."""
+    gateway = Gateway(tmp_path / "data", {"auth.required": "true"})
+    with gateway:
+        assert "there are none: headgate users add NAME" in "\n".join(gateway.lines)
+        for name in ("root", "eve"):
+            add_user(gateway, name)
+        config = tmp_path / "data.toml"
+        config.write_text(
+            "[adapters.kafka]\n[auth]\nsuper_users = ['eve']\n"
+            "[[auth.rules]]\nresource = 'mqtt_topic'\npattern = 'filter'\nname = 'a#b'\n"
+        )
+        reload(gateway, "settings not read anew, the old ones stay")
+        assert administrators(gateway) == ["root"]

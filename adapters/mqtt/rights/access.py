@@ -59,6 +59,7 @@ class ClientAccess:
         self._rules = rules
         self._stored: Sequence[Sequence[Compiled]] = ()
         self._is_super_user = False
+        self._is_shut_out = False  # login is required since it came; its will is still to come
         self._has_rules = True
         self._answers: dict[bytes, MqttError | None] = {}
         self._answers_qos0: dict[bytes, MqttError | None] = {}
@@ -127,6 +128,10 @@ class ClientAccess:
         self._answers.clear()
         self._answers_qos0.clear()
         self._is_super_user = access.authorizer.is_super_user(self._principal)
+        self._is_shut_out = (
+            self._principal.is_anonymous
+            and not access.authorizer.allows_by_default(self._principal)
+        )
         self._stored = access.stored.of_client(self._client_id, self._username, self._principal)
         self._has_rules = bool(self._rules) or any(self._stored)
         self._revision = revision
@@ -140,8 +145,10 @@ class ClientAccess:
         except MqttError as error:
             return as_value(error)
         answer = self._answer_of_rules(text, to_subscribe=False)
-        if answer is not False and self._may(
-            Operation.WRITE, self._access.log_topic(topic, qos), answer=answer
+        if (
+            answer is not False
+            and not self._is_shut_out
+            and self._may(Operation.WRITE, self._access.log_topic(topic, qos), answer=answer)
         ):
             return None
         return MqttError(ReasonCode.NOT_AUTHORIZED, f"may not publish to {text[:80]!r}")

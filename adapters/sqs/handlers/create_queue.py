@@ -46,9 +46,9 @@ async def handle(call: Call, node: SqsNode) -> Result:
     if topic is not None and topic.is_internal:
         raise SqsError(UNSUPPORTED_OPERATION, f"The name {text} is reserved.")
     tags = call.params.get("tags") or {}
-    find_target = target_finder(node, name)
-    wanted = wanted_queue(text, given, tags, fifo=fifo, find_target=find_target)
     queue = node.queues.find(name)
+    find_target = target_finder(node, name, call, queue)
+    wanted = wanted_queue(text, given, tags, fifo=fifo, find_target=find_target)
     if queue is None:
         queue = await node.changes.make(_make(call, node, name, wanted))
     _check_same(node, queue, given)

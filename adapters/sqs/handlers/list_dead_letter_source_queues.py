@@ -12,12 +12,16 @@ ACTION: Final = "ListDeadLetterSourceQueues"
 
 
 def handle(call: Call, node: SqsNode) -> Result:
-    """Return URLs, a page of them."""
+    """Return URLs, a page of them, of those that the caller may know of."""
     queue = node.queue_of(call, url=call.params["QueueUrl"])
     node.authorize(call, queue, Operation.DESCRIBE)
     name = queue.topic.name
     sources = sorted(
-        (source for source in node.queues.sources_of(name) if source.group == DEFAULT_GROUP),
+        (
+            source
+            for source in node.queues.sources_of(name)
+            if source.group == DEFAULT_GROUP and node.may(call, source, Operation.DESCRIBE)
+        ),
         key=lambda source: source.topic.name.name,
     )
     page, token = take_page(iter(sources), call.params, (ACTION, *name))

@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from typing import Final
 
 from adapters.sqs.call import Call, Result
-from adapters.sqs.errors import ACCESS_DENIED, SqsError
 from adapters.sqs.node import SqsNode
 from adapters.sqs.pages import take_page
 from gateway.auth.ports import Operation
@@ -31,11 +30,6 @@ def handle(call: Call, node: SqsNode) -> Result:
 
 def _queues(call: Call, node: SqsNode, namespace: str, prefix: str) -> Iterator[Queue]:
     for queue in node.queues.queues(namespace):
-        if queue.group == DEFAULT_GROUP and queue.topic.name.name.startswith(prefix):
-            try:
-                node.authorize(call, queue, Operation.DESCRIBE)
-            except SqsError as error:
-                if error.code is ACCESS_DENIED:
-                    continue
-                raise
+        is_listed = queue.group == DEFAULT_GROUP and queue.topic.name.name.startswith(prefix)
+        if is_listed and node.may(call, queue, Operation.DESCRIBE):
             yield queue

@@ -26,7 +26,7 @@ async def _set(call: Call, node: SqsNode) -> Result:
     name = queue.topic.name
     fifo = is_fifo_name(name.name)
     check_fifo_stays(given, fifo=fifo)
-    change = parse_change(given, fifo=fifo, find_target=target_finder(node, name))
+    change = parse_change(given, fifo=fifo, find_target=target_finder(node, name, call, queue))
     await node.queues.alter(
         queue,
         settings=changed_settings(queue.settings, change),

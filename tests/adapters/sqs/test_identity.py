@@ -171,3 +171,16 @@ def test_who_is_no_page_is_let_in_unsigned(headers: dict[bytes, bytes]) -> None:
 )
 def test_loopback_is_told_from_the_rest(host: str, *, is_ours: bool) -> None:
     assert is_loopback(host) is is_ours
+
+
+def test_the_user_of_a_certificate_cannot_choose_an_account() -> None:
+    who = identifier("KEY", accounts=[OTHER_ACCOUNT], required=True)
+    request = unsigned()
+    claimed = signed()
+    request.headers[b"authorization"] = claimed.headers[b"authorization"].replace(
+        KEY_ID.encode(), OTHER_ACCOUNT.encode()
+    )
+    request.headers[b"x-amz-date"] = claimed.headers[b"x-amz-date"]
+    found = who.identify(request, HERE, "ada")
+    assert found.principal.name == "ada"
+    assert found.account == SqsConfig().account

@@ -146,3 +146,22 @@ async def test_only_the_owner_may_read_the_file(keys: AccessKeys, tmp_path: Path
     await keys.add("alice")
 
     assert (tmp_path / "metadata.sqlite").stat().st_mode & 0o777 == 0o600
+
+
+async def test_keys_of_the_file_come_and_go_beside_those_that_are_stored(
+    keys: AccessKeys,
+) -> None:
+    """A user who is removed while the file is read anew does not come back with it."""
+    await keys.add("alice", key_id="stored", secret="x")
+    await keys.add("bob", key_id="both", secret="x")
+    keys.declare([AccessKey("both", "y", "carol", ""), AccessKey("file", "y", "carol", "")])
+    assert [(key.key_id, key.secret) for key in keys.keys()] == [  # noqa: SIM118
+        ("stored", "x"),
+        ("both", "y"),
+        ("file", "y"),
+    ]
+    keys.forget_user("alice")
+    keys.declare([])
+    assert keys.find("stored") is None
+    assert keys.find("file") is None
+    assert keys.find("both") == AccessKey("both", "x", "bob", "")

@@ -274,3 +274,18 @@ async def test_an_older_directory_without_rules_is_warned_of_by_key(
         assert "auth.default is not set" in warned
         assert "auth.default" not in capsys.readouterr().out
     await metadata.close()
+
+
+async def test_a_prefix_allows_nothing_in_a_namespace_that_begins_like_it(
+    metadata: SqlMetadata,
+) -> None:
+    prefix = Rule("alice", Operation.ALL, ResourceType.TOPIC, PatternKind.PREFIX, "orders")
+    async with users_of(metadata, required=True) as users:
+        book = await book_of(metadata, users, default="deny")
+        await book.add_rules([prefix])
+        assert may_write(book, topic="orders-1")
+        assert not may_write(book, topic="orders-eu/secret")
+        await book.add_rules([prefix._replace(pattern="orders-eu/")])
+        assert may_write(book, topic="orders-eu/secret")
+        await book.add_rules([prefix._replace(allow=False)])
+        assert not may_write(book, topic="orders-eu/secret")

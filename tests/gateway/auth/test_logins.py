@@ -126,3 +126,47 @@ async def test_too_many_waiting_logins_of_an_address_are_refused_unchecked() -> 
     await waiting
     assert house.logins.waiting_count == 0
     await house.succeed(HERE, "bob")
+
+
+async def test_those_who_waited_side_by_side_are_checked_one_after_the_other() -> None:
+    house = House(failure_delay_ms=100)
+    await house.fail(HERE, "ada")
+    house.logins._failures[HERE.host, "ada"].until_ms += 100
+    moments: list[int] = []
+
+    async def guess() -> None:
+        async with house.logins.attempt(HERE) as attempt:
+            await attempt.turn("ada")
+            moments.append(house.clock.monotonic_ms())
+            await asyncio.sleep(0)  # while the password is checked
+            raise Unauthenticated("wrong user name or password")
+
+    async def sleep(seconds: float) -> None:
+        due_ms = house.clock.monotonic_ms() + round(seconds * 1_000)
+        await asyncio.sleep(0)  # all of them see the same time
+        house.clock.advance(max(due_ms - house.clock.monotonic_ms(), 0))
+
+    house.logins._sleep = sleep
+    await asyncio.gather(*(guess() for _ in range(5)), return_exceptions=True)
+    assert len(moments) == len(set(moments)) == 5
+
+
+async def test_an_address_that_guesses_gets_a_part_of_the_checks() -> None:
+    house = House(checks_per_ip_max=2)
+    for number in range(ADDRESS_FAILURES_FREE + 1):
+        await house.fail(HERE, f"user-{number}")
+    async with house.logins.attempt(HERE) as one, house.logins.attempt(HERE) as two:
+        await one.turn("ada")
+        await two.turn("bob")
+        with pytest.raises(Overloaded):
+            await house.succeed(HERE, "eve")
+        await house.succeed(THERE, "eve")
+    await house.succeed(HERE, "eve")
+    assert not house.logins._checking
+
+
+async def test_many_who_come_at_once_from_one_address_are_all_checked() -> None:
+    house = House(checks_per_ip_max=1)
+    async with house.logins.attempt(HERE) as one:
+        await one.turn("ada")
+        await house.succeed(HERE, "bob")

@@ -11,8 +11,10 @@ from kafka.protocol.admin import (
     DescribeUserScramCredentialsRequest,
 )
 
+from adapters.kafka.access import topic_for
 from adapters.kafka.errors import ErrorCode
 from gateway.auth.ports import CLUSTER, Operation, PatternKind, ResourceType, Rule
+from gateway.errors import Unauthorized
 from tests.adapters.kafka.handlers.rig import Rig
 
 ANY, MATCH, LITERAL, PREFIXED = 1, 2, 3, 4
@@ -366,3 +368,11 @@ async def test_rules_name_what_is_in_another_namespace_after_it(rig: Rig) -> Non
     assert rig.session.allows(Operation.READ, ResourceType.TOPIC, "private")
     rig.session.principal = rig.session.principal._replace(name="carol")
     assert not rig.session.allows(Operation.READ, ResourceType.TOPIC, "private")
+
+
+async def test_the_name_of_a_topic_asked_for_by_its_id_stays_unsaid(rig: Rig) -> None:
+    topic = await rig.topic("secret-plans")
+    await rig.allow("ada", Operation.ALL, "topic", "mine-")
+    with pytest.raises(Unauthorized) as caught:
+        topic_for(rig.login("ada"), topic.uuid, Operation.WRITE)
+    assert "secret" not in str(caught.value)

@@ -430,3 +430,14 @@ def test_nobody_may_subscribe_to_what_stored_rules_deny_to_his_publishing(
     is_open = not topic.startswith("$")  # nobody publishes there
     if is_open and access.may_subscribe(wanted) and matches(wanted, topic):
         assert may_publish(access, topic)
+
+
+def test_the_will_of_who_did_not_log_in_is_refused_once_login_is_required() -> None:
+    authorizer = Rules()
+    access = client(default="allow", username=None, authorizer=authorizer)
+    assert access.publish_refusal(b"a", 1) is None
+    authorizer.default = False
+    authorizer.revision += 1
+    refusal = access.publish_refusal(b"a", 1)
+    assert refusal is not None
+    assert refusal.reason_code is ReasonCode.NOT_AUTHORIZED

@@ -1,6 +1,7 @@
 """ListQueues."""
 
 import asyncio
+import json
 from pathlib import Path
 
 import pytest
@@ -133,3 +134,17 @@ async def test_only_what_the_caller_may_know_of(tmp_path: Path) -> None:
             "list_queues", by=bob, MaxResults=1, NextToken=first["NextToken"]
         )
         assert names(rest) == ["b-2"]
+        policy = json.dumps({"deadLetterTargetArn": live.arn("b"), "maxReceiveCount": 3})
+        for name in ("a", "b-2"):
+            await live.call(
+                "set_queue_attributes",
+                by=alice,
+                QueueUrl=f"{live.url}/000000000000/{name}",
+                Attributes={"RedrivePolicy": policy},
+            )
+        sources = await live.call(
+            "list_dead_letter_source_queues",
+            by=bob,
+            QueueUrl=f"{live.url}/000000000000/b",
+        )
+        assert [url.rpartition("/")[2] for url in sources["queueUrls"]] == ["b-2"]

@@ -113,3 +113,36 @@ async def test_a_policy_for_everybody_admits_nobody_unsigned_where_login_is_requ
         url = await live.queue("q", by=by, Policy=policy_of(live, "Allow", "q"))
         refused = await live.refused("send_message", QueueUrl=url, MessageBody="x")
         assert refused.code == "InvalidClientTokenId"
+
+
+async def test_dead_letters_go_only_where_who_sets_it_may_send(tmp_path: Path) -> None:
+    async with running(tmp_path, users={"root": "x"}, default="deny") as live:
+        book = cast("RuleBook", live.kernel.authorizer)
+        users = cast("StoredUsers", live.kernel.authenticator)
+        await users.add_user("root", "x", administers=True)
+        root, bob = await live.user("root"), await live.user("bob")
+        await live.queue("payments", by=root)
+        await book.add_rules(rules_of("allow by name", "mine"))
+        policy = json.dumps({"deadLetterTargetArn": live.arn("payments"), "maxReceiveCount": 1})
+        unknown = policy.replace("payments", "nowhere")
+
+        for redrive in (policy, unknown):
+            with pytest.raises(ClientError, match="AccessDenied"):
+                await live.queue("mine", by=bob, RedrivePolicy=redrive)
+        url = await live.queue("mine", by=bob)
+        with pytest.raises(ClientError, match="AccessDenied"):
+            await set_redrive(live, bob, url, policy)
+
+        await set_redrive(live, root, url, policy)  # where it is set, it may stay
+        await set_redrive(live, bob, url, policy.replace("1}", "5}"))
+        assert await live.queue("mine", by=bob, RedrivePolicy=policy.replace("1}", "5}")) == url
+        await set_redrive(live, bob, url, "")
+        rule = rules_of("allow by name", "payments")[0]
+        await book.add_rules([rule._replace(operation=Operation.WRITE)])
+        await set_redrive(live, bob, url, policy)
+
+
+async def set_redrive(live: Live, by: Any, url: str, policy: str) -> None:
+    await live.call(
+        "set_queue_attributes", by=by, QueueUrl=url, Attributes={"RedrivePolicy": policy}
+    )
