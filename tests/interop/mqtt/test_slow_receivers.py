@@ -98,7 +98,7 @@ def test_a_burst_reaches_who_reads_it_later(tmp_path: Path) -> None:
     with slow_gateway(tmp_path) as gateway, SlowReader(gateway) as reader:
         before_bytes = resident_bytes(gateway.pid)
         publish_burst(gateway)
-        assert lagging(gateway) == 1
+        wait_until(lambda: lagging(gateway) == 1, within_s=DONE_S_MAX, what="it lags")
         assert resident_bytes(gateway.pid) - before_bytes < GROWTH_BYTES_MAX
         reader.read()
         wait_until(lambda: len(reader.numbers) >= COUNT, within_s=DONE_S_MAX, what=WHAT)
@@ -118,7 +118,8 @@ def test_what_is_beyond_the_bounds_is_dropped_and_counted(
 ) -> None:
     with slow_gateway(tmp_path, **bound) as gateway, SlowReader(gateway) as reader:
         publish_burst(gateway)
-        assert 0 < dropped(gateway) < COUNT
+        wait_until(lambda: dropped(gateway) > 0, within_s=DONE_S_MAX, what="some are dropped")
+        assert dropped(gateway) < COUNT
         reader.read()
         wait_until(
             lambda: len(reader.numbers) + dropped(gateway) >= COUNT,
