@@ -1,0 +1,138 @@
+"""Plain words: what is not yet plain may only become less.
+
+The dictionaries count, for each package, what is left to be mended. A file that is touched is
+mended; then its count goes down here, and never up again. A count that is lower than what stands
+here fails too, so that it is lowered in the same commit.
+"""
+
+import ast
+import re
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGES = (
+    "adapters/kafka",
+    "adapters/mqtt",
+    "adapters/sqs",
+    "benchmarks",
+    "examples",
+    "features",
+    "gateway",
+    "pipeline",
+    "storage_adapters/formats",
+    "storage_adapters/s3",
+    "storage_adapters/segment_log",
+    "tests",
+)
+RIDDLE = re.compile(
+    r"(who|whose|whom|what|which|of|where|how far|how much|how many)\b", re.IGNORECASE
+)
+LINE_CHARS_MAX = 100
+
+# Docstrings whose first line begins with a word of a riddle ("Who", "What", "Which", "Of").
+RIDDLES: dict[str, int] = {
+    "adapters/kafka": 18,
+    "adapters/mqtt": 84,
+    "adapters/sqs": 39,
+    "tests": 187,
+}
+# Classes whose name another class of the same package has, too.
+DOUBLES: dict[str, int] = {
+    "adapters/kafka": 1,
+    "adapters/mqtt": 2,
+    "adapters/sqs": 1,
+    "benchmarks": 2,
+    "pipeline": 5,
+}
+# Lines of a page that are wider than LINE_CHARS_MAX characters.
+WIDE_LINES: dict[str, int] = {
+    "CHANGELOG.md": 1,
+    "docs/adr/0011-catching-up-by-the-key-index.md": 1,
+}
+
+
+def modules(package: str) -> Iterator[tuple[Path, ast.Module]]:
+    for path in sorted((ROOT / package).rglob("*.py")):
+        yield path, ast.parse(path.read_text())
+
+
+def riddles(package: str) -> list[str]:
+    """Return the places of docstrings that begin with a riddle."""
+    found = []
+    for path, tree in modules(package):
+        for node in ast.walk(tree):
+            if isinstance(
+                node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+            ) and RIDDLE.match(ast.get_docstring(node) or ""):
+                place = getattr(node, "lineno", 1)
+                found.append(f"{path.relative_to(ROOT)}:{place}")
+    return found
+
+
+def doubles(package: str) -> list[str]:
+    """Return the names that more than one class of the package has."""
+    names = Counter(
+        node.name
+        for _, tree in modules(package)
+        for node in tree.body
+        if isinstance(node, ast.ClassDef)
+    )
+    return sorted(name for name, count in names.items() if count > 1)
+
+
+def pages() -> list[Path]:
+    """Return the pages that people write; docs/benchmarks.md is made from figures."""
+    return [
+        *sorted({*(ROOT / "docs").rglob("*.md")} - {ROOT / "docs/benchmarks.md"}),
+        *sorted(ROOT.glob("*.md")),
+        *sorted((ROOT / "adapters").rglob("*.md")),
+        *sorted((ROOT / "examples").rglob("*.md")),
+    ]
+
+
+def wide_lines(page: Path) -> list[int]:
+    """Return the numbers of the lines that are too wide; tables and code may be."""
+    found, is_code = [], False
+    for number, line in enumerate(page.read_text().splitlines(), 1):
+        if line.startswith("```"):
+            is_code = not is_code
+        is_free = is_code or line.startswith(("|", "    ", "!["))
+        if not is_free and len(line) > LINE_CHARS_MAX:
+            found.append(number)
+    return found
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_no_new_docstring_is_a_riddle(package: str) -> None:
+    found = riddles(package)
+    assert len(found) == RIDDLES.get(package, 0), f"the baseline is another: {found}"
+
+
+@pytest.mark.parametrize("package", [one for one in PACKAGES if one != "tests"])
+def test_no_new_class_name_stands_twice_in_a_package(package: str) -> None:
+    found = doubles(package)
+    assert len(found) == DOUBLES.get(package, 0), f"the baseline is another: {found}"
+
+
+@pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(ROOT)))
+def test_no_page_has_more_wide_lines(page: Path) -> None:
+    found = wide_lines(page)
+    name = str(page.relative_to(ROOT))
+    assert len(found) == WIDE_LINES.get(name, 0), f"the baseline is another: lines {found}"
+
+
+def test_bytes_are_called_bytes() -> None:
+    """``octet-stream`` is a media type, and stays one."""
+    word = re.compile(r"octet(?!-stream)", re.IGNORECASE)
+    suffixes = {".py", ".md", ".toml", ".html", ".json"}
+    found = [
+        str(path.relative_to(ROOT))
+        for folder in (*PACKAGES, "docs", "pyspark_headgate", "scripts")
+        for path in sorted((ROOT / folder).rglob("*"))
+        if path.suffix in suffixes and path != Path(__file__) and word.search(path.read_text())
+    ]
+    assert found == []
