@@ -27,7 +27,7 @@ BAD: Final = pa.schema(
         ("number", pa.int32()),
         ("base_offset", pa.int64()),
         ("reason", pa.string()),
-        ("bytes", pa.binary()),
+        ("octets", pa.binary()),  # as the tables that users have call it
     ]
 )
 FILE_BYTES_MAX: Final = 512 * 1024 * 1024
@@ -110,7 +110,9 @@ def write_split(
 def write_bad(url: str, bad: Sequence[BadBatch]) -> LakeFile:
     """Write batches that could not be decoded to a file of the dead letters' table."""
     path = f"{uuid.uuid4().hex}.parquet"
-    rows = pa.Table.from_pylist([one._asdict() for one in bad], schema=BAD)
+    rows = pa.Table.from_pylist(
+        [{**one._asdict(), "octets": one.data} for one in bad], schema=BAD
+    )
     place = open_place(url)
     with place.create(path) as stream:
         pq.write_table(rows, stream, compression="zstd")

@@ -126,8 +126,8 @@ def test_no_page_has_more_wide_lines(page: Path) -> None:
 
 
 def test_bytes_are_called_bytes() -> None:
-    """``octet-stream`` is a media type, and stays one."""
-    word = re.compile(r"octet(?!-stream)", re.IGNORECASE)
+    """``octet-stream`` is a media type, and ``"octets"`` a column of tables that users have."""
+    word = re.compile(r"octet(?!-stream|s\")", re.IGNORECASE)
     suffixes = {".py", ".md", ".toml", ".html", ".json"}
     found = [
         str(path.relative_to(ROOT))

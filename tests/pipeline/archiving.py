@@ -102,7 +102,7 @@ def is_whole(found: list[tuple[int, int, int]], count: int, partitions: int) -> 
 
 def bad_rows(to: Path, table_format: str) -> list[dict[str, Any]]:
     """Return the dead letters of a table."""
-    columns = ["topic", "number", "base_offset", "reason", "bytes"]
+    columns = ["topic", "number", "base_offset", "reason", "octets"]
     found: list[dict[str, Any]] = read(
         to.with_name(f"{to.name}-dead-letters"), table_format, columns, catalog_of=to
     ).to_pylist()

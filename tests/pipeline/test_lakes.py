@@ -163,7 +163,7 @@ def test_dead_letters_are_kept_once(
     keep_bad(opened(), bad, [_identity()])  # after a crash between this and the commit
 
     found = archiving.bad_rows(to, table_format)
-    assert sorted((row["base_offset"], row["reason"], row["bytes"]) for row in found) == [
+    assert sorted((row["base_offset"], row["reason"], row["octets"]) for row in found) == [
         (20, "crc", b"a"),
         (40, "lies", b"\0\xff"),
     ]

@@ -59,7 +59,7 @@ EXPECTED: Final[dict[str, Any]] = {
         [0, 0, 0],
     ],
     "message attributes": [
-        True, True, True, ["custom.number", "custom.bytes", "custom.text", "text"], True,
+        True, True, True, ["custom.bytes", "custom.number", "custom.text", "text"], True,
         ["Body", "MD5OfBody", "MessageId", "ReceiptHandle"],
     ],
     "system attributes": [True, True, True, True, {"ApproximateReceiveCount": "2"}],
