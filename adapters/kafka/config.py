@@ -13,7 +13,7 @@ _MIB = 1024 * 1024
 
 
 class KafkaListener(ListenerConfig):
-    """What a Kafka listener has beside its address and its bounds."""
+    """Settings of a Kafka listener beside its address and its bounds."""
 
     authenticates_users: ClassVar[bool] = True
 

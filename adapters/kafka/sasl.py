@@ -5,26 +5,18 @@ same connection: who guesses passwords needs a connection for each guess. Sessio
 (KIP-368): the lifetime that is answered is 0.
 """
 
-import secrets
-from typing import Final, NamedTuple
+from typing import Final
 
 from gateway.auth.logins import Attempt, Logins, Peer
 from gateway.auth.ports import Authenticator
-from gateway.auth.scram import ScramCredential, ScramMechanism, ScramServer, saslprep
+from gateway.auth.scram import ScramMechanism, saslprep
+from gateway.auth.scram_login import LoginStep, ScramLogin
 from gateway.errors import Unauthenticated
 
 PLAIN: Final = "PLAIN"
 MECHANISMS: Final = (PLAIN, *(mechanism.value for mechanism in ScramMechanism))
 PLAIN_BYTES_MAX: Final = 8_192
-_NONCE_BYTES: Final = 18
 _PLAIN_PARTS: Final = 3
-
-
-class Step(NamedTuple):
-    """What to send to the client, and who it is once that is known."""
-
-    data: bytes
-    username: str | None = None
 
 
 class SaslExchange:
@@ -37,16 +29,11 @@ class SaslExchange:
         self._logins = logins
         self._peer = peer
         self._authenticator = authenticator
-        self._credential: ScramCredential | None = None
         self._scram = (
-            None
-            if mechanism == PLAIN
-            else ScramServer(
-                ScramMechanism(mechanism), nonce=secrets.token_urlsafe(_NONCE_BYTES)
-            )
+            None if mechanism == PLAIN else ScramLogin(ScramMechanism(mechanism), authenticator)
         )
 
-    async def receive(self, data: bytes) -> Step:
+    async def receive(self, data: bytes) -> LoginStep:
         """Take the client's next message. Errors: ``Unauthenticated``, ``Overloaded``."""
         if self.is_over:
             msg = "the exchange is over"
@@ -55,31 +42,16 @@ class SaslExchange:
         async with self._logins.attempt(self._peer) as attempt:
             if self._scram is None:
                 return await self._receive_plain(data, attempt)
-            step = await self._receive_scram(self._scram, data, attempt)
+            step = await self._scram.receive(data, attempt)
             self.is_over = step.username is not None
         return step
 
-    async def _receive_plain(self, data: bytes, attempt: Attempt) -> Step:
+    async def _receive_plain(self, data: bytes, attempt: Attempt) -> LoginStep:
         username, password = parse_plain(data)
         await attempt.turn(username)
         name = await self._authenticator.authenticate_plain(username, password)
         attempt.passed()
-        return Step(b"", name)
-
-    async def _receive_scram(self, scram: ScramServer, data: bytes, attempt: Attempt) -> Step:
-        authenticator = self._authenticator
-        if scram.username:
-            await attempt.turn(scram.username)
-            final = scram.final_message(data)
-            now = await authenticator.scram_credential(scram.username, scram.mechanism)
-            if now is not self._credential:
-                msg = "the user was changed or removed meanwhile"
-                raise Unauthenticated(msg)
-            attempt.passed()
-            return Step(final, scram.username)
-        username = scram.receive_first(data)
-        self._credential = await authenticator.scram_credential(username, scram.mechanism)
-        return Step(scram.first_message(self._credential))
+        return LoginStep(b"", name)
 
 
 def parse_plain(data: bytes) -> tuple[str, str]:

@@ -286,7 +286,7 @@ class MqttConfig(ListenerConfig):
 
     @property
     def message_bytes(self) -> int:
-        """What the record of the largest packet takes at most, in bytes."""
+        """Return the largest size of the record of one packet, in bytes."""
         return self.packet_bytes_max + _RECORD_EXTRA_BYTES
 
     def warnings(self, settings: Settings) -> list[str]:

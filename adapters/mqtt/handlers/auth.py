@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 from adapters.mqtt.codec import encode_auth
 from adapters.mqtt.errors import MqttError, ReasonCode
 from adapters.mqtt.handlers import connect as connect_handler
-from adapters.mqtt.rights.authentication import ScramExchange, Step
+from adapters.mqtt.rights.authentication import ScramExchange
 from adapters.mqtt.session import State
 from adapters.mqtt.wire import Auth
 from gateway.auth.logins import Peer
+from gateway.auth.scram_login import LoginStep
 from gateway.errors import GatewayError, Unauthenticated
 
 if TYPE_CHECKING:  # connections know handlers
@@ -68,7 +69,7 @@ def ask(connection: "MqttConnection", data: bytes) -> None:
 
 
 def _on_step(
-    connection: "MqttConnection", step: Step | None, error: GatewayError | None
+    connection: "MqttConnection", step: LoginStep | None, error: GatewayError | None
 ) -> None:
     if error is not None:
         connection.fail(error)

@@ -148,7 +148,7 @@ class CatchUp:
         return False
 
     async def _join_live(self, ride: Ride) -> None:
-        """Who has caught up with the live end goes on from there, as long as it is there."""
+        """Let receivers that have caught up go on from the live end, while it is there."""
         for follower in tuple(ride.followers):
             if ride.offset < self.feed.live_offset:
                 return

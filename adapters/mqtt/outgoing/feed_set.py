@@ -102,7 +102,7 @@ class FeedSet:
         return sum(len(feed.lagging.members) for feed in self)
 
     def settle_early(self) -> None:
-        """What left early was refused: learn what is still on its way into the log."""
+        """Note that the log refused what left early: see what is still on its way into it."""
         issued = {feed: feed.lagging.issued for feed in self if feed.lagging.members}
         if not issued:
             return

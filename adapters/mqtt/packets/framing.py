@@ -60,7 +60,7 @@ _SHORT_ACK_BYTES: Final = 4
 _LIKENESS_BYTES_MAX: Final = 512  # of headers that are remembered for each connection
 _CONNECT_HEAD_BYTES: Final = 7  # the protocol's name and its level
 SLICE_WORK: Final = 128
-"""What is decoded in one go: runs and other packets, and ``WORK_BYTES`` count as one too."""
+"""Bounds of one decoding: runs, other packets and each ``WORK_BYTES`` count as one."""
 _STRETCH_MIN: Final = 64
 _STRETCH_GROWTH: Final = 4
 """Acknowledgements looked at in one go, at first, and how that grows while all of them fit."""

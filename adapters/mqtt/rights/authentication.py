@@ -5,25 +5,17 @@ a name that is no user's counts for nothing. A name that was checked is the prin
 ``%u`` stands for.
 """
 
-import secrets
-from typing import Final, NamedTuple
+from typing import Final
 
 from adapters.mqtt.errors import MqttError, ReasonCode
 from adapters.mqtt.wire import Connect
-from gateway.auth.logins import Attempt, Logins, Peer
+from gateway.auth.logins import Logins, Peer
 from gateway.auth.ports import Authenticator
-from gateway.auth.scram import ScramCredential, ScramMechanism, ScramServer
+from gateway.auth.scram import ScramMechanism
+from gateway.auth.scram_login import LoginStep, ScramLogin
 from gateway.errors import Unauthenticated, Unauthorized
 
-_NONCE_BYTES: Final = 18
 _METHODS: Final = {mechanism.value: mechanism for mechanism in ScramMechanism}
-
-
-class Step(NamedTuple):
-    """What to send to the client, and who it is once that is known."""
-
-    data: bytes
-    username: str | None = None
 
 
 class ScramExchange:
@@ -38,31 +30,14 @@ class ScramExchange:
             msg = f"authentication method {method[:80]!r}: there are {', '.join(_METHODS)}"
             raise MqttError(ReasonCode.BAD_AUTHENTICATION_METHOD, msg)
         self.method = method
-        self._credential: ScramCredential | None = None
-        self._authenticator = authenticator
         self._logins = logins
         self._peer = peer
-        self._scram = ScramServer(mechanism, nonce=secrets.token_urlsafe(_NONCE_BYTES))
+        self._login = ScramLogin(mechanism, authenticator)
 
-    async def receive(self, data: bytes) -> Step:
+    async def receive(self, data: bytes) -> LoginStep:
         """Take the client's next message. Errors: ``Unauthenticated``."""
         async with self._logins.attempt(self._peer) as attempt:
-            return await self._receive(data, attempt)
-
-    async def _receive(self, data: bytes, attempt: Attempt) -> Step:
-        scram, authenticator = self._scram, self._authenticator
-        if scram.username:
-            await attempt.turn(scram.username)
-            final = scram.final_message(data)
-            now = await authenticator.scram_credential(scram.username, scram.mechanism)
-            if now is not self._credential:
-                msg = "the user was changed or removed meanwhile"
-                raise Unauthenticated(msg)
-            attempt.passed()
-            return Step(final, scram.username)
-        username = scram.receive_first(data)
-        self._credential = await authenticator.scram_credential(username, scram.mechanism)
-        return Step(scram.first_message(self._credential))
+            return await self._login.receive(data, attempt)
 
 
 async def authenticate_password(

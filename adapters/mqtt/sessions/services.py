@@ -207,7 +207,7 @@ class SessionServices:
 
     @staticmethod
     def forget_replaced(session: ClientSession, name: str) -> None:
-        """What a subscription was before counts no more for who is behind at QoS 0."""
+        """Forget what a subscription was before, for a receiver behind at QoS 0."""
         for laggard in session.laggards.values():
             laggard.replaced.pop(name, None)
 
