@@ -9,7 +9,7 @@ from tests.support.toolchain import ROOT
 # Loaded by commands, by the first cold request, by an old schema, or by tests only.
 LATE = {
     "aiokafka", "alembic", "boto3", "botocore", "confluent_kafka", "cramjam", "kafka", "kio", "lz4",
-    "numpy", "sqlalchemy.orm", "typer", "zstandard",
+    "gateway.testing", "hypothesis", "numpy", "pytest", "sqlalchemy.orm", "typer", "zstandard",
 }  # fmt: skip
 OTHERS = {"adapters.mqtt", "adapters.sqs"}  # adapters that this config does not name
 

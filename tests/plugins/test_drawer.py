@@ -13,7 +13,7 @@ from gateway.clock import SystemClock
 from gateway.errors import StorageFull, StorageUnavailable
 from gateway.model import HEADER_BYTES
 from gateway.storage import StorageAdapter
-from tests.contracts.storage import Host, StorageContract, append, make_entry, read_all
+from gateway.testing.storage import Host, StorageContract, append, make_entry, read_all
 
 
 @pytest.fixture(autouse=True)

@@ -16,13 +16,13 @@ import pytest
 from gateway import descriptors
 from gateway.clock import ManualClock
 from gateway.descriptors import NoDescriptors
+from gateway.testing.storage import Host, append, make_entry
 from storage_adapters.formats.segment import decode_segment_header, encode_segment_header
 from storage_adapters.segment_log.adapter import SegmentLog
 from storage_adapters.segment_log.config import SegmentLogConfig
 from storage_adapters.segment_log.files import SystemFiles
 from storage_adapters.segment_log.segment_files import RETRY_MS
 from storage_adapters.segment_log.segments import Handles, Segment
-from tests.contracts.storage import Host, append, make_entry
 from tests.gateway.test_listener import closed, connect, listening
 from tests.support.certificates import make_certificate
 from tests.support.mqtt_gateway import MqttGateway

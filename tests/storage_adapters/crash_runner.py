@@ -16,9 +16,9 @@ from typing import Final
 
 from gateway.model import Buffer
 from gateway.storage import Entry
+from gateway.testing.storage import append, delete, make_entry, truncate
 from storage_adapters.segment_log import failpoints
 from storage_adapters.segment_log.adapter import SegmentLog
-from tests.contracts.storage import append, delete, make_entry, truncate
 from tests.storage_adapters.settling import idle, opened, settle
 
 EXIT_AT_FAILPOINT: Final = 77

@@ -15,10 +15,10 @@ from pathlib import Path
 from gateway.clock import ManualClock
 from gateway.records.codec import encode_batch
 from gateway.storage import Entry, Target
+from gateway.testing.storage import Host, append, delete, truncate
 from storage_adapters.segment_log.adapter import SegmentLog
 from storage_adapters.segment_log.config import SegmentLogConfig
 from storage_adapters.segment_log.inspect import inspect_entries, inspect_segments
-from tests.contracts.storage import Host, append, delete, truncate
 
 
 def entry(log: SegmentLog, partition_ids: list[int], words: list[str], time_ms: int) -> Entry:

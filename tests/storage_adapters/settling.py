@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
+from gateway.testing.storage import Host, append, make_entry
 from storage_adapters.segment_log.adapter import SegmentLog
-from tests.contracts.storage import Host, append, make_entry
 from tests.storage_adapters.test_segment_log import new_log
 from tests.support.waiting import until
 

@@ -10,13 +10,13 @@ import pytest
 
 from gateway.clock import ManualClock
 from gateway.errors import StorageUnavailable
+from gateway.testing.storage import Host, append, delete, make_entry, read_all, truncate
 from storage_adapters.segment_log import backup
 from storage_adapters.segment_log.adapter import SegmentLog
 from storage_adapters.segment_log.backup import HoldingFiles, link_or_copy
 from storage_adapters.segment_log.config import SegmentLogConfig
 from storage_adapters.segment_log.files import SystemFiles
 from storage_adapters.segment_log.segments import WAL_DIRECTORY, list_segments
-from tests.contracts.storage import Host, append, delete, make_entry, read_all, truncate
 from tests.support.waiting import until
 
 MIB = 1_048_576

@@ -8,11 +8,11 @@ import pytest
 from gateway.clock import ManualClock
 from gateway.errors import StorageFull, StorageUnavailable
 from gateway.storage import Bounds
+from gateway.testing.storage import Host, append, make_entry, read_all
 from storage_adapters.segment_log.adapter import SegmentLog
 from storage_adapters.segment_log.config import SegmentLogConfig
 from storage_adapters.segment_log.files import Files
 from storage_adapters.segment_log.synced import read_mark
-from tests.contracts.storage import Host, append, make_entry, read_all
 from tests.storage_adapters.disks import FailingFiles, SlowFiles, StingyFiles
 from tests.storage_adapters.test_segment_log import new_log
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from gateway.model import HEADER_BYTES, parse_batch_header
+from gateway.testing.storage import Host, append, make_batch, make_entry
 from storage_adapters.segment_log.copying import is_intact
-from tests.contracts.storage import Host, append, make_batch, make_entry
 from tests.storage_adapters.test_segment_log import new_log
 
 KNOWN_TO_ROWS = {*range(17), *range(23, 27)}  # offset, length, epoch, magic; the last offset

@@ -8,9 +8,9 @@ import pytest
 from gateway.model import TopicName
 from gateway.records.codec import decode_batch
 from gateway.storage import Bounds
+from gateway.testing.storage import Host, append, make_entry, read_all
 from storage_adapters.segment_log.adapter import SegmentLog
 from storage_adapters.segment_log.inspect import list_partitions
-from tests.contracts.storage import Host, append, make_entry, read_all
 from tests.storage_adapters.test_segment_log import new_log
 
 FIXTURE = Path(__file__).parents[1] / "fixtures" / "data_v1"

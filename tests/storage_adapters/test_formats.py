@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.model import PartitionIdentity, TopicName
+from gateway.testing.storage import make_batch
 from storage_adapters.formats.bodies import (
     Introduction,
     decode_bounds,
@@ -39,7 +40,6 @@ from storage_adapters.formats.footer import (
     encode_footer,
 )
 from storage_adapters.formats.segment import decode_segment_header, encode_segment_header
-from tests.contracts.storage import make_batch
 
 U32 = st.integers(0, (1 << 32) - 1)
 OFFSET = st.integers(0, (1 << 62))

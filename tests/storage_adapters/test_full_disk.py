@@ -11,11 +11,11 @@ import pytest
 from gateway.clock import ManualClock
 from gateway.errors import StorageFull, StorageUnavailable
 from gateway.storage import Bounds, StorageAdapter
+from gateway.testing.storage import Host, append, delete, make_entry, read_all, truncate
 from storage_adapters.segment_log.adapter import SegmentLog
 from storage_adapters.segment_log.config import SegmentLogConfig
 from storage_adapters.segment_log.files import Files
 from storage_adapters.segment_log.segment_files import RETRY_MS, SHORT_BYTES_MIN
-from tests.contracts.storage import Host, append, delete, make_entry, read_all, truncate
 from tests.storage_adapters.disks import SmallDisk
 from tests.support.waiting import wait_until
 

@@ -8,13 +8,13 @@ from typer.testing import CliRunner
 
 from gateway.cli.log import log_app
 from gateway.errors import StorageUnavailable
+from gateway.testing.storage import Host, append, make_entry
 from storage_adapters.segment_log.inspect import (
     inspect_entries,
     inspect_segments,
     list_partitions,
     node_beside,
 )
-from tests.contracts.storage import Host, append, make_entry
 from tests.storage_adapters.test_recovery import (
     crashed,
     entry_positions,

@@ -9,6 +9,7 @@ from gateway.model import parse_batch_header
 from gateway.records.codec import encode_batch
 from gateway.records.keys import keys_of_batch
 from gateway.storage import Entry, Target, WantedKeys
+from gateway.testing.storage import append, delete, read_all, truncate
 from storage_adapters.formats.key_index import (
     KEY_INDEX_HEADER_BYTES,
     KeyIndex,
@@ -18,7 +19,6 @@ from storage_adapters.segment_log.adapter import SegmentLog
 from storage_adapters.segment_log.files import SystemFiles
 from storage_adapters.segment_log.key_indexes import KEY_INDEX_SUFFIX, KeyIndexes
 from storage_adapters.segment_log.segments import SETTLED_DIRECTORY
-from tests.contracts.storage import append, delete, read_all, truncate
 from tests.storage_adapters.settling import fill, opened, settle
 from tests.support.waiting import until
 

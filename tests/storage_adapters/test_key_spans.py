@@ -8,9 +8,9 @@ from gateway.model import parse_batch_header
 from gateway.records.codec import encode_batch
 from gateway.records.keys import keys_of_batch
 from gateway.storage import Entry, Target, WantedKeys
+from gateway.testing.storage import append, read_all
 from storage_adapters.segment_log.adapter import SegmentLog
 from storage_adapters.segment_log.key_indexes import KeyIndexes
-from tests.contracts.storage import append, read_all
 from tests.storage_adapters.settling import opened, settle
 from tests.storage_adapters.test_key_indexes import (
     ALL,

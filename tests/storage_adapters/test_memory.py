@@ -9,9 +9,8 @@ from gateway.clock import ManualClock
 from gateway.errors import StorageFull
 from gateway.model import Buffer, parse_batch_header
 from gateway.storage import Bounds, StorageAdapter
-from storage_adapters.memory import REWRITE_BYTES, MemoryConfig, MemoryStorage
-from tests.contracts.storage import (
-    CompactingStorageContract,
+from gateway.testing.compacting_storage import CompactingStorageContract
+from gateway.testing.storage import (
     Host,
     append,
     delete,
@@ -19,6 +18,7 @@ from tests.contracts.storage import (
     read_all,
     truncate,
 )
+from storage_adapters.memory import REWRITE_BYTES, MemoryConfig, MemoryStorage
 
 
 def new_memory(data_dir: Path, config: MemoryConfig | None = None) -> MemoryStorage:

@@ -12,10 +12,7 @@ from hypothesis import strategies as st
 from gateway.clock import ManualClock
 from gateway.model import Buffer, parse_batch_header
 from gateway.storage import CompactingStorage, StorageAdapter
-from storage_adapters.memory import MemoryConfig, MemoryStorage
-from storage_adapters.segment_log.adapter import SegmentLog
-from storage_adapters.segment_log.verify import DAMAGED, Verification
-from tests.contracts.storage import (
+from gateway.testing.storage import (
     ALL,
     Host,
     append,
@@ -24,6 +21,9 @@ from tests.contracts.storage import (
     make_entry,
     truncate,
 )
+from storage_adapters.memory import MemoryConfig, MemoryStorage
+from storage_adapters.segment_log.adapter import SegmentLog
+from storage_adapters.segment_log.verify import DAMAGED, Verification
 from tests.storage_adapters.settling import settle
 from tests.storage_adapters.test_segment_log import new_log
 from tests.support.examples import examples

@@ -15,12 +15,12 @@ import pytest
 from gateway.clock import ManualClock
 from gateway.errors import StorageUnavailable
 from gateway.storage import StorageAdapter, Target
+from gateway.testing.storage import ALL, Host, make_entry, offsets_of
 from storage_adapters.segment_log import adapter
 from storage_adapters.segment_log.adapter import SegmentLog
 from storage_adapters.segment_log.config import SegmentLogConfig
 from storage_adapters.segment_log.synced import MARK_NAME, read_mark
 from storage_adapters.segment_log.wal_ring import new_ring
-from tests.contracts.storage import ALL, Host, make_entry, offsets_of
 from tests.storage_adapters.disks import Event, RecordingFiles, RecordingRing, replay
 from tests.storage_adapters.settling import settle
 

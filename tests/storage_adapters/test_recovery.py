@@ -12,6 +12,7 @@ from crc32c import crc32c
 
 from gateway.errors import StorageUnavailable
 from gateway.storage import Bounds
+from gateway.testing.storage import Host, append, delete, make_entry, read_all, truncate
 from storage_adapters.formats.entry import FLAG_LAST, encode_entry
 from storage_adapters.formats.segment import (
     SEGMENT_HEADER_BYTES,
@@ -22,7 +23,6 @@ from storage_adapters.segment_log.adapter import SegmentLog
 from storage_adapters.segment_log.loading import mapped
 from storage_adapters.segment_log.scanning import later_entries, scan_segment
 from storage_adapters.segment_log.segments import list_segments
-from tests.contracts.storage import Host, append, delete, make_entry, read_all, truncate
 from tests.storage_adapters.test_segment_log import new_log
 
 Fill = Callable[[SegmentLog], Awaitable[None]]

@@ -7,10 +7,11 @@ from typing import ClassVar
 from gateway.clock import ManualClock
 from gateway.metrics import Metrics
 from gateway.storage import StorageAdapter
+from gateway.testing.compacting_storage import CompactingStorageContract
+from gateway.testing.storage import Host, append, make_entry
 from storage_adapters.segment_log.adapter import SegmentLog
 from storage_adapters.segment_log.config import SegmentLogConfig
 from storage_adapters.segment_log.files import Files
-from tests.contracts.storage import CompactingStorageContract, Host, append, make_entry
 from tests.storage_adapters.disks import FailingFiles
 
 MIB = 1_048_576

@@ -7,12 +7,12 @@ from pathlib import Path
 from gateway.clock import ManualClock
 from gateway.model import Buffer, parse_batch_header
 from gateway.storage import Bounds
+from gateway.testing.storage import append, delete, make_entry, read_all, truncate
 from storage_adapters.segment_log.adapter import SegmentLog
 from storage_adapters.segment_log.idle import IdleCloser
 from storage_adapters.segment_log.inspect import list_partitions
 from storage_adapters.segment_log.segments import SETTLED_DIRECTORY, list_segments
 from storage_adapters.segment_log.verify import Verification
-from tests.contracts.storage import append, delete, make_entry, read_all, truncate
 from tests.storage_adapters.settling import fill, idle, opened, settle
 from tests.support.waiting import until
 

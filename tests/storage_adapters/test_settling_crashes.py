@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from gateway.storage import Bounds
+from gateway.testing.storage import append, make_entry, read_all
 from storage_adapters.segment_log.adapter import SegmentLog
 from storage_adapters.segment_log.failpoints import STEPS
 from storage_adapters.segment_log.segments import SETTLED_DIRECTORY, list_segments
 from storage_adapters.segment_log.verify import DAMAGED, Finding, Verification
-from tests.contracts.storage import append, make_entry, read_all
 from tests.storage_adapters.crash_runner import EXIT_AT_FAILPOINT, SCENARIOS, keep_odd
 from tests.storage_adapters.settling import idle, opened, settle
 

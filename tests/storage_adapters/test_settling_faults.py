@@ -8,6 +8,7 @@ import pytest
 
 from gateway.clock import ManualClock
 from gateway.model import Buffer, parse_batch_header
+from gateway.testing.storage import Host, read_all, truncate
 from storage_adapters.segment_log.adapter import SegmentLog
 from storage_adapters.segment_log.config import SegmentLogConfig
 from storage_adapters.segment_log.copying import DAMAGE_TRIES, is_intact
@@ -15,7 +16,6 @@ from storage_adapters.segment_log.files import SystemFiles
 from storage_adapters.segment_log.retries import RETRY_MS_MAX, RETRY_MS_MIN
 from storage_adapters.segment_log.segments import SETTLED_DIRECTORY, list_segments
 from storage_adapters.segment_log.verify import Verification
-from tests.contracts.storage import Host, read_all, truncate
 from tests.storage_adapters.disks import FullDisk
 from tests.storage_adapters.settling import fill, idle, opened, settle
 from tests.storage_adapters.test_recovery import flip

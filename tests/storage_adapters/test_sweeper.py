@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from gateway.storage import Bounds
+from gateway.testing.storage import Host, append, delete, make_entry, read_all, truncate
 from storage_adapters.segment_log.adapter import SegmentLog
 from storage_adapters.segment_log.inspect import list_partitions
 from storage_adapters.segment_log.segments import list_segments
-from tests.contracts.storage import Host, append, delete, make_entry, read_all, truncate
 from tests.storage_adapters.test_segment_log import new_log
 from tests.support.waiting import wait_until
 

@@ -5,11 +5,11 @@ from uuid import UUID
 
 import pytest
 
+from gateway.testing.storage import Host, append, make_entry, read_all
 from storage_adapters.formats.damage import Damaged
 from storage_adapters.formats.synced import MARK_BYTES, decode_mark
 from storage_adapters.segment_log.segments import WAL_DIRECTORY
 from storage_adapters.segment_log.synced import MARK_NAME, MarkFile, read_mark
-from tests.contracts.storage import Host, append, make_entry, read_all
 from tests.storage_adapters.test_segment_log import new_log
 from tests.support.waiting import wait_until
 

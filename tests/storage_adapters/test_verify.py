@@ -7,10 +7,10 @@ from typer.testing import CliRunner
 
 from gateway.cli.log import log_app
 from gateway.errors import StorageUnavailable
+from gateway.testing.storage import delete
 from storage_adapters.segment_log.segments import SETTLED_DIRECTORY, list_segments
 from storage_adapters.segment_log.settled_files import manifest_path, read_manifest
 from storage_adapters.segment_log.verify import DAMAGED, REPAIR, Verification
-from tests.contracts.storage import delete
 from tests.storage_adapters.settling import fill, opened, settle
 from tests.storage_adapters.test_recovery import flip
 

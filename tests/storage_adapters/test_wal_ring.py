@@ -10,13 +10,13 @@ from typing import Final
 import pytest
 
 from gateway.errors import StorageUnavailable
+from gateway.testing.storage import Host, append, make_entry, read_all
 from storage_adapters.segment_log import adapter
 from storage_adapters.segment_log.adapter import SegmentLog
 from storage_adapters.segment_log.io_uring import OP_FSYNC, OP_WRITE, IoUring, Step
 from storage_adapters.segment_log.synced import read_mark
 from storage_adapters.segment_log.wal_ring import RING_BYTES_MAX, WalRing
 from storage_adapters.segment_log.wal_thread import Job, WalThread
-from tests.contracts.storage import Host, append, make_entry, read_all
 from tests.storage_adapters.test_segment_log import new_log
 
 LARGE_BYTES: Final = RING_BYTES_MAX + 1

@@ -6,11 +6,11 @@ from uuid import UUID
 
 import pytest
 
+from gateway.testing.storage import Host, append, make_entry, read_all
 from storage_adapters.formats.segment import decode_segment_header, encode_segment_header
 from storage_adapters.segment_log import zeros
 from storage_adapters.segment_log.segments import Segment
 from storage_adapters.segment_log.zeros import GROUP_BYTES_MAX, ZerosAhead
-from tests.contracts.storage import Host, append, make_entry, read_all
 from tests.storage_adapters.disks import RecordingFiles
 from tests.storage_adapters.settling import settle
 from tests.storage_adapters.test_faults import MIB, log_on

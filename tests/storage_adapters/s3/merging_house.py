@@ -7,6 +7,7 @@ from pathlib import Path
 from gateway.clock import ManualClock
 from gateway.model import Buffer
 from gateway.storage import Entry
+from gateway.testing.storage import make_entry
 from storage_adapters.formats.footer import LOW_32, ROW_STRIDE
 from storage_adapters.formats.object_index import pack_rows
 from storage_adapters.s3.bucket import Bucket
@@ -23,7 +24,6 @@ from storage_adapters.s3.rewriting import Rewriter
 from storage_adapters.s3.rows import RowsCache
 from storage_adapters.s3.state import KIND_LOG, Catalog, StoredObject, object_key
 from storage_adapters.s3.sweeper import Sweeper
-from tests.contracts.storage import make_entry
 from tests.storage_adapters.s3.merge_house import DATA_UUID, footer_of, introduction
 from tests.support.s3_servers import S3Server
 

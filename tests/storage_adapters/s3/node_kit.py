@@ -6,9 +6,9 @@ from uuid import uuid4
 import pytest
 
 from gateway.clock import Clock, SystemClock
+from gateway.testing.storage import Host
 from storage_adapters.s3.adapter import S3Storage
 from storage_adapters.s3.config import S3Config
-from tests.contracts.storage import Host
 from tests.support.s3_servers import S3Server
 
 

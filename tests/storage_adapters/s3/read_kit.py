@@ -9,6 +9,7 @@ from uuid import UUID
 from gateway.clock import SystemClock
 from gateway.model import Buffer
 from gateway.storage import Entry
+from gateway.testing.storage import offsets_of
 from storage_adapters.formats.object_index import pack_rows
 from storage_adapters.s3.bucket import Bucket
 from storage_adapters.s3.caching import ObjectCache
@@ -17,7 +18,6 @@ from storage_adapters.s3.objects import Appends, LogObject, Part, Place, build_l
 from storage_adapters.s3.reading import Reader
 from storage_adapters.s3.rows import RowsCache
 from storage_adapters.s3.state import KIND_LOG, Catalog, StoredObject, object_key
-from tests.contracts.storage import offsets_of
 from tests.support.s3_servers import S3Server
 
 ALL: Final = 1 << 30

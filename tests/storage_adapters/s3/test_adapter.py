@@ -13,10 +13,7 @@ import pytest
 from gateway.clock import SystemClock
 from gateway.errors import StorageFull, StorageUnavailable
 from gateway.storage import Bounds
-from storage_adapters.s3.adapter import SCANS_AT_ONCE, S3Storage
-from storage_adapters.s3.config import S3Config
-from storage_adapters.s3.index import Index
-from tests.contracts.storage import (
+from gateway.testing.storage import (
     Host,
     append,
     delete,
@@ -25,6 +22,9 @@ from tests.contracts.storage import (
     read_all,
     truncate,
 )
+from storage_adapters.s3.adapter import SCANS_AT_ONCE, S3Storage
+from storage_adapters.s3.config import S3Config
+from storage_adapters.s3.index import Index
 from tests.support.s3_servers import S3Server
 
 

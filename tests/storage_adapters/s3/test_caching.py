@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from gateway.errors import StorageUnavailable
+from gateway.testing.storage import make_entry
 from storage_adapters.s3.state import StoredObject
-from tests.contracts.storage import make_entry
 from tests.storage_adapters.s3.read_kit import KIB, Shelf
 from tests.support.waiting import until
 

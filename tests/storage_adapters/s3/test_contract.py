@@ -9,9 +9,10 @@ import pytest
 from gateway.clock import SystemClock
 from gateway.errors import StorageUnavailable
 from gateway.storage import StorageAdapter
+from gateway.testing.compacting_storage import CompactingStorageContract
+from gateway.testing.storage import Host
 from storage_adapters.s3.adapter import S3Storage
 from storage_adapters.s3.config import S3Config
-from tests.contracts.storage import CompactingStorageContract, Host
 from tests.support.s3_servers import S3Server
 
 

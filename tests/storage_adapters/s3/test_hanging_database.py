@@ -10,9 +10,9 @@ from structlog.testing import capture_logs
 
 from gateway.errors import StorageUnavailable
 from gateway.storage import Bounds
+from gateway.testing.storage import append, make_batch, make_entry
 from storage_adapters.s3.adapter import S3Storage
 from storage_adapters.s3.index import Index
-from tests.contracts.storage import append, make_batch, make_entry
 from tests.gateway import postgres
 from tests.storage_adapters.s3.index.cutting_proxy import Cut, CuttingProxy, proxied
 from tests.storage_adapters.s3.node_kit import Place, place

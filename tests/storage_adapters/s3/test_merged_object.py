@@ -7,11 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.model import parse_batch_header
+from gateway.testing.storage import make_batch, make_entry
 from storage_adapters.formats.footer import LOW_32, NO_TIMESTAMP, ROW_STRIDE
 from storage_adapters.formats.segment import decode_segment_header
 from storage_adapters.s3.merged_object import DamagedObject, open_source
 from storage_adapters.s3.state import KIND_SETTLED, Extent
-from tests.contracts.storage import make_batch, make_entry
 from tests.storage_adapters.s3.merge_house import World, footer_of
 from tests.support.examples import examples
 

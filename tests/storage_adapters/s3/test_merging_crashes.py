@@ -7,13 +7,13 @@ import pytest
 
 from gateway.clock import ManualClock
 from gateway.model import parse_batch_header
+from gateway.testing.storage import make_entry
 from storage_adapters.s3.change import Change
 from storage_adapters.s3.index import Index
 from storage_adapters.s3.merged_object import MergedObject
 from storage_adapters.s3.opening import catalog_of
 from storage_adapters.s3.recovery import restore_index, survey_bucket
 from storage_adapters.s3.state import KIND_SETTLED
-from tests.contracts.storage import make_entry
 from tests.storage_adapters.s3.merging_house import House, NewHouse, fill
 
 HOUR_MS = 3_600_000

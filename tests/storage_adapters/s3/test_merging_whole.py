@@ -9,12 +9,12 @@ import pytest
 
 from gateway.clock import SystemClock
 from gateway.model import Buffer, parse_batch_header
+from gateway.testing.storage import ALL, Host, append, make_batch, make_entry
 from storage_adapters.s3.adapter import S3Storage
 from storage_adapters.s3.bucket import Bucket
 from storage_adapters.s3.config import S3Config
 from storage_adapters.s3.index import Index
 from storage_adapters.s3.recovery import restore_index, survey_bucket
-from tests.contracts.storage import ALL, Host, append, make_batch, make_entry
 from tests.support.s3_servers import S3Server
 
 PARTITIONS = range(1, 7)

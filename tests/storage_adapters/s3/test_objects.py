@@ -5,6 +5,7 @@ from uuid import UUID
 import pytest
 
 from gateway.model import HEADER_BYTES, Buffer, PartitionIdentity, TopicName
+from gateway.testing.storage import make_entry
 from storage_adapters.formats.bodies import Introduction, encode_introduction
 from storage_adapters.formats.damage import Damaged
 from storage_adapters.formats.entry import check_body, decode_entry_header
@@ -18,7 +19,6 @@ from storage_adapters.formats.footer import (
 from storage_adapters.formats.segment import SEGMENT_HEADER_BYTES, decode_segment_header
 from storage_adapters.s3.objects import Appends, Part, Place, build_log_object, headers_of
 from storage_adapters.s3.state import KIND_LOG
-from tests.contracts.storage import make_entry
 
 _PLACE = Place(UUID(int=7), 42, 3, 1_000)
 

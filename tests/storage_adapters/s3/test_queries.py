@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.errors import StorageUnavailable
+from gateway.testing.storage import make_entry
 from storage_adapters.s3 import queries
 from storage_adapters.s3.queries import (
     base_offset_for_time,
@@ -12,7 +13,6 @@ from storage_adapters.s3.queries import (
     rows_below,
 )
 from storage_adapters.s3.state import Extent, PartitionState
-from tests.contracts.storage import make_entry
 from tests.storage_adapters.s3.read_kit import KIB, Shelf
 
 

@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from gateway.errors import StorageUnavailable
+from gateway.testing.storage import make_batch, make_entry, offsets_of
 from storage_adapters.s3.state import object_key
-from tests.contracts.storage import make_batch, make_entry, offsets_of
 from tests.storage_adapters.s3.read_kit import ALL, KIB, Shelf
 from tests.support.waiting import until
 

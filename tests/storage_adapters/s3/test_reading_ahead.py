@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from gateway.testing.storage import make_entry
 from storage_adapters.s3 import read_ahead
 from storage_adapters.s3.read_ahead import ReadAhead
 from storage_adapters.s3.state import PartitionState, object_key
-from tests.contracts.storage import make_entry
 from tests.storage_adapters.s3.read_kit import KIB, Shelf
 from tests.support.s3_servers import S3Server
 from tests.support.waiting import until

@@ -9,12 +9,12 @@ import pytest
 from gateway.clock import ManualClock
 from gateway.errors import StorageUnavailable
 from gateway.model import parse_batch_header
+from gateway.testing.storage import make_entry
 from storage_adapters.s3.index import Index
 from storage_adapters.s3.merge_plan import is_shared
 from storage_adapters.s3.opening import MARKER, catalog_of, read_marker
 from storage_adapters.s3.recovery import batches_of, restore_index, survey_bucket
 from storage_adapters.s3.state import Catalog, object_key
-from tests.contracts.storage import make_entry
 from tests.storage_adapters.s3.merge_house import DATA_UUID, identity_of
 from tests.storage_adapters.s3.merging_house import House, NewHouse, fill
 from tests.support.s3_servers import S3Server

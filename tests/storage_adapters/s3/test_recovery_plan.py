@@ -7,6 +7,7 @@ from typing import Any
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from gateway.testing.storage import make_entry
 from storage_adapters.formats.footer import LOW_32, ROW_STRIDE
 from storage_adapters.formats.segment import decode_segment_header
 from storage_adapters.s3.bucket import ObjectStat
@@ -15,7 +16,6 @@ from storage_adapters.s3.merge_round import PlannedObject
 from storage_adapters.s3.recovery import _fold, _seen
 from storage_adapters.s3.recovery_plan import Decision, Facts, Missing, decide
 from storage_adapters.s3.state import KIND_LOG, Extent, StoredObject
-from tests.contracts.storage import make_entry
 from tests.storage_adapters.s3.merge_house import World, footer_of
 from tests.support.examples import examples
 

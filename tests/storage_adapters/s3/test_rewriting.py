@@ -6,9 +6,9 @@ import pytest
 
 from gateway.errors import StorageUnavailable
 from gateway.model import Buffer, parse_batch_header
+from gateway.testing.storage import make_entry
 from storage_adapters.s3.merge_plan import is_shared
 from storage_adapters.s3.state import StoredObject, object_key
-from tests.contracts.storage import make_entry
 from tests.storage_adapters.s3.merging_house import House, NewHouse, fill
 from tests.support.s3_servers import S3Server
 

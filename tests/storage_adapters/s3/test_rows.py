@@ -6,12 +6,12 @@ from array import array
 import pytest
 
 from gateway.errors import StorageUnavailable
+from gateway.testing.storage import make_entry
 from storage_adapters.formats.damage import Damaged
 from storage_adapters.formats.object_index import pack_rows
 from storage_adapters.s3.objects import Appends, Part, Place, build_log_object
 from storage_adapters.s3.rows import ENTRY_BYTES, RowsCache, RowsGone, rows_max_of
 from storage_adapters.s3.state import Catalog
-from tests.contracts.storage import make_entry
 from tests.storage_adapters.s3.merge_house import DATA_UUID, make_stored
 
 ROW_BYTES = 32

@@ -8,6 +8,7 @@ import asyncio
 import pytest
 
 from gateway.clock import ManualClock, SystemClock
+from gateway.testing.storage import append, delete, make_entry, truncate
 from storage_adapters.s3.adapter import S3Storage
 from storage_adapters.s3.bucket import Bucket
 from storage_adapters.s3.index import Index
@@ -15,7 +16,6 @@ from storage_adapters.s3.log_starts import TOLD_MAX, Untold
 from storage_adapters.s3.opening import catalog_of
 from storage_adapters.s3.recovery import restore_index, survey_bucket
 from storage_adapters.s3.state import Catalog
-from tests.contracts.storage import append, delete, make_entry, truncate
 from tests.storage_adapters.s3.node_kit import Place, place
 
 __all__ = ["place"]  # a fixture

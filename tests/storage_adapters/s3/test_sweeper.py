@@ -6,9 +6,9 @@ import pytest
 from structlog.testing import capture_logs
 
 from gateway.errors import StorageUnavailable
+from gateway.testing.storage import make_entry
 from storage_adapters.s3.merge_plan import is_shared
 from storage_adapters.s3.state import KIND_SETTLED
-from tests.contracts.storage import make_entry
 from tests.storage_adapters.s3.merge_house import footer_of
 from tests.storage_adapters.s3.merging_house import House, NewHouse, fill
 

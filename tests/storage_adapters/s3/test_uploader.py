@@ -12,6 +12,7 @@ from structlog.testing import capture_logs
 
 from gateway.clock import ManualClock
 from gateway.errors import StorageUnavailable
+from gateway.testing.storage import make_entry
 from storage_adapters.s3.appender import Appender, Group
 from storage_adapters.s3.bucket import Bucket
 from storage_adapters.s3.committer import Committer
@@ -20,7 +21,6 @@ from storage_adapters.s3.index import Index
 from storage_adapters.s3.objects import Part
 from storage_adapters.s3.state import Catalog, object_key
 from storage_adapters.s3.uploader import Uploaded, Uploader
-from tests.contracts.storage import make_entry
 from tests.support.s3_proxy import Answer, Hang, S3Proxy
 from tests.support.s3_servers import S3Server
 from tests.support.waiting import until

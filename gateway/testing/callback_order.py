@@ -6,7 +6,7 @@ from functools import partial
 
 from gateway.errors import StorageUnavailable
 from gateway.storage import OnDone, StorageAdapter
-from tests.contracts.entries import make_entry
+from gateway.testing.entries import make_entry
 
 
 class Calls:
