@@ -1,4 +1,4 @@
-"""Write ``adapters/sqs/operations.py`` from the model of SQS in botocore; ``-`` prints it.
+"""Write ``adapters/sqs/http/operations.py`` from the model of SQS in botocore; ``-`` prints it.
 
 The model has no names of the Query protocol any more; they are those of its last version that
 had them (2012-11-05, October 2023), and follow a rule but for ``QUERY_NAMES``.
@@ -11,7 +11,9 @@ from typing import Any, Final
 
 from botocore.session import Session
 
-TARGET: Final = Path(__file__).resolve().parents[1] / "adapters" / "sqs" / "operations.py"
+TARGET: Final = (
+    Path(__file__).resolve().parents[1] / "adapters" / "sqs" / "http" / "operations.py"
+)
 
 # Lists whose elements are not called as the list without "List".
 QUERY_NAMES: Final = {
@@ -46,7 +48,7 @@ def generate() -> str:
         "",
         "from typing import Final",
         "",
-        "from adapters.sqs.shapes import (",
+        "from adapters.sqs.http.shapes import (",
         *(f"    {name}," for name in sorted([*writer.used, "Operation"], key=_isort_key)),
         ")",
         "",

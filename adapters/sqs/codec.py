@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Final
 
-from adapters.sqs.body_bounds import ELEMENTS_MAX, check_elements
 from adapters.sqs.call import Params
 from adapters.sqs.errors import (
     INVALID_ACTION,
@@ -16,12 +15,13 @@ from adapters.sqs.errors import (
     UNKNOWN_OPERATION,
     SqsError,
 )
-from adapters.sqs.json_codec import decode_json, missing_parameter
-from adapters.sqs.operations import OPERATIONS
-from adapters.sqs.query_codec import decode_query, parse_form
-from adapters.sqs.shapes import Operation
-from adapters.sqs.sts import GET_CALLER_IDENTITY
-from adapters.sqs.urls import parse_queue_url
+from adapters.sqs.http.body_limits import ELEMENTS_MAX, check_elements
+from adapters.sqs.http.json_codec import decode_json, missing_parameter
+from adapters.sqs.http.operations import OPERATIONS
+from adapters.sqs.http.query_codec import decode_query, parse_form
+from adapters.sqs.http.shapes import Operation
+from adapters.sqs.http.sts import GET_CALLER_IDENTITY
+from adapters.sqs.queues.urls import parse_queue_url
 from adapters.sqs.wire import FORM, Request
 
 TARGET: Final = b"x-amz-target"

@@ -6,14 +6,14 @@ from typing import Any, ClassVar, Final, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from adapters.sqs.attribute_specs import NUMBERS
-from adapters.sqs.attributes import check_throughput, parse_change
-from adapters.sqs.body_bounds import ELEMENTS_MAX
 from adapters.sqs.errors import SqsError
-from adapters.sqs.names import check_queue_name, is_fifo_name
-from adapters.sqs.redrive_policies import RedriveTarget, parse_redrive_policy
-from adapters.sqs.tags import merge_tags
-from adapters.sqs.urls import is_region
+from adapters.sqs.http.body_limits import ELEMENTS_MAX
+from adapters.sqs.queues.attribute_specs import NUMBERS
+from adapters.sqs.queues.attributes import check_throughput, parse_change
+from adapters.sqs.queues.names import check_queue_name, is_fifo_name
+from adapters.sqs.queues.redrive_policies import RedriveTarget, parse_redrive_policy
+from adapters.sqs.queues.tags import merge_tags
+from adapters.sqs.queues.urls import is_region
 from gateway.config.base import BindAddress, FrozenConfig, ListenerConfig, parse_address
 from gateway.config.settings import Settings
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from adapters.sqs.codec import TARGET, TARGETS, is_json
 from adapters.sqs.errors import REQUEST_TOO_LARGE, ErrorCode, SqsError
-from adapters.sqs.reply import Reply
+from adapters.sqs.http.reply import Reply
 from adapters.sqs.session import BadRequest, HttpSession
 from adapters.sqs.wire import Request
 from gateway.admission import unsent_bytes

@@ -3,15 +3,16 @@
 from collections.abc import Coroutine
 from typing import Any, Final
 
-from adapters.sqs import codec, xml_codec
-from adapters.sqs.audit import ACTIONS, AuditedAnswer
+from adapters.sqs import codec
+from adapters.sqs.auth.audit import ACTIONS, AuditedAnswer
+from adapters.sqs.auth.authentication import PROTOCOL, Identifier
+from adapters.sqs.auth.signature import wrong_service
 from adapters.sqs.call import Answer, Call, Identity, Result
 from adapters.sqs.errors import SqsError, to_sqs_error
 from adapters.sqs.handlers import HANDLERS
-from adapters.sqs.identity import PROTOCOL, Identifier
+from adapters.sqs.http import xml_codec
+from adapters.sqs.http.reply import Reply
 from adapters.sqs.node import SqsNode
-from adapters.sqs.reply import Reply
-from adapters.sqs.signature import wrong_service
 from adapters.sqs.wire import Request
 from gateway.auth.logins import Peer
 from gateway.errors import GatewayError, as_value

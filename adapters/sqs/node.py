@@ -3,14 +3,14 @@
 import secrets
 from typing import Final
 
-from adapters.sqs import policy
+from adapters.sqs.auth import policy
+from adapters.sqs.auth.policy_conditions import Asked
 from adapters.sqs.call import Call
-from adapters.sqs.conditions import Asked
 from adapters.sqs.config import SqsConfig
-from adapters.sqs.deleted_names import RecentNames
 from adapters.sqs.errors import ACCESS_DENIED, SqsError, no_queue
-from adapters.sqs.message_state import MessageState
-from adapters.sqs.urls import (
+from adapters.sqs.messages.state import MessageState
+from adapters.sqs.queues.recent_names import RecentNames
+from adapters.sqs.queues.urls import (
     QueueAddress,
     format_queue_arn,
     format_queue_url,

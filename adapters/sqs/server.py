@@ -6,12 +6,12 @@ import uuid
 from email.utils import formatdate
 from typing import Any, ClassVar, Final
 
+from adapters.sqs.auth.authentication import Identifier
 from adapters.sqs.config import SqsConfig
 from adapters.sqs.connection import SqsConnection
-from adapters.sqs.declared_queues import make_declared
 from adapters.sqs.dispatch import Dispatcher
-from adapters.sqs.identity import Identifier
 from adapters.sqs.node import SqsNode, open_node
+from adapters.sqs.queues.declared import make_declared
 from gateway.budget import Budget
 from gateway.config.base import Address
 from gateway.kernel import Endpoint, Kernel

@@ -27,7 +27,7 @@ from gateway.records.codec import RecordRun, decode_batch
 from gateway.records.decoding_work import LOOP_WORK_MAX, work_of
 from gateway.records.of_runs import records_of_runs
 
-# In memory, as tests/adapters/sqs/test_kept_memory.py measures it.
+# In memory, as tests/adapters/sqs/test_message_cache_size.py measures it.
 _BATCH_BYTES: Final = 300  # of a batch, beside its bytes
 _RUN_BYTES: Final = 200  # of a run, beside its values
 _VALUE_BYTES: Final = 41  # of a value of a run, beside its bytes

@@ -2,9 +2,9 @@
 
 from typing import Final
 
+from adapters.sqs.auth.permissions import add_permission
 from adapters.sqs.call import Call, Result
 from adapters.sqs.node import POLICY, SqsNode
-from adapters.sqs.permissions import add_permission
 from gateway.auth.ports import Operation
 
 ACTION: Final = "AddPermission"

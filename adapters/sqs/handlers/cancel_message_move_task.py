@@ -4,8 +4,8 @@ from typing import Final
 
 from adapters.sqs.call import Call, Result
 from adapters.sqs.errors import RESOURCE_NOT_FOUND, UNSUPPORTED_OPERATION, SqsError
-from adapters.sqs.move_tasks import parse_task_handle, queue_of_arn
 from adapters.sqs.node import SqsNode
+from adapters.sqs.queues.move_tasks import parse_task_handle, queue_of_arn
 from gateway.auth.ports import Operation
 
 ACTION: Final = "CancelMessageMoveTask"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from adapters.sqs.call import Call
 from adapters.sqs.errors import to_sqs_error
 from adapters.sqs.mapping import MS_PER_S
-from adapters.sqs.visibility import change_error, check_timeout, check_total
+from adapters.sqs.messages.visibility import change_error, check_timeout, check_total
 from features.queue.model import Result as Settled
 from gateway.auth.ports import Operation
 from gateway.errors import StorageUnavailable

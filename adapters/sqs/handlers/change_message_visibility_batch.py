@@ -2,13 +2,13 @@
 
 from typing import TYPE_CHECKING, Final
 
-from adapters.sqs.batches import check_entries
 from adapters.sqs.call import Call, Params, Result
 from adapters.sqs.errors import MISSING_PARAMETER, SqsError
 from adapters.sqs.mapping import MS_PER_S
-from adapters.sqs.receipts import Receipt
-from adapters.sqs.settling import OnSettled, serve_batch
-from adapters.sqs.visibility import change_error, check_timeout, check_total
+from adapters.sqs.messages.batch_entries import check_entries
+from adapters.sqs.messages.batch_settlement import OnSettled, serve_batch
+from adapters.sqs.messages.receipt_handles import Receipt
+from adapters.sqs.messages.visibility import change_error, check_timeout, check_total
 from gateway.auth.ports import Operation
 
 if TYPE_CHECKING:

@@ -7,7 +7,6 @@ topic when it is deleted, and may have a name that only a topic may have, as ``o
 
 from typing import Final
 
-from adapters.sqs import attribute_answers
 from adapters.sqs.call import Call, Result
 from adapters.sqs.errors import (
     QUEUE_DELETED_RECENTLY,
@@ -15,15 +14,16 @@ from adapters.sqs.errors import (
     UNSUPPORTED_OPERATION,
     SqsError,
 )
-from adapters.sqs.names import check_queue_name, is_fifo_name
 from adapters.sqs.node import SqsNode
-from adapters.sqs.queue_changes import (
+from adapters.sqs.queues import attribute_values
+from adapters.sqs.queues.changes import (
     Wanted,
     target_arn_of,
     target_finder,
     wanted_queue,
     wants_fifo,
 )
+from adapters.sqs.queues.names import check_queue_name, is_fifo_name
 from gateway.auth.ports import Operation
 from gateway.model import TopicName
 from gateway.queues.manager import Queue
@@ -84,10 +84,10 @@ async def _make(call: Call, node: SqsNode, name: TopicName, wanted: Wanted) -> Q
 
 def _check_same(node: SqsNode, queue: Queue, given: dict[str, str]) -> None:
     name = queue.topic.name
-    present = attribute_answers.describe_settable(
+    present = attribute_values.describe_settable(
         queue, target_arn=target_arn_of(node, name, queue.settings.dead_letter_topic)
     )
-    different = attribute_answers.find_difference(given, present)
+    different = attribute_values.find_difference(given, present)
     if different is not None:
         msg = (
             "A queue already exists with the same name and a different value for "

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Final
 
 from adapters.sqs.call import Call
 from adapters.sqs.errors import to_sqs_error
-from adapters.sqs.queue_rules import QueueRules
-from adapters.sqs.visibility import delete_error
+from adapters.sqs.messages.visibility import delete_error
+from adapters.sqs.queues.queue_rules import QueueRules
 from features.queue.model import Result as Settled
 from gateway.auth.ports import Operation
 from gateway.errors import StorageUnavailable

@@ -4,13 +4,13 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from adapters.sqs.batches import check_entries
 from adapters.sqs.call import Call, Params, Result
 from adapters.sqs.errors import to_sqs_error
-from adapters.sqs.plain_rows import all_deleted_body
-from adapters.sqs.receipts import Receipt
-from adapters.sqs.settling import OnSettled, serve_batch
-from adapters.sqs.visibility import delete_error
+from adapters.sqs.messages.batch_entries import check_entries
+from adapters.sqs.messages.batch_settlement import OnSettled, serve_batch
+from adapters.sqs.messages.contiguous_json import all_deleted_body
+from adapters.sqs.messages.receipt_handles import Receipt
+from adapters.sqs.messages.visibility import delete_error
 from gateway.auth.ports import Operation
 from gateway.errors import StorageUnavailable
 from gateway.queues.model import Outcome

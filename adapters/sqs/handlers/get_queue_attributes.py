@@ -2,12 +2,12 @@
 
 from typing import Final
 
-from adapters.sqs.attribute_answers import describe
-from adapters.sqs.attribute_specs import ALL, NAMES
 from adapters.sqs.call import Call, Result
 from adapters.sqs.errors import INVALID_ATTRIBUTE_NAME, SqsError
 from adapters.sqs.node import SqsNode
-from adapters.sqs.queue_changes import target_arn_of
+from adapters.sqs.queues.attribute_specs import ALL, NAMES
+from adapters.sqs.queues.attribute_values import describe
+from adapters.sqs.queues.changes import target_arn_of
 from gateway.auth.ports import Operation
 
 ACTION: Final = "GetQueueAttributes"

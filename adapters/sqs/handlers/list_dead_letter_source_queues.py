@@ -4,7 +4,7 @@ from typing import Final
 
 from adapters.sqs.call import Call, Result
 from adapters.sqs.node import SqsNode
-from adapters.sqs.pages import take_page
+from adapters.sqs.queues.pagination import take_page
 from gateway.auth.ports import Operation
 from gateway.queues.model import DEFAULT_GROUP
 

@@ -4,8 +4,8 @@ from typing import Any, Final
 
 from adapters.sqs.call import Call, Result
 from adapters.sqs.errors import INVALID_PARAMETER_VALUE, SqsError
-from adapters.sqs.move_tasks import TaskHandle, format_task_handle, queue_of_arn
 from adapters.sqs.node import SqsNode
+from adapters.sqs.queues.move_tasks import TaskHandle, format_task_handle, queue_of_arn
 from gateway.auth.ports import Operation
 from gateway.queues.redrive import Redrive
 

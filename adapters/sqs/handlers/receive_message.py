@@ -5,13 +5,18 @@ from typing import TYPE_CHECKING, Final
 from adapters.sqs.call import Call, Params
 from adapters.sqs.errors import INVALID_PARAMETER_VALUE, SqsError
 from adapters.sqs.mapping import MS_PER_S
-from adapters.sqs.outgoing import check_id
-from adapters.sqs.plain_rows import ABOUT, attributes_of, messages_body, show_plain
-from adapters.sqs.queue_rules import QueueRules
-from adapters.sqs.received import NOTHING, Wanted, parse_wanted
-from adapters.sqs.receiving import RECEIVE_BYTES_MAX, Receiving
+from adapters.sqs.messages.contiguous_json import (
+    ABOUT,
+    attributes_of,
+    messages_body,
+    show_plain,
+)
+from adapters.sqs.messages.outgoing import check_id
+from adapters.sqs.messages.receive_request import RECEIVE_BYTES_MAX, Receiving
+from adapters.sqs.messages.received import NOTHING, Wanted, parse_wanted
+from adapters.sqs.messages.visibility import check_timeout
+from adapters.sqs.queues.queue_rules import QueueRules
 from adapters.sqs.text import quote
-from adapters.sqs.visibility import check_timeout
 from gateway.auth.ports import Operation
 from gateway.queues.contiguous import FIRST_ATTEMPT
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Final
 
 from adapters.sqs.call import Call
 from adapters.sqs.errors import to_sqs_error
-from adapters.sqs.outgoing import Outgoing, prepare, send_result
-from adapters.sqs.sending import send
+from adapters.sqs.messages.outgoing import Outgoing, prepare, send_result
+from adapters.sqs.messages.sending import send
 from gateway.auth.ports import Operation
 from gateway.errors import GatewayError
 

@@ -3,13 +3,18 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from adapters.sqs.batches import batch_result, check_batch_bytes, check_entries, failed_entry
 from adapters.sqs.call import Call, Params, Result
 from adapters.sqs.errors import SqsError, to_sqs_error
 from adapters.sqs.handlers.send_message import sender_of
-from adapters.sqs.outgoing import Outgoing, check_batch_fifo, prepare, send_result
-from adapters.sqs.plain_sends import send_plain
-from adapters.sqs.sending import send
+from adapters.sqs.messages.batch_entries import (
+    batch_result,
+    check_batch_bytes,
+    check_entries,
+    failed_entry,
+)
+from adapters.sqs.messages.outgoing import Outgoing, check_batch_fifo, prepare, send_result
+from adapters.sqs.messages.plain_batches import send_plain
+from adapters.sqs.messages.sending import send
 from gateway.auth.ports import Operation
 from gateway.errors import GatewayError, as_value
 

@@ -2,11 +2,11 @@
 
 from typing import Final
 
-from adapters.sqs.attributes import changed_settings, merge, parse_change
 from adapters.sqs.call import Call, Result
-from adapters.sqs.names import is_fifo_name
 from adapters.sqs.node import SqsNode
-from adapters.sqs.queue_changes import check_fifo_stays, missing, target_finder
+from adapters.sqs.queues.attributes import changed_settings, merge, parse_change
+from adapters.sqs.queues.changes import check_fifo_stays, missing, target_finder
+from adapters.sqs.queues.names import is_fifo_name
 from gateway.auth.ports import Operation
 
 ACTION: Final = "SetQueueAttributes"

@@ -5,12 +5,12 @@ It runs in the background, at most so many messages per second; one task per que
 
 from typing import Final
 
+from adapters.sqs.auth.policy import decide
 from adapters.sqs.call import Call, Result
 from adapters.sqs.errors import ACCESS_DENIED, INVALID_PARAMETER_VALUE, SqsError
-from adapters.sqs.move_tasks import TaskHandle, format_task_handle, queue_of_arn
-from adapters.sqs.names import is_fifo_name
 from adapters.sqs.node import POLICY, SqsNode
-from adapters.sqs.policy import decide
+from adapters.sqs.queues.move_tasks import TaskHandle, format_task_handle, queue_of_arn
+from adapters.sqs.queues.names import is_fifo_name
 from gateway.auth.ports import Operation
 from gateway.errors import PolicyViolation
 from gateway.model import TopicName

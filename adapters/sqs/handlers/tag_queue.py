@@ -4,8 +4,8 @@ from typing import Final
 
 from adapters.sqs.call import Call, Result
 from adapters.sqs.node import SqsNode
-from adapters.sqs.queue_changes import missing
-from adapters.sqs.tags import merge_tags
+from adapters.sqs.queues.changes import missing
+from adapters.sqs.queues.tags import merge_tags
 from gateway.auth.ports import Operation
 
 ACTION: Final = "TagQueue"

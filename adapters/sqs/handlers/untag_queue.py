@@ -4,8 +4,8 @@ from typing import Final
 
 from adapters.sqs.call import Call, Result
 from adapters.sqs.node import SqsNode
-from adapters.sqs.queue_changes import missing
-from adapters.sqs.tags import check_tag_keys
+from adapters.sqs.queues.changes import missing
+from adapters.sqs.queues.tags import check_tag_keys
 from gateway.auth.ports import Operation
 
 ACTION: Final = "UntagQueue"

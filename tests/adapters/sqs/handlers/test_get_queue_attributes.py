@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from adapters.sqs.attribute_specs import NAMES
+from adapters.sqs.queues.attribute_specs import NAMES
 from features.queue.model import Order
 from gateway.model import TopicName
 from gateway.queues.model import QueueSettings

@@ -4,7 +4,7 @@ import json
 from base64 import b64encode
 
 from adapters.sqs.mapping import MESSAGE_BYTES_MAX
-from adapters.sqs.receiving import OVERSIZE_ROUNDS_MAX
+from adapters.sqs.messages.receive_request import OVERSIZE_ROUNDS_MAX
 from tests.adapters.sqs.handlers.messages import (
     append,
     bodies,

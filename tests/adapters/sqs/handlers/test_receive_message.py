@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from adapters.sqs.receiving import Receiving
+from adapters.sqs.messages.receive_request import Receiving
 from tests.adapters.sqs.handlers.messages import (
     append,
     bodies,

@@ -1,0 +1,182 @@
+"""Who asks: a signature's access key, or nobody in particular where that is allowed.
+
+A key that is known here is always checked. Without a signature, or with a key that nobody knows
+(SDKs want some key, whatever it is), a request is anonymous where the config allows that and
+login is not required, and refused elsewhere. An anonymous caller is in the account that his key
+names by its 12 digits, if it is served, else in the default one. The user of a certificate is in
+the default one, whatever key he names: nobody has checked that.
+"""
+
+from collections.abc import Mapping
+from functools import lru_cache
+from ipaddress import ip_address
+from typing import Final
+from urllib.parse import urlsplit
+
+from adapters.sqs.auth.signature import Claim, check_signature, check_time, find_claim
+from adapters.sqs.auth.signers import Signers
+from adapters.sqs.call import Identity
+from adapters.sqs.config import SqsConfig
+from adapters.sqs.errors import (
+    ACCESS_DENIED,
+    INVALID_CLIENT_TOKEN_ID,
+    MISSING_AUTHENTICATION_TOKEN,
+    SIGNATURE_DOES_NOT_MATCH,
+    SqsError,
+)
+from adapters.sqs.wire import Request
+from gateway.auth.access_keys import AccessKeys
+from gateway.auth.ports import ANONYMOUS, Authenticator, Principal
+from gateway.browsers import is_known_host
+from gateway.clock import Clock
+
+IDENTITIES_REMEMBERED: Final = 8_192
+HOSTS_REMEMBERED: Final = 128
+PROTOCOL: Final = "sqs"
+_BROWSER: Final = b"Mozilla/"  # what every browser begins with; SDKs and curl do not,
+_NO_BROWSER: Final = b"(compatible;"  # but celery and others, who say so
+
+
+class Identifier:
+    """Says who asks. Loop only; answers come from memory."""
+
+    def __init__(
+        self,
+        config: SqsConfig,
+        access_keys: AccessKeys,
+        authenticator: Authenticator,
+        clock: Clock,
+    ) -> None:
+        self._config = config
+        self._authenticator = authenticator
+        self._keys = access_keys
+        self._clock = clock
+        self._regions = frozenset({config.region, *config.regions})
+        self._accounts = frozenset({config.account, *config.accounts})
+        hosts = frozenset({*config.hosts, urlsplit(config.advertise).hostname or ""})
+        self._is_known_host = lru_cache(HOSTS_REMEMBERED)(
+            lambda host: is_known_host(None if host is None else host.decode("latin-1"), hosts)
+        )
+        self._signers = Signers(skew_s_max=config.clock_skew_s_max)
+
+    def identify(
+        self, request: Request, peer_host: str, certificate_user: str | None = None
+    ) -> Identity:
+        """Return who has sent a request. Errors: ``SqsError``.
+
+        A signature by a known key counts; without one the user of the connection's certificate.
+        """
+        keys, now_unix_ms = self._keys, self._clock.wall_unix_ms()
+        identity = self._signers.find(request, peer_host, now_unix_ms, keys.revision)
+        if identity is not None:
+            return identity
+        claim = find_claim(request)
+        if claim is None:
+            return self._unsigned(request, peer_host, None, certificate_user)
+        scope = claim.scope
+        key = keys.find(scope.key_id)
+        if key is None:
+            return self._unsigned(request, peer_host, claim, certificate_user)
+        if claim.session_token:  # nobody here gives out temporary keys
+            raise _invalid_token()
+        check_time(claim, now_unix_ms, skew_s_max=self._config.clock_skew_s_max)
+        check_signature(request, claim, key.secret)
+        if scope.region not in self._regions:
+            raise SqsError(
+                SIGNATURE_DOES_NOT_MATCH,
+                f"Credential should be scoped to a valid region, not '{scope.region[:100]}'.",
+            )
+        account = key.account or self._config.account
+        identity = _identity(
+            key.user, peer_host, account, scope.region, scope.key_id, scope.service
+        )
+        self._signers.remember(request, peer_host, claim, key.secret, identity, keys.revision)
+        return identity
+
+    def claimed_user(self, request: Request) -> str:
+        """Return for a log line the user whose key was named, or the key's id; empty: neither."""
+        try:
+            claim = find_claim(request)
+        except SqsError:
+            return ""
+        if claim is None:
+            return ""
+        key = self._keys.find(claim.scope.key_id)
+        return claim.scope.key_id if key is None else key.user
+
+    def _unsigned(
+        self, request: Request, peer_host: str, claim: Claim | None, user: str | None
+    ) -> Identity:
+        if user is None and not self._may_be_anonymous(peer_host):
+            if claim is not None:
+                raise _invalid_token()
+            raise SqsError(
+                MISSING_AUTHENTICATION_TOKEN, "Request is missing Authentication Token"
+            )
+        if _is_of_a_page(request.headers):
+            # A page in a browser on this machine is not the one who may do as he likes.
+            raise SqsError(ACCESS_DENIED, "Requests of web pages need a signature.")
+        if not self._is_known_host(request.headers.get(b"host")):
+            raise SqsError(
+                ACCESS_DENIED,
+                "Requests to this host name need a signature, or the name in adapters.sqs.hosts.",
+            )
+        config = self._config
+        if claim is None:
+            return _identity(
+                user or ANONYMOUS, peer_host, config.account, config.region, "", ""
+            )
+        key_id, region = claim.scope.key_id, claim.scope.region
+        return _identity(
+            user or ANONYMOUS,
+            peer_host,
+            key_id if user is None and key_id in self._accounts else config.account,
+            region if region in self._regions else config.region,
+            "",
+            claim.scope.service,
+        )
+
+    def _may_be_anonymous(self, peer_host: str) -> bool:
+        if self._authenticator.required:
+            return False
+        allowed = self._config.anonymous
+        return allowed == "always" or (allowed == "loopback" and is_loopback(peer_host))
+
+
+def _is_of_a_page(headers: Mapping[bytes, bytes]) -> bool:
+    """Say whether a browser asks, and not because its user has typed the address.
+
+    https://www.w3.org/TR/fetch-metadata/: to hosts that it does not trust, as any name that
+    leads to 127.0.0.1, a browser does not say whose request it is; an image has no Origin either.
+    """
+    if b"origin" in headers:
+        return True
+    site = headers.get(b"sec-fetch-site")
+    if site is None:
+        agent = headers.get(b"user-agent", b"")
+        return agent.startswith(_BROWSER) and _NO_BROWSER not in agent
+    return site != b"none"
+
+
+@lru_cache(maxsize=IDENTITIES_REMEMBERED)
+def _identity(  # noqa: PLR0917 - what it is remembered by
+    user: str, host: str, account: str, region: str, key_id: str, service: str
+) -> Identity:
+    return Identity(Principal(user, PROTOCOL, host), account, region, key_id, service)
+
+
+@lru_cache(maxsize=IDENTITIES_REMEMBERED)
+def is_loopback(host: str) -> bool:
+    """Say whether a peer's address is this machine's own."""
+    try:
+        address = ip_address(host)
+    except ValueError:
+        return False
+    mapped = getattr(address, "ipv4_mapped", None)
+    return (mapped or address).is_loopback
+
+
+def _invalid_token() -> SqsError:
+    return SqsError(
+        INVALID_CLIENT_TOKEN_ID, "The security token included in the request is invalid."
+    )

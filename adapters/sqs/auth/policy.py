@@ -1,0 +1,225 @@
+"""A queue's policy: who, beside its owner, may or may not do what with it.
+
+What a single account can express: Allow and Deny; principals ``*``, accounts and users; actions
+and resources with wildcards; conditions (``conditions``). What nobody could answer for here is
+refused when it is set (``UnsupportedOperation``) rather than misread: variables, NotPrincipal,
+NotAction, NotResource. Statements for services, roles and federated users are kept; nobody here
+is one.
+
+https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_policies_grammar.html
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from enum import Enum
+from functools import lru_cache
+from typing import Any, Final, NamedTuple
+
+from adapters.sqs.auth.policy_conditions import Asked, Test, holds, parse_condition
+from adapters.sqs.auth.policy_elements import invalid, pattern, texts, unsupported
+from adapters.sqs.call import Identity
+from adapters.sqs.errors import OVER_LIMIT, SqsError
+
+STATEMENTS_MAX: Final = 20
+PRINCIPALS_MAX: Final = 50  # of one statement
+POLICY_BYTES_MAX: Final = 8_192
+DOCUMENTS_MAX: Final = 1_024  # that are remembered parsed, of all queues
+
+# What other accounts may be let do; all else is the owner's, whatever a policy says.
+SHARED_ACTIONS: Final = frozenset(
+    {
+        "ChangeMessageVisibility",
+        "DeleteMessage",
+        "GetQueueAttributes",
+        "GetQueueUrl",
+        "ListDeadLetterSourceQueues",
+        "PurgeQueue",
+        "ReceiveMessage",
+        "SendMessage",
+    }
+)
+
+_VERSIONS: Final = ("2008-10-17", "2012-10-17")
+_EFFECTS: Final = ("Allow", "Deny")
+_DOCUMENT_KEYS: Final = frozenset({"Version", "Id", "Statement"})
+_STATEMENT_KEYS: Final = frozenset(
+    {"Sid", "Effect", "Principal", "Action", "Resource", "Condition"}
+)
+_NOT_SUPPORTED: Final = ("NotPrincipal", "NotAction", "NotResource")
+_PRINCIPAL_KINDS: Final = frozenset({"AWS", "Service", "Federated", "CanonicalUser"})
+_ACCOUNT: Final = re.compile(r"[0-9]{12}")
+_IAM: Final = re.compile(r"arn:aws(?:-[a-z]+)*:(?:iam|sts)::([0-9]{12}):([^*]+)")
+
+
+class Decision(Enum):
+    """What a policy says of a request; a Deny wins over every Allow."""
+
+    ALLOW = "allow"
+    DENY = "deny"
+    SILENT = "silent"
+
+
+class Caller(NamedTuple):
+    """Who a statement speaks of: a user of an account or, with ``user`` empty, all of it."""
+
+    account: str
+    user: str = ""
+
+
+EVERYBODY: Final = Caller("*")
+
+
+class Statement(NamedTuple):
+    """One statement. Without ``callers`` it is for those who cannot be here."""
+
+    allows: bool
+    callers: frozenset[Caller]
+    actions: re.Pattern[str]
+    resources: re.Pattern[str]
+    condition: tuple[Test, ...]
+
+
+Policy = tuple[Statement, ...]
+
+
+def decide(document: str, *, action: str, asked: Asked, arn: str) -> bool | None:
+    """Say whether a queue's policy allows or denies a request; None when it is silent."""
+    decision = evaluate(_parsed(document), asked, action, arn)
+    return None if decision is Decision.SILENT else decision is Decision.ALLOW
+
+
+def evaluate(policy: Policy, asked: Asked, action: str, arn: str) -> Decision:
+    """Return what the policy says of an action (``SendMessage``) on the queue of that ARN.
+
+    A permission for an action is one for its batch version too. Who has not said who he is
+    counts as everybody only where something is allowed, and as anybody of his account where
+    it is denied: nobody gains by leaving his signature away.
+    """
+    identity = asked.identity
+    single = action.removesuffix("Batch")
+    wanted = f"sqs:{single}"
+    can_allow = single in SHARED_ACTIONS or identity.account == _account_of(arn)
+    decision = Decision.SILENT
+    for statement in policy:
+        if (
+            _speaks_of(statement, identity)
+            and statement.actions.fullmatch(wanted)
+            and statement.resources.fullmatch(arn)
+            and holds(statement.condition, asked, allows=statement.allows)
+        ):
+            if not statement.allows:
+                return Decision.DENY
+            if can_allow:
+                decision = Decision.ALLOW
+    return decision
+
+
+def _account_of(arn: str) -> str:
+    return ":".join(arn.split(":")[4:5])
+
+
+def _speaks_of(statement: Statement, identity: Identity) -> bool:
+    callers = statement.callers
+    if EVERYBODY in callers:
+        return True
+    account = identity.account
+    if identity.principal.is_anonymous:
+        return not statement.allows and any(caller.account == account for caller in callers)
+    return Caller(account) in callers or Caller(account, identity.principal.name) in callers
+
+
+def parse_policy(text: str) -> Policy:
+    """Return the policy of a document.
+
+    Errors: ``InvalidAttributeValue`` for what is no policy, ``OverLimit`` for too many
+    statements, ``UnsupportedOperation`` for what cannot be enforced here.
+    """
+    if len(text.encode()) > POLICY_BYTES_MAX:
+        raise invalid(f"It has more than {POLICY_BYTES_MAX} bytes.")
+    return tuple(_parse_statement(statement) for statement in parse_document(text)["Statement"])
+
+
+@lru_cache(maxsize=DOCUMENTS_MAX)
+def _parsed(text: str) -> Policy:
+    return parse_policy(text)
+
+
+def parse_document(text: str) -> dict[str, Any]:
+    """Return a document as it is written, its statements as a list. Errors: ``parse_policy``'s."""
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError):
+        raise invalid("It is not JSON.") from None
+    if not isinstance(document, dict) or set(document) - _DOCUMENT_KEYS:
+        raise invalid("It is not a map of Version, Id and Statement.")
+    if document.get("Version", "2008-10-17") not in _VERSIONS:
+        raise invalid("Version is not 2012-10-17 or 2008-10-17.")
+    statements = document.get("Statement")
+    if isinstance(statements, dict):
+        statements = [statements]
+    if not isinstance(statements, list) or not statements:
+        raise invalid("It has no Statement.")
+    if len(statements) > STATEMENTS_MAX:
+        msg = (
+            f"{len(statements)} statements were found in the submitted policy, "
+            f"max allowed is {STATEMENTS_MAX}"
+        )
+        raise SqsError(OVER_LIMIT, msg)
+    if not all(isinstance(statement, dict) for statement in statements):
+        raise invalid("A statement is not a map.")
+    return {**document, "Statement": statements}
+
+
+def _parse_statement(statement: Mapping[str, Any]) -> Statement:
+    for name in _NOT_SUPPORTED:
+        if name in statement:
+            raise unsupported(name)
+    if set(statement) - _STATEMENT_KEYS:
+        raise invalid("A statement has an element that there is none of.")
+    if statement.get("Effect") not in _EFFECTS:
+        raise invalid("Effect is not Allow or Deny.")
+    if not isinstance(statement.get("Sid", ""), str):
+        raise invalid("Sid is not a text.")
+    callers = _parse_principal(statement.get("Principal"))
+    # What a statement lets a service do, under whatever condition, it lets nobody here do.
+    condition = parse_condition(statement.get("Condition")) if callers else ()
+    actions = texts(statement, "Action")
+    if not all(action == "*" or action.lower().startswith("sqs:") for action in actions):
+        raise invalid("An action is not one of SQS.")
+    return Statement(
+        statement["Effect"] == "Allow",
+        callers,
+        pattern(actions, re.IGNORECASE),
+        pattern(texts(statement, "Resource")),
+        condition,
+    )
+
+
+def _parse_principal(principal: object) -> frozenset[Caller]:
+    if principal == "*":
+        return frozenset({EVERYBODY})
+    if not isinstance(principal, dict) or not principal or set(principal) - _PRINCIPAL_KINDS:
+        raise invalid("Principal is not * or a map of AWS, Service, Federated, CanonicalUser.")
+    names = {kind: texts(principal, kind) for kind in principal}
+    if sum(len(of_kind) for of_kind in names.values()) > PRINCIPALS_MAX:
+        raise invalid(f"A statement has more than {PRINCIPALS_MAX} principals.")
+    callers = (_parse_caller(name) for name in names.get("AWS", ()))
+    return frozenset(caller for caller in callers if caller is not None)
+
+
+def _parse_caller(name: str) -> Caller | None:
+    """Return who an AWS principal is; None for a role or a session, which nobody has here."""
+    if name == "*":
+        return EVERYBODY
+    if _ACCOUNT.fullmatch(name):
+        return Caller(name)
+    found = _IAM.fullmatch(name)
+    if found is None:
+        raise invalid("A principal is not *, an account or an ARN of IAM.")
+    account, resource = found.groups()
+    kind, _, path = resource.partition("/")
+    if resource == "root":
+        return Caller(account)
+    # Users may have a path before their name, as in user/finance/alice.
+    return Caller(account, path.rpartition("/")[2]) if kind == "user" and path else None

@@ -1,0 +1,1 @@
+"""HTTP bodies and answers of both wire protocols."""

@@ -1,0 +1,1 @@
+"""Sending, receiving and settling messages."""

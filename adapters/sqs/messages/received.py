@@ -1,0 +1,168 @@
+"""What a receiver is shown of a message: all of it, or the attributes that it has asked for."""
+
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
+
+from adapters.sqs.call import Params, Result
+from adapters.sqs.mapping import (
+    BODY_MARK,
+    KEY_MARK,
+    Body,
+    StoredHeaders,
+    attributes_of,
+    dead_letter_attributes_of,
+    group_of,
+)
+from adapters.sqs.message_attributes import Attributes, MessageAttribute, to_result
+from adapters.sqs.messages.md5 import md5_of_attributes, md5_of_body
+from gateway.auth.ports import ANONYMOUS
+from gateway.queues.model import Delivery
+from gateway.records.message_ids import message_id
+from gateway.topics.manager import Topic
+
+ALL: Final = "All"
+_ALL_BY_PREFIX: Final = ".*"
+_ALL_NAMES: Final = frozenset({ALL, _ALL_BY_PREFIX, "*"})
+
+
+class Wanted(NamedTuple):
+    """Which attributes of a message a receiver asks for. ``system`` is None for all of them."""
+
+    system: frozenset[str] | None
+    all_attributes: bool
+    names: frozenset[str]
+    prefixes: tuple[str, ...]
+
+    @property
+    def any_attributes(self) -> bool:
+        """Message attributes are asked for at all."""
+        return self.all_attributes or bool(self.names) or bool(self.prefixes)
+
+    def names_it(self, name: str) -> bool:
+        """Say whether a message attribute is asked for by its name, or by what it begins with."""
+        return name in self.names or name.startswith(self.prefixes)
+
+
+NOTHING: Final = Wanted(frozenset(), False, frozenset(), ())  # noqa: FBT003 - a tuple's field
+
+
+def parse_wanted(params: Params) -> Wanted:
+    """Return what a ReceiveMessage asks for; names that mean nothing are passed over.
+
+    ``bar.*`` stands for all names that begin with ``bar``. ``AttributeNames`` is the older name
+    of ``MessageSystemAttributeNames``.
+    """
+    system: Sequence[str] = params.get("MessageSystemAttributeNames") or ()
+    older: Sequence[str] = params.get("AttributeNames") or ()
+    names: Sequence[str] = params.get("MessageAttributeNames") or ()
+    if not system and not older and not names:
+        return NOTHING
+    wants_all = ALL in system or ALL in older
+    return Wanted(
+        None if wants_all else frozenset(system) | frozenset(older),
+        not _ALL_NAMES.isdisjoint(names),
+        frozenset(names),
+        tuple(name[:-2] for name in names if name.endswith(_ALL_BY_PREFIX) and name[:-2]),
+    )
+
+
+class Shown(NamedTuple):
+    """A message on its way to a receiver: what was handed out, and how it is shown."""
+
+    delivery: Delivery
+    stored: StoredHeaders
+    body: Body
+    handle: str
+
+
+def plain_message(own_id: str, handle: str, text: str, data: bytes) -> Result:
+    """Return a message without attributes; ``text`` is what its body's ``bytes`` are."""
+    return {
+        "MessageId": own_id,
+        "MD5OfBody": md5_of_body(data),
+        "Body": text,
+        "ReceiptHandle": handle,
+    }
+
+
+def to_message(
+    shown: Shown,
+    topic: Topic,
+    wanted: Wanted,
+    *,
+    is_fifo: bool,
+    arn_of: Callable[[str], str],
+) -> Result:
+    """Return a message of an answer. ``arn_of``: the ARN of a queue beside this one."""
+    delivery, stored, body, handle = shown
+    record = delivery.record
+    own_id = stored.message_id or message_id(topic.uuid, delivery.number, record.offset)
+    message = plain_message(own_id, handle, body.text, body.data)
+    if wanted is NOTHING and body.mark is None:
+        return message
+    group, key_mark = group_of(record.key)
+    if wanted.system is None or wanted.system:
+        system = _system_attributes(delivery, stored, group, is_fifo=is_fifo)
+        if stored.source_topic is not None:
+            system["DeadLetterQueueSourceArn"] = arn_of(stored.source_topic)
+        if wanted.system is not None:
+            system = {name: system[name] for name in system if name in wanted.system}
+        if system:
+            message["Attributes"] = system
+    attributes = _wanted_attributes(stored, body, key_mark, wanted)
+    if attributes:
+        message["MessageAttributes"] = to_result(attributes)
+        message["MD5OfMessageAttributes"] = md5_of_attributes(attributes)
+    return message
+
+
+def sequence_number(offset: int) -> str:
+    """Return the SequenceNumber of an offset: 20 digits, growing within a message group."""
+    return f"{offset:020d}"
+
+
+def _system_attributes(
+    delivery: Delivery, stored: StoredHeaders, group: str | None, *, is_fifo: bool
+) -> dict[str, str]:
+    record = delivery.record
+    system = {
+        "SenderId": stored.sender or ANONYMOUS,
+        "SentTimestamp": str(record.timestamp_unix_ms),
+        "ApproximateReceiveCount": str(delivery.attempt + stored.earlier_attempts),
+        "ApproximateFirstReceiveTimestamp": str(delivery.first_taken_unix_ms),
+    }
+    if is_fifo:
+        system["SequenceNumber"] = sequence_number(record.offset)
+    if stored.dedup_id is not None:
+        system["MessageDeduplicationId"] = stored.dedup_id
+    if group is not None:
+        system["MessageGroupId"] = group
+    if stored.trace is not None:
+        system["AWSTraceHeader"] = stored.trace
+    return system
+
+
+def _wanted_attributes(
+    stored: StoredHeaders, body: Body, key_mark: bytes | None, wanted: Wanted
+) -> Attributes:
+    """Return the message attributes to show, with the marks, which are shown unasked.
+
+    What the headers ``dlq.*`` say comes only when it is named, not with ``All``: a dead letter
+    has the attributes that were sent, as it has by Amazon SQS.
+    """
+    attributes: Attributes = {}
+    if stored.others and wanted.any_attributes:
+        attributes = attributes_of(stored)
+        if not wanted.all_attributes:
+            attributes = {
+                name: attributes[name] for name in attributes if wanted.names_it(name)
+            }
+    if stored.dead_letter and (wanted.names or wanted.prefixes):
+        for name, attribute in dead_letter_attributes_of(stored).items():
+            if wanted.names_it(name):
+                attributes[name] = attribute
+    if body.mark is not None:
+        attributes[BODY_MARK] = MessageAttribute("String", body.mark)
+    if key_mark is not None:
+        attributes[KEY_MARK] = MessageAttribute("String", key_mark)
+    return attributes

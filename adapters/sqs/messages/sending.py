@@ -1,0 +1,215 @@
+"""Messages into the log: coalesced, one at a time per deduplication id, or kept for later.
+
+Nothing here is a task or an await per message. ``OnSent`` is told of each message once, of those
+that share an append together, never before the log has them as durable as the flush policy
+promises.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from adapters.sqs.messages.deduplication import OnPlaced, scoped_id
+from adapters.sqs.messages.outgoing import Outgoing
+from adapters.sqs.messages.received import sequence_number
+from adapters.sqs.queues.queue_rules import QueueRules
+from features.dedup_ids import DedupIds, Pending, Place
+from gateway.errors import GatewayError, StorageUnavailable, as_value
+from gateway.partition import Partition
+from gateway.records.codec import RecordRun
+from gateway.records.message_ids import message_id, message_ids
+
+if TYPE_CHECKING:
+    from adapters.sqs.node import SqsNode
+    from gateway.queues.manager import Queue
+
+OnSent = Callable[[Sequence[Outgoing], GatewayError | None], None]
+
+
+def send(
+    node: "SqsNode",
+    queue: "Queue",
+    rules: QueueRules,
+    messages: Sequence[Outgoing],
+    on_sent: OnSent,
+) -> None:
+    """Send messages in their order; those of a batch share appends where they can.
+
+    What is refused at once fails its messages by ``on_sent`` too, which may so run before this
+    returns, as it does for repetitions of what was sent before.
+    """
+    if rules.is_fifo:
+        _send_fifo(node, queue, messages, on_sent)
+    elif len(messages) == 1 and messages[0].deliver_at_unix_ms is None:
+        _send_run(node, queue, messages, on_sent)
+    else:
+        _send_batch(node, queue, messages, on_sent)
+
+
+# --- standard queues
+
+
+def _send_run(
+    node: "SqsNode", queue: "Queue", messages: Sequence[Outgoing], on_sent: OnSent
+) -> None:
+    """Send messages that have key and headers in common."""
+    first = messages[0]
+    partition = queue.partition_for(first.key)
+    values = [message.body for message in messages]
+    run = RecordRun(first.key, values, first.headers, node.clock.unix_ms())
+    on_kept = partial(_on_kept, partition, run, messages, on_sent)
+    try:
+        node.queues.coalescer.add(partition, run, on_kept)
+    except GatewayError as error:
+        on_sent(messages, as_value(error))
+
+
+def _send_batch(
+    node: "SqsNode", queue: "Queue", messages: Sequence[Outgoing], on_sent: OnSent
+) -> None:
+    """Send what has key and headers in common as one run; what waits goes to the delay block."""
+    now_unix_ms = node.clock.unix_ms()
+    alike: dict[tuple[bytes | None, bytes], list[Outgoing]] = {}
+    for message in messages:
+        if message.deliver_at_unix_ms is not None:
+            _send_later(node, queue, message, now_unix_ms, on_sent)
+        else:
+            alike.setdefault((message.key, message.headers), []).append(message)
+    for group in alike.values():
+        _send_run(node, queue, group, on_sent)
+
+
+def _send_later(
+    node: "SqsNode", queue: "Queue", message: Outgoing, now_unix_ms: int, on_sent: OnSent
+) -> None:
+    assert message.deliver_at_unix_ms is not None
+    partition = queue.partition_for(message.key)
+    run = RecordRun(message.key, (message.body,), message.headers, now_unix_ms)
+    try:
+        node.delays.put(
+            queue.topic,
+            partition.number,
+            run,
+            message.deliver_at_unix_ms,
+            partial(on_sent, (message,)),
+        )
+    except GatewayError as error:
+        on_sent((message,), as_value(error))
+
+
+def _on_kept(
+    partition: Partition,
+    run: RecordRun,
+    messages: Sequence[Outgoing],
+    on_sent: OnSent,
+    error: StorageUnavailable | None,
+) -> None:
+    if error is None:
+        id_at = message_ids(partition.topic.uuid, partition.number).at
+        for offset, message in enumerate(messages, start=run.base_offset):
+            message.message_id = id_at(offset)
+    on_sent(messages, error)
+
+
+# --- FIFO queues
+
+
+def _send_fifo(
+    node: "SqsNode", queue: "Queue", messages: Sequence[Outgoing], on_sent: OnSent
+) -> None:
+    """Send each message unless its id was sent within the window, of which it then gets the answer.
+
+    The window may have to be read from the log first.
+    """
+    window = node.messages.window_of(queue)
+    if not window.is_ready:
+        window.when_ready(partial(_on_ready, node, queue, messages, on_sent))
+        return
+    ids = window.ids
+    now_unix_ms = node.clock.unix_ms()
+    for message in messages:
+        assert message.dedup_id is not None
+        known_by = scoped_id(message.dedup_id.encode(), message.key, by_group=window.by_group)
+        answer = partial(_on_placed, queue.topic.uuid, message, on_sent)
+        found = ids.find(known_by, now_unix_ms)
+        if isinstance(found, Place):
+            answer(found, None)
+        elif found is not None:
+            found.waiters.append(answer)
+        else:
+            run = RecordRun(message.key, (message.body,), message.headers, now_unix_ms)
+            first = _First(ids, known_by, queue.partition_for(message.key), run, answer)
+            first.send(node)
+
+
+def _on_ready(
+    node: "SqsNode",
+    queue: "Queue",
+    messages: Sequence[Outgoing],
+    on_sent: OnSent,
+    error: GatewayError | None,
+) -> None:
+    if error is None:
+        _send_fifo(node, queue, messages, on_sent)
+        return
+    on_sent(messages, error)
+
+
+def _on_placed(
+    topic_uuid: UUID,
+    message: Outgoing,
+    on_sent: OnSent,
+    place: Place | None,
+    error: GatewayError | None,
+) -> None:
+    """A message is kept, or one with its id was before, or it could not be."""
+    if place is not None:
+        message.message_id = message_id(topic_uuid, place.number, place.offset)
+        message.sequence_number = sequence_number(place.offset)
+    on_sent((message,), error)
+
+
+class _First:
+    """The first send of an id, on its way; who repeats it meanwhile waits for this one."""
+
+    __slots__ = ("_answer", "_ids", "_known_by", "_partition", "_pending", "_run")
+
+    def __init__(
+        self,
+        ids: DedupIds[OnPlaced],
+        known_by: bytes,
+        partition: Partition,
+        run: RecordRun,
+        answer: OnPlaced,
+    ) -> None:
+        self._ids = ids
+        self._known_by = known_by
+        self._partition = partition
+        self._run = run
+        self._answer = answer
+        self._pending: Pending[OnPlaced] | None = None
+
+    def send(self, node: "SqsNode") -> None:
+        """Add it to the open round; what is refused at once is answered at once."""
+        run = self._run
+        try:
+            self._pending = self._ids.begin(self._known_by, run.timestamp_unix_ms)
+            node.queues.coalescer.add(self._partition, run, self._on_kept)
+        except GatewayError as error:
+            if self._pending is not None:
+                self._ids.fail(self._known_by, self._pending)
+            self._answer(None, as_value(error))
+
+    def _on_kept(self, error: StorageUnavailable | None) -> None:
+        """The log has it, or has refused it: then its id may be sent again."""
+        assert self._pending is not None
+        place: Place | None = None
+        if error is None:
+            place = Place(self._partition.number, self._run.base_offset)
+            waiters = self._ids.complete(self._known_by, self._pending, place)
+        else:
+            waiters = self._ids.fail(self._known_by, self._pending)
+        self._answer(place, error)
+        for waiter in waiters:
+            waiter(place, error)

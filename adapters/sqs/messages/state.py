@@ -1,0 +1,131 @@
+"""What the handlers of messages keep, per queue and in memory; it goes with the queue's topic.
+
+Of each queue its rules, parsed once per change; of FIFO queues also the window of deduplication
+ids and the receive attempts that may be repeated. Nothing here must outlive a restart: windows are
+rebuilt from the log.
+"""
+
+import asyncio
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from adapters.sqs.call import Call
+from adapters.sqs.config import SqsConfig
+from adapters.sqs.errors import SqsError, to_sqs_error
+from adapters.sqs.mapping import MS_PER_S
+from adapters.sqs.messages.deduplication import FifoWindow, OnPlaced
+from adapters.sqs.messages.receipt_handles import Receipts
+from adapters.sqs.messages.receive_attempts import ReceiveAttempts
+from adapters.sqs.queues.queue_rules import QueueRules, parse_rules
+from features.dedup_ids import DedupIds, Room
+from gateway.errors import GatewayError, as_value
+from gateway.kernel import Kernel
+from gateway.topics.manager import Topic
+
+if TYPE_CHECKING:
+    from gateway.queues.manager import Queue
+
+
+class _Parsed:
+    """Rules, and what they were parsed from; what makes and reads receipt handles."""
+
+    __slots__ = ("receipts", "row", "rules")
+
+    def __init__(self, queue: "Queue", secret: bytes) -> None:
+        self.row = queue.row
+        self.receipts = Receipts(secret, queue.topic.uuid)
+        self.rules = parse_rules(queue.name.name, queue.attributes, queue.settings.delay_ms)
+
+
+class MessageState:
+    """Made with the node. Loop only."""
+
+    def __init__(self, kernel: Kernel, config: SqsConfig, secret: bytes) -> None:
+        self._kernel = kernel
+        self._secret = secret
+        self._dedup_ms = config.dedup_s * MS_PER_S
+        self._room = Room(config.dedup_ids_max)
+        self._parsed: dict[UUID, _Parsed] = {}
+        self._windows: dict[UUID, FifoWindow] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.attempts = ReceiveAttempts(attempts_max=config.receive_attempts_max)
+        kernel.topics.on_deleted.append(self._on_deleted)
+
+    @property
+    def dedup_ids_used(self) -> int:
+        """Deduplication ids that are known, of all queues."""
+        return self._room.used
+
+    def rules_of(self, queue: "Queue") -> QueueRules:
+        """Return what the queue's attributes say."""
+        return self._parsed_of(queue).rules
+
+    def receipts_of(self, queue: "Queue") -> Receipts:
+        """Return what makes and reads the queue's receipt handles."""
+        return self._parsed_of(queue).receipts
+
+    def _parsed_of(self, queue: "Queue") -> _Parsed:
+        parsed = self._parsed.get(queue.topic.uuid)
+        if parsed is None or parsed.row is not queue.row:  # a change is another row
+            parsed = self._parsed[queue.topic.uuid] = _Parsed(queue, self._secret)
+        return parsed
+
+    def window_of(self, queue: "Queue") -> FifoWindow:
+        """Return the queue's window; one that is not ready is being read from the log."""
+        by_group = self.rules_of(queue).dedup_by_group
+        before = window = self._windows.get(queue.topic.uuid)
+        if window is None or window.queue is not queue or window.by_group is not by_group:
+            ids: DedupIds[OnPlaced] = DedupIds(window_ms=self._dedup_ms, room=self._room)
+            window = self._windows[queue.topic.uuid] = FifoWindow(queue, ids, by_group=by_group)
+            if before is not None:
+                self._replace(before, window)
+        if window.purged_ends is not queue.purged_ends:
+            window.purge(queue.purged_ends)
+        if not window.is_ready:
+            # What was sent before there was a queue is nothing that it could deliver.
+            now_unix_ms = self._kernel.clock.unix_ms()
+            since_unix_ms = max(now_unix_ms - self._dedup_ms, queue.created_unix_ms)
+            window.start(self._kernel.broker, queue.topic, range(since_unix_ms, now_unix_ms))
+        return window
+
+    def _replace(self, before: FifoWindow, window: FifoWindow) -> None:
+        if before.queue is not window.queue:  # it was made anew on its topic
+            before.close()
+            return
+        self._kernel.queues.coalescer.seal()  # so that the log has what ``before`` knows
+        for on_ready in before.leave():
+            window.when_ready(on_ready)
+
+    def run(self, call: Call, work: Coroutine[None, None, None]) -> None:
+        """Serve a call in a task: what is rare and waits. An error is the call's answer."""
+        task = asyncio.get_running_loop().create_task(_serve(call, work))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def close(self) -> None:
+        """Stop what waits; the node stops."""
+        for task in self._tasks:
+            task.cancel()
+        for window in self._windows.values():
+            window.close()
+        self._windows.clear()
+        self._parsed.clear()
+        if self._on_deleted in self._kernel.topics.on_deleted:
+            self._kernel.topics.on_deleted.remove(self._on_deleted)
+
+    def _on_deleted(self, topic: Topic) -> None:
+        self._parsed.pop(topic.uuid, None)
+        self.attempts.forget_topic(topic.uuid)
+        window = self._windows.pop(topic.uuid, None)
+        if window is not None:
+            window.close()
+
+
+async def _serve(call: Call, work: Coroutine[None, None, None]) -> None:
+    try:
+        await work
+    except SqsError as error:
+        call.fail(as_value(error))
+    except GatewayError as error:
+        call.fail(to_sqs_error(error))

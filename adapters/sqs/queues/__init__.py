@@ -1,0 +1,1 @@
+"""Queue administration: names, URLs, attributes, tags, policies, move tasks."""

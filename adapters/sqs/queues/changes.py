@@ -1,0 +1,173 @@
+"""What CreateQueue and SetQueueAttributes have in common: dead-letter targets, FifoQueue."""
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from adapters.sqs.call import Call
+from adapters.sqs.errors import (
+    INVALID_ATTRIBUTE_NAME,
+    INVALID_ATTRIBUTE_VALUE,
+    MISSING_PARAMETER,
+    SqsError,
+)
+from adapters.sqs.node import SqsNode
+from adapters.sqs.queues.attributes import (
+    FindTarget,
+    new_attributes,
+    new_settings,
+    parse_change,
+)
+from adapters.sqs.queues.names import is_fifo_name
+from adapters.sqs.queues.redrive_policies import (
+    RedriveTarget,
+    invalid_redrive_policy,
+    parse_redrive_policy,
+    permits_source,
+)
+from adapters.sqs.queues.tags import merge_tags
+from adapters.sqs.queues.urls import QueueAddress, parse_queue_arn
+from gateway.auth.ports import Operation
+from gateway.model import TopicName
+from gateway.queues.manager import Queue
+from gateway.queues.model import QueueSettings
+
+REDRIVE_ALLOW_POLICY: Final = "sqs.RedriveAllowPolicy"
+
+
+class Wanted(NamedTuple):
+    """What a new queue is made of."""
+
+    settings: QueueSettings
+    attributes: dict[str, str]
+    tags: dict[str, str]
+
+
+def wanted_queue(
+    text: str,
+    given: Mapping[str, str],
+    tags: Mapping[str, str],
+    *,
+    fifo: bool,
+    find_target: FindTarget,
+) -> Wanted:
+    """Return what a new queue of that name is made of, with CreateQueue's defaults.
+
+    Errors: ``SqsError``, those of ``parse_change``, ``check_throughput`` and ``merge_tags``.
+    """
+    change = parse_change(given, fifo=fifo, find_target=find_target)
+    return Wanted(
+        new_settings(change, fifo=fifo), new_attributes(change), merge_tags(text, {}, tags)
+    )
+
+
+def wants_fifo(given: Mapping[str, str]) -> bool:
+    """Return what FifoQueue says of a new queue. Only ``true`` may be said of one."""
+    value = given.get("FifoQueue")
+    if value is None:
+        return False
+    if value.lower() == "false":
+        raise SqsError(INVALID_ATTRIBUTE_NAME, "Unknown Attribute FifoQueue.")
+    if value.lower() != "true":
+        raise SqsError(INVALID_ATTRIBUTE_VALUE, "Invalid value for the parameter FifoQueue.")
+    return True
+
+
+def check_fifo_stays(given: Mapping[str, str], *, fifo: bool) -> None:
+    """Refuse FifoQueue where it would change what a queue is."""
+    value = given.get("FifoQueue")
+    if value is None:
+        return
+    if not fifo:
+        raise SqsError(INVALID_ATTRIBUTE_NAME, "Unknown Attribute FifoQueue.")
+    if value.lower() != "true":
+        msg = (
+            "Invalid value for the parameter FifoQueue. "
+            "Reason: Modifying queue type is not supported."
+        )
+        raise SqsError(INVALID_ATTRIBUTE_VALUE, msg)
+
+
+def target_finder(
+    node: SqsNode, name: TopicName, call: Call | None = None, queue: Queue | None = None
+) -> FindTarget:
+    """Return what looks up the dead-letter queue of a RedrivePolicy for the queue ``name``.
+
+    ``call``: who wants it, and must be allowed to send there, as what he sends to ``name`` may end
+    up there; unless it is where the dead letters of ``queue`` go already.
+    """
+
+    def find_target(text: str) -> RedriveTarget | None:
+        if not text:
+            return None
+        policy = parse_redrive_policy(text)
+        address = _address_of(node, name, text, policy.target_arn)
+        if call is not None:
+            _check_rights(node, call, address, queue)
+        return RedriveTarget(
+            _find_topic(node, name, text, policy.target_arn, address), policy.attempts_max
+        )
+
+    return find_target
+
+
+def _check_rights(
+    node: SqsNode, call: Call, address: QueueAddress, queue: Queue | None
+) -> None:
+    """Refuse a target that the caller may not send to. Error: ``SqsError``."""
+    target = TopicName(node.namespace(address.account, address.region), address.name)
+    if (
+        queue is None
+        or (queue.topic.name.namespace, queue.settings.dead_letter_topic) != target
+    ):
+        found = node.queues.find(target)
+        node.authorize(call, found or target, Operation.WRITE, action="SendMessage")
+
+
+def _address_of(node: SqsNode, name: TopicName, text: str, target_arn: str) -> QueueAddress:
+    """Return what the ARN of a target says, where it may be one of ``name``'s."""
+    source, target = node.address_of(name), parse_queue_arn(target_arn)
+    if target is None:
+        raise invalid_redrive_policy(text, "Invalid value for deadLetterTargetArn.")
+    if target.account != source.account:
+        raise invalid_redrive_policy(
+            text, "Dead-letter target owner should be same as the source."
+        )
+    if target.region != source.region:
+        raise invalid_redrive_policy(
+            text, "Dead-letter target region should be same as the source."
+        )
+    if target == source:
+        raise invalid_redrive_policy(text, "Dead-letter target is the source itself.")
+    if is_fifo_name(target.name) != is_fifo_name(source.name):
+        raise invalid_redrive_policy(
+            text, "Dead-letter queue must be same type of queue as the source."
+        )
+    return target
+
+
+def _find_topic(
+    node: SqsNode, name: TopicName, text: str, target_arn: str, target: QueueAddress
+) -> str:
+    queue = node.queue_by_arn(target_arn)
+    if queue is None:
+        raise invalid_redrive_policy(text, "Dead letter target does not exist.")
+    if not permits_source(
+        queue.attributes.get(REDRIVE_ALLOW_POLICY, ""), node.arn_of_name(name)
+    ):
+        raise invalid_redrive_policy(
+            text,
+            "The redrive allow policy of the dead-letter queue does not permit the source.",
+        )
+    return target.name
+
+
+def target_arn_of(node: SqsNode, name: TopicName, dead_letter_topic: str) -> str:
+    """Return the ARN of a queue's dead-letter queue, empty when it has none."""
+    if not dead_letter_topic:
+        return ""
+    return node.arn_of_name(TopicName(name.namespace, dead_letter_topic))
+
+
+def missing(name: str) -> SqsError:
+    """Return the error for a parameter that is empty."""
+    return SqsError(MISSING_PARAMETER, f"The request must contain the parameter {name}.")
