@@ -4,15 +4,13 @@ Bytes kept of clients that have not logged in are counted as they arrive, in tot
 Small requests that arrive in one piece are hardly ever counted.
 """
 
+import asyncio
 from collections import Counter
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 from gateway import descriptors
 from gateway.config.admission import ListenersConfig
 from gateway.errors import PeerError
-
-if TYPE_CHECKING:
-    from gateway.connection import Connection
 
 _RESERVE_SHARE: Final = 2  # with few descriptors the reserve is this part of them, and no more
 
@@ -21,10 +19,17 @@ class TooMuchBeforeLogin(PeerError):
     """More is kept of clients that have not logged in than the config allows."""
 
 
-def unsent_bytes(connection: "Connection") -> int:
+class Sender(Protocol):
+    """Connection, as far as its unsent bytes go."""
+
+    transport: asyncio.Transport | None
+    out_bytes: int
+
+
+def unsent_bytes(sender: Sender) -> int:
     """Return the bytes of answers that a peer has not taken, but for what the system keeps."""
-    transport = connection.transport
-    return connection.out_bytes + (transport.get_write_buffer_size() if transport else 0)
+    transport = sender.transport
+    return sender.out_bytes + (transport.get_write_buffer_size() if transport else 0)
 
 
 class Admission:

@@ -54,7 +54,8 @@ class Broker:
         if not 0 <= number < len(topic.partitions):
             msg = f"topic {topic.name.name!r} has no partition {number}"
             raise TopicNotFound(msg)
-        return topic.partitions[number] or self._materialise(topic, number)
+        partition: Partition | None = topic.partitions[number]
+        return partition or self._materialise(topic, number)
 
     def _materialise(self, topic: Topic, number: int) -> Partition:
         partition = Partition(

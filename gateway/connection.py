@@ -9,15 +9,13 @@ only.
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final, cast
 
 import structlog
 
+from gateway.connection_listener import ConnectionListener
 from gateway.errors import GatewayError, PeerError
 from gateway.model import Buffer
-
-if TYPE_CHECKING:  # a listener makes connections; they know theirs
-    from gateway.listener import Listener
 
 log = structlog.get_logger()
 
@@ -54,7 +52,7 @@ class Connection(asyncio.BufferedProtocol):
         "unauthenticated_bytes",
     )
 
-    def __init__(self, listener: "Listener") -> None:
+    def __init__(self, listener: "ConnectionListener[Connection]") -> None:
         self.listener = listener
         self.transport: asyncio.Transport | None = None
         self.peer_host = ""

@@ -33,7 +33,7 @@ from gateway.auth.users import StoredUsers, iterations_of
 from gateway.broker import Broker
 from gateway.clock import Clock, SystemClock
 from gateway.config.advice import cannot_listen, check_exposure, listeners_of
-from gateway.config.checker import InvalidSettings
+from gateway.config.base import InvalidSettings
 from gateway.config.settings import Settings
 from gateway.delays.manager import Delays
 from gateway.disk_reserve import DiskReserve

@@ -7,7 +7,7 @@ from features.dedup import ProducerSequences
 from gateway.errors import TopicNotFound
 from gateway.model import BatchHeader
 from gateway.storage import Bounds
-from gateway.topics.manager import Topic
+from gateway.topics.index import Topic
 
 if TYPE_CHECKING:
     from gateway.records.codec import RecordRun

@@ -2,20 +2,41 @@
 
 import asyncio
 import ssl
-from typing import TYPE_CHECKING, cast
+from typing import Protocol, cast
 
 from gateway.config.base import ListenerConfig
 from gateway.errors import PeerError
 from gateway.proxy_protocol import ProxyHeader
 
-if TYPE_CHECKING:  # the listener makes proxy handshakes, which hand over to it
-    from gateway.listener import Listener
+
+class ProxiedListener(Protocol):
+    """Port of a handshake to its listener: seats, faults, and the hand-over."""
+
+    config: ListenerConfig
+    loop: asyncio.AbstractEventLoop
+    proxy_handshakes: "set[ProxyHandshake]"
+
+    def take_seat(self, host: str) -> bool:
+        """Count a connection of an address; False when a limit is reached."""
+        ...
+
+    def give_seat(self, host: str) -> None:
+        """Count a connection no more."""
+        ...
+
+    def note(self, kind: str, host: str, detail: str) -> None:
+        """Count a fault of a peer, and log it at a bounded rate."""
+        ...
+
+    def hand_over(self, transport: asyncio.Transport, host: str | None) -> None:
+        """Begin the protocol on a transport past its proxy header."""
+        ...
 
 
 class ProxyHandshake(asyncio.BufferedProtocol):
     """Reader of the PROXY header, and of no byte beyond it; then hands the transport over."""
 
-    def __init__(self, listener: "Listener") -> None:
+    def __init__(self, listener: ProxiedListener) -> None:
         self._listener = listener
         self._header = ProxyHeader()
         self._buffer = bytearray(16)

@@ -20,6 +20,7 @@ from gateway.auth.logins import Peer
 from gateway.budget import Budget
 from gateway.config.base import Address, parse_address
 from gateway.connection import Connection
+from gateway.connection_listener import ConnectionListener
 from gateway.errors import Unauthenticated
 from gateway.kernel import Endpoint, Kernel
 from gateway.listener import Listener
@@ -151,7 +152,9 @@ class KafkaAdapter:
 
 
 def _advertised(
-    listener: Listener, config: KafkaListener, transport: asyncio.Transport | None
+    listener: ConnectionListener[Connection],
+    config: KafkaListener,
+    transport: asyncio.Transport | None,
 ) -> Address:
     """Return the address clients are told: the configured one, or where they reached us."""
     if config.advertise is not None:

@@ -18,8 +18,7 @@ from gateway.admin.app import build_app
 from gateway.admin.state import AdminState
 from gateway.admin.token import ensure_token, remove_url, write_url
 from gateway.config.advice import cannot_listen
-from gateway.config.base import Address, parse_address
-from gateway.config.checker import InvalidSettings
+from gateway.config.base import Address, InvalidSettings, parse_address
 from gateway.config.settings import AdminConfig
 
 CONNECTIONS_MAX: Final = 64

@@ -7,7 +7,7 @@ from gateway.auth.access_keys import AccessKey, check_key
 from gateway.auth.scram import ScramCredential
 from gateway.auth.users import StoredUsers, check_name
 from gateway.auth.verifiers import parse_verifier
-from gateway.config.checker import InvalidSettings
+from gateway.config.base import InvalidSettings
 from gateway.config.secret_files import read_secret
 from gateway.config.users import DeclaredUser
 from gateway.errors import InvalidRequest

@@ -28,7 +28,7 @@ from gateway.cli.rules import rules_app
 from gateway.cli.topics import topics_app
 from gateway.cli.user_keys import keys_app
 from gateway.cli.users import users_app
-from gateway.config.checker import InvalidSettings
+from gateway.config.base import InvalidSettings
 from gateway.errors import GatewayError
 from gateway.installation import installed_version
 

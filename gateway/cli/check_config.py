@@ -10,8 +10,7 @@ from gateway.cli.admin_client import settings_of
 from gateway.cli.config_reference import reference
 from gateway.cli.output import print_json, say
 from gateway.config.advice import check_exposure, warnings
-from gateway.config.base import FrozenConfig
-from gateway.config.checker import InvalidSettings
+from gateway.config.base import FrozenConfig, InvalidSettings
 from gateway.config.listeners import check_certificates
 from gateway.config.loader import load_settings
 from gateway.config.settings import Settings, StorageConfig

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from gateway.config.advice import warnings
-from gateway.config.checker import InvalidSettings
+from gateway.config.base import InvalidSettings
 from gateway.config.listeners import check_certificates
 from gateway.config.loader import load_settings
 from gateway.config.settings import Settings

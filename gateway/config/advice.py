@@ -3,8 +3,7 @@
 import errno
 from collections.abc import Iterator
 
-from gateway.config.base import FrozenConfig, ListenerConfig, parse_address
-from gateway.config.checker import InvalidSettings
+from gateway.config.base import FrozenConfig, InvalidSettings, ListenerConfig, parse_address
 from gateway.config.settings import Settings
 
 

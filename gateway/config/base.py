@@ -15,6 +15,12 @@ from pydantic import (
     model_validator,
 )
 
+from gateway.errors import GatewayError
+
+
+class InvalidSettings(GatewayError):
+    """Settings cannot be used. One line per bad key, its path first."""
+
 
 class FrozenConfig(BaseModel):
     """A section of the config: cannot be changed once made, refuses keys it does not know."""

@@ -8,18 +8,13 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from gateway import registry
-from gateway.config.base import FrozenConfig
+from gateway.config.base import FrozenConfig, InvalidSettings
 from gateway.config.secrets import SECRET, SECRET_URL, is_secret
 from gateway.config.settings import Settings, StorageConfig
-from gateway.errors import GatewayError
 
 Table = dict[str, Any]
 KeyPath = tuple[int | str, ...]
 C = TypeVar("C", bound=FrozenConfig)
-
-
-class InvalidSettings(GatewayError):
-    """Settings cannot be used. One line per bad key, its path first."""
 
 
 class Source(NamedTuple):

@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from gateway.config.advice import listeners_of
-from gateway.config.base import Address, ListenerConfig, parse_address
-from gateway.config.checker import InvalidSettings
+from gateway.config.base import Address, InvalidSettings, ListenerConfig, parse_address
 from gateway.config.settings import Settings
 
 _WILDCARDS: Final = {"0.0.0.0", "::"}  # noqa: S104 - compared, not bound

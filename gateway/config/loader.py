@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Final
 
 from gateway import registry
-from gateway.config.checker import Checker, InvalidSettings, Source, Table
+from gateway.config.base import InvalidSettings
+from gateway.config.checker import Checker, Source, Table
 from gateway.config.listeners import check_addresses
 from gateway.config.settings import Settings
 

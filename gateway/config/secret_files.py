@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Final
 
-from gateway.config.checker import InvalidSettings
+from gateway.config.base import InvalidSettings
 
 SECRET_BYTES_MAX: Final = 8_192
 

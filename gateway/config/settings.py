@@ -21,6 +21,7 @@ from gateway.config.base import (
 )
 from gateway.config.names import TopicNameText
 from gateway.config.queues import DeclaredQueue, DelayConfig, QueueConfig
+from gateway.config.secret_files import read_secret
 from gateway.config.secrets import SECRET_URL
 from gateway.config.users import DeclaredUser
 
@@ -124,8 +125,6 @@ class MetadataConfig(FrozenConfig):
         """The URL, from its file where that is set. Errors: ``InvalidSettings``."""
         if self.url_file is None:
             return self.url
-        from gateway.config.secret_files import read_secret
-
         return read_secret(self.url_file, "metadata.url_file")
 
     @model_validator(mode="after")

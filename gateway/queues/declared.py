@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from gateway.config.checker import InvalidSettings
+from gateway.config.base import InvalidSettings
 from gateway.config.queues import DeclaredQueue
 from gateway.errors import GatewayError
 from gateway.model import DEFAULT_NAMESPACE, TopicName

@@ -7,7 +7,7 @@ from uuid import UUID
 import structlog
 
 from gateway.broker import Broker
-from gateway.config.checker import InvalidSettings
+from gateway.config.base import InvalidSettings
 from gateway.config.settings import TopicConfig
 from gateway.errors import GatewayError, StorageUnavailable, TopicExists
 from gateway.model import DEFAULT_NAMESPACE, TopicName

@@ -1,16 +1,13 @@
 """Topics in memory, found by name, uuid or partition id. Loop only; nothing here waits."""
 
 from bisect import bisect_right
-from typing import TYPE_CHECKING
+from typing import Any
 from uuid import UUID
 
 from gateway.errors import TopicNotFound
 from gateway.metadata.store import PartitionRange
 from gateway.model import PartitionIdentity, TopicName
 from gateway.topics.configs import TopicSettings
-
-if TYPE_CHECKING:  # the partition knows its topic; the other way round is a cache
-    from gateway.partition import Partition
 
 
 class Topic:
@@ -49,7 +46,7 @@ class Topic:
         self.is_internal = is_internal
         self.created_unix_ms = created_unix_ms
         self.partition_ids: list[int] = []
-        self.partitions: list[Partition | None] = []
+        self.partitions: list[Any] = []
 
     def __repr__(self) -> str:
         """Return the name and the number of partitions, for logs."""

@@ -14,9 +14,6 @@ BASELINE: dict[str, int] = {
     "adapters.mqtt.config": 2,
     "adapters.mqtt.connection": 57,
     "adapters.sqs.connection": 4,
-    "gateway.admission": 4,
-    "gateway.config.checker": 3,
-    "gateway.partition": 3,
     "pipeline.delta_lake": 7,
 }
 

@@ -10,7 +10,7 @@ from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from gateway.config.advice import check_exposure, warnings
-from gateway.config.checker import InvalidSettings
+from gateway.config.base import InvalidSettings
 from gateway.config.loader import load_settings
 from gateway.config.text import format_value
 from tests.interop.mqtt.secured import add_user

@@ -22,8 +22,9 @@ from adapters.mqtt.session import State
 from adapters.mqtt.wire import Packet, PublishRun
 from gateway.clock import Clock
 from gateway.coalescer import BATCH_RECORDS_MAX, Coalescer, batch_bytes_max
+from gateway.connection import Connection
+from gateway.connection_listener import ConnectionListener
 from gateway.errors import GatewayError
-from gateway.listener import Listener
 from gateway.model import HEADER_BYTES
 from gateway.partition import Partition
 from gateway.records.singles import SingleRecords
@@ -77,7 +78,7 @@ class LonePublishes:
         self._authorizer = access.authorizer
         self._is_saturated = is_saturated
         self._authorizer_revision = self._topics_revision = -1
-        self._lanes: dict[tuple[Partition, Listener], Lane] = {}
+        self._lanes: dict[tuple[Partition, ConnectionListener[Connection]], Lane] = {}
         self._begun: list[Lane] = []  # those of the open round
         coalescer.before_seal.append(self.fill)
 

@@ -7,7 +7,7 @@ from adapters.sqs.errors import SqsError
 from adapters.sqs.node import SqsNode
 from adapters.sqs.queues.changes import target_finder, wanted_queue
 from adapters.sqs.queues.names import is_fifo_name
-from gateway.config.checker import InvalidSettings
+from gateway.config.base import InvalidSettings
 from gateway.errors import GatewayError
 from gateway.model import DEFAULT_NAMESPACE, TopicName
 from gateway.queues.topics import make_queue

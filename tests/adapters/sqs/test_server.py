@@ -12,7 +12,7 @@ from botocore.credentials import Credentials
 
 from adapters.sqs.config import SqsConfig
 from gateway.config.advice import check_exposure
-from gateway.config.checker import InvalidSettings
+from gateway.config.base import InvalidSettings
 from gateway.config.loader import load_settings
 from gateway.registry import adapter_class
 from tests.adapters.sqs.handlers.serving import SESSION, Live, running

@@ -22,7 +22,7 @@ from gateway.admin.server import AdminServer
 from gateway.admin.token import TOKEN_FILE, URL_FILE, ensure_token, read_url
 from gateway.cli.admin_client import NodeUnreachable, Refused
 from gateway.cli.app import app
-from gateway.config.checker import InvalidSettings
+from gateway.config.base import InvalidSettings
 from gateway.config.settings import AdminConfig
 from gateway.kernel import Kernel
 from gateway.model import TopicName

@@ -10,8 +10,7 @@ from gateway import registry
 from gateway.auth.ports import Operation
 from gateway.config.advice import check_exposure, warnings
 from gateway.config.auth import AuthOperation
-from gateway.config.base import FrozenConfig, ListenerConfig, parse_address
-from gateway.config.checker import InvalidSettings
+from gateway.config.base import FrozenConfig, InvalidSettings, ListenerConfig, parse_address
 from gateway.config.loader import load_settings
 from gateway.config.settings import BrokerConfig, Settings
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.config.checker import InvalidSettings
+from gateway.config.base import InvalidSettings
 from gateway.config.loader import load_settings
 from gateway.config.settings import Settings
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from pydantic.fields import FieldInfo
 
-from gateway.config.checker import InvalidSettings
+from gateway.config.base import InvalidSettings
 from gateway.config.loader import load_settings
 from gateway.config.queues import DeclaredQueue
 from gateway.queues.model import QueueSettings

@@ -8,7 +8,7 @@ import pytest
 from features.queue.model import Order
 from gateway.backup.making import Backups, BackupState
 from gateway.cli.app import main
-from gateway.config.checker import InvalidSettings
+from gateway.config.base import InvalidSettings
 from gateway.kernel import Kernel
 from gateway.metadata.sql import FILE_NAME
 from gateway.model import TopicName

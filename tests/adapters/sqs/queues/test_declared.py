@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gateway.config.checker import InvalidSettings
+from gateway.config.base import InvalidSettings
 from gateway.config.loader import load_settings
 from tests.adapters.sqs.handlers.serving import Live, running
 
