@@ -11,8 +11,8 @@ from benchmarks.hostile import kafka, mqtt, sqs
 from benchmarks.report import Ratio, Report, Row, Sample
 from benchmarks.sides import OURS, Options, temporary_folder
 from benchmarks.watched_gateway import PLACE, TURN
+from gateway.testing.ports import free_port
 from tests.support.gateway import Gateway
-from tests.support.ports import free_port
 from tests.support.proc import resident_bytes
 from tests.support.topics import create_topic
 

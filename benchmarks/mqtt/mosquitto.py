@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Final, Self
 
 from benchmarks.clients.mqtt_streams import Fault, open_socket
-from tests.support.ports import free_port
-from tests.support.process import Program
+from gateway.testing.ports import free_port
+from gateway.testing.process import Program
 from tests.support.waiting import wait_until
 
 _PACKAGE: Final = "mosquitto"

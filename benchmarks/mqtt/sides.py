@@ -14,10 +14,10 @@ from benchmarks.mqtt.mosquitto import Mosquitto, find_mosquitto
 from benchmarks.report import Sample
 from benchmarks.rounds import keep
 from benchmarks.sides import OURS, client, temporary_folder
+from gateway.testing.ports import free_port
+from gateway.testing.process import Program
 from tests.support.gateway import Gateway
-from tests.support.ports import free_port
 from tests.support.proc import cpu_s
-from tests.support.process import Program
 from tests.support.toolchain import ROOT
 from tests.support.waiting import wait_until
 

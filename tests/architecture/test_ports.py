@@ -5,9 +5,9 @@ import sys
 
 import pytest
 
-from tests.support import ports
+from gateway.testing import ports
 
-HOLD = "import tests.support.ports as p; print(p.free_port(), flush=True); input()"
+HOLD = "import gateway.testing.ports as p; print(p.free_port(), flush=True); input()"
 
 
 def test_a_port_is_given_once_while_its_process_lives(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,9 +7,9 @@ import pytest
 from kafka import KafkaProducer
 
 from gateway.metadata.sql import FILE_NAME
+from gateway.testing.process import ProgramFailed
 from tests.cli.conftest import Run
 from tests.support.gateway import Gateway
-from tests.support.process import ProgramFailed
 
 
 def produce(gateway: Gateway, topic: str, count: int) -> None:

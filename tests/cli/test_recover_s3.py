@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from kafka import KafkaProducer
 
+from gateway.testing.process import ProgramFailed
 from tests.cli.conftest import Run
 from tests.support.gateway import Gateway
-from tests.support.process import ProgramFailed
 from tests.support.s3_servers import S3Server, moto
 
 

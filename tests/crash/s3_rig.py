@@ -9,9 +9,9 @@ from typing import Final, Self
 
 from sqlalchemy.engine import make_url
 
+from gateway.testing.ports import free_port
 from tests.crash.load import Load
 from tests.support.gateway import Gateway
-from tests.support.ports import free_port
 from tests.support.s3_servers import S3Server
 
 # Small enough that objects are merged, dead ones deleted, and answers given soon.

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
+from gateway.testing.process import ProgramFailed
 from tests.crash.load import committed, read_all
 from tests.support.gateway import Gateway
 from tests.support.kafka_wire import Connection, batch
-from tests.support.process import ProgramFailed
 from tests.support.topics import create_topic
 
 pytestmark = pytest.mark.crash

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from gateway.testing.process import Program
 from tests.crash.killing import how_often
 from tests.crash.queue_program import ROUND_COUNT
 from tests.support.gateway import ROOT
-from tests.support.process import Program
 
 ROUNDS = 5
 LINES_BETWEEN_KILLS_MAX = 2_000

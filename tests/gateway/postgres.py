@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.support.ports import free_port
+from gateway.testing.ports import free_port
 
 _UNPRIVILEGED = ("postgres", "nobody")  # PostgreSQL refuses to run as root
 

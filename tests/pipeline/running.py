@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from unittest import mock
 
 from gateway.cli import app, pipeline_options
-from tests.support.process import Program
+from gateway.testing.process import Program
 from tests.support.toolchain import ROOT
 from tests.support.waiting import wait_until
 

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import pytest
 
+from gateway.testing.process import Program
 from tests.pipeline.archiving import (
     FORMATS,
     SETTINGS,
@@ -23,7 +24,6 @@ from tests.pipeline.archiving import (
 )
 from tests.pipeline.running import Jobs, kill_when, start_alone
 from tests.support.gateway import Gateway
-from tests.support.process import Program
 from tests.support.s3_servers import REGION, S3Server
 from tests.support.topics import create_topic, fresh_name
 

@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 from gateway.clock import SystemClock
 from gateway.errors import StorageUnavailable
 from gateway.producers import _SEQUENCE_KEY, PRODUCERS_TOPIC
+from gateway.testing.process import Program
 from pipeline import catalogs, compact_checks
 from pipeline.compact import Compaction, Merged
 from pipeline.options import Options, S3Place
@@ -24,7 +25,6 @@ from storage_adapters.s3.index import Index
 from tests.pipeline.producing import produce
 from tests.pipeline.running import Jobs, kill_when, start_alone
 from tests.pipeline.s3_house import House, house
-from tests.support.process import Program
 from tests.support.s3_servers import S3Server
 from tests.support.topics import create_topic
 from tests.support.waiting import wait_until

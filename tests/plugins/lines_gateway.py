@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from tests.support.process import Program
+from gateway.testing.process import Program
 
 _ROOT: Final = Path(__file__).resolve().parents[2]
 _START_S_MAX: Final = 60.0

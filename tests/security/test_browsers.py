@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from gateway.browsers import is_foreign, is_known_host
+from gateway.testing.ports import free_port
 from tests.adapters.mqtt.live import running
 from tests.adapters.mqtt.packets.test_websocket import peer
 from tests.support.gateway import Gateway
-from tests.support.ports import free_port
 
 
 @pytest.mark.parametrize(

@@ -13,12 +13,12 @@ from gateway.config.advice import check_exposure, warnings
 from gateway.config.base import InvalidSettings
 from gateway.config.loader import load_settings
 from gateway.config.text import format_value
+from gateway.testing.ports import free_port
 from tests.interop.mqtt.secured import add_user
 from tests.security.lines import wait_logged
 from tests.support.certificates import make_certificate
 from tests.support.client_certificates import make_client_certificate
 from tests.support.gateway import Gateway
-from tests.support.ports import free_port
 
 pytestmark = [pytest.mark.interop, pytest.mark.xdist_group("security-listeners")]
 

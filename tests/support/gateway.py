@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import ClassVar, Final, Self
 from weakref import WeakSet
 
+from gateway.testing.ports import free_port
+from gateway.testing.process import Program, ProgramFailed
 from tests.support import s3_gateway
-from tests.support.ports import free_port
-from tests.support.process import Program, ProgramFailed
 from tests.support.waiting import wait_until
 
 ROOT: Final = Path(__file__).resolve().parents[2]

@@ -14,9 +14,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, Self
 
+from gateway.testing.ports import free_port
+from gateway.testing.process import Program
 from tests.support.kafka_wire import answers
-from tests.support.ports import free_port
-from tests.support.process import Program
 from tests.support.toolchain import KAFKA_SERVER_POM, jars, need
 from tests.support.waiting import wait_until
 

@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from pathlib import Path
 
+from gateway.testing.ports import free_port
 from tests.support.gateway import Gateway
 from tests.support.mqtt_raw import RawClient
 from tests.support.mqtt_wire import V5, Prop
-from tests.support.ports import free_port
 
 SESSION_EXPIRY_S = 3_600
 

@@ -15,9 +15,9 @@ from typing import Final
 
 import pytest
 
+from gateway.testing.ports import free_port
+from gateway.testing.process import Program
 from tests.support.gateway import Gateway
-from tests.support.ports import free_port
-from tests.support.process import Program
 from tests.support.toolchain import need
 
 NAME: Final = os.environ.get("HEADGATE_MQTT_TARGET", "headgate")

@@ -6,7 +6,7 @@ import threading
 from contextlib import suppress
 from typing import Self
 
-from tests.support.ports import free_port
+from gateway.testing.ports import free_port
 
 
 class Recorder:

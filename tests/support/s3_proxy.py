@@ -17,7 +17,7 @@ from http import HTTPStatus
 from typing import BinaryIO, Final, NamedTuple, Self, cast
 from urllib.parse import unquote, urlsplit
 
-from tests.support.ports import free_port
+from gateway.testing.ports import free_port
 
 _UPSTREAM_S_MAX: Final = 60.0
 _JOIN_S_MAX: Final = 10.0

@@ -11,8 +11,8 @@ import boto3
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
-from tests.support.ports import free_port
-from tests.support.process import Program, ProgramFailed
+from gateway.testing.ports import free_port
+from gateway.testing.process import Program, ProgramFailed
 from tests.support.s3_toolchain import versitygw_program
 from tests.support.sqs_toolchain import moto_server
 from tests.support.waiting import wait_until

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.error import URLError
 
-from tests.support.ports import free_port
-from tests.support.process import Program
+from gateway.testing.ports import free_port
+from gateway.testing.process import Program
 from tests.support.toolchain import ROOT
 from tests.support.waiting import wait_until
 

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from gateway.testing.ports import free_port
 from tests.interop.sqs.programs.link import Endpoint
 from tests.support.gateway import Gateway
-from tests.support.ports import free_port
 
 ACCOUNT: Final = "000000000000"
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from tests.support.ports import free_port
-from tests.support.process import Program, ProgramFailed
+from gateway.testing.ports import free_port
+from gateway.testing.process import Program, ProgramFailed
 from tests.support.sqs_toolchain import elasticmq_jars, moto_server
 from tests.support.toolchain import need
 from tests.support.waiting import wait_until

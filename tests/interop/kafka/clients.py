@@ -7,13 +7,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from gateway.testing.process import Program
 from tests.interop.kafka.programs.protocol import (
     HEARTBEAT_MS,
     SESSION_TIMEOUT_MS,
     Message,
     message_of,
 )
-from tests.support.process import Program
 from tests.support.toolchain import ROOT, franz_program, java_classpath
 
 _VERB_S_MAX: Final = 240.0

@@ -11,9 +11,9 @@ import pytest
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
+from gateway.testing.ports import free_port
+from gateway.testing.process import Program
 from tests.support.gateway import Gateway
-from tests.support.ports import free_port
-from tests.support.process import Program
 from tests.support.toolchain import CONNECT_POM, jars
 from tests.support.topics import create_topic, fresh_name
 from tests.support.waiting import wait_until

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from tests.support.process import Program
+from gateway.testing.process import Program
 from tests.support.toolchain import java_classpath
 from tests.support.topics import create_topic, fresh_name
 from tests.support.waiting import wait_until

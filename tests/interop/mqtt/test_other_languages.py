@@ -5,11 +5,11 @@ from collections.abc import Iterator
 
 import pytest
 
+from gateway.testing.process import Program
 from tests.interop.mqtt.programs.link import V3_1, V3_1_1, V5
 from tests.interop.mqtt.scenario import expected
 from tests.support.mqtt_target import Target
 from tests.support.mqtt_toolchain import java_classpath, node_program
-from tests.support.process import Program
 from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.interop, pytest.mark.xdist_group("mqtt-interop")]

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from paho.mqtt.client import WebsocketConnectionError
 
+from gateway.testing.process import Program
 from tests.interop.mqtt.programs.link import V3_1_1, V5
 from tests.interop.mqtt.programs.secure_paho import CLOSED, SecurePaho
 from tests.interop.mqtt.scenario import expected
@@ -20,7 +21,6 @@ from tests.support.client_certificates import make_client_certificate
 from tests.support.mqtt_raw import RawClient
 from tests.support.mqtt_target import OWN
 from tests.support.mqtt_toolchain import node_program
-from tests.support.process import Program
 
 pytestmark = [
     OWN,

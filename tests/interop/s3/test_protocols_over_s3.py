@@ -15,9 +15,9 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from paho.mqtt.enums import CallbackAPIVersion
 
+from gateway.testing.ports import free_port
 from tests.gateway import postgres
 from tests.support.gateway import Gateway
-from tests.support.ports import free_port
 from tests.support.s3_servers import S3Server, moto
 from tests.support.waiting import wait_until
 

@@ -12,8 +12,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from gateway.testing.process import Program
 from tests.support.gateway import ROOT
-from tests.support.process import Program
 from tests.support.sqs_target import Target, skip_what_the_peer_lacks
 from tests.support.waiting import wait_until
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from gateway.testing.process import Program
 from tests.interop.sqs.steps import EXPECTED
-from tests.support.process import Program
 from tests.support.sqs_target import Target, skip_what_the_peer_lacks, what_the_peer_lacks
 from tests.support.sqs_toolchain import java_classpath, node_program
 

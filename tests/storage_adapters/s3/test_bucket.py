@@ -11,6 +11,7 @@ from uuid import uuid4
 import pytest
 
 from gateway.model import Buffer
+from gateway.testing.ports import free_port
 from storage_adapters.s3.bucket import (
     Bucket,
     BucketRefused,
@@ -22,7 +23,6 @@ from storage_adapters.s3.bucket import (
 from storage_adapters.s3.bucket_client import make_client
 from storage_adapters.s3.config import S3Config
 from tests.storage_adapters.s3.bucket_rig import MIB, PART, Opened, opening, uploads_of
-from tests.support.ports import free_port
 from tests.support.s3_servers import SERVERS, S3Server
 
 
