@@ -12,16 +12,17 @@ from collections.abc import Callable, Sequence
 from gateway.clock import Clock
 from gateway.config.settings import BrokerConfig
 from gateway.errors import OffsetOutOfRange, TopicNotFound
-from gateway.key_spans import has_key_spans, spans_with_keys
+from gateway.key_index import has_key_spans, spans_with_keys
+from gateway.long_poll import Waiter
 from gateway.model import Buffer
 from gateway.partition import Partition
 from gateway.placement import Placement
 from gateway.reader import MAX_INT64, Reader
 from gateway.slots import slot_of_partition
 from gateway.storage import KeySpans, OnDone, StorageAdapter, WantedKeys
+from gateway.tail import Receiver, Tail
 from gateway.topics.manager import Topic
-from gateway.upkeep.holders import Holders
-from gateway.waiting import Receiver, Tail, Waiter
+from gateway.upkeep.retention_holds import RetentionHolds
 from gateway.writer import Duplicate, Write, Writer
 
 
@@ -38,7 +39,7 @@ class Broker:
         self.storage = storage
         self.clock = clock
         self.config = config
-        self.holders = Holders(storage)
+        self.holders = RetentionHolds(storage)
         self.writer = Writer(storage, clock, config, self.holders)
         self.reader = Reader(storage)
         self.stored = self.reader.stored

@@ -97,7 +97,8 @@ class Coalescer:
 
         Errors, with nothing changed: ``MessageTooLarge`` for a record that alone is above the
         topic's bound, ``InvalidRecord`` for one without a key where the topic is compacted,
-        ``PolicyViolation`` (see ``Holders.check_room``), ``TopicNotFound`` for a deleted topic.
+        ``PolicyViolation`` (see ``RetentionHolds.check_room``), ``TopicNotFound`` for a deleted
+        topic.
         """
         assert parts
         size_bytes = 0
@@ -240,7 +241,7 @@ class Coalescer:
 
     def _tell(self, waiting: list[OnDone], error: StorageUnavailable | None) -> None:
         try:
-            tell_all(waiting, error)
+            call_all(waiting, error)
         finally:  # nor may a bug of one who waited
             self._seal_next()
 
@@ -250,7 +251,7 @@ class Coalescer:
             self.seal()
 
 
-def tell_all(waiting: Iterable[OnDone], error: StorageUnavailable | None) -> None:
+def call_all(waiting: Iterable[OnDone], error: StorageUnavailable | None) -> None:
     """Tell all who waited, and raise then what the first raised of whom that is a bug."""
     fault: Exception | None = None
     for on_done in waiting:
@@ -273,7 +274,7 @@ def batch_bytes_max(partition: Partition) -> int:
 def _refuse(waiting: list[OnDone], error: GatewayError) -> None:
     if not isinstance(error, StorageUnavailable):
         error = StorageUnavailable(str(error))
-    tell_all(reversed(waiting), error)
+    call_all(reversed(waiting), error)
 
 
 def _pieces(run: AnyRun, bytes_max: int) -> Iterator[AnyRun]:

@@ -41,8 +41,8 @@ class Connection(asyncio.BufferedProtocol):
         "connected_s",
         "frame_started_s",
         "has_greeted",
-        "has_seat",
         "is_closing",
+        "is_counted",
         "is_writable",
         "last_received_s",
         "listener",
@@ -60,7 +60,7 @@ class Connection(asyncio.BufferedProtocol):
         self.last_received_s = listener.now_s
         self.frame_started_s: float | None = None
         self.has_greeted = False  # one whole frame has come
-        self.has_seat = False  # counted among the listener's connections
+        self.is_counted = False  # counted among the listener's connections
         self.unauthenticated_bytes = 0  # counted of what was read before a login
         self.is_writable = True
         self.is_closing = False

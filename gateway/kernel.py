@@ -6,7 +6,7 @@ from typing import NamedTuple
 from gateway.admission import Admission
 from gateway.auth.access_keys import AccessKeys
 from gateway.auth.audit import Audit
-from gateway.auth.logins import Logins
+from gateway.auth.login_throttle import LoginThrottle
 from gateway.auth.ports import Authenticator, Authorizer
 from gateway.broker import Broker
 from gateway.clock import Clock
@@ -51,4 +51,4 @@ class Kernel:
     scrub: Scrub
     admission: Admission = field(default_factory=Admission)
     audit: Audit = field(default_factory=Audit)
-    logins: Logins = field(default_factory=Logins)
+    logins: LoginThrottle = field(default_factory=LoginThrottle)

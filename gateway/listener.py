@@ -55,7 +55,7 @@ class Listener:
         self.refused = 0
         self.socket_writes = 0
         self._to_flush: list[Connection] = []
-        self._seats = 0
+        self._connection_count = 0
         self._per_host: Counter[str] = Counter()
         self._make = make
         self._server: asyncio.Server | TlsAcceptor | None = None
@@ -108,19 +108,19 @@ class Listener:
         for connection in connections:
             connection.guard(connection.flush)
 
-    def take_seat(self, host: str) -> bool:
+    def count_connection(self, host: str) -> bool:
         """Count a connection of an address, within the limits; False when it is one too many.
 
         The address "" is one that is not known yet.
         """
-        if self._seats >= self.connections_max:
+        if self._connection_count >= self.connections_max:
             reason = "connections_max"
         elif host and self._per_host[host] >= self.config.connections_per_ip_max:
             reason = "connections_per_ip_max"
         elif not self.admission.enter():
             reason = "listeners.descriptors_reserve"
         else:
-            self._seats += 1
+            self._connection_count += 1
             self._per_host[host] += 1
             return True
         self.refused += 1
@@ -129,12 +129,12 @@ class Listener:
 
     def has_room(self) -> bool:
         """Say whether one more connection may come."""
-        return self._seats < self.connections_max
+        return self._connection_count < self.connections_max
 
-    def give_seat(self, host: str) -> None:
+    def uncount_connection(self, host: str) -> None:
         """Count a connection no more."""
         self.admission.leave()
-        self._seats -= 1
+        self._connection_count -= 1
         self._per_host[host] -= 1
         if not self._per_host[host]:
             del self._per_host[host]
@@ -145,9 +145,9 @@ class Listener:
 
     def admit(self, connection: Connection) -> bool:
         """Take a connection in; False when it has no seat and there is none."""
-        if not connection.has_seat and not self.take_seat(connection.peer_host):
+        if not connection.is_counted and not self.count_connection(connection.peer_host):
             return False
-        connection.has_seat = True
+        connection.is_counted = True
         self.accepted += 1
         self.connections.add(connection)
         return True
@@ -155,9 +155,9 @@ class Listener:
     def forget(self, connection: Connection) -> None:
         """A connection has ended."""
         self.connections.discard(connection)
-        if connection.has_seat:
-            connection.has_seat = False
-            self.give_seat(connection.peer_host)
+        if connection.is_counted:
+            connection.is_counted = False
+            self.uncount_connection(connection.peer_host)
 
     async def drain(self, seconds_max: float) -> None:
         """Accept nothing new; wait until all that was taken is answered, or time is over."""
@@ -211,7 +211,7 @@ class Listener:
             transport.set_protocol(connection)
             connection.connection_made(transport)
             return
-        if not self.take_seat(connection.peer_host):
+        if not self.count_connection(connection.peer_host):
             transport.abort()
             return
         transport.pause_reading()  # the TLS hello must not reach the proxy handshake
@@ -231,7 +231,7 @@ class Listener:
             connection.connection_made(tls)
 
     def _accept_tls(self, accepted: socket.socket, host: str) -> None:
-        if not self.take_seat(host):
+        if not self.count_connection(host):
             accepted.close()
             return
         connection = self._make(self)
@@ -249,7 +249,7 @@ class Listener:
     def _begin_tls(
         self, connection: Connection, handshake: Coroutine[Any, Any, object]
     ) -> None:
-        connection.has_seat = True
+        connection.is_counted = True
         task = self.loop.create_task(self._finish_tls(connection, handshake))
         self._handshakes.add(task)
         task.add_done_callback(self._handshakes.discard)

@@ -27,7 +27,7 @@ from gateway.auth.access_keys import AccessKeys
 from gateway.auth.audit import Audit
 from gateway.auth.declared import read_declared
 from gateway.auth.login_policy import LoginPolicy
-from gateway.auth.logins import Logins
+from gateway.auth.login_throttle import LoginThrottle
 from gateway.auth.rules import RuleBook
 from gateway.auth.users import StoredUsers, iterations_of
 from gateway.broker import Broker
@@ -38,7 +38,6 @@ from gateway.config.settings import Settings
 from gateway.delays.manager import Delays
 from gateway.disk_reserve import DiskReserve
 from gateway.errors import GatewayError, StorageUnavailable
-from gateway.freed_memory import FreedMemory
 from gateway.groups.cursors import CursorManager
 from gateway.groups.manager import GroupManager
 from gateway.internal_metrics import register_metrics
@@ -55,7 +54,7 @@ from gateway.queues.manager import QueueManager
 from gateway.registry import adapter_class, storage_class
 from gateway.reloading import Access, Reloading
 from gateway.sql.engines import engine_url
-from gateway.start_line import start_line
+from gateway.startup_log import startup_fields
 from gateway.streams import InternalStream
 from gateway.topics.declared import (
     delete_leftovers,
@@ -66,8 +65,9 @@ from gateway.topics.declared import (
 from gateway.topics.manager import TopicManager
 from gateway.upkeep.archive_holds import ArchiveHolds
 from gateway.upkeep.compaction import COMPACTION_TOPIC, Compaction, can_compact
-from gateway.upkeep.idle_memory import IdleMemory
+from gateway.upkeep.idle_collection import IdleCollection
 from gateway.upkeep.key_indexer import KeyIndexer
+from gateway.upkeep.malloc_trim import MallocTrim
 from gateway.upkeep.retention import Retention
 from gateway.upkeep.scrub import Scrub
 
@@ -180,7 +180,7 @@ class _Node:
         stack.callback(self._reloading.close)
         state.is_ready = True
         stack.callback(lambda: setattr(state, "is_ready", False))
-        freed_memory = FreedMemory(asyncio.get_running_loop())
+        freed_memory = MallocTrim(asyncio.get_running_loop())
         freed_memory.start()
         stack.callback(freed_memory.stop)
         self._announce(admin.url)
@@ -271,12 +271,14 @@ class _Node:
             scrub=scrub,
             admission=Admission(settings.listeners),
             audit=audit,
-            logins=Logins(settings.auth, audit, clock),
+            logins=LoginThrottle(settings.auth, audit, clock),
         )
 
     def _start_line(self, users: StoredUsers, keys: AccessKeys) -> dict[str, str]:
         has_users = bool(users.names() or keys.keys())
-        return start_line(self._settings, users_required=users.required, has_users=has_users)
+        return startup_fields(
+            self._settings, users_required=users.required, has_users=has_users
+        )
 
     async def _start_auth(
         self, metadata: SqlMetadata, stack: AsyncExitStack
@@ -324,7 +326,7 @@ class _Node:
         key_indexer.register_metrics(self._metrics)
         key_indexer.start()
         stack.callback(key_indexer.stop)
-        idle_memory = IdleMemory()
+        idle_memory = IdleCollection()
         idle_memory.start()
         stack.callback(idle_memory.stop)
 

@@ -13,7 +13,7 @@ _OTHERS: Final = 0o007
 log = structlog.get_logger()
 
 
-def keep_others_out() -> None:
+def make_files_private() -> None:
     """Let nothing that this process makes be readable, or more, by everybody."""
     os.umask(os.umask(_OTHERS) | _OTHERS)
 
@@ -24,7 +24,7 @@ def make_data_dir(path: Path) -> None:
     A group that an operator has let in stays: jobs that read the log may run as another user.
     Errors: ``OSError``.
     """
-    keep_others_out()
+    make_files_private()
     try:
         path.mkdir(parents=True, mode=DIRECTORY_MODE)
     except FileExistsError:

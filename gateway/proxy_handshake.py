@@ -16,11 +16,11 @@ class ProxiedListener(Protocol):
     loop: asyncio.AbstractEventLoop
     proxy_handshakes: "set[ProxyHandshake]"
 
-    def take_seat(self, host: str) -> bool:
+    def count_connection(self, host: str) -> bool:
         """Count a connection of an address; False when a limit is reached."""
         ...
 
-    def give_seat(self, host: str) -> None:
+    def uncount_connection(self, host: str) -> None:
         """Count a connection no more."""
         ...
 
@@ -40,17 +40,19 @@ class ProxyHandshake(asyncio.BufferedProtocol):
         self._listener = listener
         self._header = ProxyHeader()
         self._buffer = bytearray(16)
-        self._has_seat = False
+        self._is_counted = False
         self._transport: asyncio.Transport | None = None
         self._deadline: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """See asyncio. Counts as a connection before its address is known."""
         self._transport = cast("asyncio.Transport", transport)
-        if not self._listener.take_seat(""):  # the client's address comes with the header
+        if not self._listener.count_connection(
+            ""
+        ):  # the client's address comes with the header
             self._transport.abort()
             return
-        self._has_seat = True
+        self._is_counted = True
         self._listener.proxy_handshakes.add(self)
         self._deadline = self._listener.loop.call_later(
             self._listener.config.handshake_s_max, self.abort
@@ -90,9 +92,9 @@ class ProxyHandshake(asyncio.BufferedProtocol):
         return str(peer[0]) if peer else ""
 
     def _leave(self) -> None:
-        if self._has_seat:
-            self._has_seat = False
-            self._listener.give_seat("")
+        if self._is_counted:
+            self._is_counted = False
+            self._listener.uncount_connection("")
         self._listener.proxy_handshakes.discard(self)
         if self._deadline is not None:
             self._deadline.cancel()

@@ -6,8 +6,8 @@ from typing import Final
 from gateway.errors import CorruptBatch, OffsetOutOfRange
 from gateway.model import Buffer, parse_batch_header
 from gateway.partition import Partition
-from gateway.records.stored import StoredBatches
-from gateway.records.times import first_record_at
+from gateway.records.stored_batches import StoredBatches
+from gateway.records.time_lookup import first_record_at
 from gateway.storage import StorageAdapter
 
 MAX_INT64: Final = (1 << 63) - 1

@@ -13,7 +13,7 @@ import structlog
 
 from gateway.auth.access_keys import AccessKeys
 from gateway.auth.declared import read_declared
-from gateway.auth.logins import Logins
+from gateway.auth.login_throttle import LoginThrottle
 from gateway.auth.rules import RuleBook
 from gateway.auth.users import StoredUsers
 from gateway.config.settings import Settings
@@ -46,7 +46,7 @@ class Access:
     users: StoredUsers
     rules: RuleBook
     keys: AccessKeys
-    logins: Logins
+    logins: LoginThrottle
 
     async def adopt(self, found: Settings) -> None:
         """Go by other settings. Errors: ``InvalidSettings`` and others, of what cannot be used.

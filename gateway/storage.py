@@ -285,7 +285,7 @@ class IndexedStorage(StorageAdapter, Protocol):
     """A storage that can also say where a key is not, so that less has to be read.
 
     A storage without this method is a whole one: there everything is read
-    (``gateway.key_spans``).
+    (``gateway.key_index``).
     """
 
     async def spans_with_keys(

@@ -21,10 +21,10 @@ from gateway.records.checks import (
     check_timestamps,
     stamp_append_time,
 )
-from gateway.records.frames import check_frame
+from gateway.records.compression_frames import check_frame
 from gateway.storage import Entry, OnDone, StorageAdapter, Target
 from gateway.topics.configs import TopicSettings
-from gateway.upkeep.holders import Holders
+from gateway.upkeep.retention_holds import RetentionHolds
 
 __all__ = ["Duplicate", "Write", "Writer"]
 
@@ -79,7 +79,11 @@ class Writer:
     """Checks batches, gives them their offsets and hands them to the storage."""
 
     def __init__(
-        self, storage: StorageAdapter, clock: Clock, config: BrokerConfig, holders: Holders
+        self,
+        storage: StorageAdapter,
+        clock: Clock,
+        config: BrokerConfig,
+        holders: RetentionHolds,
     ) -> None:
         self._storage = storage
         self._clock = clock
@@ -99,7 +103,7 @@ class Writer:
         ``batch`` is one whole v2 batch and belongs to the broker from here on. The answer is
         valid until the loop goes on, and for one batch of a partition: append it at once.
         Errors: those of ``check_batch``, ``check_timestamps``, ``ProducerSequences.check``,
-        ``Holders.check_room``, ``check_frame`` or ``check_records`` and, in topics that are
+        ``RetentionHolds.check_room``, ``check_frame`` or ``check_records`` and, in topics that are
         compacted, ``check_keys``;
         ``TopicNotFound`` for a partition whose topic was deleted.
         """

@@ -7,7 +7,7 @@ same connection: who guesses passwords needs a connection for each guess. Sessio
 
 from typing import Final
 
-from gateway.auth.logins import Attempt, Logins, Peer
+from gateway.auth.login_throttle import Attempt, LoginThrottle, Peer
 from gateway.auth.ports import Authenticator
 from gateway.auth.scram import ScramMechanism, saslprep
 from gateway.auth.scram_login import LoginStep, ScramLogin
@@ -23,7 +23,7 @@ class SaslExchange:
     """One exchange by one mechanism. After any error, or a user's name, it ``is_over``."""
 
     def __init__(
-        self, mechanism: str, authenticator: Authenticator, logins: Logins, peer: Peer
+        self, mechanism: str, authenticator: Authenticator, logins: LoginThrottle, peer: Peer
     ) -> None:
         self.is_over = False
         self._logins = logins

@@ -16,7 +16,7 @@ from adapters.kafka.handlers import APIS, Api
 from adapters.kafka.metadata_cache import MetadataCache
 from adapters.kafka.session import Node, Session
 from gateway.auth.certificates import certificate_user
-from gateway.auth.logins import Peer
+from gateway.auth.login_throttle import Peer
 from gateway.budget import Budget
 from gateway.config.base import Address, parse_address
 from gateway.connection import Connection

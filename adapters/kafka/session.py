@@ -10,7 +10,7 @@ from adapters.kafka.fetch_pacing import FetchPacing
 from adapters.kafka.large_requests import LargeWork
 from adapters.kafka.metadata_cache import MetadataCache
 from gateway.auth.audit import Audit
-from gateway.auth.logins import Logins
+from gateway.auth.login_throttle import LoginThrottle
 from gateway.auth.ports import (
     ANONYMOUS,
     Authenticator,
@@ -204,7 +204,7 @@ class Node:
     metadata_cache: MetadataCache
     large_work: LargeWork = field(default_factory=LargeWork)
     audit: Audit = field(default_factory=Audit)
-    logins: Logins = field(default_factory=Logins)
+    logins: LoginThrottle = field(default_factory=LoginThrottle)
 
 
 class Session:

@@ -24,7 +24,7 @@ from adapters.mqtt.sessions.services import SessionServices
 from adapters.mqtt.sessions.store import SESSIONS_TOPIC, SessionStore
 from adapters.mqtt.shares.lanes import ROOM_BYTES, SHARES_TOPIC
 from adapters.mqtt.wire import Will
-from gateway.auth.logins import Logins
+from gateway.auth.login_throttle import LoginThrottle
 from gateway.auth.ports import Authenticator, Authorizer
 from gateway.clock import Clock
 from gateway.coalescer import Coalescer
@@ -60,7 +60,7 @@ class Node:
     wills: Wills
     sys: SysPublisher
     rights: ReadingRights
-    logins: Logins
+    logins: LoginThrottle
 
     def stop(self) -> None:
         """Write down where sessions stand; the log is still open."""

@@ -14,7 +14,7 @@ from adapters.sqs.http import xml_codec
 from adapters.sqs.http.reply import Reply
 from adapters.sqs.node import SqsNode
 from adapters.sqs.wire import Request
-from gateway.auth.logins import Peer
+from gateway.auth.login_throttle import Peer
 from gateway.errors import GatewayError, as_value
 
 METHODS: Final = "GET, HEAD, OPTIONS, POST"

@@ -33,8 +33,8 @@ from gateway.admin import (
 from gateway.admin.requests import ADMIN
 from gateway.admin.state import AdminState
 from gateway.auth.access_keys import AccessKeyExists
-from gateway.auth.logins import Peer
-from gateway.browsers import is_known_host
+from gateway.auth.login_throttle import Peer
+from gateway.http_origin import is_known_host
 from gateway.metrics import CONTENT_TYPE
 
 STATUS: Final[Mapping[type[errors.GatewayError], int]] = {

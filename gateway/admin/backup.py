@@ -10,7 +10,7 @@ from starlette.routing import Route
 
 from gateway.admin.requests import read_body
 from gateway.admin.state import AdminState
-from gateway.backup.making import Backups
+from gateway.backup.create import Backups
 from gateway.config.base import FrozenConfig
 
 WAIT_S_MAX: Final = 10

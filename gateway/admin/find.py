@@ -13,7 +13,14 @@ from gateway.admin.requests import bytes_as_text, read_body, topic_name
 from gateway.admin.state import AdminState
 from gateway.config.base import FrozenConfig
 from gateway.errors import InvalidRequest
-from gateway.finder import BEGINNING, LIMIT_MAX, Finder, Match, Place, Query
+from gateway.record_search import (
+    BEGINNING,
+    LIMIT_MAX,
+    Match,
+    Query,
+    RecordSearch,
+    SearchPosition,
+)
 
 
 class PlaceBody(FrozenConfig):
@@ -43,10 +50,10 @@ def routes(state: AdminState) -> list[Route]:
         kernel = state.running()
         topic = kernel.topics.get(topic_name(request))
         search = await read_body(request, Search)
-        start = Place(search.partition or 0)
+        start = SearchPosition(search.partition or 0)
         if search.next is not None:
-            start = Place(search.next.partition, search.next.offset)
-        step = await Finder(kernel.broker).step(
+            start = SearchPosition(search.next.partition, search.next.offset)
+        step = await RecordSearch(kernel.broker).step(
             topic,
             _query(search),
             start=start,

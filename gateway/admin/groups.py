@@ -90,14 +90,14 @@ def _summary(kernel: Kernel, name: GroupName) -> dict[str, Any]:
         "group_id": name.name,
         "state": (GroupState.EMPTY if group is None else group.state).value,
         "protocol_type": None if group is None else group.protocol_type,
-        "members": 0 if group is None else len(group.roster),
+        "members": 0 if group is None else len(group.members),
     }
 
 
 def _details(kernel: Kernel, name: GroupName) -> dict[str, Any]:
     _check_there(kernel, name)
     group = kernel.groups.find(name)
-    members = [] if group is None else list(group.roster)
+    members = [] if group is None else list(group.members)
     return {
         **_summary(kernel, name),
         "generation": 0 if group is None else group.generation,

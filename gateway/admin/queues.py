@@ -18,9 +18,9 @@ from gateway.config.base import FrozenConfig
 from gateway.errors import InvalidRequest
 from gateway.kernel import Kernel
 from gateway.model import TopicName, check_topic_name
+from gateway.queues.create_queue import check_order, make_queue
 from gateway.queues.manager import Queue
 from gateway.queues.model import DEFAULT_GROUP, QueueSettings
-from gateway.queues.topics import check_order, make_queue
 
 Values = dict[str, str | int | None]
 

@@ -124,7 +124,7 @@ class _BoundedHttp(H11Protocol):
         if len(self.connections) > CONNECTIONS_MAX:
             transport.abort()
         else:
-            self._patience = self.loop.call_later(REQUEST_S_MAX, self._lose_patience)
+            self._patience = self.loop.call_later(REQUEST_S_MAX, self._close_if_overdue)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Let go of the connection."""
@@ -143,7 +143,7 @@ class _BoundedHttp(H11Protocol):
         else:
             self.transport.close()
 
-    def _lose_patience(self) -> None:
+    def _close_if_overdue(self) -> None:
         """Close, unless we are at work: half requests, silence and unread answers end here."""
         at_work = (
             self.cycle is not None  # type: ignore[redundant-expr] # uvicorn's type hides None
@@ -152,6 +152,6 @@ class _BoundedHttp(H11Protocol):
             and not self.transport.get_write_buffer_size()
         )
         if at_work:
-            self._patience = self.loop.call_later(REQUEST_S_MAX, self._lose_patience)
+            self._patience = self.loop.call_later(REQUEST_S_MAX, self._close_if_overdue)
         else:
             self.transport.abort()

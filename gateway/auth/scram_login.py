@@ -3,7 +3,7 @@
 import secrets
 from typing import Final, NamedTuple
 
-from gateway.auth.logins import Attempt
+from gateway.auth.login_throttle import Attempt
 from gateway.auth.ports import Authenticator
 from gateway.auth.scram import ScramCredential, ScramMechanism, ScramServer
 from gateway.errors import Unauthenticated

@@ -35,7 +35,7 @@ from gateway.model import (
 from gateway.records.codec import RECORD_OVERHEAD_BYTES
 from gateway.records.runs import SMALL, SMALL_MAX, nullable, varint
 
-Tail = tuple[int, bytes]  # timestamp, and what follows the offset delta of a record
+RecordBody = tuple[int, bytes]  # timestamp, and what follows the offset delta of a record
 
 _PREFIX: Final = struct.Struct(">qiibI")  # outside of the CRC: up to the CRC itself
 _COVERED: Final = struct.Struct(">hiqqqhii")  # the rest of the header, which the CRC covers
@@ -47,7 +47,7 @@ _SPAN_MS_MAX: Final = 1 << 62  # between timestamps of a batch: their deltas hav
 _COUNT_OF_ONE_BYTE_END: Final = 0x80
 
 
-def tail_of(key: bytes | None, value: bytes | None, headers: bytes) -> bytes:
+def record_body(key: bytes | None, value: bytes | None, headers: bytes) -> bytes:
     """Return a record from its key on; ``headers`` are encoded."""
     return nullable(key) + nullable(value) + headers
 
@@ -59,15 +59,15 @@ def has_header(headers: bytes, stored_name: bytes) -> bool:
         return False
     if headers[0] < _COUNT_OF_ONE_BYTE_END and headers.startswith(stored_name, 1):
         return True
-    return any(nullable(name) == stored_name for name, _ in pairs_of(headers))
+    return any(nullable(name) == stored_name for name, _ in header_pairs(headers))
 
 
 def find_header(headers: bytes, name: bytes) -> bytes | None:
     """Return the first value of that name that is not null, or None. Error: ``IndexError``."""
-    return next((value for one, value in pairs_of(headers) if one == name and value), None)
+    return next((value for one, value in header_pairs(headers) if one == name and value), None)
 
 
-def pairs_of(headers: bytes) -> Iterator[tuple[bytes, bytes | None]]:
+def header_pairs(headers: bytes) -> Iterator[tuple[bytes, bytes | None]]:
     """Yield (name, value) of an encoded block of headers. Error: ``IndexError``."""
     count, position = read_varint(headers, 0)
     for _ in range(count):
@@ -79,7 +79,7 @@ def pairs_of(headers: bytes) -> Iterator[tuple[bytes, bytes | None]]:
         position = value_at + max(size, 0)
 
 
-def with_header(headers: bytes, stored: bytes) -> bytes:
+def add_header(headers: bytes, stored: bytes) -> bytes:
     """Return an encoded block of headers with one more at its end, encoded too."""
     if headers[0] < _COUNT_OF_ONE_BYTE_END:
         return SMALL[(headers[0] >> 1) + 1] + headers[1:] + stored
@@ -87,7 +87,7 @@ def with_header(headers: bytes, stored: bytes) -> bytes:
     return varint(count + 1) + headers[position:] + stored
 
 
-def record_places(data: bytes, record: RecordSlice) -> tuple[int, int]:
+def record_positions(data: bytes, record: RecordSlice) -> tuple[int, int]:
     """Return where key and headers of a record begin. Error: ``CorruptBatch``."""
     _, rest, end, *_ = record
     try:
@@ -163,12 +163,14 @@ def _value_at(data: bytes, position: int) -> tuple[bytes, int]:
     return data[position : position + size], end
 
 
-def cut(tails: Sequence[Tail], bytes_max: int) -> Iterator[Sequence[Tail]]:
+def split_bodies(
+    bodies: Sequence[RecordBody], bytes_max: int
+) -> Iterator[Sequence[RecordBody]]:
     """Yield tails in pieces, each of which fits a batch or is a single record."""
     bytes_max = min(bytes_max, BATCH_BYTES_MAX) - HEADER_BYTES
     start = 0
-    while start < len(tails):
-        piece = tails[start : start + BATCH_RECORDS_MAX]
+    while start < len(bodies):
+        piece = bodies[start : start + BATCH_RECORDS_MAX]
         sizes = accumulate([len(tail) + RECORD_OVERHEAD_BYTES for _, tail in piece])
         end = max(bisect_right(list(sizes), bytes_max), 1)
         first_unix_ms = piece[0][0]
@@ -180,25 +182,25 @@ def cut(tails: Sequence[Tail], bytes_max: int) -> Iterator[Sequence[Tail]]:
         start += end
 
 
-def encode_tails(
-    tails: Sequence[Tail], *, attributes: int = 0, max_unix_ms: int = NO_TIMESTAMP
+def encode_bodies(
+    bodies: Sequence[RecordBody], *, attributes: int = 0, max_unix_ms: int = NO_TIMESTAMP
 ) -> bytearray:
     """Return one uncompressed v2 batch of records, its CRC set.
 
     Its max timestamp is ``max_unix_ms`` at least.
     """
-    base_unix_ms = tails[0][0]
-    timestamps_unix_ms = {timestamp_unix_ms for timestamp_unix_ms, _ in tails}
+    base_unix_ms = bodies[0][0]
+    timestamps_unix_ms = {timestamp_unix_ms for timestamp_unix_ms, _ in bodies}
     max_unix_ms = max(max_unix_ms, *timestamps_unix_ms)
     # Attributes, of which none is defined, and the timestamp delta.
     leads = {one: b"\x00" + varint(one - base_unix_ms) for one in timestamps_unix_ms}
-    fronts = [leads[one] + varint(delta) for delta, (one, _) in enumerate(tails)]
-    ends = [tail for _, tail in tails]
+    fronts = [leads[one] + varint(delta) for delta, (one, _) in enumerate(bodies)]
+    ends = [tail for _, tail in bodies]
     sizes = list(map(add, map(len, fronts), map(len, ends)))
     lengths = map(SMALL.__getitem__ if max(sizes) < SMALL_MAX else varint, sizes)
     parts = chain.from_iterable(zip(lengths, fronts, ends, strict=True))
     batch = bytearray().join(chain((bytes(HEADER_BYTES),), parts))
-    count = len(tails)
+    count = len(bodies)
     _COVERED.pack_into(
         batch,
         ATTRIBUTES_AT,
@@ -216,8 +218,8 @@ def encode_tails(
     return batch
 
 
-def ready(data: bytes, max_unix_ms: int, *, attributes: int = 0) -> bytearray:
-    """Return a copy of a batch of ``encode_tails`` with another max timestamp, its CRC set."""
+def with_max_timestamp(data: bytes, max_unix_ms: int, *, attributes: int = 0) -> bytearray:
+    """Return a copy of a batch of ``encode_bodies`` with another max timestamp, its CRC set."""
     batch = bytearray(data)
     _ATTRIBUTES.pack_into(batch, ATTRIBUTES_AT, attributes)
     _MAX_TIMESTAMP.pack_into(batch, MAX_TIMESTAMP_AT, max_unix_ms)
@@ -225,8 +227,8 @@ def ready(data: bytes, max_unix_ms: int, *, attributes: int = 0) -> bytearray:
     return batch
 
 
-def is_whole(data: Buffer, record_count: int) -> bool:
-    """Whether bytes are a batch of ``encode_tails``, with so many records, as it was made."""
+def is_intact_batch(data: Buffer, record_count: int) -> bool:
+    """Whether bytes are a batch of ``encode_bodies``, with so many records, as it was made."""
     try:
         header = parse_batch_header(data)
     except (CorruptBatch, UnsupportedFormat):
@@ -238,8 +240,8 @@ def is_whole(data: Buffer, record_count: int) -> bool:
     )
 
 
-def tails_of(raw: bytes, indexes: Sequence[int]) -> list[Tail]:
-    """Return the records of a batch of ``encode_tails`` that have these indexes.
+def bodies_of(raw: bytes, indexes: Sequence[int]) -> list[RecordBody]:
+    """Return the records of a batch of ``encode_bodies`` that have these indexes.
 
     Error: ``CorruptBatch``.
     """
@@ -250,7 +252,7 @@ def tails_of(raw: bytes, indexes: Sequence[int]) -> list[Tail]:
     return [
         (
             base_unix_ms + record[TIMESTAMP_DELTA],
-            data[record_places(data, record)[0] : record[2]],
+            data[record_positions(data, record)[0] : record[2]],
         )
         for record in [records[index] for index in indexes]
     ]

@@ -15,7 +15,15 @@ from features.delay.runs import DelayedRun
 from features.delay.staged import Item
 from features.delay.state import DelayState
 from gateway.broker import Broker
-from gateway.delays.batches import Tail, cut, encode_tails, is_whole, ready, tail_of, tails_of
+from gateway.delays.batches import (
+    RecordBody,
+    bodies_of,
+    encode_bodies,
+    is_intact_batch,
+    record_body,
+    split_bodies,
+    with_max_timestamp,
+)
 from gateway.errors import PolicyViolation, TopicNotFound
 from gateway.model import TIMESTAMP_TYPE_MASK, parse_batch_header
 from gateway.partition import Partition, Write
@@ -85,7 +93,7 @@ class DueBatch:
         whole = []
         for item in items:
             run = runs.get(item[1])
-            if run is None or is_whole(item[4], run.count):
+            if run is None or is_intact_batch(item[4], run.count):
                 whole.append(item)
             else:
                 self.damaged.append(item[1])
@@ -129,19 +137,19 @@ class DueBatch:
         holders = self._broker.holders
         if settings.is_queue or holders.stopped:
             holders.check_room(partition, sum([len(item[4]) for item in items]))
-        tails: list[Tail] = []
+        bodies: list[RecordBody] = []
         batches: list[Write] = []
         for _, number, _, timestamp_unix_ms, tail in items:
             run = runs.get(number) if runs else None
             if run is None:
-                tails.append((timestamp_unix_ms, tail))
+                bodies.append((timestamp_unix_ms, tail))
             elif run.gone or len(tail) > settings.message_bytes_max:
-                tails += tails_of(tail, [one - number for one in run.present()])
+                bodies += bodies_of(tail, [one - number for one in run.present()])
             else:
-                batches += self._encode(partition, tails)
-                tails = []
+                batches += self._encode(partition, bodies)
+                bodies = []
                 batches.append(self._ready(partition, tail, timestamp_unix_ms))
-        self._batches += batches + self._encode(partition, tails)
+        self._batches += batches + self._encode(partition, bodies)
 
     # Retention counts from delivery, not from the put: a delay may be longer than the topic's
     # retention. The time is in the batch, because copies of closed segments have no other.
@@ -150,24 +158,24 @@ class DueBatch:
         """Return the write of an unchanged run."""
         now_unix_ms = self._now_unix_ms
         if partition.topic.settings.log_append_time:
-            batch = ready(data, now_unix_ms, attributes=TIMESTAMP_TYPE_MASK)
+            batch = with_max_timestamp(data, now_unix_ms, attributes=TIMESTAMP_TYPE_MASK)
         else:
-            batch = ready(data, max(now_unix_ms, max_unix_ms))
+            batch = with_max_timestamp(data, max(now_unix_ms, max_unix_ms))
         return self._write(partition, batch)
 
-    def _encode(self, partition: Partition, tails: Sequence[Tail]) -> list[Write]:
+    def _encode(self, partition: Partition, bodies: Sequence[RecordBody]) -> list[Write]:
         """Return the writes of messages that are encoded now."""
         settings = partition.topic.settings
         now_unix_ms = self._now_unix_ms
         attributes = 0
         if settings.log_append_time:
             attributes = TIMESTAMP_TYPE_MASK
-            tails = [(now_unix_ms, tail) for _, tail in tails]
+            bodies = [(now_unix_ms, tail) for _, tail in bodies]
         return [
             self._write(
-                partition, encode_tails(piece, attributes=attributes, max_unix_ms=now_unix_ms)
+                partition, encode_bodies(piece, attributes=attributes, max_unix_ms=now_unix_ms)
             )
-            for piece in cut(tails, settings.message_bytes_max)
+            for piece in split_bodies(bodies, settings.message_bytes_max)
         ]
 
     def _write(self, partition: Partition, batch: bytearray) -> Write:
@@ -196,9 +204,9 @@ def entry_writes(
     partition: Partition, values: Sequence[bytes], now_unix_ms: int
 ) -> list[Write]:
     """Return the writes that append entries to ``__delays``, in order."""
-    tails = [(now_unix_ms, tail_of(None, value, NO_HEADERS)) for value in values]
+    bodies = [(now_unix_ms, record_body(None, value, NO_HEADERS)) for value in values]
     writes = []
-    for piece in cut(tails, partition.topic.settings.message_bytes_max):
-        data = encode_tails(piece)
+    for piece in split_bodies(bodies, partition.topic.settings.message_bytes_max):
+        data = encode_bodies(piece)
         writes.append(Write(partition, data, parse_batch_header(data)))
     return writes

@@ -23,8 +23,8 @@ from gateway.broker import Broker
 from gateway.clock import Clock
 from gateway.coalescer import Coalescer, Part
 from gateway.config.queues import DelayConfig
-from gateway.delays.bodies import KEEP_MS, Bodies
 from gateway.delays.due_batch import entry_writes, removal_writes
+from gateway.delays.due_message_cache import KEEP_MS, DueMessageCache
 from gateway.delays.mover import DelayMover
 from gateway.delays.pending_messages import PendingMessage, PendingMessages, entries_of
 from gateway.delays.stream import ENTRY_OVERHEAD_BYTES, ROOM_BYTES, DelayStream
@@ -87,7 +87,9 @@ class Delays:
         self.stream = DelayStream(
             partition, broker, clock, self._state, room_bytes=bounds.room_bytes
         )
-        self.bodies = Bodies(self._state, broker, partition, bytes_max=bounds.bodies_bytes)
+        self.bodies = DueMessageCache(
+            self._state, broker, partition, bytes_max=bounds.bodies_bytes
+        )
         self.mover = DelayMover(
             self._state,
             self.bodies,

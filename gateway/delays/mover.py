@@ -21,8 +21,8 @@ from features.delay.staged import Item, Staged
 from features.delay.state import DelayState, Taken
 from gateway.broker import Broker
 from gateway.clock import Clock
-from gateway.delays.bodies import Bodies
 from gateway.delays.due_batch import DueBatch, removal_writes
+from gateway.delays.due_message_cache import DueMessageCache
 from gateway.delays.pending_messages import PendingEntry
 from gateway.errors import GatewayError, StorageUnavailable
 from gateway.partition import Partition
@@ -57,7 +57,7 @@ class DelayMover:
     def __init__(  # noqa: PLR0913, PLR0917 - its surroundings, made once
         self,
         state: DelayState,
-        bodies: Bodies,
+        bodies: DueMessageCache,
         partition: Partition,
         broker: Broker,
         topics: TopicManager,

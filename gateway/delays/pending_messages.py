@@ -13,7 +13,13 @@ from features.delay.entries import RUN, encode_waiting
 from features.delay.message_locations import BLOCK_COUNT
 from features.delay.runs import RUN_COUNT_MIN, start_of_run
 from gateway.coalescer import Part
-from gateway.delays.batches import Tail, cut, encode_tails, has_header, with_header
+from gateway.delays.batches import (
+    RecordBody,
+    add_header,
+    encode_bodies,
+    has_header,
+    split_bodies,
+)
 from gateway.errors import GatewayError
 from gateway.model import DELIVER_AT, MESSAGE_ID
 from gateway.partition import Partition, Write
@@ -121,8 +127,8 @@ def _runs(
     """Yield the run entries of messages due together."""
     topic = partition.topic
     due_unix_ms = messages[0].due_unix_ms
-    tails = _tails(partition, messages, first)
-    for piece in cut(tails, topic.settings.message_bytes_max):
+    bodies = _record_bodies(partition, messages, first)
+    for piece in split_bodies(bodies, topic.settings.message_bytes_max):
         if len(piece) < RUN_COUNT_MIN:
             yield from _single_entries(partition, [due_unix_ms] * len(piece), piece, first)
         else:
@@ -132,7 +138,7 @@ def _runs(
                 topic.uuid.bytes,
                 partition.number,
                 max([timestamp_unix_ms for timestamp_unix_ms, _ in piece]),
-                encode_tails(piece),
+                encode_bodies(piece),
                 kind=RUN,
             )
             yield due_unix_ms, first, len(piece), entry
@@ -143,16 +149,16 @@ def _singles(
     partition: Partition, messages: Sequence[PendingMessage], first: int
 ) -> Iterator[PendingEntry]:
     times = [message[0] for message in messages]
-    return _single_entries(partition, times, _tails(partition, messages, first), first)
+    return _single_entries(partition, times, _record_bodies(partition, messages, first), first)
 
 
 def _single_entries(
-    partition: Partition, times: Sequence[int], tails: Sequence[Tail], first: int
+    partition: Partition, times: Sequence[int], bodies: Sequence[RecordBody], first: int
 ) -> Iterator[PendingEntry]:
     """Yield entries of one message each."""
     topic_uuid, partition_number = partition.topic.uuid.bytes, partition.number
     for number, due_unix_ms, (timestamp_unix_ms, tail) in zip(
-        range(first, first + len(times)), times, tails, strict=True
+        range(first, first + len(times)), times, bodies, strict=True
     ):
         entry = encode_waiting(
             due_unix_ms, number, topic_uuid, partition_number, timestamp_unix_ms, tail
@@ -160,10 +166,12 @@ def _single_entries(
         yield due_unix_ms, number, 0, entry
 
 
-def _tails(partition: Partition, messages: Sequence[PendingMessage], first: int) -> list[Tail]:
+def _record_bodies(
+    partition: Partition, messages: Sequence[PendingMessage], first: int
+) -> list[RecordBody]:
     """Return the records of messages, with headers for due time and message id."""
     ids = message_ids(partition.topic.uuid, partition.number)
-    tails = []
+    bodies = []
     known: tuple[bytes, int] | None = None
     front, has_id = b"", False
     for number, (due_unix_ms, timestamp, key_value, headers) in enumerate(messages, first):
@@ -171,10 +179,10 @@ def _tails(partition: Partition, messages: Sequence[PendingMessage], first: int)
             known = headers, due_unix_ms
             front, has_id = _front(headers, due_unix_ms)
         if has_id:
-            tails.append((timestamp, key_value + front))
+            bodies.append((timestamp, key_value + front))
         else:  # no offset of a partition is as high as a number
-            tails.append((timestamp, key_value + front + ids.at(number).encode()))
-    return tails
+            bodies.append((timestamp, key_value + front + ids.at(number).encode()))
+    return bodies
 
 
 def _front(headers: bytes, due_unix_ms: int) -> tuple[bytes, bool]:
@@ -183,7 +191,7 @@ def _front(headers: bytes, due_unix_ms: int) -> tuple[bytes, bool]:
     Without an id, the value of the last header is still to be appended: the id.
     """
     if not has_header(headers, _DELIVER_AT):
-        headers = with_header(headers, _DELIVER_AT + nullable(b"%d" % due_unix_ms))
+        headers = add_header(headers, _DELIVER_AT + nullable(b"%d" % due_unix_ms))
     if has_header(headers, _MESSAGE_ID):
         return headers, True
-    return with_header(headers, _MESSAGE_ID + varint(_ID_BYTES)), False
+    return add_header(headers, _MESSAGE_ID + varint(_ID_BYTES)), False

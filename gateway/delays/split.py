@@ -13,7 +13,7 @@ from typing import Final
 from features.compaction import Codec
 from features.compaction.rebuilding import rebuild, without_records
 from features.compaction.record_slices import TIMESTAMP_DELTA, RecordSlice, scan_records
-from gateway.delays.batches import pairs_of, record_places
+from gateway.delays.batches import header_pairs, record_positions
 from gateway.delays.manager import Delays
 from gateway.delays.pending_messages import PendingMessage, PendingMessages
 from gateway.errors import (
@@ -89,7 +89,7 @@ def split(write: Write, delays: Delays, now_unix_ms: int) -> Split | None:
     known = b""
     due_unix_ms = 0
     for record in scan_records(data, header):
-        key_at, headers_at = record_places(data, record)
+        key_at, headers_at = record_positions(data, record)
         headers = data[headers_at : record[2]]
         if headers != known:  # of what is due together they are mostly the same
             known, due_unix_ms = headers, _due_unix_ms(headers)
@@ -123,7 +123,7 @@ def _due_unix_ms(headers: bytes) -> int:
         return 0
     try:
         # All of them are looked at: those of what waits are looked through once more.
-        values = [value for name, value in pairs_of(headers) if name == _NAME and value]
+        values = [value for name, value in header_pairs(headers) if name == _NAME and value]
     except IndexError as error:
         raise CorruptBatch(f"headers: {error}") from None
     if not values:

@@ -16,6 +16,7 @@ from gateway.errors import (
     RebalanceInProgress,
     UnknownMember,
 )
+from gateway.groups.members import GroupMembers
 from gateway.groups.model import (
     CONSUMER_PROTOCOL,
     TRANSITIONS,
@@ -28,7 +29,6 @@ from gateway.groups.model import (
     OnSynced,
     SyncResult,
 )
-from gateway.groups.roster import Roster
 from gateway.groups.subscription import subscribed_topics
 
 NEW_MEMBER_JOIN_TIMEOUT_MS: Final = 300_000
@@ -46,7 +46,7 @@ class Group:
         self.state = GroupState.EMPTY
         self.generation = 0
         self.protocol_name: str | None = None
-        self.roster = Roster()
+        self.members = GroupMembers()
         self.empty_since_unix_ms: int | None = None  # kept by the manager, which has a clock
         self._initial_delay_ms = initial_delay_ms
         self.size_max = size_max
@@ -64,7 +64,7 @@ class Group:
     @property
     def protocol_type(self) -> str | None:
         """``consumer``, ``connect``, ...; None before the first member came."""
-        return self.roster.protocol_type
+        return self.members.protocol_type
 
     @property
     def is_idle(self) -> bool:
@@ -76,19 +76,19 @@ class Group:
 
         Errors: ``UnknownMember``, ``FencedInstance``, ``IllegalGeneration``.
         """
-        member = self.roster.check(member_id, instance_id)
+        member = self.members.check(member_id, instance_id)
         if generation != self.generation:
             raise IllegalGeneration(f"generation {generation}, now {self.generation}")
         return member
 
     def topics(self) -> frozenset[str] | None:
         """Return the topics that members read; None when what they said cannot be read."""
-        if not self.roster.by_id:
+        if not self.members.by_id:
             return frozenset()
         if self.protocol_type != CONSUMER_PROTOCOL:
             return None
         topics: set[str] = set()
-        for member in self.roster:
+        for member in self.members:
             own = subscribed_topics(member.metadata(self.protocol_name))
             if own is None:
                 return None
@@ -103,12 +103,12 @@ class Group:
         # be told from one that waits; so it is kept for a while and tries again if it lives.
         member.deadline_ms = now_ms + NEW_MEMBER_JOIN_TIMEOUT_MS
         self._has_newcomer = True
-        self.roster.add(member)
+        self.members.add(member)
         self.prepare_rebalance(now_ms)
 
     def rejoin(self, member: Member, request: JoinRequest, on_joined: OnJoined) -> None:
         """Take what a member says anew; what it waited for before is answered, not dropped."""
-        self.roster.change_protocols(member, request.protocols)
+        self.members.change_protocols(member, request.protocols)
         member.session_timeout_ms = request.session_timeout_ms
         member.rebalance_timeout_ms = request.rebalance_timeout_ms
         member.client_id = request.client_id
@@ -123,18 +123,18 @@ class Group:
         member.answer_join(JoinResult(member.member_id, error=error))
         member.answer_sync(SyncResult(error=error))
         self._unsynced.discard(member.member_id)
-        self.roster.rename(member, new_member_id)
+        self.members.rename(member, new_member_id)
 
     def join_result(self, member: Member) -> JoinResult:
         """Return the present generation as ``member`` sees it; only the leader sees all."""
-        is_leader = member.member_id == self.roster.leader_id
+        is_leader = member.member_id == self.members.leader_id
         return JoinResult(
             member.member_id,
             self.generation,
             self.protocol_type,
             self.protocol_name,
-            self.roster.leader_id or "",
-            members=self.roster.listed(self.protocol_name) if is_leader else (),
+            self.members.leader_id or "",
+            members=self.members.listed(self.protocol_name) if is_leader else (),
         )
 
     # --- rebalancing
@@ -148,11 +148,11 @@ class Group:
         if self.state is GroupState.PREPARING_REBALANCE:
             return
         if self.state is GroupState.COMPLETING_REBALANCE:
-            for member in self.roster:
+            for member in self.members:
                 member.assignment = b""
                 self._answer_sync(member, now_ms, RebalanceInProgress("a member came or went"))
         self._sync_deadline_ms = None
-        timeout_ms = self.roster.rebalance_timeout_ms
+        timeout_ms = self.members.rebalance_timeout_ms
         if self.state is GroupState.EMPTY:
             delay_ms = min(self._initial_delay_ms, timeout_ms)
             self._initial_left_ms = timeout_ms - delay_ms
@@ -168,7 +168,7 @@ class Group:
             self.state is GroupState.PREPARING_REBALANCE
             and self._initial_left_ms is None  # An empty group waits for its delay.
             and not self.pending
-            and self.roster.joined_count == len(self.roster)
+            and self.members.joined_count == len(self.members)
         ):
             self._complete_join(now_ms)
 
@@ -185,30 +185,30 @@ class Group:
     def _complete_join(self, now_ms: int) -> None:
         """Begin the next generation with those that joined, and with static members."""
         self._initial_left_ms = None
-        for member in list(self.roster):
+        for member in list(self.members):
             if member.on_join is None and not member.is_static:
                 self._drop(member)
-        if self.roster.by_id and not self.roster.elect_among_joined():
+        if self.members.by_id and not self.members.elect_among_joined():
             # Only silent static members: their session timeouts decide.
-            wait_ms = max(self.roster.rebalance_timeout_ms, SILENT_WAIT_MS_MIN)
+            wait_ms = max(self.members.rebalance_timeout_ms, SILENT_WAIT_MS_MIN)
             self._join_deadline_ms = now_ms + wait_ms
             return
         self._join_deadline_ms = None
         self.generation = self.generation + 1 if self.generation < GENERATION_MAX else 1
-        if not self.roster.by_id:
+        if not self.members.by_id:
             self.protocol_name = None
             self._to(GroupState.EMPTY)
             self.request_save()
             return
-        self.protocol_name = self.roster.select_protocol()
+        self.protocol_name = self.members.select_protocol()
         self._to(GroupState.COMPLETING_REBALANCE)
         self._is_assigned = False
-        self._unsynced = set(self.roster.by_id)
-        self._sync_deadline_ms = now_ms + self.roster.rebalance_timeout_ms
-        for member in self.roster:
+        self._unsynced = set(self.members.by_id)
+        self._sync_deadline_ms = now_ms + self.members.rebalance_timeout_ms
+        for member in self.members:
             member.is_new = False
             member.deadline_ms = now_ms + member.session_timeout_ms
-        for member in list(self.roster):
+        for member in list(self.members):
             member.answer_join(self.join_result(member))
 
     # --- syncing
@@ -238,9 +238,9 @@ class Group:
         member.on_sync = on_synced
         if self.state is GroupState.STABLE:
             self._answer_sync(member, now_ms)
-        elif member_id == self.roster.leader_id and not self._is_assigned:
+        elif member_id == self.members.leader_id and not self._is_assigned:
             self._is_assigned = True  # Until these are stored, others do not replace them.
-            for other in self.roster:
+            for other in self.members:
                 other.assignment = assignments.get(other.member_id, b"")
             self.request_save(partial(self._finish_sync, generation))
 
@@ -249,13 +249,13 @@ class Group:
         if self.state is not GroupState.COMPLETING_REBALANCE or self.generation != generation:
             return  # The group has moved on, and has answered them.
         if error is not None:
-            for member in self.roster:
+            for member in self.members:
                 member.assignment = b""
                 self._answer_sync(member, now_ms, error)
             self.prepare_rebalance(now_ms)
             return
         self._to(GroupState.STABLE)
-        for member in list(self.roster):
+        for member in list(self.members):
             self._answer_sync(member, now_ms)
 
     def _answer_sync(
@@ -274,8 +274,8 @@ class Group:
         """Members that joined and never asked for their assignment are gone."""
         self._sync_deadline_ms = None
         for member_id in list(self._unsynced):
-            if member_id in self.roster:
-                self._drop(self.roster.by_id[member_id])
+            if member_id in self.members:
+                self._drop(self.members.by_id[member_id])
         self._unsynced.clear()
         self.prepare_rebalance(now_ms)
 
@@ -316,22 +316,22 @@ class Group:
         if instance_id is None and self.pending.pop(member_id, None) is not None:
             self.complete_join_if_all_joined(now_ms)
             return
-        member = None if member_id else self.roster.of_instance(instance_id)
+        member = None if member_id else self.members.of_instance(instance_id)
         if member is None:
-            member = self.roster.check(member_id, instance_id)
+            member = self.members.check(member_id, instance_id)
         self._remove(member, now_ms)
 
     def _remove(self, member: Member, now_ms: int) -> None:
         self._drop(member)
         if self.state is not GroupState.EMPTY:
             self.prepare_rebalance(now_ms)
-        if self._initial_left_ms is not None and not self.roster.by_id:
+        if self._initial_left_ms is not None and not self.members.by_id:
             self._complete_join(now_ms)  # Nobody is left to wait for.
         self.complete_join_if_all_joined(now_ms)
 
     def _drop(self, member: Member) -> None:
         """Take a member out; whatever it waits for is answered, so that it can join anew."""
-        self.roster.remove(member)
+        self.members.remove(member)
         self._unsynced.discard(member.member_id)
         gone = UnknownMember("removed from the group")
         member.answer_join(JoinResult("", error=gone))
@@ -339,13 +339,13 @@ class Group:
 
     def dismiss(self, error: GatewayError) -> None:
         """Answer everyone who waits; the node stops, and the group goes on elsewhere."""
-        for member in list(self.roster):
+        for member in list(self.members):
             member.answer_join(JoinResult(member.member_id, error=error))
             member.answer_sync(SyncResult(error=error))
 
     def close(self) -> None:
         """Remove the group for good. Only an idle one may go."""
-        assert not self.roster.by_id
+        assert not self.members.by_id
         self.pending.clear()
         self._to(GroupState.DEAD)
 
@@ -353,7 +353,7 @@ class Group:
 
     def next_deadline_ms(self) -> int | None:
         """Return when ``tick`` has something to do; None when only requests move the group."""
-        deadlines = [member.deadline_ms for member in self.roster if not member.is_held]
+        deadlines = [member.deadline_ms for member in self.members if not member.is_held]
         deadlines += self.pending.values()
         if self._join_deadline_ms is not None:
             deadlines.append(self._join_deadline_ms)
@@ -365,8 +365,8 @@ class Group:
         """Do what is due: sessions, ids that were never used, the time to join and to sync."""
         for member_id in [key for key, due_ms in self.pending.items() if due_ms <= now_ms]:
             del self.pending[member_id]
-        for member in [m for m in self.roster if not m.is_held and m.deadline_ms <= now_ms]:
-            if member.member_id in self.roster:  # An answer may have led to its leaving.
+        for member in [m for m in self.members if not m.is_held and m.deadline_ms <= now_ms]:
+            if member.member_id in self.members:  # An answer may have led to its leaving.
                 self._remove(member, now_ms)
         if self._sync_deadline_ms is not None and self._sync_deadline_ms <= now_ms:
             self._expire_sync(now_ms)
@@ -379,7 +379,7 @@ class Group:
         for member in members:
             member.is_new = False
             member.deadline_ms = now_ms + member.session_timeout_ms
-            self.roster.add(member)
+            self.members.add(member)
         self.state = GroupState.STABLE if members else GroupState.EMPTY
 
     def request_save(self, on_saved: OnSaved | None = None) -> None:

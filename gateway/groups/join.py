@@ -27,7 +27,7 @@ def join(
     """
     if not _has_room(group, request.member_id):
         raise GroupFull(f"the group has {group.size_max} members")
-    if not group.roster.supports(request.protocol_type, request.protocols):
+    if not group.members.supports(request.protocol_type, request.protocols):
         raise InconsistentProtocol("no protocol in common with the group's members")
     if request.member_id:
         _join_known(group, request, on_joined, now_ms)
@@ -38,18 +38,18 @@ def join(
 
 def _has_room(group: Group, member_id: str) -> bool:
     """Whether one more may come; in a rebalance those count who have joined it already."""
-    roster = group.roster
+    members = group.members
     if group.state is GroupState.PREPARING_REBALANCE:
-        member = roster.by_id.get(member_id)
+        member = members.by_id.get(member_id)
         is_waiting = member is not None and member.on_join is not None
-        return is_waiting or roster.joined_count < group.size_max
-    return member_id in roster or len(roster) < group.size_max
+        return is_waiting or members.joined_count < group.size_max
+    return member_id in members or len(members) < group.size_max
 
 
 def _join_unknown(
     group: Group, request: JoinRequest, member_id: str, on_joined: OnJoined, now_ms: int
 ) -> None:
-    present = group.roster.of_instance(request.instance_id)
+    present = group.members.of_instance(request.instance_id)
     if present is not None:
         _replace(group, present, member_id, request, on_joined, now_ms)
     elif request.instance_id is None and request.needs_known_member_id:
@@ -66,7 +66,7 @@ def _join_known(group: Group, request: JoinRequest, on_joined: OnJoined, now_ms:
     if request.instance_id is None and group.pending.pop(member_id, None) is not None:
         _add(group, request, member_id, on_joined, now_ms)
         return
-    member = group.roster.check(member_id, request.instance_id)
+    member = group.members.check(member_id, request.instance_id)
     if member.protocols == request.protocols and _may_stay(group, member):
         on_joined(group.join_result(member))
     else:
@@ -81,7 +81,7 @@ def _may_stay(group: Group, member: Member) -> bool:
     """
     if group.state is GroupState.COMPLETING_REBALANCE:
         return True
-    return group.state is GroupState.STABLE and member.member_id != group.roster.leader_id
+    return group.state is GroupState.STABLE and member.member_id != group.members.leader_id
 
 
 def _add(
@@ -101,7 +101,7 @@ def _replace(  # noqa: PLR0917  # A join's arguments, and who is replaced.
     now_ms: int,
 ) -> None:
     """A static member came back: it keeps its assignment when that still fits (KIP-345)."""
-    old_leader_id = group.roster.leader_id or ""
+    old_leader_id = group.members.leader_id or ""
     old_topics = subscribed_topics(member.metadata(group.protocol_name))
     group.fence(member, member_id)
     group.rejoin(member, request, on_joined)
@@ -111,7 +111,7 @@ def _replace(  # noqa: PLR0917  # A join's arguments, and who is replaced.
         return
     result = group.join_result(member)
     if request.can_skip_assignment:
-        result = result._replace(skip_assignment=member_id == group.roster.leader_id)
+        result = result._replace(skip_assignment=member_id == group.members.leader_id)
     else:
         # It must not take itself for the leader, or it would compute assignments (KIP-814).
         result = result._replace(leader_id=old_leader_id, members=())
@@ -126,7 +126,7 @@ def _still_fits(group: Group, member: Member, old_topics: frozenset[str] | None)
     always different after a restart.
     """
     topics = subscribed_topics(member.metadata(group.protocol_name))
-    return group.roster.select_protocol() == group.protocol_name and topics == old_topics
+    return group.members.select_protocol() == group.protocol_name and topics == old_topics
 
 
 def _answer_replaced(

@@ -94,8 +94,8 @@ class GroupManager:
             group.restore(stored.members, now_ms)
             group.generation = stored.generation
             group.protocol_name = stored.protocol_name
-            group.roster.protocol_type = stored.protocol_type
-            group.roster.leader_id = stored.leader_id
+            group.members.protocol_type = stored.protocol_type
+            group.members.leader_id = stored.leader_id
             if group.state is GroupState.EMPTY:
                 group.empty_since_unix_ms = stored.state_unix_ms
             self._deadlines.arm(group, group.next_deadline_ms())
@@ -129,7 +129,7 @@ class GroupManager:
     @property
     def member_count(self) -> int:
         """Members of all groups."""
-        return sum(len(group.roster) for group in self._groups.values())
+        return sum(len(group.members) for group in self._groups.values())
 
     def count_by_state(self) -> dict[GroupState, int]:
         """Return how many groups are in each state, those with offsets alone left out."""

@@ -39,10 +39,10 @@ class StoredGroup(NamedTuple):
 def encode_group(group: Group, state_unix_ms: int) -> bytes:
     """Return the value for a group as it is now."""
     parts = [_HEAD.pack(_VERSION, group.generation, state_unix_ms)]
-    for text in (group.protocol_type, group.protocol_name, group.roster.leader_id):
+    for text in (group.protocol_type, group.protocol_name, group.members.leader_id):
         parts += _text(text)
-    parts.append(_U32.pack(len(group.roster)))
-    for member in group.roster:
+    parts.append(_U32.pack(len(group.members)))
+    for member in group.members:
         for text in (
             member.member_id,
             member.instance_id,

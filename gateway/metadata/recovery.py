@@ -18,7 +18,9 @@ from gateway.queues.model import QueueRow, QueueSettings
 from gateway.topics.manager import INTERNAL_TOPICS
 
 FIRST_PARTITION_ID: Final = 1
-_FIFO_SUFFIX: Final = ".fifo"  # as in ``gateway.queues.topics``, which needs a running node
+_FIFO_SUFFIX: Final = (
+    ".fifo"  # as in ``gateway.queues.create_queue``, which needs a running node
+)
 _UUID_BYTES: Final = 16
 _LANE_HEAD_BYTES: Final = 20  # uuid and partition number come before the group
 

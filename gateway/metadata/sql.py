@@ -30,11 +30,11 @@ from gateway.metadata.store import (
     ProtocolAddress,
     TopicRow,
 )
-from gateway.metadata.versions import bring_up
+from gateway.metadata.versions import migrate_schema
 from gateway.queues.model import QueueRow
 from gateway.sql import engines as sql
-from gateway.sql.checking import check_sqlite
-from gateway.sql.watch import Watch
+from gateway.sql.integrity_check import check_sqlite
+from gateway.sql.statement_timeout import ConnectionTimeout
 
 MS_MAX: Final = 15_000  # of a statement
 CHECK_MS_MAX: Final = 5_000  # of the look at SQLite's file at a start
@@ -69,7 +69,7 @@ class SqlMetadata:
         self._url = sql.engine_url(url, data_dir)
         self._ms_max = ms_max
         self._check_ms_max = check_ms_max
-        self._watch = Watch()
+        self._watch = ConnectionTimeout()
         self._engine: Engine | None = None
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="metadata")
         self._calls = 0
@@ -296,7 +296,7 @@ class SqlMetadata:
         try:
             with self._engine.begin() as connection:
                 self._check(connection)
-                bring_up(connection)
+                migrate_schema(connection)
         except SQLAlchemyError as error:
             engine = self._engine
             self._dispose()

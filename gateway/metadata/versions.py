@@ -8,7 +8,7 @@ from gateway.errors import StorageUnavailable
 from gateway.metadata.schema import OLDER_VERSIONS, SCHEMA_VERSION, TABLES, VERSIONS
 
 
-def bring_up(connection: Connection) -> None:
+def migrate_schema(connection: Connection) -> None:
     """Create, or migrate, or leave alone the schema, within the connection's transaction.
 
     Errors: ``StorageUnavailable`` when a newer version of Headgate has written it.

@@ -96,7 +96,7 @@ def reference(body: Record) -> Record:
     return body._replace(value=None, headers=tuple(kept))
 
 
-class _Told:
+class _MoveCallback:
     """Callback for the move of some messages."""
 
     __slots__ = ("_error", "_left", "_on_moved")
@@ -113,11 +113,11 @@ class _Told:
             self._on_moved(self._error)
 
 
-class Waiting(NamedTuple):
+class DeadMessage(NamedTuple):
     """A message to be moved. ``had_target``: there was a dead-letter topic when it died."""
 
     dead: Dead
-    told: _Told | None
+    told: _MoveCallback | None
     had_target: bool
 
 
@@ -127,11 +127,11 @@ class DeadLetters:
     def __init__(self, context: QueueContext, topics: TopicManager) -> None:
         self._context = context
         self._topics = topics
-        self._waiting: dict[QueueLane, deque[Waiting]] = {}
+        self._waiting: dict[QueueLane, deque[DeadMessage]] = {}
         self._turn = 0
         self._warned: set[bytes] = set()  # ids of lanes
 
-    def bury(
+    def move_dead(
         self, lane: QueueLane, dead: Sequence[Dead], on_moved: OnMoved | None = None
     ) -> None:
         """Move messages of a lane, beginning in a later turn of the loop.
@@ -139,20 +139,20 @@ class DeadLetters:
         ``on_moved`` runs once, when all of them are kept elsewhere (or dropped, where that is
         what happens), or with an error when some stay, to be tried again or handed out again.
         """
-        told = None if on_moved is None else _Told(len(dead), on_moved)
+        told = None if on_moved is None else _MoveCallback(len(dead), on_moved)
         waiting = self._waiting.get(lane)
         if waiting is None:
             waiting = self._waiting[lane] = deque()
             self._context.start(self._move_all(lane, waiting))
         has_target = bool(lane.owner.settings.dead_letter_topic)
         # Only a move is tried again, and that had somewhere to go.
-        waiting.extend(Waiting(one, told, has_target or one.is_again) for one in dead)
+        waiting.extend(DeadMessage(one, told, has_target or one.is_again) for one in dead)
 
     def is_there(self, name: TopicName) -> bool:
         """Say whether there is a topic of that name to move messages to."""
         return self._topics.find(name) is not None
 
-    async def _move_all(self, lane: QueueLane, waiting: deque[Waiting]) -> None:
+    async def _move_all(self, lane: QueueLane, waiting: deque[DeadMessage]) -> None:
         """Move the waiting messages of a lane; one task per lane while there are any."""
         try:
             while waiting and not lane.partition.is_gone:
@@ -166,7 +166,7 @@ class DeadLetters:
             del self._waiting[lane]
             _tell(waiting, StorageUnavailable("the queue is gone"))
 
-    async def _move_some(self, lane: QueueLane, waiting: deque[Waiting]) -> None:
+    async def _move_some(self, lane: QueueLane, waiting: deque[DeadMessage]) -> None:
         """Take some from the front and move them in one append."""
         some = [waiting.popleft() for _ in range(min(len(waiting), MOVED_PER_APPEND_MAX))]
         some = self._without_revived(lane, some)
@@ -183,12 +183,12 @@ class DeadLetters:
             self._failed(lane, some, as_value(error))
         await asyncio.sleep(0)  # others have their turn
 
-    def _without_revived(self, lane: QueueLane, some: list[Waiting]) -> list[Waiting]:
+    def _without_revived(self, lane: QueueLane, some: list[DeadMessage]) -> list[DeadMessage]:
         """Give back what is not to be moved as things are now; return the rest."""
         settings = lane.owner.settings
         attempts_max = lane.lane.policy.attempts_max  # none while the topic is not there
-        moved: list[Waiting] = []
-        revived: list[Waiting] = []
+        moved: list[DeadMessage] = []
+        revived: list[DeadMessage] = []
         for one in some:
             may_go = one.dead.reason == ATTEMPTS and not 0 < attempts_max <= one.dead.attempts
             lost_target = one.had_target and not settings.dead_letter_topic
@@ -200,11 +200,15 @@ class DeadLetters:
         return moved
 
     async def _move(
-        self, lane: QueueLane, topic: Topic, some: list[Waiting], waiting: deque[Waiting]
+        self,
+        lane: QueueLane,
+        topic: Topic,
+        some: list[DeadMessage],
+        waiting: deque[DeadMessage],
     ) -> None:
         """Move what one append holds of ``some``; the rest waits on, at the front."""
-        moved: list[Waiting] = []
-        failed: list[Waiting] = []
+        moved: list[DeadMessage] = []
+        failed: list[DeadMessage] = []
         parts: list[Part] = []
         why: GatewayError | None = None
         size_bytes = 0
@@ -280,7 +284,7 @@ class DeadLetters:
 
     # --- how it ends
 
-    def _append(self, lane: QueueLane, some: list[Waiting], parts: list[Part]) -> None:
+    def _append(self, lane: QueueLane, some: list[DeadMessage], parts: list[Part]) -> None:
         offsets = [dead.offset for dead, _, _ in some]
         try:
             write_down(self._context, lane)
@@ -297,13 +301,13 @@ class DeadLetters:
         self._context.counters.dead_lettered += len(parts)
         self._context.counters.dropped += len(some) - len(parts)
 
-    def _drop(self, lane: QueueLane, some: list[Waiting]) -> None:
+    def _drop(self, lane: QueueLane, some: list[DeadMessage]) -> None:
         entry = lane.lane.moved([dead.offset for dead, _, _ in some])
         self._context.journal.put(lane, entry, partial(_tell, some))
         lane.done(Effects(wake=True))
         self._context.counters.dropped += len(some)
 
-    def _failed(self, lane: QueueLane, some: list[Waiting], error: GatewayError) -> None:
+    def _failed(self, lane: QueueLane, some: list[DeadMessage], error: GatewayError) -> None:
         if lane.lane_id not in self._warned:  # once, until something moves again
             self._warned.add(lane.lane_id)
             _log.warning(
@@ -373,7 +377,7 @@ class _Outcome:
         self._is_appended = True
 
 
-def _tell(some: Iterable[Waiting], error: StorageUnavailable | None) -> None:
+def _tell(some: Iterable[DeadMessage], error: StorageUnavailable | None) -> None:
     for _, told, _ in some:
         if told is not None:
             told.one(error)

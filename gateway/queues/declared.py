@@ -6,9 +6,9 @@ from gateway.config.base import InvalidSettings
 from gateway.config.queues import DeclaredQueue
 from gateway.errors import GatewayError
 from gateway.model import DEFAULT_NAMESPACE, TopicName
+from gateway.queues.create_queue import FIFO_SUFFIX, make_queue
 from gateway.queues.manager import QueueManager
 from gateway.queues.model import QueueSettings
-from gateway.queues.topics import FIFO_SUFFIX, make_queue
 from gateway.topics.manager import TopicManager
 
 

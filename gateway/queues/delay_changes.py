@@ -34,7 +34,7 @@ class LaneDelay(NamedTuple):
         return self.delay_ms
 
 
-def lane_delay(
+def current_delay(
     settings: QueueSettings, earlier: Sequence[EarlierDelay], number: int, now_unix_ms: int
 ) -> LaneDelay:
     """Return what goes for a partition now."""

@@ -20,12 +20,12 @@ from gateway.queues.batch_runs import (
     plain_run,
     runs_of_records,
 )
-from gateway.queues.delay_changes import LaneDelay, lane_delay
+from gateway.queues.delay_changes import LaneDelay, current_delay
 from gateway.queues.message_cache import MessageCache
 from gateway.queues.model import EarlierDelay, QueueSettings
-from gateway.records.decoding_work import LOOP_WORK_MAX, work_of
-from gateway.records.of_runs import keys_of_runs
-from gateway.waiting import Tail
+from gateway.records.decoding_cost import LOOP_WORK_MAX, decoding_cost_of
+from gateway.records.records_from_runs import keys_of_runs
+from gateway.tail import Tail
 
 RETRY_S: Final = 1.0
 RUNS_FED_MAX: Final = 4_096  # at a time, of what a thread has found: 10 ms of the loop
@@ -73,7 +73,7 @@ class Feeder:
         """Apply changed settings; messages fed already stay as they are."""
         self._with_keys = settings.order is not Order.NONE
         number = self._partition.number
-        self._delay = lane_delay(settings, earlier, number, self._clock.unix_ms())
+        self._delay = current_delay(settings, earlier, number, self._clock.unix_ms())
 
     @property
     def delay_ms(self) -> int:
@@ -128,7 +128,7 @@ class Feeder:
         offset = max(lane.fed_end, partition.log_start_offset, from_offset)
         self._tail = self._broker.tail(partition, offset, self)
 
-    # --- gateway.waiting.Receiver
+    # --- gateway.tail.Receiver
 
     def on_batches(self, partition: Partition, batches: Sequence[Buffer]) -> bool:
         """See ``Receiver``."""
@@ -224,9 +224,9 @@ class Feeder:
     # --- batch runs
 
     def _work(self, header: BatchHeader, base_offset: int) -> int:
-        """Return the cost of finding a batch's runs, as ``work_of``."""
+        """Return the cost of finding a batch's runs, as ``decoding_cost_of``."""
         is_read = self._with_keys or self._is_delayed(base_offset)
-        return work_of(header) if is_read and not header.is_control else 0
+        return decoding_cost_of(header) if is_read and not header.is_control else 0
 
     def _note(self, runs: list[Run], piece: _Piece, *, is_stored: bool = False) -> None:
         """Add the runs of a batch to ``runs``. May run in a thread: nothing else is changed.

@@ -1,7 +1,7 @@
 """Journal of lanes across restarts: the internal topic ``__queues``, or another one.
 
 Each record is an entry of one lane: its changes in a turn of the loop
-(``gateway.queues.entries``), or a snapshot, marked by a header.
+(``gateway.queues.journal_entries``), or a snapshot, marked by a header.
 
     record key    topic uuid (16 bytes), partition number u32, group as UTF-8
     record value  the entry, in the lane's own form (``features.queue``)
@@ -30,14 +30,14 @@ from gateway.coalescer import Coalescer, Part
 from gateway.errors import GatewayError, StorageUnavailable
 from gateway.model import DEFAULT_NAMESPACE, TopicName, parse_batch_header
 from gateway.partition import Partition
-from gateway.queues.entries import (
+from gateway.queues.journal_entries import (
     LARGE_BYTES,
     PIECE,
     SNAPSHOT,
-    Assembly,
-    Gathering,
+    EntryAssembler,
     Journaled,
     OnEntry,
+    PendingEntries,
 )
 from gateway.records.codec import NO_HEADERS, RecordRun, encode_headers, iter_records
 from gateway.storage import OnDone
@@ -85,7 +85,7 @@ class QueueJournal:
         self._coalescer = coalescer or Coalescer(broker, reserved=True)
         # Where others share the rounds, entries keep their place among what those put.
         self._gathers = coalescer is None
-        self._gathering = Gathering(self._coalescer, self._append)
+        self._gathering = PendingEntries(self._coalescer, self._append)
         self._room_bytes = room_bytes
         self._live_bytes = 0  # of the last snapshots
         self._unchecked_bytes = 0
@@ -122,7 +122,7 @@ class QueueJournal:
         """Read all entries, in order. Errors: ``StorageUnavailable``, ``CorruptBatch``."""
         partition = self.partition
         offset = partition.log_start_offset
-        assembly = Assembly(on_entry)
+        assembly = EntryAssembler(on_entry)
         while offset < partition.high_watermark:
             batches = self._broker.read(partition, offset, bytes_max=_LOAD_BYTES)
             if batches is None:

@@ -21,7 +21,7 @@ from gateway.queues.journal import QueueJournal, lane_id
 from gateway.queues.message_cache import MessageCache
 from gateway.queues.model import EarlierDelay, QueueSettings
 from gateway.storage import OnDone
-from gateway.upkeep.holders import HolderKind
+from gateway.upkeep.retention_holds import HolderKind
 
 TICK_MESSAGES_MAX: Final = 1_000  # leases ended in one step of the loop
 COLD_READS_MAX: Final = 64  # of the disk at a time, all queues; more wait
@@ -31,7 +31,7 @@ OnMoved = Callable[[StorageUnavailable | None], None]
 _log = structlog.get_logger()
 
 
-class Counters:
+class QueueCounters:
     """Counters of messages of all queues since the start."""
 
     __slots__ = ("corrupt", "dead_lettered", "delivered", "dropped", "expired", "settled")
@@ -45,10 +45,10 @@ class Counters:
         self.dropped = 0
 
 
-class Mover(Protocol):
+class DeadLetterMover(Protocol):
     """Mover of a lane's dead messages; see ``gateway.queues.dead_letters``."""
 
-    def bury(
+    def move_dead(
         self, lane: "QueueLane", dead: list[Dead], on_moved: OnMoved | None = None
     ) -> None:
         """Move messages to the dead letters, later; ``on_moved`` runs when that has ended."""
@@ -74,8 +74,8 @@ class QueueContext:
         self.message_cache = MessageCache(broker, bytes_max=config.bodies_bytes_max)
         self.leases: Deadlines[QueueLane] = Deadlines(clock, QueueLane.tick)
         self.cold_reads = asyncio.Semaphore(COLD_READS_MAX)
-        self.counters = Counters()
-        self.mover: Mover
+        self.counters = QueueCounters()
+        self.mover: DeadLetterMover
         # Lanes use the steady clock, timers the monotonic one; their difference is fixed.
         self.steady_ahead_ms = clock.steady_unix_ms() - clock.monotonic_ms()
         self.touched: set[QueueLane] = set()
@@ -104,7 +104,7 @@ class QueueContext:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-class Owner(Protocol):
+class LaneOwner(Protocol):
     """The queue of a lane, as far as the lane needs it."""
 
     settings: QueueSettings
@@ -152,7 +152,12 @@ class QueueLane:
     )
 
     def __init__(
-        self, context: QueueContext, owner: Owner, partition: Partition, group: str, lane: Lane
+        self,
+        context: QueueContext,
+        owner: LaneOwner,
+        partition: Partition,
+        group: str,
+        lane: Lane,
     ) -> None:
         self._context = context
         self._loop = context.loop
@@ -209,7 +214,7 @@ class QueueLane:
             self._feeder.start(self.lane, settings, earlier)
 
     def hold(self) -> None:
-        """Report the hold to retention; not with every settle, see ``Holders``."""
+        """Report the hold to retention; not with every settle, see ``RetentionHolds``."""
         floor = self.lane.floor
         if floor == self.held_offset:
             return
@@ -232,7 +237,7 @@ class QueueLane:
         if effects.journal is not None:
             self._context.journal.put(self, effects.journal)
         if effects.dead:
-            self._context.mover.bury(self, effects.dead)
+            self._context.mover.move_dead(self, effects.dead)
         if self.is_open:
             if effects.wake:
                 self.owner.wake(self)

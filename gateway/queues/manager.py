@@ -26,13 +26,13 @@ from gateway.model import DEFAULT_NAMESPACE, TopicName
 from gateway.queues.dead_letters import DeadLetters
 from gateway.queues.delay_changes import earlier_delays
 from gateway.queues.journal import QueueJournal
-from gateway.queues.lanes import Counters, QueueContext, QueueLane
+from gateway.queues.lanes import QueueContext, QueueCounters, QueueLane
 from gateway.queues.model import DEFAULT_GROUP, QueueRow, QueueSettings
 from gateway.queues.pending_receives import PendingReceive, PendingReceives
-from gateway.queues.purged import PURGED, format_purged
+from gateway.queues.purge_offsets import PURGED, format_purged
 from gateway.queues.queue import Browsed, Queue
 from gateway.queues.redrive import Redrive, Redrives
-from gateway.queues.upkeep import Upkeep
+from gateway.queues.upkeep import QueueUpkeep
 from gateway.topics.manager import Topic, TopicManager
 
 __all__ = [
@@ -66,7 +66,7 @@ class QueueManager:
             context.clock, receivers_max=context.config.receivers_max
         )
         context.mover = DeadLetters(context, topics)
-        self.upkeep = Upkeep(context, self.everything)
+        self.upkeep = QueueUpkeep(context, self.everything)
         self.redrives = Redrives(context, topics, self)
 
     @classmethod
@@ -111,7 +111,7 @@ class QueueManager:
         return self._context.messages
 
     @property
-    def counters(self) -> Counters:
+    def counters(self) -> QueueCounters:
         """Counters of messages since the start."""
         return self._context.counters
 

@@ -16,8 +16,8 @@ from gateway.broker import Broker
 from gateway.errors import OffsetOutOfRange, TopicNotFound
 from gateway.model import BatchHeader, Buffer, Record, parse_batch_header
 from gateway.partition import Partition, Write
+from gateway.queues.cached_batch import Body, CachedBatch, Unreadable
 from gateway.queues.contiguous import Columns, Show
-from gateway.queues.kept_batch import Body, KeptBatch, Unreadable
 
 __all__ = ["Body", "MessageCache", "Unreadable"]
 
@@ -33,7 +33,7 @@ class MessageCache:
         self._broker = broker
         self._bytes_max = bytes_max
         self._shelves: dict[int, list[int]] = {}  # sorted base offsets by partition
-        self._batches: OrderedDict[tuple[int, int], KeptBatch] = (
+        self._batches: OrderedDict[tuple[int, int], CachedBatch] = (
             OrderedDict()
         )  # the idlest first
         self._large = asyncio.Lock()  # two at once would take twice the memory
@@ -42,7 +42,7 @@ class MessageCache:
     def find(self, partition: Partition, offsets: list[int]) -> list[Body] | None:
         """Return the messages at some offsets, or None when ``read`` must wait for them."""
         found: list[Body] = []
-        batch: KeptBatch | Unreadable | None = None
+        batch: CachedBatch | Unreadable | None = None
         log_start_offset = partition.log_start_offset
         index, count = 0, len(offsets)
         while index < count:
@@ -123,7 +123,7 @@ class MessageCache:
 
     def keep(self, partition: Partition, write: Write) -> None:
         """Keep a batch that was just written: most are wanted in a moment."""
-        batch = KeptBatch(write.batch, write.header, write.base_offset)
+        batch = CachedBatch(write.batch, write.header, write.base_offset)
         if write.runs is not None:
             batch.keep_runs(write.runs, write.header)
         self._put(partition.partition_id, batch)
@@ -163,7 +163,7 @@ class MessageCache:
 
     # --- finding
 
-    def _at(self, partition: Partition, offset: int) -> KeptBatch | None:
+    def _at(self, partition: Partition, offset: int) -> CachedBatch | None:
         """Return the batch of an offset, decoded if not ``needs_thread``, when it is kept."""
         batch = self._kept(partition, offset)
         if batch is not None and batch.records is None and not batch.needs_thread:
@@ -173,7 +173,7 @@ class MessageCache:
             self._shrink()
         return batch
 
-    def _kept(self, partition: Partition, offset: int) -> KeptBatch | None:
+    def _kept(self, partition: Partition, offset: int) -> CachedBatch | None:
         """Return the batch of an offset when it is kept."""
         shelf = self._shelves.get(partition.partition_id)
         if not shelf:
@@ -188,7 +188,7 @@ class MessageCache:
         self._batches.move_to_end(place)  # so that it is the last to go
         return batch
 
-    def _load(self, partition: Partition, offset: int) -> KeptBatch | Unreadable | None:
+    def _load(self, partition: Partition, offset: int) -> CachedBatch | Unreadable | None:
         try:
             batches = self._broker.read(partition, offset, bytes_max=READ_BYTES)
         except (OffsetOutOfRange, TopicNotFound):
@@ -196,7 +196,7 @@ class MessageCache:
         return None if batches is None else self._keep_read(partition, offset, batches)
 
     async def _read_one(self, partition: Partition, offset: int) -> Body:
-        batch: KeptBatch | Unreadable | None = self._kept(partition, offset)
+        batch: CachedBatch | Unreadable | None = self._kept(partition, offset)
         if batch is None:
             try:
                 batches = await self._broker.read_disk(
@@ -212,8 +212,8 @@ class MessageCache:
         return batch.find([offset], 0)[0]
 
     async def _decode_large(
-        self, partition: Partition, offset: int, batch: KeptBatch
-    ) -> KeptBatch:
+        self, partition: Partition, offset: int, batch: CachedBatch
+    ) -> CachedBatch:
         """Return the batch of an offset decoded: ``batch``, or as another receiver has it."""
         async with self._large:
             batch = self._at(partition, offset) or batch
@@ -228,9 +228,9 @@ class MessageCache:
 
     def _keep_read(
         self, partition: Partition, offset: int, batches: Sequence[Buffer]
-    ) -> KeptBatch | Unreadable:
+    ) -> CachedBatch | Unreadable:
         """Keep what was read; return the batch that an offset is in, as ``_at`` does."""
-        wanted: KeptBatch | None = None
+        wanted: CachedBatch | None = None
         for data in batches:
             header = parse_batch_header(data)
             batch = self._read_batch(partition, data, header)
@@ -241,16 +241,18 @@ class MessageCache:
             self._put(partition.partition_id, batch)
         return Unreadable.GONE if wanted is None else wanted
 
-    def _read_batch(self, partition: Partition, data: Buffer, header: BatchHeader) -> KeptBatch:
+    def _read_batch(
+        self, partition: Partition, data: Buffer, header: BatchHeader
+    ) -> CachedBatch:
         # A copy: views of one read would keep all of it as long as any of them.
-        batch = KeptBatch(bytes(data), header, header.base_offset)
+        batch = CachedBatch(bytes(data), header, header.base_offset)
         if batch.records is None and not self._broker.stored.is_intact(partition, data):
             batch.refuse()
         return batch
 
     # --- keeping
 
-    def _put(self, partition_id: int, batch: KeptBatch) -> None:
+    def _put(self, partition_id: int, batch: CachedBatch) -> None:
         place = (partition_id, batch.base_offset)
         known = self._batches.get(place)
         if known is not None:

@@ -12,7 +12,7 @@ from gateway.queues.model import Delivery
 OnDeliveries = Callable[[list[Delivery]], None]
 
 
-class Home(Protocol):
+class ReceiveQueue(Protocol):
     """Queue side of a pending receive; see ``gateway.queues.receivers``."""
 
     def leave(self, receiver: "PendingReceive") -> None:
@@ -38,7 +38,7 @@ class PendingReceive:
 
     def __init__(  # noqa: PLR0913, PLR0917 - what was asked for; made in one place
         self,
-        home: Home,
+        home: ReceiveQueue,
         messages_max: int,
         bytes_max: int,
         lease_ms: int,

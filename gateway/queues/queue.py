@@ -14,7 +14,7 @@ from gateway.queues.lanes import QueueContext, QueueLane
 from gateway.queues.message_cache import Unreadable
 from gateway.queues.model import DeliveryId, EarlierDelay, Outcome, QueueRow
 from gateway.queues.pending_receives import OnDeliveries, PendingReceive, PendingReceives
-from gateway.queues.purged import PURGED, parse_purged
+from gateway.queues.purge_offsets import PURGED, parse_purged
 from gateway.queues.receivers import Receivers
 from gateway.queues.settling import OnSettled, Settler
 from gateway.slots import partition_for_key
@@ -312,7 +312,7 @@ class Queue:
         self._settler.lanes = {lane.number: lane for lane in self.lanes}
 
     def wake(self, lane: QueueLane) -> None:
-        """See ``gateway.queues.lanes.Owner``."""
+        """See ``gateway.queues.lanes.LaneOwner``."""
         if not self.is_gone:
             self._receivers.wake(lane)
 

@@ -16,7 +16,7 @@ import structlog
 from features.queue.model import DEAD_MAX, Order
 from gateway.errors import GatewayError
 from gateway.queues.contiguous import ContiguousMessages, Show
-from gateway.queues.deliveries import Part, Sifter, oldest_kept
+from gateway.queues.delivery_filter import DeliveryFilter, Part, oldest_kept
 from gateway.queues.lanes import QueueContext, QueueLane
 from gateway.queues.message_cache import Body
 from gateway.queues.model import Delivery, QueueSettings
@@ -46,7 +46,7 @@ class Receivers:
     ) -> None:
         self._context = context
         self._pending_receives = pending_receives
-        self._sifter = Sifter(context)
+        self._sifter = DeliveryFilter(context)
         self._waiting: OrderedDict[PendingReceive, None] = OrderedDict()
         self._active: OrderedDict[QueueLane, None] = OrderedDict()  # may have something
         self._is_scheduled = False
@@ -281,7 +281,7 @@ class Receivers:
             _log.exception("messages taken cannot be handed out")
             self._pending_receives.end(receiver)
             receiver.fail()
-            self._sifter.give_back(parts, delay_ms=RETRY_MS)
+            self._sifter.release_taken(parts, delay_ms=RETRY_MS)
 
     async def _read_for(self, receiver: PendingReceive, parts: list[Part]) -> None:
         context = self._context
@@ -294,14 +294,14 @@ class Receivers:
                 ]
         except GatewayError as error:
             _log.warning("messages taken cannot be read", error=str(error))
-            self._sifter.give_back(parts, delay_ms=RETRY_MS)
+            self._sifter.release_taken(parts, delay_ms=RETRY_MS)
             receiver.finish([])
         except asyncio.CancelledError:  # the node stops: nobody has seen them
-            self._sifter.give_back(parts)
+            self._sifter.release_taken(parts)
             raise
         else:
             if receiver.is_done or self._is_closed:
-                self._sifter.give_back(parts)
+                self._sifter.release_taken(parts)
             else:
                 deliveries = self._sift(receiver, parts, bodies)
         if (
@@ -319,6 +319,6 @@ class Receivers:
     def _sift(
         self, receiver: PendingReceive, parts: list[Part], bodies: list[list[Body]]
     ) -> list[Delivery]:
-        deliveries = self._sifter.sift(parts, bodies, receiver.bytes_max, self.settings)
+        deliveries = self._sifter.filter_taken(parts, bodies, receiver.bytes_max, self.settings)
         self._context.counters.delivered += len(deliveries)
         return deliveries

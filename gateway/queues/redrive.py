@@ -82,7 +82,7 @@ class Redrive:
         return self.status in {"RUNNING", "CANCELLING"}
 
 
-class Directory(Protocol):
+class QueueDirectory(Protocol):
     """Directory of the queues."""
 
     def find(self, name: TopicName) -> Queue | None:
@@ -97,7 +97,9 @@ class Directory(Protocol):
 class Redrives:
     """All redrives of a node. Loop only."""
 
-    def __init__(self, context: QueueContext, topics: TopicManager, queues: Directory) -> None:
+    def __init__(
+        self, context: QueueContext, topics: TopicManager, queues: QueueDirectory
+    ) -> None:
         self._context = context
         self._topics = topics
         self._queues = queues

@@ -195,7 +195,7 @@ class Settler:
         lane.done(effects)
         if dead:
             batch.wait()
-            self._context.mover.bury(lane, dead, batch.arrived)
+            self._context.mover.move_dead(lane, dead, batch.arrived)
 
     def _done(
         self,

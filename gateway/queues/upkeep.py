@@ -2,7 +2,7 @@
 
 A message expires by its record's timestamp and the wall clock. Expired messages at the front of
 a backlog are dropped here, a few seconds late at most; they are never handed out, and one in
-flight is dropped when it is requeued (``gateway.queues.deliveries``). The same holds for
+flight is dropped when it is requeued (``gateway.queues.delivery_filter``). The same holds for
 messages with an expiry time of their own: where dead letters are kept, those at the front,
 new or requeued, are moved even without a receive.
 """
@@ -14,10 +14,10 @@ from typing import Final, Protocol
 import structlog
 
 from gateway.errors import GatewayError
-from gateway.queues.deliveries import EXPIRED, expires_unix_ms
+from gateway.queues.cache_eviction import drop_settled
+from gateway.queues.delivery_filter import EXPIRED, expires_unix_ms
 from gateway.queues.lanes import QueueContext, QueueLane
 from gateway.queues.model import QueueSettings
-from gateway.queues.settled import drop_settled
 
 HOLD_EVERY_S: Final = 1.0
 EXPIRE_EVERY_TURNS: Final = 3  # of holding
@@ -30,17 +30,19 @@ WAITING: Final = frozenset({"ready", "delayed"})  # what is delayed goes once it
 _log = structlog.get_logger()
 
 
-class Kept(Protocol):
+class MaintainedQueue(Protocol):
     """Queue as upkeep uses it."""
 
     settings: QueueSettings
     lanes: list[QueueLane]
 
 
-class Upkeep:
+class QueueUpkeep:
     """Periodic upkeep of all queues. Loop only."""
 
-    def __init__(self, context: QueueContext, queues: Callable[[], Iterable[Kept]]) -> None:
+    def __init__(
+        self, context: QueueContext, queues: Callable[[], Iterable[MaintainedQueue]]
+    ) -> None:
         self._context = context
         self._queues = queues
 
@@ -85,7 +87,7 @@ class Upkeep:
             except Exception:  # noqa: BLE001 - a bug that one queue meets is not all others'
                 _log.exception("retention of a queue ended early")
 
-    async def _expire_queue(self, queue: Kept) -> None:
+    async def _expire_queue(self, queue: MaintainedQueue) -> None:
         settings = queue.settings
         for lane in list(queue.lanes):
             if settings.retention_ms >= 0:

@@ -33,7 +33,7 @@ from gateway.model import (
 )
 from gateway.records.codec import DECOMPRESSED_BYTES_MAX
 from gateway.records.compression import DecompressedTooLarge, decompress
-from gateway.records.frames import RECORD_BYTES_MIN
+from gateway.records.compression_frames import RECORD_BYTES_MIN
 
 NO_TIMESTAMP: Final = -1
 ZSTD: Final = 4

@@ -14,7 +14,7 @@ from features.compaction.rebuilding import rebuild, without_records
 from features.compaction.record_slices import RecordSlice, scan_records
 from features.expiry import NEVER, is_expired
 from gateway.clock import Clock
-from gateway.delays.batches import find_header, record_places
+from gateway.delays.batches import find_header, record_positions
 from gateway.errors import CorruptBatch
 from gateway.model import (
     COMPRESSION_MASK,
@@ -68,7 +68,7 @@ def _without_expired(batch: Buffer, clock: Clock) -> Buffer:
 
 
 def _deadline(data: bytes, record: RecordSlice) -> int:
-    _, headers_at = record_places(data, record)
+    _, headers_at = record_positions(data, record)
     headers = data[headers_at : record[2]]
     if _STORED_NAME not in headers:
         return NEVER

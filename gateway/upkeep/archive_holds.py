@@ -16,7 +16,7 @@ from gateway.broker import Broker
 from gateway.groups.cursors import CursorManager, Move
 from gateway.groups.model import GroupName
 from gateway.topics.manager import Topic, TopicManager
-from gateway.upkeep.holders import HolderKind
+from gateway.upkeep.retention_holds import HolderKind
 
 
 class ArchiveHolds:

@@ -30,7 +30,7 @@ from gateway.storage import Bounds, CompactingStorage, StorageAdapter
 from gateway.streams import InternalStream
 from gateway.topics.config_specs import INT64_MAX
 from gateway.topics.manager import Topic, TopicManager
-from gateway.upkeep.compaction_pace import CompactionStopped, Pace, short_turns
+from gateway.upkeep.compaction_throttle import CompactionStopped, ReadThrottle, short_turns
 
 COMPACTION_TOPIC: Final = "__compaction"
 PARTITIONS_PER_TICK: Final = 64  # looked at before others have their turn on the loop
@@ -96,7 +96,7 @@ class Compaction:
         self._clock = clock
         self._config = config
         self._stream = stream
-        self._pace = Pace(clock, config.bytes_per_s_max)
+        self._pace = ReadThrottle(clock, config.bytes_per_s_max)
         self._retry_at_ms: dict[int, int] = {}
         self._looked_at = 0
         self._task: asyncio.Task[None] | None = None

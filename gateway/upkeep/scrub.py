@@ -1,8 +1,8 @@
 """Reading the whole log at a bounded rate, so that a failing disk is noticed before a reader is.
 
-A pass goes through all partitions and compares the CRC of every batch; what is damaged is counted
-with what readers met (``gateway.records.stored``), and stays as it is. One pass a day goes by
-itself; ``headgate log verify --live`` asks for one at once.
+A pass goes through all partitions and compares the CRC of every batch. Damaged batches are counted
+together with those that readers met (``gateway.records.stored_batches``) and stay as they are. One
+pass a day starts by itself; ``headgate log verify --live`` starts one at once.
 """
 
 import asyncio

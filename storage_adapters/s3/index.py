@@ -24,7 +24,7 @@ from gateway.clock import Clock
 from gateway.errors import StorageUnavailable
 from gateway.sql.checkpoints import Checkpoints
 from gateway.sql.engines import bound_statements, make_engine, one_line, reading
-from gateway.sql.watch import Closing, Watch
+from gateway.sql.statement_timeout import Closing, ConnectionTimeout
 from storage_adapters.s3 import index_leases as leases
 from storage_adapters.s3 import index_sweeping as sweeping
 from storage_adapters.s3 import index_tables as tables
@@ -83,7 +83,7 @@ class Index:
         self._ms_max = ms_max
         self._engine: Engine | None = None
         self._checkpoints: Checkpoints | None = None
-        self._watch = Watch()
+        self._watch = ConnectionTimeout()
 
     def open(self, *, create: bool = True, commits_often: bool = False) -> None:
         """Connect, and create missing tables.

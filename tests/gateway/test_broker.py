@@ -15,7 +15,7 @@ from gateway.errors import (
 )
 from gateway.model import Buffer, parse_batch_header
 from gateway.partition import Partition
-from gateway.waiting import Tail
+from gateway.tail import Tail
 from gateway.writer import Write
 from tests.gateway.house import House, running
 from tests.support.batches import sample_batch

@@ -12,7 +12,7 @@ from gateway.errors import GatewayError, StorageUnavailable, TopicNotFound
 from gateway.model import Buffer, parse_batch_header
 from gateway.partition import Partition
 from gateway.records.codec import NO_HEADERS, RecordRun
-from gateway.waiting import TAIL_LIVE_BYTES_MAX, Tail
+from gateway.tail import TAIL_LIVE_BYTES_MAX, Tail
 from gateway.writer import Write
 from tests.gateway.house import House, running
 from tests.support.batches import sample_batch

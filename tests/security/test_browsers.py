@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gateway.browsers import is_foreign, is_known_host
+from gateway.http_origin import is_foreign_origin, is_known_host
 from gateway.testing.ports import free_port
 from tests.adapters.mqtt.live import running
 from tests.adapters.mqtt.packets.test_websocket import peer
@@ -51,7 +51,7 @@ def test_hosts_of_the_public_dns_are_refused_unless_configured(host: str) -> Non
     ],
 )
 def test_foreign_origins(origin: str | None, host: str, foreign: bool) -> None:  # noqa: FBT001
-    assert is_foreign(origin, host) is foreign
+    assert is_foreign_origin(origin, host) is foreign
 
 
 @pytest.mark.parametrize(

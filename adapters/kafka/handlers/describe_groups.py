@@ -96,5 +96,5 @@ def _members(group: Group, *, is_stable: bool) -> list[Any]:
             member_metadata=member.metadata(group.protocol_name) if is_stable else b"",
             member_assignment=member.assignment if is_stable else b"",
         )
-        for member in group.roster
+        for member in group.members
     ]

@@ -46,10 +46,10 @@ from adapters.kafka.leader_epochs import check_current
 from adapters.kafka.session import Session
 from gateway.auth.ports import Operation
 from gateway.errors import GatewayError, TopicNotFound, as_value
+from gateway.long_poll import Waiter
 from gateway.model import Buffer
 from gateway.partition import Partition
 from gateway.records.expired import without_expired
-from gateway.waiting import Waiter
 
 API_KEY: Final = 1
 VERSIONS: Final = range(4, 19)

@@ -12,7 +12,7 @@ from kafka.protocol.sasl import SaslHandshakeRequest, SaslHandshakeResponse
 from adapters.kafka.errors import ErrorCode
 from adapters.kafka.sasl import MECHANISMS, SaslExchange
 from adapters.kafka.session import Session
-from gateway.auth.logins import Peer
+from gateway.auth.login_throttle import Peer
 
 API_KEY: Final = 17
 VERSIONS: Final = range(2)

@@ -13,7 +13,7 @@ from adapters.mqtt.handlers import connect as connect_handler
 from adapters.mqtt.rights.authentication import ScramExchange
 from adapters.mqtt.session import State
 from adapters.mqtt.wire import Auth
-from gateway.auth.logins import Peer
+from gateway.auth.login_throttle import Peer
 from gateway.auth.scram_login import LoginStep
 from gateway.errors import GatewayError, Unauthenticated
 

@@ -23,7 +23,7 @@ from adapters.mqtt.session import State
 from adapters.mqtt.welcome import Agreed, connack
 from adapters.mqtt.wire import PACKET_ID_MAX, Connect, Version, Will
 from gateway.auth.certificates import certificate_user
-from gateway.auth.logins import Peer
+from gateway.auth.login_throttle import Peer
 from gateway.errors import GatewayError, as_value
 
 if TYPE_CHECKING:  # connections know handlers

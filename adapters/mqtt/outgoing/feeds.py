@@ -30,9 +30,9 @@ from gateway.errors import GatewayError, OffsetOutOfRange
 from gateway.model import Buffer, parse_batch_header
 from gateway.partition import Partition
 from gateway.reader import MAX_INT64
-from gateway.records.decoding_work import is_large
+from gateway.records.decoding_cost import is_large
 from gateway.storage import KeySpans, WantedKeys
-from gateway.waiting import Tail
+from gateway.tail import Tail
 from gateway.writer import Write
 
 RECENT_BATCHES_MAX: Final = 128
@@ -112,7 +112,7 @@ class Feed:
         if self._tail is not None:
             self._tail.push_held()
 
-    # --- gateway.waiting.Receiver
+    # --- gateway.tail.Receiver
 
     def on_writes(self, partition: Partition, writes: Sequence[Write]) -> bool:  # noqa: ARG002
         """See ``Receiver``: what has just become visible, with its runs when it is ours."""

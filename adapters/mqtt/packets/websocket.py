@@ -19,7 +19,7 @@ from adapters.mqtt.connection import MqttConnection
 from adapters.mqtt.incoming.reads import TURN
 from adapters.mqtt.session import State
 from adapters.mqtt.wire import Connect
-from gateway.browsers import is_foreign, is_known_host
+from gateway.http_origin import is_foreign_origin, is_known_host
 from gateway.listener import Listener
 from gateway.model import Buffer
 
@@ -133,7 +133,7 @@ class WebSocketConnection(MqttConnection):
         config = self._config
         host = next(iter(request.headers.get_all("Host")), None)
         origin = next(iter(request.headers.get_all("Origin")), None)
-        if not config.origins and is_foreign(origin, host):
+        if not config.origins and is_foreign_origin(origin, host):
             return "the page's origin is not in adapters.mqtt.websocket.origins\n"
         is_anonymous = not self.node.authenticator.required and config.tls_client_ca is None
         if is_anonymous and not is_known_host(host, config.hosts):

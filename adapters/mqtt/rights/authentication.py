@@ -9,7 +9,7 @@ from typing import Final
 
 from adapters.mqtt.errors import MqttError, ReasonCode
 from adapters.mqtt.wire import Connect
-from gateway.auth.logins import Logins, Peer
+from gateway.auth.login_throttle import LoginThrottle, Peer
 from gateway.auth.ports import Authenticator
 from gateway.auth.scram import ScramMechanism
 from gateway.auth.scram_login import LoginStep, ScramLogin
@@ -22,7 +22,7 @@ class ScramExchange:
     """One exchange of AUTH packets (section 4.12); it is not begun anew after an error."""
 
     def __init__(
-        self, method: str, authenticator: Authenticator, logins: Logins, peer: Peer
+        self, method: str, authenticator: Authenticator, logins: LoginThrottle, peer: Peer
     ) -> None:
         """Error: 0x8C for a method that is not served (MQTT-4.12.0-1)."""
         mechanism = _METHODS.get(method)
@@ -41,7 +41,7 @@ class ScramExchange:
 
 
 async def authenticate_password(
-    connect: Connect, authenticator: Authenticator, logins: Logins, peer: Peer
+    connect: Connect, authenticator: Authenticator, logins: LoginThrottle, peer: Peer
 ) -> str:
     """Return the user's name. Errors: ``Unauthenticated``, ``Overloaded``."""
     assert connect.username is not None

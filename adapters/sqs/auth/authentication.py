@@ -27,8 +27,8 @@ from adapters.sqs.errors import (
 from adapters.sqs.wire import Request
 from gateway.auth.access_keys import AccessKeys
 from gateway.auth.ports import ANONYMOUS, Authenticator, Principal
-from gateway.browsers import is_known_host
 from gateway.clock import Clock
+from gateway.http_origin import is_known_host
 
 IDENTITIES_REMEMBERED: Final = 8_192
 HOSTS_REMEMBERED: Final = 128

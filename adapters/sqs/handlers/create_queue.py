@@ -26,8 +26,8 @@ from adapters.sqs.queues.changes import (
 from adapters.sqs.queues.names import check_queue_name, is_fifo_name
 from gateway.auth.ports import Operation
 from gateway.model import TopicName
+from gateway.queues.create_queue import is_left_over, make_queue
 from gateway.queues.manager import Queue
-from gateway.queues.topics import is_left_over, make_queue
 
 ACTION: Final = "CreateQueue"
 

@@ -10,7 +10,7 @@ from adapters.sqs.queues.names import is_fifo_name
 from gateway.config.base import InvalidSettings
 from gateway.errors import GatewayError
 from gateway.model import DEFAULT_NAMESPACE, TopicName
-from gateway.queues.topics import make_queue
+from gateway.queues.create_queue import make_queue
 
 
 async def make_declared(node: SqsNode) -> None:

@@ -19,8 +19,8 @@ from gateway.listener import Connection, Listener
 from gateway.model import DEFAULT_NAMESPACE, Buffer, TopicName, check_topic_name
 from gateway.partition import Partition
 from gateway.records.codec import decode_batch, encode_batch
+from gateway.tail import Tail
 from gateway.topics.manager import Topic
-from gateway.waiting import Tail
 from gateway.writer import Duplicate, Write
 from headgate_lines.codec import (
     Authenticate,
@@ -84,7 +84,7 @@ class LineConnection(Connection):
         for tail in self._tails.values():
             tail.resume()
 
-    # --- gateway.waiting.Receiver
+    # --- gateway.tail.Receiver
 
     def on_batches(self, partition: Partition, batches: Sequence[Buffer]) -> bool:
         """Write the records of a run of batches; False when the peer does not keep up."""

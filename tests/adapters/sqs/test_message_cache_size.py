@@ -13,7 +13,7 @@ from adapters.sqs.mapping import plain_header_block
 from adapters.sqs.messages.contiguous_json import about, show_plain, shown_run
 from gateway.model import parse_batch_header
 from gateway.partition import Partition
-from gateway.queues.kept_batch import KeptBatch
+from gateway.queues.cached_batch import CachedBatch
 from gateway.records.codec import RecordRun, encode_batch
 from gateway.topics.manager import Topic
 from tests.adapters.sqs.messages.test_received import TOPIC
@@ -23,7 +23,7 @@ BATCHES: Final = 20
 RUNS: Final = 20
 SPREAD: Final = 0.2  # of what is counted
 
-Make = Callable[[int], KeptBatch]
+Make = Callable[[int], CachedBatch]
 
 
 class Place(Partition):
@@ -36,7 +36,7 @@ class Place(Partition):
         self.number = 0
 
 
-def of_runs(base_offset: int, *, count: int, size: int, is_shown: bool) -> KeptBatch:
+def of_runs(base_offset: int, *, count: int, size: int, is_shown: bool) -> CachedBatch:
     """Return a batch of runs of ``count`` messages, as sends make it."""
     runs: list[RecordRun] = []
     values: list[bytes] = []
@@ -51,16 +51,16 @@ def of_runs(base_offset: int, *, count: int, size: int, is_shown: bool) -> KeptB
         values += mine
     batch = encode_batch([(NOW_UNIX_MS, None, value, ()) for value in values])
     header = parse_batch_header(batch)
-    kept = KeptBatch(batch, header, base_offset)
+    kept = CachedBatch(batch, header, base_offset)
     kept.keep_runs(runs, header)
     return kept
 
 
-def of_data(base_offset: int, *, size: int, is_decoded: bool) -> KeptBatch:
+def of_data(base_offset: int, *, size: int, is_decoded: bool) -> CachedBatch:
     """Return a batch as it is read from the log."""
     values = [b"%04d" % (at + base_offset % 1_000) + b"x" * size for at in range(100)]
     batch = bytes(encode_batch([(NOW_UNIX_MS, None, value, ()) for value in values]))
-    kept = KeptBatch(batch, parse_batch_header(batch), base_offset)
+    kept = CachedBatch(batch, parse_batch_header(batch), base_offset)
     if is_decoded:
         kept.decode()
     return kept
@@ -70,7 +70,7 @@ def shown(make: Make) -> Make:
     """Return what makes the same batches, of which a message was received."""
     place = Place(TOPIC)
 
-    def made(base_offset: int) -> KeptBatch:
+    def made(base_offset: int) -> CachedBatch:
         kept = make(base_offset)
         kept.show(place, 0, show_plain)
         return kept

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from crc32c import crc32c
 
+from gateway.backup.create import copy_sqlite
 from gateway.backup.file import (
     BACKUP_NAME,
     BackupDamaged,
@@ -17,7 +18,6 @@ from gateway.backup.file import (
     read_backup_file,
     write_backup_file,
 )
-from gateway.backup.making import copy_sqlite
 from gateway.backup.restore import NotEmpty, restore
 
 FILES = {

@@ -24,14 +24,14 @@ async def test_what_is_due_soon_is_ready_and_waits(world: World) -> None:
     await world.put(topic, SOON_MS, b"1", b"2")
 
     await world.settled()
-    ready = len(world.delays.mover.staged)
+    with_max_timestamp = len(world.delays.mover.staged)
     world.advance(SOON_MS - 1)
     await world.settled()
     early = world.values(topic)
     world.advance(1)
     await world.settled()
 
-    assert (ready, early) == (2, [])
+    assert (with_max_timestamp, early) == (2, [])
     assert world.values(topic) == [b"1", b"2"]
     assert len(world.delays.mover.staged) == world.delays.total == 0
 

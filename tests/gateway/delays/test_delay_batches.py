@@ -4,15 +4,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.delays.batches import (
-    cut,
-    encode_tails,
+    add_header,
+    encode_bodies,
     find_header,
     has_header,
-    pairs_of,
+    header_pairs,
     pick_values,
-    tail_of,
+    record_body,
+    split_bodies,
     values_of,
-    with_header,
 )
 from gateway.model import HEADER_BYTES, parse_batch_header
 from gateway.records.codec import (
@@ -35,11 +35,11 @@ def test_a_batch_has_the_records_that_went_in(
     records: list[tuple[int, bytes | None, bytes | None, list[tuple[str, bytes | None]]]],
 ) -> None:
     tails = [
-        (timestamp, tail_of(key, value, encode_headers(headers)))
+        (timestamp, record_body(key, value, encode_headers(headers)))
         for timestamp, key, value, headers in records
     ]
 
-    batch = encode_tails(tails)
+    batch = encode_bodies(tails)
 
     header = parse_batch_header(batch)
     check_crc(batch, header)
@@ -54,12 +54,15 @@ def test_a_header_comes_at_the_end(
     block = encode_headers(headers)
     stored_name = nullable(name.encode())
 
-    longer = with_header(block, stored_name + nullable(value))
+    longer = add_header(block, stored_name + nullable(value))
 
     assert longer == encode_headers([*headers, (name, value)])
     assert has_header(block, stored_name) == (name in {one for one, _ in headers})
     assert has_header(longer, stored_name)
-    assert [one.decode() for one, _ in pairs_of(longer)] == [*[one for one, _ in headers], name]
+    assert [one.decode() for one, _ in header_pairs(longer)] == [
+        *[one for one, _ in headers],
+        name,
+    ]
 
 
 def test_a_name_within_a_value_is_no_header() -> None:
@@ -89,7 +92,7 @@ def test_values_are_found_by_offset(values: list[bytes], data: st.DataObject) ->
 def test_pieces_fit_a_batch_or_are_one_record(sizes: list[int], bytes_max: int) -> None:
     tails = [(5, bytes(size)) for size in sizes]
 
-    pieces = list(cut(tails, bytes_max))
+    pieces = list(split_bodies(tails, bytes_max))
 
     assert [tail for piece in pieces for tail in piece] == tails
     for piece in pieces:

@@ -6,7 +6,7 @@ import pytest
 
 from features.delay.runs import RUN_COUNT_MIN
 from gateway.coalescer import Coalescer
-from gateway.delays.bodies import KEEP_MS
+from gateway.delays.due_message_cache import KEEP_MS
 from gateway.records.codec import NO_HEADERS, RecordRun
 from tests.gateway.delays.world import World
 from tests.gateway.house import outcome

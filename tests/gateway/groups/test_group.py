@@ -151,7 +151,7 @@ class TestRebalance:
         world.advance(1)
 
         assert [m.member_id for m in again[0].members] == [first]
-        assert second not in world.group.roster
+        assert second not in world.group.members
 
     def test_the_slowest_member_sets_the_rebalance_timeout(self) -> None:
         world = GroupWorld(delay_ms=DELAY_MS)
@@ -160,7 +160,7 @@ class TestRebalance:
         world.advance(2 * DELAY_MS)
 
         assert slow
-        assert world.group.roster.rebalance_timeout_ms == 3 * REBALANCE_MS
+        assert world.group.members.rebalance_timeout_ms == 3 * REBALANCE_MS
 
     def test_a_leader_that_went_is_replaced_by_one_that_joined(self) -> None:
         world = GroupWorld()
@@ -233,7 +233,7 @@ def test_a_stopping_node_answers_all_that_wait() -> None:
     world.group.dismiss(StorageUnavailable("stopping"))
 
     assert isinstance(joining[0].error, StorageUnavailable)
-    assert second in world.group.roster
+    assert second in world.group.members
 
 
 def test_every_state_is_in_the_table() -> None:

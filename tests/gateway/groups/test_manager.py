@@ -231,7 +231,7 @@ class TestRestart:
 
         stored = decode_group(encode_group(group, 123))
 
-        (member,) = group.roster
+        (member,) = group.members
         (copy,) = stored.members
         assert stored[:5] == (1, 123, "consumer", "range", member.member_id)
         fields = (

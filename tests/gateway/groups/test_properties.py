@@ -177,7 +177,7 @@ class GroupMachine(RuleBasedStateMachine):
             return
         if answer.assignment:
             generation, _, member_id = answer.assignment.decode().partition("/")
-            member = self.world.group.roster.by_id.get(member_id)
+            member = self.world.group.members.by_id.get(member_id)
             # A static member that was replaced goes on with what its old id was given.
             assert member is None or member.instance_id == client.instance_id
             assert int(generation) <= self.world.group.generation
@@ -198,16 +198,16 @@ class GroupMachine(RuleBasedStateMachine):
         if not hasattr(self, "world"):
             return
         group = self.world.group
-        assert (group.state is GroupState.EMPTY) <= (not group.roster.by_id)
-        assert len(group.roster) <= 2 * 4  # those of before, and those who have joined anew
-        assert group.roster.leader_id is None or group.roster.leader_id in group.roster
-        for member in group.roster:
+        assert (group.state is GroupState.EMPTY) <= (not group.members.by_id)
+        assert len(group.members) <= 2 * 4  # those of before, and those who have joined anew
+        assert group.members.leader_id is None or group.members.leader_id in group.members
+        for member in group.members:
             assert member.on_join is None or group.state is not GroupState.COMPLETING_REBALANCE
             assert member.on_sync is None or group.state is GroupState.COMPLETING_REBALANCE
-        instances = Counter(m.instance_id for m in group.roster if m.instance_id)
+        instances = Counter(m.instance_id for m in group.members if m.instance_id)
         assert all(count == 1 for count in instances.values())
         if group.state is GroupState.STABLE:
-            owners = [m.assignment for m in group.roster if m.assignment]
+            owners = [m.assignment for m in group.members if m.assignment]
             assert len(owners) == len(set(owners))
 
     def teardown(self) -> None:

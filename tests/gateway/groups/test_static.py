@@ -105,7 +105,7 @@ class TestStaticMembers:
     def test_they_stay_when_others_rebalance_without_them(self) -> None:
         world, leader, follower = self.world()
         long_ms = 3 * REBALANCE_MS
-        world.group.roster.by_id[follower].session_timeout_ms = long_ms
+        world.group.members.by_id[follower].session_timeout_ms = long_ms
         world.group.heartbeat(follower, "b", 1, world.now_ms)
         answers = world.join(leader, instance_id="a")
 
@@ -118,7 +118,7 @@ class TestStaticMembers:
 
         world.leave("", "b")
 
-        assert follower not in world.group.roster
+        assert follower not in world.group.members
 
     def test_a_group_of_silent_ones_waits_for_their_sessions(self) -> None:
         world, _, _ = self.world()

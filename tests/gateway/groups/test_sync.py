@@ -114,7 +114,7 @@ class TestSync:
 
         world.advance(REBALANCE_MS)
 
-        assert silent[0].member_id not in world.group.roster
+        assert silent[0].member_id not in world.group.members
         assert world.group.state is GroupState.PREPARING_REBALANCE
 
 
@@ -127,10 +127,10 @@ class TestSessions:
             world.heartbeat(member, 1)
 
         world.advance(SESSION_MS - 1)
-        assert member in world.group.roster
+        assert member in world.group.members
         world.advance(1)
 
-        assert member not in world.group.roster
+        assert member not in world.group.members
         assert world.group.state is GroupState.EMPTY
 
     def test_a_member_that_waits_for_us_is_not_silent(self) -> None:
@@ -266,7 +266,7 @@ class TestCommits:
 
         world.advance(SESSION_MS - 1)
 
-        assert member in world.group.roster
+        assert member in world.group.members
 
 
 def test_a_stopping_node_answers_all_that_wait() -> None:
@@ -277,4 +277,4 @@ def test_a_stopping_node_answers_all_that_wait() -> None:
     world.group.dismiss(StorageUnavailable("stopping"))
 
     assert isinstance(joining[0].error, StorageUnavailable)
-    assert second in world.group.roster
+    assert second in world.group.members

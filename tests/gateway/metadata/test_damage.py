@@ -10,7 +10,7 @@ from gateway.errors import StorageUnavailable
 from gateway.metadata.sql import FILE_NAME, SqlMetadata
 from gateway.metadata.store import TopicRow
 from gateway.model import TopicName
-from gateway.sql.checking import check_sqlite
+from gateway.sql.integrity_check import check_sqlite
 
 TOPICS = 300
 

@@ -7,7 +7,7 @@ import pytest
 
 from gateway.errors import StorageUnavailable
 from gateway.model import Buffer
-from gateway.queues.deliveries import Sifter
+from gateway.queues.delivery_filter import DeliveryFilter
 from gateway.queues.manager import Queue
 from gateway.queues.model import Delivery, Outcome
 from tests.gateway.queues.world import World, is_fed, running, settle, take, take_now, values
@@ -161,7 +161,7 @@ async def test_a_stop_while_the_disk_turns_costs_no_attempt(tmp_path: Path) -> N
         assert message.attempt == 1
 
 
-@pytest.mark.parametrize("what", ["read", "sift", "answer"])
+@pytest.mark.parametrize("what", ["read", "filter_taken", "answer"])
 async def test_a_bug_behind_the_disk_is_answered_and_costs_no_message(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
@@ -178,8 +178,8 @@ async def test_a_bug_behind_the_disk_is_answered_and_costs_no_message(
         with monkeypatch.context() as patch:
             if what == "read":
                 patch.setattr(world.queues._context.message_cache, "read", break_down)
-            elif what == "sift":
-                patch.setattr(Sifter, "sift", break_down)
+            elif what == "filter_taken":
+                patch.setattr(DeliveryFilter, "filter_taken", break_down)
             queue.receive(
                 1,
                 bytes_max=1,
@@ -205,6 +205,6 @@ async def test_who_says_nothing_of_faults_gets_nothing_by_a_bug(
         def break_down(*_of_what: object, **_how: object) -> None:
             raise ZeroDivisionError
 
-        monkeypatch.setattr(Sifter, "sift", break_down)
+        monkeypatch.setattr(DeliveryFilter, "filter_taken", break_down)
 
         assert await take(queue, wait_ms=20_000) == []

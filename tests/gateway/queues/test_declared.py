@@ -6,15 +6,15 @@ from pathlib import Path
 import pytest
 
 from features.queue.model import Order
-from gateway.backup.making import Backups, BackupState
+from gateway.backup.create import Backups, BackupState
 from gateway.cli.app import main
 from gateway.config.base import InvalidSettings
 from gateway.kernel import Kernel
 from gateway.metadata.sql import FILE_NAME
 from gateway.model import TopicName
+from gateway.queues.create_queue import QUEUE_TOPIC_CONFIGS
 from gateway.queues.manager import Queue
 from gateway.queues.model import Outcome, QueueSettings
-from gateway.queues.topics import QUEUE_TOPIC_CONFIGS
 from gateway.records.codec import NO_HEADERS, RecordRun
 from tests.gateway.admin.house import running_admin
 from tests.gateway.queues.clients import found, send, settle, take

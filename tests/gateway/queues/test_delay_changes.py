@@ -6,7 +6,7 @@ from uuid import uuid4
 import pytest
 
 from features.queue.model import Order
-from gateway.queues.delay_changes import EARLIER_MAX, earlier_delays, lane_delay
+from gateway.queues.delay_changes import EARLIER_MAX, current_delay, earlier_delays
 from gateway.queues.manager import Queue
 from gateway.queues.model import EarlierDelay, QueueRow, QueueSettings
 from tests.gateway.queues.world import World, is_fed, running, take, values
@@ -107,10 +107,10 @@ def test_changes_are_forgotten_once_nothing_can_wait_for_them() -> None:
 
     assert again == (first, EarlierDelay((20, 4), 500, 1_200))
     settings = QueueSettings(delay_ms=100)
-    assert lane_delay(settings, again, 0, 1_499).earlier == ((10, 0), (20, 500))
-    assert lane_delay(settings, again, 1, 1_500).earlier == ((4, 500),)
-    assert lane_delay(settings, again, 2, 1_200).earlier == ()  # a partition that came since
-    assert lane_delay(settings, again, 0, 1_700) == (100, ())
+    assert current_delay(settings, again, 0, 1_499).earlier == ((10, 0), (20, 500))
+    assert current_delay(settings, again, 1, 1_500).earlier == ((4, 500),)
+    assert current_delay(settings, again, 2, 1_200).earlier == ()  # a partition that came since
+    assert current_delay(settings, again, 0, 1_700) == (100, ())
     assert earlier_delays(row, QueueSettings(delay_ms=500), [30, 4], 1_500) == ()
     assert earlier_delays(row, QueueSettings(order=Order.KEY), [30, 4], 1_200) == ()
 

@@ -7,7 +7,7 @@ import pytest
 from features.queue.model import Result
 from gateway.errors import StorageFull
 from gateway.queues import journal as queue_journal
-from gateway.queues.entries import LARGE_BYTES
+from gateway.queues.journal_entries import LARGE_BYTES
 from gateway.queues.model import Outcome
 from gateway.storage import Entry, OnDone
 from tests.gateway.queues.world import (

@@ -12,12 +12,12 @@ from features.queue.model import Order
 from gateway.errors import CorruptBatch
 from gateway.model import HEADER_BYTES, Buffer, Record, parse_batch_header
 from gateway.partition import Write
-from gateway.queues import batch_runs, kept_batch
+from gateway.queues import batch_runs, cached_batch
 from gateway.queues.manager import Queue
 from gateway.queues.model import Delivery
 from gateway.records.codec import decode_batch, encode_batch
 from gateway.records.compression import GZIP, compress
-from gateway.records.decoding_work import LOOP_WORK_MAX, work_of
+from gateway.records.decoding_cost import LOOP_WORK_MAX, decoding_cost_of
 from tests.gateway.house import outcome
 from tests.gateway.queues.world import World, is_fed, running, settle, take, values
 from tests.support.batches import patched
@@ -73,7 +73,7 @@ def on_loop(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         note(batch)
         return keyed(batch, header)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(kept_batch, "decode_batch", noted)
+    monkeypatch.setattr(cached_batch, "decode_batch", noted)
     monkeypatch.setattr(batch_runs, "_keys", _keys)
     return found
 
@@ -166,5 +166,5 @@ async def test_lane_that_knows_enough_is_fed_on_when_it_wants_more(tmp_path: Pat
 
 def test_work_counts_what_a_compressed_byte_may_become() -> None:
     header = parse_batch_header(compressed([b""] * 3))
-    assert work_of(header) == 3 + header.size_bytes
-    assert work_of(parse_batch_header(encode_batch([(0, None, bytes(99), ())]))) == 1
+    assert decoding_cost_of(header) == 3 + header.size_bytes
+    assert decoding_cost_of(parse_batch_header(encode_batch([(0, None, bytes(99), ())]))) == 1

@@ -10,8 +10,8 @@ from features.queue.journal import encode_done
 from features.queue.lane import Lane
 from features.queue.model import BY_TIME, Order, Policy, Run
 from gateway.errors import StorageFull, StorageUnavailable
-from gateway.queues.entries import GATHERED_BYTES_MAX, LARGE_BYTES, Assembly
 from gateway.queues.journal import QueueJournal
+from gateway.queues.journal_entries import GATHERED_BYTES_MAX, LARGE_BYTES, EntryAssembler
 from gateway.records.codec import iter_records
 from gateway.storage import Entry, OnDone
 from storage_adapters.memory import MemoryStorage
@@ -86,7 +86,7 @@ class World:
             if lane_id == self.lane.lane_id:
                 found.append((entry, is_snapshot))
 
-        assembly = Assembly(on_entry)
+        assembly = EntryAssembler(on_entry)
         offset, partition = 0, self.journal.partition
         while offset < partition.high_watermark:
             batches = self.house.broker.read(partition, offset, bytes_max=1 << 30)

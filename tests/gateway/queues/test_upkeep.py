@@ -72,7 +72,7 @@ async def test_a_bug_that_upkeep_meets_is_not_its_end(
 ) -> None:
     async with running(tmp_path) as world:
         monkeypatch.setattr(upkeep, "HOLD_EVERY_S", 0)
-        own = upkeep.Upkeep(world.queues._context, list)
+        own = upkeep.QueueUpkeep(world.queues._context, list)
         met: list[str] = []
 
         async def break_down() -> None:
@@ -94,7 +94,7 @@ async def test_a_bug_that_one_queue_meets_keeps_upkeep_from_no_other(
             await world.send(queue, b"old")
         world.advance(60_001)
         broken = queues[0].lanes[0]
-        hold, expire = QueueLane.hold, upkeep.Upkeep._expire
+        hold, expire = QueueLane.hold, upkeep.QueueUpkeep._expire
 
         def hold_or_fail(lane: QueueLane) -> None:
             if lane is broken:
@@ -102,14 +102,14 @@ async def test_a_bug_that_one_queue_meets_keeps_upkeep_from_no_other(
             hold(lane)
 
         async def expire_or_fail(
-            self: upkeep.Upkeep, lane: QueueLane, retention_ms: int
+            self: upkeep.QueueUpkeep, lane: QueueLane, retention_ms: int
         ) -> None:
             if lane is broken:
                 raise ZeroDivisionError
             await expire(self, lane, retention_ms)
 
         monkeypatch.setattr(QueueLane, "hold", hold_or_fail)
-        monkeypatch.setattr(upkeep.Upkeep, "_expire", expire_or_fail)
+        monkeypatch.setattr(upkeep.QueueUpkeep, "_expire", expire_or_fail)
         await world.queues.upkeep.expire_all()
         world.queues._context.touched = {broken: None, queues[1].lanes[0]: None}  # type: ignore[assignment]
         await world.queues.upkeep.hold_all()

@@ -35,7 +35,7 @@ from gateway.records.codec import (
     encode_runs,
     iter_records,
 )
-from gateway.records.times import first_record_at
+from gateway.records.time_lookup import first_record_at
 
 NOW = 1_700_000_000_000
 

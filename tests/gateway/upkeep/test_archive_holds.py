@@ -15,8 +15,8 @@ from gateway.records.codec import encode_batch
 from gateway.topics.declared import forget_partitions
 from gateway.topics.manager import Topic
 from gateway.upkeep.archive_holds import ArchiveHolds
-from gateway.upkeep.holders import HOLDS_MAX, Hold, HolderKind
 from gateway.upkeep.retention import Retention
+from gateway.upkeep.retention_holds import HOLDS_MAX, Hold, HolderKind
 from gateway.writer import Write
 from tests.gateway.house import GROUPS, House, outcome, running
 

@@ -14,9 +14,9 @@ from gateway.model import Buffer, parse_batch_header
 from gateway.records.codec import NewRecord, encode_batch
 from gateway.storage import Drops, Keep, Rewritten
 from gateway.upkeep.compaction import RETRY_MS, Clean
-from gateway.upkeep.compaction_pace import CompactionStopped, Pace
-from gateway.upkeep.holders import HolderKind
+from gateway.upkeep.compaction_throttle import CompactionStopped, ReadThrottle
 from gateway.upkeep.retention import Retention
+from gateway.upkeep.retention_holds import HolderKind
 from gateway.writer import Write
 from tests.gateway.house import outcome, running
 from tests.gateway.upkeep.compaction_house import Cleaned, numbered
@@ -309,7 +309,7 @@ async def test_what_fails_does_not_keep_others_from_their_turn(node: Cleaned) ->
 
 
 async def test_a_pass_takes_its_time(node: Cleaned) -> None:
-    pace = Pace(node.house.clock, 1_000_000)
+    pace = ReadThrottle(node.house.clock, 1_000_000)
     batch = encode_batch([(0, b"k", bytes(2_000), ())])
     waited_s: list[float] = []
     pace.stopped.wait = waited_s.append  # type: ignore[assignment, method-assign]

@@ -55,7 +55,7 @@ async def test_before_version_1_the_session_timeout_is_the_rebalance_timeout(
 
     group = rig.groups.find(rig.groups.names()[0])
     assert group is not None
-    assert group.roster.rebalance_timeout_ms == 10_000
+    assert group.members.rebalance_timeout_ms == 10_000
 
 
 @pytest.mark.parametrize("asked_ms", [-1, 0, 1])
@@ -67,7 +67,9 @@ async def test_members_get_some_time_to_join_again_whatever_one_asks_for(
     group = rig.groups.find(rig.groups.names()[0])
     assert joined.error_code == ErrorCode.NONE
     assert group is not None
-    assert group.roster.rebalance_timeout_ms == GroupsConfig().rebalance_timeout_ms_min == 6_000
+    assert (
+        group.members.rebalance_timeout_ms == GroupsConfig().rebalance_timeout_ms_min == 6_000
+    )
 
 
 async def test_a_static_leader_that_comes_back_skips_the_assignment(rig: GroupRig) -> None:

@@ -94,7 +94,7 @@ async def test_it_comes_and_is_retained_also_when_its_feed_has_to_read_the_log(
         writer = await one.client("writer")
         await writer.publish("$delayed/5/a", [b"x"], qos=qos, retain=True)
         await until(lambda: one.kernel.delays.total == 1)
-        monkeypatch.setattr("gateway.waiting.TAIL_LIVE_BYTES_MAX", 1)  # a tail that is behind
+        monkeypatch.setattr("gateway.tail.TAIL_LIVE_BYTES_MAX", 1)  # a tail that is behind
 
         await due(one, 5_000)
         found = await reader.take(1)

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from adapters.mqtt.connection import MqttConnection
-from gateway.records import decoding_work
+from gateway.records import decoding_cost
 from gateway.slots import partition_for_key
 from tests.adapters.mqtt.core.rig import Client, Rig, rig, until
 from tests.support import mqtt_wire as wire
@@ -266,10 +266,10 @@ def test_a_slow_receiver_gets_each_message_once_and_in_order(
 ) -> None:
     """Behind a batch that is decoded beside the loop a feed reads the log, all it has."""
     found = [(Prop.TOPIC_ALIAS_MAXIMUM, aliases)] if version == V5 and aliases else []
-    work_max = 4 if is_beside else decoding_work.LOOP_WORK_MAX
+    work_max = 4 if is_beside else decoding_cost.LOOP_WORK_MAX
     with (
         tempfile.TemporaryDirectory() as folder,
-        patch.object(decoding_work, "LOOP_WORK_MAX", work_max),
+        patch.object(decoding_cost, "LOOP_WORK_MAX", work_max),
     ):
         asyncio.run(
             run(

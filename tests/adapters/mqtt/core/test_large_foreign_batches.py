@@ -11,7 +11,7 @@ from adapters.mqtt.outgoing import foreign_batches
 from adapters.mqtt.outgoing.batch_reading import BatchReading
 from adapters.mqtt.outgoing.record_kinds import CORRUPT_BATCH
 from gateway.model import BatchHeader
-from gateway.records import decoding_work
+from gateway.records import decoding_cost
 from tests.adapters.mqtt.core.rig import Rig, numbered, payloads, rig
 
 LARGE = 200  # records; a batch of so many is large in these tests
@@ -29,7 +29,7 @@ def on_loop(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         return BatchReading(data, header, *args)
 
     monkeypatch.setattr(mapping, "BatchReading", noted)
-    monkeypatch.setattr(decoding_work, "LOOP_WORK_MAX", LARGE - 1)
+    monkeypatch.setattr(decoding_cost, "LOOP_WORK_MAX", LARGE - 1)
     monkeypatch.setattr(foreign_batches, "RUNS_HANDED_OUT_MAX", 7)
     return found
 

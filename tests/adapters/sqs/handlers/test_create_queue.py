@@ -9,8 +9,8 @@ import pytest
 
 from features.queue.model import Order
 from gateway.model import TopicName
+from gateway.queues.create_queue import QUEUE_TOPIC_CONFIGS
 from gateway.queues.model import QueueSettings
-from gateway.queues.topics import QUEUE_TOPIC_CONFIGS
 from tests.adapters.sqs.handlers.serving import ACCOUNT, Live, running
 
 FIFO_ONLY = "Should be used only with FIFO Queues."

@@ -7,7 +7,7 @@ import pytest
 
 from gateway.errors import StorageUnavailable
 from gateway.model import TopicName
-from gateway.queues.purged import parse_purged
+from gateway.queues.purge_offsets import parse_purged
 from tests.adapters.sqs.handlers.messages import bodies, send
 from tests.adapters.sqs.handlers.serving import Live, running
 

@@ -11,8 +11,8 @@ from gateway.config.settings import RetentionConfig
 from gateway.errors import Overloaded, PolicyViolation
 from gateway.partition import Partition
 from gateway.records.codec import encode_batch
-from gateway.upkeep.holders import HOLDS_MAX, HolderKind, Holders
 from gateway.upkeep.retention import Retention
+from gateway.upkeep.retention_holds import HOLDS_MAX, HolderKind, RetentionHolds
 from gateway.writer import Write
 from storage_adapters.memory import MemoryStorage
 from tests.gateway.house import House, outcome, running
@@ -67,7 +67,7 @@ async def node(tmp_path: Path) -> AsyncIterator[HeldNode]:
 
 def test_the_lowest_position_counts(tmp_path: Path) -> None:
     config = MemoryStorage.Config()
-    holders = Holders(MemoryStorage(config, data_dir=tmp_path, clock=None))  # type: ignore[arg-type]  # no time here
+    holders = RetentionHolds(MemoryStorage(config, data_dir=tmp_path, clock=None))  # type: ignore[arg-type]  # no time here
     assert (holders.lowest(1), holders.settled(1), holders.of(1)) == (None, None, [])
 
     holders.hold(1, "orders/billing", QUEUE, 20)
@@ -96,7 +96,7 @@ def test_the_lowest_position_counts(tmp_path: Path) -> None:
 
 def test_holders_of_a_partition_are_bounded(tmp_path: Path) -> None:
     config = MemoryStorage.Config()
-    holders = Holders(MemoryStorage(config, data_dir=tmp_path, clock=None))  # type: ignore[arg-type]  # no time here
+    holders = RetentionHolds(MemoryStorage(config, data_dir=tmp_path, clock=None))  # type: ignore[arg-type]  # no time here
     for number in range(HOLDS_MAX):
         holders.hold(1, f"group-{number}", QUEUE, 0)
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from gateway.upkeep.idle_memory import LOOK_EVERY_S, IdleMemory
+from gateway.upkeep.idle_collection import LOOK_EVERY_S, IdleCollection
 
 BUSY_S = LOOK_EVERY_S / 2
 QUIET_S = LOOK_EVERY_S / 100
@@ -39,7 +39,7 @@ def collections() -> Iterator[list[int]]:
 
 def test_memory_is_given_back_once_when_it_has_become_quiet(collections: list[int]) -> None:
     processor = Processor()
-    memory = IdleMemory(processor)
+    memory = IdleCollection(processor)
     seen: list[list[int]] = []
     for used_s in (BUSY_S, BUSY_S, QUIET_S, QUIET_S, BUSY_S, QUIET_S):
         processor.used_s += used_s
@@ -52,7 +52,7 @@ def test_memory_is_given_back_once_when_it_has_become_quiet(collections: list[in
 
 def test_a_node_that_has_not_worked_has_nothing_to_give(collections: list[int]) -> None:
     processor = Processor()
-    memory = IdleMemory(processor)
+    memory = IdleCollection(processor)
     for _ in range(10):
         processor.used_s += QUIET_S
         memory.look()
@@ -63,9 +63,9 @@ def test_a_node_that_has_not_worked_has_nothing_to_give(collections: list[int]) 
 def test_a_node_with_much_in_memory_does_not_look_at_it_all(
     collections: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gateway.upkeep.idle_memory.BLOCKS_MAX", -(1 << 40))
+    monkeypatch.setattr("gateway.upkeep.idle_collection.BLOCKS_MAX", -(1 << 40))
     processor = Processor()
-    memory = IdleMemory(processor)
+    memory = IdleCollection(processor)
     for used_s in (BUSY_S, QUIET_S):
         processor.used_s += used_s
         memory.look()

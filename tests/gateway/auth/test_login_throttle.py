@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from gateway.auth.audit import Audit
-from gateway.auth.logins import ADDRESS_FAILURES_FREE, Logins, Peer
+from gateway.auth.login_throttle import ADDRESS_FAILURES_FREE, LoginThrottle, Peer
 from gateway.clock import ManualClock
 from gateway.config.auth import AuthConfig
 from gateway.errors import Overloaded, Unauthenticated
@@ -20,7 +20,7 @@ class House:
     def __init__(self, **config: int) -> None:
         self.clock = ManualClock()
         self.waits: list[int] = []
-        self.logins = Logins(AuthConfig(**config), Audit(), self.clock, self.sleep)
+        self.logins = LoginThrottle(AuthConfig(**config), Audit(), self.clock, self.sleep)
 
     async def sleep(self, seconds: float) -> None:
         self.waits.append(round(seconds * 1_000))

@@ -7,7 +7,7 @@ from gateway.config.secrets import mask_url
 from gateway.config.settings import Settings
 
 
-def start_line(
+def startup_fields(
     settings: Settings, *, users_required: bool, has_users: bool = True
 ) -> dict[str, str]:
     """Return the fields of the line, without any secret."""

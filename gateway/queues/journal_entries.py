@@ -30,7 +30,7 @@ OnEntry = Callable[[bytes, bytes, bool], None]
 """Called with lane id, entry, and whether it is a snapshot."""
 
 
-class Gathered:
+class LaneChanges:
     """Changes of one lane since its last entry. ``waiting``: callbacks, in order of calls."""
 
     __slots__ = ("_changes", "_done", "_next_offset", "_taken", "size_bytes", "waiting")
@@ -101,7 +101,7 @@ class Journaled(Protocol):
         ...
 
 
-class Gathering:
+class PendingEntries:
     """Changes gathered of all lanes until they join the coalescer's round.
 
     That is at the end of the tick, or when the previous round is done. Takes join it too, though
@@ -117,18 +117,18 @@ class Gathering:
         self._coalescer = coalescer
         self._append = append
         self._loop = asyncio.get_running_loop()
-        self._gathered: dict[Journaled, Gathered] = {}
+        self._gathered: dict[Journaled, LaneChanges] = {}
         self._is_due = False
         coalescer.before_seal.append(self._fill)
 
-    def of(self, lane: Journaled) -> Gathered:
+    def of(self, lane: Journaled) -> LaneChanges:
         """Return what takes the next change of a lane."""
         gathered = self._gathered.get(lane)
         if gathered is not None and gathered.size_bytes >= GATHERED_BYTES_MAX:
             self.append()
             gathered = self._gathered.get(lane)  # who was refused meanwhile may have put more
         if gathered is None:
-            gathered = self._gathered[lane] = Gathered()
+            gathered = self._gathered[lane] = LaneChanges()
         return gathered
 
     def append_soon(self) -> None:
@@ -158,7 +158,7 @@ class Gathering:
             self.append()
 
 
-class Assembly:
+class EntryAssembler:
     """Makes entries of records: those of a snapshot in pieces become one."""
 
     def __init__(self, on_entry: OnEntry) -> None:

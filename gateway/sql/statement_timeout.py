@@ -23,12 +23,12 @@ class Closing(StorageUnavailable):
     """The database is being closed: nothing begins any more."""
 
 
-class Watch:
+class ConnectionTimeout:
     """Watch on an engine with one connection, used by one thread at a time."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._way: _Way | None = None  # to the connection that there is
+        self._way: _ConnectionCutter | None = None  # to the connection that there is
         self._timer: threading.Timer | None = None
         self._ms_max = 0
         self._is_shut = False
@@ -97,7 +97,7 @@ class Watch:
 
     def _connected(self, connection: Any, _record: object) -> None:  # noqa: ANN401 - DBAPI's
         self.leave()
-        way = _Way(connection)
+        way = _ConnectionCutter(connection)
         with self._lock:
             self._way = way
             if self.is_over or self._is_shut:  # to connect took so long
@@ -107,7 +107,7 @@ class Watch:
         self.leave()
 
 
-class _Way:
+class _ConnectionCutter:
     """From any thread into a connection that another one waits for."""
 
     def __init__(self, connection: Any) -> None:  # noqa: ANN401 - DBAPI's, untyped

@@ -33,7 +33,7 @@ def short_turns() -> Iterator[None]:
         sys.setswitchinterval(before_s)
 
 
-class Pace:
+class ReadThrottle:
     """Holds worker threads back to so many bytes in a second; ``stopped`` ends their work."""
 
     def __init__(self, clock: Clock, bytes_per_s_max: int) -> None:

@@ -41,7 +41,7 @@ class _Failures:
     until_ms: int = 0  # when the next attempt may begin
 
 
-class Logins:
+class LoginThrottle:
     """Record of failed logins. Loop only."""
 
     def __init__(
@@ -74,13 +74,13 @@ class Logins:
         """Register what is counted."""
         metrics.counters_fn(
             "headgate_refused_logins",
-            "Logins that were refused, by protocol.",
+            "LoginThrottle that were refused, by protocol.",
             ("protocol",),
             lambda: [((protocol,), count) for protocol, count in self.refused.items()],
         )
         metrics.gauge(
             "headgate_delayed_logins",
-            "Logins that wait because earlier ones failed.",
+            "LoginThrottle that wait because earlier ones failed.",
             lambda: self.waiting_count,
         )
 
@@ -177,14 +177,14 @@ class Attempt:
     it was right.
     """
 
-    def __init__(self, logins: Logins, peer: Peer) -> None:
+    def __init__(self, logins: LoginThrottle, peer: Peer) -> None:
         self._logins = logins
         self._peer = peer
         self._user = ""
         self._is_checking = False
 
     async def turn(self, user: str) -> None:
-        """See ``Logins.turn``. All spellings of a name that mean one user count as one."""
+        """See ``LoginThrottle.turn``. All spellings of a name that mean one user count as one."""
         self._user = user
         with suppress(Unauthenticated):  # of a name that is none; the check says so
             self._user = saslprep(user)
@@ -193,7 +193,7 @@ class Attempt:
         self._is_checking = True
 
     def passed(self) -> None:
-        """See ``Logins.passed``."""
+        """See ``LoginThrottle.passed``."""
         self._logins.passed(self._peer, self._user)
 
     async def __aenter__(self) -> Self:

@@ -7,7 +7,7 @@ from gateway.errors import FencedInstance, UnknownMember
 from gateway.groups.model import JoinedMember, Member, Protocols
 
 
-class Roster:
+class GroupMembers:
     """Members by id, static members by instance, in the order in which they joined."""
 
     def __init__(self) -> None:

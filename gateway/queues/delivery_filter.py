@@ -42,13 +42,13 @@ def oldest_kept(clock: Clock, retention_ms: int) -> int:
     return clock.unix_ms_ago(retention_ms) if retention_ms >= 0 else I64_MIN
 
 
-class Sifter:
+class DeliveryFilter:
     """Filter for messages taken of one queue."""
 
     def __init__(self, context: QueueContext) -> None:
         self._context = context
 
-    def sift(
+    def filter_taken(
         self,
         parts: list[Part],
         bodies: list[list[Body]],
@@ -100,7 +100,7 @@ class Sifter:
                 self._see_to(lane, rest)
         return deliveries
 
-    def give_back(self, parts: list[Part], *, delay_ms: int = 0) -> None:
+    def release_taken(self, parts: list[Part], *, delay_ms: int = 0) -> None:
         """Release taken messages, without counting the attempt."""
         for lane, taken in parts:
             self._release(lane, [(one.offset, one.attempt) for one in taken], delay_ms)

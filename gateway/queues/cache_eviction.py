@@ -8,7 +8,7 @@ import asyncio
 from typing import Final
 
 from gateway.queues.lanes import QueueContext, QueueLane
-from gateway.upkeep.holders import HolderKind
+from gateway.upkeep.retention_holds import HolderKind
 
 BATCHES_PER_TURN: Final = 64  # looked at, or dropped, before others have their turn
 

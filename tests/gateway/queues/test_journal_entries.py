@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from features.queue import journal
 from features.queue.lane import Lane
 from features.queue.model import BY_TIME, Order, Policy, Run
-from gateway.queues.entries import Gathered
+from gateway.queues.journal_entries import LaneChanges
 from gateway.queues.model import Outcome
 from tests.gateway.queues.world import is_fed, running, take
 
@@ -32,13 +32,13 @@ def test_a_gathered_entry_says_what_its_changes_say(
     lane.feed([Run(0, 300, None), Run(303, 600, None)], 1)
     one_by_one: list[bytes] = []
     together: list[bytes] = []
-    gathered = Gathered()
+    gathered = LaneChanges()
     ids: list[tuple[int, int]] = []
     for index, (call, number) in enumerate(calls):
         now = 100 + number % 3
         if index in turns:
             together.append(gathered.entry())
-            gathered = Gathered()
+            gathered = LaneChanges()
         if call == "row" and (row := lane.next_contiguous(1 + number % 10)) is not None:
             lane.take_contiguous(len(row), lease_ms=50, now=now)
             ids += [(offset, 1) for offset in row]

@@ -36,7 +36,7 @@ OnFetched = Callable[[Sequence[int], GatewayError | None], None]
 log = structlog.get_logger()
 
 
-class Bodies:
+class DueMessageCache:
     """Map from message number to entry, for messages due soon."""
 
     def __init__(

@@ -6,8 +6,8 @@ import pytest
 
 from gateway.broker import Broker
 from gateway.errors import InvalidRequest, TopicNotFound
-from gateway.finder import BEGINNING, Finder, Place, Query, Step
 from gateway.partition import Partition
+from gateway.record_search import BEGINNING, Query, RecordSearch, SearchPosition, Step
 from gateway.records.codec import NewRecord, encode_batch
 from gateway.storage import KeySpans, WantedKeys
 from gateway.topics.manager import Topic
@@ -42,10 +42,10 @@ async def filled(house: House, batches: int = 30) -> Topic:
 
 
 async def found(
-    finder: Finder, topic: Topic, query: Query, **options: Any
+    finder: RecordSearch, topic: Topic, query: Query, **options: Any
 ) -> list[tuple[int, int]]:
     """Return the places of all matches, over as many steps as it takes."""
-    place: Place | None = options.pop("start", Place(0))
+    place: SearchPosition | None = options.pop("start", SearchPosition(0))
     places: list[tuple[int, int]] = []
     while place is not None:
         step: Step = await finder.step(topic, query, start=place, **options)
@@ -56,7 +56,7 @@ async def found(
 
 async def test_a_key_is_found_in_every_partition(house: House) -> None:
     topic = await filled(house)
-    finder = Finder(house.broker)
+    finder = RecordSearch(house.broker)
     assert await found(finder, topic, Query(b"k7")) == [(0, 21), (1, 21)]
     assert await found(finder, topic, Query(b"k")) == []
     assert len(await found(finder, topic, Query(b"all"))) == 60
@@ -64,7 +64,7 @@ async def test_a_key_is_found_in_every_partition(house: House) -> None:
 
 async def test_headers_narrow_and_can_stand_alone(house: House) -> None:
     topic = await filled(house)
-    finder = Finder(house.broker)
+    finder = RecordSearch(house.broker)
     assert await found(finder, topic, Query(b"k7", (BLUE,))) == []
     assert await found(finder, topic, Query(b"k7", (RED,))) == [(0, 21), (1, 21)]
     assert len(await found(finder, topic, Query(None, (RED,)))) == 30
@@ -72,16 +72,21 @@ async def test_headers_narrow_and_can_stand_alone(house: House) -> None:
 
 async def test_small_steps_find_the_same_and_nothing_twice(house: House) -> None:
     topic = await filled(house)
-    whole = await found(Finder(house.broker), topic, Query(b"all"))
-    assert await found(Finder(house.broker, step_bytes_max=1), topic, Query(b"all")) == whole
-    assert await found(Finder(house.broker, answer_bytes_max=1), topic, Query(b"all")) == whole
-    assert await found(Finder(house.broker), topic, Query(b"all"), limit=7) == whole
+    whole = await found(RecordSearch(house.broker), topic, Query(b"all"))
+    assert (
+        await found(RecordSearch(house.broker, step_bytes_max=1), topic, Query(b"all")) == whole
+    )
+    assert (
+        await found(RecordSearch(house.broker, answer_bytes_max=1), topic, Query(b"all"))
+        == whole
+    )
+    assert await found(RecordSearch(house.broker), topic, Query(b"all"), limit=7) == whole
 
 
 async def test_a_step_reads_no_more_than_it_may(house: House) -> None:
     topic = await filled(house)
-    step = await Finder(house.broker, step_bytes_max=1_000).step(
-        topic, Query(b"nobody"), start=Place(0)
+    step = await RecordSearch(house.broker, step_bytes_max=1_000).step(
+        topic, Query(b"nobody"), start=SearchPosition(0)
     )
     assert step.next is not None
     assert step.next.partition == 0
@@ -91,8 +96,10 @@ async def test_a_step_reads_no_more_than_it_may(house: House) -> None:
 
 async def test_one_partition_an_offset_and_a_time_bound_the_search(house: House) -> None:
     topic = await filled(house)
-    finder = Finder(house.broker)
-    only = await found(finder, topic, Query(b"k7"), start=Place(1), only_partition=True)
+    finder = RecordSearch(house.broker)
+    only = await found(
+        finder, topic, Query(b"k7"), start=SearchPosition(1), only_partition=True
+    )
     assert only == [(1, 21)]
     late = await found(finder, topic, Query(b"all", offset_min=86))
     assert late == [(0, 88), (1, 88)]
@@ -107,7 +114,7 @@ async def test_below_the_log_start_nothing_is_found(house: House) -> None:
     topic = await filled(house)
     partition = house.broker.partition(topic, 0)
     await outcome(lambda done: house.broker.truncate_before(partition, 60, done))
-    assert await found(Finder(house.broker), topic, Query(b"k7")) == [(1, 21)]
+    assert await found(RecordSearch(house.broker), topic, Query(b"k7")) == [(1, 21)]
 
 
 async def test_a_batch_that_cannot_be_decoded_is_counted(house: House) -> None:
@@ -119,7 +126,7 @@ async def test_a_batch_that_cannot_be_decoded_is_counted(house: House) -> None:
     await outcome(lambda on_done: house.broker.append([write], on_done))
     await produce(house.broker, partition, (house.clock.unix_ms(), b"key", b"value", ()))
 
-    step = await Finder(house.broker).step(topic, Query(b"key"), start=Place(0))
+    step = await RecordSearch(house.broker).step(topic, Query(b"key"), start=SearchPosition(0))
 
     assert [match.record.offset for match in step.matches] == [2]
     assert step.undecodable_count == 1
@@ -127,11 +134,11 @@ async def test_a_batch_that_cannot_be_decoded_is_counted(house: House) -> None:
 
 async def test_what_asks_for_nothing_or_nowhere_is_refused(house: House) -> None:
     topic = await filled(house, 1)
-    finder = Finder(house.broker)
+    finder = RecordSearch(house.broker)
     with pytest.raises(InvalidRequest, match="key or a header"):
-        await finder.step(topic, Query(None), start=Place(0))
+        await finder.step(topic, Query(None), start=SearchPosition(0))
     with pytest.raises(TopicNotFound):
-        await finder.step(topic, Query(b"key"), start=Place(2, BEGINNING))
+        await finder.step(topic, Query(b"key"), start=SearchPosition(2, BEGINNING))
 
 
 async def test_with_an_index_only_its_ranges_are_read(
@@ -150,8 +157,8 @@ async def test_with_an_index_only_its_ranges_are_read(
 
     monkeypatch.setattr(house.storage, "spans_with_keys", spans_with_keys, raising=False)
 
-    finder = Finder(house.broker)
-    step = await finder.step(topic, Query(b"all"), start=Place(0), only_partition=True)
+    finder = RecordSearch(house.broker)
+    step = await finder.step(topic, Query(b"all"), start=SearchPosition(0), only_partition=True)
 
     assert [match.record.offset for match in step.matches] == [10, 31, 34, 88]
     everything = house.broker.size_bytes(partition)

@@ -7,7 +7,7 @@ from gateway.model import COMPRESSION_MASK, BatchHeader
 LOOP_WORK_MAX: Final = 32_768  # by ``work_of``; what is above is decoded in a thread
 
 
-def work_of(header: BatchHeader) -> int:
+def decoding_cost_of(header: BatchHeader) -> int:
     """Return what decoding a batch takes of the loop at most, about, in records (2 us each).
 
     A byte that is compressed may become a thousand, which takes as long as a record.
@@ -18,4 +18,4 @@ def work_of(header: BatchHeader) -> int:
 
 def is_large(header: BatchHeader) -> bool:
     """Say whether a batch is to be decoded in a thread."""
-    return not header.is_control and work_of(header) > LOOP_WORK_MAX
+    return not header.is_control and decoding_cost_of(header) > LOOP_WORK_MAX

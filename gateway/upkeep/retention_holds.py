@@ -48,7 +48,7 @@ class _Room(NamedTuple):
     valid_bytes: int
 
 
-class Holders:
+class RetentionHolds:
     """The registry of holds, and the bound on what they keep from going."""
 
     def __init__(self, storage: StorageAdapter) -> None:

@@ -39,15 +39,19 @@ def is_known_host(authority: str | None, hosts: Collection[str]) -> bool:
     return len(labels) == 1 or last in _NOT_PUBLIC
 
 
-def is_foreign(origin: str | None, authority: str | None) -> bool:
+def is_foreign_origin(origin: str | None, authority: str | None) -> bool:
     """Say whether an Origin header is of another host than the one that was called.
 
     Without one it is no browser's request. All names of this machine are one host.
 
-    >>> is_foreign(None, "mq:8083"), is_foreign("http://localhost:3000", "127.0.0.1:8083")
-    (False, False)
-    >>> is_foreign("https://evil.example.com", "127.0.0.1:8083"), is_foreign("null", "mq:8083")
-    (True, True)
+    >>> is_foreign_origin(None, "mq:8083")
+    False
+    >>> is_foreign_origin("http://localhost:3000", "127.0.0.1:8083")
+    False
+    >>> is_foreign_origin("https://evil.example.com", "127.0.0.1:8083")
+    True
+    >>> is_foreign_origin("null", "mq:8083")
+    True
     """
     if origin is None:
         return False

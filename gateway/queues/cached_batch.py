@@ -24,8 +24,8 @@ from gateway.queues.contiguous import (
     shown_runs,
 )
 from gateway.records.codec import RecordRun, decode_batch
-from gateway.records.decoding_work import LOOP_WORK_MAX, work_of
-from gateway.records.of_runs import records_of_runs
+from gateway.records.decoding_cost import LOOP_WORK_MAX, decoding_cost_of
+from gateway.records.records_from_runs import records_of_runs
 
 # In memory, as tests/adapters/sqs/test_message_cache_size.py measures it.
 _BATCH_BYTES: Final = 300  # of a batch, beside its bytes
@@ -46,7 +46,7 @@ class Unreadable(Enum):
 Body = Record | Unreadable
 
 
-class KeptBatch:
+class CachedBatch:
     """A batch: bytes, or the runs that it was made of, until a record is wanted; then records."""
 
     __slots__ = (
@@ -70,7 +70,7 @@ class KeptBatch:
         self.last_offset = base_offset + header.last_offset_delta
         self.is_compressed = bool(header.attributes & COMPRESSION_MASK)
         self.is_dense = header.record_count == header.last_offset_delta + 1
-        self.is_large = work_of(header) > LOOP_WORK_MAX
+        self.is_large = decoding_cost_of(header) > LOOP_WORK_MAX
         self.records: Sequence[Record] | None = () if header.is_control else None
         self.size_bytes = len(data) + _BATCH_BYTES
         self.stamp_unix_ms: int | None = None

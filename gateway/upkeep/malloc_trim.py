@@ -31,7 +31,7 @@ class _Mallinfo2(ctypes.Structure):
     _fields_ = tuple((name, ctypes.c_size_t) for name in _MALLINFO)
 
 
-class FreedMemory:
+class MallocTrim:
     """Looks every ``LOOK_EVERY_S``; does nothing without glibc 2.33 and ``/proc``."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:

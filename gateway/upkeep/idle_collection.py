@@ -22,7 +22,7 @@ WORK_S_MIN: Final = 0.5  # of processor time since the last time
 BLOCKS_MAX: Final = 500_000  # pieces of memory since the start: 20 ms
 
 
-class IdleMemory:
+class IdleCollection:
     """Looks from time to time whether the node has worked, and is quiet. Loop only."""
 
     def __init__(self, cpu_s: Callable[[], float] = time.process_time) -> None:

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from gateway.broker import Broker
 from gateway.errors import InvalidRequest, RequestError
-from gateway.key_spans import spans_with_keys
+from gateway.key_index import spans_with_keys
 from gateway.model import COMPRESSION_MASK, HEADER_BYTES, Buffer, Record, parse_batch_header
 from gateway.partition import Partition
 from gateway.records.codec import DECOMPRESSED_BYTES_MAX, iter_records
@@ -30,7 +30,7 @@ BEGINNING: Final = -1
 Check = Callable[[Buffer], None]
 
 
-class Place(NamedTuple):
+class SearchPosition(NamedTuple):
     """Position at which a search continues: partition number and offset, or ``BEGINNING``."""
 
     partition: int
@@ -66,10 +66,10 @@ class Step(NamedTuple):
     matches: list[Match]
     read_bytes: int
     undecodable_count: int
-    next: Place | None
+    next: SearchPosition | None
 
 
-class Finder:
+class RecordSearch:
     """Searches topics of a broker."""
 
     def __init__(
@@ -88,7 +88,7 @@ class Finder:
         topic: Topic,
         query: Query,
         *,
-        start: Place,
+        start: SearchPosition,
         only_partition: bool = False,
         limit: int = LIMIT_MAX,
     ) -> Step:
@@ -107,12 +107,12 @@ class Finder:
                 offset = await self._beginning(partition, query)
             place = await self._search(partition, offset, work)
             if place is not None:
-                return work.step(Place(number, place))
+                return work.step(SearchPosition(number, place))
             number, offset = number + 1, BEGINNING
             if only_partition or number == len(topic.partition_ids):
                 return work.step(None)
             if work.is_over:
-                return work.step(Place(number))
+                return work.step(SearchPosition(number))
 
     async def _beginning(self, partition: Partition, query: Query) -> int:
         if query.timestamp_unix_ms_min is None:
@@ -201,7 +201,7 @@ class _Work:
                 return record.offset + 1
         return parse_batch_header(batches[-1]).last_offset + 1
 
-    def step(self, place: Place | None) -> Step:
+    def step(self, place: SearchPosition | None) -> Step:
         """Return the outcome."""
         read_bytes = self._read_bytes_max - self.left_bytes
         return Step(self._matches, read_bytes, self._undecodable_count, place)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from gateway.errors import CorruptBatch
-from gateway.records.stored import OTHERS, TOPICS_MAX, StoredBatches
+from gateway.records.stored_batches import OTHERS, TOPICS_MAX, StoredBatches
 from tests.gateway.house import running
 from tests.support.batches import sample_batch
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from gateway.errors import CorruptBatch
 from gateway.model import HEADER_BYTES, parse_batch_header
 from gateway.records.compression import GZIP, LZ4, SNAPPY, ZSTD, compress
-from gateway.records.frames import check_frame
+from gateway.records.compression_frames import check_frame
 from tests.support.batches import patched, sample_batch
 
 ATTRIBUTES_AT = 21
