@@ -21,10 +21,10 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from adapters.mqtt.config import RouteConfig
-from adapters.mqtt.headers import headers_of
-from adapters.mqtt.outgoing.batch_reading import BatchReading
-from adapters.mqtt.outgoing.medley import Medley
-from adapters.mqtt.outgoing.record_kinds import (
+from adapters.mqtt.delivery.mixed_topics import MixedTopicBatch
+from adapters.mqtt.records.batch_reading import BatchReading
+from adapters.mqtt.records.headers import headers_of
+from adapters.mqtt.records.record_kinds import (
     CACHED_BLOCK_BYTES_MAX,
     CACHED_BLOCKS_MAX,
     CORRUPT_BATCH,
@@ -139,8 +139,8 @@ def mixed_runs_of_batch(  # noqa: PLR0913 - as runs_of_batch, and one more
     wants: Callable[[bytes], bool] | None = None,
     steady_deadline: SteadyDeadline = _as_stored,
     mixes: bool = True,
-) -> list[PublishRun | Medley]:
-    """Return the same as ``runs_of_batch``, but as a medley where topics take turns."""
+) -> list[PublishRun | MixedTopicBatch]:
+    """Return the same as ``runs_of_batch``, but as mixed topics where topics take turns."""
     try:
         header = parse_batch_header(batch)
         if header.is_control:
@@ -155,7 +155,7 @@ def mixed_runs_of_batch(  # noqa: PLR0913 - as runs_of_batch, and one more
         skipped[CORRUPT_BATCH] += 1
         return []
     for run in runs:
-        if isinstance(run, PublishRun) and run.expires_at_unix_ms:  # a medley's never do
+        if isinstance(run, PublishRun) and run.expires_at_unix_ms:  # mixed topics's never do
             # Of a batch that waited this is when it was due, and its intervals began.
             stamped_unix_ms = header.max_timestamp_unix_ms
             found = steady_deadline(run.expires_at_unix_ms, stamped_unix_ms)

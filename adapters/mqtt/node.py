@@ -4,25 +4,25 @@ import asyncio
 from dataclasses import dataclass
 from functools import partial
 
+from adapters.mqtt.access.client_access import Access, principal_of
+from adapters.mqtt.access.exact_denials import ExactDenials
+from adapters.mqtt.access.read_access import ReadingRights
 from adapters.mqtt.config import MqttConfig
-from adapters.mqtt.figures.counters import Counters
-from adapters.mqtt.figures.sys_publisher import SysPublisher
-from adapters.mqtt.incoming.lone_publishes import LonePublishes
-from adapters.mqtt.incoming.medleys import Medleys
-from adapters.mqtt.incoming.publishing import INBOUND_TOPIC, Publishing, parse_inbound_key
-from adapters.mqtt.incoming.wills import Wills
-from adapters.mqtt.outgoing.distributor import Distributor
-from adapters.mqtt.outgoing.feed_set import FeedSet
-from adapters.mqtt.outgoing.lagging import LagBounds
+from adapters.mqtt.delivery.distributor import Distributor
+from adapters.mqtt.publishing.mixed_topics import MixedTopicPublisher
+from adapters.mqtt.publishing.one_in_flight_batches import OneInFlightBatches
+from adapters.mqtt.publishing.publishing import INBOUND_TOPIC, Publishing, parse_inbound_key
+from adapters.mqtt.publishing.wills import Wills
+from adapters.mqtt.reading.feed_set import FeedSet
+from adapters.mqtt.reading.slow_receivers import LagBounds
 from adapters.mqtt.retained.store import RetainedStore
-from adapters.mqtt.rights.access import Access, principal_of
-from adapters.mqtt.rights.exact_denials import ExactDenials
-from adapters.mqtt.rights.reading import ReadingRights
 from adapters.mqtt.routes import Routes
 from adapters.mqtt.sessions.registry import Sessions
-from adapters.mqtt.sessions.services import SessionServices
+from adapters.mqtt.sessions.session_context import SessionContext
 from adapters.mqtt.sessions.store import SESSIONS_TOPIC, SessionStore
-from adapters.mqtt.shares.lanes import ROOM_BYTES, SHARES_TOPIC
+from adapters.mqtt.shared_subscriptions.lanes import ROOM_BYTES, SHARES_TOPIC
+from adapters.mqtt.statistics.counters import Counters
+from adapters.mqtt.statistics.sys_publisher import SysPublisher
 from adapters.mqtt.wire import Will
 from gateway.auth.login_throttle import LoginThrottle
 from gateway.auth.ports import Authenticator, Authorizer
@@ -53,10 +53,10 @@ class Node:
     distributor: Distributor
     retained: RetainedStore
     publishing: Publishing
-    lone_publishes: LonePublishes
-    medleys: Medleys
+    one_in_flight: OneInFlightBatches
+    mixed_topics: MixedTopicPublisher
     sessions: Sessions
-    services: SessionServices
+    services: SessionContext
     wills: Wills
     sys: SysPublisher
     rights: ReadingRights
@@ -114,7 +114,7 @@ async def open_node(config: MqttConfig, kernel: Kernel) -> Node:
     shares = await QueueJournal.open(
         broker, topics, clock, room_bytes=ROOM_BYTES, name=SHARES_TOPIC, coalescer=together
     )
-    services = SessionServices(
+    services = SessionContext(
         config, clock, counters, distributor, feeds, store, retained, shares
     )
     access = Access(
@@ -156,7 +156,7 @@ async def open_node(config: MqttConfig, kernel: Kernel) -> Node:
         distributor=distributor,
         retained=retained,
         publishing=publishing,
-        lone_publishes=LonePublishes(
+        one_in_flight=OneInFlightBatches(
             clock,
             counters,
             coalescer,
@@ -166,7 +166,9 @@ async def open_node(config: MqttConfig, kernel: Kernel) -> Node:
             access,
             lambda: publishing.is_saturated,
         ),
-        medleys=Medleys(clock, counters, coalescer, routes, feeds, distributor, retained),
+        mixed_topics=MixedTopicPublisher(
+            clock, counters, coalescer, routes, feeds, distributor, retained
+        ),
         sessions=sessions,
         services=services,
         wills=wills,

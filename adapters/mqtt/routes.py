@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
 from adapters.mqtt.errors import MqttError
-from adapters.mqtt.filters import TOPIC_BYTES_MAX, check_filter, matches
+from adapters.mqtt.subscriptions.filters import TOPIC_BYTES_MAX, check_filter, matches
 from gateway.errors import InvalidTopicName
 from gateway.model import check_topic_name
 from gateway.topics.manager import INTERNAL_TOPICS

@@ -7,18 +7,18 @@ from collections.abc import Callable, Iterator
 from typing import Any, ClassVar, Final
 
 from adapters.mqtt.config import MqttConfig, WebSocketConfig
-from adapters.mqtt.connection import MqttConnection
+from adapters.mqtt.connection.connack import ConnectRate
+from adapters.mqtt.connection.connection import MqttConnection
 from adapters.mqtt.errors import ReasonCode
-from adapters.mqtt.figures.metrics import register_metrics
 from adapters.mqtt.node import Node, open_node
-from adapters.mqtt.welcome import ConnectRate
+from adapters.mqtt.statistics.metrics import register_metrics
 from gateway.config.base import Address, ListenerConfig
 from gateway.connection import Connection
 from gateway.kernel import Endpoint, Kernel
 from gateway.listener import Listener
 from gateway.metrics import Metrics
 
-_WEBSOCKET: Final = "adapters.mqtt.packets.websocket"
+_WEBSOCKET: Final = "adapters.mqtt.connection.websocket"
 
 
 class MqttAdapter:

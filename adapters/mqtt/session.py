@@ -14,8 +14,8 @@ from adapters.mqtt.wire import (
     Auth,
     Connect,
     Disconnect,
+    MixedTopicPublishes,
     Pingreq,
-    PublishMedley,
     PublishProperties,
     PublishRun,
     Subscribe,
@@ -41,7 +41,7 @@ TRANSITIONS: Final[Mapping[State, Mapping[type[Any], State]]] = {
     State.AUTHENTICATING: {Auth: State.AUTHENTICATING, Disconnect: State.CLOSED},
     State.CONNECTED: {
         PublishRun: State.CONNECTED,
-        PublishMedley: State.CONNECTED,
+        MixedTopicPublishes: State.CONNECTED,
         AckRun: State.CONNECTED,
         Subscribe: State.CONNECTED,
         Unsubscribe: State.CONNECTED,
@@ -111,7 +111,7 @@ class InboundWindow:
         """Whether QoS 2 messages have come that are not complete."""
         return bool(self._qos2_ids)
 
-    def open(self, run: PublishRun | PublishMedley) -> None:
+    def open(self, run: PublishRun | MixedTopicPublishes) -> None:
         """Count a run of QoS 1 or 2; one that is sent again counts once (MQTT-3.3.4-7).
 
         Error: 0x93 when the client sends more than the Receive Maximum (MQTT-3.3.4-9).
@@ -128,7 +128,7 @@ class InboundWindow:
         """Say whether so many QoS 1 messages more are within the Receive Maximum."""
         return self.count + count <= self.count_max
 
-    def close(self, run: PublishRun | PublishMedley) -> None:
+    def close(self, run: PublishRun | MixedTopicPublishes) -> None:
         """A run was answered for good: PUBACK, or PUBREC with an error."""
         if run.qos == 1:
             self._qos1_count -= len(run.packet_ids)

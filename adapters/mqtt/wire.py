@@ -74,7 +74,7 @@ class PublishRun:
     As a message of the log: ``base_offset`` is that of the first payload, the others follow
     without a gap; ``client_id`` is the publisher's ("" when unknown); ``expires_at_unix_ms`` is
     0 for never, by ``Clock.steady_unix_ms`` once the run is delivered. ``left_early``: the
-    number of the first message (see ``outgoing.lagging``) when it is of QoS 0 and was delivered
+    number of the first message (see ``reading.slow_receivers``) of QoS 0 that was delivered
     to who was there when it came, else 0.
     """
 
@@ -146,7 +146,7 @@ class PublishRun:
         return part
 
 
-class PublishMedley:
+class MixedTopicPublishes:
     """Consecutive PUBLISH packets that differ in topic, payload and packet identifier only.
 
     Their topics take turns, so runs would be of one message each. ``like`` is one of them, for
@@ -183,10 +183,10 @@ class PublishMedley:
         self.left_early = 0
         self._runs: list[PublishRun] | None = None
 
-    def part(self, place: slice) -> "PublishMedley":
+    def part(self, place: slice) -> "MixedTopicPublishes":
         """Return some of the messages, without what only who acknowledges them needs."""
         topics, payloads, data = self.topics, self.payloads, self.data
-        return PublishMedley(self.like, topics[place], payloads[place], [], data[place])
+        return MixedTopicPublishes(self.like, topics[place], payloads[place], [], data[place])
 
     def runs(self) -> list[PublishRun]:
         """Return the packets as runs of one message each, the same ones each time."""
@@ -214,7 +214,7 @@ class PublishMedley:
         return self._runs
 
 
-PUBLISHES: Final = (PublishRun, PublishMedley)
+PUBLISHES: Final = (PublishRun, MixedTopicPublishes)
 
 
 class AckRun:
@@ -384,6 +384,6 @@ Packet = (
     | Disconnect
     | Auth
     | PublishRun
-    | PublishMedley
+    | MixedTopicPublishes
     | AckRun
 )

@@ -3,7 +3,7 @@
 import pytest
 
 from adapters.kafka.connection import KafkaConnection
-from adapters.mqtt.connection import MqttConnection
+from adapters.mqtt.connection.connection import MqttConnection
 from adapters.sqs.connection import SqsConnection
 from gateway.connection import Connection
 

@@ -8,8 +8,8 @@ import pytest
 
 from gateway.http_origin import is_foreign_origin, is_known_host
 from gateway.testing.ports import free_port
+from tests.adapters.mqtt.connection.test_websocket import peer
 from tests.adapters.mqtt.live import running
-from tests.adapters.mqtt.packets.test_websocket import peer
 from tests.support.gateway import Gateway
 
 

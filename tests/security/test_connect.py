@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from adapters.mqtt.connection import MqttConnection
+from adapters.mqtt.connection.connection import MqttConnection
 from adapters.mqtt.errors import MqttError, ReasonCode
 from adapters.mqtt.packets.framing import ConnectMax, PacketReader
 from adapters.mqtt.wire import Auth, Connect, Subscribe

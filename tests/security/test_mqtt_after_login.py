@@ -9,12 +9,12 @@ import pytest
 
 from adapters.mqtt import server
 from adapters.mqtt.codec import FILTERS_MAX
-from adapters.mqtt.connection import MqttConnection
+from adapters.mqtt.connection.connection import MqttConnection
 from adapters.mqtt.errors import MqttError, ReasonCode
 from adapters.mqtt.packets import primitives, properties
 from adapters.mqtt.packets.framing import SLICE_WORK, PacketReader
+from adapters.mqtt.packets.mixed_topics_codec import MEDLEY_MAX
 from adapters.mqtt.packets.publish_codec import WORK_BYTES
-from adapters.mqtt.packets.publish_medley import MEDLEY_MAX
 from adapters.mqtt.wire import Packet
 from tests.adapters.mqtt.live import running
 from tests.support import mqtt_wire as wire

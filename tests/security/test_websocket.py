@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 from websockets.frames import CloseCode, Frame, Opcode
 
-from adapters.mqtt.packets.websocket import (
+from adapters.mqtt.connection.websocket import (
     FRAMES_PER_TURN_MAX,
     SLICE_BYTES,
     WebSocketConnection,
 )
+from tests.adapters.mqtt.connection.test_websocket import CONNECT, PINGRESP, Peer, peer
 from tests.adapters.mqtt.live import running
-from tests.adapters.mqtt.packets.test_websocket import CONNECT, PINGRESP, Peer, peer
 from tests.support import mqtt_wire as wire
 from tests.support.waiting import until
 

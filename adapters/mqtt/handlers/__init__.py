@@ -23,8 +23,8 @@ from adapters.mqtt.wire import (
     Auth,
     Connect,
     Disconnect,
+    MixedTopicPublishes,
     Pingreq,
-    PublishMedley,
     PublishRun,
     Subscribe,
     Unsubscribe,
@@ -34,7 +34,7 @@ Handler = Callable[[Any, Any], None]
 
 HANDLERS: Final[Mapping[type[Any], Handler]] = {
     PublishRun: publish.handle,
-    PublishMedley: publish.handle_medley,
+    MixedTopicPublishes: publish.handle_mixed_topics,
     AckRun: acks.handle,
     Subscribe: subscribe.handle,
     Unsubscribe: unsubscribe.handle,

@@ -9,7 +9,7 @@ from adapters.mqtt.wire import AckRun, PacketType
 from gateway.errors import StorageUnavailable
 
 if TYPE_CHECKING:  # connections know handlers
-    from adapters.mqtt.connection import MqttConnection
+    from adapters.mqtt.connection.connection import MqttConnection
 
 
 def handle(connection: "MqttConnection", run: AckRun) -> None:

@@ -7,10 +7,10 @@ as the same user: a session belongs to one.
 from functools import partial
 from typing import TYPE_CHECKING
 
+from adapters.mqtt.access.authentication import ScramExchange
 from adapters.mqtt.codec import encode_auth
 from adapters.mqtt.errors import MqttError, ReasonCode
 from adapters.mqtt.handlers import connect as connect_handler
-from adapters.mqtt.rights.authentication import ScramExchange
 from adapters.mqtt.session import State
 from adapters.mqtt.wire import Auth
 from gateway.auth.login_throttle import Peer
@@ -18,7 +18,7 @@ from gateway.auth.scram_login import LoginStep
 from gateway.errors import GatewayError, Unauthenticated
 
 if TYPE_CHECKING:  # connections know handlers
-    from adapters.mqtt.connection import MqttConnection
+    from adapters.mqtt.connection.connection import MqttConnection
 
 
 def handle(connection: "MqttConnection", packet: Auth) -> None:

@@ -9,25 +9,25 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from adapters.mqtt.codec import encode_connack
-from adapters.mqtt.errors import MqttError, ReasonCode, reason_code
-from adapters.mqtt.handlers import auth
-from adapters.mqtt.keep_alive import agree
-from adapters.mqtt.rights.access import principal_of
-from adapters.mqtt.rights.authentication import (
+from adapters.mqtt.access.authentication import (
     ScramExchange,
     authenticate_password,
     check_anonymous,
 )
+from adapters.mqtt.access.client_access import principal_of
+from adapters.mqtt.codec import encode_connack
+from adapters.mqtt.connection.connack import Agreed, connack
+from adapters.mqtt.connection.keep_alive import agree
+from adapters.mqtt.errors import MqttError, ReasonCode, reason_code
+from adapters.mqtt.handlers import auth
 from adapters.mqtt.session import State
-from adapters.mqtt.welcome import Agreed, connack
 from adapters.mqtt.wire import PACKET_ID_MAX, Connect, Version, Will
 from gateway.auth.certificates import certificate_user
 from gateway.auth.login_throttle import Peer
 from gateway.errors import GatewayError, as_value
 
 if TYPE_CHECKING:  # connections know handlers
-    from adapters.mqtt.connection import MqttConnection
+    from adapters.mqtt.connection.connection import MqttConnection
     from adapters.mqtt.sessions.client_session import ClientSession
 
 ASSIGNED_ID_BYTES: Final = 12  # of randomness in a client identifier that we make

@@ -7,7 +7,7 @@ from adapters.mqtt.session import State
 from adapters.mqtt.wire import Disconnect
 
 if TYPE_CHECKING:  # connections know handlers
-    from adapters.mqtt.connection import MqttConnection
+    from adapters.mqtt.connection.connection import MqttConnection
 
 
 def handle(connection: "MqttConnection", packet: Disconnect) -> None:

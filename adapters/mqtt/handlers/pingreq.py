@@ -6,7 +6,7 @@ from adapters.mqtt.codec import PINGRESP
 from adapters.mqtt.wire import Pingreq
 
 if TYPE_CHECKING:  # connections know handlers
-    from adapters.mqtt.connection import MqttConnection
+    from adapters.mqtt.connection.connection import MqttConnection
 
 
 def handle(connection: "MqttConnection", packet: Pingreq) -> None:  # noqa: ARG001 - says nothing

@@ -2,10 +2,10 @@
 
 from typing import TYPE_CHECKING
 
-from adapters.mqtt.wire import PublishMedley, PublishRun
+from adapters.mqtt.wire import MixedTopicPublishes, PublishRun
 
 if TYPE_CHECKING:  # connections know handlers
-    from adapters.mqtt.connection import MqttConnection
+    from adapters.mqtt.connection.connection import MqttConnection
 
 
 def handle(connection: "MqttConnection", run: PublishRun) -> None:
@@ -14,7 +14,7 @@ def handle(connection: "MqttConnection", run: PublishRun) -> None:
     connection.inbound.take(run)
 
 
-def handle_medley(connection: "MqttConnection", medley: PublishMedley) -> None:
+def handle_mixed_topics(connection: "MqttConnection", mixed: MixedTopicPublishes) -> None:
     """Publish packets whose topics take turns. Errors: as ``handle``."""
-    connection.node.counters.messages_received += len(medley.payloads) - 1
-    connection.inbound.take_medley(medley)
+    connection.node.counters.messages_received += len(mixed.payloads) - 1
+    connection.inbound.take_mixed_topics(mixed)

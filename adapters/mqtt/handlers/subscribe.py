@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Final
 
 from adapters.mqtt.codec import encode_suback
 from adapters.mqtt.errors import MqttError, ReasonCode, reason_code
-from adapters.mqtt.filters import filter_bytes, parse_subscription
-from adapters.mqtt.refusals import SUBACK_CODES, within
+from adapters.mqtt.packets.refusal_packets import SUBACK_CODES, within
 from adapters.mqtt.sessions.filter_work import serve
-from adapters.mqtt.sessions.subscription import Subscription
+from adapters.mqtt.subscriptions.filters import filter_bytes, parse_subscription
+from adapters.mqtt.subscriptions.subscription import Subscription
 from adapters.mqtt.wire import Suback, Subscribe, SubscriptionRequest, Version
 from gateway.errors import GatewayError, public_text
 
 if TYPE_CHECKING:  # connections know handlers
-    from adapters.mqtt.connection import MqttConnection
+    from adapters.mqtt.connection.connection import MqttConnection
 
 FAILURE: Final = 0x80  # from here on a code is no granted QoS
 Item = tuple[Subscription, bool]

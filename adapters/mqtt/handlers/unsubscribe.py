@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 from adapters.mqtt.codec import encode_unsuback
 from adapters.mqtt.errors import MqttError, ReasonCode, reason_code
-from adapters.mqtt.filters import parse_subscription
-from adapters.mqtt.refusals import UNSUBACK_CODES, within
+from adapters.mqtt.packets.refusal_packets import UNSUBACK_CODES, within
 from adapters.mqtt.sessions.filter_work import serve
+from adapters.mqtt.subscriptions.filters import parse_subscription
 from adapters.mqtt.wire import Unsuback, Unsubscribe, Version
 from gateway.errors import GatewayError
 
 if TYPE_CHECKING:  # connections know handlers
-    from adapters.mqtt.connection import MqttConnection
+    from adapters.mqtt.connection.connection import MqttConnection
 
 
 def handle(connection: "MqttConnection", packet: Unsubscribe) -> None:

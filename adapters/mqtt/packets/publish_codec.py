@@ -1,7 +1,8 @@
 """PUBLISH packets of one read -> runs (MQTT 5.0 section 3.3; 3.1 and 3.1.1 alike).
 
 The hot path in. Consecutive packets with the same first byte, topic and properties become one
-``PublishRun``; those whose topics take turns become a ``PublishMedley`` where they may. Packets
+``PublishRun``; those whose topics take turns become
+``MixedTopicPublishes`` where they may. Packets
 of a run that are of equal size too are taken apart by one ``struct`` for all of them; the rest in
 a flat loop that compares each with what the run has in common.
 """
@@ -13,6 +14,7 @@ from struct import Struct
 from typing import Final, cast
 
 from adapters.mqtt.errors import MqttError, ReasonCode
+from adapters.mqtt.packets.mixed_topics_codec import decode_mixed_topics
 from adapters.mqtt.packets.primitives import (
     VARINT_MAX,
     decode_varint,
@@ -21,7 +23,6 @@ from adapters.mqtt.packets.primitives import (
     protocol_error,
 )
 from adapters.mqtt.packets.properties import USER_PROPERTIES_MAX, decode_publish_properties
-from adapters.mqtt.packets.publish_medley import decode_medley
 from adapters.mqtt.packets.topic_names import check_topic
 from adapters.mqtt.wire import NO_PROPERTIES, Packet, PublishProperties, PublishRun, Version
 
@@ -55,7 +56,7 @@ class Likeness:
 
     Who waits for each acknowledgement sends one packet at a time: there is no run to gain by,
     but what was checked in one packet holds for the next with the same bytes. ``may_be_lone``:
-    they are QoS 1, and this is all there is to them; see ``lone_publishes``, who also ends it.
+    they are QoS 1, and this is all there is to them; see ``one_in_flight``, who also ends it.
     """
 
     __slots__ = (
@@ -189,8 +190,8 @@ def decode_publishes(  # noqa: PLR0913, PLR0917 - a call with names takes longer
             at = _take_others(run, data, at, common, packet_bytes_max)
         if not (data[start] & _NOT_AS_IT_CAME or _belongs_to_one_hop(run.properties)):
             run.data = data[start:at]
-        if _begins_medley(run, data, start, at):
-            found_runs, at = decode_medley(data, at, run, common[1], packet_bytes_max)
+        if _begins_mixed_topics(run, data, start, at):
+            found_runs, at = decode_mixed_topics(data, at, run, common[1], packet_bytes_max)
             packets += found_runs
         else:
             packets.append(run)
@@ -261,7 +262,7 @@ def _checked_properties(data: bytes, user_properties_max: int) -> PublishPropert
     return properties
 
 
-def _begins_medley(run: PublishRun, data: bytes, start: int, at: int) -> bool:
+def _begins_mixed_topics(run: PublishRun, data: bytes, start: int, at: int) -> bool:
     """Say whether another packet with the flags of this one follows, and may go with it."""
     return (
         not data[start] & _NOT_IN_MEDLEYS

@@ -8,12 +8,12 @@ import struct
 from itertools import repeat
 from typing import TYPE_CHECKING, Final
 
-from adapters.mqtt.outgoing.at_most_once import send_part
+from adapters.mqtt.delivery.at_most_once import send_part
+from adapters.mqtt.delivery.outbox import RETAINED, packet_id_of
 from adapters.mqtt.packets.primitives import encode_varint
 from adapters.mqtt.packets.properties import encode_publish_properties
 from adapters.mqtt.retained.store import Retained, RetainedStretch
-from adapters.mqtt.sessions.outbox import RETAINED, packet_id_of
-from adapters.mqtt.sessions.subscription import Subscription
+from adapters.mqtt.subscriptions.subscription import Subscription
 from adapters.mqtt.wire import NO_PROPERTIES, PublishRun, Version
 from features.expiry import remaining_s
 

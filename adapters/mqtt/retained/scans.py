@@ -4,11 +4,11 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from adapters.mqtt.outgoing.at_most_once import send_part
+from adapters.mqtt.access.exact_denials import ExactDenials
+from adapters.mqtt.delivery.at_most_once import send_part
 from adapters.mqtt.retained.delivery import send_retained_part, wants_runs
 from adapters.mqtt.retained.store import Retained, RetainedStore, RetainedStretch
-from adapters.mqtt.rights.exact_denials import ExactDenials
-from adapters.mqtt.sessions.subscription import Subscription
+from adapters.mqtt.subscriptions.subscription import Subscription
 from adapters.mqtt.wire import PublishRun
 
 if TYPE_CHECKING:  # sessions ask for this by way of their services

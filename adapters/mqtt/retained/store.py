@@ -21,7 +21,7 @@ from adapters.mqtt.packets.properties import (
     decode_publish_properties,
     encode_publish_properties,
 )
-from adapters.mqtt.wire import NO_PROPERTIES, PublishMedley, PublishRun
+from adapters.mqtt.wire import NO_PROPERTIES, MixedTopicPublishes, PublishRun
 from features.expiry import NEVER, is_expired
 from features.expiry import expires_at_unix_ms as deadline_of
 from features.retained import RetainedTopics
@@ -180,16 +180,16 @@ class RetainedStore:
         self._check_room(topic, value)
         return [(topic, value)]
 
-    def items_of(self, medley: PublishMedley, now_unix_ms: int) -> list[Item]:
-        """Return the same for the messages of a medley.
+    def items_of(self, mixed: MixedTopicPublishes, now_unix_ms: int) -> list[Item]:
+        """Return the same for the messages of mixed topics.
 
         Error: ``Overloaded`` when a bound may be reached by one of them: that is for ``items``
         to say of each.
         """
-        front = _encode(medley.like, b"", NEVER, now_unix_ms)
+        front = _encode(mixed.like, b"", NEVER, now_unix_ms)
         items: list[Item] = [
             (topic, front + payload if payload else None)
-            for topic, payload in zip(medley.topics, medley.payloads, strict=True)
+            for topic, payload in zip(mixed.topics, mixed.payloads, strict=True)
         ]
         values = self._values
         more_count = more_bytes = 0

@@ -10,13 +10,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final, Literal, Protocol
 
+from adapters.mqtt.access.read_access import NOTHING
 from adapters.mqtt.codec import encode_acks
-from adapters.mqtt.outgoing.at_most_once import fitting_parts, form_for
-from adapters.mqtt.outgoing.medley import Medley, send_medley
-from adapters.mqtt.rights.reading import NOTHING
+from adapters.mqtt.delivery.at_most_once import fitting_parts, form_for
+from adapters.mqtt.delivery.mixed_topics import MixedTopicBatch, send_mixed_topics
+from adapters.mqtt.delivery.outbox import RETAINED, Outbox, packet_id_of
 from adapters.mqtt.sessions.journal import SessionJournal
-from adapters.mqtt.sessions.outbox import RETAINED, Outbox, packet_id_of
-from adapters.mqtt.sessions.subscription import Subscription
+from adapters.mqtt.subscriptions.subscription import Subscription
 from adapters.mqtt.wire import (
     AckRun,
     PacketType,
@@ -29,13 +29,13 @@ from gateway.errors import GatewayError, StorageUnavailable
 from gateway.model import Buffer
 
 if TYPE_CHECKING:  # the session's surroundings know sessions
-    from adapters.mqtt.outgoing.distributor import SubscriberMatch
-    from adapters.mqtt.outgoing.feeds import Feed
-    from adapters.mqtt.outgoing.laggard import Laggard
-    from adapters.mqtt.rights.access import ClientAccess
-    from adapters.mqtt.sessions.ended import EndedSubscriptions
-    from adapters.mqtt.sessions.services import SessionServices
-    from adapters.mqtt.shares.groups import ShareGroup
+    from adapters.mqtt.access.client_access import ClientAccess
+    from adapters.mqtt.delivery.distributor import SubscriberMatch
+    from adapters.mqtt.reading.feed import Feed
+    from adapters.mqtt.reading.slow_receiver import SlowReceiver
+    from adapters.mqtt.sessions.session_context import SessionContext
+    from adapters.mqtt.shared_subscriptions.groups import ShareGroup
+    from adapters.mqtt.subscriptions.ended import EndedSubscriptions
 
 NOT_FOUND: Final = 0x92
 
@@ -92,13 +92,13 @@ class ClientSession:
         "is_attached",
         "is_redelivering",
         "journal",
-        "laggards",
         "live_bytes_max",
         "on_progress",
         "outbox",
         "positions",
         "retained_scans",
         "services",
+        "slow_receivers",
         "subscriptions",
         "username",
         "will",
@@ -106,7 +106,7 @@ class ClientSession:
 
     is_group: Literal[False] = False
 
-    def __init__(self, client_id: str, services: "SessionServices") -> None:
+    def __init__(self, client_id: str, services: "SessionContext") -> None:
         self.client_id = client_id
         self.services = services
         self.connection: SessionConnection | None = None
@@ -127,7 +127,7 @@ class ClientSession:
         self.inbound: set[int] = set()  # QoS 2 identifiers that wait for PUBREL
         self.behind: dict[int, int] = {}
         # Where it is too slow for QoS 0, by partition id; waiting for it, more: ``at_most_once``.
-        self.laggards: dict[int, Laggard] = {}
+        self.slow_receivers: dict[int, SlowReceiver] = {}
         self.live_bytes_max = services.receiver_bytes_max
         self.positions: dict[int, int] = {}  # while it is away
         # Who waits for retained messages by filter, and the topic they are at.
@@ -206,15 +206,15 @@ class ClientSession:
         )
         return count
 
-    def take_medley(
+    def take_mixed_topics(
         self,
-        medley: Medley,
+        mixed: MixedTopicBatch,
         places: range,
         matches: "Mapping[PublishRun, SubscriberMatch]",
         feed: "Feed",
     ) -> int | None:
         """See ``CatchUp``."""
-        return send_medley(self, medley, places, matches, feed.partition_id)
+        return send_mixed_topics(self, mixed, places, matches, feed.partition_id)
 
     def send_run(  # noqa: PLR0913 - all that makes one delivery differ from another
         self,
@@ -340,8 +340,8 @@ class ClientSession:
             self.services.retained_scans.send(self)
         if self.behind:
             self.services.catch_up(self)
-        for laggard in tuple(self.laggards.values()):
-            laggard.go_on()
+        for slow_receiver in tuple(self.slow_receivers.values()):
+            slow_receiver.go_on()
         for group in self.groups.values():
             group.go_on()
 

@@ -9,10 +9,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
-from adapters.mqtt.outgoing.pacing import Pace
+from adapters.mqtt.reading.pacing import Pace
 
 if TYPE_CHECKING:  # connections know handlers, which know this
-    from adapters.mqtt.connection import MqttConnection
+    from adapters.mqtt.connection.connection import MqttConnection
 
 FILTERS_PER_STEP: Final = 32  # served at once, and of one connection before others come
 

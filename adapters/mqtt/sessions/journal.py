@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from itertools import takewhile
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from adapters.mqtt.sessions.outbox import Inflight
+from adapters.mqtt.delivery.outbox import Inflight
 from gateway.errors import CorruptBatch, GatewayError
 from gateway.model import Buffer
 

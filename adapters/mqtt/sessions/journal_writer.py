@@ -15,7 +15,7 @@ import structlog
 
 from adapters.mqtt.sessions.journal import Leaving, SessionJournal
 from adapters.mqtt.sessions.store import APPEND_BYTES_MAX, SessionStore
-from adapters.mqtt.shares.lanes import ShareLane, ShareLanes
+from adapters.mqtt.shared_subscriptions.lanes import ShareLane, ShareLanes
 from gateway.coalescer import Part
 from gateway.errors import GatewayError, StorageUnavailable, as_value
 

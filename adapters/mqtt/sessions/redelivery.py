@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING
 import structlog
 
 from adapters.mqtt.codec import encode_acks
-from adapters.mqtt.outgoing.at_most_once import EXACTLY_ONCE, fitting_parts
-from adapters.mqtt.packets.publish_forms import PublishForm, form_of
-from adapters.mqtt.sessions.outbox import RETAINED, Inflight, Unsettled, packet_id_of
+from adapters.mqtt.delivery.at_most_once import EXACTLY_ONCE, fitting_parts
+from adapters.mqtt.delivery.outbox import RETAINED, Inflight, Unsettled, packet_id_of
+from adapters.mqtt.delivery.publish_forms import PublishForm, form_of
 from adapters.mqtt.wire import PACKET_ID_MAX, PacketType, PublishRun
 from features.expiry import remaining_s
 from features.ranges import RangeSet
 from gateway.errors import GatewayError, OffsetOutOfRange
 
 if TYPE_CHECKING:  # sessions start their redelivery
-    from adapters.mqtt.outgoing.feeds import Feed
+    from adapters.mqtt.reading.feed import Feed
     from adapters.mqtt.sessions.client_session import ClientSession, SessionConnection
 
 log = structlog.get_logger()

@@ -12,10 +12,10 @@ from typing import Final
 
 import structlog
 
-from adapters.mqtt.incoming.wills import Wills, delay_s
+from adapters.mqtt.publishing.wills import Wills, delay_s
 from adapters.mqtt.sessions.client_session import ClientSession, SessionConnection
 from adapters.mqtt.sessions.restoring import restore
-from adapters.mqtt.sessions.services import SessionServices
+from adapters.mqtt.sessions.session_context import SessionContext
 from adapters.mqtt.sessions.store import state_key
 from adapters.mqtt.wire import Connect
 from gateway.errors import GatewayError, Overloaded, StorageUnavailable
@@ -35,7 +35,7 @@ log = structlog.get_logger()
 class Sessions:
     """All sessions by client identifier."""
 
-    def __init__(self, services: SessionServices, wills: Wills) -> None:
+    def __init__(self, services: SessionContext, wills: Wills) -> None:
         self._services = services
         self._wills = wills
         self._sessions: dict[str, ClientSession] = {}

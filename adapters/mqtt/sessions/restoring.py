@@ -9,10 +9,10 @@ from collections.abc import Iterable, Iterator
 
 import structlog
 
+from adapters.mqtt.delivery.outbox import RETAINED, Inflight, Outbox
 from adapters.mqtt.sessions.client_session import ClientSession
 from adapters.mqtt.sessions.journal import decode_runs
-from adapters.mqtt.sessions.outbox import RETAINED, Inflight, Outbox
-from adapters.mqtt.sessions.services import SessionServices
+from adapters.mqtt.sessions.session_context import SessionContext
 from adapters.mqtt.sessions.state_records import decode_group, decode_state
 from adapters.mqtt.sessions.store import (
     ENDED_KEY,
@@ -26,7 +26,7 @@ from adapters.mqtt.sessions.store import (
 log = structlog.get_logger()
 
 
-async def restore(services: SessionServices, sessions: dict[str, ClientSession]) -> None:
+async def restore(services: SessionContext, sessions: dict[str, ClientSession]) -> None:
     """Read what was written down, and fill ``sessions``; nobody is connected.
 
     Errors: as ``InternalStream.load``, ``QueueJournal.load``.
@@ -36,7 +36,7 @@ async def restore(services: SessionServices, sessions: dict[str, ClientSession])
 
 
 class _Restoring:
-    def __init__(self, services: SessionServices, sessions: dict[str, ClientSession]) -> None:
+    def __init__(self, services: SessionContext, sessions: dict[str, ClientSession]) -> None:
         self._services = services
         self._sessions = sessions
         self._values = services.store.stream.values

@@ -4,7 +4,7 @@ import struct
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from adapters.mqtt.errors import MqttError
-from adapters.mqtt.incoming.wills import decode_will, encode_will
+from adapters.mqtt.publishing.wills import decode_will, encode_will
 from adapters.mqtt.sessions.subscription_records import (
     COUNT,
     check_version,

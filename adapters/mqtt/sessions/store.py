@@ -30,13 +30,13 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from adapters.mqtt.sessions.state_records import encode_state
-from adapters.mqtt.sessions.subscription import Subscription
 from adapters.mqtt.sessions.subscription_records import (
     VERSION,
     encode_ended,
     encode_positions,
     encode_subscription,
 )
+from adapters.mqtt.subscriptions.subscription import Subscription
 from gateway.coalescer import Part
 from gateway.errors import GatewayError, StorageUnavailable
 from gateway.storage import OnDone
@@ -44,7 +44,7 @@ from gateway.streams import InternalStream, Item
 
 if TYPE_CHECKING:  # the session calls its store
     from adapters.mqtt.sessions.client_session import ClientSession
-    from adapters.mqtt.shares.groups import ShareGroup
+    from adapters.mqtt.shared_subscriptions.groups import ShareGroup
 
 SESSIONS_TOPIC: Final = "__mqtt_sessions"
 STATE_KEY: Final = b"\x01"

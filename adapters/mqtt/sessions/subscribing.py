@@ -4,22 +4,26 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from adapters.mqtt.filters import TOPIC_BYTES_MAX, filter_bytes, parse_subscription
 from adapters.mqtt.sessions.client_session import ClientSession
-from adapters.mqtt.sessions.ended import EndedSubscription
-from adapters.mqtt.sessions.subscription import NO_STARTS, Subscription, written_filter
 from adapters.mqtt.sessions.subscription_records import decode_ended, decode_subscription
+from adapters.mqtt.subscriptions.ended import EndedSubscription
+from adapters.mqtt.subscriptions.filters import (
+    TOPIC_BYTES_MAX,
+    filter_bytes,
+    parse_subscription,
+)
+from adapters.mqtt.subscriptions.subscription import NO_STARTS, Subscription, written_filter
 from gateway.errors import StorageUnavailable
 from gateway.storage import OnDone
 
 if TYPE_CHECKING:  # the services have it
-    from adapters.mqtt.sessions.services import SessionServices
+    from adapters.mqtt.sessions.session_context import SessionContext
 
 
 class Subscribing:
     """Adds and removes the subscriptions of sessions."""
 
-    def __init__(self, services: "SessionServices") -> None:
+    def __init__(self, services: "SessionContext") -> None:
         self._services = services
 
     def subscribe(
@@ -34,7 +38,7 @@ class Subscribing:
             services.feeds.push_held()  # the old ones match what was acknowledged before
         read_log_before = session.reads_log
         live: Mapping[int, int] = NO_STARTS
-        if session.is_kept or session.behind or session.laggards:
+        if session.is_kept or session.behind or session.slow_receivers:
             live = services.feeds.live_offsets()
         written = {}
         replaced: dict[str, Subscription | None] = {}
@@ -44,13 +48,13 @@ class Subscribing:
             old = session.subscriptions.get(name)
             replaced.setdefault(name, old)  # a filter may be there twice
             subscription.starts = live
-            if old is not None and (old.qos or session.laggards):
+            if old is not None and (old.qos or session.slow_receivers):
                 is_at_qos_0 = not (old.qos or subscription.qos)
                 if old.group is not None or is_at_qos_0 or old.is_alike(subscription):
                     subscription.starts = old.starts
                 else:
-                    for laggard in session.laggards.values():
-                        laggard.replace(old, live)
+                    for slow_receiver in session.slow_receivers.values():
+                        slow_receiver.replace(old, live)
                     if (rest := services.endings.end(session, old, live)) is not None:
                         ended.append((name, rest))
             written[name] = subscription

@@ -4,8 +4,8 @@ import struct
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
-from adapters.mqtt.sessions.ended import EndedSubscription
-from adapters.mqtt.sessions.subscription import Subscription
+from adapters.mqtt.subscriptions.ended import EndedSubscription
+from adapters.mqtt.subscriptions.subscription import Subscription
 from gateway.errors import CorruptBatch
 
 if TYPE_CHECKING:  # the session calls its store

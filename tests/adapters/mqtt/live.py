@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from adapters.mqtt.config import MqttConfig
-from adapters.mqtt.connection import MqttConnection
+from adapters.mqtt.connection.connection import MqttConnection
 from adapters.mqtt.server import MqttAdapter
 from gateway.clock import ManualClock
 from gateway.config.auth import AuthRule

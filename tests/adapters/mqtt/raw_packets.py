@@ -11,8 +11,8 @@ from adapters.mqtt.errors import MqttError, ReasonCode
 from adapters.mqtt.packets.framing import PacketReader
 from adapters.mqtt.wire import (
     AckRun,
+    MixedTopicPublishes,
     Packet,
-    PublishMedley,
     PublishProperties,
     PublishRun,
     Version,
@@ -104,7 +104,7 @@ def described(packets: Sequence[Packet]) -> list[Any]:
     """Return packets one by one in a form that compares; runs are taken apart."""
     out: list[Any] = []
     for one in packets:
-        if isinstance(one, PublishMedley):
+        if isinstance(one, MixedTopicPublishes):
             out += described(one.runs())
         elif isinstance(one, PublishRun):
             ids = one.packet_ids or [0] * len(one.payloads)

@@ -8,14 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from adapters.mqtt.config import MqttConfig, RouteConfig
+from adapters.mqtt.delivery.mixed_topics import MEDLEY_BYTES_MAX, MEDLEY_MAX, MixedTopicBatch
 from adapters.mqtt.mapping import (
     header_block,
     mixed_runs_of_batch,
     record_run,
     runs_of_batch,
 )
-from adapters.mqtt.outgoing.medley import MEDLEY_BYTES_MAX, MEDLEY_MAX, Medley
-from adapters.mqtt.outgoing.record_kinds import CACHED_BLOCK_BYTES_MAX
+from adapters.mqtt.records.record_kinds import CACHED_BLOCK_BYTES_MAX
 from adapters.mqtt.routes import Routes
 from adapters.mqtt.wire import NO_PROPERTIES, PublishProperties, PublishRun
 from gateway.errors import CorruptBatch
@@ -415,25 +415,27 @@ def test_topics_that_take_turns_are_the_same_messages(
 
     flat: list[PublishRun] = []
     for one in mixed:
-        flat += one.runs(range(len(one.payloads))) if isinstance(one, Medley) else [one]
+        flat += (
+            one.runs(range(len(one.payloads))) if isinstance(one, MixedTopicBatch) else [one]
+        )
     assert messages(flat) == messages(plain)
     assert skipped_of_mixed == skipped
 
 
-def test_a_medley_is_no_longer_than_it_may_be_and_ends_where_a_topic_stays() -> None:
+def test_a_mixed_topics_is_no_longer_than_it_may_be_and_ends_where_a_topic_stays() -> None:
     turns = [b"%d" % (n % 3) for n in range(MEDLEY_MAX + 100)]
     batch = encode_batch([(0, topic, b"v", ()) for topic in [*turns, *[b"stays"] * 50]])
 
     found = mixed_runs_of_batch(batch, ROUTE, from_offset=0, skipped=Counter())
 
-    counts = [len(one.payloads) for one in found if isinstance(one, Medley)]
+    counts = [len(one.payloads) for one in found if isinstance(one, MixedTopicBatch)]
     assert counts[0] == MEDLEY_MAX
     assert sum(counts) >= len(turns) - 2
     assert isinstance(found[-1], PublishRun)
     assert len(found[-1].payloads) > 40
 
 
-def test_the_payloads_of_a_medley_are_bounded_in_bytes() -> None:
+def test_the_payloads_of_a_mixed_topics_are_bounded_in_bytes() -> None:
     payload = bytes(MEDLEY_BYTES_MAX // 8)
     batch = encode_batch([(0, b"%d" % (n % 3), payload, ()) for n in range(30)])
 

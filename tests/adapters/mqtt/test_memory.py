@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from adapters.mqtt.connection import MqttConnection
-from adapters.mqtt.incoming.inbound import Inbound
+from adapters.mqtt.connection.connection import MqttConnection
+from adapters.mqtt.publishing.inbound import Inbound
 from adapters.mqtt.sessions.client_session import ClientSession
 from adapters.mqtt.sessions.journal import SessionJournal
 from tests.adapters.mqtt.live import DEADLINE_S, Live, running

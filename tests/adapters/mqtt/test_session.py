@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapters.mqtt import handlers
+from adapters.mqtt.connection.connack import ConnectRate
 from adapters.mqtt.errors import MqttError, ReasonCode
 from adapters.mqtt.session import (
     TRANSITIONS,
@@ -13,7 +14,6 @@ from adapters.mqtt.session import (
     State,
     without_alias,
 )
-from adapters.mqtt.welcome import ConnectRate
 from adapters.mqtt.wire import (
     AckRun,
     Auth,

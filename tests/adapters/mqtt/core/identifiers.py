@@ -5,8 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from adapters.mqtt.packets import publish_forms
-from adapters.mqtt.sessions import outbox
+from adapters.mqtt.delivery import outbox, publish_forms
 
 
 @contextlib.contextmanager

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import Any, cast
 
-from adapters.mqtt.connection import MqttConnection
+from adapters.mqtt.connection.connection import MqttConnection
 from adapters.mqtt.server import MqttAdapter
 from adapters.mqtt.sessions.client_session import ClientSession
 from gateway.clock import ManualClock

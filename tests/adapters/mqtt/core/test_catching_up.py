@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from adapters.mqtt.outgoing import catch_up, feeds
+from adapters.mqtt.reading import catch_up
+from adapters.mqtt.reading import feed as reading_feed
 from gateway.errors import StorageUnavailable
 from gateway.model import Buffer
 from tests.adapters.mqtt.core.rig import numbered, payloads, rig
@@ -284,7 +285,7 @@ async def test_a_feed_whose_tail_failed_follows_on(
         subscriber = await one.client("s")
         await subscriber.subscribe(("t", 1))
         [feed] = one.adapter.node.feeds
-        monkeypatch.setattr(feeds, "RETRY_S", 0.0)
+        monkeypatch.setattr(reading_feed, "RETRY_S", 0.0)
         tail = feed._tail
         assert tail is not None
         tail._fail(feed, StorageUnavailable("a read failed"))

@@ -6,9 +6,9 @@ from typing import Any, cast
 
 import pytest
 
-from adapters.mqtt.outgoing.trie import Match
-from adapters.mqtt.sessions.ended import EndedSubscription, MatchWithEnded
-from adapters.mqtt.sessions.subscription import Subscription
+from adapters.mqtt.subscriptions.ended import EndedSubscription, MatchWithEnded
+from adapters.mqtt.subscriptions.subscription import Subscription
+from adapters.mqtt.subscriptions.trie import Match
 from gateway.records.codec import encode_batch
 from gateway.writer import Write
 from tests.adapters.mqtt.core.rig import Client, Rig, numbered, payloads, rig, until

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from adapters.mqtt.delivery.outbox import RETAINED, Inflight
 from adapters.mqtt.sessions.client_session import ClientSession
 from adapters.mqtt.sessions.journal import (
     RECORD_BYTES_MAX,
@@ -14,7 +15,6 @@ from adapters.mqtt.sessions.journal import (
     encode_runs,
     encoded_bytes,
 )
-from adapters.mqtt.sessions.outbox import RETAINED, Inflight
 from adapters.mqtt.sessions.store import (
     APPEND_BYTES_MAX,
     RUN_KEY,

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from adapters.mqtt import mapping
-from adapters.mqtt.outgoing import foreign_batches
-from adapters.mqtt.outgoing.batch_reading import BatchReading
-from adapters.mqtt.outgoing.record_kinds import CORRUPT_BATCH
+from adapters.mqtt.records import foreign_batches
+from adapters.mqtt.records.batch_reading import BatchReading
+from adapters.mqtt.records.record_kinds import CORRUPT_BATCH
 from gateway.model import BatchHeader
 from gateway.records import decoding_cost
 from tests.adapters.mqtt.core.rig import Rig, numbered, payloads, rig

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from adapters.mqtt.outgoing import catch_up
-from adapters.mqtt.outgoing.catch_up import CatchUp
-from adapters.mqtt.outgoing.distributor import Distributor
+from adapters.mqtt.delivery.distributor import Distributor
+from adapters.mqtt.reading import catch_up
+from adapters.mqtt.reading.catch_up import CatchUp
 from adapters.mqtt.wire import PublishRun
 from features.expiry import REMAINING_S_MAX
 from tests.adapters.mqtt.core.rig import Client, Rig, payloads, rig

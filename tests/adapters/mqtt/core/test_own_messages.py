@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.adapters.mqtt.core.rig import numbered, payloads, rig, until
-from tests.adapters.mqtt.core.test_lagging import LIMITS, stop
+from tests.adapters.mqtt.core.test_slow_receivers import LIMITS, stop
 from tests.support import mqtt_wire as wire
 from tests.support.mqtt_wire import Prop
 
@@ -55,7 +55,7 @@ async def test_it_comes_later_to_who_is_slow(tmp_path: Path, *, alternates: bool
                 for at, (topic, body) in enumerate(zip(topics, bodies, strict=True), 1)
             ]
         )
-        await until(lambda: bool(session.laggards))
+        await until(lambda: bool(session.slow_receivers))
         await one.delivered()
         connection.resume_writing()
         found: list[wire.Received] = []
@@ -66,6 +66,6 @@ async def test_it_comes_later_to_who_is_slow(tmp_path: Path, *, alternates: bool
                 found.append(came)
         assert payloads(found[1:]) == bodies
         assert {came.qos for came in found[1:]} == {0}
-        await until(lambda: not session.laggards)
+        await until(lambda: not session.slow_receivers)
         assert one.adapter.node.counters.dropped == 0
         await client.silent()

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.adapters.mqtt.core.rig import Client, Rig, payloads, rig, until
-from tests.adapters.mqtt.core.test_lone_publishes import server_side
+from tests.adapters.mqtt.core.test_one_in_flight_batches import server_side
 from tests.support import mqtt_wire as wire
 from tests.support.mqtt_wire import Kind
 

@@ -5,7 +5,7 @@ from typing import cast
 
 import pytest
 
-from adapters.mqtt.connection import MqttConnection
+from adapters.mqtt.connection.connection import MqttConnection
 from tests.adapters.mqtt.core.disks import RARELY, full_disk
 from tests.adapters.mqtt.core.rig import KEPT, Client, Rig, numbered, payloads, rig, until
 from tests.support import mqtt_wire as wire

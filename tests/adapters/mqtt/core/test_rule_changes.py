@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from adapters.mqtt.sessions.outbox import Inflight, Outbox
+from adapters.mqtt.delivery.outbox import Inflight, Outbox
 from gateway.auth.ports import Operation, PatternKind, ResourceType, Rule
 from gateway.auth.rules import RuleBook
 from gateway.config.auth import AuthRule
@@ -252,7 +252,7 @@ async def test_who_was_away_when_rules_changed_gets_no_retained_message_that_wai
         await reader.silent()
 
 
-@pytest.mark.parametrize("topics", [1, 3], ids=["a run", "a medley"])
+@pytest.mark.parametrize("topics", [1, 3], ids=["a run", "mixed topics"])
 async def test_who_is_being_served_of_the_log_gets_nothing_after_rules_have_changed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, topics: int
 ) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from adapters.mqtt.sessions.store import filter_key, run_key
-from adapters.mqtt.sessions.subscription import Subscription
+from adapters.mqtt.subscriptions.subscription import Subscription
 from tests.adapters.mqtt.core.disks import RARELY, full_disk
 from tests.adapters.mqtt.core.rig import Client, Rig, rig, turns, until
 from tests.adapters.mqtt.core.test_ended import behind, stored

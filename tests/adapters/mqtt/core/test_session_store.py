@@ -7,10 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from adapters.mqtt.delivery.outbox import Inflight
 from adapters.mqtt.sessions.client_session import ClientSession
-from adapters.mqtt.sessions.ended import EndedSubscription
 from adapters.mqtt.sessions.journal import decode_runs, encode_runs
-from adapters.mqtt.sessions.outbox import Inflight
 from adapters.mqtt.sessions.state_records import decode_group, decode_state, encode_state
 from adapters.mqtt.sessions.store import (
     ENDED_KEY,
@@ -25,13 +24,14 @@ from adapters.mqtt.sessions.store import (
     run_key,
     state_key,
 )
-from adapters.mqtt.sessions.subscription import Subscription
 from adapters.mqtt.sessions.subscription_records import (
     decode_ended,
     decode_subscription,
     encode_ended,
     encode_subscription,
 )
+from adapters.mqtt.subscriptions.ended import EndedSubscription
+from adapters.mqtt.subscriptions.subscription import Subscription
 from adapters.mqtt.wire import PublishProperties, Will
 from features.ranges import RangeSet
 from gateway.errors import CorruptBatch

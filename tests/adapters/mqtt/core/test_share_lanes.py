@@ -5,8 +5,8 @@ from zlib import crc32
 
 import pytest
 
-from adapters.mqtt.shares.groups import ShareGroup
-from adapters.mqtt.shares.lanes import ShareLane
+from adapters.mqtt.shared_subscriptions.groups import ShareGroup
+from adapters.mqtt.shared_subscriptions.lanes import ShareLane
 from gateway.queues import journal
 from tests.adapters.mqtt.core.disks import RARELY, full_disk, no_room_for
 from tests.adapters.mqtt.core.rig import Client, Rig, numbered, payloads, rig, until

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from adapters.mqtt.handlers import TABLES
-from adapters.mqtt.outgoing.pacing import Pace
+from adapters.mqtt.reading.pacing import Pace
 from adapters.mqtt.session import State
 from adapters.mqtt.sessions import filter_work
 from adapters.mqtt.wire import Pingreq

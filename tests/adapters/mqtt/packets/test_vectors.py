@@ -18,9 +18,9 @@ from ohmqtt.property import (
 )
 
 from adapters.mqtt import codec
+from adapters.mqtt.delivery.publish_forms import form_of
 from adapters.mqtt.errors import ReasonCode
 from adapters.mqtt.packets.primitives import decode_text, decode_varint, encode_varint
-from adapters.mqtt.packets.publish_forms import form_of
 from adapters.mqtt.wire import (
     AckRun,
     Auth,

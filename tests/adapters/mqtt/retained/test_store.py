@@ -19,7 +19,7 @@ from adapters.mqtt.retained.store import (
 )
 from adapters.mqtt.wire import (
     NO_PROPERTIES,
-    PublishMedley,
+    MixedTopicPublishes,
     PublishProperties,
     PublishRun,
 )
@@ -232,21 +232,21 @@ async def test_topics_are_bounded(house: House) -> None:
 
 @pytest.mark.parametrize("properties", [NO_PROPERTIES, PublishProperties(content_type="x")])
 @pytest.mark.parametrize("client_id", ["", "me"])
-async def test_a_medley_is_kept_as_its_messages_are(
+async def test_a_mixed_topics_is_kept_as_its_messages_are(
     house: House, properties: PublishProperties, client_id: str
 ) -> None:
     store = await opened(house, MqttConfig(retained_max=3))
     topics, payloads = [b"a", b"b", b"a", b"b"], [b"1", b"2", b"", b"4"]
     like = run_of("", b"", qos=1, client_id=client_id, properties=properties)
-    medley = PublishMedley(like, topics, payloads, [1, 2, 3, 4], [])
+    mixed = MixedTopicPublishes(like, topics, payloads, [1, 2, 3, 4], [])
     now_unix_ms = house.clock.unix_ms()
 
-    items = store.items_of(medley, now_unix_ms)
+    items = store.items_of(mixed, now_unix_ms)
 
-    assert items == [item for run in medley.runs() for item in store.items(run, now_unix_ms)]
+    assert items == [item for run in mixed.runs() for item in store.items(run, now_unix_ms)]
     await keep(store, house, run_of("x", b"1"), run_of("y", b"2"))
     with pytest.raises(Overloaded, match="retained_max"):  # a comes before it goes
-        store.items_of(medley, now_unix_ms)
+        store.items_of(mixed, now_unix_ms)
 
 
 async def test_bytes_are_bounded(house: House) -> None:

@@ -1,0 +1,92 @@
+"""Which subscriptions of a session count, when rules have changed since SUBSCRIBE.
+
+What a client may not read any more stays a subscription of its session, but is out of force: it
+gets nothing, and is in force again when the rules allow it again. Nothing tells the client, as
+MQTT has no words for it. This is looked at when a session's client comes (back), and for all
+who are connected when rules change; never for each message.
+"""
+
+import asyncio
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final
+
+from adapters.mqtt.access.exact_denials import ExactDenials
+
+if TYPE_CHECKING:  # sessions and their services know this
+    from adapters.mqtt.sessions.client_session import ClientSession
+    from adapters.mqtt.sessions.session_context import SessionContext
+
+LOOKED_AT_PER_TURN: Final = 200  # subscriptions, before others are served
+
+NOTHING: Final[frozenset[str]] = frozenset()
+
+
+def forbidden_to(session: "ClientSession") -> frozenset[str]:
+    """Return the subscriptions, as written, that an attached session may not have by now."""
+    assert session.connection is not None
+    access = session.connection.access
+    assert access is not None
+    found = [
+        name
+        for name, subscription in session.subscriptions.items()
+        if not access.may_subscribe(
+            subscription.topic_filter, is_shared=subscription.group is not None
+        )
+    ]
+    return frozenset(found) if found else NOTHING
+
+
+def put_in_force(services: "SessionContext", session: "ClientSession", name: str) -> None:
+    """Let a subscription of an attached session get what is new."""
+    subscription = session.subscriptions[name]
+    if subscription.group is None:
+        services.distributor.trie.add(subscription, session)
+    else:
+        services.join(session.groups[name], session)
+
+
+class ReadingRights:
+    """Looks at the subscriptions of all who are connected. Loop only."""
+
+    def __init__(
+        self,
+        services: "SessionContext",
+        sessions: Iterable["ClientSession"],
+        exact_denials: ExactDenials,
+    ) -> None:
+        self._exact_denials = exact_denials
+        self._services = services
+        self._sessions = sessions
+
+    async def rules_changed(self) -> None:
+        """Look at all of them, a bounded number each turn; then what the rules say holds.
+
+        Who comes meanwhile is looked at by the rules of that moment.
+        """
+        self._exact_denials.renew()
+        looked_at = 0
+        for session in tuple(self._sessions):
+            if not session.is_attached or session.connection is None:
+                continue
+            self.look(session)
+            looked_at += len(session.subscriptions) + len(session.ended or ())
+            if looked_at >= LOOKED_AT_PER_TURN:
+                looked_at = 0
+                await asyncio.sleep(0)
+
+    def look(self, session: "ClientSession") -> None:
+        """Put out of force what an attached session may not read, and in force what it may."""
+        services = self._services
+        is_less = services.endings.look(session)
+        before, session.forbidden = session.forbidden, forbidden_to(session)
+        for name in session.forbidden - before:
+            subscription = session.subscriptions[name]
+            if subscription.group is None:
+                services.distributor.trie.remove(subscription.topic_filter, session)
+            else:
+                services.part(session.groups[name], session)
+        session.forget_retained(session.forbidden)
+        if is_less or session.forbidden - before:
+            services.catch_up_anew(session)  # who wants what was asked between two slices
+        for name in before - session.forbidden:
+            put_in_force(services, session, name)

@@ -1,0 +1,1 @@
+"""One client's connection: bytes in and out, deadlines, CONNACK, WebSocket."""

@@ -1,0 +1,399 @@
+"""One MQTT client: read packets, let the handlers serve them, acknowledge in order.
+
+The session of the node is given to it with CONNECT; what it sends by itself are answers and
+reasons for a close.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+from adapters.mqtt import handlers
+from adapters.mqtt.access.authentication import ScramExchange
+from adapters.mqtt.access.client_access import ClientAccess
+from adapters.mqtt.connection import keep_alive
+from adapters.mqtt.connection.one_task import OneTask, Then, Work
+from adapters.mqtt.connection.packet_reader import FULL_READ_BYTES, new_reader, rest
+from adapters.mqtt.errors import MqttError, ReasonCode, reason_code
+from adapters.mqtt.packets.refusal_packets import can_refuse, last_connack, last_disconnect
+from adapters.mqtt.publishing.inbound import Inbound
+from adapters.mqtt.session import State
+from adapters.mqtt.wire import (
+    PACKET_ID_MAX,
+    PUBLISHES,
+    REMAINING_LENGTH_MAX,
+    Connect,
+    Disconnect,
+    Packet,
+    PublishRun,
+    Version,
+)
+from gateway.auth.ports import ANONYMOUS, Principal
+from gateway.connection import Connection
+from gateway.errors import GatewayError, public_text
+from gateway.listener import Listener
+
+if TYPE_CHECKING:  # the adapter makes connections; they know theirs
+    from adapters.mqtt.publishing.one_in_flight_publisher import OneInFlightPublisher
+    from adapters.mqtt.server import MqttAdapter
+    from adapters.mqtt.sessions.client_session import ClientSession
+
+REQUESTS_WAITING_MAX: Final = 100  # SUBSCRIBE and UNSUBSCRIBE that are being kept
+
+
+class MqttConnection(Connection, asyncio.Protocol):
+    """See ``client_session.SessionConnection`` for what the node's core uses of it.
+
+    uvloop takes it for an ``asyncio.Protocol``, which suits small packets: the bytes of a read
+    come as an object of their own, with one call.
+
+    Reads are held for these reasons: ``waiting`` (for who it is, its session, or the end of a
+    long SUBSCRIBE), ``turn`` (see ``incoming.reads``), ``wal``, ``unacknowledged``, ``requests``,
+    ``writes`` (it takes nothing of what is more than ``receiver_bytes_max``), ``drain``. A slow
+    receiver alone is read from: its acknowledgements are what makes room.
+    """
+
+    is_framed: ClassVar = False  # whether packets come and go in frames of another protocol
+
+    def __init__(self, listener: Listener, adapter: "MqttAdapter") -> None:
+        super().__init__(listener)
+        self.adapter = adapter
+        self.node = adapter.node
+        config = self.config = adapter.config
+        self.state = State.AWAIT_CONNECT
+        self.version = Version.V3_1_1
+        self.connect: Connect | None = None
+        self.client_id = ""
+        self.principal = Principal(ANONYMOUS, "mqtt", "")
+        self.access: ClientAccess | None = None
+        self.session: ClientSession | None = None
+        self.exchange: ScramExchange | None = None
+        self.receive_maximum = PACKET_ID_MAX
+        self.packet_bytes_max = REMAINING_LENGTH_MAX + 5
+        self.topic_alias_maximum = 0
+        self.aliases: dict[bytes, int] = {}  # those we have set
+        self.inbound = Inbound(self)
+        self.lone: OneInFlightPublisher | None = None
+        self.session_expiry_interval: int | None = None  # of DISCONNECT
+        self.with_will = False  # before CONNACK there is none
+        self.silence_s_max: float | None = None
+        self._handlers = handlers.TABLES[self.state]
+        self._publishing = adapter.node.publishing
+        self.one_in_flight = adapter.node.one_in_flight
+        self._counters = adapter.node.counters
+        self.reader = new_reader(config)
+        self._queued: list[Packet] = []
+        self._is_waiting = False
+        self._requests_count = 0
+        self._work = OneTask()
+        self.filters_served = 0  # of SUBSCRIBE and UNSUBSCRIBE, since others came in between
+        self.is_leaving = False  # the node drains
+        self.is_lost = False  # the transport has gone, and the session knows
+
+    # --- reading
+
+    def received(self, size_bytes: int) -> None:
+        """See ``Connection``: a loop that takes it for a ``BufferedProtocol``."""
+        if not self.is_closing:
+            self.receive_stream(bytes(self.listener.receive_buffer[:size_bytes]))
+
+    def data_received(self, data: bytes) -> None:
+        """See asyncio, and ``Connection.buffer_updated``."""
+        if self.is_closing:  # see ``close_gently``
+            return
+        self.last_received_s = self.listener.now_s
+        self.bytes_received += len(data)
+        try:
+            self.receive_stream(data)
+        except Exception as error:  # noqa: BLE001 - see ``failed_by``
+            self.failed_by(error)
+
+    def receive(self, data: bytes) -> None:
+        """Take bytes of the stream, cut anywhere; an error comes after what came before it."""
+        if self.lone is not None:  # where the transport does not call it by itself
+            self.lone.take(data)
+            return
+        packets = (reader := self.reader).receive(data)
+        self._counters.messages_received += len(packets)
+        if not reader.has_partial:
+            self.frame_started_s = None
+        elif packets or self.frame_started_s is None:
+            self.frame_started_s = self.listener.now_s
+        if self._queued:
+            self._queued += packets
+        else:
+            self._serve(packets)
+        if reader.error is not None and not self._queued and not self.is_closing:
+            raise reader.error.without_traceback()
+        if self.state is not State.CONNECTED:
+            self._go_on_before_login()
+        elif reader.is_cut or len(data) >= FULL_READ_BYTES:
+            rest(self, self._holds)
+        if not self.is_writable and self.out_bytes > self.config.receiver_bytes_max:
+            self.hold_reads("writes")
+        likeness = reader.likeness
+        if (
+            likeness is not None
+            and likeness.may_be_lone
+            and len(packets) == 1
+            and not (self._queued or self._is_waiting or reader.has_partial)
+        ):
+            self.one_in_flight.admit(self, likeness, packets[0])
+
+    receive_stream = receive  # but a WebSocket has frames around them
+
+    def _go_on_before_login(self) -> None:
+        """Look at the next packet if it may be AUTH; count what has to wait."""
+        reader = self.reader
+        if reader.is_cut and reader.expects_auth and not (self._is_waiting or self.is_closing):
+            self.receive(b"")
+        else:
+            self.keep_before_login(self._kept_bytes())
+
+    def _kept_bytes(self) -> int:
+        """Return how many bytes of a packet that is not complete are kept."""
+        return self.reader.partial_bytes
+
+    def _leave_lone(self) -> None:
+        if self.lone is not None:
+            self.lone.leave()
+
+    def released(self) -> None:
+        """See ``Connection``: go on with what was read already."""
+        if self._is_waiting or self.is_closing:
+            return
+        packets, self._queued = self._queued, []
+        self._serve(packets)
+        if self.reader.is_cut and not (self._queued or self.is_closing):
+            self.receive(b"")
+            return
+        error = self.reader.error
+        if error is not None and not self._queued and not self.is_closing:
+            raise error.without_traceback()
+
+    def _serve(self, packets: Sequence[Packet]) -> None:
+        for index, packet in enumerate(packets):
+            kind = type(packet)
+            if self._is_waiting or (
+                kind in PUBLISHES and self._publishing.is_saturated and self._hold_for_log()
+            ):
+                self._queued += packets[index:]
+                return
+            handle = self._handlers.get(kind)
+            if handle is None:
+                msg = f"{kind.__name__} while {self.state.name}"
+                raise MqttError(ReasonCode.PROTOCOL_ERROR, msg)
+            handle(self, packet)
+            if self.is_closing:
+                return
+
+    def _hold_for_log(self) -> bool:
+        self.hold_reads("wal")
+        self._publishing.hold(self._on_log_low)
+        return True
+
+    def _on_log_low(self) -> None:
+        self.release_reads("wal")
+
+    def begin(self, connect: Connect) -> None:
+        """Take over what CONNECT says of the client's limits; they bind CONNACK already."""
+        self.enter(State.AUTHENTICATING)
+        self.connect = connect
+        self.version = connect.version
+        self.receive_maximum = connect.receive_maximum
+        self.packet_bytes_max = connect.maximum_packet_size
+        self.topic_alias_maximum = min(connect.topic_alias_maximum, self.config.topic_alias_max)
+        self.inbound.begin(connect)
+
+    @property
+    def tells_problems(self) -> bool:
+        """Whether reason strings may go with any packet (MQTT-3.1.2-29)."""
+        return self.connect is not None and self.connect.request_problem_information
+
+    def enter(self, state: State) -> None:
+        """Move on to the next state."""
+        self._leave_lone()
+        if state is State.CONNECTED:
+            self.keep_before_login(0)
+            self.reader.admit()
+        self.state = state
+        self._handlers = handlers.TABLES[state]
+
+    # --- waiting: what came meanwhile is served afterwards
+
+    def wait(self) -> None:
+        """Serve nothing more before ``go_on``."""
+        self._leave_lone()
+        self._is_waiting = True
+        self.hold_reads("waiting")
+
+    def go_on(self) -> None:
+        """Serve what came meanwhile, and read on."""
+        self._is_waiting = False
+        self.release_reads("waiting")
+
+    def start(self, work: Work, then: Then) -> None:
+        """Run ``work``, one at a time, and call ``then(result, error)`` if we are still there."""
+        self._work.start(self, work, then)
+
+    @property
+    def is_working(self) -> bool:
+        """Whether what ``start`` began has not ended."""
+        return self._work.is_working
+
+    # --- requests whose answers wait until something is kept
+
+    def request_began(self) -> None:
+        """A SUBSCRIBE or UNSUBSCRIBE is being kept; above the bound nothing more is read."""
+        self._requests_count += 1
+        if self._requests_count > REQUESTS_WAITING_MAX:
+            self.hold_reads("requests")
+
+    def request_ended(self) -> None:
+        """It is kept."""
+        self._requests_count -= 1
+        if self._requests_count <= REQUESTS_WAITING_MAX // 2:
+            self.release_reads("requests")
+
+    # --- sending and ending
+
+    def send_packet(self, data: bytes) -> None:
+        """Send one packet that may be larger than the client takes (MQTT-3.1.2-24)."""
+        if len(data) > self.packet_bytes_max:
+            msg = f"an answer of {len(data)} bytes, the client takes {self.packet_bytes_max}"
+            raise MqttError(ReasonCode.PACKET_TOO_LARGE, msg)
+        self.node.counters.messages_sent += 1
+        self.send(data)
+
+    def disconnect(
+        self, code: ReasonCode, message: str = "", *, server_reference: str | None = None
+    ) -> None:
+        """Say why in 5.0 (DISCONNECT, or CONNACK before it), or in a 3.x CONNACK, and close."""
+        bounds, last = (self.version, self.packet_bytes_max), b""
+        if self.state is State.CONNECTED:
+            last = last_disconnect(code, message, server_reference, *bounds)
+        elif self.state is not State.CLOSED and can_refuse(code, self.reader.version):
+            last = last_connack(code, message, server_reference, *bounds)
+        self.enter(State.CLOSED)
+        if 0 < len(last) <= self.packet_bytes_max:  # the version has one, the client takes it
+            self.node.counters.messages_sent += 1
+            self.send(last)
+            self.close_gently()
+        else:
+            self.close()
+
+    def fail(self, error: GatewayError) -> None:
+        """See ``Connection``: the peer is told why."""
+        if self.is_closing:
+            return
+        self.note(type(error).__name__, str(error))
+        if self.reader.version is not None:
+            self.version = self.reader.version
+        self.disconnect(reason_code(error), public_text(error))
+
+    def taken_over(self) -> None:
+        """Another connection has come with this client identifier (MQTT-3.1.4-3)."""
+        self.session = None
+        self.disconnect(ReasonCode.SESSION_TAKEN_OVER)
+
+    def quota_exceeded(self) -> None:
+        """``receiver_bytes_hard_max`` is reached."""
+        self.note("QuotaExceeded", "receiver_bytes_hard_max")
+        self.disconnect(ReasonCode.QUOTA_EXCEEDED, "too much waits for this receiver")
+
+    def closed(self) -> None:
+        """See ``Connection``: the session learns that its client has gone."""
+        self.enter(State.CLOSED)
+        self._work.cancel()
+        self._forget_queued()
+        self._publishing.unhold(self._on_log_low)
+        self._counters.bytes_received_closed += self.bytes_received
+        self._counters.bytes_sent_closed += self.bytes_sent
+        session, self.session = self.session, None
+        if session is not None:
+            self.node.sessions.closed(
+                session,
+                self,
+                with_will=self.with_will,
+                session_expiry_interval=self.session_expiry_interval,
+            )
+
+    def lost(self) -> None:
+        """See ``Connection``."""
+        self.is_lost = True
+        self.inbound.close()
+
+    def _forget_queued(self) -> None:
+        """What was read and could not be served: a farewell counts, QoS 0 is lost."""
+        queued, self._queued = self._queued, []
+        for packet in queued:
+            if isinstance(packet, PublishRun) and not packet.qos:
+                self.node.counters.publish_refused += len(packet.payloads)
+            elif isinstance(packet, Disconnect):
+                self.guard(handlers.disconnect.heed, self, packet)
+
+    def hurry(self) -> None:
+        """See ``Connection``: what was published is acknowledged, then the client goes."""
+        self.is_leaving = True
+        self._leave_lone()
+        if self.inbound.is_pending or self.state is State.CLOSED:
+            return
+        if self.config.server_reference:
+            self.disconnect(
+                ReasonCode.USE_ANOTHER_SERVER, server_reference=self.config.server_reference
+            )
+        else:
+            self.disconnect(ReasonCode.SERVER_SHUTTING_DOWN)
+
+    def is_busy(self) -> bool:
+        """See ``Connection``."""
+        return self.inbound.is_pending
+
+    def has_unsaved_work(self) -> bool:
+        """See ``Connection``: publishes that are not acknowledged, sessions that must be told."""
+        return self.inbound.is_pending or self.session is not None
+
+    def flushed(self) -> None:
+        """See ``Connection``."""
+        if self.session is not None:
+            self.session.go_on()
+
+    # --- deadlines and flow control
+
+    def keep_silent_for(self, keep_alive_s: int) -> None:
+        """Hold the client to its keep alive; 0: to none."""
+        self.silence_s_max = keep_alive.silence_s_max(keep_alive_s)
+
+    def pause_writing(self) -> None:
+        """The peer reads slower than we write. Its acknowledgements are read all the same."""
+        self._leave_lone()  # where nobody looks at what waits for the peer
+        self.is_writable = False
+        self._taken_bytes, self._taken_s = -1, self.listener.now_s
+
+    def check_deadlines(self, now_s: float) -> None:
+        """See ``Connection``; who is silent too long is told so (MQTT-3.1.2-22)."""
+        if (
+            self.silence_s_max is None
+            or self.is_closing
+            or self._holds
+            or now_s - self.last_received_s <= self.silence_s_max
+        ):
+            super().check_deadlines(now_s)
+            return
+        self.note("keep_alive", "closed: silent for one and a half times the keep alive")
+        self.guard(partial(self.disconnect, ReasonCode.KEEP_ALIVE_TIMEOUT))
+
+    def overdue(self, now_s: float) -> str | None:
+        """See ``Connection``: silence is for the keep alive to judge, once connected."""
+        if self.stalled_s(now_s) > self.listener.config.idle_s_max:
+            return "idle_s_max"
+        return None if self._holds else self.late(now_s)
+
+    def describe(self) -> dict[str, Any]:
+        """See ``Connection``."""
+        return super().describe() | {
+            "client_id": self.client_id,
+            "user": self.principal.name,
+            "version": {3: "3.1", 4: "3.1.1", 5: "5.0"}[self.version],
+        }

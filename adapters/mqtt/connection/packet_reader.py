@@ -1,0 +1,36 @@
+"""How much of what a client sends is looked at in one turn of the loop.
+
+The event loop reads a socket up to 32 times in one turn while each read fills its buffer. After
+such a read, and after a slice of one (see ``PacketReader.is_cut``), others come first.
+"""
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Final
+
+from adapters.mqtt.config import MqttConfig
+from adapters.mqtt.packets.framing import ConnectMax, PacketReader
+
+if TYPE_CHECKING:  # connections know this
+    from adapters.mqtt.connection.connection import MqttConnection
+
+FULL_READ_BYTES: Final = (
+    128 * 1024
+)  # less than any buffer of a read that may be followed at once
+TURN: Final = "turn"  # why reads are held
+
+
+def new_reader(config: MqttConfig) -> PacketReader:
+    """Return the reader of a connection, with the bounds of the config."""
+    return PacketReader(
+        config.packet_bytes_max,
+        config.packet_filters_max,
+        connect_max=ConnectMax(config.connect_bytes_max, config.connect_properties_max),
+        properties_max=config.packet_properties_max,
+    )
+
+
+def rest(connection: "MqttConnection", holds: Collection[str]) -> None:
+    """Read, and serve, nothing more of a client before the next turn of the loop."""
+    if TURN not in holds:
+        connection.hold_reads(TURN)
+        connection.listener.loop.call_soon(connection.release_reads, TURN)

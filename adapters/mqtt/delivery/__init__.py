@@ -1,0 +1,1 @@
+"""Messages to connected subscribers: matching, encoding once, packet identifiers."""

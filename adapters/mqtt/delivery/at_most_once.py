@@ -1,0 +1,183 @@
+"""Delivery at QoS 0: to who is there; who reads too slowly gets it from the log, if it is there."""
+
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from adapters.mqtt.delivery.publish_forms import PublishForm, form_of
+from adapters.mqtt.wire import PublishRun
+from features.expiry import remaining_s
+
+if TYPE_CHECKING:  # sessions and groups deliver by this
+    from adapters.mqtt.delivery.distributor import SubscriberMatch
+    from adapters.mqtt.reading.feed import Feed
+    from adapters.mqtt.sessions.client_session import ClientSession, SessionConnection
+
+EXACTLY_ONCE: Final = 2
+
+
+def is_held_back(session: "ClientSession", run: PublishRun, feed: "Feed | None") -> bool:
+    """Say whether a session that is slow, or behind somewhere, gets no run of QoS 0 now.
+
+    It gets it from the log then; without a ``feed`` the log does not have it, and it is dropped.
+    """
+    if feed is not None:
+        return feed.lagging.holds_back(session, run)
+    connection = session.connection
+    if connection is None or connection.out_bytes <= session.services.receiver_bytes_max:
+        return False
+    session.services.counters.dropped += len(run.payloads)
+    return True
+
+
+def send_once(
+    session: "ClientSession",
+    run: PublishRun,
+    match: "SubscriberMatch",
+    expiry_s: int | None,
+    feed: "Feed | None",
+) -> None:
+    """Send at QoS 0, unless the receiver is too slow for it: see ``is_held_back``."""
+    connection = session.connection
+    if connection is None:
+        return
+    if match.no_local and run.client_id == session.client_id:
+        own = match.for_own()
+        if own is None:
+            return
+        match = own
+    if connection.topic_alias_maximum:
+        session.services.write_journals()  # aliases of this turn are set before they are used
+    if connection.out_bytes > session.live_bytes_max and is_held_back(session, run, feed):
+        return
+    _send_once(
+        session,
+        run,
+        retain=run.retain and match.retain_as_published,
+        identifiers=match.identifiers,
+        expiry_s=expiry_s,
+    )
+
+
+def _send_once(
+    session: "ClientSession",
+    run: PublishRun,
+    *,
+    retain: bool,
+    identifiers: tuple[int, ...],
+    expiry_s: int | None,
+) -> None:
+    connection = session.connection
+    if connection is None:
+        return
+    count = len(run.payloads)
+    if connection.topic_alias_maximum:
+        session.services.write_journals()  # aliases of this turn are set before they are used
+    if connection.out_bytes > session.services.receiver_bytes_max:
+        session.services.counters.dropped += count
+        return
+    form = form_for(
+        connection, run, qos=0, retain=retain, identifiers=identifiers, expiry_s=expiry_s
+    )
+    if form.largest_bytes > connection.packet_bytes_max:
+        send_fitting(session, run, form, retain=retain, identifiers=identifiers)
+        return
+    connection.send(form.data())
+    session.services.counters.publish_sent += count
+
+
+def send_part(
+    session: "ClientSession",
+    run: PublishRun,
+    start: int,
+    stop: int,
+    *,
+    retain: bool,
+    identifiers: tuple[int, ...],
+) -> None:
+    """Send a part of a run at QoS 0: a member's share of a shared subscription."""
+    part = run
+    if stop - start < len(run.payloads):
+        part = run.part(run.payloads[start:stop], qos=0)
+    expiry_s = None
+    if run.expires_at_unix_ms:
+        expiry_s = remaining_s(run.expires_at_unix_ms, session.services.clock.steady_unix_ms())
+    _send_once(session, part, retain=retain, identifiers=identifiers, expiry_s=expiry_s)
+
+
+def send_fitting(
+    session: "ClientSession",
+    run: PublishRun,
+    form: PublishForm,
+    *,
+    retain: bool,
+    identifiers: tuple[int, ...],
+) -> None:
+    """Send, at QoS 0, what is within the client's Maximum Packet Size (MQTT-3.1.2-24)."""
+    connection = session.connection
+    assert connection is not None
+    bytes_max = connection.packet_bytes_max
+    payloads = [
+        payload
+        for index, payload in enumerate(run.payloads)
+        if form.packet_bytes(index) <= bytes_max
+    ]
+    session.services.counters.too_large += len(run.payloads) - len(payloads)
+    if payloads:
+        part = run.part(payloads, qos=0)
+        send_part(session, part, 0, len(payloads), retain=retain, identifiers=identifiers)
+
+
+def form_for(  # noqa: PLR0913 - what makes one form differ from another
+    connection: "SessionConnection",
+    run: PublishRun,
+    *,
+    qos: int,
+    retain: bool,
+    identifiers: tuple[int, ...],
+    expiry_s: int | None,
+    may_set_alias: bool = True,
+) -> PublishForm:
+    """Return what leaves for a client; aliases are first come, first served (3.3.2.3.4).
+
+    What may leave later than what comes after it sets none: that could use it already.
+    """
+    form = partial(
+        form_of,
+        run,
+        version=connection.version,
+        qos=qos,
+        retain=retain,
+        identifiers=identifiers,
+        expiry_s=expiry_s,
+    )
+    count_max = connection.topic_alias_maximum
+    if not count_max:
+        return form()
+    aliases = connection.aliases
+    alias = aliases.get(run.topic)
+    if alias is not None:
+        return form(alias=alias, with_topic=False)
+    if len(aliases) >= count_max or not may_set_alias:
+        return form()
+    found = form(alias=len(aliases) + 1)
+    if found.largest_bytes > connection.packet_bytes_max:
+        return form()  # an alias is set only where the packet that says so will leave
+    aliases[run.topic] = len(aliases) + 1
+    return found
+
+
+def fitting_parts(
+    form: PublishForm, start: int, stop: int, bytes_max: int
+) -> list[tuple[int, int]]:
+    """Return which stretches of messages ``start`` to ``stop`` have no packet above a size."""
+    if form.largest_bytes <= bytes_max:
+        return [(start, stop)]
+    parts: list[tuple[int, int]] = []
+    for at in range(start, stop):
+        if form.packet_bytes(at) > bytes_max:
+            continue
+        if parts and parts[-1][1] == at:
+            parts[-1] = (parts[-1][0], at + 1)
+        else:
+            parts.append((at, at + 1))
+    return parts

@@ -1,0 +1,168 @@
+"""Messages in a row whose topics take turns: columns, where runs would be of one message each.
+
+What a message has beside its payload is its *kind*: a run whose payloads do not count, one and
+the same for all messages of that topic and form. So who wants a topic, and how its packets
+begin, is found once for each kind, and a session gets all that lie side by side in one write, as
+one stretch of its window.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from adapters.mqtt.delivery.outbox import packet_id_of
+from adapters.mqtt.delivery.publish_forms import PacketHeads, heads_of, join_packets
+from adapters.mqtt.wire import PublishRun
+
+if TYPE_CHECKING:  # sessions send mixed_topics
+    from adapters.mqtt.delivery.distributor import SubscriberMatch
+    from adapters.mqtt.sessions.client_session import ClientSession, SessionConnection
+
+MEDLEY_MAX: Final = 1_024  # messages: sending them takes 1 ms
+MEDLEY_BYTES_MAX: Final = (
+    262_144  # of payloads: how much a client is sent is looked at in between
+)
+HEAD_BYTES_MAX: Final = 9  # of a packet: flags, length, the topic's length, identifier
+
+
+class MixedTopicBatch:
+    """Messages of consecutive offsets. None of them expires."""
+
+    __slots__ = ("base_offset", "kinds", "payloads")
+
+    def __init__(
+        self, base_offset: int, kinds: list[PublishRun], payloads: list[bytes]
+    ) -> None:
+        self.base_offset = base_offset
+        self.kinds = kinds
+        self.payloads = payloads
+
+    def runs(self, places: range) -> Iterator[PublishRun]:
+        """Yield messages at some places as runs of one message each."""
+        for at in places:
+            kind = self.kinds[at]
+            run = kind.part([self.payloads[at]], qos=kind.qos)
+            run.base_offset = self.base_offset + at
+            yield run
+
+
+class _Manner(NamedTuple):
+    """What messages on their way have in common, as ``outbox.Inflight`` has it."""
+
+    qos: int
+    retain: bool
+    identifiers: tuple[int, ...]
+
+
+_Sent = tuple[_Manner, PacketHeads]
+
+
+class _Way(NamedTuple):
+    """What goes where."""
+
+    session: "ClientSession"
+    connection: "SessionConnection"
+    mixed: MixedTopicBatch
+    partition_id: int
+
+
+def send_mixed_topics(
+    session: "ClientSession",
+    mixed: MixedTopicBatch,
+    places: range,
+    matches: "Mapping[PublishRun, SubscriberMatch]",
+    partition_id: int,
+) -> int | None:
+    """Send those of the messages at ``places`` whose kinds have a match.
+
+    Return up to where all is done: less than their end when there is no room for more. None when
+    the packets cannot be made alike (an alias is to be set, one may be too large, a match counts
+    from a later offset on): then nothing was sent, and each has to go by itself.
+    """
+    connection, start, stop = session.connection, places.start, places.stop
+    if connection is None or not session.is_ready:
+        return start
+    if connection.topic_alias_maximum:
+        return None
+    offset = mixed.base_offset + start
+    room_bytes = connection.packet_bytes_max - max(map(len, mixed.payloads[start:stop]))
+    sent: dict[PublishRun, _Sent | None] = {}
+    for kind in set(mixed.kinds[start:stop]):
+        match = matches.get(kind)
+        if match is None:
+            sent[kind] = None
+            continue
+        if not all(one.counts(partition_id, offset) for one in match.subscriptions):
+            return None
+        sent[kind] = found = _how(session, connection, kind, match)
+        if found is not None and found[1].common_bytes + HEAD_BYTES_MAX > room_bytes:
+            return None
+    way = _Way(session, connection, mixed, partition_id)
+    return _send(way, start, [sent[kind] for kind in mixed.kinds[start:stop]])
+
+
+def _how(
+    session: "ClientSession",
+    connection: "SessionConnection",
+    kind: PublishRun,
+    match: "SubscriberMatch",
+) -> _Sent | None:
+    """Return how messages of a kind leave; None when they do not."""
+    if match.no_local and kind.client_id == session.client_id:
+        own = match.for_own()
+        if own is None:
+            return None
+        match = own
+    qos = min(kind.qos, match.qos)
+    if not qos:
+        return None
+    manner = _Manner(qos, kind.retain and match.retain_as_published, match.identifiers)
+    return manner, heads_of(
+        kind,
+        connection.version,
+        qos,
+        retain=manner.retain,
+        identifiers=manner.identifiers,
+    )
+
+
+def _send(way: _Way, start: int, column: Sequence[_Sent | None]) -> int:
+    """Send messages from ``start`` on, each as the column says, as far as there is room."""
+    room = way.session.outbox.room
+    at, count = 0, len(column)
+    while at < count:
+        found = column[at]
+        if found is None:
+            at += 1
+            continue
+        if room <= 0:
+            break
+        manner = found[0]
+        heads: list[PacketHeads] = []
+        for other in column[at : at + room]:
+            if other is None or other[0] != manner:
+                break
+            heads.append(other[1])
+        _send_stretch(way, start + at, manner, heads)
+        room -= len(heads)
+        at += len(heads)
+    return start + at
+
+
+def _send_stretch(way: _Way, first: int, manner: _Manner, heads: Sequence[PacketHeads]) -> None:
+    """Send messages from ``first`` on, which are one stretch of the session's window."""
+    session, mixed, count = way.session, way.mixed, len(heads)
+    inflight = session.outbox.push(
+        count,
+        manner.qos,
+        partition_id=way.partition_id,
+        first_offset=mixed.base_offset + first,
+        retain=manner.retain,
+        identifiers=manner.identifiers,
+    )
+    payloads = mixed.payloads[first : first + count]
+    data = join_packets(heads, packet_id_of(inflight.first_seq), payloads)
+    session.services.counters.publish_sent += count
+    if session.is_kept:
+        session.journal.add(inflight, data)
+    else:
+        session.send(way.connection, data)

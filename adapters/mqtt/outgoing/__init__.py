@@ -1,1 +1,0 @@
-"""The way out: from the log, live or catching up, to who wants it."""

@@ -1,0 +1,1 @@
+"""PUBLISH packets of clients: admitted, routed, appended, acknowledged; wills."""

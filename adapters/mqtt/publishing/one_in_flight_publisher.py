@@ -1,0 +1,240 @@
+"""A client that waits for each PUBACK: its next packet is looked for where the last one was."""
+
+from collections.abc import Callable, Generator
+from typing import TYPE_CHECKING, Final
+
+from adapters.mqtt.packets.publish_codec import Likeness
+from adapters.mqtt.wire import PublishRun
+from gateway.errors import GatewayError
+from gateway.partition import Partition
+from gateway.records.singles import RecordFrame
+
+if TYPE_CHECKING:  # connections and those who gather know their publishers
+    from adapters.mqtt.connection.connection import MqttConnection
+    from adapters.mqtt.publishing.inbound import Published
+    from adapters.mqtt.publishing.one_in_flight_batches import OneInFlightBatches
+
+LONE_BYTES_MAX: Final = 4_096  # below ``unacknowledged_bytes_max``; beyond, other costs matter
+_QOS_1: Final = b"\x32"  # the first byte: neither DUP nor RETAIN
+_NO_IDENTIFIER: Final = b"\x00\x00"
+_VARINT_CONTINUES: Final = 128  # Remaining Lengths from here on take two bytes
+
+
+class Lane:
+    """Where lone publishers of one partition gather, as long as what was looked up holds.
+
+    ``waiting``: those whose packet is not in a round yet, in the order in which packets came.
+    ``is_framed``: see ``MqttConnection``, of which a listener makes one kind.
+    """
+
+    __slots__ = ("_gathering", "is_framed", "is_over", "listener", "partition", "waiting")
+
+    def __init__(
+        self,
+        gathering: "OneInFlightBatches",
+        partition: Partition,
+        connection: "MqttConnection",
+    ) -> None:
+        self.partition = partition
+        self.listener = connection.listener
+        self.is_framed = connection.is_framed
+        self.waiting: list[OneInFlightPublisher] = []
+        self.is_over = False
+        self._gathering = gathering
+
+    def begin(self) -> bool:
+        """The first of a round comes; False when it is to go the other way."""
+        return not self.is_over and self._gathering.begin(self)
+
+    def take_waiting(self) -> "list[OneInFlightPublisher]":
+        """Return those who wait, who do not any more."""
+        some = self.waiting[:]
+        self.waiting.clear()  # not another one: publishers know it
+        return some
+
+
+class OneInFlightPublisher:
+    """What one client's next packet must look like, and the one that is on its way.
+
+    A packet that is taken here is acknowledged before the next one is taken, so there is nothing
+    to count and no order to keep. ``leave`` puts it into the line of ``inbound``.
+    """
+
+    __slots__ = (
+        "_bytes_max",
+        "_gathering",
+        "_inbound",
+        "_key",
+        "_lane",
+        "_prefix",
+        "_size_bytes",
+        "_tail",
+        "connection",
+        "data",
+        "frame",
+        "headers",
+        "id_at",
+        "likeness",
+        "payload_at",
+        "published",
+        "tail_at",
+        "take",
+        "write",
+    )
+
+    def __init__(
+        self,
+        gathering: "OneInFlightBatches",
+        connection: "MqttConnection",
+        likeness: Likeness,
+        lane: Lane,
+        record: tuple[bytes, bytes],
+    ) -> None:
+        """``record``: key and encoded headers."""
+        self.connection = connection
+        self.likeness = likeness
+        self.published: Published | None = None  # in the line of ``inbound``, once it has left
+        self.data: bytes | None = None  # the packet that is on its way
+        self.frame: RecordFrame
+        self.payload_at = self.id_at = self.tail_at = 0
+        self._key, self.headers = record
+        self._gathering = gathering
+        self._lane = lane
+        self._inbound = connection.inbound
+        self._tail = likeness.tail
+        self._prefix = b""
+        self._size_bytes = -1
+        self._bytes_max = min(LONE_BYTES_MAX, connection.config.packet_bytes_max)
+        assert connection.transport is not None
+        self.write: Callable[[bytes], object] = (
+            connection.send_now if connection.is_framed else connection.transport.write
+        )
+        taking = self._taking()
+        next(taking)
+        self.take: Callable[[bytes], None] = taking.send
+
+    def begin(self) -> None:
+        """Take what is read from now on: without frames around it, from the transport itself."""
+        connection = self.connection
+        connection.lone = self
+        if not connection.is_framed:
+            vars(connection)["data_received"] = self.take
+            _look_again(connection)
+
+    def _end(self) -> None:
+        connection = self.connection
+        if connection.lone is self:
+            connection.lone = None
+            del self.take  # its generator knows this publisher, and rings are not freed at once
+            if not connection.is_framed:
+                del vars(connection)["data_received"]
+                _look_again(connection)
+
+    def _taking(self) -> Generator[None, bytes, None]:
+        """Take what reads bring, until something else comes: see ``leave``.
+
+        A generator, whose ``send`` the transport calls: what each read is compared with is in
+        locals, and none needs a frame of its own.
+        """
+        connection, listener = self.connection, self.connection.listener
+        waiting, begin, tail = self._lane.waiting, self._lane.begin, self._tail
+        data = yield
+        try:
+            while True:
+                prefix, size_bytes = self._prefix, self._size_bytes
+                counted_bytes = 0 if connection.is_framed else size_bytes
+                id_at, tail_at = self.id_at, self.tail_at
+                while (
+                    len(data) == size_bytes
+                    and self.data is None
+                    and data.startswith(prefix)
+                    and (not tail or data.startswith(tail, tail_at))
+                    and data[id_at:tail_at] != _NO_IDENTIFIER
+                    and (waiting or begin())
+                ):
+                    self.data = data
+                    waiting.append(self)
+                    connection.last_received_s = listener.now_s
+                    connection.bytes_received += counted_bytes
+                    data = yield
+                if not self._is_ready_for(data):
+                    break
+            self.leave()
+            if connection.is_framed:
+                connection.receive(data)
+            else:
+                connection.data_received(data)
+        except Exception as fault:  # noqa: BLE001 - see ``failed_by``
+            connection.failed_by(fault)
+        yield  # nobody sends any more, and an end would be raised
+
+    def _is_ready_for(self, data: bytes) -> bool:
+        """Look at a packet that differs from the last one: in size, if it is to go this way."""
+        if self.data is not None:
+            if data[:1] == _QOS_1:
+                self.likeness.may_be_lone = False  # it does not wait
+            return False
+        return len(data) != self._size_bytes and self._resize(len(data))
+
+    def _resize(self, size_bytes: int) -> bool:
+        """Be ready for packets of another size; False when they are none for this way.
+
+        Nor is the first one while what came before it, another way, is not acknowledged, or its
+        acknowledgement not sent. Nothing comes that way later, but for who has left.
+        """
+        if (
+            size_bytes > self._bytes_max
+            or self._inbound.unacknowledged_bytes
+            or self.connection.out_bytes
+        ):
+            return False
+        length = size_bytes - 2
+        head = _QOS_1 + bytes((length & 0x7F,))
+        if length >= _VARINT_CONTINUES:
+            length -= 1
+            head = _QOS_1 + bytes((length & 0x7F | _VARINT_CONTINUES, length >> 7))
+        prefix = head + self.likeness.topic_data
+        payload_at = len(prefix) + 2 + len(self._tail)
+        is_minimal = length >= _VARINT_CONTINUES or len(head) == 2  # noqa: PLR2004 - type and length
+        if not is_minimal or payload_at > size_bytes:
+            return False
+        self._prefix, self._size_bytes = prefix, size_bytes
+        self.id_at, self.tail_at = len(prefix), len(prefix) + 2
+        self.payload_at = payload_at
+        self.frame = RecordFrame(self._key, self.headers, size_bytes - payload_at)
+        return True
+
+    def run(self) -> PublishRun:
+        """Return the packet as ``inbound`` knows it."""
+        assert self.data is not None
+        run = self.likeness.decode(self.data)
+        assert run is not None
+        return run
+
+    def leave(self) -> None:
+        """Something else comes on the connection: what is on its way stands in line from now."""
+        self._end()
+        if self.data is not None:
+            self._gathering.fill()
+            if self.data is not None:
+                self.published = self._inbound.join(self.run())
+
+    def give_up(self) -> None:
+        """What holds for all has changed meanwhile: let ``inbound`` look at the packet."""
+        run, self.data = self.run(), None
+        self._end()
+        self.connection.guard(self._inbound.take, run)
+
+    def refuse(self, error: GatewayError) -> None:
+        """The log has not taken the packet."""
+        if self.published is None:
+            self._end()
+            self.published = self._inbound.join(self.run())
+        self.data = None
+        self.published(error)
+
+
+def _look_again(connection: "MqttConnection") -> None:
+    """Have the transport, which remembers what it calls, look at its protocol again."""
+    if connection.transport is not None:
+        connection.transport.set_protocol(connection)

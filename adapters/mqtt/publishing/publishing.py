@@ -1,0 +1,370 @@
+"""The way in: a run of publishes becomes records, and is acknowledged when the log has them.
+
+QoS 0 leaves for its receivers at once and is marked, so that the log's tail does not deliver it
+again. A retained message, and the identifier of an inbound QoS 2 message, are kept by the same
+append as the message. ``$delayed/<seconds>/<topic>`` is kept by ``gateway.delays`` until it is due.
+"""
+
+import asyncio
+from collections.abc import Callable, Collection, Sequence
+from typing import TYPE_CHECKING, Final
+
+import structlog
+
+from adapters.mqtt.access.client_access import ClientAccess
+from adapters.mqtt.delivery.distributor import Distributor
+from adapters.mqtt.errors import ReasonCode
+from adapters.mqtt.mapping import record_run
+from adapters.mqtt.publishing.delayed_topics import DELAYED_PREFIX, parse_delayed
+from adapters.mqtt.reading.feed_set import FeedSet
+from adapters.mqtt.retained.store import RetainedStore
+from adapters.mqtt.routes import Routes
+from adapters.mqtt.statistics.counters import Counters
+from adapters.mqtt.wire import PublishRun, Will
+from features.expiry import NEVER
+from gateway.broker import Broker
+from gateway.clock import Clock
+from gateway.coalescer import Coalescer
+from gateway.delays.manager import Delays
+from gateway.errors import GatewayError, MessageTooLarge, StorageUnavailable, as_value
+from gateway.streams import InternalStream, Item
+
+if TYPE_CHECKING:  # sessions are asked, never made here
+    from adapters.mqtt.sessions.client_session import ClientSession
+
+INBOUND_TOPIC: Final = "__mqtt_inbound"
+EXACTLY_ONCE: Final = 2
+
+OnPublished = Callable[[GatewayError | None], None]
+OnReleased = Callable[[Sequence[int], StorageUnavailable | None], None]
+
+log = structlog.get_logger()
+
+
+class Publishing:
+    """Appends what clients publish. All on the loop; nothing here waits."""
+
+    def __init__(  # noqa: PLR0913, PLR0917 - its surroundings, made once
+        self,
+        broker: Broker,
+        clock: Clock,
+        counters: Counters,
+        coalescer: Coalescer,
+        routes: Routes,
+        feeds: FeedSet,
+        distributor: Distributor,
+        retained: RetainedStore,
+        inbound: InternalStream,
+        delays: Delays,
+    ) -> None:
+        self._broker = broker
+        self._writer = broker.writer
+        self._clock = clock
+        self._counters = counters
+        self._coalescer = coalescer
+        self._routes = routes
+        self._feeds = feeds
+        self._distributor = distributor
+        self._retained = retained
+        self._inbound = inbound
+        self._delays = delays
+        self._removals = Coalescer(broker, reserved=True)
+
+    @property
+    def is_saturated(self) -> bool:
+        """See ``Writer.is_saturated``: who publishes is to be held."""
+        return self._writer.is_saturated
+
+    def hold(self, release: Callable[[], None]) -> None:
+        """Call ``release`` once, when the log's queue is low again."""
+        self._writer.hold(release)
+
+    def unhold(self, release: Callable[[], None]) -> None:
+        """Call ``release`` no more."""
+        self._writer.unhold(release)
+
+    def publish(self, run: PublishRun, session: "ClientSession", on_done: OnPublished) -> bool:
+        """Append a run; ``on_done`` when it is as durable as the flush policy promises.
+
+        The topic is checked, its alias resolved, its publisher allowed. ``on_done`` gets the
+        error where nothing was appended, and runs before this returns only then, or when a QoS
+        2 message is one that the log has already. False, with nothing changed and ``on_done``
+        not called, when one of several messages is too large: each is to go by itself.
+        """
+        count, topic = len(run.payloads), run.topic
+        try:
+            if run.qos == EXACTLY_ONCE:
+                self._publish_once(run, session, on_done)
+            else:
+                self._append(run, session.client_id, on_done)
+        except GatewayError as error:
+            if count > 1 and isinstance(error, MessageTooLarge):
+                run.topic = topic  # without its delay by now
+                return False
+            on_done(as_value(error))
+        self._counters.publish_received += count
+        return True
+
+    def will_refusal(self, client_id: str, will: Will) -> MessageTooLarge | None:
+        """Return why a will could never be published, or None.
+
+        It is too large for its topic, as that is set up by now. What may pass (a full disk, a
+        topic that is missing) counts when the will is due.
+        """
+        run = _run_of_will(client_id, will)
+        try:
+            if run.topic.startswith(DELAYED_PREFIX):
+                _, run.topic = parse_delayed(run.topic)
+            routed = self._routes.find(run.topic, run.qos)
+            record = record_run(run, routed, client_id, self._clock.unix_ms())
+            self._coalescer.check(self._feeds.target(routed), record)
+        except MessageTooLarge as error:
+            return as_value(error)
+        except GatewayError:
+            return None
+        return None
+
+    def publish_will(
+        self,
+        client_id: str,
+        will: Will,
+        session: "ClientSession | None",
+        access: ClientAccess,
+    ) -> None:
+        """Publish a will; what becomes of it nobody waits for.
+
+        The rules of this moment hold: what its client may not publish any more, nobody gets.
+        """
+        run = _run_of_will(client_id, will)
+
+        def done(error: GatewayError | None) -> None:
+            if error is not None:
+                log.warning("will not published", client=client_id[:80], error=str(error))
+            if (
+                (error is None or error is refusal)
+                and session is not None
+                and session.will is will
+            ):
+                session.will = None
+                if session.is_kept:
+                    session.services.store.put_state(session)
+
+        refusal = access.publish_refusal(run.topic, run.qos)
+        if refusal is not None:
+            self._counters.publish_refused += 1
+            done(refusal)
+            return
+        self._counters.wills_published += 1
+        try:
+            self._append(run, client_id, done)
+        except GatewayError as error:
+            done(as_value(error))
+
+    def release(
+        self, session: "ClientSession", packet_ids: Sequence[int], on_done: OnReleased
+    ) -> None:
+        """PUBREL came: forget the identifiers; ``on_done`` gets a code for each (3.7.2.1).
+
+        PUBCOMP lets the client use them for other messages, so it waits until they are forgotten
+        for good: after a crash such a message would be taken for one that has come before. A
+        full disk does not hinder it.
+        """
+        known = session.inbound
+        found = [packet_id for packet_id in packet_ids if packet_id in known]
+        codes = [
+            int(ReasonCode.SUCCESS if one in known else ReasonCode.PACKET_IDENTIFIER_NOT_FOUND)
+            for one in packet_ids
+        ]
+        known.difference_update(found)
+        keys = [inbound_key(session.client_id, one) for one in found]
+        items: list[Item] = [(key, None) for key in keys if self._inbound.get(key) is not None]
+        if not items:
+            on_done(codes, None)
+            return
+
+        def done(error: StorageUnavailable | None) -> None:
+            if error is not None:
+                known.update(found)
+            on_done(codes, error)
+
+        if self._inbound.is_rewriting:
+            self._coalescer.seal()  # what is written again must not come after its removal
+        self._inbound.put(items, done, coalescer=self._removals)
+
+    def forget(self, session: "ClientSession") -> None:
+        """The session is over: its identifiers mean nothing any more."""
+        keys = [inbound_key(session.client_id, packet_id) for packet_id in session.inbound]
+        session.inbound.clear()
+        # Not ``is_kept``: DISCONNECT may have said at last that it ends with its connection.
+        items: list[Item] = [(key, None) for key in keys if self._inbound.get(key) is not None]
+        if items:
+            self._coalescer.seal()  # removals go another way, and must come after what they undo
+            self._inbound.put(items, _ignore, coalescer=self._removals)
+
+    def _publish_once(
+        self, run: PublishRun, session: "ClientSession", on_done: OnPublished
+    ) -> None:
+        """Append those of a QoS 2 run that have not come before (section 4.3.3)."""
+        known = session.inbound
+        fresh = _first_times(run.packet_ids, known)
+        if not fresh:
+            self._counters.duplicates += len(run.payloads)
+            # The log may not have the first one yet: the answer must not come before it.
+            self._coalescer.seal()
+            if not known.issuperset(run.packet_ids):
+                msg = "what this repeats was refused just now"
+                raise StorageUnavailable(msg)
+            self._broker.after_pending(on_done)
+            return
+        packet_ids = [run.packet_ids[at] for at in fresh]
+        kept = run
+        if len(fresh) < len(run.payloads):
+            kept = run.part([run.payloads[at] for at in fresh], qos=run.qos)
+        known.update(packet_ids)
+
+        def done(error: GatewayError | None) -> None:
+            if error is not None:
+                known.difference_update(packet_ids)
+            on_done(error)
+
+        items: list[Item] = []
+        if session.is_kept:
+            items = [(inbound_key(session.client_id, one), b"") for one in packet_ids]
+        try:
+            self._append(kept, session.client_id, done, items)
+        except GatewayError:
+            known.difference_update(packet_ids)
+            raise
+        self._counters.duplicates += len(run.payloads) - len(fresh)
+
+    def _append(
+        self,
+        run: PublishRun,
+        client_id: str,
+        on_done: OnPublished,
+        inbound: Sequence[Item] = (),
+    ) -> None:
+        if run.topic.startswith(DELAYED_PREFIX):
+            self._append_delayed(run, client_id, on_done, inbound)
+            return
+        routed = self._routes.find(run.topic, run.qos)
+        partition = self._feeds.target(routed)
+        now_unix_ms = self._clock.unix_ms()
+        if run.properties.message_expiry_interval is None:
+            record = record_run(run, routed, client_id, now_unix_ms)
+        else:
+            record = record_run(run, routed, client_id, self._clock.deadline_unix_ms(0))
+            record.timestamp_unix_ms = now_unix_ms
+        items = self._retained.items(run, now_unix_ms) if run.retain else []
+        if run.expires_at_unix_ms:  # who gets it now counts by steady time
+            run.expires_at_unix_ms = self._clock.steady_deadline(
+                run.expires_at_unix_ms, now_unix_ms
+            )
+        if run.retain:
+            if inbound:
+                # Both streams share the coalescer: this is the same append, or one before it,
+                # which does no harm as the publisher will say it again. What the log would
+                # refuse must not be retained.
+                self._coalescer.check(partition, record)
+                self._retained.put(items, _ignore)
+                self._inbound.put(inbound, on_done, beside=[(partition, record)])
+            else:
+                self._retained.put(items, on_done, beside=[(partition, record)])
+        elif inbound:
+            self._inbound.put(inbound, on_done, beside=[(partition, record)])
+        else:
+            self._coalescer.add(partition, record, on_done)
+        if not run.qos:
+            feed = self._feeds.get(partition.partition_id)
+            if feed is not None:
+                feed.lagging.number(run)
+                self._distributor.deliver(run, feed)
+
+    def _append_delayed(
+        self, run: PublishRun, client_id: str, on_done: OnPublished, inbound: Sequence[Item]
+    ) -> None:
+        """Keep a run until its time has come; it then reaches its topic as from elsewhere.
+
+        A message is published when it is due: its expiry interval begins then, and it is
+        retained then.
+        """
+        delay_ms, run.topic = parse_delayed(run.topic)
+        routed = self._routes.find(run.topic, run.qos)
+        partition = self._feeds.target(routed)
+        now_unix_ms = self._clock.unix_ms()
+        due_unix_ms = now_unix_ms + delay_ms
+        record = record_run(run, routed, client_id, due_unix_ms)
+        record.timestamp_unix_ms = now_unix_ms
+        draft = self._delays.prepare_run(partition, record, due_unix_ms)
+        assert draft.part is not None
+
+        def done(error: StorageUnavailable | None) -> None:
+            draft.done(error)
+            on_done(error)
+
+        try:
+            if inbound:
+                self._inbound.put(inbound, done, beside=[draft.part])
+            else:
+                self._coalescer.add(*draft.part, done)
+        except GatewayError as error:
+            draft.done(as_value(error))
+            raise
+
+    def early_refused(self) -> None:
+        """Messages of QoS 0 may have left that the log has not taken; see ``lagging``."""
+        if self._feeds.slow_receiver_count:
+            asyncio.get_running_loop().call_soon(self._settle_early)
+
+    def _settle_early(self) -> None:
+        self._coalescer.seal()
+        self._feeds.settle_early()
+
+    def retain_foreign(self, run: PublishRun) -> None:
+        """Another protocol has appended a record that asks to be retained (``mqtt.retain``)."""
+        try:
+            now_unix_ms = self._clock.unix_ms()
+            stored_unix_ms = NEVER
+            if run.expires_at_unix_ms:
+                ahead_ms = self._clock.steady_deadline(0, now_unix_ms)
+                stored_unix_ms = run.expires_at_unix_ms - ahead_ms
+            items = self._retained.items(run, now_unix_ms, expires_at_unix_ms=stored_unix_ms)
+            self._retained.put(items, _ignore)
+        except GatewayError as error:
+            log.warning("not retained", topic=run.topic[:80], error=str(error))
+
+
+def _run_of_will(client_id: str, will: Will) -> PublishRun:
+    return PublishRun(
+        will.topic.encode(),
+        [will.payload],
+        qos=will.qos,
+        retain=will.retain,
+        properties=will.properties,
+        client_id=client_id,
+    )
+
+
+def _first_times(packet_ids: Sequence[int], known: Collection[int]) -> list[int]:
+    """Return where identifiers stand that are not known, the first time they are in the run."""
+    seen: set[int] = set()
+    fresh = []
+    for at, packet_id in enumerate(packet_ids):
+        if packet_id not in known and packet_id not in seen:
+            seen.add(packet_id)
+            fresh.append(at)
+    return fresh
+
+
+def inbound_key(client_id: str, packet_id: int) -> bytes:
+    """Return the key of an inbound QoS 2 identifier in ``__mqtt_inbound``."""
+    return client_id.encode() + b"\0" + packet_id.to_bytes(2, "big")
+
+
+def parse_inbound_key(key: bytes) -> tuple[str, int]:
+    """Return (client identifier, packet identifier)."""
+    return key[:-3].decode(), int.from_bytes(key[-2:], "big")
+
+
+def _ignore(_error: StorageUnavailable | None) -> None:
+    """Nobody waits: a client that did not hear of it will say it again."""

@@ -1,0 +1,393 @@
+"""Catching up: all who are behind on one feed read its log together.
+
+Each step reads a piece of the log where some of the followers stand, and serves every ready
+follower that stands in that piece (``rides``). So ten thousand sessions that come back together
+read the log once, and of a piece only what one of them may want is decoded; where the storage
+knows in which batches that is, the others are not read (``wanted_spans``). Steps are cut into
+slices; between two of them the loop serves live traffic.
+"""
+
+import asyncio
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+
+import structlog
+
+from adapters.mqtt.delivery.mixed_topics import MixedTopicBatch
+from adapters.mqtt.reading.feed import RETRY_S, Feed
+from adapters.mqtt.reading.key_lookup import KeyLookup, Reach
+from adapters.mqtt.reading.pacing import Pace
+from adapters.mqtt.reading.shared_scans import SharedScan, SharedScans
+from adapters.mqtt.reading.slow_receiver import SlowReceiver
+from adapters.mqtt.reading.wanted_topics import WantedTopics
+from adapters.mqtt.subscriptions.ended import EndedIndex, common, match_at
+from adapters.mqtt.subscriptions.trie import Match
+from adapters.mqtt.wire import PublishRun
+from gateway.errors import GatewayError, OffsetOutOfRange
+from gateway.model import Buffer, parse_batch_header
+
+if TYPE_CHECKING:  # who follows is served here, and finds this by its feeds
+    from adapters.mqtt.delivery.distributor import Follower, Subscriber, SubscriberMatch
+    from adapters.mqtt.subscriptions.ended import AnyMatch, Offer
+
+READ_BYTES_MAX: Final = 1_048_576
+SPANS_MAX: Final = 16  # read for one piece: what lies between them is not wanted
+RIDE_PIECES: Final = 8  # that one ride goes through before another has its turn
+PIECES_MAX: Final = 4  # kept decoded: readers with small windows come again
+PIECE_BYTES_MAX: Final = 4_194_304  # of payloads; a larger piece is not kept
+WANTED_SPARE: Final = 1_000  # followers that went on, whose filters are still asked for
+
+log = structlog.get_logger()
+
+
+class Matcher(Protocol):
+    """Who wants a topic; ``ended``: and who did, until its subscription ended."""
+
+    ended: EndedIndex
+
+    def matches_by_follower(self, topic: bytes) -> "dict[Subscriber, SubscriberMatch]":
+        """Return the matches of a topic by who subscribed."""
+        ...
+
+
+class _Piece(NamedTuple):
+    """Offsets [start, end): what those who were ``wanted`` at a revision may want of them."""
+
+    start: int
+    end: int
+    runs: list[PublishRun | MixedTopicBatch]
+    wanted: WantedTopics
+    revision: int
+
+
+class CatchUp:
+    """The followers of one feed that are behind and ready.
+
+    Below ``_horizon`` the filters in ``_wanted`` are all that count: what a follower subscribes
+    to later begins at the live end.
+    """
+
+    def __init__(self, feed: Feed, matcher: Matcher, pace: Pace | None = None) -> None:
+        self.feed = feed
+        self.records_scanned = 0
+        self._matcher = matcher
+        self._pace = pace or Pace()
+        self._rides = SharedScans(feed.partition_id)
+        self._going: dict[Follower, None] = {}  # of the ride that is served
+        self._task: asyncio.Task[None] | None = None
+        self._wanted = WantedTopics()
+        self._spans = KeyLookup(feed)
+        self._horizon = feed.live_offset
+        self._pieces: deque[_Piece] = deque(maxlen=PIECES_MAX)
+
+    def add(self, follower: "Follower") -> None:
+        """Serve a follower that is behind on this feed; again and again is no harm."""
+        if follower in self._rides or not follower.is_ready:
+            return
+        if not len(self._wanted):
+            self._forget()
+        self._rides.add(follower, self._wanted.add(follower))
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._run())
+
+    def discard(self, follower: "Follower") -> None:
+        """It has gone."""
+        self._rides.remove(follower)
+        self._leave(follower)
+
+    def close(self) -> None:
+        """Serve nobody any more."""
+        if self._task is not None:
+            self._task.cancel()
+        self._rides.clear()
+        self._forget()
+
+    async def _run(self) -> None:
+        try:
+            while (ride := self._rides.take()) is not None:
+                try:
+                    await self._go(ride)
+                finally:
+                    self._rides.put_back(ride)
+        finally:
+            self._task = None
+
+    async def _go(self, ride: SharedScan) -> None:
+        for _ in range(RIDE_PIECES):
+            if not (await self._is_behind(ride) and await self._step_or_wait(ride)):
+                return
+
+    async def _step_or_wait(self, ride: SharedScan) -> bool:
+        """A log that cannot be read is tried again, after others: nobody else would ask for it."""
+        try:
+            await self._step(ride)
+        except GatewayError as error:
+            log.warning(
+                "catching up", topic=self.feed.partition.topic.name.name, error=str(error)
+            )
+            await asyncio.sleep(RETRY_S)
+        except Exception:  # a bug that one meets must not end the work for all others
+            log.exception("catching up", topic=self.feed.partition.topic.name.name)
+            await asyncio.sleep(RETRY_S)
+        else:
+            return True
+        return False
+
+    async def _is_behind(self, ride: SharedScan) -> bool:
+        """Say whether anybody is to be served; who is full comes back by itself."""
+        if ride.offset >= self.feed.live_offset:
+            async with self._pace:
+                await self._join_live(ride)
+        while ride.followers:
+            follower = next(iter(ride.followers))
+            if follower.is_ready and self.feed.partition_id in follower.behind:
+                return True
+            self._rides.remove(follower)
+        return False
+
+    async def _join_live(self, ride: SharedScan) -> None:
+        """Let receivers that have caught up go on from the live end, while it is there."""
+        for follower in tuple(ride.followers):
+            if ride.offset < self.feed.live_offset:
+                return
+            if follower not in ride.followers:  # it went meanwhile
+                continue
+            self._rides.remove(follower)
+            follower.behind.pop(self.feed.partition_id, None)
+            self._leave(follower)
+            if isinstance(follower, SlowReceiver):
+                self.feed.lagging.join(follower)
+            if self._pace.is_over:
+                await self._pace.rest()
+
+    def _leave(self, follower: "Follower") -> None:
+        """It is not behind here any more; after the last one, nothing is kept."""
+        self._wanted.discard(follower)
+        if not len(self._wanted):
+            self._forget()
+
+    async def _step(self, ride: SharedScan) -> None:
+        """Read where a ride stands; serve all that stand in what was read."""
+        self._skip(ride)
+        spare = self._wanted.revision - 4 * len(self._rides)
+        if ride.offset >= self._horizon or spare > WANTED_SPARE:
+            await self._look_again()
+        offset = ride.offset
+        piece = self._find_piece(ride)
+        if piece is None:
+            wanted = self._wanted
+            reach = await self._spans.reach(wanted, ride.newest, offset, self._horizon)
+            try:
+                batches, end = await self._read(reach, offset)
+            except OffsetOutOfRange:
+                # Retention went past it meanwhile: the next turn begins at the log start.
+                await asyncio.sleep(0)
+                return
+            async with self._pace:
+                piece = await self._decode(batches, offset, end, wanted, reach.revision)
+        async with self._pace:
+            await self._serve(piece, ride)
+
+    def _skip(self, ride: SharedScan) -> None:
+        """Go on at the start of the log where retention has passed a ride."""
+        partition_id, start = self.feed.partition_id, self.feed.log_start_offset
+        if ride.offset >= start:
+            return
+        for follower in ride.followers:
+            offset = max(follower.behind[partition_id], ride.offset)
+            if offset < start:
+                follower.on_skipped(start - offset)
+                follower.behind[partition_id] = start
+        ride.offset = start
+
+    # --- what is wanted, and read
+
+    def _forget(self) -> None:
+        self._wanted = WantedTopics()
+        self._spans.forget()
+        self._horizon = self.feed.live_offset
+        self._pieces.clear()
+
+    async def _look_again(self) -> None:
+        """Ask those who are ready what they want by now."""
+        self._forget()
+        async with self._pace:
+            for follower in tuple(self._rides):
+                if follower in self._rides:
+                    self._wanted.add(follower)
+                if self._pace.is_over:
+                    await self._pace.rest()
+        self._rides.renumber(self._wanted.revision - 1)
+
+    def _find_piece(self, ride: SharedScan) -> _Piece | None:
+        for piece in self._pieces:
+            if piece.start <= ride.offset < piece.end and ride.newest < piece.revision:
+                return piece
+        return None
+
+    async def _read(self, reach: Reach, offset: int) -> tuple[list[Buffer], int]:
+        """Return batches that are to be read from ``offset`` on, and up to where these are all."""
+        batches: list[Buffer] = []
+        room_bytes = READ_BYTES_MAX
+        for start, end in reach.spans[:SPANS_MAX]:
+            begin = max(start, offset)
+            found = await self.feed.read_batches(begin, bytes_max=room_bytes, end=end)
+            batches += found
+            upto = parse_batch_header(found[-1]).last_offset + 1 if found else end
+            self.records_scanned += min(upto, end) - begin
+            room_bytes -= sum(map(len, found))
+            if upto < end or room_bytes <= 0:
+                return batches, min(upto, end)
+        rest = reach.spans[SPANS_MAX : SPANS_MAX + 1]
+        return batches, rest[0][0] if rest else reach.end
+
+    async def _decode(
+        self,
+        batches: Sequence[Buffer],
+        offset: int,
+        end: int,
+        wanted: WantedTopics,
+        revision: int | None,
+    ) -> _Piece:
+        """Return what is wanted of batches that are all to be read of [offset, end)."""
+        wants = wanted.wants
+        if revision is None:
+            revision = wanted.revision
+        found: list[PublishRun | MixedTopicBatch] = []
+        for batch in batches:
+            runs = await self.feed.runs_of_large(batch)
+            if runs is None:
+                runs = self.feed.runs_of(batch, wants)
+            # A run that was cut is whole beside each of its batches.
+            found += runs[1:] if found and runs and runs[0] is found[-1] else runs
+            if self._pace.is_over:
+                await self._pace.rest()
+        piece = _Piece(offset, end, found, wanted, revision)
+        size_bytes = sum(sum(map(len, run.payloads)) for run in found)
+        if found and size_bytes <= PIECE_BYTES_MAX:
+            self._pieces.append(piece)
+        return piece
+
+    # --- serving
+
+    async def _serve(self, piece: _Piece, ride: SharedScan) -> None:
+        """Serve who stands in a piece, from where a ride stands on."""
+        if piece.wanted is not self._wanted:
+            return  # all it was read for have gone
+        self._rides.join(ride, piece.end, piece.revision)
+        runs, end, done = piece.runs, piece.end, ride.offset
+        going = self._going = ride.followers
+        for at in range(max(bisect_right(runs, done, key=_base_offset) - 1, 0), len(runs)):
+            run = runs[at]
+            if not going or run.base_offset >= end:
+                break
+            start, stop = max(run.base_offset, done), min(_end_offset(run), end)
+            if start >= stop:
+                continue
+            if isinstance(run, MixedTopicBatch):
+                await self._offer_mixed_topics(run, start, stop)
+            else:
+                await self._offer_all(self._offers(run), run, start, stop)
+            done = stop
+        ride.offset = end
+        if end >= self.feed.live_offset:
+            await self._join_live(ride)
+
+    async def _offer_all(
+        self, offers: "list[Offer]", run: PublishRun, start: int, stop: int
+    ) -> None:
+        while offers:
+            self._offer(offers, run, start, stop)
+            if self._pace.is_over:
+                await self._pace.rest()
+
+    async def _offer_mixed_topics(self, mixed: MixedTopicBatch, start: int, stop: int) -> None:
+        """Offer the messages at offsets [start, stop) to their followers."""
+        feed, partition_id, base_offset = self.feed, self.feed.partition_id, mixed.base_offset
+        wanting: dict[Follower, dict[PublishRun, AnyMatch]] = {}
+        for kind in set(mixed.kinds[start - base_offset : stop - base_offset]):
+            for follower, match in self._offers(kind):
+                wanting.setdefault(follower, {})[kind] = match
+        for follower, matches in wanting.items():
+            first = max(follower.behind.get(partition_id, stop), start)
+            if first >= stop or follower not in self._going:
+                continue
+            places = range(first - base_offset, stop - base_offset)
+            plain = {kind: one for kind, one in matches.items() if isinstance(one, Match)}
+            taken = None
+            if len(plain) == len(matches):
+                taken = follower.take_mixed_topics(mixed, places, plain, feed)
+            if taken is None:
+                await self._offer_each(mixed.runs(places), mixed, follower, matches)
+                continue
+            follower.behind[partition_id] = base_offset + taken
+            if base_offset + taken < stop:
+                self._rides.remove(follower)  # it is full, and comes back by itself
+            if self._pace.is_over:
+                await self._pace.rest()
+
+    async def _offer_each(
+        self,
+        runs: Iterable[PublishRun],
+        mixed: MixedTopicBatch,
+        follower: "Follower",
+        matches: "Mapping[PublishRun, AnyMatch]",
+    ) -> None:
+        """Offer messages of mixed topics, each by itself, to one who wants some of its kinds."""
+        for run in runs:
+            match = matches.get(mixed.kinds[run.base_offset - mixed.base_offset])
+            if match is not None and follower in self._going:
+                at = run.base_offset
+                await self._offer_all([(follower, match)], run, at, at + 1)
+
+    def _offers(self, run: PublishRun) -> "list[Offer]":
+        """Return who is served just now and wants a run."""
+        going, ended = self._going, self._matcher.ended
+        by_follower = self._matcher.matches_by_follower(run.topic)
+        slow_receivers = self.feed.lagging.members
+        if ended:
+            offers = ended.offers(by_follower, going, run.topic)
+        elif len(going) < len(by_follower):
+            offers = [(one, by_follower[one]) for one in going if one in by_follower]
+        else:
+            offers = [(one, match) for one, match in by_follower.items() if one in going]
+        for session in common(slow_receivers, by_follower) if slow_receivers else ():
+            if (slow_receiver := slow_receivers[session]) in going:
+                offers.append((slow_receiver, slow_receiver.match_of(by_follower[session])))
+        return offers
+
+    def _offer(self, offers: "list[Offer]", run: PublishRun, start: int, stop: int) -> None:
+        """Offer messages of a run, of offsets [start, stop), until this slice is over."""
+        feed, going, pace = self.feed, self._going, self._pace
+        partition_id, base_offset = feed.partition_id, run.base_offset
+        while offers:
+            follower, match = offers.pop()
+            behind = follower.behind
+            offset = behind.get(partition_id)
+            if offset is None or follower not in going:
+                continue  # it went while this one waited
+            first = max(offset, start)
+            while first < stop:
+                at_first, until = match_at(match, partition_id, first, stop)
+                taken = until - first
+                if at_first is not None:
+                    taken = follower.take(
+                        run, first - base_offset, until - base_offset, at_first, feed
+                    )
+                first += taken
+                behind[partition_id] = first
+                if first < until:
+                    self._rides.remove(follower)
+                    break
+            if pace.is_over:
+                break
+
+
+def _base_offset(run: PublishRun | MixedTopicBatch) -> int:
+    return run.base_offset
+
+
+def _end_offset(run: PublishRun | MixedTopicBatch) -> int:
+    return run.base_offset + len(run.payloads)

@@ -1,0 +1,400 @@
+"""Feeds: the partitions of the log that hold MQTT messages, each with its live end.
+
+A feed's tail hands every run to the distributor once. Followers that are behind read older runs.
+"""
+
+import asyncio
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol
+
+import structlog
+
+from adapters.mqtt.config import RouteConfig
+from adapters.mqtt.delivery.mixed_topics import MixedTopicBatch
+from adapters.mqtt.mapping import mixed_runs_of_batch, runs_of_batch
+from adapters.mqtt.reading.slow_receivers import NO_BOUNDS, LagBounds, SlowReceivers
+from adapters.mqtt.records.foreign_batches import (
+    decode_beside,
+    decode_mixed_beside,
+    handed_out_together,
+    kept_bytes,
+)
+from adapters.mqtt.records.native_runs import have_left, runs_of_native, was_live
+from adapters.mqtt.records.record_kinds import CORRUPT_BATCH
+from adapters.mqtt.wire import PublishRun
+from gateway.broker import Broker
+from gateway.clock import Clock
+from gateway.errors import GatewayError, OffsetOutOfRange
+from gateway.model import Buffer, parse_batch_header
+from gateway.partition import Partition
+from gateway.reader import MAX_INT64
+from gateway.records.decoding_cost import is_large
+from gateway.storage import KeySpans, WantedKeys
+from gateway.tail import Tail
+from gateway.writer import Write
+
+RECENT_BATCHES_MAX: Final = 128
+RECENT_BYTES_MAX: Final = 16 << 20  # of batches as they are stored, for each partition
+READ_BYTES_MAX: Final = 256 * 1024
+READ_BYTES_PER_MESSAGE: Final = 1024  # of those asked for by number; a batch comes whole
+RETRY_S: Final = 1.0  # until a log that could not be read is tried again
+
+log = structlog.get_logger()
+
+
+class Live(Protocol):
+    """Who gets what is new."""
+
+    @property
+    def wants_runs(self) -> bool:
+        """Whether anybody is there: if not, nothing needs to be decoded."""
+        ...
+
+    def deliver(self, run: PublishRun, feed: "Feed") -> None:
+        """Take one run, each once, in the order of its partition."""
+        ...
+
+
+class Feed:
+    """One partition, followed from its end. ``live_offset``: all before it was handed out."""
+
+    def __init__(  # noqa: PLR0913, PLR0917 - its surroundings, made once
+        self,
+        broker: Broker,
+        partition: Partition,
+        route: RouteConfig,
+        live: Live,
+        skipped: Counter[str],
+        clock: Clock,
+        bounds: LagBounds = NO_BOUNDS,
+    ) -> None:
+        self.partition = partition
+        self.partition_id = partition.partition_id
+        self.live_offset = partition.high_watermark
+        self.on_new_foreign: Callable[[PublishRun], None] | None = None
+        self._broker = broker
+        self._route = route
+        self._live = live
+        self._skipped = skipped
+        self._clock = clock
+        self._recent: OrderedDict[int, list[PublishRun]] = OrderedDict()
+        self._sizes: dict[int, int] = {}
+        self._recent_bytes = 0
+        self.lagging = SlowReceivers(self, clock, bounds)
+        self._tail: Tail | None = None
+        self._retry: asyncio.TimerHandle | None = None
+        self._beside: asyncio.Task[None] | None = None  # while a large batch is handed out
+        self._follow()
+
+    @property
+    def log_start_offset(self) -> int:
+        """The first offset that is still there."""
+        return self.partition.log_start_offset
+
+    def close(self) -> None:
+        """Follow no more."""
+        self.lagging.close()
+        if self._tail is not None:
+            self._tail.close()
+            self._tail = None
+        if self._retry is not None:
+            self._retry.cancel()
+        if self._beside is not None:
+            self._beside.cancel()
+        self._recent.clear()
+        self._sizes.clear()
+        self._recent_bytes = 0
+
+    def push_held(self) -> None:
+        """Hand out now what the loop's next turn would: senders may know that it is kept."""
+        if self._tail is not None:
+            self._tail.push_held()
+
+    # --- gateway.tail.Receiver
+
+    def on_writes(self, partition: Partition, writes: Sequence[Write]) -> bool:  # noqa: ARG002
+        """See ``Receiver``: what has just become visible, with its runs when it is ours."""
+        for write in writes:
+            natives = write.natives
+            end = write.end_offset
+            if natives is None:
+                if self._waits_for_thread(write.batch, write.base_offset):
+                    return True  # the tail is closed; the rest comes from the log
+                self._hand_out_foreign(write.batch, write.base_offset)
+            elif self._live.wants_runs and not have_left(natives):
+                # A run that was cut into several batches comes with each, and whole with the
+                # first: its other batches are part of the same append.
+                runs: list[PublishRun] = []
+                new: list[PublishRun] = []
+                for offset, native in natives:
+                    is_new = offset >= write.base_offset
+                    for run in runs_of_native(native):
+                        run.base_offset = offset
+                        offset += len(run.payloads)  # noqa: PLW2901 - of the next of its runs
+                        runs.append(run)
+                        if is_new:
+                            new.append(run)
+                            end = max(end, offset)
+                self._keep(write.base_offset, runs, len(write.batch))
+                self._hand_out(new)
+            self._advance(end, write.batch, natives or ())
+        return True
+
+    def _advance(
+        self, end: int, batch: Buffer, natives: Sequence[tuple[int, object]] = ()
+    ) -> None:
+        """All up to ``end`` was handed out."""
+        self.live_offset = max(self.live_offset, end)
+        self.lagging.on_batch(natives, len(batch), self.live_offset)
+
+    def on_batches(self, partition: Partition, batches: Sequence[Buffer]) -> bool:  # noqa: ARG002
+        """See ``Receiver``: what was read from the log, because the tail was not at its end.
+
+        What came by MQTT at QoS 0 since this feed began has left already.
+        """
+        for batch in batches:
+            header = parse_batch_header(batch)
+            if header.last_offset < self.live_offset:
+                continue
+            if self._waits_for_thread(batch, header.base_offset, may_have_left=True):
+                return True
+            self._hand_out_foreign(batch, header.base_offset, may_have_left=True)
+            self._advance(header.last_offset + 1, batch)
+        return True
+
+    def on_tail_error(self, partition: Partition, error: GatewayError) -> None:
+        """See ``Receiver``: go on from where the log begins; a topic that is gone has no more.
+
+        Where the log cannot be read, it is tried again after ``RETRY_S``.
+        """
+        self._tail = None
+        if partition.is_gone:
+            return
+        log.warning("feed", topic=partition.topic.name.name, error=str(error))
+        if isinstance(error, OffsetOutOfRange):
+            self.live_offset = max(self.live_offset, partition.log_start_offset)
+            self._follow()
+        else:
+            self._retry = asyncio.get_running_loop().call_later(RETRY_S, self._follow)
+
+    def _follow(self) -> None:
+        self._retry = None
+        self._tail = self._broker.tail(self.partition, self.live_offset, self)
+
+    def _hand_out_foreign(
+        self, batch: Buffer, base_offset: int, *, may_have_left: bool = False
+    ) -> None:
+        """Decode what another protocol appended (or what has to be read again)."""
+        if not self._is_looked_into:
+            return
+        runs = self._decode(batch, base_offset, is_stored=may_have_left)
+        self._keep(base_offset, runs, kept_bytes(batch, runs))
+        self._hand_out_decoded(runs, may_have_left=may_have_left)
+
+    @property
+    def _is_looked_into(self) -> bool:
+        return self._live.wants_runs or self.on_new_foreign is not None
+
+    def _waits_for_thread(
+        self, batch: Buffer, base_offset: int, *, may_have_left: bool = False
+    ) -> bool:
+        """Have a large batch decoded in a thread, if it is one; the tail goes on behind it."""
+        if not (self._is_looked_into and is_large(parse_batch_header(batch))):
+            return False
+        self.live_offset = max(self.live_offset, base_offset)
+        if self._tail is not None:
+            self._tail.close()
+            self._tail = None
+        self._beside = asyncio.get_running_loop().create_task(
+            self._hand_out_large(batch, base_offset, may_have_left=may_have_left)
+        )
+        self._beside.add_done_callback(_raise_bug)
+        return True
+
+    async def _hand_out_large(
+        self, batch: Buffer, base_offset: int, *, may_have_left: bool
+    ) -> None:
+        """Hand out a large batch, some of its runs in each turn of the loop."""
+        runs = await self._decode_beside(batch, is_stored=may_have_left)
+        self._keep(base_offset, runs, kept_bytes(batch, runs))
+        for some in handed_out_together(runs):
+            self._hand_out_decoded(some, may_have_left=may_have_left)
+            self.live_offset = max(self.live_offset, _end_of(some[-1]))
+            await asyncio.sleep(0)
+        last_offset = base_offset + parse_batch_header(batch).last_offset_delta
+        self._advance(last_offset + 1, batch)
+        self._beside = None
+        self._follow()
+
+    def _hand_out_decoded(self, runs: Sequence[PublishRun], *, may_have_left: bool) -> None:
+        # What of a cut run was handed out with its first batch is not handed out again.
+        runs = [_from_offset(run, self.live_offset) for run in runs if self._is_new(run)]
+        for run in runs:
+            if may_have_left and was_live(run):
+                run.left_early = 0 if run.qos else self.lagging.see(run)
+            elif run.retain and self.on_new_foreign is not None:
+                self.on_new_foreign(run)
+        self._hand_out(runs)
+
+    def _is_new(self, run: PublishRun) -> bool:
+        return _end_of(run) > self.live_offset
+
+    def _hand_out(self, runs: Sequence[PublishRun]) -> None:
+        deliver = self._live.deliver
+        for run in runs:
+            if run.left_early:
+                continue
+            try:
+                deliver(run, self)
+            except Exception:
+                # A bug that one message meets must not cost all others theirs.
+                self._skipped["bug"] += len(run.payloads)
+                log.exception("message not delivered", topic=run.topic[:80])
+
+    # --- reading again
+
+    async def read(
+        self, offset: int, *, end: int | None = None
+    ) -> tuple[list[PublishRun], int]:
+        """Return the runs at or after ``offset``, from one or more batches, and what is next.
+
+        The first run may begin before ``offset``. Batches at or after ``end`` are left alone:
+        who wants one message again does not pay for the hundreds behind it. Errors:
+        ``OffsetOutOfRange`` when retention has passed it, ``StorageUnavailable``,
+        ``TopicNotFound``.
+        """
+        bytes_max = READ_BYTES_MAX
+        if end is not None:
+            bytes_max = min(bytes_max, (end - offset) * READ_BYTES_PER_MESSAGE)
+        batches = await self.read_batches(offset, bytes_max=bytes_max)
+        found: list[PublishRun] = []
+        next_offset = offset
+        for batch in batches:
+            header = parse_batch_header(batch)
+            if end is not None and header.base_offset >= end:
+                break
+            runs = self._recent.get(header.base_offset)
+            if runs is None:
+                if is_large(header):
+                    runs = await self._decode_beside(batch, is_stored=True)
+                else:
+                    runs = self._decode(batch, header.base_offset, is_stored=True)
+                self._keep(header.base_offset, runs, kept_bytes(batch, runs))
+            for run in runs:
+                # A run that was cut is whole beside each of its batches, or decoded in parts.
+                covered = _end_of(found[-1]) if found else run.base_offset
+                if _end_of(run) > covered:
+                    found.append(_from_offset(run, covered))
+            next_offset = header.last_offset + 1
+        return found, next_offset
+
+    async def read_batches(
+        self, offset: int, *, bytes_max: int, end: int = MAX_INT64
+    ) -> Sequence[Buffer]:
+        """Return the batches from ``offset`` on, the first maybe from before, none from ``end`` on.
+
+        Errors: ``read``.
+        """
+        batches = self._broker.read(self.partition, offset, bytes_max=bytes_max, end=end)
+        if batches is None:
+            batches = await self._broker.read_disk(
+                self.partition, offset, bytes_max=bytes_max, end=end
+            )
+        return batches
+
+    @property
+    def has_key_spans(self) -> bool:
+        """Whether ``spans_with_keys`` may say more than that all is to be read."""
+        return self._broker.has_key_spans
+
+    async def spans_with_keys(self, keys: WantedKeys, start: int, end: int) -> KeySpans:
+        """Return where messages of wanted topics may be; see ``IndexedStorage``."""
+        return await self._broker.spans_with_keys(self.partition, keys, start, end)
+
+    def runs_of(
+        self, batch: Buffer, wants: Callable[[bytes], bool] | None
+    ) -> Sequence[PublishRun | MixedTopicBatch]:
+        """Return the runs of a batch that somebody wants; all where they are at hand.
+
+        What was decoded for some is not kept beside the live end, where all of it belongs.
+        """
+        base_offset = parse_batch_header(batch).base_offset
+        runs = self._recent.get(base_offset)
+        if runs is not None:
+            return runs
+        if not self._is_intact(batch):
+            return []
+        return mixed_runs_of_batch(
+            batch,
+            self._route,
+            from_offset=base_offset,
+            skipped=self._skipped,
+            wants=wants,
+            steady_deadline=self._clock.steady_deadline,
+        )
+
+    async def runs_of_large(
+        self, batch: Buffer
+    ) -> Sequence[PublishRun | MixedTopicBatch] | None:
+        """Return the runs of a batch that a thread is to decode, None for any other one."""
+        header = parse_batch_header(batch)
+        if not is_large(header) or header.base_offset in self._recent:
+            return None
+        if not self._is_intact(batch):
+            return []
+        return await decode_mixed_beside(
+            batch, self._route, self._skipped, self._clock.steady_deadline
+        )
+
+    def _is_intact(self, batch: Buffer) -> bool:
+        """Say whether a batch that was read from the log is as it was written."""
+        is_intact = self._broker.stored.is_intact(self.partition, batch)
+        self._skipped[CORRUPT_BATCH] += not is_intact
+        return is_intact
+
+    async def _decode_beside(self, batch: Buffer, *, is_stored: bool) -> list[PublishRun]:
+        if is_stored and not self._is_intact(batch):
+            return []
+        return await decode_beside(
+            batch, self._route, self._skipped, self._clock.steady_deadline
+        )
+
+    def _decode(self, batch: Buffer, base_offset: int, *, is_stored: bool) -> list[PublishRun]:
+        if is_stored and not self._is_intact(batch):
+            return []
+        return runs_of_batch(
+            batch,
+            self._route,
+            from_offset=base_offset,
+            skipped=self._skipped,
+            steady_deadline=self._clock.steady_deadline,
+        )
+
+    def _keep(self, base_offset: int, runs: list[PublishRun], size_bytes: int) -> None:
+        """Keep decoded runs of the latest batches: readers with small windows come again."""
+        recent, sizes = self._recent, self._sizes
+        self._recent_bytes += size_bytes - sizes.get(base_offset, 0)
+        recent[base_offset] = runs
+        sizes[base_offset] = size_bytes
+        while len(recent) > RECENT_BATCHES_MAX or self._recent_bytes > RECENT_BYTES_MAX:
+            oldest, _ = recent.popitem(last=False)
+            self._recent_bytes -= sizes.pop(oldest)
+
+
+def _raise_bug(task: asyncio.Task[None]) -> None:
+    if not task.cancelled():
+        task.result()
+
+
+def _end_of(run: PublishRun) -> int:
+    return run.base_offset + len(run.payloads)
+
+
+def _from_offset(run: PublishRun, offset: int) -> PublishRun:
+    """Return the messages of a run from ``offset`` on."""
+    if run.base_offset >= offset:
+        return run
+    part = run.part(run.payloads[offset - run.base_offset :], qos=run.qos)
+    part.base_offset = offset
+    return part

@@ -1,0 +1,135 @@
+"""Where in the log what is wanted may be: the storage is asked, where it has an index of keys.
+
+A filter is matched against the topics that a file holds, not against its records, and who is
+behind reads only the batches that the answer names. One answer, for one file of the log, serves
+all whose filters it was asked for; for those who came later only their filters are asked for.
+"""
+
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Sequence
+from typing import Final, NamedTuple, Protocol
+
+from adapters.mqtt.reading.wanted_topics import WantedTopics
+from gateway.storage import KeySpans, WantedKeys
+
+ANSWERS_MAX: Final = 4  # kept: as many places where some stand
+RECORDS_ASKED_MIN: Final = 4_096  # fewer are read sooner than an answer comes
+
+Span = tuple[int, int]
+
+
+class KeyedLog(Protocol):
+    """A feed, as far as it is asked here."""
+
+    @property
+    def has_key_spans(self) -> bool:
+        """Whether the storage may know."""
+        ...
+
+    async def spans_with_keys(self, keys: WantedKeys, start: int, end: int) -> KeySpans:
+        """Return where wanted keys may be."""
+        ...
+
+
+class Reach(NamedTuple):
+    """What is to be read: ``spans``; no more of what was wanted at a revision is below ``end``.
+
+    ``revision`` is None where all is read: that is enough for everybody.
+    """
+
+    spans: Sequence[Span]
+    end: int
+    revision: int | None
+
+
+class _Answer(NamedTuple):
+    """Of offsets [start, end): what was wanted at ``revision`` is within ``spans``."""
+
+    start: int
+    end: int
+    spans: list[Span]
+    revision: int
+
+    @property
+    def is_all(self) -> bool:
+        """Whether all is to be read."""
+        return self.spans == [(self.start, self.end)]
+
+
+class KeyLookup:
+    """What the storage has answered of one feed, for one set of filters that only grows."""
+
+    def __init__(self, log: KeyedLog) -> None:
+        self._log = log
+        self._answers: deque[_Answer] = deque(maxlen=ANSWERS_MAX)
+
+    def forget(self) -> None:
+        """The filters are others now."""
+        self._answers = deque(maxlen=ANSWERS_MAX)  # who waits for an answer has the old one
+
+    async def reach(self, wanted: WantedTopics, newest: int, offset: int, end: int) -> Reach:
+        """Return what those up to a number have to read from ``offset`` on, and below ``end``.
+
+        Errors: ``StorageUnavailable``, ``TopicNotFound``.
+        """
+        if end - offset < RECORDS_ASKED_MIN or not self._log.has_key_spans:
+            return Reach([(offset, end)], end, None)
+        answer = self._find(offset)
+        if answer is None:
+            answer = await self._ask(wanted, offset, end)
+        elif newest >= answer.revision:
+            answer = await self._ask_more(wanted, answer)
+            if answer is not None and answer.end <= offset:  # files are others now
+                answer = await self._ask(wanted, offset, end)
+        if answer is None:
+            return Reach([(offset, end)], end, None)
+        first = bisect_right(answer.spans, offset, key=_end_of)
+        revision = None if answer.is_all else answer.revision
+        return Reach(answer.spans[first:], answer.end, revision)
+
+    def _find(self, offset: int) -> _Answer | None:
+        for answer in self._answers:
+            if answer.start <= offset < answer.end:
+                return answer
+        return None
+
+    async def _ask(self, wanted: WantedTopics, offset: int, end: int) -> _Answer | None:
+        keys, revision, answers = wanted.keys_since(0), wanted.revision, self._answers
+        if keys is None:
+            return None
+        spans, upto = await self._log.spans_with_keys(keys, offset, end)
+        answer = _Answer(offset, upto, list(spans), revision)
+        answers.append(answer)
+        return answer
+
+    async def _ask_more(self, wanted: WantedTopics, answer: _Answer) -> _Answer | None:
+        """Ask for the filters of those who came since an answer."""
+        revision, answers = wanted.revision, self._answers
+        keys = wanted.keys_since(answer.revision)
+        if keys is None:
+            return None
+        spans, upto = answer.spans, answer.end
+        if not answer.is_all and (keys.exact or keys.prefixes):
+            more, upto = await self._log.spans_with_keys(keys, answer.start, answer.end)
+            spans = _joined([*spans, *more], upto)
+        better = _Answer(answer.start, upto, spans, revision)
+        if answer in answers:
+            answers.remove(answer)
+        answers.append(better)
+        return better
+
+
+def _end_of(span: Span) -> int:
+    return span[1]
+
+
+def _joined(spans: list[Span], upto: int) -> list[Span]:
+    """Return spans that may overlap as spans that do not, lowest first, as far as ``upto``."""
+    joined: list[Span] = []
+    for start, end in sorted(spans):
+        if joined and start <= joined[-1][1]:
+            joined[-1] = joined[-1][0], min(max(end, joined[-1][1]), upto)
+        elif start < upto:
+            joined.append((start, min(end, upto)))
+    return joined

@@ -1,0 +1,125 @@
+"""Who is behind at one place of a log rides through it together, and rides take turns.
+
+So ten thousand who come back together cost a step of the log once, not once each: while they
+ride, where they stand is said once for all of them.
+"""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:  # who follows is served here, and finds this by its feeds
+    from adapters.mqtt.delivery.distributor import Follower
+
+TURNS_A_TURN_OF_ALL: Final = 4  # one of so many turns is not the last ride's
+
+
+class SharedScan:
+    """Followers that have read up to ``offset``; one that took more is ahead, by its ``behind``.
+
+    None of them is wanted for since a later number than ``newest``, see ``WantedTopics.add``.
+    """
+
+    __slots__ = ("followers", "newest", "offset")
+
+    def __init__(self, offset: int) -> None:
+        self.offset = offset
+        self.followers: dict[Follower, None] = {}
+        self.newest = 0
+
+
+class SharedScans:
+    """All rides through one partition. One at a time goes; the others wait, by offset."""
+
+    def __init__(self, partition_id: int) -> None:
+        self._partition_id = partition_id
+        self._by_follower: dict[Follower, SharedScan] = {}
+        self._waiting: dict[int, SharedScan] = {}  # in the order of their turns
+        self._turns = 0
+
+    def __len__(self) -> int:
+        return len(self._by_follower)
+
+    def __iter__(self) -> Iterator["Follower"]:
+        return iter(self._by_follower)
+
+    def __contains__(self, follower: object) -> bool:
+        return follower in self._by_follower
+
+    def add(self, follower: "Follower", number: int) -> None:
+        """Let a follower that came in with this number ride from where it stands."""
+        offset = follower.behind[self._partition_id]
+        ride = self._waiting.get(offset)
+        if ride is None:
+            ride = self._waiting[offset] = SharedScan(offset)
+        ride.followers[follower] = None
+        ride.newest = max(ride.newest, number)
+        self._by_follower[follower] = ride
+
+    def remove(self, follower: "Follower") -> None:
+        """Let a follower get off, if it rides: it stands where it has come to."""
+        ride = self._by_follower.pop(follower, None)
+        if ride is None:
+            return
+        self._settle_one(follower, ride.offset)
+        del ride.followers[follower]
+        if not ride.followers and self._waiting.get(ride.offset) is ride:
+            del self._waiting[ride.offset]
+
+    def clear(self) -> None:
+        """Let nobody ride any more."""
+        for follower in tuple(self._by_follower):
+            self.remove(follower)
+
+    def renumber(self, newest: int) -> None:
+        """All who ride came in anew, none with a later number than this."""
+        for ride in set(self._by_follower.values()):
+            ride.newest = newest
+
+    def take(self) -> SharedScan | None:
+        """Return the ride that goes on now; it waits no more until it is put back.
+
+        Most often it is the last one: when it comes up with the others they ride as one. Between
+        these each has its turn, so that nobody waits for all who are further behind.
+        """
+        if not self._waiting:
+            return None
+        self._turns += 1
+        is_of_all = self._turns % TURNS_A_TURN_OF_ALL == 0
+        offset = next(iter(self._waiting)) if is_of_all else min(self._waiting)
+        return self._waiting.pop(offset)
+
+    def put_back(self, ride: SharedScan) -> None:
+        """A ride has had its turn: it waits for the next one."""
+        if not ride.followers:
+            return
+        self.settle(ride)
+        waiting = self._waiting.setdefault(ride.offset, ride)
+        if waiting is not ride:
+            self._merge(ride, waiting)
+
+    def join(self, ride: SharedScan, end: int, number: int) -> None:
+        """Let all ride along who stand at offsets before ``end`` and came in before a number."""
+        found = [
+            one
+            for offset, one in self._waiting.items()
+            if ride.offset <= offset < end and one.newest < number
+        ]
+        for one in found:
+            del self._waiting[one.offset]
+            self._merge(one, ride)
+
+    def settle(self, ride: SharedScan) -> None:
+        """Tell all who ride where they have come to."""
+        for follower in ride.followers:
+            self._settle_one(follower, ride.offset)
+
+    def _settle_one(self, follower: "Follower", offset: int) -> None:
+        behind = follower.behind
+        if behind.get(self._partition_id, offset) < offset:
+            behind[self._partition_id] = offset
+
+    def _merge(self, ride: SharedScan, into: SharedScan) -> None:
+        for follower in ride.followers:
+            self._by_follower[follower] = into
+        into.followers |= ride.followers
+        into.newest = max(into.newest, ride.newest)

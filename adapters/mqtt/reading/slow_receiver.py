@@ -1,0 +1,253 @@
+"""One receiver that is too slow for QoS 0: where in the log it is, and what it gets from there."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+from adapters.mqtt.delivery.at_most_once import fitting_parts, form_for
+from adapters.mqtt.delivery.mixed_topics import HEAD_BYTES_MAX, MixedTopicBatch
+from adapters.mqtt.delivery.publish_forms import PacketHeads, heads_of, join_at_most_once
+from adapters.mqtt.records.native_runs import was_live
+from adapters.mqtt.subscriptions.ended import EndedSubscription, MatchWithEnded
+from adapters.mqtt.subscriptions.subscription import Subscription
+from adapters.mqtt.wire import PublishRun, Version
+from features.expiry import remaining_s
+
+if TYPE_CHECKING:  # sessions and feeds know this
+    from adapters.mqtt.delivery.distributor import SubscriberMatch
+    from adapters.mqtt.reading.feed import Feed
+    from adapters.mqtt.reading.slow_receivers import SlowReceivers
+    from adapters.mqtt.sessions.client_session import ClientSession
+    from adapters.mqtt.subscriptions.ended import AnyMatch
+
+_NOT_KNOWN: Final = -1
+_ALWAYS: Final = -1  # less than any buffer has: see ``ClientSession.live_bytes_max``
+
+
+class SlowReceiver:
+    """A connected session on one feed. It reads the log as a follower of ``CatchUp``.
+
+    It gets what is of QoS 0 for it from ``behind`` on, but of what left early only what lies at
+    or after ``early_from``: it had the rest. ``number`` says the same of what left early before
+    ``early_from`` is known. ``outstanding``: messages that came for it and have not left.
+    ``replaced``: what subscriptions were before, by filter (MQTT-3.8.4-4).
+    """
+
+    __slots__ = (
+        "behind",
+        "early_from",
+        "lagging",
+        "number",
+        "outstanding",
+        "replaced",
+        "session",
+        "start",
+    )
+
+    def __init__(
+        self, session: "ClientSession", lagging: "SlowReceivers", number: int, start: int
+    ) -> None:
+        self.session = session
+        self.lagging = lagging
+        self.number = number
+        self.start = start
+        self.early_from = _NOT_KNOWN
+        self.behind: dict[int, int] = {}
+        self.outstanding = 0
+        self.replaced: dict[str, EndedSubscription] = {}
+        session.slow_receivers[lagging.feed.partition_id] = self
+        session.live_bytes_max = _ALWAYS
+
+    @property
+    def offset(self) -> int:
+        """Where it is."""
+        return self.behind.get(self.lagging.feed.partition_id, self.start)
+
+    @property
+    def is_ready(self) -> bool:
+        """See ``CatchUp``: while more than half of the bound waits for it, it gets no more."""
+        session = self.session
+        connection = session.connection
+        return (
+            self.early_from != _NOT_KNOWN
+            and connection is not None
+            and not connection.is_closing
+            and connection.out_bytes <= session.services.receiver_bytes_max // 2
+        )
+
+    # --- how it comes and goes
+
+    def begin(self, early_from: int) -> None:
+        """It is known where it is."""
+        self.early_from = early_from
+        self.behind[self.lagging.feed.partition_id] = self.start
+        self.session.services.catch_up(self)
+
+    def go_on(self) -> None:
+        """There may be room again."""
+        if self.lagging.is_beyond(self.offset):
+            self.skip()
+        else:
+            self.session.services.catch_up(self)
+
+    def skip(self) -> None:
+        """It is too far back: what it has not had is dropped, and it gets what is new."""
+        self.session.services.counters.dropped += self.outstanding
+        self.leave()
+
+    def leave(self) -> None:
+        """It is behind no more, or its client has gone."""
+        session, partition_id = self.session, self.lagging.feed.partition_id
+        session.slow_receivers.pop(partition_id, None)
+        if not session.slow_receivers:
+            session.live_bytes_max = session.services.receiver_bytes_max
+        self.lagging.remove(self)
+        catch_up = session.services.feeds.catch_up(partition_id)
+        if catch_up is not None:
+            catch_up.discard(self)
+        self.behind.clear()
+
+    def on_skipped(self, count: int) -> None:
+        """See ``CatchUp``: the log does not go back as far."""
+        dropped = min(count, self.outstanding)
+        self.session.services.counters.dropped += dropped
+        self.outstanding -= dropped
+
+    # --- what it gets
+
+    def replace(self, subscription: Subscription, live: Mapping[int, int]) -> None:
+        """Another one takes the place of a subscription, from the ``live`` offsets on."""
+        partition_id = self.lagging.feed.partition_id
+        start, end = (one.get(partition_id, 0) for one in (subscription.starts, live))
+        if max(start, self.offset) < end:
+            self.replaced[subscription.topic_filter] = EndedSubscription(
+                self.session,
+                0,
+                subscription.without_starts(),
+                starts={partition_id: start},
+                ends={partition_id: end},
+            )
+
+    def match_of(self, match: "SubscriberMatch") -> "AnyMatch":
+        """Return what its session wants, with what that was before."""
+        replaced = self.replaced
+        if not replaced:
+            return match
+        names = [one.topic_filter for one in match.subscriptions]
+        ended = [replaced[name] for name in names if name in replaced]
+        return MatchWithEnded(self.session, ended, match) if ended else match
+
+    def take(
+        self,
+        run: PublishRun,
+        start: int,
+        stop: int,
+        match: "SubscriberMatch",
+        feed: "Feed",  # noqa: ARG002 - it is the one that it is behind on
+    ) -> int:
+        """See ``CatchUp``."""
+        count = stop - start
+        if match.no_local and run.client_id == self.session.client_id:
+            own = match.for_own()
+            if own is None:
+                return count
+            match = own
+        if min(run.qos, match.qos):
+            return count
+        if not run.qos and was_live(run):  # it left early
+            start = max(start, min(stop, self.early_from - run.base_offset))
+        expiry_s = None
+        if run.expires_at_unix_ms:
+            clock = self.session.services.clock
+            expiry_s = remaining_s(run.expires_at_unix_ms, clock.steady_unix_ms())
+            if not expiry_s:
+                self.session.services.counters.expired += stop - start
+                self.outstanding -= stop - start
+                return count
+        while start < stop and self.is_ready:
+            start = self._send(run, start, stop, match, expiry_s)
+        return count - (stop - start)
+
+    def take_mixed_topics(
+        self,
+        mixed: MixedTopicBatch,
+        places: range,
+        matches: "Mapping[PublishRun, SubscriberMatch]",
+        feed: "Feed",
+    ) -> int | None:
+        """See ``CatchUp``, and ``send_mixed_topics``, which does the same for QoS 1 and 2."""
+        services, connection = self.session.services, self.session.connection
+        start, stop, offset = places.start, places.stop, mixed.base_offset + places.start
+        if connection is None or not self.is_ready:
+            return start
+        if connection.topic_alias_maximum or offset < self.early_from:
+            return None
+        kinds, payloads = mixed.kinds[start:stop], mixed.payloads[start:stop]
+        room_bytes = connection.packet_bytes_max - max(map(len, payloads)) - HEAD_BYTES_MAX
+        heads: dict[PublishRun, PacketHeads | None] = {}
+        for kind, match in matches.items():
+            if not all(one.counts(feed.partition_id, offset) for one in match.subscriptions):
+                return None
+            heads[kind] = found = self._heads(kind, match, connection.version)
+            if found is not None and found.common_bytes > room_bytes:
+                return None
+        column = [heads.get(kind) for kind in kinds]
+        sent = [
+            (head, payload)
+            for head, payload in zip(column, payloads, strict=True)
+            if head is not None
+        ]
+        if sent:
+            connection.send(join_at_most_once(*zip(*sent, strict=True)))
+        services.counters.publish_sent += len(sent)
+        self.outstanding -= len(sent)
+        return stop
+
+    def _heads(
+        self, kind: PublishRun, match: "SubscriberMatch", version: Version
+    ) -> PacketHeads | None:
+        """Return how messages of a kind begin; None when they do not leave from here."""
+        if match.no_local and kind.client_id == self.session.client_id:
+            own = match.for_own()
+            if own is None:
+                return None
+            match = own
+        if min(kind.qos, match.qos):
+            return None
+        retain = kind.retain and match.retain_as_published
+        return heads_of(kind, version, 0, retain=retain, identifiers=match.identifiers)
+
+    def _send(
+        self,
+        run: PublishRun,
+        start: int,
+        stop: int,
+        match: "SubscriberMatch",
+        expiry_s: int | None,
+    ) -> int:
+        """Send as many messages, one at least, as there is room for if all are large.
+
+        Return up to where.
+        """
+        services, connection = self.session.services, self.session.connection
+        assert connection is not None
+        if connection.topic_alias_maximum:
+            services.write_journals()  # aliases of this turn are set before they are used
+        form = form_for(
+            connection,
+            run,
+            qos=0,
+            retain=run.retain and match.retain_as_published,
+            identifiers=match.identifiers,
+            expiry_s=expiry_s,
+        )
+        room_bytes = services.receiver_bytes_max - connection.out_bytes
+        largest_bytes = min(form.largest_bytes, connection.packet_bytes_max)
+        stop = min(stop, start + max(room_bytes // largest_bytes, 1))
+        parts = fitting_parts(form, start, stop, connection.packet_bytes_max)
+        sent = sum(end - at for at, end in parts)
+        services.counters.too_large += stop - start - sent
+        services.counters.publish_sent += sent
+        for at, end in parts:
+            connection.send(form.part(at, end))
+        self.outstanding -= stop - start
+        return stop

@@ -1,0 +1,1 @@
+"""Records of the log to MQTT messages and back."""

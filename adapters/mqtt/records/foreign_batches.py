@@ -1,0 +1,55 @@
+"""Batches that other protocols appended, decoded: large ones in a thread, beside the loop."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Final
+
+from adapters.mqtt.config import RouteConfig
+from adapters.mqtt.delivery.mixed_topics import MixedTopicBatch
+from adapters.mqtt.mapping import SteadyDeadline, mixed_runs_of_batch, runs_of_batch
+from adapters.mqtt.wire import PublishRun
+from gateway.model import COMPRESSION_MASK, Buffer, parse_batch_header
+
+RUNS_HANDED_OUT_MAX: Final = 1_000  # of a large batch, before others have their turn
+
+
+async def decode_beside(
+    batch: Buffer, route: RouteConfig, skipped: Counter[str], steady_deadline: SteadyDeadline
+) -> list[PublishRun]:
+    """Return the runs of a large batch, decoded in a thread."""
+    found: Counter[str] = Counter()
+    base_offset = parse_batch_header(batch).base_offset
+    decode = partial(runs_of_batch, batch, route, from_offset=base_offset, skipped=found)
+    runs = await asyncio.to_thread(decode, steady_deadline=steady_deadline)
+    skipped.update(found)
+    return runs
+
+
+async def decode_mixed_beside(
+    batch: Buffer, route: RouteConfig, skipped: Counter[str], steady_deadline: SteadyDeadline
+) -> list[PublishRun | MixedTopicBatch]:
+    """Return all runs and mixed_topics of a large batch, decoded in a thread.
+
+    What is wanted is the loop's to say, so that nothing is left out.
+    """
+    found: Counter[str] = Counter()
+    base_offset = parse_batch_header(batch).base_offset
+    decode = partial(mixed_runs_of_batch, batch, route, from_offset=base_offset, skipped=found)
+    runs = await asyncio.to_thread(decode, steady_deadline=steady_deadline)
+    skipped.update(found)
+    return runs
+
+
+def kept_bytes(batch: Buffer, runs: Sequence[PublishRun]) -> int:
+    """Return what keeping the runs of a batch takes, about: compressed bytes may become many."""
+    if parse_batch_header(batch).attributes & COMPRESSION_MASK:
+        return sum(sum(map(len, run.payloads)) for run in runs)
+    return len(batch)
+
+
+def handed_out_together(runs: Sequence[PublishRun]) -> Iterator[Sequence[PublishRun]]:
+    """Yield runs in groups that one turn of the loop hands out."""
+    for start in range(0, len(runs), RUNS_HANDED_OUT_MAX):
+        yield runs[start : start + RUNS_HANDED_OUT_MAX]

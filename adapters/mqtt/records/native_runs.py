@@ -1,0 +1,37 @@
+"""Runs of what MQTT publishers appended, in the form that comes beside a live batch."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from adapters.mqtt.publishing.one_in_flight_batches import OneInFlightMessages
+from adapters.mqtt.wire import MixedTopicPublishes, PublishRun
+from gateway.model import DELIVER_AT
+
+_MANY: Final = (
+    OneInFlightMessages,
+    MixedTopicPublishes,
+)  # natives that make runs when they are wanted
+
+
+def runs_of_native(native: object) -> Sequence[PublishRun]:
+    """Return the runs of what was appended as one, in the order of their offsets."""
+    if isinstance(native, _MANY):
+        return native.runs()
+    assert isinstance(native, PublishRun)
+    return (native,)
+
+
+def have_left(natives: Sequence[tuple[int, object]]) -> bool:
+    """Say whether nothing of an append is new, and few will read it: no runs are made then."""
+    return all(
+        type(native) is MixedTopicPublishes and native.left_early for _, native in natives
+    )
+
+
+def was_live(run: PublishRun) -> bool:
+    """Say whether messages of the log were published by MQTT, and not to wait: ``$delayed/``.
+
+    The header of what waited is one that no publisher can set.
+    """
+    properties = run.properties.user_properties
+    return bool(run.client_id) and all(name != DELIVER_AT for name, _ in properties)

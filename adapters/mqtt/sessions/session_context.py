@@ -1,0 +1,341 @@
+"""What sessions and share groups are made of beside their own state.
+
+Attaching and detaching, subscribing, redelivery, retained messages: each touches the trie, the
+feeds and the store. Everything is on the event loop.
+"""
+
+import asyncio
+from collections.abc import Coroutine, Iterable
+
+from adapters.mqtt.access.read_access import forbidden_to, put_in_force
+from adapters.mqtt.config import MqttConfig
+from adapters.mqtt.delivery.distributor import Distributor, Follower
+from adapters.mqtt.reading.feed_set import FeedSet
+from adapters.mqtt.reading.pacing import Pace
+from adapters.mqtt.retained.scans import RetainedScans
+from adapters.mqtt.retained.store import RetainedStore
+from adapters.mqtt.sessions.client_session import ClientSession, SessionConnection
+from adapters.mqtt.sessions.disconnected_filters import DisconnectedFilters
+from adapters.mqtt.sessions.filter_work import FILTERS_PER_STEP
+from adapters.mqtt.sessions.journal import SessionJournal
+from adapters.mqtt.sessions.journal_writer import JournalWriter
+from adapters.mqtt.sessions.redelivery import redeliver
+from adapters.mqtt.sessions.store import SessionStore
+from adapters.mqtt.sessions.subscribing import Subscribing
+from adapters.mqtt.shared_subscriptions.groups import ShareGroup
+from adapters.mqtt.shared_subscriptions.lanes import ShareLanes
+from adapters.mqtt.shared_subscriptions.returned import Returning
+from adapters.mqtt.statistics.counters import Counters
+from adapters.mqtt.subscriptions.ended_registry import EndedRegistry
+from adapters.mqtt.subscriptions.filters import filter_bytes
+from adapters.mqtt.subscriptions.subscription import Subscription
+from gateway.clock import Clock
+from gateway.queues.journal import QueueJournal
+
+
+class SessionContext:
+    """Shared by all sessions of the node. ``dirty``: have something for the next checkpoint."""
+
+    def __init__(  # noqa: PLR0913, PLR0917 - its surroundings, made once
+        self,
+        config: MqttConfig,
+        clock: Clock,
+        counters: Counters,
+        distributor: Distributor,
+        feeds: FeedSet,
+        store: SessionStore,
+        retained: RetainedStore,
+        shares: QueueJournal,
+    ) -> None:
+        self.config = config
+        self.clock = clock
+        self.counters = counters
+        self.distributor = distributor
+        self.feeds = feeds
+        self.store = store
+        self.retained = retained
+        self.retained_scans = RetainedScans(retained)
+        self.receiver_bytes_max = config.receiver_bytes_max
+        self.dirty: set[ClientSession] = set()
+        self.endings = EndedRegistry(
+            distributor.ended,
+            counters,
+            self.dirty,
+            count_max=config.session.subscriptions_max,
+            filter_bytes_max=config.session.filter_bytes_max,
+        )
+        self.subscribing = Subscribing(self)
+        self.dirty_groups: set[ShareGroup] = set()
+        self.groups: dict[str, ShareGroup] = {}  # by the filter as members write it
+        self.lanes = ShareLanes(clock, feeds, self.groups, shares)
+        self._writer = JournalWriter(store, self.lanes)
+        self.returning = Returning(feeds, self.lanes, self.start)
+        self.subscription_count = 0  # of all sessions, shared ones too
+        self.pace = Pace()  # of long SUBSCRIBEs, all together
+        self.leaving = DisconnectedFilters(distributor.trie, self.pace, self.start)
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def stop(self) -> None:
+        """End what runs by itself."""
+        for task in tuple(self._tasks):
+            task.cancel()
+
+    def journal_soon(self, journal: SessionJournal) -> None:
+        """Have a session's journal written at the end of this turn of the loop."""
+        self._writer.add(journal)
+        self.dirty.add(journal.session)
+
+    def write_soon(self) -> None:
+        """Have what was added written down at the end of this turn of the loop."""
+        self._writer.write_soon()
+
+    def write_journals(self) -> None:
+        """Write down what was added this turn; send it now, or when it is kept."""
+        self._writer.write()
+
+    # --- coming and going
+
+    def attach(self, session: ClientSession, connection: SessionConnection) -> None:
+        """Begin to deliver: first what was on its way, then what was missed, then what is new."""
+        session.is_attached = True
+        session.outbox.window = min(
+            connection.receive_maximum, self.config.session.inflight_max
+        )
+        if session.reads_log:
+            session.behind = self._positions_to_read(session, session.positions)
+        session.positions = {}
+        # Nothing new before what is old, not from groups either.
+        session.is_redelivering = session.outbox.count > 0
+        self.endings.attach(session)
+        session.forbidden = forbidden_to(session)
+        session.forget_retained(session.forbidden)
+        self.leaving.come_back(session, _own_filters(session, session.forbidden))
+        if len(session.subscriptions) > FILTERS_PER_STEP:
+            self.distributor.trie.forget_matches()
+        for name in tuple(session.subscriptions):
+            if name not in session.forbidden:
+                put_in_force(self, session, name)
+        if session.is_redelivering:
+            self.start(redeliver(session, connection))
+        else:
+            session.go_on()
+
+    def detach(self, session: ClientSession) -> None:
+        """The connection has gone: keep where the session stands."""
+        self.write_journals()
+        self.endings.detach(session)
+        for slow_receiver in tuple(session.slow_receivers.values()):
+            slow_receiver.leave()
+        self._leave_catch_ups(session, session.behind)  # which tell it where it stands
+        session.positions = self.positions_of(session)
+        session.is_attached = False
+        session.connection = None
+        session.is_redelivering = False
+        if session.on_progress is not None:
+            session.on_progress()
+        self.leaving.leave(session, _own_filters(session, session.subscriptions))
+        session.behind = {}
+        for group in tuple(session.groups.values()):
+            self.part(group, session)
+
+    def positions_of(self, session: ClientSession) -> dict[int, int]:
+        """Return where a session stands, by partition id; empty when it reads no log."""
+        if not session.reads_log:
+            return {}
+        if not session.is_attached:
+            return session.positions
+        return {**self.feeds.live_offsets(), **session.behind}
+
+    def _positions_to_read(
+        self, reader: ClientSession | ShareGroup, positions: dict[int, int]
+    ) -> dict[int, int]:
+        """Return where a reader is behind; too far back is skipped, as ``backlog_max`` says.
+
+        A partition that came while it was away is read from its beginning.
+        """
+        behind: dict[int, int] = {}
+        for feed in self.feeds if positions else ():
+            partition_id = feed.partition_id
+            offset = positions.get(partition_id, feed.log_start_offset)
+            oldest = feed.live_offset - self.config.session.backlog_max
+            if offset < oldest:
+                reader.on_skipped(oldest - offset)
+            if max(offset, oldest) < feed.live_offset:
+                behind[partition_id] = max(offset, oldest)
+        return behind
+
+    # --- subscriptions
+
+    def add_subscription(
+        self, session: ClientSession, name: str, subscription: Subscription
+    ) -> None:
+        """Have a subscription of a session count from now on, in place of one of that name."""
+        if name not in session.subscriptions:
+            self.subscription_count += 1
+            session.filter_bytes += filter_bytes(name)
+        session.subscriptions[name] = subscription
+        if name in session.forbidden:  # SUBSCRIBE has asked the rules
+            session.forbidden -= {name}
+        if subscription.group is None:
+            if session.is_attached:
+                self.distributor.trie.add(subscription, session)
+            return
+        group = self._group(subscription.group, subscription.topic_filter)
+        is_first = not group.is_kept
+        group.members[session] = subscription
+        group.look_again()
+        session.groups[name] = group
+        if session.is_attached:
+            self.join(group, session)
+        if is_first and session.is_kept:  # SUBACK promises what comes from here on
+            self.lanes.keep(group)
+            self.store.put_group(group, self.positions_of_group(group))
+
+    def drop_subscription(self, session: ClientSession, name: str) -> None:
+        """Have one count no more."""
+        subscription = session.subscriptions.pop(name)
+        self.subscription_count -= 1
+        session.filter_bytes -= filter_bytes(name)
+        if name in session.forbidden:
+            session.forbidden -= {name}
+        if subscription.group is None:
+            self.distributor.trie.remove(subscription.topic_filter, session)
+            session.forget_retained((name,))
+            self.forget_replaced(session, name)
+        else:
+            self._quit(session.groups.pop(name), session)
+
+    @staticmethod
+    def forget_replaced(session: ClientSession, name: str) -> None:
+        """Forget what a subscription was before, for a receiver behind at QoS 0."""
+        for slow_receiver in session.slow_receivers.values():
+            slow_receiver.replaced.pop(name, None)
+
+    def end(self, session: ClientSession) -> None:
+        """The session is over: hand what it shared back to those it shared with."""
+        self.lanes.end(session)
+        for group in tuple(session.groups.values()):
+            self._quit(group, session)
+        session.groups.clear()
+        self.subscription_count -= len(session.subscriptions)
+        session.subscriptions.clear()  # a SUBSCRIBE that is refused by now finds nothing to undo
+        session.retained_scans.clear()
+        session.ended = None
+        session.journal.close()
+        self.dirty.discard(session)
+
+    # --- shared subscriptions
+
+    def _group(self, name: str, topic_filter: str) -> ShareGroup:
+        made = ShareGroup(name, topic_filter, self)
+        return self.groups.setdefault(made.written, made)
+
+    def restore_group(self, name: str, topic_filter: str, positions: dict[int, int]) -> None:
+        """Take back where a group stood when the node ended; one without members is over."""
+        group = self._group(name, topic_filter)
+        group.positions = positions
+        if not group.members:
+            self.groups.pop(group.written)
+            self.store.remove_group(group)
+
+    def restore_member(self, session: ClientSession, subscription: Subscription) -> None:
+        """Take back a member of a group."""
+        assert subscription.group is not None
+        group = self._group(subscription.group, subscription.topic_filter)
+        group.members[session] = subscription
+        group.look_again()
+        session.groups[group.written] = group
+
+    def join(self, group: ShareGroup, session: ClientSession) -> None:
+        """A member is there: it takes part; the first one goes on where the group stood."""
+        if session not in group.online:
+            group.online.append(session)
+        best = max(group.members.values(), key=lambda one: one.qos)
+        self.distributor.trie.add(
+            Subscription(group.topic_filter, group=group.name, qos=best.qos), group
+        )
+        if len(group.online) == 1 and group.positions:
+            group.behind = self._positions_to_read(group, group.positions)
+            group.positions = {}
+        group.look_again()
+        if session.is_kept:
+            self.lanes.keep(group)
+            self.dirty_groups.add(group)
+        group.go_on()
+
+    def part(self, group: ShareGroup, session: ClientSession) -> None:
+        """A member is away: others go on; without any, the group waits where it stands."""
+        if session not in group.online:
+            return
+        group.online.remove(session)
+        group.look_again()
+        if group.online:
+            return
+        self._leave_catch_ups(group, group.behind)
+        group.positions = self.positions_of_group(group)
+        group.behind = {}
+        self.distributor.trie.remove(group.topic_filter, group)
+        if group.is_kept:
+            self.store.put_group(group, group.positions)
+
+    def _quit(self, group: ShareGroup, session: ClientSession) -> None:
+        """A member has unsubscribed, or its session is over."""
+        self.part(group, session)
+        group.members.pop(session, None)
+        group.look_again()
+        if not group.members:
+            self.groups.pop(group.written, None)
+            self.lanes.forget(group)
+            self.dirty_groups.discard(group)
+            self.store.remove_group(group)
+        elif group.online:
+            group.go_on()
+
+    def positions_of_group(self, group: ShareGroup) -> dict[int, int]:
+        """Return where a group stands."""
+        if not group.online and group.positions:
+            return group.positions
+        return {**self.feeds.live_offsets(), **group.behind}
+
+    # --- reading the log
+
+    def catch_up(self, follower: Follower) -> None:
+        """Let a follower that is behind be served."""
+        for partition_id in tuple(follower.behind):
+            catch_up = self.feeds.catch_up(partition_id)
+            if catch_up is None:
+                del follower.behind[partition_id]
+            else:
+                catch_up.add(follower)
+
+    def catch_up_anew(self, session: ClientSession) -> None:
+        """Have what was found for a session that is behind, and not sent yet, looked up again."""
+        followers: list[Follower] = [session, *session.slow_receivers.values()]
+        for follower in followers:
+            self._leave_catch_ups(follower, follower.behind)
+            self.catch_up(follower)
+
+    def stop_catching_up(self, session: ClientSession) -> None:
+        """Let a session be behind no more."""
+        self._leave_catch_ups(session, session.behind)
+        session.behind = {}
+
+    def _leave_catch_ups(self, follower: Follower, behind: dict[int, int]) -> None:
+        for partition_id in behind:
+            catch_up = self.feeds.catch_up(partition_id)
+            if catch_up is not None:
+                catch_up.discard(follower)
+
+    # --- tasks
+
+    def start(self, work: Coroutine[object, object, None]) -> None:
+        """Run what goes on over turns of the loop, until the node stops."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+def _own_filters(session: ClientSession, names: Iterable[str]) -> list[str]:
+    """Return the topic filters of those subscriptions that are not shared."""
+    found = [session.subscriptions[name] for name in names]
+    return [one.topic_filter for one in found if one.group is None]

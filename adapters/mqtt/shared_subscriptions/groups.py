@@ -1,0 +1,248 @@
+"""Shared subscriptions: the members of a group share what matches (MQTT 5.0 section 4.8.2).
+
+A group reads the log as one: it has positions of its own, and each message goes to one member
+that has room. ``round_robin`` deals what came together out in equal shares, ``sticky`` stays
+with a member until its window is full, ``hash_topic`` gives a topic to the same member for as
+long as the members stay the same, so that its order is kept.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final, Literal
+from zlib import crc32
+
+from adapters.mqtt.delivery.at_most_once import EXACTLY_ONCE, send_part
+from adapters.mqtt.delivery.mixed_topics import MixedTopicBatch
+from adapters.mqtt.shared_subscriptions.lanes import UNTRACKED, Piece, ShareLane
+from adapters.mqtt.subscriptions.subscription import Subscription
+from adapters.mqtt.wire import PublishRun
+from features.expiry import remaining_s
+
+if TYPE_CHECKING:  # groups and sessions know each other
+    from adapters.mqtt.delivery.distributor import SubscriberMatch
+    from adapters.mqtt.reading.feed import Feed
+    from adapters.mqtt.sessions.client_session import ClientSession
+    from adapters.mqtt.sessions.session_context import SessionContext
+
+    Take = Callable[[int, int, ClientSession], list[Piece]]
+
+EXPIRED: Final = 0
+
+
+class ShareGroup:
+    """The members of ``$share/<name>/<filter>``; it reads as a session does (``catch_up``)."""
+
+    __slots__ = (
+        "behind",
+        "client_id",
+        "is_kept",
+        "lanes",
+        "members",
+        "name",
+        "online",
+        "positions",
+        "returning",
+        "services",
+        "topic_filter",
+        "turn",
+        "written",
+    )
+
+    is_group: Literal[True] = True
+
+    def __init__(self, name: str, topic_filter: str, services: "SessionContext") -> None:
+        self.name = name
+        self.topic_filter = topic_filter
+        self.services = services
+        self.client_id = ""  # a group publishes nothing
+        self.members: dict[ClientSession, Subscription] = {}
+        self.online: list[ClientSession] = []
+        self.behind: dict[int, int] = {}
+        self.positions: dict[int, int] = {}  # while no member is connected
+        self.lanes: dict[int, ShareLane] = {}  # by partition id, of those that had messages
+        self.returning: set[ShareLane] = set()  # they go on when what they have back is dealt
+        self.turn = 0
+        prefix = name if name == "$queue" else f"$share/{name}"
+        # The filter as members write it: what sessions know the group by.
+        self.written = f"{prefix}/{topic_filter}"
+        self.is_kept = False
+
+    def look_again(self) -> None:
+        """Members have changed: say whether a session outlives its connection, and so the group."""
+        self.is_kept = any(member.is_kept for member in self.members)
+
+    @property
+    def is_ready(self) -> bool:
+        """See ``CatchUp``."""
+        return any(member.is_ready for member in self.online)
+
+    def offer(self, run: PublishRun, match: "SubscriberMatch", feed: "Feed | None") -> None:
+        """Deal out what is new, or note from where on the log is to be read."""
+        count = len(run.payloads)
+        if feed is None or not run.qos:
+            self._deal_once(run)
+            return
+        if feed.partition_id in self.behind:
+            return
+        taken = self.take(run, 0, count, match, feed)
+        if taken < count:
+            self.behind[feed.partition_id] = run.base_offset + taken
+
+    def take(
+        self,
+        run: PublishRun,
+        start: int,
+        stop: int,
+        match: "SubscriberMatch",  # noqa: ARG002 - each member has a subscription of its own
+        feed: "Feed",
+    ) -> int:
+        """See ``CatchUp``. What was given back goes first: nothing new is taken until it has."""
+        if not run.qos:
+            return stop - start
+        lane = self.lanes.get(feed.partition_id)
+        if lane is None:
+            lane = self.services.lanes.open(self, feed, run.base_offset + start)
+        elif lane in self.returning:
+            self.services.returning.deal(self)
+            return 0
+        if run.expires_at_unix_ms and self._expiry_s(run) == EXPIRED:
+            self.services.counters.expired += stop - start
+            return stop - start
+        if self.is_kept:
+            self.services.dirty_groups.add(self)
+
+        def take_new(at: int, count: int, member: "ClientSession") -> list[Piece]:
+            first_offset = run.base_offset + at
+            if not self.members[member].qos:
+                return [Piece(first_offset, count, UNTRACKED)]
+            return lane.take_new(first_offset, count, member.holder)
+
+        return self._deal(run, start, stop, lane, take_new)
+
+    def take_mixed_topics(
+        self,
+        mixed: MixedTopicBatch,  # noqa: ARG002 - members are picked by topic
+        places: range,  # noqa: ARG002
+        matches: "Mapping[PublishRun, SubscriberMatch]",  # noqa: ARG002
+        feed: "Feed",  # noqa: ARG002
+    ) -> None:
+        """See ``CatchUp``: each message is dealt by itself."""
+        return
+
+    def deal_returned(self, run: PublishRun, start: int, stop: int, lane: ShareLane) -> int:
+        """Deal out what the lane has back, of which this is the lowest; return how many went."""
+        if run.expires_at_unix_ms and self._expiry_s(run) == EXPIRED:
+            self.services.counters.expired += stop - start
+            lane.drop_returned(stop - start)
+            return stop - start
+
+        def take_again(_at: int, count: int, member: "ClientSession") -> list[Piece]:
+            return lane.take_returned(count, member.holder)
+
+        return self._deal(run, start, stop, lane, take_again)
+
+    def _expiry_s(self, run: PublishRun) -> int | None:
+        if not run.expires_at_unix_ms:
+            return None
+        return remaining_s(run.expires_at_unix_ms, self.services.clock.steady_unix_ms())
+
+    def _deal(
+        self, run: PublishRun, start: int, stop: int, lane: ShareLane, take: "Take"
+    ) -> int:
+        """Deal out messages to members who have room; return how many went."""
+        first = start
+        while start < stop:
+            members = self._candidates()
+            if not members:
+                break
+            member = self._pick(members, run.topic)
+            if not member.is_ready:
+                break
+            share = -(-(stop - first) // len(members)) if self._deals else stop - start
+            count = min(share, stop - start, lane.room)
+            if self.members[member].qos:
+                count = min(count, member.outbox.room)
+            if not count:
+                break  # the lane is full: whoever settles something of it comes back here
+            for piece in take(start, count, member):
+                self._send(run, piece, member, lane)
+            start += count
+        return start - first
+
+    def _send(
+        self, run: PublishRun, piece: Piece, member: "ClientSession", lane: ShareLane
+    ) -> None:
+        """Send what a member was dealt; what ends with that is done."""
+        subscription = self.members[member]
+        qos = min(run.qos, subscription.qos)
+        identifiers = (subscription.identifier,) if subscription.identifier else ()
+        retain = run.retain and subscription.retain_as_published
+        start = piece.first_offset - run.base_offset
+        stop = start + piece.length
+        sent: Sequence[tuple[int, int]] = ()
+        if qos:
+            sent = member.send_run(
+                run,
+                start,
+                stop,
+                qos=qos,
+                retain=retain,
+                identifiers=identifiers,
+                expiry_s=self._expiry_s(run),
+                partition_id=lane.partition_id,
+                group=self.written,
+                attempt=piece.attempt,
+            )
+        else:
+            send_part(member, run, start, stop, retain=retain, identifiers=identifiers)
+        if qos == EXACTLY_ONCE and not member.is_kept:
+            sent = ()  # nobody else may have it, and after a crash nobody says that it left
+        if sent != [(start, stop)] and piece.attempt != UNTRACKED:
+            lane.done_but(piece, run.base_offset, sent)
+
+    def _candidates(self) -> "Sequence[ClientSession]":
+        """Return who may be picked: a topic that is one member's waits for that member."""
+        if self.services.config.shared_strategy == "hash_topic":
+            return self.online
+        return [one for one in self.online if one.is_ready]
+
+    @property
+    def _deals(self) -> bool:
+        return self.services.config.shared_strategy == "round_robin"
+
+    def _pick(self, members: "Sequence[ClientSession]", topic: bytes) -> "ClientSession":
+        strategy = self.services.config.shared_strategy
+        if strategy == "hash_topic":
+            return members[crc32(topic) % len(members)]
+        if strategy == "round_robin":
+            self.turn += 1
+        return members[self.turn % len(members)]
+
+    def _deal_once(self, run: PublishRun) -> None:
+        """Give QoS 0 to members who read fast enough; a run in shares, as ``take`` does."""
+        start, total = 0, len(run.payloads)
+        members = [one for one in self.online if one.is_ready] or self.online
+        while start < total and members:
+            member = self._pick(members, run.topic)
+            share = -(-total // len(members)) if self._deals else total
+            subscription = self.members[member]
+            stop = min(start + share, total)
+            send_part(
+                member,
+                run,
+                start,
+                stop,
+                retain=run.retain and subscription.retain_as_published,
+                identifiers=(subscription.identifier,) if subscription.identifier else (),
+            )
+            start = stop
+
+    def go_on(self) -> None:
+        """A member may have room again."""
+        if self.returning:
+            self.services.returning.deal(self)
+        if self.behind:
+            self.services.catch_up(self)
+
+    def on_skipped(self, count: int) -> None:
+        """See ``CatchUp``."""
+        self.services.counters.backlog_skipped += count

@@ -1,0 +1,356 @@
+"""Who of a shared subscription has which message: a lane for each group and partition.
+
+A lane hears of messages when they are dealt out, each under the holder of a member's session, so
+it knows what is open. What a session had not settled at its end is given back, to go to other
+members with the attempt counted (``returned``). QoS 2 may go to nobody else (MQTT 5.0 section
+4.8.2): with a session that is not kept it is done for the group as soon as it has left.
+
+What lanes change in a turn of the loop is appended with what sessions write in that turn. After
+a crash open messages stay with the kept sessions whose journal has them; the others are free.
+
+    journal       the internal topic ``__mqtt_shares``, see ``gateway.queues.journal``; of a lane
+                  the group is the filter as members write it, ``$share/<name>/<filter>``
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby, repeat
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from adapters.mqtt.delivery.outbox import Settled, Unsettled
+from features.queue.lane import Lane
+from features.queue.model import Effects, Policy, Run, Taken
+from gateway.clock import Clock
+from gateway.coalescer import Part
+from gateway.errors import StorageUnavailable
+from gateway.queues.journal import QueueJournal, lane_id
+
+if TYPE_CHECKING:  # groups have lanes, sessions hold messages
+    from adapters.mqtt.reading.feed import Feed
+    from adapters.mqtt.reading.feed_set import FeedSet
+    from adapters.mqtt.sessions.client_session import ClientSession
+    from adapters.mqtt.shared_subscriptions.groups import ShareGroup
+
+SHARES_TOPIC: Final = "__mqtt_shares"
+ROOM_BYTES: Final = 16 << 20  # of the journal, beside twice its live bytes
+IN_FLIGHT_MAX: Final = 1_000_000  # messages of one lane that all members have
+LEASE_MS: Final = 100 * 365 * 86_400_000  # only its session's end takes a message from a member
+
+UNTRACKED: Final = 0
+"""As an attempt: the message was not handed out by a lane; it left at QoS 0."""
+
+_POLICY: Final = Policy(in_flight_max=IN_FLIGHT_MAX)
+_NOBODY: Final = 1  # the holder of what is done in the same call
+_QOS_2: Final = 2
+_LANE_PREFIX_BYTES: Final = 20  # of a lane id: topic and partition number
+
+
+class Piece(NamedTuple):
+    """Messages in a row that were handed out equally often."""
+
+    first_offset: int
+    length: int
+    attempt: int
+
+
+class ShareLane:
+    """One partition of one group. See ``gateway.queues.journal.Journaled``."""
+
+    __slots__ = (
+        "_lanes",
+        "group",
+        "is_ahead",
+        "is_gone",
+        "is_stored",
+        "lane",
+        "lane_id",
+        "partition_id",
+    )
+
+    def __init__(
+        self, lanes: "ShareLanes", group: "ShareGroup", feed: "Feed", lane: Lane
+    ) -> None:
+        self._lanes = lanes
+        self.group = group
+        self.lane = lane
+        self.partition_id = feed.partition_id
+        self.lane_id = _lane_id(feed, group.written)
+        self.is_ahead = True
+        self.is_gone = False  # a group that ends purges its lanes, and writes that
+        self.is_stored = False  # the journal may have something of it
+
+    def snapshot(self) -> bytes:
+        """See ``Journaled``."""
+        return self.lane.snapshot()
+
+    @property
+    def room(self) -> int:
+        """How many more messages may be in flight."""
+        return IN_FLIGHT_MAX - self.lane.counts(0).in_flight
+
+    def take_new(self, first_offset: int, count: int, holder: int) -> list[Piece]:
+        """Hand out messages that the lane has not heard of; there is ``room`` for them.
+
+        Those that somebody has already, after a restart, are left out.
+        """
+        now = self._lanes.clock.steady_unix_ms()
+        self.lane.feed((Run(first_offset, first_offset + count - 1, None),), now)
+        taken, effects = self.lane.take(count, holder=holder, lease_ms=LEASE_MS, now=now)
+        self._lanes.note(self, effects)
+        if len(taken) == count:
+            return [Piece(first_offset, count, 1)]
+        return _pieces(taken)
+
+    def take_returned(self, count: int, holder: int) -> list[Piece]:
+        """Hand out the lowest of what was given back."""
+        now = self._lanes.clock.steady_unix_ms()
+        taken, effects = self.lane.take(count, holder=holder, lease_ms=LEASE_MS, now=now)
+        self._lanes.note(self, effects)
+        return _pieces(taken)
+
+    def done(self, ids: Sequence[tuple[int, int]]) -> None:
+        """Messages, as (offset, attempt), are nobody's any more."""
+        effects = self.lane.ack(ids)[1]
+        self.lane.kept(self.lane.ack_number)  # a snapshot says it, should the entry be refused
+        self._lanes.note(self, effects)
+        if effects.wake:
+            self.group.go_on()  # the lane was full
+
+    def done_but(self, piece: Piece, base_offset: int, kept: Sequence[tuple[int, int]]) -> None:
+        """Of messages that were handed out, only some stretches are on their way still."""
+        at = piece.first_offset
+        ids: list[tuple[int, int]] = []
+        for start, stop in (*kept, (at - base_offset + piece.length, 0)):
+            ids += ids_of(at, base_offset + start - at, piece.attempt)
+            at = base_offset + stop
+        self.done(ids)
+
+    def drop_returned(self, count: int) -> None:
+        """The lowest of what was given back is not there any more, or nobody wants it."""
+        for first_offset, length, attempt in self.take_returned(count, _NOBODY):
+            self.done(ids_of(first_offset, length, attempt))
+
+    def end_holder(self, holder: int) -> None:
+        """A session is over: others may have what it had."""
+        self.lane.end_holder(holder, self._lanes.clock.steady_unix_ms())
+        if self.lane.returned_count:
+            self.group.returning.add(self)
+
+
+class ShareLanes:
+    """The lanes of all groups. ``groups`` are by the filter as members write it."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        feeds: "FeedSet",
+        groups: "Mapping[str, ShareGroup]",
+        journal: QueueJournal,
+    ) -> None:
+        self.clock = clock
+        self.journal = journal
+        self._feeds = feeds
+        self._groups = groups
+        self._pending: dict[ShareLane, bytearray] = {}
+        self._last_holder = _NOBODY
+
+    def new_holder(self) -> int:
+        """Return what a new session holds messages by."""
+        self._last_holder += 1
+        return self._last_holder
+
+    def open(self, group: "ShareGroup", feed: "Feed", next_offset: int) -> ShareLane:
+        """Return the lane of a group and a feed; a new one begins at an offset."""
+        lane = group.lanes.get(feed.partition_id)
+        if lane is None:
+            lane = ShareLane(self, group, feed, Lane(_POLICY, next_offset))
+            group.lanes[feed.partition_id] = lane
+        return lane
+
+    def forget(self, group: "ShareGroup") -> None:
+        """A group is over: one of its name that comes later does not have its messages."""
+        for lane in group.lanes.values():
+            self._pending.pop(lane, None)
+            if lane.is_stored:
+                lane.lane.purge(lane.lane.next_offset)
+                lane.is_ahead = True
+                self._pend(lane)
+        group.lanes.clear()
+        group.returning.clear()
+
+    def drop_partition(self, group: "ShareGroup", partition_id: int) -> None:
+        """A partition is gone."""
+        lane = group.lanes.pop(partition_id, None)
+        if lane is not None:
+            self._pending.pop(lane, None)
+            group.returning.discard(lane)
+
+    # --- what members have settled
+
+    def settle(self, settled: Iterable[Settled]) -> None:
+        """Members have settled messages, or they are not there any more."""
+        found: dict[ShareLane, list[tuple[int, int]]] = {}
+        for run, start, stop in settled:
+            group = self._groups.get(run.group)
+            lane = None if group is None else group.lanes.get(run.partition_id)
+            if lane is not None:
+                ids = ids_of(run.first_offset + start, stop - start, run.attempt)
+                found.setdefault(lane, []).extend(ids)
+        for lane, ids in found.items():
+            lane.done(ids)
+
+    def end(self, session: "ClientSession") -> None:
+        """A session is over: give back what it had not settled, but of QoS 2."""
+        self.settle(session.outbox.take_settled())
+        unsettled = [one for one in session.outbox.unsettled() if one.inflight.group]
+        self.settle(
+            Settled(one.inflight, one.start, one.stop)
+            for one in unsettled
+            if one.inflight.qos == _QOS_2
+        )
+        lanes = (self._lane_of(one) for one in unsettled)
+        for lane in {lane for lane in lanes if lane is not None}:
+            lane.end_holder(session.holder)
+
+    def _lane_of(self, unsettled: Unsettled) -> ShareLane | None:
+        group = self._groups.get(unsettled.inflight.group)
+        return None if group is None else group.lanes.get(unsettled.inflight.partition_id)
+
+    # --- writing
+
+    def note(self, lane: ShareLane, effects: Effects) -> None:
+        """Have a change written down this turn, unless the group ends with the node."""
+        if effects.journal is None:
+            return
+        group = lane.group
+        if not group.is_kept:
+            lane.is_ahead = True
+            return
+        self._pend(lane)
+        self._pending[lane] += effects.journal
+
+    def keep(self, group: "ShareGroup") -> None:
+        """The group outlives its connections from now on: have it written down."""
+        for lane in group.lanes.values():
+            if lane.is_ahead:
+                self._pend(lane)
+
+    def _pend(self, lane: ShareLane) -> None:
+        if lane not in self._pending:
+            lane.group.services.write_soon()
+            lane.is_stored = True
+            self._pending[lane] = bytearray()
+
+    @property
+    def is_pending(self) -> bool:
+        """Whether something is to be written down."""
+        return bool(self._pending)
+
+    def take_pending(self) -> tuple[list[ShareLane], list[Part]]:
+        """Return what is to be appended; ``written`` is called when that has ended.
+
+        A lane that ``is_ahead`` now had a piece of its snapshot refused: nothing of it may be
+        appended.
+        """
+        pending, self._pending = self._pending, {}
+        part = self.journal.part
+        return list(pending), [part(lane, bytes(entry)) for lane, entry in pending.items()]
+
+    def written(self, lanes: Sequence[ShareLane], error: StorageUnavailable | None) -> None:
+        """An append is durable; what was refused goes with the next, by a snapshot."""
+        self.journal.note(lanes, error)
+        for lane in lanes if error is not None else ():
+            group = self._groups.get(lane.group.written)
+            latest = None if group is None else group.lanes.get(lane.partition_id)
+            if latest in {None, lane}:
+                self._pending.setdefault(lane, bytearray())
+
+    def _kept(self) -> Iterator[ShareLane]:
+        for group in self._groups.values():
+            if group.is_kept:
+                yield from group.lanes.values()
+
+    # --- after a restart
+
+    async def load(self, sessions: "Iterable[ClientSession]") -> None:
+        """Take lanes back, when groups and sessions are. Errors: as ``QueueJournal.load``."""
+        found: dict[bytes, Lane] = {}
+
+        def on_entry(key: bytes, entry: bytes, is_snapshot: bool) -> None:  # noqa: FBT001
+            if is_snapshot:
+                found[key] = Lane(_POLICY, 0)
+            lane = found.get(key)
+            if lane is not None:
+                lane.apply(entry)
+
+        await self.journal.load(on_entry)
+        feeds = {_lane_id(feed, ""): feed for feed in self._feeds}
+        for key, lane in found.items():
+            feed = feeds.get(key[:_LANE_PREFIX_BYTES])
+            group = self._groups.get(key[_LANE_PREFIX_BYTES:].decode())
+            if feed is not None and group is not None:
+                self._restore(group, feed, lane)
+        for session in sessions:
+            self._claim(session)
+        for group in self._groups.values():
+            for share_lane in group.lanes.values():
+                self._recover(share_lane)
+        self.journal.keep_small(self._kept)
+
+    def _restore(self, group: "ShareGroup", feed: "Feed", lane: Lane) -> None:
+        restored = self.open(group, feed, 0)
+        restored.lane = lane
+        restored.is_ahead = False
+        restored.is_stored = True
+        if lane.next_offset > feed.live_offset:
+            # The log has lost what it had not flushed: deal again what may be other messages.
+            offset = min(lane.floor, feed.live_offset)
+            lane.seek(offset, end_offset=feed.live_offset)
+            restored.is_ahead = True
+            if group.positions:
+                group.positions[feed.partition_id] = offset
+        elif group.positions:
+            position = group.positions.get(feed.partition_id, 0)
+            group.positions[feed.partition_id] = max(position, lane.next_offset)
+
+    def _claim(self, session: "ClientSession") -> None:
+        """What is on its way to a session stays its own."""
+        now = self.clock.steady_unix_ms()
+        attempts: dict[int, int] = {}
+        for run, start, stop, _ in session.outbox.unsettled():
+            group = self._groups.get(run.group)
+            feed = self._feeds.get(run.partition_id)
+            if group is None or feed is None:
+                continue
+            position = group.positions.get(run.partition_id, run.first_offset)
+            lane = self.open(group, feed, position)
+            offsets = range(run.first_offset + start, run.first_offset + stop)
+            next_offset = lane.lane.next_offset
+            mine = lane.lane.claim(offsets, holder=session.holder, now=now)
+            if mine:
+                attempts[run.first_seq] = max(taken.attempt for taken in mine)
+                lane.is_ahead |= mine[-1].offset >= next_offset
+        session.outbox.set_attempts(attempts)
+
+    def _recover(self, lane: ShareLane) -> None:
+        lane.lane.recovered(self.clock.steady_unix_ms())
+        if lane.lane.returned_count:
+            lane.group.returning.add(lane)
+
+
+def ids_of(first_offset: int, length: int, attempt: int) -> list[tuple[int, int]]:
+    """Return the ids of messages in a row, as ``Lane.ack`` wants them."""
+    offsets = range(first_offset, first_offset + length)
+    return list(zip(offsets, repeat(attempt, length), strict=True))
+
+
+def _pieces(taken: Sequence[Taken]) -> list[Piece]:
+    rows = groupby(enumerate(taken), lambda one: (one[1].attempt, one[1].offset - one[0]))
+    pieces = []
+    for (attempt, _), members in rows:
+        offsets = [one.offset for _, one in members]
+        pieces.append(Piece(offsets[0], len(offsets), attempt))
+    return pieces
+
+
+def _lane_id(feed: "Feed", written: str) -> bytes:
+    return lane_id(feed.partition.topic.uuid, feed.partition.number, written)

@@ -1,0 +1,1 @@
+"""Topic filters and who subscribed to them: the trie, ended subscriptions."""
