@@ -1,9 +1,9 @@
-"""The broker: what adapters call to append, read, wait and tail. No protocol, no disk.
+"""Broker: appends, reads, waits and tails for the adapters. No protocol, no disk.
 
-The way of a run: ``partition`` finds where it goes, ``prepare`` checks it, ``append`` gives it
-offsets and hands it to the storage, whose ``on_done`` publishes it to readers and tells the
-adapter to acknowledge. Everything here runs on the event loop; nothing here is a task per
-message.
+A write takes four steps: ``partition`` returns the partition's state, ``prepare`` checks the batch,
+``append`` assigns offsets and passes the batch to the storage. When it is durable, the batch
+becomes readable and the adapter's ``on_done`` acknowledges it. Everything here runs on the event
+loop; there is no task per message.
 """
 
 import asyncio
@@ -101,13 +101,13 @@ class Broker:
 
     @property
     def has_key_spans(self) -> bool:
-        """Whether ``spans_with_keys`` may say more than that all is to be read."""
+        """Whether ``spans_with_keys`` may exclude offsets, by a key index of the storage."""
         return has_key_spans(self.storage)
 
     async def spans_with_keys(
         self, partition: Partition, keys: WantedKeys, start: int, end: int
     ) -> KeySpans:
-        """Return where records with wanted keys may be; see ``IndexedStorage``.
+        """Return the offset ranges that may hold wanted keys; see ``IndexedStorage``.
 
         Error: ``TopicNotFound`` when the topic was deleted meanwhile.
         """
@@ -165,7 +165,7 @@ class Broker:
         partition.log_start_offset = offset
 
     def delete_topic(self, topic: Topic, on_done: OnDone) -> None:
-        """Forget a topic that the topic manager has removed; who waits for more is woken.
+        """Forget a topic that the topic manager has removed, and wake its waiters.
 
         Error: ``StorageUnavailable``; the storage's part is then to be done again.
         """
@@ -185,5 +185,5 @@ class Broker:
             waiter.on_gone()
 
     def delete(self, partition_ids: Sequence[int], on_done: OnDone) -> None:
-        """Delete from the storage what was left of a topic that is gone."""
+        """Delete the partitions of a removed topic from the storage."""
         self.storage.delete(partition_ids, on_done)

@@ -1,10 +1,10 @@
 """Coalescing: runs of records from many publishers become few batches.
 
-For protocols other than Kafka, and for internal streams. All runs share one open round until
-the loop's tick ends, or longer while the round before is being synced; no timer delays them.
-A round is one atomic append of one or more batches for each partition. (A record that is a batch
-of its own costs several times what it costs among a hundred.) docs/adr/0005-coalescing-runs.md
-says when a run learns its offset, and what all this costs.
+Used by protocols other than Kafka and by internal streams. A *round* is one atomic append of one or
+more batches for each partition. Runs are added to the open round until the loop's tick ends, or
+longer while the previous round is being synced; no timer delays them. A record in a batch of its
+own costs several times as much as one among a hundred: docs/adr/0005-coalescing-runs.md has the
+figures, and says when a run learns its offset.
 """
 
 import asyncio
@@ -59,8 +59,8 @@ class _Batch:
 class Coalescer:
     """Gathers runs into rounds. ``reserved``: for internal streams, see ``StorageAdapter``.
 
-    Who shares a coalescer shares the order of its rounds, and their fate when the storage
-    refuses one.
+    Users of one coalescer share the order of its rounds, and the error when the storage refuses
+    one.
     """
 
     def __init__(self, broker: Broker, *, reserved: bool = False) -> None:
@@ -73,7 +73,7 @@ class Coalescer:
         self._is_scheduled = False
         self._rounds_in_flight = 0
         self.before_seal: list[Callable[[], None]] = []
-        """Called when a round is about to be appended: what they add is still part of it."""
+        """Callbacks that run before a round is appended; the runs that they add belong to it."""
         self.rounds_appended = 0
         broker.before_delete.append(self._seal_topic)
 
@@ -89,11 +89,11 @@ class Coalescer:
         """Put runs into the open round: all of them are appended as one, or none.
 
         A run that is too large for a batch is cut; its offsets still follow each other without
-        a gap. Timestamps are the node's own time, or earlier, from 0 on, so that nothing is left to
-        check when the round is appended; ``RecordRun.base_offset`` is known from then on.
-        ``on_done`` runs once, never before this returns; when the append is refused (a full disk),
-        in reverse order of ``add``, so that each publisher can undo what it did. The same may
-        happen to earlier runs within this call, when their round has no room for more.
+        a gap. Timestamps must be between 0 and the node's own time, so that nothing is left to
+        check when the round is appended. ``RecordRun.base_offset`` is set by that append.
+        ``on_done`` runs once, after this has returned. After a refused append (a full disk) the
+        callbacks run in reverse order of ``add``, so that each publisher can undo its changes.
+        Runs that were added earlier may be refused during this call, when their round is full.
 
         Errors, with nothing changed: ``MessageTooLarge`` for a record that alone is above the
         topic's bound, ``InvalidRecord`` for one without a key where the topic is compacted,
@@ -112,7 +112,7 @@ class Coalescer:
         self._wait(on_done, size_bytes)
 
     def _wait(self, on_done: OnDone, size_bytes: int) -> None:
-        """Let placed runs wait for the end of the tick, or until the round is full."""
+        """Register the callback of placed runs; append at the tick's end or with a full round."""
         self._waiting.append(on_done)
         self._open_bytes += size_bytes
         if self._open_bytes >= ROUND_BYTES_MAX:
@@ -174,13 +174,13 @@ class Coalescer:
             self.seal()
 
     def _seal_topic(self, topic: Topic) -> None:
-        """Append what is open for a topic while it is still there."""
+        """Append the open runs of a topic before it is deleted."""
         self._fill()
         if any(partition.topic is topic for partition in self._open):
             self.seal()
 
     def _fill(self) -> None:
-        """Let those who gather for this round put in what they have."""
+        """Call ``before_seal``: its callbacks add what they gathered to this round."""
         was_scheduled, self._is_scheduled = self._is_scheduled, True
         try:
             for fill in self.before_seal:
@@ -189,7 +189,7 @@ class Coalescer:
             self._is_scheduled = was_scheduled
 
     def seal(self) -> None:
-        """Append what is open now, whether or not a round is on its way."""
+        """Append the open round now, even while another round is being synced."""
         try:
             if self.before_seal:
                 self._fill()
@@ -246,13 +246,13 @@ class Coalescer:
             self._seal_next()
 
     def _seal_next(self) -> None:
-        """Append what came while the round before was being synced."""
+        """Append the runs that were added while the previous round was being synced."""
         if not self._rounds_in_flight and not self._is_scheduled:
             self.seal()
 
 
 def call_all(waiting: Iterable[OnDone], error: StorageUnavailable | None) -> None:
-    """Tell all who waited, and raise then what the first raised of whom that is a bug."""
+    """Call every callback, then re-raise the first exception."""
     fault: Exception | None = None
     for on_done in waiting:
         try:
@@ -267,7 +267,7 @@ def call_all(waiting: Iterable[OnDone], error: StorageUnavailable | None) -> Non
 
 
 def batch_bytes_max(partition: Partition) -> int:
-    """Return the most bytes that a batch for a partition takes, its header with them."""
+    """Return the largest size of a batch for a partition, header included."""
     return min(BATCH_BYTES_MAX, partition.topic.settings.message_bytes_max)
 
 
@@ -278,7 +278,7 @@ def _refuse(waiting: list[OnDone], error: GatewayError) -> None:
 
 
 def _pieces(run: AnyRun, bytes_max: int) -> Iterator[AnyRun]:
-    """Yield a run, or what it is cut into: each piece fits a batch, or is one record."""
+    """Yield the pieces of a run: each fits a batch, or is a single record."""
     count = len(run.values)
     if count <= BATCH_RECORDS_MAX and run.size_bytes <= bytes_max:
         yield run
@@ -311,13 +311,13 @@ def _to_write(partition: Partition, batch: _Batch) -> Write:
 
 
 def _record_runs(runs: list[AnyRun]) -> list[RecordRun] | None:
-    """Return the runs, None where the records of one have keys of their own."""
+    """Return the runs, or None when the records of one have different keys."""
     found = [run for run in runs if isinstance(run, RecordRun)]
     return found if len(found) == len(runs) else None
 
 
 def _locate(write: Write, batch: _Batch) -> None:
-    """Tell the runs of a batch, and who reads it live, where they are."""
+    """Set the offsets of a batch's runs, for their publishers and for live readers."""
     offset = write.base_offset
     natives: list[tuple[int, object]] | None = []
     for run, whole in zip(batch.runs, batch.whole_runs, strict=True):

@@ -1,4 +1,4 @@
-"""Errors, by who causes them. Adapters map them to their protocol's codes.
+"""Errors of the gateway. Adapters map them to their protocol's codes.
 
 Raise where the fault is found; an adapter's ``errors.py`` holds one table GatewayError -> code, in
 which the nearest base class wins. An error that is caught and kept, returned or passed on goes
@@ -28,21 +28,21 @@ def as_value(error: _Error) -> _Error:
 
 
 class GatewayError(Exception):
-    """Anything the gateway says no to. ``retriable``: the same request may succeed later."""
+    """Base of all refusals. ``retriable``: the same request may succeed later."""
 
     retriable = False
 
 
 class PeerError(GatewayError):
-    """The peer broke its protocol: answer its code where there is one, then close."""
+    """Protocol violation of a peer: answer its code where there is one, then close."""
 
 
 class RequestError(GatewayError):
-    """This request cannot be served; the connection goes on."""
+    """Request that cannot be served; the connection stays open."""
 
 
 class StorageUnavailable(GatewayError):
-    """The storage cannot say that the data is kept. Nothing was acknowledged.
+    """Storage failure: the data may not be durable. Nothing was acknowledged.
 
     Its text is for operators: it names files, servers and what a database said.
     """
@@ -52,19 +52,19 @@ class StorageUnavailable(GatewayError):
 
 
 class StorageFull(StorageUnavailable):
-    """No space could be reserved; raised before an offset exists, so nothing is half done."""
+    """Full storage: raised before an offset is assigned, so nothing is half done."""
 
     public_text = "the storage is full"
 
 
 class Overloaded(GatewayError):
-    """A bound with a name in the config is reached."""
+    """Overload: a bound with a name in the config is reached."""
 
     retriable = True
 
 
 class ShuttingDown(GatewayError):
-    """The node drains; a client finds its way to the next one, or back after the restart."""
+    """Node in shutdown: the client connects elsewhere, or again after the restart."""
 
     retriable = True
 
@@ -73,115 +73,115 @@ class ShuttingDown(GatewayError):
 
 
 class TopicNotFound(RequestError):
-    """No such topic or partition (it may just be on its way: metadata is refreshed and retried)."""
+    """Unknown topic or partition; retriable, because it may be about to be created."""
 
     retriable = True
 
 
 class UnknownTopicId(TopicNotFound):
-    """No topic has that id; the name may be there with another (it was deleted and made anew)."""
+    """Unknown topic id; the topic's name may exist with another id (deleted and recreated)."""
 
 
 class TopicExists(RequestError):
-    """A topic of that name is there already."""
+    """Topic of that name exists already."""
 
 
 class InvalidTopicName(RequestError):
-    """Not 1 to 249 of ``a-zA-Z0-9._-``, or ``.`` or ``..``."""
+    """Topic name that is not 1 to 249 of ``a-zA-Z0-9._-``, or is ``.`` or ``..``."""
 
 
 class InvalidPartitions(RequestError):
-    """A partition count below 1, above the bound, or not above the present one."""
+    """Partition count below 1, above the bound, or not above the present one."""
 
 
 class InvalidReplication(RequestError):
-    """More replicas were asked for than there are nodes."""
+    """Replication factor above the number of nodes."""
 
 
 class InvalidConfig(RequestError):
-    """A topic config that is unknown or whose value is out of range."""
+    """Topic config that is unknown or whose value is out of range."""
 
 
 class InvalidRequest(RequestError):
-    """The request contradicts itself, or asks for what is out of range."""
+    """Request that contradicts itself or has a value out of range."""
 
 
 class PolicyViolation(RequestError):
-    """Legal, but refused by what this node is set to allow."""
+    """Legal request that this node's settings refuse."""
 
 
 class OffsetOutOfRange(RequestError):
-    """Below the log start offset or above the log end offset."""
+    """Offset below the log start offset or above the log end offset."""
 
 
 class CorruptBatch(RequestError):
-    """A record batch whose CRC, length or header contradicts its bytes."""
+    """Record batch whose CRC, length or header contradicts its bytes."""
 
 
 class InvalidRecord(RequestError):
-    """A record batch that is intact but says what it may not say."""
+    """Record batch that is intact but has a field that clients may not set so."""
 
 
 class InvalidTimestamp(RequestError):
-    """A timestamp further from now than the topic allows."""
+    """Timestamp further from now than the topic allows."""
 
 
 class UnsupportedFormat(RequestError):
-    """A message format older than v2."""
+    """Message format older than v2."""
 
 
 class UnsupportedCompression(RequestError):
-    """A compression that this version of the request does not know."""
+    """Compression codec that this version of the request does not know."""
 
 
 class MessageTooLarge(RequestError):
-    """Larger than the topic's ``max.message.bytes``."""
+    """Message larger than the topic's ``max.message.bytes``."""
 
 
 class RunTooLarge(RequestError):
-    """One atomic append larger than a segment."""
+    """Atomic append that is larger than a segment."""
 
 
 class NotLeader(RequestError):
-    """Another node owns the partition."""
+    """Partition that another node owns."""
 
     retriable = True
 
 
 class FencedLeaderEpoch(RequestError):
-    """The peer's leader epoch is older than ours: it must refresh its metadata."""
+    """Leader epoch of the peer is older than ours: it must refresh its metadata."""
 
     retriable = True
 
 
 class UnknownLeaderEpoch(RequestError):
-    """The peer's leader epoch is newer than ours."""
+    """Leader epoch of the peer is newer than ours."""
 
     retriable = True
 
 
 class OutOfOrderSequence(RequestError):
-    """An idempotent producer left a gap."""
+    """Gap in the sequence of an idempotent producer."""
 
 
 class DuplicateSequence(RequestError):
-    """An idempotent producer sent again what is older than the batches we remember."""
+    """Repeated batch of an idempotent producer, older than the remembered ones."""
 
 
 class ProducerFenced(RequestError):
-    """A newer incarnation of this producer (a higher epoch) has written."""
+    """Producer whose newer incarnation (a higher epoch) has written."""
 
 
 class UnknownProducer(RequestError):
-    """State of this producer has gone, and its sequence does not start anew."""
+    """Producer whose state has expired, and whose sequence does not start at 0."""
 
 
 class Unauthenticated(RequestError):
-    """The credentials are wrong, or none were shown where they are needed."""
+    """Wrong credentials, or none where they are required."""
 
 
 class Unauthorized(RequestError):
-    """The principal may not do this to this resource."""
+    """Principal without permission for this operation on this resource."""
 
     def __init__(self, message: str = "", *, resource: str = "topic") -> None:
         super().__init__(message)
@@ -192,37 +192,37 @@ class Unauthorized(RequestError):
 
 
 class GroupError(RequestError):
-    """Base of what a group coordinator says no to."""
+    """Base of the refusals of a group coordinator."""
 
 
 class CoordinatorLoading(GroupError):
-    """The groups' stream is still being read after a start."""
+    """Coordinator that still reads the stream of groups after a start."""
 
     retriable = True
 
 
 class GroupNotFound(GroupError):
-    """No group of that id."""
+    """Unknown group id."""
 
 
 class GroupNotEmpty(GroupError):
-    """The group has members, so it (or its offsets) cannot be removed."""
+    """Group with members, which (or whose offsets) cannot be removed."""
 
 
 class GroupSubscribed(GroupError):
-    """Members are subscribed to the topic whose offsets were to be removed."""
+    """Group whose members are subscribed to the topic of offsets to be removed."""
 
 
 class InvalidGroupId(GroupError):
-    """An empty group id where one is needed."""
+    """Empty group id where one is needed."""
 
 
 class UnknownMember(GroupError):
-    """The member id is not in the group: join anew."""
+    """Member id that is not in the group: the client joins again."""
 
 
 class MemberIdRequired(GroupError):
-    """Join again with the member id that is given (KIP-394)."""
+    """Request to join again with the given member id (KIP-394)."""
 
     def __init__(self, member_id: str) -> None:
         super().__init__(member_id)
@@ -230,33 +230,33 @@ class MemberIdRequired(GroupError):
 
 
 class FencedInstance(GroupError):
-    """Another member has taken this ``group.instance.id`` (KIP-345)."""
+    """Member whose ``group.instance.id`` another one has taken (KIP-345)."""
 
 
 class IllegalGeneration(GroupError):
-    """The generation is not the group's present one."""
+    """Generation other than the group's present one."""
 
 
 class RebalanceInProgress(GroupError):
-    """Join anew, the group is rebalancing."""
+    """Rebalance in progress: the client joins again."""
 
 
 class InconsistentProtocol(GroupError):
-    """The member's protocol type or protocols have nothing in common with the group's."""
+    """Protocol type or protocols of a member that the group does not share."""
 
 
 class InvalidSessionTimeout(GroupError):
-    """Outside of the configured range."""
+    """Session timeout outside of the configured range."""
 
 
 class GroupFull(GroupError):
-    """The group has ``group_size_max`` members."""
+    """Group that has ``group_size_max`` members already."""
 
 
 class MetadataTooLarge(GroupError):
-    """The metadata string committed with an offset is above its bound."""
+    """Metadata of a committed offset above its bound."""
 
 
 def public_text(error: GatewayError) -> str:
-    """Return what a client may be told: of the storage, no files, servers or statements."""
+    """Return an error's text for clients: without files, servers or SQL statements."""
     return error.public_text if isinstance(error, StorageUnavailable) else str(error)

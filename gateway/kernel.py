@@ -32,7 +32,7 @@ class Endpoint(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """The parts of a running node, as adapters see them."""
+    """Parts of a running node, as adapters use them."""
 
     settings: Settings
     clock: Clock

@@ -7,7 +7,7 @@ from gateway.partition import Partition, Write
 
 
 class Waiter:
-    """Waits until ``bytes_min`` more bytes are readable in any of some partitions.
+    """Waiter that is ready once ``bytes_min`` more bytes are readable in any of some partitions.
 
     ``on_ready`` runs once, in the loop's next turn, so that all appends of a sync group are
     seen together; also when one of the topics is deleted. One waiter serves a whole fetch;

@@ -1,4 +1,4 @@
-"""The composition root: makes the parts of a node, in order, and takes them apart again.
+"""Composition root: makes the parts of a node, in order, and closes them in reverse.
 
 Start: metadata, log, producer state, internal streams, delays, queues, cleaning, listeners. Stop
 (SIGTERM, SIGINT, or a fault of the storage): drain, then the same backwards. Nothing else knows
@@ -92,7 +92,7 @@ def run(settings: Settings, read: Callable[[], Settings] | None = None) -> int:
 
 
 class _Node:
-    """One running node; also what the storage calls back (``StorageHost``)."""
+    """Running node, and the ``StorageHost`` that its storage calls back."""
 
     def __init__(self, settings: Settings, read: Callable[[], Settings] | None = None) -> None:
         self._settings = settings
@@ -124,7 +124,7 @@ class _Node:
         return self._topics.identify(partition_id)
 
     def on_fault(self, error: BaseException) -> None:
-        """See ``StorageHost``: a write or sync failed, so this node stops (law 4)."""
+        """See ``StorageHost``: stop the node after a failed write or sync (law 4)."""
         self._fault = error
         log.critical("storage failed, the node stops", error=str(error))
         self._stop.set()
@@ -186,7 +186,7 @@ class _Node:
         self._announce(admin.url)
 
     def _claimed_storage(self) -> Any:  # noqa: ANN401 - a plug-in's class
-        """Return the storage, not open yet. Error: ``StorageUnavailable``: another has its data."""
+        """Return the unopened storage. Error: ``StorageUnavailable``: another process has it."""
         settings = self._settings
         storage = storage_class(settings.storage.adapter)(
             settings.storage.options, data_dir=settings.node.data_dir, clock=self._clock
@@ -283,7 +283,7 @@ class _Node:
     async def _start_auth(
         self, metadata: SqlMetadata, stack: AsyncExitStack
     ) -> tuple[StoredUsers, RuleBook, AccessKeys]:
-        """Read who may do what, and how they show who they are."""
+        """Load users, access keys and rules."""
         config = self._settings.auth
         users = StoredUsers(
             metadata,
@@ -308,7 +308,7 @@ class _Node:
     async def _start_cleaning(
         self, broker: Broker, topics: TopicManager, clock: Clock, stack: AsyncExitStack
     ) -> None:
-        """Start retention and compaction, after all who may hold positions are there."""
+        """Start retention and compaction, after all holders have registered their positions."""
         retention = Retention(topics, broker, clock, self._settings.retention)
         forgetters = [broker.holders.forget, retention.forget]
         if can_compact(broker.storage):
@@ -349,7 +349,7 @@ class _Node:
         stack.push_async_callback(self._drain, kernel)
 
     async def _drain(self, kernel: Kernel) -> None:
-        """Let what is in flight be answered; first of all tell group members to look elsewhere."""
+        """Answer requests in flight, after group members were told to find another coordinator."""
         kernel.groups.close()
         seconds_max = self._settings.node.drain_s_max
         await asyncio.gather(

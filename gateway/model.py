@@ -1,4 +1,4 @@
-"""The one model: topics, partitions, record batches and records.
+"""Data model: topics, partitions, record batches and records.
 
 Standard library only; everything may import this file, it imports nothing of ours but errors.
 The stored form of a batch is the Kafka v2 record batch (KIP-98), whose 61-byte header is parsed
@@ -130,17 +130,17 @@ class BatchHeader(NamedTuple):
 
     @property
     def is_idempotent(self) -> bool:
-        """A producer id and sequence are set (KIP-98)."""
+        """Whether a producer id and sequence are set (KIP-98)."""
         return self.producer_id != NO_PRODUCER
 
     @property
     def is_transactional(self) -> bool:
-        """Part of a transaction: visible to ``read_committed`` only after its commit."""
+        """Whether it is part of a transaction; ``read_committed`` shows it after the commit."""
         return bool(self.attributes & TRANSACTIONAL_MASK)
 
     @property
     def is_control(self) -> bool:
-        """A commit or abort marker, never shown to applications."""
+        """Whether it is a commit or abort marker, which applications never see."""
         return bool(self.attributes & CONTROL_MASK)
 
 
@@ -186,7 +186,7 @@ def unpack_batch_header(header: Buffer) -> BatchHeader:
 
 
 def unix_ms_in(value: bytes | None) -> int | None:
-    """Return the time that a header says, None when it says none: anybody may write headers.
+    """Return the time in a record header's value, None unless it is one: clients set headers.
 
     >>> unix_ms_in(b"1700000000000"), unix_ms_in(b"soon"), unix_ms_in(b"9" * 5_000)
     (1700000000000, None, None)

@@ -1,4 +1,4 @@
-"""One partition's live state. It is made at first use, and changes on the event loop only."""
+"""Live state of one partition: made at first use, changed on the event loop only."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
@@ -17,11 +17,11 @@ class Appended(Protocol):
     """Listener to a partition's appends: a waiting fetch, or a tail."""
 
     def on_appended(self, write: "Write") -> None:
-        """One more batch has become readable. Must be cheap and must not raise."""
+        """Take note of one more readable batch. Must be cheap and must not raise."""
         ...
 
     def on_gone(self) -> None:
-        """The topic was deleted: there is nothing more to wait for. Must not raise."""
+        """Stop waiting: the topic was deleted. Must not raise."""
         ...
 
 
@@ -72,18 +72,19 @@ class Partition:
 
 
 class Write:
-    """One batch on its way into a partition. ``base_offset`` is set by ``Writer.append``.
+    """Batch to be appended to a partition; ``Writer.append`` sets ``base_offset``.
 
-    ``header``: the batch's own, but for where it is in the log. A batch may hold fewer records
-    than it takes offsets (``gateway.delays.split``): places go by ``offset_count``.
+    ``header`` is the batch's header; its base offset and leader epoch are not set yet. A batch may
+    take more offsets than it has records (``gateway.delays.split``), so positions are computed
+    with ``offset_count``.
 
-    ``natives``: the runs that the batch has records of, in order, as their protocol knows them,
-    each with the offset of the run's first record; None when a part of the batch has no such
-    form. A run that was cut into several batches of one append is in the ``natives`` of each,
-    with the same offset: it may begin before the batch and end behind it.
+    ``natives`` are the runs in the batch as their protocol knows them, in order, each with the
+    offset of its first record; None when a part of the batch has no such form. A run that was cut
+    into several batches of one append is in the ``natives`` of each, with the same offset: it may
+    begin before the batch and end behind it.
 
-    ``runs``: what the batch was encoded of, in order, for who would decode it else; None when a
-    client has encoded it.
+    ``runs`` are the runs that the batch was encoded from, in order, so that live readers need not
+    decode it; None for a batch that a client encoded.
     """
 
     __slots__ = ("base_offset", "batch", "header", "natives", "partition", "runs")

@@ -1,4 +1,4 @@
-"""Placement: ownership of partitions and groups, for a future cluster and a single node.
+"""Placement: ownership of partitions and groups, for one node today and a cluster later.
 
 A partition or a group belongs to one of a fixed number of slots (see ``gateway.slots``); a node
 owns slots, and the leader epoch of all that lies in a slot grows whenever its owner, or the

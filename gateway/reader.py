@@ -1,4 +1,4 @@
-"""The read path: find, read, assemble. Readers see what is below the high watermark."""
+"""Read path: batches below the high watermark, from memory or the disk."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -37,11 +37,10 @@ class Reader:
     ) -> Sequence[Buffer] | None:
         """Return the batches from ``offset`` on, at least one where there is one.
 
-        The first may begin before ``offset``: the reader skips. None begins at or after ``end``.
-        An empty answer means that nothing is there (yet), None that the disk must be waited for
-        (``read_disk``). Errors:
-        ``OffsetOutOfRange`` below the log start or above the log end, ``TopicNotFound`` when
-        the topic was deleted meanwhile.
+        The first batch may begin before ``offset``: the caller skips its first records. No batch
+        begins at or after ``end``. An empty result means that there is nothing yet; None means
+        that the disk has to be read (``read_disk``). Errors: ``OffsetOutOfRange`` below the log
+        start or above the log end, ``TopicNotFound`` when the topic was deleted meanwhile.
         """
         _check_range(partition, offset)
         if offset >= partition.high_watermark:

@@ -1,4 +1,4 @@
-"""Slots: 1,024 shares of the work, which nodes own. The hash is Kafka's murmur2."""
+"""Hash slots: 1,024 shares of all partitions, each owned by one node; Kafka's murmur2 hash."""
 
 from struct import unpack_from
 from typing import Final
@@ -30,7 +30,7 @@ def murmur2(data: bytes) -> int:
 
 
 def partition_for_key(key: bytes, partition_count: int) -> int:
-    """Return the partition of a record with that key: the same for every reader."""
+    """Return the partition of a record with that key, as Kafka's partitioner chooses it."""
     if partition_count == 1:
         return 0
     return (murmur2(key) & 0x7FFFFFFF) % partition_count

@@ -1,12 +1,11 @@
-"""The port behind which batches live. Storage writes, reads and recovers; it decides nothing.
+"""Storage port: appends, reads and recovers batches; offsets are assigned by the broker.
 
-Offsets are given by the broker, on the event loop; the storage keeps what it is told. Every method
-is called on the event loop's thread and, unless it is a coroutine, returns without waiting for I/O
-on a disk or a network.
+Every method is called on the event loop's thread and, unless it is a coroutine, returns without
+waiting for I/O on a disk or a network.
 
 No ``on_done`` runs within ``enqueue``, ``truncate_before`` or ``delete``, neither that of the call
-nor one of an earlier call: the caller is in the midst of its own work. This holds for errors too: a
-storage that finds there that its disk fails tells those who wait in a later tick of the loop.
+nor one of an earlier call: the caller has not finished its own work. This holds for errors too: a
+storage that detects a disk failure within a call runs the callbacks in a later tick of the loop.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -27,10 +26,10 @@ class Target(NamedTuple):
 class Entry(NamedTuple):
     """One encoded v2 batch, stored once, for one or more partitions.
 
-    ``batch`` carries the base offset of the first target and the leader epoch already (the broker
-    stamps them); for the other targets the base offset is filled in on read. From ``enqueue`` on
-    nobody changes ``batch``: the storage may keep a reference to it as long as it wants to, beyond
-    ``on_done`` too (S3's cache of what was written last does).
+    ``batch`` has the base offset of the first target and the leader epoch already (the broker
+    stamps them); for the other targets the base offset is filled in on read. ``batch`` does not
+    change after ``enqueue``: the storage may keep a reference to it, beyond ``on_done`` too (the
+    S3 storage does, in its cache of the last writes).
     """
 
     targets: tuple[Target, ...]
@@ -40,7 +39,7 @@ class Entry(NamedTuple):
 
 
 class Bounds(NamedTuple):
-    """``start``: the log start offset. ``end``: one past the last offset appended."""
+    """Offsets of a log: ``start`` is its first, ``end`` one past the last appended."""
 
     start: int
     end: int
@@ -67,7 +66,7 @@ class Rewritten(NamedTuple):
 
 
 class DiskUsage(NamedTuple):
-    """Bytes. ``free_bytes``: what the file system, or the bound, still has room for."""
+    """Disk usage in bytes; ``free_bytes`` is the room left in the file system or the bound."""
 
     log_bytes: int
     settled_bytes: int
@@ -115,11 +114,11 @@ class StorageHost(Protocol):
         ...
 
     def identify(self, partition_id: int) -> PartitionIdentity:
-        """Say what a partition is, so that the log can be read without the metadata store."""
+        """Return a partition's identity, so that the log can be read without the metadata store."""
         ...
 
     def on_fault(self, error: BaseException) -> None:
-        """A write or a sync failed: the node stops (law 4). Called once, on the loop's thread."""
+        """Stop the node after a failed write or sync (law 4). Called once, on the loop's thread."""
         ...
 
 
@@ -135,7 +134,7 @@ class StorageAdapter(Protocol):
 
     @property
     def incarnation(self) -> int:
-        """How often this data was opened for writing, this time included; grows at every start."""
+        """Number of times this data was opened for writing, this time included."""
         ...
 
     @property
@@ -148,17 +147,17 @@ class StorageAdapter(Protocol):
 
     @property
     def is_empty(self) -> bool:
-        """Nothing was stored yet when it was opened."""
+        """Whether nothing was stored when it was opened."""
         ...
 
     @property
     def next_sequence(self) -> int:
-        """The sequence that the next entry gets; ``scan`` begins at such a number."""
+        """Sequence of the next entry; ``scan`` begins at such a number."""
         ...
 
     @property
     def queued_bytes(self) -> int:
-        """Bytes enqueued whose ``on_done`` has not run; the broker pauses producers by it."""
+        """Enqueued bytes whose ``on_done`` has not run; the broker pauses producers by it."""
         ...
 
     async def open(self, host: StorageHost) -> None:
@@ -171,10 +170,9 @@ class StorageAdapter(Protocol):
         """Append ``entries`` as one atomic append; ``on_done`` runs in the order of calls.
 
         ``reserved`` lets internal streams use the space that is kept back for them, so that
-        acknowledgements and deletes work on a full disk. No ``on_done`` runs before this returns,
-        that of an earlier call neither. Errors, before anything is done: ``StorageFull`` (no
-        space), ``RunTooLarge`` (more than a segment), ``StorageUnavailable`` (stopped, or the disk
-        fails).
+        acknowledgements and deletes work on a full disk. Errors, before anything is done:
+        ``StorageFull`` (no space), ``RunTooLarge`` (more than a segment), ``StorageUnavailable``
+        (stopped, or the disk fails).
         """
         ...
 
@@ -197,7 +195,7 @@ class StorageAdapter(Protocol):
     async def read(
         self, partition_id: int, start: int, end: int, *, bytes_max: int
     ) -> list[Buffer]:
-        """As ``read_cached``, waiting for the disk. Errors: ``StorageUnavailable``."""
+        """Return what ``read_cached`` does, after disk reads. Error: ``StorageUnavailable``."""
         ...
 
     async def base_offset_for_time(
@@ -237,7 +235,7 @@ class StorageAdapter(Protocol):
         ...
 
     def release_scans_before(self, sequence: int) -> None:
-        """Say that ``scan`` will never be asked again for what has a lower sequence.
+        """Allow the storage to drop headers of lower sequences: ``scan`` will not ask for them.
 
         Called when the state that a scan rebuilds is stored up to there. Until then, and after each
         start again, the storage keeps all headers.
@@ -245,12 +243,12 @@ class StorageAdapter(Protocol):
         ...
 
     async def close(self) -> None:
-        """Write and sync what is enqueued, mark the stop as clean, let go of files."""
+        """Write and sync enqueued entries, mark the stop as clean, and close the files."""
         ...
 
 
 class CompactingStorage(StorageAdapter, Protocol):
-    """A storage that can also replace what it keeps: what compaction needs.
+    """Storage that can replace stored batches, as compaction needs.
 
     A storage without these methods is a whole one; topics cannot be compacted on it.
     """
@@ -262,7 +260,7 @@ class CompactingStorage(StorageAdapter, Protocol):
     async def rewrite(
         self, partition_id: int, upto_offset: int, keep: Keep, drops: Drops | None = None
     ) -> Rewritten:
-        """Put what ``keep`` returns in the place of the batches before ``upto_offset``; compaction.
+        """Replace the batches before ``upto_offset`` by the results of ``keep``; for compaction.
 
         Batches that end at or before ``upto_offset`` and before ``settled_offset`` go through
         ``keep``, in order, which runs in another thread: it returns the batch, or another one with
@@ -282,7 +280,7 @@ class CompactingStorage(StorageAdapter, Protocol):
 
 
 class IndexedStorage(StorageAdapter, Protocol):
-    """A storage that can also say where a key is not, so that less has to be read.
+    """Storage with a key index, so that readers of some keys can skip batches.
 
     A storage without this method is a whole one: there everything is read
     (``gateway.key_index``).
@@ -291,7 +289,7 @@ class IndexedStorage(StorageAdapter, Protocol):
     async def spans_with_keys(
         self, partition_id: int, keys: WantedKeys, start: int, end: int
     ) -> KeySpans:
-        """Return where from ``start`` on, and below ``end``, records with wanted keys may be.
+        """Return the ranges of offsets from ``start`` to ``end`` that may hold wanted keys.
 
         No record outside of the spans has a wanted key, or says by its header ``mqtt.topic`` that
         it goes by one; within them there may be none. Where nothing is known, all of it is a span.
@@ -303,7 +301,7 @@ class IndexedStorage(StorageAdapter, Protocol):
 
 
 class ClaimingStorage(StorageAdapter, Protocol):
-    """A storage whose data one process may have at a time.
+    """Storage whose data only one process may open at a time.
 
     A storage without this method is a whole one: it finds out in ``open``.
     """

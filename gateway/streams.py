@@ -1,4 +1,4 @@
-"""Keyed state in an internal topic: the last value of each key is what counts.
+"""Keyed state in an internal topic: the last value of each key is current.
 
 Reads come from memory. Writes show there at once and are durable when ``on_done`` runs, in
 order; many of them share one append. The stream keeps itself small without compaction: when its
@@ -34,7 +34,7 @@ Item = tuple[bytes, bytes | None]  # key, value; a value of None removes the key
 
 
 class InternalStream:
-    """The state of one internal topic of one partition. ``load`` comes before ``put``.
+    """State of an internal topic with one partition. Call ``load`` before ``put``.
 
     Streams that share a ``coalescer`` keep their order among each other, and what is put into
     them in one tick is one append, with what else goes through it.
@@ -85,15 +85,15 @@ class InternalStream:
 
     @property
     def values(self) -> Mapping[bytes, bytes]:
-        """All that is live, as it is at any moment."""
+        """Live view of all current values by key."""
         return MappingProxyType(self._values)
 
     def get(self, key: bytes) -> bytes | None:
-        """Return the value of ``key``, counting what is not durable yet."""
+        """Return the value of ``key``, including one that is not durable yet."""
         return self._values.get(key)
 
     async def load(self) -> Mapping[bytes, bytes]:
-        """Read the stream; return all that is live, which stays up to date.
+        """Read the stream; return the live view of all current values.
 
         Errors: ``StorageUnavailable``; ``CorruptBatch``, when what was stored cannot be read.
         """
@@ -124,7 +124,7 @@ class InternalStream:
         beside: Sequence[Part] = (),
         coalescer: Coalescer | None = None,
     ) -> None:
-        """Set or remove keys, all or none of them, in one append with what is ``beside``.
+        """Set or remove keys atomically, in one append with the runs in ``beside``.
 
         Another ``coalescer`` than the stream's own is for keys of which nothing else is on its
         way: what goes through the two is in no order.
@@ -154,7 +154,7 @@ class InternalStream:
         return self._rewrite is not None
 
     def flush(self) -> None:
-        """Append what was put now, and not at the end of the tick; for a node that stops."""
+        """Append pending values now instead of at the end of the tick; for a node that stops."""
         self._coalescer.seal()
 
     def _parts(self, items: Sequence[Item]) -> list[Part]:
@@ -205,7 +205,7 @@ class InternalStream:
             self._rewrite_some(self._partition.log_end_offset, None)
 
     def _rewrite_some(self, start_offset: int, error: StorageUnavailable | None) -> None:
-        """Append some live values again; at the end cut off what came before the pass.
+        """Append some live values again; after the last, truncate what came before the pass.
 
         The next ones follow when these are durable, so that the pass never floods the log. Keys
         that were set meanwhile lie behind ``start_offset`` already; once more does no harm.
@@ -244,4 +244,4 @@ class InternalStream:
 
 
 def _ignore(_error: StorageUnavailable | None) -> None:
-    """Nobody waits for the cut: without it a start reads more, and ends at the same state."""
+    """Ignore the result of a truncation: without it the next start only reads more."""

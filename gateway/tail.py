@@ -21,7 +21,7 @@ class Receiver(Protocol):
         ...
 
     def on_writes(self, partition: Partition, writes: Sequence[Write]) -> bool:
-        """Take what has become readable a moment ago, in order; False as for ``on_batches``.
+        """Take writes that have just become readable, in order; False as for ``on_batches``.
 
         The first begins where what was taken before has ended. They belong to the broker: look
         at them now, and change nothing.
@@ -29,7 +29,7 @@ class Receiver(Protocol):
         ...
 
     def on_tail_error(self, partition: Partition, error: GatewayError) -> None:
-        """The tail has ended: its position was deleted, or the storage cannot be read."""
+        """Handle the end of the tail: its position was deleted, or the storage cannot be read."""
         ...
 
 
@@ -92,18 +92,18 @@ class Tail:
         self._held_bytes = size_bytes
 
     def on_gone(self) -> None:
-        """See ``gateway.partition.Appended``: the next read says what there is."""
+        """See ``gateway.partition.Appended``: read again to find what there is."""
         self._leave()
         if not self._held:  # else what is held goes first, and the push reads on
             self._loop.call_soon(self._pump)
 
     def push_held(self) -> None:
-        """Push now what the loop's next turn would, for one who must see all that is readable."""
+        """Push held writes now instead of in the loop's next turn."""
         if self._held:
             self._push_held()
 
     def resume(self) -> None:
-        """The receiver has room again."""
+        """Go on after the receiver paused the tail."""
         if self._paused:
             self._paused = False
             self._loop.call_soon(self._pump)
@@ -121,7 +121,7 @@ class Tail:
         self.partition.waiters.discard(self)
 
     def _pump(self) -> None:
-        """Push what the log has; when it has nothing more, go live."""
+        """Push batches from the log; at its end, switch to live writes."""
         if self._receiver is None or self._paused or self._disk_read is not None:
             return
         assert not self._is_live, "what comes live would be read too"

@@ -1,8 +1,8 @@
-"""The write path: authorize, quota, validate, dedup, delay, append, tail - in this order.
+"""Write path: check a batch, assign its offsets, append it, publish it to readers.
 
-Authorization is the adapter's call (it knows the principal); quota and delay have their place
-here and come with their blocks. Everything is synchronous: offsets are given on the loop, in
-the order in which runs come, and nothing is half done when an error is raised.
+Adapters authorize before they call it: they know the principal. Everything is synchronous:
+offsets are assigned on the event loop, in the order of the calls, and an append that raises an
+error has changed nothing.
 """
 
 from collections import deque
@@ -30,7 +30,7 @@ __all__ = ["Duplicate", "Write", "Writer"]
 
 
 class Duplicate:
-    """A batch that the log has already, or is about to have; ``base_offset`` is where."""
+    """A batch that the log has, or is about to have, at ``base_offset``."""
 
     __slots__ = ("base_offset", "end_offset", "partition")
 
@@ -41,7 +41,7 @@ class Duplicate:
 
 
 class _Pending:
-    """An append that the storage has not answered; ``done`` is the storage's callback."""
+    """An append that the storage has not completed; ``done`` is the storage's callback."""
 
     __slots__ = ("followers", "on_done", "writer", "writes")
 
@@ -52,7 +52,7 @@ class _Pending:
         self.followers: list[OnDone] | None = None
 
     def done(self, error: StorageUnavailable | None) -> None:
-        """Publish the writes to readers (in order of offsets), then tell who appended them."""
+        """Publish the writes to readers in order of offsets, then call the appender's callback."""
         writer = self.writer
         writer.pending.popleft()
         if error is None:
@@ -100,8 +100,8 @@ class Writer:
     def prepare(self, partition: Partition, batch: bytearray | memoryview) -> Write | Duplicate:
         """Check a client's batch against the topic and the producer's sequence.
 
-        ``batch`` is one whole v2 batch and belongs to the broker from here on. The answer is
-        valid until the loop goes on, and for one batch of a partition: append it at once.
+        ``batch`` is one whole v2 batch and belongs to the broker from here on. Append the result
+        before the next turn of the loop and before the partition's next batch.
         Errors: those of ``check_batch``, ``check_timestamps``, ``ProducerSequences.check``,
         ``RetentionHolds.check_room``, ``check_frame`` or ``check_records`` and, in topics that are
         compacted, ``check_keys``;
@@ -147,9 +147,9 @@ class Writer:
     ) -> None:
         """Append all of ``writes`` atomically; their offsets are set when this returns.
 
-        ``on_done`` runs once, on the loop and never before this returns, after readers can see
-        the writes; appends are done in the order of their calls. Errors (then nothing has
-        happened): ``StorageFull``, ``StorageUnavailable``, ``RunTooLarge``.
+        ``on_done`` runs once, on the loop, after this has returned and after readers can see the
+        writes; appends complete in the order of their calls. Errors, with nothing changed:
+        ``StorageFull``, ``StorageUnavailable``, ``RunTooLarge``.
         """
         entries = []
         for write in writes:
@@ -176,7 +176,7 @@ class Writer:
         self._count(writes)
 
     def after_pending(self, on_done: OnDone) -> bool:
-        """Run ``on_done`` when all that is on its way is done; False when nothing is."""
+        """Run ``on_done`` when all pending appends are done; return False when there are none."""
         if not self.pending:
             return False
         last = self.pending[-1]
@@ -187,7 +187,7 @@ class Writer:
 
     @property
     def is_saturated(self) -> bool:
-        """``wal_queued_bytes_max`` is reached: who appends is to be held until it is low."""
+        """Whether ``wal_queued_bytes_max`` is reached: appenders wait until the queue is low."""
         # Without an append of ours on its way nobody would call those who are held.
         return (
             bool(self.pending)
@@ -199,11 +199,11 @@ class Writer:
         self.held[release] = None
 
     def unhold(self, release: Callable[[], None]) -> None:
-        """Call ``release`` no more: who was held has gone."""
+        """Do not call ``release`` any more: the held appender has gone."""
         self.held.pop(release, None)
 
     def release_when_low(self) -> None:
-        """Let those who were held go on when the queue is low."""
+        """Release the held appenders when the queue is low."""
         if self._storage.queued_bytes > self._config.wal_queued_bytes_low:
             return
         held, self.held = self.held, {}
