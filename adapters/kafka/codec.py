@@ -2,7 +2,7 @@
 
 What runs for every batch or heartbeat is written by hand on these primitives, one pass over a
 memoryview, and gives slices and tuples: ``produce_codec``, ``fetch_codec``, ``group_codec``,
-``metadata_codec``. All other APIs go through ``cold``. Layouts: the Kafka protocol guide;
+``metadata_codec``. All other APIs go through ``schema_codec``. Layouts: the Kafka protocol guide;
 "flexible" versions (KIP-482) have compact lengths (uvarint of n + 1) and a tag section after each
 structure.
 

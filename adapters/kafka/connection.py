@@ -6,18 +6,18 @@ from collections.abc import Awaitable
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
-from adapters.kafka import cold, unserved
 from adapters.kafka.codec import (
     API_VERSIONS,
     RequestHeader,
     TooManyElements,
     decode_request_header,
 )
+from adapters.kafka.codecs import schema_codec, unserved_apis
 from adapters.kafka.handlers import APIS, Api, Turn, api_versions
-from adapters.kafka.large_requests import SLICE_ELEMENTS, let_go
-from adapters.kafka.reply import Reply, is_flexible
+from adapters.kafka.node.large_requests import SLICE_ELEMENTS, let_go
+from adapters.kafka.requests.reply import Reply, is_flexible
+from adapters.kafka.requests.split_requests import handle_split
 from adapters.kafka.session import Framer, Session
-from adapters.kafka.split_requests import handle_split
 from gateway.admission import unsent_bytes
 from gateway.auth.ports import ANONYMOUS
 from gateway.budget import Intake
@@ -38,7 +38,7 @@ def _decode(
 ) -> Any:  # noqa: ANN401 - each API has its own
     decode = getattr(module, "decode", None)
     if decode is None:
-        return cold.decode_request(api.key, version, body, elements_max)
+        return schema_codec.decode_request(api.key, version, body, elements_max)
     return decode(version, body, elements_max)
 
 
@@ -183,7 +183,7 @@ class KafkaConnection(Connection):
 
     def _refuse_unserved(self, header: RequestHeader) -> bool:
         """Answer an API that is not served, where its response has an error code for that."""
-        body = unserved.answer(header.api_key, header.version)
+        body = unserved_apis.answer(header.api_key, header.version)
         if body is None or not self.session.is_authenticated:
             return False
         reply = Reply(self, header)
@@ -300,7 +300,7 @@ class KafkaConnection(Connection):
     def _encode(response: Any, version: int) -> Buffer:  # noqa: ANN401 - generated classes
         if isinstance(response, bytes | bytearray):
             return response
-        return cold.encode_response(response, version)
+        return schema_codec.encode_response(response, version)
 
     def _count_unacknowledged(self, reply: Reply, size_bytes: int) -> None:
         reply.unacknowledged_bytes = size_bytes

@@ -11,9 +11,9 @@ from adapters.kafka import handlers
 from adapters.kafka.codec import API_VERSIONS
 from adapters.kafka.config import KafkaConfig, KafkaListener
 from adapters.kafka.connection import KafkaConnection
-from adapters.kafka.fetch_pacing import FetchPacing
 from adapters.kafka.handlers import APIS, Api
-from adapters.kafka.metadata_cache import MetadataCache
+from adapters.kafka.node.fetch_pacing import FetchPacing
+from adapters.kafka.node.metadata_cache import MetadataCache
 from adapters.kafka.session import Node, Session
 from gateway.auth.certificates import certificate_user
 from gateway.auth.login_throttle import Peer

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from adapters.kafka.config import KafkaConfig, KafkaListener
-from adapters.kafka.fetch_pacing import FetchPacing
-from adapters.kafka.large_requests import LargeWork
-from adapters.kafka.metadata_cache import MetadataCache
+from adapters.kafka.node.fetch_pacing import FetchPacing
+from adapters.kafka.node.large_requests import LargeWork
+from adapters.kafka.node.metadata_cache import MetadataCache
 from gateway.auth.audit import Audit
 from gateway.auth.login_throttle import LoginThrottle
 from gateway.auth.ports import (

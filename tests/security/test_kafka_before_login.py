@@ -8,7 +8,7 @@ from typing import cast
 import pytest
 
 from gateway.config.admission import ListenersConfig
-from tests.adapters.kafka.live import running
+from tests.adapters.kafka.running_adapter import running
 from tests.support.waiting import until
 
 HALF = struct.pack(">i", 500_000) + bytes(60_000)

@@ -2,7 +2,7 @@
 
 v2  flexible encoding (KIP-482)
 
-What can be altered, and by whom, is in ``adapters.kafka.config_resources``; clients that can,
+What can be altered, and by whom, is in ``resource_configs.config_resources``; clients that can,
 use IncrementalAlterConfigs (KIP-339).
 """
 
@@ -10,8 +10,8 @@ from typing import Final, TypeAlias
 
 from kafka.protocol.admin import AlterConfigsRequest, AlterConfigsResponse
 
-from adapters.kafka.config_resources import alter_each
 from adapters.kafka.errors import ErrorCode, Refused
+from adapters.kafka.resource_configs.config_resources import alter_each
 from adapters.kafka.session import Session
 from gateway.topics.manager import Topic
 

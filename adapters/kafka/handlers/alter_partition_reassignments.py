@@ -14,10 +14,10 @@ from kafka.protocol.admin import (
     AlterPartitionReassignmentsResponse,
 )
 
-from adapters.kafka.access import check_cluster
+from adapters.kafka.access.authorization import check_cluster
 from adapters.kafka.errors import ErrorCode, Refused, code_of
+from adapters.kafka.metadata.topic_lookup import resolve_topic
 from adapters.kafka.session import Session
-from adapters.kafka.topic_refs import resolve_topic
 from gateway.auth.ports import Operation
 from gateway.errors import GatewayError, TopicNotFound, Unauthorized, public_text
 

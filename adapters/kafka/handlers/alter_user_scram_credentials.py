@@ -12,9 +12,13 @@ from kafka.protocol.admin import (
     AlterUserScramCredentialsResponse,
 )
 
-from adapters.kafka.access import check_cluster
+from adapters.kafka.access.authorization import check_cluster
+from adapters.kafka.access.scram_credentials import (
+    credential_from_salted,
+    mechanism_of,
+    stored_users,
+)
 from adapters.kafka.errors import ErrorCode, Refused, code_of
-from adapters.kafka.scram_users import credential_from_salted, mechanism_of, stored_users
 from adapters.kafka.session import Session
 from gateway.auth.ports import ANONYMOUS, EVERYBODY, NAME_CHARS_MAX, Operation
 from gateway.auth.scram import ScramCredential, ScramMechanism, saslprep

@@ -9,9 +9,9 @@ from typing import Final, TypeAlias
 
 from kafka.protocol.admin import CreatePartitionsRequest, CreatePartitionsResponse
 
-from adapters.kafka.access import ordinary_topic_for
+from adapters.kafka.access.authorization import ordinary_topic_for
 from adapters.kafka.errors import ErrorCode, Refused, code_of
-from adapters.kafka.replica_assignments import check_assignment
+from adapters.kafka.metadata.replica_assignments import check_assignment
 from adapters.kafka.session import Session
 from gateway.auth.ports import Operation
 from gateway.errors import GatewayError, InvalidPartitions, public_text

@@ -12,9 +12,9 @@ from typing import Final, TypeAlias
 
 from kafka.protocol.admin import CreateTopicsRequest, CreateTopicsResponse
 
-from adapters.kafka.access import may_create
+from adapters.kafka.access.authorization import may_create
 from adapters.kafka.errors import ErrorCode, Refused, code_of
-from adapters.kafka.replica_assignments import (
+from adapters.kafka.metadata.replica_assignments import (
     DEFAULT,
     REPLICAS,
     check_assignment,

@@ -1,6 +1,6 @@
 """DeleteAcls: API key 31, versions 1 to 3.
 
-How ACLs become rules: ``adapters.kafka.acl_mapping``.
+How ACLs become rules: ``adapters.kafka.access.acl_mapping``.
 
 v1  prefixed patterns (KIP-290)
 v2  flexible encoding (KIP-482)
@@ -13,8 +13,8 @@ from typing import Final, TypeAlias
 
 from kafka.protocol.admin import DeleteAclsRequest, DeleteAclsResponse
 
-from adapters.kafka.access import check_cluster
-from adapters.kafka.acl_mapping import Binding, bindings, matches, rule_book, to_filter
+from adapters.kafka.access.acl_mapping import Binding, bindings, matches, rule_book, to_filter
+from adapters.kafka.access.authorization import check_cluster
 from adapters.kafka.errors import ErrorCode, code_of
 from adapters.kafka.session import Session
 from gateway.auth.audit import rule_text

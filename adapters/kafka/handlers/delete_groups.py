@@ -8,9 +8,9 @@ from typing import Final
 
 from kafka.protocol.admin import DeleteGroupsRequest, DeleteGroupsResponse
 
-from adapters.kafka.coordinator import check_group, group_code_of, group_name
-from adapters.kafka.durable import durably
+from adapters.kafka.await_durable import durably
 from adapters.kafka.errors import ErrorCode
+from adapters.kafka.groups.coordinator import check_group, group_code_of, group_name
 from adapters.kafka.session import Session
 from gateway.auth.ports import Operation
 from gateway.errors import GatewayError

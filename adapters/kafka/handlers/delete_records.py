@@ -11,7 +11,7 @@ from typing import Final, TypeAlias
 
 from kafka.protocol.admin import DeleteRecordsRequest, DeleteRecordsResponse
 
-from adapters.kafka.access import ordinary_topic_for
+from adapters.kafka.access.authorization import ordinary_topic_for
 from adapters.kafka.errors import ErrorCode, code_of
 from adapters.kafka.session import Session
 from gateway.auth.ports import Operation

@@ -11,10 +11,10 @@ from uuid import UUID
 
 from kafka.protocol.admin import DeleteTopicsRequest, DeleteTopicsResponse
 
-from adapters.kafka.access import may_describe, topic_for
+from adapters.kafka.access.authorization import may_describe, topic_for
 from adapters.kafka.errors import ErrorCode, Refused, code_of
+from adapters.kafka.metadata.topic_lookup import resolve_topic
 from adapters.kafka.session import Session
-from adapters.kafka.topic_refs import resolve_topic
 from gateway.auth.ports import Operation
 from gateway.errors import GatewayError, Unauthorized, public_text
 

@@ -1,6 +1,6 @@
 """DescribeAcls: API key 29, versions 1 to 3.
 
-How rules become ACLs: ``adapters.kafka.acl_mapping``.
+How rules become ACLs: ``adapters.kafka.access.acl_mapping``.
 
 v1  prefixed patterns (KIP-290)
 v2  flexible encoding (KIP-482)
@@ -11,8 +11,8 @@ from typing import Final, TypeAlias
 
 from kafka.protocol.admin import DescribeAclsRequest, DescribeAclsResponse
 
-from adapters.kafka.access import check_cluster
-from adapters.kafka.acl_mapping import Binding, bindings, matches, rule_book, to_filter
+from adapters.kafka.access.acl_mapping import Binding, bindings, matches, rule_book, to_filter
+from adapters.kafka.access.authorization import check_cluster
 from adapters.kafka.errors import ErrorCode, code_of
 from adapters.kafka.session import Session
 from gateway.auth.ports import Operation

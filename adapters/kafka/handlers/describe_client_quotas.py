@@ -7,7 +7,7 @@ from typing import Final
 
 from kafka.protocol.admin import DescribeClientQuotasRequest, DescribeClientQuotasResponse
 
-from adapters.kafka.access import check_cluster
+from adapters.kafka.access.authorization import check_cluster
 from adapters.kafka.errors import ErrorCode, code_of
 from adapters.kafka.session import Session
 from gateway.auth.ports import Operation

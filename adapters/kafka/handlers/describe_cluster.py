@@ -8,9 +8,9 @@ from typing import Final
 
 from kafka.protocol.admin import DescribeClusterRequest, DescribeClusterResponse
 
-from adapters.kafka.access import authorized_operations
-from adapters.kafka.endpoints import brokers
+from adapters.kafka.access.authorization import authorized_operations
 from adapters.kafka.errors import ErrorCode
+from adapters.kafka.metadata.broker_addresses import brokers
 from adapters.kafka.session import Session
 from gateway.auth.ports import CLUSTER, Operation, ResourceType
 

@@ -10,19 +10,19 @@ from typing import Final, TypeAlias
 
 from kafka.protocol.admin import DescribeConfigsRequest, DescribeConfigsResponse
 
-from adapters.kafka import cold
-from adapters.kafka.access import topic_for
-from adapters.kafka.broker_configs import describe_broker
+from adapters.kafka.access.authorization import topic_for
 from adapters.kafka.codec import encode_count
-from adapters.kafka.config_resources import (
+from adapters.kafka.codecs import schema_codec
+from adapters.kafka.errors import ErrorCode, code_of
+from adapters.kafka.node.large_requests import next_turn
+from adapters.kafka.resource_configs.broker_configs import describe_broker
+from adapters.kafka.resource_configs.config_resources import (
     WHOLE_CLUSTER,
     ConfigResource,
     check_broker_resource,
     check_kind,
     check_topic_resource,
 )
-from adapters.kafka.errors import ErrorCode, code_of
-from adapters.kafka.large_requests import next_turn
 from adapters.kafka.session import Session
 from gateway.auth.ports import Operation
 from gateway.errors import GatewayError, public_text
@@ -55,7 +55,7 @@ async def handle_large(
     To keep what 10,000 topics have until all is encoded would be 100 MB, and long work for the
     garbage collector.
     """
-    flexible = cold.is_flexible(API_KEY, version)
+    flexible = schema_codec.is_flexible(API_KEY, version)
     tags = b"\x00" if flexible else b""
     encoded: list[bytes] = []
     resources = request.resources
@@ -63,7 +63,7 @@ async def handle_large(
         some = resources[start : start + RESOURCES_AT_ONCE]
         results = [_answer(asked, request, session) for asked in some]
         response = DescribeConfigsResponse(version=version, results=results)
-        body = cold.encode_response(response, version)
+        body = schema_codec.encode_response(response, version)
         head_bytes = _THROTTLE_BYTES + len(encode_count(len(some), flexible=flexible))
         encoded.append(bytes(body[head_bytes : len(body) - len(tags)]))
         await next_turn()

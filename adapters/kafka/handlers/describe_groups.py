@@ -11,9 +11,9 @@ from typing import Any, Final
 
 from kafka.protocol.admin import DescribeGroupsRequest, DescribeGroupsResponse
 
-from adapters.kafka.access import authorized_operations
-from adapters.kafka.coordinator import check_group, group_code_of, group_name
+from adapters.kafka.access.authorization import authorized_operations
 from adapters.kafka.errors import ErrorCode
+from adapters.kafka.groups.coordinator import check_group, group_code_of, group_name
 from adapters.kafka.session import Session
 from gateway.auth.ports import Operation, ResourceType
 from gateway.errors import GatewayError

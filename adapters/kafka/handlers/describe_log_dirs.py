@@ -16,7 +16,7 @@ from typing import Final, TypeAlias
 
 from kafka.protocol.admin import DescribeLogDirsRequest, DescribeLogDirsResponse
 
-from adapters.kafka.access import check_cluster
+from adapters.kafka.access.authorization import check_cluster
 from adapters.kafka.errors import ErrorCode, code_of
 from adapters.kafka.session import Session
 from gateway.auth.ports import Operation

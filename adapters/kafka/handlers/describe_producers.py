@@ -4,7 +4,7 @@ from typing import Final, TypeAlias
 
 from kafka.protocol.admin import DescribeProducersRequest, DescribeProducersResponse
 
-from adapters.kafka.access import topic_for
+from adapters.kafka.access.authorization import topic_for
 from adapters.kafka.errors import ErrorCode, code_of
 from adapters.kafka.session import Session
 from features.dedup import SEQUENCE_MODULUS

@@ -12,9 +12,14 @@ from kafka.protocol.admin import (
     DescribeTopicPartitionsResponse,
 )
 
-from adapters.kafka.access import authorized_operations, is_visible, to_bits, topic_for
+from adapters.kafka.access.authorization import (
+    authorized_operations,
+    is_visible,
+    to_bits,
+    topic_for,
+)
 from adapters.kafka.errors import ErrorCode, code_of
-from adapters.kafka.metadata_cache import leader_epochs
+from adapters.kafka.node.metadata_cache import leader_epochs
 from adapters.kafka.session import Session
 from gateway.auth.ports import Operation, ResourceType
 from gateway.errors import GatewayError, as_value

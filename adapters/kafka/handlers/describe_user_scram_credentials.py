@@ -8,9 +8,9 @@ from kafka.protocol.admin import (
     DescribeUserScramCredentialsResponse,
 )
 
-from adapters.kafka.access import check_cluster
+from adapters.kafka.access.authorization import check_cluster
+from adapters.kafka.access.scram_credentials import MECHANISM_CODES, stored_users
 from adapters.kafka.errors import ErrorCode, Refused, code_of
-from adapters.kafka.scram_users import MECHANISM_CODES, stored_users
 from adapters.kafka.session import Session
 from gateway.auth.ports import Operation
 from gateway.auth.users import StoredUsers

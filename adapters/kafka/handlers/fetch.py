@@ -25,24 +25,29 @@ from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any, Final, Protocol
 
-from adapters.kafka.access import topic_for
+from adapters.kafka.access.authorization import topic_for
 from adapters.kafka.codec import TopicRef
-from adapters.kafka.errors import ErrorCode
-from adapters.kafka.fetch_codec import (
+from adapters.kafka.codecs.fetch_codec import (
     FetchedPartition,
     FetchRequest,
     decode_fetch_request,
     encode_fetch_response,
 )
-from adapters.kafka.fetched_partitions import Room, Wanted, encode_answer, leave_out_forbidden
-from adapters.kafka.large_requests import (
+from adapters.kafka.errors import ErrorCode
+from adapters.kafka.fetching.fetched_partitions import (
+    Room,
+    Wanted,
+    encode_answer,
+    leave_out_forbidden,
+)
+from adapters.kafka.metadata.leader_epochs import check_current
+from adapters.kafka.node.large_requests import (
     SLICE_ELEMENTS,
     join_slices,
     next_turn,
     slices,
     topic_slices,
 )
-from adapters.kafka.leader_epochs import check_current
 from adapters.kafka.session import Session
 from gateway.auth.ports import Operation
 from gateway.errors import GatewayError, TopicNotFound, as_value

@@ -14,11 +14,11 @@ from typing import Final
 
 from kafka.protocol.metadata import FindCoordinatorRequest, FindCoordinatorResponse
 
-from adapters.kafka.coordinator import check_group
-from adapters.kafka.endpoints import brokers
+from adapters.kafka.codecs.metadata_codec import Broker
 from adapters.kafka.errors import ErrorCode
-from adapters.kafka.large_requests import next_turn, slices
-from adapters.kafka.metadata_codec import Broker
+from adapters.kafka.groups.coordinator import check_group
+from adapters.kafka.metadata.broker_addresses import brokers
+from adapters.kafka.node.large_requests import next_turn, slices
 from adapters.kafka.session import Session
 from gateway.auth.ports import Operation
 from gateway.errors import Unauthorized

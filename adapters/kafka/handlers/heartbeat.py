@@ -7,13 +7,13 @@ v4  flexible encoding (KIP-482)
 
 from typing import Final
 
-from adapters.kafka.coordinator import check_group, group_code_of, group_name
-from adapters.kafka.errors import ErrorCode
-from adapters.kafka.group_codec import (
+from adapters.kafka.codecs.group_codec import (
     HeartbeatRequest,
     decode_heartbeat_request,
     encode_heartbeat_response,
 )
+from adapters.kafka.errors import ErrorCode
+from adapters.kafka.groups.coordinator import check_group, group_code_of, group_name
 from adapters.kafka.session import Session
 from gateway.auth.ports import Operation
 from gateway.errors import GatewayError

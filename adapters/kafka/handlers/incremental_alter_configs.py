@@ -12,8 +12,8 @@ from kafka.protocol.admin import (
     IncrementalAlterConfigsResponse,
 )
 
-from adapters.kafka.config_resources import alter_each
 from adapters.kafka.errors import ErrorCode, Refused
+from adapters.kafka.resource_configs.config_resources import alter_each
 from adapters.kafka.session import Session
 from gateway.errors import InvalidConfig
 from gateway.topics.config_specs import ConfigType, split_list

@@ -15,7 +15,7 @@ from typing import Final
 
 from kafka.protocol.producer import InitProducerIdRequest, InitProducerIdResponse
 
-from adapters.kafka.access import check_cluster
+from adapters.kafka.access.authorization import check_cluster
 from adapters.kafka.errors import ErrorCode, Refused, code_of
 from adapters.kafka.session import Session
 from gateway.auth.ports import Operation

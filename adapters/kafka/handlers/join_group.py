@@ -15,8 +15,8 @@ from typing import Final
 
 from kafka.protocol.consumer import JoinGroupRequest, JoinGroupResponse
 
-from adapters.kafka.coordinator import check_group, group_code_of, group_name
 from adapters.kafka.errors import ErrorCode
+from adapters.kafka.groups.coordinator import check_group, group_code_of, group_name
 from adapters.kafka.session import Session
 from gateway.auth.ports import Operation
 from gateway.errors import InconsistentProtocol, Unauthorized, as_value

@@ -10,8 +10,8 @@ from typing import Final
 
 from kafka.protocol.consumer import LeaveGroupRequest, LeaveGroupResponse
 
-from adapters.kafka.coordinator import check_group, group_code_of, group_name
 from adapters.kafka.errors import ErrorCode
+from adapters.kafka.groups.coordinator import check_group, group_code_of, group_name
 from adapters.kafka.session import Session
 from gateway.auth.ports import Operation
 from gateway.errors import GatewayError, UnknownMember, as_value

@@ -8,9 +8,9 @@ from typing import Final, TypeAlias
 
 from kafka.protocol.admin import ListConfigResourcesRequest, ListConfigResourcesResponse
 
-from adapters.kafka.access import check_cluster, is_visible
-from adapters.kafka.config_resources import ConfigResource
+from adapters.kafka.access.authorization import check_cluster, is_visible
 from adapters.kafka.errors import ErrorCode, code_of
+from adapters.kafka.resource_configs.config_resources import ConfigResource
 from adapters.kafka.session import Session
 from gateway.auth.ports import Operation
 from gateway.errors import Unauthorized

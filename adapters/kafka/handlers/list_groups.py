@@ -10,8 +10,8 @@ from typing import Final
 
 from kafka.protocol.admin import ListGroupsRequest, ListGroupsResponse
 
-from adapters.kafka.coordinator import group_code_of
 from adapters.kafka.errors import ErrorCode
+from adapters.kafka.groups.coordinator import group_code_of
 from adapters.kafka.session import Session
 from gateway.auth.ports import CLUSTER, Operation, ResourceType
 from gateway.errors import GatewayError

@@ -18,10 +18,10 @@ from typing import Final, NamedTuple
 
 from kafka.protocol.consumer import ListOffsetsRequest, ListOffsetsResponse
 
-from adapters.kafka.access import topic_for
+from adapters.kafka.access.authorization import topic_for
 from adapters.kafka.errors import ErrorCode, Refused, code_of
-from adapters.kafka.large_requests import Pace, next_turn
-from adapters.kafka.leader_epochs import NO_EPOCH, NO_OFFSET, check_current, epoch_at
+from adapters.kafka.metadata.leader_epochs import NO_EPOCH, NO_OFFSET, check_current, epoch_at
+from adapters.kafka.node.large_requests import Pace, next_turn
 from adapters.kafka.session import Session
 from gateway.auth.ports import Operation
 from gateway.broker import Broker

@@ -1,6 +1,6 @@
 """Metadata: API key 3, versions 0 to 13.
 
-What each version adds: ``adapters.kafka.metadata_codec``.
+What each version adds: ``adapters.kafka.codecs.metadata_codec``.
 
 A topic that is asked for by name and is not there is made when the node's `auto_create`, the
 request and the session's rights allow it, and is then ready at once. A list of all topics
@@ -10,24 +10,24 @@ leaves out internal ones and those that the session may not describe.
 from collections.abc import Awaitable, Sequence
 from typing import Final
 
-from adapters.kafka import metadata_codec
-from adapters.kafka.access import (
+from adapters.kafka.access.authorization import (
     authorized_operations,
     is_visible,
     may_create,
     may_describe,
     to_bits,
 )
-from adapters.kafka.endpoints import brokers
-from adapters.kafka.errors import ErrorCode, code_of
-from adapters.kafka.large_requests import SLICE_ELEMENTS, next_turn, slices
-from adapters.kafka.metadata_cache import answer_for
-from adapters.kafka.metadata_codec import (
+from adapters.kafka.codecs import metadata_codec
+from adapters.kafka.codecs.metadata_codec import (
     NOT_ASKED,
     MetadataRequest,
     TopicAnswered,
     TopicAsked,
 )
+from adapters.kafka.errors import ErrorCode, code_of
+from adapters.kafka.metadata.broker_addresses import brokers
+from adapters.kafka.node.large_requests import SLICE_ELEMENTS, next_turn, slices
+from adapters.kafka.node.metadata_cache import answer_for
 from adapters.kafka.session import Session
 from gateway.auth.ports import CLUSTER, Operation, ResourceType
 from gateway.errors import GatewayError, TopicNotFound, as_value

@@ -18,17 +18,17 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
-from adapters.kafka.access import topic_for
+from adapters.kafka.access.authorization import topic_for
 from adapters.kafka.codec import TopicRef
-from adapters.kafka.coordinator import check_group, group_code_of, group_name
-from adapters.kafka.errors import ErrorCode, code_of
-from adapters.kafka.group_codec import (
+from adapters.kafka.codecs.group_codec import (
     CommittedPartition,
     OffsetCommitRequest,
     decode_offset_commit_request,
     encode_offset_commit_response,
 )
-from adapters.kafka.large_requests import join_slices, next_turn, settle, topic_slices
+from adapters.kafka.errors import ErrorCode, code_of
+from adapters.kafka.groups.coordinator import check_group, group_code_of, group_name
+from adapters.kafka.node.large_requests import join_slices, next_turn, settle, topic_slices
 from adapters.kafka.session import Session
 from gateway.auth.ports import Operation
 from gateway.errors import (

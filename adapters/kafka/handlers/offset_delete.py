@@ -9,10 +9,10 @@ from uuid import UUID
 
 from kafka.protocol.consumer import OffsetDeleteRequest, OffsetDeleteResponse
 
-from adapters.kafka.access import topic_for
-from adapters.kafka.coordinator import check_group, group_code_of, group_name
-from adapters.kafka.durable import durably
+from adapters.kafka.access.authorization import topic_for
+from adapters.kafka.await_durable import durably
 from adapters.kafka.errors import ErrorCode, code_of
+from adapters.kafka.groups.coordinator import check_group, group_code_of, group_name
 from adapters.kafka.session import Session
 from gateway.auth.ports import Operation
 from gateway.errors import GatewayError

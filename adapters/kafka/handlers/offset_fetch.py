@@ -16,12 +16,12 @@ from uuid import UUID
 
 from kafka.protocol.consumer import OffsetFetchRequest, OffsetFetchResponse
 
-from adapters.kafka import cold
-from adapters.kafka.access import topic_for
+from adapters.kafka.access.authorization import topic_for
 from adapters.kafka.codec import TopicRef
-from adapters.kafka.coordinator import check_group, group_code_of, group_name
+from adapters.kafka.codecs import schema_codec
 from adapters.kafka.errors import ErrorCode, code_of
-from adapters.kafka.large_requests import (
+from adapters.kafka.groups.coordinator import check_group, group_code_of, group_name
+from adapters.kafka.node.large_requests import (
     SLICE_ELEMENTS,
     Pace,
     join_slices,
@@ -130,7 +130,7 @@ def _merged(found: Sequence[_Topics]) -> _Topics:
 
 
 def _encode(version: int, answers: list[_Answer]) -> bytearray:
-    return cold.encode_response(_respond(version, answers), version)
+    return schema_codec.encode_response(_respond(version, answers), version)
 
 
 def _respond(version: int, answers: list[_Answer]) -> OffsetFetchResponse:

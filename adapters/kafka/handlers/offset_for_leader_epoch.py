@@ -9,9 +9,9 @@ from typing import Final, TypeAlias
 
 from kafka.protocol.consumer import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
 
-from adapters.kafka.access import topic_for
+from adapters.kafka.access.authorization import topic_for
 from adapters.kafka.errors import ErrorCode, code_of
-from adapters.kafka.leader_epochs import NO_EPOCH, NO_OFFSET, check_current, end_offset
+from adapters.kafka.metadata.leader_epochs import NO_EPOCH, NO_OFFSET, check_current, end_offset
 from adapters.kafka.session import Session
 from gateway.auth.ports import Operation
 from gateway.errors import GatewayError

@@ -21,17 +21,17 @@ from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Any, Final, Protocol
 
-from adapters.kafka.access import topic_for
+from adapters.kafka.access.authorization import topic_for
 from adapters.kafka.codec import TopicRef
-from adapters.kafka.errors import ErrorCode, code_of
-from adapters.kafka.large_requests import join_slices, next_turn, settle, topic_slices
-from adapters.kafka.produce_codec import (
+from adapters.kafka.codecs.produce_codec import (
     ProducedPartition,
     ProducedResult,
     ProduceRequest,
     decode_produce_request,
     encode_produce_response,
 )
+from adapters.kafka.errors import ErrorCode, code_of
+from adapters.kafka.node.large_requests import join_slices, next_turn, settle, topic_slices
 from adapters.kafka.session import Session
 from gateway.auth.ports import Operation
 from gateway.delays.split import Split, split

@@ -8,8 +8,8 @@ from typing import Final
 
 from kafka.protocol.sasl import SaslAuthenticateRequest, SaslAuthenticateResponse
 
+from adapters.kafka.access.sasl import SaslExchange
 from adapters.kafka.errors import ErrorCode, code_of
-from adapters.kafka.sasl import SaslExchange
 from adapters.kafka.session import Session
 from gateway.errors import GatewayError, public_text
 

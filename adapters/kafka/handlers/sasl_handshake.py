@@ -9,8 +9,8 @@ from typing import Final
 
 from kafka.protocol.sasl import SaslHandshakeRequest, SaslHandshakeResponse
 
+from adapters.kafka.access.sasl import MECHANISMS, SaslExchange
 from adapters.kafka.errors import ErrorCode
-from adapters.kafka.sasl import MECHANISMS, SaslExchange
 from adapters.kafka.session import Session
 from gateway.auth.login_throttle import Peer
 

@@ -11,7 +11,7 @@ from typing import Final
 
 from kafka.protocol.consumer import SyncGroupRequest, SyncGroupResponse
 
-from adapters.kafka.coordinator import check_group, group_code_of, group_name
+from adapters.kafka.groups.coordinator import check_group, group_code_of, group_name
 from adapters.kafka.session import Session
 from gateway.auth.ports import Operation
 from gateway.errors import GatewayError, as_value

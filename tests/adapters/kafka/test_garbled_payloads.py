@@ -6,7 +6,7 @@ import pytest
 
 from adapters.kafka.errors import ErrorCode
 from gateway.model import HEADER_BYTES, TopicName
-from tests.adapters.kafka.live import running
+from tests.adapters.kafka.running_adapter import running
 from tests.support.batches import patched, sample_batch
 from tests.support.kafka_wire import PRODUCE, produce_body, produce_errors, request
 

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from adapters.kafka.handlers import fetch as fetch_handler
-from adapters.kafka.large_requests import SLICE_ELEMENTS, join_slices, topic_slices
+from adapters.kafka.node.large_requests import SLICE_ELEMENTS, join_slices, topic_slices
 from gateway.budget import Budget
 from gateway.errors import StorageUnavailable
 from gateway.model import TopicName
-from tests.adapters.kafka.live import produce, running
+from tests.adapters.kafka.running_adapter import produce, running
 from tests.support.batches import sample_batch
 from tests.support.kafka_wire import FETCH, METADATA, PRODUCE, produce_errors, request, text
 from tests.support.waiting import until

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from adapters.kafka.errors import ErrorCode
-from tests.adapters.kafka.live import running
+from tests.adapters.kafka.running_adapter import running
 from tests.support.kafka_wire import FETCH, METADATA, PRODUCE, request, text
 
 LIST_OFFSETS = 2

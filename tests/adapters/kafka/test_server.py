@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gateway.model import TopicName
-from tests.adapters.kafka.live import DEADLINE_S, MIB, fetch, produce, running
+from tests.adapters.kafka.running_adapter import DEADLINE_S, MIB, fetch, produce, running
 from tests.support.batches import sample_batch
 from tests.support.kafka_wire import (
     API_VERSIONS,

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.adapters.kafka.handlers.rig import Rig, running
+from tests.adapters.kafka.handlers.handler_fixture import Rig, running
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from kafka.protocol.admin import (
 from adapters.kafka.errors import ErrorCode
 from gateway.auth.ports import Operation
 from gateway.model import TopicName
-from tests.adapters.kafka.handlers.rig import LEADER_EPOCH, NODE_ID, Rig
+from tests.adapters.kafka.handlers.handler_fixture import LEADER_EPOCH, NODE_ID, Rig
 
 Asked: TypeAlias = DescribeTopicPartitionsRequest.TopicRequest
 Cursor: TypeAlias = DescribeTopicPartitionsRequest.Cursor

@@ -11,7 +11,7 @@ from kafka.protocol.admin import (
 
 from adapters.kafka.errors import ErrorCode
 from gateway.auth.ports import Operation
-from tests.adapters.kafka.handlers.rig import NODE_ID, Rig
+from tests.adapters.kafka.handlers.handler_fixture import NODE_ID, Rig
 
 TOPIC, BROKER, LOGGER, METRICS = 2, 4, 8, 16
 SET, DELETE, APPEND, SUBTRACT = range(4)

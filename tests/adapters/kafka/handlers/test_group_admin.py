@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from adapters.kafka.access import to_bits
+from adapters.kafka.access.authorization import to_bits
 from adapters.kafka.errors import ErrorCode
 from adapters.kafka.handlers import (
     delete_groups,
@@ -14,8 +14,8 @@ from adapters.kafka.handlers import (
 )
 from adapters.kafka.session import Session
 from gateway.auth.ports import Operation
-from tests.adapters.kafka.handlers.group_rig import GROUP, GroupRig
-from tests.adapters.kafka.handlers.rig import ADVERTISED, NODE_ID, Rig
+from tests.adapters.kafka.handlers.group_fixture import GROUP, GroupRig
+from tests.adapters.kafka.handlers.handler_fixture import ADVERTISED, NODE_ID, Rig
 from tests.gateway.groups.world import subscription
 
 GROUP_KEY, TRANSACTION_KEY, SHARE_KEY = 0, 1, 2

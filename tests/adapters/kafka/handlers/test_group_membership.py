@@ -10,8 +10,8 @@ from adapters.kafka.handlers import heartbeat, join_group, leave_group, sync_gro
 from gateway.auth.ports import Operation
 from gateway.config.settings import GroupsConfig
 from gateway.groups.model import GroupName, GroupState
-from tests.adapters.kafka.handlers.group_rig import GROUP, GroupRig
-from tests.adapters.kafka.handlers.rig import Rig
+from tests.adapters.kafka.handlers.group_fixture import GROUP, GroupRig
+from tests.adapters.kafka.handlers.handler_fixture import Rig
 from tests.gateway.groups.world import request, subscription
 
 

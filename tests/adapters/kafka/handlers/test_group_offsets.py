@@ -10,8 +10,8 @@ from adapters.kafka.handlers import offset_commit, offset_fetch
 from gateway.auth.ports import Operation
 from gateway.groups.model import GroupName
 from gateway.model import TopicName
-from tests.adapters.kafka.handlers.group_rig import GROUP, GroupRig
-from tests.adapters.kafka.handlers.rig import Rig
+from tests.adapters.kafka.handlers.group_fixture import GROUP, GroupRig
+from tests.adapters.kafka.handlers.handler_fixture import Rig
 
 
 @pytest.fixture

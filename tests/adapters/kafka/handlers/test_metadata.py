@@ -11,7 +11,7 @@ from adapters.kafka.errors import ErrorCode
 from gateway.auth.ports import Operation
 from gateway.config.settings import TopicDefaults
 from gateway.model import TopicName
-from tests.adapters.kafka.handlers.rig import LEADER_EPOCH, NODE_ID, Rig, running
+from tests.adapters.kafka.handlers.handler_fixture import LEADER_EPOCH, NODE_ID, Rig, running
 
 VERSIONS = range(14)
 Asked: TypeAlias = MetadataRequest.MetadataRequestTopic

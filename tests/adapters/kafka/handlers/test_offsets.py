@@ -14,7 +14,7 @@ from adapters.kafka.errors import ErrorCode
 from adapters.kafka.handlers.delete_records import truncate
 from gateway.auth.ports import Operation
 from gateway.model import TopicName
-from tests.adapters.kafka.handlers.rig import LEADER_EPOCH, Rig
+from tests.adapters.kafka.handlers.handler_fixture import LEADER_EPOCH, Rig
 from tests.support.batches import NOW_UNIX_MS
 
 ListTopic: TypeAlias = ListOffsetsRequest.ListOffsetsTopic

@@ -8,7 +8,7 @@ from kafka.protocol.admin import AlterPartitionReassignmentsRequest
 from adapters.kafka.errors import ErrorCode
 from gateway.auth.ports import Operation
 from gateway.model import TopicName
-from tests.adapters.kafka.handlers.rig import NODE_ID, Rig
+from tests.adapters.kafka.handlers.handler_fixture import NODE_ID, Rig
 
 Topic: TypeAlias = AlterPartitionReassignmentsRequest.ReassignableTopic
 

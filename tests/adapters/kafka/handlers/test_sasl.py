@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 from kafka.net.sasl.scram import ScramClient
 
+from adapters.kafka.access.sasl import MECHANISMS, parse_plain
 from adapters.kafka.errors import ErrorCode
-from adapters.kafka.sasl import MECHANISMS, parse_plain
 from adapters.kafka.session import Session
 from gateway.errors import Unauthenticated
-from tests.adapters.kafka.handlers.rig import Rig
+from tests.adapters.kafka.handlers.handler_fixture import Rig
 
 
 async def connect(rig: Rig) -> Session:

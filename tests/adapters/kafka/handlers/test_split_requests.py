@@ -18,10 +18,10 @@ from adapters.kafka.handlers import (
     elect_leaders,
     offset_for_leader_epoch,
 )
-from adapters.kafka.large_requests import SLICE_ELEMENTS
-from adapters.kafka.split_requests import handle_split
+from adapters.kafka.node.large_requests import SLICE_ELEMENTS
+from adapters.kafka.requests.split_requests import handle_split
 from gateway.errors import PeerError
-from tests.adapters.kafka.handlers.rig import Rig
+from tests.adapters.kafka.handlers.handler_fixture import Rig
 
 COUNTS = [0, 1, SLICE_ELEMENTS - 2, 3 * SLICE_ELEMENTS, 2, 2 * SLICE_ELEMENTS - 1, 0]
 

@@ -11,11 +11,11 @@ from kafka.protocol.admin import (
     DescribeUserScramCredentialsRequest,
 )
 
-from adapters.kafka.access import topic_for
+from adapters.kafka.access.authorization import topic_for
 from adapters.kafka.errors import ErrorCode
 from gateway.auth.ports import CLUSTER, Operation, PatternKind, ResourceType, Rule
 from gateway.errors import Unauthorized
-from tests.adapters.kafka.handlers.rig import Rig
+from tests.adapters.kafka.handlers.handler_fixture import Rig
 
 ANY, MATCH, LITERAL, PREFIXED = 1, 2, 3, 4
 TOPIC, GROUP, CLUSTER_TYPE, USER = 2, 3, 4, 7

@@ -1,0 +1,1 @@
+"""Authorization, ACLs, SASL exchanges and SCRAM credentials."""

@@ -1,0 +1,1 @@
+"""Codecs of the requests and responses: by hand for the frequent APIs, by schema for the rest."""

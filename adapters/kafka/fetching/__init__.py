@@ -1,0 +1,1 @@
+"""A fetch under way: its partitions, its limits and its answer."""

@@ -1,0 +1,83 @@
+"""The partitions of a fetch under way, and their answer."""
+
+from collections.abc import Sequence
+
+from adapters.kafka.access.authorization import topic_for
+from adapters.kafka.codec import TopicRef
+from adapters.kafka.codecs.fetch_codec import (
+    FetchedPartition,
+    FetchResult,
+    encode_fetch_response,
+)
+from adapters.kafka.errors import ErrorCode, code_of
+from adapters.kafka.session import Session
+from gateway.auth.ports import Operation
+from gateway.errors import GatewayError, as_value
+from gateway.model import Buffer
+from gateway.partition import Partition
+
+
+class Wanted:
+    """One partition of a fetch: where it reads, or why it cannot."""
+
+    __slots__ = ("batches", "bytes_max", "error", "partition", "want")
+
+    def __init__(
+        self, want: FetchedPartition, partition: Partition | None, error: GatewayError | None
+    ) -> None:
+        self.want = want
+        self.partition = partition
+        self.error = error
+        self.batches: Sequence[Buffer] = ()
+        self.bytes_max = 0
+
+
+class Room:
+    """Bytes that an answer may still take; its first batch may be above them."""
+
+    __slots__ = ("free_bytes", "is_first")
+
+    def __init__(self, free_bytes: int) -> None:
+        self.free_bytes = free_bytes
+        self.is_first = True
+
+
+def leave_out_forbidden(
+    session: Session, topics: Sequence[tuple[TopicRef, list[Wanted]]], *, since: int
+) -> None:
+    """Put an error in the place of topics that the session may not read any more.
+
+    ``since``: the authorizer's revision when it might; nothing is done where it is the same.
+    """
+    if session.node.authorizer.revision == since:
+        return
+    for _, partitions in topics:
+        names = {w.partition.topic.name.name for w in partitions if w.partition is not None}
+        try:
+            for name in names:
+                topic_for(session, name, Operation.READ)
+        except GatewayError as error:
+            for wanted in partitions:
+                wanted.error, wanted.partition, wanted.batches = as_value(error), None, ()
+
+
+def encode_answer(
+    version: int, topics: Sequence[tuple[TopicRef, list[Wanted]]]
+) -> list[Buffer]:
+    """Return the body of the response in pieces."""
+    results = [(ref, [_result(wanted) for wanted in found]) for ref, found in topics]
+    return encode_fetch_response(version, results)
+
+
+def _result(wanted: Wanted) -> FetchResult:
+    partition = wanted.partition
+    code = ErrorCode.NONE if wanted.error is None else code_of(wanted.error)
+    if partition is None:
+        return FetchResult(wanted.want.number, code, -1, -1, ())
+    return FetchResult(
+        wanted.want.number,
+        code,
+        partition.high_watermark,
+        partition.log_start_offset,
+        wanted.batches,
+    )

@@ -1,0 +1,1 @@
+"""Topics, partitions and brokers as requests name them and responses describe them."""

@@ -1,0 +1,1 @@
+"""State that all connections of the adapter share."""

@@ -1,0 +1,121 @@
+"""Topics as they stand in answers to Metadata, kept as bytes.
+
+Two layers, both by version of the API. One topic's bytes hold until its partitions change:
+what a new topic costs is not the encoding of all the others again. A list of all topics holds
+until any topic or any rule changes, for one principal. Loop only.
+
+The leader epochs of a placement hold while the node runs; a placement that moves slots between
+nodes has to make a new cache.
+"""
+
+from collections.abc import Callable
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from adapters.kafka.codecs.metadata_codec import TopicAnswered, encode_topic, encode_topics
+from adapters.kafka.errors import ErrorCode
+from gateway.auth.ports import Principal
+from gateway.placement import Placement
+from gateway.slots import SLOT_COUNT, slot_of_partition
+from gateway.topics.manager import Topic
+
+LISTS_BYTES_MAX: Final = 64 * 1024 * 1024
+VERSIONS_MAX: Final = 4  # whose single topics are kept; clients of one site rarely use more
+
+
+class _Kept(NamedTuple):
+    """A list of topics, and the revisions of topics and rules for which it is right."""
+
+    revisions: tuple[int, int]
+    data: bytes
+
+
+class MetadataCache:
+    """See the module."""
+
+    def __init__(self, placement: Placement) -> None:
+        self._placement = placement
+        self._rows: dict[int, dict[UUID, tuple[int, bytes]]] = {}
+        self._lists: dict[tuple[int, str, Principal], _Kept] = {}
+        self._lists_bytes = 0
+
+    def list_of(
+        self,
+        version: int,
+        namespace: str,
+        principal: Principal,
+        revisions: tuple[int, int],
+        visible: Callable[[], list[Topic]],
+    ) -> bytes:
+        """Return the array of the topics that ``visible`` returns when it has to be asked."""
+        key = (version, namespace, principal)
+        kept = self._lists.get(key)
+        if kept is not None and kept.revisions == revisions:
+            return kept.data
+        data = self._encode(version, visible())
+        if kept is not None:
+            self._drop(key)
+        self._keep(key, _Kept(revisions, data))
+        return data
+
+    def _encode(self, version: int, topics: list[Topic]) -> bytes:
+        """Encode a list; single topics that are not in it are forgotten."""
+        known = self._rows.pop(version, {})
+        rows: dict[UUID, tuple[int, bytes]] = {}
+        epoch = _common_epoch(self._placement)
+        for topic in topics:
+            count = len(topic.partition_ids)
+            row = known.get(topic.uuid)
+            if row is None or row[0] != count:
+                answered = answer_for(topic, self._placement, common_epoch=epoch)
+                row = (count, encode_topic(version, answered))
+            rows[topic.uuid] = row
+        self._rows[version] = rows
+        if len(self._rows) > VERSIONS_MAX:
+            del self._rows[next(iter(self._rows))]
+        return encode_topics(version, [data for _, data in rows.values()])
+
+    def _keep(self, key: tuple[int, str, Principal], kept: _Kept) -> None:
+        """Keep a list, the oldest going first when they are too many bytes."""
+        self._lists[key] = kept
+        self._lists_bytes += len(kept.data)
+        while self._lists_bytes > LISTS_BYTES_MAX:
+            self._drop(next(iter(self._lists)))
+
+    def _drop(self, key: tuple[int, str, Principal]) -> None:
+        self._lists_bytes -= len(self._lists.pop(key).data)
+
+
+def answer_for(
+    topic: Topic, placement: Placement, *, common_epoch: int | None = None
+) -> TopicAnswered:
+    """Return a topic that is there, without authorized operations.
+
+    ``common_epoch`` is the leader epoch of every slot, where there is one: it spares hashing
+    each partition to its slot, nearly all of the work (0.02 s, not 0.38 s, for 100,000).
+    """
+    count = len(topic.partition_ids)
+    epochs = (
+        leader_epochs(topic, placement, range(count))
+        if common_epoch is None
+        else [common_epoch] * count
+    )
+    return TopicAnswered(
+        ErrorCode.NONE,
+        topic.name.name,
+        topic.uuid,
+        is_internal=topic.is_internal,
+        leader_id=placement.node_id,
+        leader_epochs=epochs,
+    )
+
+
+def leader_epochs(topic: Topic, placement: Placement, numbers: range) -> list[int]:
+    """Return the leader epochs of some of the partitions."""
+    return [placement.leader_epoch(slot_of_partition(topic.uuid, n)) for n in numbers]
+
+
+def _common_epoch(placement: Placement) -> int | None:
+    """Return the leader epoch of all slots, None when they differ."""
+    epochs = {placement.leader_epoch(slot) for slot in range(SLOT_COUNT)}
+    return epochs.pop() if len(epochs) == 1 else None

@@ -1,0 +1,1 @@
+"""Requests under way: their replies in order, and large requests in slices."""

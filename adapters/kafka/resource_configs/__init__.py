@@ -1,0 +1,1 @@
+"""Configs of topics and brokers, as DescribeConfigs shows and AlterConfigs changes them."""
