@@ -20,68 +20,22 @@ poll. As in Apache Kafka, a topic that is unknown or forbidden does not cut the 
 others short, while an error met at reading does.
 """
 
-import asyncio
-from collections.abc import Callable, Coroutine, Sequence
-from functools import partial
-from typing import Any, Final, Protocol
+from typing import Final
 
-from adapters.kafka.access.authorization import topic_for
-from adapters.kafka.codec import TopicRef
 from adapters.kafka.codecs.fetch_codec import (
-    FetchedPartition,
     FetchRequest,
     decode_fetch_request,
     encode_fetch_response,
 )
 from adapters.kafka.errors import ErrorCode
-from adapters.kafka.fetching.fetched_partitions import (
-    Room,
-    Wanted,
-    encode_answer,
-    leave_out_forbidden,
-)
-from adapters.kafka.metadata.leader_epochs import check_current
-from adapters.kafka.node.large_requests import (
-    SLICE_ELEMENTS,
-    join_slices,
-    next_turn,
-    slices,
-    topic_slices,
-)
+from adapters.kafka.fetching.pending_fetch import FetchReply, PendingFetch
+from adapters.kafka.node.large_requests import next_turn, topic_slices
 from adapters.kafka.session import Session
-from gateway.auth.ports import Operation
-from gateway.errors import GatewayError, TopicNotFound, as_value
-from gateway.long_poll import Waiter
-from gateway.model import Buffer
-from gateway.partition import Partition
-from gateway.records.expired import without_expired
 
 API_KEY: Final = 1
 VERSIONS: Final = range(4, 19)
-ROOM_WAIT_S_MAX: Final = 5.0  # beyond the client's wait; its own request timeout is longer
 
 decode = decode_fetch_request
-
-Topics = Sequence[tuple[TopicRef, Sequence[FetchedPartition]]]
-
-
-class FetchReply(Protocol):
-    """What the server hands in: call it with the pieces of the answer.
-
-    ``hurry`` and ``cancel`` are set here, for a node that drains and a client that has gone;
-    ``fetched_bytes`` is what the answer has taken of the fetch budget, from then on the
-    server's to give back. ``guard`` runs what comes from elsewhere than the client's request.
-    """
-
-    hurry: Callable[[], None] | None
-    cancel: Callable[[], None] | None
-    fetched_bytes: int
-
-    def __call__(self, body: list[Buffer]) -> None:
-        """Send the answer; once."""
-
-    def guard(self, work: Callable[..., None], *args: Any) -> None:  # noqa: ANN401 - passed on
-        """Run ``work``."""
 
 
 def handle(request: FetchRequest, session: Session, version: int, reply: FetchReply) -> None:
@@ -90,7 +44,7 @@ def handle(request: FetchRequest, session: Session, version: int, reply: FetchRe
         code = ErrorCode.FETCH_SESSION_ID_NOT_FOUND
         reply(encode_fetch_response(version, [], error_code=code))
         return
-    fetch = _Fetch(request, session, version, reply)
+    fetch = PendingFetch(request, session, version, reply)
     fetch.resolve(request.topics)
     fetch.attempt()
 
@@ -99,307 +53,9 @@ async def handle_large(
     request: FetchRequest, session: Session, version: int, reply: FetchReply
 ) -> None:
     """Do as ``handle``, in slices."""
-    fetch = _Fetch(request, session, version, reply)
+    fetch = PendingFetch(request, session, version, reply)
     for topics in topic_slices(request.topics):
         fetch.resolve(topics)
         await next_turn()
     await fetch.join(request.topics)
     fetch.attempt()
-
-
-class _Fetch:
-    """A fetch under way: attempts until it has enough, its time is over, or there is an error."""
-
-    __slots__ = (
-        "_budget", "_bytes_max", "_bytes_min", "_deadline_s", "_element_count", "_has_failed",
-        "_has_more", "_loop", "_node", "_readable", "_reply", "_revision", "_session",
-        "_taken_bytes", "_task", "_timer", "_topics", "_version", "_waiters",
-    )  # fmt: skip
-
-    def __init__(
-        self, request: FetchRequest, session: Session, version: int, reply: FetchReply
-    ) -> None:
-        node = session.node
-        self._node = node
-        self._budget, self._revision = node.fetch_budget, node.authorizer.revision
-        self._session, self._version, self._reply = session, version, reply
-        self._loop = asyncio.get_running_loop()
-        wait_ms = min(max(request.max_wait_ms, 0), node.config.fetch_wait_ms_max)
-        self._deadline_s = self._loop.time() + wait_ms / 1000
-        self._bytes_max = min(request.bytes_max, node.config.fetch_bytes_max)
-        self._bytes_min = min(request.bytes_min, self._bytes_max) if wait_ms else 0
-        self._has_failed = False
-        self._taken_bytes = 0
-        self._waiters: list[Waiter] = []
-        self._has_more = False  # something came while a large fetch was reading
-        self._timer: asyncio.TimerHandle | None = None
-        self._task: asyncio.Task[None] | None = None
-        self._topics: list[tuple[TopicRef, list[Wanted]]] = []
-        self._readable: list[Wanted] = []
-        self._element_count = 0
-
-    def resolve(self, topics: Topics) -> None:
-        """Find the partitions of topics of the request, in order."""
-        for ref, partitions in topics:
-            found = self._resolve(ref, partitions)
-            self._topics.append((ref, found))
-            self._element_count += 1 + len(found)
-            self._readable += [wanted for wanted in found if wanted.partition is not None]
-
-    async def join(self, topics: Topics) -> None:
-        """Answer a topic once that was resolved in several slices."""
-        large_work = self._node.large_work
-        self._topics = await large_work.run(join_slices, topics, [self._topics])
-
-    def _resolve(self, ref: TopicRef, partitions: Sequence[FetchedPartition]) -> list[Wanted]:
-        try:
-            topic = topic_for(self._session, ref, Operation.READ)
-            if topic.is_internal:
-                msg = f"{topic.name.name} is the gateway's own"
-                raise TopicNotFound(msg)
-        except GatewayError as error:
-            return [Wanted(want, None, as_value(error)) for want in partitions]
-        wanted = []
-        for want in partitions:
-            partition = None
-            try:
-                partition = self._node.broker.partition(topic, want.number)
-                check_current(partition, want.leader_epoch)
-            except GatewayError as error:
-                self._has_failed = self._has_failed or partition is not None
-                wanted.append(Wanted(want, partition, as_value(error)))
-            else:
-                wanted.append(Wanted(want, partition, None))
-        return wanted
-
-    # --- reading
-
-    def attempt(self) -> None:
-        """Read what there is; answer, or wait for what is missing."""
-        self._reply.hurry = self._hurry
-        self._reply.cancel = self._cancel
-        if self._budget.free_bytes <= 0:
-            self._wait_for_room()
-            return
-        room = self._room()
-        if len(self._readable) > SLICE_ELEMENTS:
-            self._start(self._read_large(room))
-            return
-        cold = self._read(self._readable, room)
-        if cold:
-            self._start(self._read_disk(cold))
-        else:
-            self._answer_or_wait()
-
-    def _start(self, work: Coroutine[Any, Any, None]) -> None:
-        self._task = self._loop.create_task(work)
-        self._task.add_done_callback(partial(self._reply.guard, self._on_task_done))
-
-    def _room(self) -> Room:
-        """Return what the answer may take.
-
-        No answer takes more than half of the room there is, so that few who are slow to take
-        theirs leave some for many, nor more than producers bear beside it.
-        """
-        bytes_max = self._bytes_max
-        if self._bytes_min <= 1:  # who waits for more must be able to get it
-            bytes_max = self._node.fetch_pacing.bytes_max(bytes_max)
-        return Room(min(bytes_max, max(self._budget.free_bytes // 2, 1)))
-
-    def _read(self, readable: Sequence[Wanted], room: Room) -> list[Wanted]:
-        """Read from memory and the page cache; return those that need the disk.
-
-        What is read, or will be, counts from here on.
-        """
-        free_bytes, is_first = room.free_bytes, room.is_first
-        cold = []
-        for wanted in readable:
-            wanted.batches = ()
-            if wanted.error is not None or (free_bytes <= 0 and not is_first):
-                continue
-            wanted.bytes_max = max(min(wanted.want.bytes_max, free_bytes), 1)
-            batches = self._read_cached(wanted)
-            if batches is None:
-                cold.append(wanted)
-                size_bytes = wanted.bytes_max
-            else:
-                size_bytes = sum(map(len, batches))
-                if not size_bytes:
-                    continue
-                if size_bytes > free_bytes and not is_first:
-                    free_bytes = 0  # only the first may be above the limits
-                    continue
-                wanted.batches = batches
-            free_bytes -= size_bytes
-            is_first = False
-            self._take(size_bytes)
-        room.free_bytes, room.is_first = free_bytes, is_first
-        return cold
-
-    async def _read_large(self, room: Room) -> None:
-        """Read in slices; what comes meanwhile is noticed."""
-        self._has_more = False
-        parts = -(-len(self._readable) // SLICE_ELEMENTS)
-        for readable in slices(self._readable):
-            if self._bytes_min:
-                self._wait_for(readable, max(self._bytes_min // parts, 1))
-            cold = self._read(readable, room)
-            if cold:
-                await self._read_disk(cold)
-            await next_turn()
-
-    def _read_cached(self, wanted: Wanted) -> Sequence[Buffer] | None:
-        assert wanted.partition is not None
-        try:
-            batches = self._node.broker.read(
-                wanted.partition, wanted.want.offset, bytes_max=wanted.bytes_max
-            )
-        except GatewayError as error:
-            self._fail(wanted, as_value(error))
-            return ()
-        return batches and self._unexpired(wanted.partition, batches)
-
-    def _unexpired(self, partition: Partition, batches: Sequence[Buffer]) -> Sequence[Buffer]:
-        if partition.topic.settings.expires:
-            return without_expired(batches, self._node.clock)
-        return batches
-
-    async def _read_disk(self, cold: list[Wanted]) -> None:
-        broker = self._node.broker
-        for wanted in cold:
-            assert wanted.partition is not None
-            try:
-                batches = await broker.read_disk(
-                    wanted.partition, wanted.want.offset, bytes_max=wanted.bytes_max
-                )
-                wanted.batches = self._unexpired(wanted.partition, batches)
-            except GatewayError as error:
-                self._fail(wanted, as_value(error))
-            self._take(sum(map(len, wanted.batches)) - wanted.bytes_max)
-
-    def _on_task_done(self, task: asyncio.Task[None]) -> None:
-        self._task = None
-        if task.cancelled():
-            return
-        task.result()
-        if self._reply.cancel is not None:  # else it was the encoding
-            self._answer_or_wait()
-
-    def _fail(self, wanted: Wanted, error: GatewayError) -> None:
-        wanted.error = error
-        self._has_failed = True
-
-    # --- the budget
-
-    def _take(self, size_bytes: int) -> None:
-        self._taken_bytes += size_bytes
-        if size_bytes >= 0:
-            self._budget.take(size_bytes)
-        else:
-            self._budget.give_back(-size_bytes)
-
-    def _wait_for_room(self) -> None:
-        """Try again when others have taken their answers; without end nobody waits."""
-        self._leave()
-        self._budget.wait(self._on_room)
-        self._set_timer(
-            max(self._deadline_s, self._loop.time()) + ROOM_WAIT_S_MAX, self._answer
-        )
-
-    def _drop(self) -> None:
-        """Let go of what was read; it is read again when there is more."""
-        for wanted in self._readable:
-            wanted.batches = ()
-        self._take(-self._taken_bytes)
-
-    # --- waiting
-
-    def _answer_or_wait(self) -> None:
-        if (
-            self._has_failed
-            or not self._readable
-            or self._taken_bytes >= self._bytes_min
-            or self._loop.time() >= self._deadline_s
-        ):
-            self._answer()
-            return
-        missing_bytes = self._bytes_min - self._taken_bytes
-        self._drop()
-        if self._has_more:
-            self._leave()
-            self.attempt()
-            return
-        self._set_timer(self._deadline_s, self._on_deadline)
-        if not self._waiters:
-            self._wait_for(self._readable, missing_bytes)
-
-    def _wait_for(self, readable: Sequence[Wanted], bytes_min: int) -> None:
-        self._waiters.append(
-            self._node.broker.wait_readable(
-                [wanted.partition for wanted in readable if wanted.partition is not None],
-                bytes_min=bytes_min,
-                on_ready=self._on_room,
-            )
-        )
-
-    def _set_timer(self, at_s: float, work: Callable[[], None]) -> None:
-        self._timer = self._loop.call_at(at_s, self._reply.guard, work)
-
-    def _retry(self) -> None:
-        if self._task is not None:
-            self._has_more = True
-        elif self._reply.cancel is not None:
-            self._leave()
-            self.attempt()
-
-    def _on_deadline(self) -> None:
-        """The client's wait is over: answer with what there is now."""
-        self._bytes_min = 0
-        if self._task is None:
-            self._leave()
-            self.attempt()
-
-    def _on_room(self) -> None:
-        """Try again. A method, not a stored closure: a cycle would keep the answer's bytes."""
-        self._reply.guard(self._retry)
-
-    def _hurry(self) -> None:
-        """The node drains: answer now, and where there is no room, with nothing."""
-        self._on_deadline()
-        if self._task is None and self._reply.cancel is not None:
-            self._answer()
-
-    def _cancel(self) -> None:
-        self._reply.cancel = None
-        self._leave()
-        if self._task is not None:
-            self._task.cancel()
-        self._drop()
-
-    def _leave(self) -> None:
-        self._budget.leave(self._on_room)
-        for waiter in self._waiters:
-            waiter.cancel()
-        self._waiters.clear()
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-
-    def _answer(self) -> None:
-        self._leave()
-        self._reply.hurry = None
-        leave_out_forbidden(self._session, self._topics, since=self._revision)
-        if self._element_count > SLICE_ELEMENTS:
-            self._start(self._answer_large())
-        else:
-            self._send(encode_answer(self._version, self._topics))
-
-    async def _answer_large(self) -> None:
-        large_work = self._node.large_work
-        self._send(await large_work.run(encode_answer, self._version, self._topics))
-
-    def _send(self, pieces: list[Buffer]) -> None:
-        reply = self._reply
-        reply.cancel = None
-        reply.fetched_bytes, self._taken_bytes = self._taken_bytes, 0
-        reply(pieces)

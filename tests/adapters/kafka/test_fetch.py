@@ -8,7 +8,7 @@ from typing import Any, Never
 
 import pytest
 
-from adapters.kafka.handlers import fetch as fetch_handler
+from adapters.kafka.fetching import pending_fetch
 from gateway.model import Buffer, TopicName
 from gateway.partition import Partition
 from tests.adapters.kafka.running_adapter import DEADLINE_S, MIB, Live, fetch, produce, running
@@ -178,7 +178,7 @@ async def test_a_topic_deleted_while_its_disk_is_read_is_not_found(
 async def test_a_fetch_that_finds_no_room_is_answered_in_the_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fetch_handler, "ROOM_WAIT_S_MAX", 0.05)
+    monkeypatch.setattr(pending_fetch, "ROOM_WAIT_S_MAX", 0.05)
     async with running(tmp_path) as live:
         await appended(live)
         budget = live.adapter.node.fetch_budget

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from adapters.kafka.handlers import fetch as fetch_handler
+from adapters.kafka.fetching import pending_fetch
 from adapters.kafka.node.large_requests import SLICE_ELEMENTS, join_slices, topic_slices
 from gateway.budget import Budget
 from gateway.errors import StorageUnavailable
@@ -303,7 +303,7 @@ async def test_a_large_fetch_notices_what_comes_while_it_reads(
                 await producing.answer()
             await asyncio.sleep(0)
 
-        monkeypatch.setattr(fetch_handler, "next_turn", append_once)
+        monkeypatch.setattr(pending_fetch, "next_turn", append_once)
         waiting.send(fetch_of({"orders": numbers}, wait_ms=300_000))
         answer = fetched((await waiting.answer())[1])["orders"]
     assert [number for number, _, size in answer if size] == [0]
