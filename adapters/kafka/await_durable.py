@@ -7,7 +7,7 @@ from gateway.errors import StorageUnavailable
 from gateway.storage import OnDone
 
 
-async def durably(start: Callable[[OnDone], None]) -> None:
+async def await_durable(start: Callable[[OnDone], None]) -> None:
     """Call ``start`` with a callback, and return when that has run.
 
     Errors: whatever ``start`` raises; ``StorageUnavailable`` that the callback was given.

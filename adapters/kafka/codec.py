@@ -40,7 +40,7 @@ class TooManyElements(PeerError):
     """A request has more array elements and tagged fields than it may."""
 
 
-class Elements:
+class ElementBudget:
     """Array elements and tagged fields that a request may still have.
 
     An element of one byte becomes an object of a hundred, and is handled and answered.
@@ -115,7 +115,7 @@ def decode_uvarint(data: memoryview, at: int) -> tuple[int, int]:
     raise ValueError(msg)
 
 
-def skip_tags(data: memoryview, at: int, elements: Elements | None = None) -> int:
+def skip_tags(data: memoryview, at: int, elements: ElementBudget | None = None) -> int:
     """Return where a section of tagged fields ends (KIP-482).
 
     They are counted as elements; of a section by itself ``SECTION_TAGS_MAX`` are taken.
@@ -124,7 +124,7 @@ def skip_tags(data: memoryview, at: int, elements: Elements | None = None) -> in
     if count == 0:
         return at + 1
     count, at = decode_uvarint(data, at)
-    (elements or Elements(SECTION_TAGS_MAX)).claim(count)
+    (elements or ElementBudget(SECTION_TAGS_MAX)).claim(count)
     for _ in range(count):
         _, at = decode_uvarint(data, at)
         size_bytes, at = decode_uvarint(data, at)
@@ -136,7 +136,7 @@ def skip_tags(data: memoryview, at: int, elements: Elements | None = None) -> in
 
 
 def decode_count(
-    data: memoryview, at: int, elements: Elements, *, flexible: bool
+    data: memoryview, at: int, elements: ElementBudget, *, flexible: bool
 ) -> tuple[int, int]:
     """Read an array's length, which is counted; null is 0. An element takes a byte at least."""
     if flexible:

@@ -13,8 +13,8 @@ from adapters.kafka.codec import (
     decode_request_header,
 )
 from adapters.kafka.codecs import schema_codec, unserved_apis
-from adapters.kafka.handlers import APIS, Api, Turn, api_versions
-from adapters.kafka.node.large_requests import SLICE_ELEMENTS, let_go
+from adapters.kafka.handlers import APIS, Api, ServingOrder, api_versions
+from adapters.kafka.node.large_requests import SLICE_ELEMENTS, free_in_slices
 from adapters.kafka.requests.reply import Reply, is_flexible
 from adapters.kafka.requests.split_requests import handle_split
 from adapters.kafka.session import Framer, Session
@@ -29,7 +29,9 @@ from gateway.model import Buffer
 if TYPE_CHECKING:  # the adapter makes connections; they know theirs
     from adapters.kafka.server import KafkaAdapter
 
-_APPENDING: Final = frozenset(api.key for api in APIS.values() if api.turn is Turn.PIPELINED)
+_APPENDING: Final = frozenset(
+    api.key for api in APIS.values() if api.serving_order is ServingOrder.PIPELINED
+)
 """Requests that append to the log."""
 
 
@@ -213,7 +215,7 @@ class KafkaConnection(Connection):
         reply: Reply,
     ) -> None:
         version, body = header.version, frame[header.body_at :]
-        if api.turn is Turn.PIPELINED:
+        if api.serving_order is ServingOrder.PIPELINED:
             self._count_unacknowledged(reply, len(frame))
         elements_max = min(SLICE_ELEMENTS, self._adapter.config.request_elements_max)
         try:
@@ -223,8 +225,8 @@ class KafkaConnection(Connection):
                 raise
             self._start(reply, self._handle_large(module, api, version, body, reply))
             return
-        if api.turn is not Turn.IN_TURN:
-            if api.turn is Turn.DEFERRED:
+        if api.serving_order is not ServingOrder.SEQUENTIAL:
+            if api.serving_order is ServingOrder.DEFERRED:
                 self._serving = reply
             module.handle(request, self.session, version, reply)
             return
@@ -241,22 +243,24 @@ class KafkaConnection(Connection):
 
         The connection's next request waits until the handler has ended, whatever its API.
         """
-        large_work = self._node.large_work
+        large_request_thread = self._node.large_request_thread
         elements_max = self._adapter.config.request_elements_max
-        request = await large_work.run(_decode, module, api, version, body, elements_max)
+        request = await large_request_thread.run(
+            _decode, module, api, version, body, elements_max
+        )
         handle = getattr(module, "handle_large", None)
-        if api.turn is Turn.IN_TURN:
+        if api.serving_order is ServingOrder.SEQUENTIAL:
             response = (
                 handle_split(api.key, module.handle, request, self.session, version)
                 if handle is None
                 else handle(request, self.session, version)
             )
-            reply(await large_work.run(self._encode, await response, version))
+            reply(await large_request_thread.run(self._encode, await response, version))
             return
         assert handle is not None, f"{api.name} takes no large requests"
         await handle(request, self.session, version, reply)
-        await large_work.run(let_go, request.topics)
-        if api.turn is Turn.PIPELINED and self._serving is reply:
+        await large_request_thread.run(free_in_slices, request.topics)
+        if api.serving_order is ServingOrder.PIPELINED and self._serving is reply:
             self._serving = None
             self._serve_queued()
 

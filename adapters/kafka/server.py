@@ -136,7 +136,7 @@ class KafkaAdapter:
         """Close every connection."""
         for listener in self.listeners:
             await listener.stop()
-        self.node.large_work.close()
+        self.node.large_request_thread.close()
 
     def endpoints(self) -> list[Endpoint]:
         """Return what ``headgate serve`` prints when it is ready."""

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from adapters.kafka.config import KafkaConfig, KafkaListener
 from adapters.kafka.node.fetch_pacing import FetchPacing
-from adapters.kafka.node.large_requests import LargeWork
+from adapters.kafka.node.large_requests import LargeRequestThread
 from adapters.kafka.node.metadata_cache import MetadataCache
 from gateway.auth.audit import Audit
 from gateway.auth.login_throttle import LoginThrottle
@@ -202,7 +202,7 @@ class Node:
     request_budget: Budget
     producer_ids: ProducerIds
     metadata_cache: MetadataCache
-    large_work: LargeWork = field(default_factory=LargeWork)
+    large_request_thread: LargeRequestThread = field(default_factory=LargeRequestThread)
     audit: Audit = field(default_factory=Audit)
     logins: LoginThrottle = field(default_factory=LoginThrottle)
 

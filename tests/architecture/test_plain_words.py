@@ -42,7 +42,6 @@ RIDDLES: dict[str, int] = {
 }
 # Classes whose name another class of the same package has, too.
 DOUBLES: dict[str, int] = {
-    "adapters/kafka": 1,
     "adapters/mqtt": 2,
     "adapters/sqs": 1,
     "benchmarks": 2,

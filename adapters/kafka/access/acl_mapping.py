@@ -51,7 +51,7 @@ class Permission(IntEnum):
     ALLOW = 3
 
 
-class Binding(NamedTuple):
+class AclBinding(NamedTuple):
     """One ACL, in the numbers and texts that travel."""
 
     resource_type: int
@@ -63,7 +63,7 @@ class Binding(NamedTuple):
     permission_type: int
 
 
-class BindingFilter(NamedTuple):
+class AclBindingFilter(NamedTuple):
     """Which ACLs are meant; None and ANY match everything."""
 
     resource_type: int
@@ -91,12 +91,12 @@ def rule_book(session: Session) -> RuleBook:
     return book
 
 
-def to_filter(asked: Any) -> BindingFilter:  # noqa: ANN401 - a generated class
+def to_filter(asked: Any) -> AclBindingFilter:  # noqa: ANN401 - a generated class
     """Return the filter of a DescribeAcls request or of one DeleteAcls filter.
 
     Error: ``Refused``, INVALID_REQUEST, for numbers that nobody knows.
     """
-    found = BindingFilter(
+    found = AclBindingFilter(
         asked.resource_type_filter,
         asked.resource_name_filter,
         asked.pattern_type_filter,
@@ -115,7 +115,7 @@ def to_filter(asked: Any) -> BindingFilter:  # noqa: ANN401 - a generated class
     return found
 
 
-def bindings(book: RuleBook) -> Iterator[tuple[Rule, Binding]]:
+def bindings(book: RuleBook) -> Iterator[tuple[Rule, AclBinding]]:
     """Yield the rules that hold for Kafka, those of the config file first, as ACLs."""
     for rule in (*book.static_rules(), *book.stored_rules()):
         if (
@@ -125,7 +125,7 @@ def bindings(book: RuleBook) -> Iterator[tuple[Rule, Binding]]:
             yield rule, to_binding(rule)
 
 
-def to_binding(rule: Rule) -> Binding:
+def to_binding(rule: Rule) -> AclBinding:
     """Return the ACL that says what a rule says."""
     pattern_type, name = PatternType.LITERAL, rule.pattern
     if rule.resource_type is ResourceType.CLUSTER:
@@ -134,7 +134,7 @@ def to_binding(rule: Rule) -> Binding:
         name = WILDCARD
     elif rule.pattern_kind is PatternKind.PREFIX:
         pattern_type = PatternType.PREFIXED
-    return Binding(
+    return AclBinding(
         RESOURCE_TYPE_CODES[rule.resource_type],
         name,
         pattern_type,
@@ -145,7 +145,7 @@ def to_binding(rule: Rule) -> Binding:
     )
 
 
-def to_rule(binding: Binding) -> Rule:
+def to_rule(binding: AclBinding) -> Rule:
     """Return the rule that says what an ACL says. Error: ``Refused``, INVALID_REQUEST."""
     if not binding.principal.startswith(_USER) or binding.principal == _USER:
         raise _invalid(f"The principal {binding.principal[:80]!r} is not User:name.")
@@ -163,7 +163,7 @@ def to_rule(binding: Binding) -> Rule:
     )
 
 
-def matches(wanted: BindingFilter, binding: Binding) -> bool:
+def matches(wanted: AclBindingFilter, binding: AclBinding) -> bool:
     """Say whether a filter means an ACL."""
     return (
         wanted.resource_type in {ANY, binding.resource_type}
@@ -175,7 +175,7 @@ def matches(wanted: BindingFilter, binding: Binding) -> bool:
     )
 
 
-def _names_match(wanted: BindingFilter, binding: Binding) -> bool:
+def _names_match(wanted: AclBindingFilter, binding: AclBinding) -> bool:
     exact = wanted.pattern_type in {PatternType.ANY, binding.pattern_type}
     if not exact and wanted.pattern_type != PatternType.MATCH:
         return False
@@ -188,7 +188,7 @@ def _names_match(wanted: BindingFilter, binding: Binding) -> bool:
     return binding.resource_name == WILDCARD
 
 
-def _pattern_kind(binding: Binding) -> PatternKind:
+def _pattern_kind(binding: AclBinding) -> PatternKind:
     if binding.pattern_type == PatternType.PREFIXED:
         return PatternKind.PREFIX
     if binding.pattern_type != PatternType.LITERAL:
@@ -196,7 +196,7 @@ def _pattern_kind(binding: Binding) -> PatternKind:
     return PatternKind.ANY if binding.resource_name == WILDCARD else PatternKind.LITERAL
 
 
-def _resource_type(binding: Binding) -> ResourceType:
+def _resource_type(binding: AclBinding) -> ResourceType:
     kind = _RESOURCE_TYPES.get(binding.resource_type)
     if kind is None:
         raise _invalid(f"Invalid resource type {binding.resource_type}.")

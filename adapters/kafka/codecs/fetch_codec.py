@@ -11,7 +11,7 @@ from adapters.kafka.codec import (
     ELEMENTS_MAX,
     I8,
     I16,
-    Elements,
+    ElementBudget,
     TopicRef,
     decode_count,
     decode_topic_ref,
@@ -26,7 +26,7 @@ FLEXIBLE_FROM: Final = 12
 TOPIC_IDS_FROM: Final = 13
 
 
-class FetchedPartition(NamedTuple):
+class FetchPartition(NamedTuple):
     """What a Fetch request wants of one partition."""
 
     number: int
@@ -44,7 +44,7 @@ class FetchRequest(NamedTuple):
     isolation_level: int
     session_id: int
     session_epoch: int
-    topics: list[tuple[TopicRef, list[FetchedPartition]]]
+    topics: list[tuple[TopicRef, list[FetchPartition]]]
 
 
 class FetchResult(NamedTuple):
@@ -72,13 +72,13 @@ def decode_fetch_request(
 ) -> FetchRequest:
     """Return a Fetch request; forgotten topics, rack and cluster id are left out."""
     try:
-        return _decode_fetch(version, body, Elements(elements_max))
+        return _decode_fetch(version, body, ElementBudget(elements_max))
     except (struct.error, IndexError, ValueError) as error:
         msg = f"a Fetch request is garbled: {error}"
         raise PeerError(msg) from error
 
 
-def _decode_fetch(version: int, body: memoryview, elements: Elements) -> FetchRequest:
+def _decode_fetch(version: int, body: memoryview, elements: ElementBudget) -> FetchRequest:
     flexible = version >= FLEXIBLE_FROM
     at = 0 if version >= 15 else 4  # noqa: PLR2004 - replica_id became a tagged field
     max_wait_ms, bytes_min, bytes_max = _FETCH_HEAD.unpack_from(body, at)
@@ -107,7 +107,7 @@ def _decode_fetch(version: int, body: memoryview, elements: Elements) -> FetchRe
     )
 
 
-def _fetched_partition(version: int, body: memoryview, at: int) -> tuple[FetchedPartition, int]:
+def _fetched_partition(version: int, body: memoryview, at: int) -> tuple[FetchPartition, int]:
     if version >= FLEXIBLE_FROM:
         layout = _FETCH_PARTITION[12]
         index, epoch, offset, _, _, bytes_max = layout.unpack_from(body, at)
@@ -120,7 +120,7 @@ def _fetched_partition(version: int, body: memoryview, at: int) -> tuple[Fetched
     else:
         layout = _FETCH_PARTITION[4]
         (index, offset, bytes_max), epoch = layout.unpack_from(body, at), -1
-    return FetchedPartition(index, epoch, offset, bytes_max), at + layout.size
+    return FetchPartition(index, epoch, offset, bytes_max), at + layout.size
 
 
 _FETCHED_V4: Final = struct.Struct(">ihqqii")  # ..., aborted transactions null, records

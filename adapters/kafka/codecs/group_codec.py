@@ -12,7 +12,7 @@ from adapters.kafka.codec import (
     ELEMENTS_MAX,
     I16,
     I32,
-    Elements,
+    ElementBudget,
     TopicRef,
     decode_count,
     decode_string,
@@ -105,12 +105,14 @@ def decode_offset_commit_request(
 ) -> OffsetCommitRequest:
     """Return an OffsetCommit request."""
     try:
-        return _decode_commit(version, body, Elements(elements_max))
+        return _decode_commit(version, body, ElementBudget(elements_max))
     except (struct.error, IndexError, ValueError) as error:
         raise PeerError(f"an OffsetCommit request is garbled: {error}") from error
 
 
-def _decode_commit(version: int, body: memoryview, elements: Elements) -> OffsetCommitRequest:
+def _decode_commit(
+    version: int, body: memoryview, elements: ElementBudget
+) -> OffsetCommitRequest:
     flexible = version >= COMMIT_FLEXIBLE_FROM
     group_id, at = decode_string(body, 0, flexible=flexible)
     (generation,) = I32.unpack_from(body, at)
@@ -141,7 +143,7 @@ def _decode_commit(version: int, body: memoryview, elements: Elements) -> Offset
 
 
 def _decode_partition(
-    version: int, body: memoryview, at: int, elements: Elements
+    version: int, body: memoryview, at: int, elements: ElementBudget
 ) -> tuple[CommittedPartition, int]:
     flexible = version >= COMMIT_FLEXIBLE_FROM
     if version >= COMMIT_EPOCH_FROM:

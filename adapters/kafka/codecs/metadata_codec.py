@@ -47,7 +47,7 @@ _NO_TAGS: Final = b"\0"
 _UUID_BYTES: Final = 16
 
 
-class TopicAsked(NamedTuple):
+class MetadataRequestTopic(NamedTuple):
     """One topic of a request: by id (v12 and up), or by name."""
 
     topic_id: UUID | None
@@ -57,13 +57,13 @@ class TopicAsked(NamedTuple):
 class MetadataRequest(NamedTuple):
     """A request's body. ``topics``, each once, is None for all of them, whatever the version."""
 
-    topics: tuple[TopicAsked, ...] | None
+    topics: tuple[MetadataRequestTopic, ...] | None
     allow_auto_topic_creation: bool = True
     include_cluster_authorized_operations: bool = False
     include_topic_authorized_operations: bool = False
 
 
-class Broker(NamedTuple):
+class BrokerAddress(NamedTuple):
     """A node, and where this listener's clients reach it."""
 
     node_id: int
@@ -72,7 +72,7 @@ class Broker(NamedTuple):
     rack: str | None = None
 
 
-class TopicAnswered(NamedTuple):
+class MetadataResponseTopic(NamedTuple):
     """One topic of a response. Partition ``i`` has leader epoch ``leader_epochs[i]``.
 
     Every partition has one replica, which is its leader: durability is the storage's business.
@@ -105,7 +105,7 @@ def decode_request(
     return MetadataRequest(topics, allow, cluster, topic)
 
 
-def _read_topics(cursor: Cursor, version: int) -> tuple[TopicAsked, ...] | None:
+def _read_topics(cursor: Cursor, version: int) -> tuple[MetadataRequestTopic, ...] | None:
     is_flexible = version >= FLEXIBLE_FROM
     count = cursor.length("i", is_flexible=is_flexible, nullable=version >= _NULL_IS_ALL_FROM)
     if count < 0 or (count == 0 and version < _NULL_IS_ALL_FROM):
@@ -117,7 +117,7 @@ def _read_topics(cursor: Cursor, version: int) -> tuple[TopicAsked, ...] | None:
         name = cursor.string(is_flexible=is_flexible, nullable=version >= _TOPIC_ID_FROM)
         if is_flexible:
             cursor.skip_tagged()
-        topics.append(TopicAsked(UUID(bytes=data) if any(data) else None, name))
+        topics.append(MetadataRequestTopic(UUID(bytes=data) if any(data) else None, name))
     return tuple(dict.fromkeys(topics))
 
 
@@ -126,7 +126,7 @@ def _read_bool(cursor: Cursor) -> bool:
 
 
 def encode_head(
-    version: int, brokers: Sequence[Broker], cluster_id: str, controller_id: int
+    version: int, brokers: Sequence[BrokerAddress], cluster_id: str, controller_id: int
 ) -> bytes:
     """Return what comes before the topics, throttle time included, which is 0."""
     parts = [_INT32.pack(0)] if version >= 3 else []  # noqa: PLR2004 - versions are numbers
@@ -163,7 +163,7 @@ def encode_tail(version: int, cluster_authorized_operations: int = NOT_ASKED) ->
     return tail + _NO_TAGS if version >= FLEXIBLE_FROM else tail
 
 
-def encode_topic(version: int, topic: TopicAnswered) -> bytes:
+def encode_topic(version: int, topic: MetadataResponseTopic) -> bytes:
     """Return one topic. A null name (an id that nobody knows) is an empty one before v12."""
     name = topic.name if version >= _NULL_NAME_FROM else topic.name or ""
     parts = [_INT16.pack(topic.error_code), _string(name, version)]

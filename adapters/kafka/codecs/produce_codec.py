@@ -11,7 +11,7 @@ from adapters.kafka.codec import (
     ELEMENTS_MAX,
     I16,
     I32,
-    Elements,
+    ElementBudget,
     TopicRef,
     decode_count,
     decode_records,
@@ -56,13 +56,13 @@ def decode_produce_request(
 ) -> ProduceRequest:
     """Return a Produce request; its batches are slices of ``body``."""
     try:
-        return _decode_produce(version, body, Elements(elements_max))
+        return _decode_produce(version, body, ElementBudget(elements_max))
     except (struct.error, IndexError, ValueError) as error:
         msg = f"a Produce request is garbled: {error}"
         raise PeerError(msg) from error
 
 
-def _decode_produce(version: int, body: memoryview, elements: Elements) -> ProduceRequest:
+def _decode_produce(version: int, body: memoryview, elements: ElementBudget) -> ProduceRequest:
     flexible = version >= FLEXIBLE_FROM
     transactional_id, at = decode_string(body, 0, flexible=flexible)
     acks, timeout_ms = _ACKS.unpack_from(body, at)

@@ -20,7 +20,7 @@ from struct import Struct
 from typing import Any, Final
 from uuid import UUID
 
-from adapters.kafka.codec import ELEMENTS_MAX, Elements
+from adapters.kafka.codec import ELEMENTS_MAX, ElementBudget
 from gateway.errors import PeerError
 from gateway.model import Buffer
 
@@ -40,7 +40,7 @@ class Cursor:
         self.data = memoryview(data)
         self.position = 0
         self.end = len(data)
-        self.elements = Elements(elements_max)
+        self.elements = ElementBudget(elements_max)
 
     def advance(self, size_bytes: int) -> int:
         """Move on by ``size_bytes`` and return where they began. Errors: ``PeerError``."""

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from adapters.kafka.access.authorization import topic_for
 from adapters.kafka.codec import TopicRef
 from adapters.kafka.codecs.fetch_codec import (
-    FetchedPartition,
+    FetchPartition,
     FetchResult,
     encode_fetch_response,
 )
@@ -17,22 +17,22 @@ from gateway.model import Buffer
 from gateway.partition import Partition
 
 
-class Wanted:
+class FetchTarget:
     """One partition of a fetch: where it reads, or why it cannot."""
 
-    __slots__ = ("batches", "bytes_max", "error", "partition", "want")
+    __slots__ = ("batches", "bytes_max", "error", "partition", "request")
 
     def __init__(
-        self, want: FetchedPartition, partition: Partition | None, error: GatewayError | None
+        self, request: FetchPartition, partition: Partition | None, error: GatewayError | None
     ) -> None:
-        self.want = want
+        self.request = request
         self.partition = partition
         self.error = error
         self.batches: Sequence[Buffer] = ()
         self.bytes_max = 0
 
 
-class Room:
+class ByteAllowance:
     """Bytes that an answer may still take; its first batch may be above them."""
 
     __slots__ = ("free_bytes", "is_first")
@@ -42,8 +42,8 @@ class Room:
         self.is_first = True
 
 
-def leave_out_forbidden(
-    session: Session, topics: Sequence[tuple[TopicRef, list[Wanted]]], *, since: int
+def remove_unauthorized(
+    session: Session, topics: Sequence[tuple[TopicRef, list[FetchTarget]]], *, since: int
 ) -> None:
     """Put an error in the place of topics that the session may not read any more.
 
@@ -57,27 +57,27 @@ def leave_out_forbidden(
             for name in names:
                 topic_for(session, name, Operation.READ)
         except GatewayError as error:
-            for wanted in partitions:
-                wanted.error, wanted.partition, wanted.batches = as_value(error), None, ()
+            for target in partitions:
+                target.error, target.partition, target.batches = as_value(error), None, ()
 
 
 def encode_answer(
-    version: int, topics: Sequence[tuple[TopicRef, list[Wanted]]]
+    version: int, topics: Sequence[tuple[TopicRef, list[FetchTarget]]]
 ) -> list[Buffer]:
     """Return the body of the response in pieces."""
-    results = [(ref, [_result(wanted) for wanted in found]) for ref, found in topics]
+    results = [(ref, [_result(target) for target in found]) for ref, found in topics]
     return encode_fetch_response(version, results)
 
 
-def _result(wanted: Wanted) -> FetchResult:
-    partition = wanted.partition
-    code = ErrorCode.NONE if wanted.error is None else code_of(wanted.error)
+def _result(target: FetchTarget) -> FetchResult:
+    partition = target.partition
+    code = ErrorCode.NONE if target.error is None else code_of(target.error)
     if partition is None:
-        return FetchResult(wanted.want.number, code, -1, -1, ())
+        return FetchResult(target.request.number, code, -1, -1, ())
     return FetchResult(
-        wanted.want.number,
+        target.request.number,
         code,
         partition.high_watermark,
         partition.log_start_offset,
-        wanted.batches,
+        target.batches,
     )

@@ -7,15 +7,20 @@ from typing import Any, Final, Protocol
 
 from adapters.kafka.access.authorization import topic_for
 from adapters.kafka.codec import TopicRef
-from adapters.kafka.codecs.fetch_codec import FetchedPartition, FetchRequest
+from adapters.kafka.codecs.fetch_codec import FetchPartition, FetchRequest
 from adapters.kafka.fetching.fetched_partitions import (
-    Room,
-    Wanted,
+    ByteAllowance,
+    FetchTarget,
     encode_answer,
-    leave_out_forbidden,
+    remove_unauthorized,
 )
 from adapters.kafka.metadata.leader_epochs import check_current
-from adapters.kafka.node.large_requests import SLICE_ELEMENTS, join_slices, next_turn, slices
+from adapters.kafka.node.large_requests import (
+    SLICE_ELEMENTS,
+    join_slices,
+    slices,
+    yield_to_loop,
+)
 from adapters.kafka.session import Session
 from gateway.auth.ports import Operation
 from gateway.errors import GatewayError, TopicNotFound, as_value
@@ -26,7 +31,7 @@ from gateway.records.expired import without_expired
 
 ROOM_WAIT_S_MAX: Final = 5.0  # beyond the client's wait; its own request timeout is longer
 
-Topics = Sequence[tuple[TopicRef, Sequence[FetchedPartition]]]
+Topics = Sequence[tuple[TopicRef, Sequence[FetchPartition]]]
 
 
 class FetchReply(Protocol):
@@ -75,8 +80,8 @@ class PendingFetch:
         self._has_more = False  # something came while a large fetch was reading
         self._timer: asyncio.TimerHandle | None = None
         self._task: asyncio.Task[None] | None = None
-        self._topics: list[tuple[TopicRef, list[Wanted]]] = []
-        self._readable: list[Wanted] = []
+        self._topics: list[tuple[TopicRef, list[FetchTarget]]] = []
+        self._readable: list[FetchTarget] = []
         self._element_count = 0
 
     def resolve(self, topics: Topics) -> None:
@@ -85,33 +90,35 @@ class PendingFetch:
             found = self._resolve(ref, partitions)
             self._topics.append((ref, found))
             self._element_count += 1 + len(found)
-            self._readable += [wanted for wanted in found if wanted.partition is not None]
+            self._readable += [target for target in found if target.partition is not None]
 
     async def join(self, topics: Topics) -> None:
         """Answer a topic once that was resolved in several slices."""
-        large_work = self._node.large_work
-        self._topics = await large_work.run(join_slices, topics, [self._topics])
+        large_request_thread = self._node.large_request_thread
+        self._topics = await large_request_thread.run(join_slices, topics, [self._topics])
 
-    def _resolve(self, ref: TopicRef, partitions: Sequence[FetchedPartition]) -> list[Wanted]:
+    def _resolve(
+        self, ref: TopicRef, partitions: Sequence[FetchPartition]
+    ) -> list[FetchTarget]:
         try:
             topic = topic_for(self._session, ref, Operation.READ)
             if topic.is_internal:
                 msg = f"{topic.name.name} is the gateway's own"
                 raise TopicNotFound(msg)
         except GatewayError as error:
-            return [Wanted(want, None, as_value(error)) for want in partitions]
-        wanted = []
-        for want in partitions:
+            return [FetchTarget(request, None, as_value(error)) for request in partitions]
+        targets = []
+        for request in partitions:
             partition = None
             try:
-                partition = self._node.broker.partition(topic, want.number)
-                check_current(partition, want.leader_epoch)
+                partition = self._node.broker.partition(topic, request.number)
+                check_current(partition, request.leader_epoch)
             except GatewayError as error:
                 self._has_failed = self._has_failed or partition is not None
-                wanted.append(Wanted(want, partition, as_value(error)))
+                targets.append(FetchTarget(request, partition, as_value(error)))
             else:
-                wanted.append(Wanted(want, partition, None))
-        return wanted
+                targets.append(FetchTarget(request, partition, None))
+        return targets
 
     # --- reading
 
@@ -122,13 +129,13 @@ class PendingFetch:
         if self._budget.free_bytes <= 0:
             self._wait_for_room()
             return
-        room = self._room()
+        allowance = self._allowance()
         if len(self._readable) > SLICE_ELEMENTS:
-            self._start(self._read_large(room))
+            self._start(self._read_large(allowance))
             return
-        cold = self._read(self._readable, room)
-        if cold:
-            self._start(self._read_disk(cold))
+        uncached = self._read(self._readable, allowance)
+        if uncached:
+            self._start(self._read_disk(uncached))
         else:
             self._answer_or_wait()
 
@@ -136,33 +143,35 @@ class PendingFetch:
         self._task = self._loop.create_task(work)
         self._task.add_done_callback(partial(self._reply.guard, self._on_task_done))
 
-    def _room(self) -> Room:
+    def _allowance(self) -> ByteAllowance:
         """Return what the answer may take.
 
-        No answer takes more than half of the room there is, so that few who are slow to take
+        No answer takes more than half of the free bytes, so that few who are slow to take
         theirs leave some for many, nor more than producers bear beside it.
         """
         bytes_max = self._bytes_max
         if self._bytes_min <= 1:  # who waits for more must be able to get it
             bytes_max = self._node.fetch_pacing.bytes_max(bytes_max)
-        return Room(min(bytes_max, max(self._budget.free_bytes // 2, 1)))
+        return ByteAllowance(min(bytes_max, max(self._budget.free_bytes // 2, 1)))
 
-    def _read(self, readable: Sequence[Wanted], room: Room) -> list[Wanted]:
+    def _read(
+        self, readable: Sequence[FetchTarget], allowance: ByteAllowance
+    ) -> list[FetchTarget]:
         """Read from memory and the page cache; return those that need the disk.
 
         What is read, or will be, counts from here on.
         """
-        free_bytes, is_first = room.free_bytes, room.is_first
-        cold = []
-        for wanted in readable:
-            wanted.batches = ()
-            if wanted.error is not None or (free_bytes <= 0 and not is_first):
+        free_bytes, is_first = allowance.free_bytes, allowance.is_first
+        uncached = []
+        for target in readable:
+            target.batches = ()
+            if target.error is not None or (free_bytes <= 0 and not is_first):
                 continue
-            wanted.bytes_max = max(min(wanted.want.bytes_max, free_bytes), 1)
-            batches = self._read_cached(wanted)
+            target.bytes_max = max(min(target.request.bytes_max, free_bytes), 1)
+            batches = self._read_cached(target)
             if batches is None:
-                cold.append(wanted)
-                size_bytes = wanted.bytes_max
+                uncached.append(target)
+                size_bytes = target.bytes_max
             else:
                 size_bytes = sum(map(len, batches))
                 if not size_bytes:
@@ -170,53 +179,53 @@ class PendingFetch:
                 if size_bytes > free_bytes and not is_first:
                     free_bytes = 0  # only the first may be above the limits
                     continue
-                wanted.batches = batches
+                target.batches = batches
             free_bytes -= size_bytes
             is_first = False
             self._take(size_bytes)
-        room.free_bytes, room.is_first = free_bytes, is_first
-        return cold
+        allowance.free_bytes, allowance.is_first = free_bytes, is_first
+        return uncached
 
-    async def _read_large(self, room: Room) -> None:
+    async def _read_large(self, allowance: ByteAllowance) -> None:
         """Read in slices; what comes meanwhile is noticed."""
         self._has_more = False
         parts = -(-len(self._readable) // SLICE_ELEMENTS)
         for readable in slices(self._readable):
             if self._bytes_min:
                 self._wait_for(readable, max(self._bytes_min // parts, 1))
-            cold = self._read(readable, room)
-            if cold:
-                await self._read_disk(cold)
-            await next_turn()
+            uncached = self._read(readable, allowance)
+            if uncached:
+                await self._read_disk(uncached)
+            await yield_to_loop()
 
-    def _read_cached(self, wanted: Wanted) -> Sequence[Buffer] | None:
-        assert wanted.partition is not None
+    def _read_cached(self, target: FetchTarget) -> Sequence[Buffer] | None:
+        assert target.partition is not None
         try:
             batches = self._node.broker.read(
-                wanted.partition, wanted.want.offset, bytes_max=wanted.bytes_max
+                target.partition, target.request.offset, bytes_max=target.bytes_max
             )
         except GatewayError as error:
-            self._fail(wanted, as_value(error))
+            self._fail(target, as_value(error))
             return ()
-        return batches and self._unexpired(wanted.partition, batches)
+        return batches and self._unexpired(target.partition, batches)
 
     def _unexpired(self, partition: Partition, batches: Sequence[Buffer]) -> Sequence[Buffer]:
         if partition.topic.settings.expires:
             return without_expired(batches, self._node.clock)
         return batches
 
-    async def _read_disk(self, cold: list[Wanted]) -> None:
+    async def _read_disk(self, uncached: list[FetchTarget]) -> None:
         broker = self._node.broker
-        for wanted in cold:
-            assert wanted.partition is not None
+        for target in uncached:
+            assert target.partition is not None
             try:
                 batches = await broker.read_disk(
-                    wanted.partition, wanted.want.offset, bytes_max=wanted.bytes_max
+                    target.partition, target.request.offset, bytes_max=target.bytes_max
                 )
-                wanted.batches = self._unexpired(wanted.partition, batches)
+                target.batches = self._unexpired(target.partition, batches)
             except GatewayError as error:
-                self._fail(wanted, as_value(error))
-            self._take(sum(map(len, wanted.batches)) - wanted.bytes_max)
+                self._fail(target, as_value(error))
+            self._take(sum(map(len, target.batches)) - target.bytes_max)
 
     def _on_task_done(self, task: asyncio.Task[None]) -> None:
         self._task = None
@@ -226,8 +235,8 @@ class PendingFetch:
         if self._reply.cancel is not None:  # else it was the encoding
             self._answer_or_wait()
 
-    def _fail(self, wanted: Wanted, error: GatewayError) -> None:
-        wanted.error = error
+    def _fail(self, target: FetchTarget, error: GatewayError) -> None:
+        target.error = error
         self._has_failed = True
 
     # --- the budget
@@ -249,8 +258,8 @@ class PendingFetch:
 
     def _drop(self) -> None:
         """Let go of what was read; it is read again when there is more."""
-        for wanted in self._readable:
-            wanted.batches = ()
+        for target in self._readable:
+            target.batches = ()
         self._take(-self._taken_bytes)
 
     # --- waiting
@@ -274,10 +283,10 @@ class PendingFetch:
         if not self._waiters:
             self._wait_for(self._readable, missing_bytes)
 
-    def _wait_for(self, readable: Sequence[Wanted], bytes_min: int) -> None:
+    def _wait_for(self, readable: Sequence[FetchTarget], bytes_min: int) -> None:
         self._waiters.append(
             self._node.broker.wait_readable(
-                [wanted.partition for wanted in readable if wanted.partition is not None],
+                [target.partition for target in readable if target.partition is not None],
                 bytes_min=bytes_min,
                 on_ready=self._on_room,
             )
@@ -329,15 +338,15 @@ class PendingFetch:
     def _answer(self) -> None:
         self._leave()
         self._reply.hurry = None
-        leave_out_forbidden(self._session, self._topics, since=self._revision)
+        remove_unauthorized(self._session, self._topics, since=self._revision)
         if self._element_count > SLICE_ELEMENTS:
             self._start(self._answer_large())
         else:
             self._send(encode_answer(self._version, self._topics))
 
     async def _answer_large(self) -> None:
-        large_work = self._node.large_work
-        self._send(await large_work.run(encode_answer, self._version, self._topics))
+        large_request_thread = self._node.large_request_thread
+        self._send(await large_request_thread.run(encode_answer, self._version, self._topics))
 
     def _send(self, pieces: list[Buffer]) -> None:
         reply = self._reply

@@ -24,10 +24,10 @@ from typing import Final, NamedTuple
 _LOADING: Final = threading.Lock()
 
 
-class Turn(Enum):
+class ServingOrder(Enum):
     """When the next request of the connection is served."""
 
-    IN_TURN = auto()
+    SEQUENTIAL = auto()
     DEFERRED = auto()
     PIPELINED = auto()
 
@@ -39,18 +39,18 @@ class Api(NamedTuple):
     name: str
     versions: range
     module: str
-    turn: Turn = Turn.IN_TURN
+    serving_order: ServingOrder = ServingOrder.SEQUENTIAL
     before_authentication: bool = False
 
 
 APIS: Final = {
     api.key: api
     for api in (
-        Api(0, "Produce", range(3, 14), "produce", Turn.PIPELINED),
-        Api(1, "Fetch", range(4, 19), "fetch", Turn.DEFERRED),
+        Api(0, "Produce", range(3, 14), "produce", ServingOrder.PIPELINED),
+        Api(1, "Fetch", range(4, 19), "fetch", ServingOrder.DEFERRED),
         Api(2, "ListOffsets", range(1, 12), "list_offsets"),
         Api(3, "Metadata", range(14), "metadata"),
-        Api(8, "OffsetCommit", range(2, 11), "offset_commit", Turn.PIPELINED),
+        Api(8, "OffsetCommit", range(2, 11), "offset_commit", ServingOrder.PIPELINED),
         Api(9, "OffsetFetch", range(1, 11), "offset_fetch"),
         Api(10, "FindCoordinator", range(7), "find_coordinator"),
         Api(11, "JoinGroup", range(10), "join_group"),

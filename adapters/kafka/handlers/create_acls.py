@@ -14,7 +14,7 @@ from typing import Final, TypeAlias
 
 from kafka.protocol.admin import CreateAclsRequest, CreateAclsResponse
 
-from adapters.kafka.access.acl_mapping import Binding, rule_book, to_rule
+from adapters.kafka.access.acl_mapping import AclBinding, rule_book, to_rule
 from adapters.kafka.access.authorization import check_cluster
 from adapters.kafka.errors import ErrorCode, code_of
 from adapters.kafka.session import Session
@@ -66,8 +66,8 @@ def _audit(
             note(session.principal, "rule.add", creation.resource_name, outcome)
 
 
-def _binding(creation: CreateAclsRequest.AclCreation) -> Binding:
-    return Binding(
+def _binding(creation: CreateAclsRequest.AclCreation) -> AclBinding:
+    return AclBinding(
         creation.resource_type,
         creation.resource_name,
         creation.resource_pattern_type,

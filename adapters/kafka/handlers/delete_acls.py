@@ -13,7 +13,13 @@ from typing import Final, TypeAlias
 
 from kafka.protocol.admin import DeleteAclsRequest, DeleteAclsResponse
 
-from adapters.kafka.access.acl_mapping import Binding, bindings, matches, rule_book, to_filter
+from adapters.kafka.access.acl_mapping import (
+    AclBinding,
+    bindings,
+    matches,
+    rule_book,
+    to_filter,
+)
 from adapters.kafka.access.authorization import check_cluster
 from adapters.kafka.errors import ErrorCode, code_of
 from adapters.kafka.session import Session
@@ -62,7 +68,7 @@ async def _answer(asked: _Filter, session: Session) -> _Result:
     )
 
 
-def _matching(rule: Rule, acl: Binding, static: set[Rule]) -> _Matching:
+def _matching(rule: Rule, acl: AclBinding, static: set[Rule]) -> _Matching:
     code, message = ErrorCode.NONE, None
     if rule in static:
         code, message = ErrorCode.POLICY_VIOLATION, "The rule is set in the config file."

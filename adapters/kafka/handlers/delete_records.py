@@ -6,17 +6,17 @@ The answer comes when the new log start is as durable as the flush policy promis
 is not looked at: nothing here waits for other nodes.
 """
 
-import asyncio
 from typing import Final, TypeAlias
 
 from kafka.protocol.admin import DeleteRecordsRequest, DeleteRecordsResponse
 
 from adapters.kafka.access.authorization import ordinary_topic_for
+from adapters.kafka.await_durable import await_durable
 from adapters.kafka.errors import ErrorCode, code_of
 from adapters.kafka.session import Session
 from gateway.auth.ports import Operation
 from gateway.broker import Broker
-from gateway.errors import GatewayError, StorageUnavailable
+from gateway.errors import GatewayError
 from gateway.partition import Partition
 
 API_KEY: Final = 21
@@ -61,19 +61,8 @@ async def _answer(session: Session, topic_name: str, number: int, offset: int) -
 
 
 async def truncate(broker: Broker, partition: Partition, offset: int) -> None:
-    """Wait until everything below ``offset`` is gone for good.
+    """Delete the records below ``offset``; return when that is durable.
 
     Errors: ``OffsetOutOfRange``, ``StorageUnavailable``.
     """
-    done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-    def on_done(error: StorageUnavailable | None) -> None:
-        if done.cancelled():
-            return
-        if error is None:
-            done.set_result(None)
-        else:
-            done.set_exception(error)
-
-    broker.truncate_before(partition, offset, on_done)
-    await done
+    await await_durable(lambda on_done: broker.truncate_before(partition, offset, on_done))

@@ -25,7 +25,7 @@ STATES_FROM: Final = 6
 _Result: TypeAlias = DeleteTopicsResponse.DeletableTopicResult
 
 
-class Asked(NamedTuple):
+class RequestedTopic(NamedTuple):
     """One topic to delete: by name, or by id."""
 
     name: str | None
@@ -37,15 +37,15 @@ async def handle(
 ) -> DeleteTopicsResponse:
     """Delete topics one after the other; each has its own outcome."""
     if version >= STATES_FROM:
-        asked = [Asked(topic.name, topic.topic_id) for topic in request.topics]
+        asked = [RequestedTopic(topic.name, topic.topic_id) for topic in request.topics]
     else:
-        asked = [Asked(name, None) for name in request.topic_names]
+        asked = [RequestedTopic(name, None) for name in request.topic_names]
     counts = Counter(asked)
     results = [await _answer(one, session, repeated=count > 1) for one, count in counts.items()]
     return DeleteTopicsResponse(version=version, responses=results)
 
 
-async def _answer(asked: Asked, session: Session, *, repeated: bool) -> _Result:
+async def _answer(asked: RequestedTopic, session: Session, *, repeated: bool) -> _Result:
     result = _Result(
         name=asked.name, topic_id=asked.topic_id, error_code=ErrorCode.NONE, error_message=None
     )
@@ -58,7 +58,9 @@ async def _answer(asked: Asked, session: Session, *, repeated: bool) -> _Result:
     return result
 
 
-async def _delete(asked: Asked, session: Session, result: _Result, *, repeated: bool) -> None:
+async def _delete(
+    asked: RequestedTopic, session: Session, result: _Result, *, repeated: bool
+) -> None:
     if asked.name is not None and asked.topic_id is not None:
         msg = "You may not specify both topic name and topic id."
         raise Refused(ErrorCode.INVALID_REQUEST, msg)

@@ -11,7 +11,13 @@ from typing import Final, TypeAlias
 
 from kafka.protocol.admin import DescribeAclsRequest, DescribeAclsResponse
 
-from adapters.kafka.access.acl_mapping import Binding, bindings, matches, rule_book, to_filter
+from adapters.kafka.access.acl_mapping import (
+    AclBinding,
+    bindings,
+    matches,
+    rule_book,
+    to_filter,
+)
 from adapters.kafka.access.authorization import check_cluster
 from adapters.kafka.errors import ErrorCode, code_of
 from adapters.kafka.session import Session
@@ -41,7 +47,7 @@ def handle(
             error_message=public_text(error),
             resources=[],
         )
-    by_resource: dict[tuple[int, str, int], list[Binding]] = {}
+    by_resource: dict[tuple[int, str, int], list[AclBinding]] = {}
     for acl in found:
         by_resource.setdefault(acl[:3], []).append(acl)
     return DescribeAclsResponse(
@@ -52,7 +58,7 @@ def handle(
     )
 
 
-def _describe(kind: int, name: str, pattern_type: int, acls: list[Binding]) -> _Resource:
+def _describe(kind: int, name: str, pattern_type: int, acls: list[AclBinding]) -> _Resource:
     return _Resource(
         resource_type=kind,
         resource_name=name,

@@ -14,7 +14,7 @@ from adapters.kafka.access.authorization import topic_for
 from adapters.kafka.codec import encode_count
 from adapters.kafka.codecs import schema_codec
 from adapters.kafka.errors import ErrorCode, code_of
-from adapters.kafka.node.large_requests import next_turn
+from adapters.kafka.node.large_requests import yield_to_loop
 from adapters.kafka.resource_configs.broker_configs import describe_broker
 from adapters.kafka.resource_configs.config_resources import (
     WHOLE_CLUSTER,
@@ -66,7 +66,7 @@ async def handle_large(
         body = schema_codec.encode_response(response, version)
         head_bytes = _THROTTLE_BYTES + len(encode_count(len(some), flexible=flexible))
         encoded.append(bytes(body[head_bytes : len(body) - len(tags)]))
-        await next_turn()
+        await yield_to_loop()
     count = encode_count(len(resources), flexible=flexible)
     return b"".join([bytes(_THROTTLE_BYTES), count, *encoded, tags])
 

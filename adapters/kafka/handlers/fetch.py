@@ -29,7 +29,7 @@ from adapters.kafka.codecs.fetch_codec import (
 )
 from adapters.kafka.errors import ErrorCode
 from adapters.kafka.fetching.pending_fetch import FetchReply, PendingFetch
-from adapters.kafka.node.large_requests import next_turn, topic_slices
+from adapters.kafka.node.large_requests import topic_slices, yield_to_loop
 from adapters.kafka.session import Session
 
 API_KEY: Final = 1
@@ -56,6 +56,6 @@ async def handle_large(
     fetch = PendingFetch(request, session, version, reply)
     for topics in topic_slices(request.topics):
         fetch.resolve(topics)
-        await next_turn()
+        await yield_to_loop()
     await fetch.join(request.topics)
     fetch.attempt()

@@ -14,11 +14,11 @@ from typing import Final
 
 from kafka.protocol.metadata import FindCoordinatorRequest, FindCoordinatorResponse
 
-from adapters.kafka.codecs.metadata_codec import Broker
+from adapters.kafka.codecs.metadata_codec import BrokerAddress
 from adapters.kafka.errors import ErrorCode
 from adapters.kafka.groups.coordinator import check_group
 from adapters.kafka.metadata.broker_addresses import brokers
-from adapters.kafka.node.large_requests import next_turn, slices
+from adapters.kafka.node.large_requests import slices, yield_to_loop
 from adapters.kafka.session import Session
 from gateway.auth.ports import Operation
 from gateway.errors import Unauthorized
@@ -29,7 +29,7 @@ VERSIONS: Final = range(7)
 KEYS_FROM: Final = 4
 GROUP: Final = 0
 TRANSACTION: Final = 1
-NOWHERE: Final = Broker(-1, "", -1, None)
+NOWHERE: Final = BrokerAddress(-1, "", -1, None)
 
 _NO_TRANSACTIONS: Final = "This broker does not serve transactions"
 
@@ -60,7 +60,7 @@ async def handle_large(
     answers = []
     for keys in slices(request.coordinator_keys or ()):
         answers += [_answer(session, request.key_type, key) for key in keys]
-        await next_turn()
+        await yield_to_loop()
     return _respond(version, answers)
 
 
@@ -82,7 +82,9 @@ def _answer(session: Session, key_type: int, key: str) -> FindCoordinatorRespons
     )
 
 
-def _find(session: Session, key_type: int, key: str) -> tuple[Broker, ErrorCode, str | None]:
+def _find(
+    session: Session, key_type: int, key: str
+) -> tuple[BrokerAddress, ErrorCode, str | None]:
     if key_type == TRANSACTION:
         return NOWHERE, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, _NO_TRANSACTIONS
     if key_type != GROUP:

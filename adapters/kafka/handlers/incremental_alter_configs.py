@@ -28,7 +28,7 @@ _Result: TypeAlias = IncrementalAlterConfigsResponse.AlterConfigsResourceRespons
 _Config: TypeAlias = IncrementalAlterConfigsRequest.AlterConfigsResource.AlterableConfig
 
 
-class Change(IntEnum):
+class OpType(IntEnum):
     """``AlterConfigOp.OpType`` of the Java client."""
 
     SET = 0
@@ -40,7 +40,7 @@ class Change(IntEnum):
 async def handle(
     request: IncrementalAlterConfigsRequest, session: Session, version: int
 ) -> IncrementalAlterConfigsResponse:
-    """Change single configs of topics; each resource has its own outcome."""
+    """OpType single configs of topics; each resource has its own outcome."""
 
     async def alter(asked: _Asked, topic: Topic) -> None:
         present = {entry.name: entry for entry in session.node.topics.describe_configs(topic)}
@@ -63,23 +63,23 @@ async def handle(
 
 def _new_value(config: _Config, present: Mapping[str, ConfigEntry]) -> str | None:
     """Return what the config becomes; None is back to its default."""
-    if config.config_operation == Change.DELETE:
+    if config.config_operation == OpType.DELETE:
         return None
     if config.value is None:
         msg = f"Null value not supported for : {config.name[:80]}"
         raise Refused(ErrorCode.INVALID_REQUEST, msg)
     value: str = config.value
-    if config.config_operation == Change.SET:
+    if config.config_operation == OpType.SET:
         return value
-    if config.config_operation not in {Change.APPEND, Change.SUBTRACT}:
+    if config.config_operation not in {OpType.APPEND, OpType.SUBTRACT}:
         msg = f"Unknown config operation {config.config_operation}"
         raise Refused(ErrorCode.INVALID_REQUEST, msg)
     entry = present.get(config.name)
     if entry is None or entry.type is not ConfigType.LIST:
-        verb = Change(config.config_operation).name
+        verb = OpType(config.config_operation).name
         msg = f"Can't {verb} to key {config.name[:80]} because its type is not LIST."
         raise InvalidConfig(msg)
     items, given = split_list(entry.value), split_list(value)
-    if config.config_operation == Change.APPEND:
+    if config.config_operation == OpType.APPEND:
         return ",".join(items + [item for item in given if item not in items])
     return ",".join(item for item in items if item not in given)

@@ -21,7 +21,7 @@ from kafka.protocol.consumer import ListOffsetsRequest, ListOffsetsResponse
 from adapters.kafka.access.authorization import topic_for
 from adapters.kafka.errors import ErrorCode, Refused, code_of
 from adapters.kafka.metadata.leader_epochs import NO_EPOCH, NO_OFFSET, check_current, epoch_at
-from adapters.kafka.node.large_requests import Pace, next_turn
+from adapters.kafka.node.large_requests import SliceCounter, yield_to_loop
 from adapters.kafka.session import Session
 from gateway.auth.ports import Operation
 from gateway.broker import Broker
@@ -49,7 +49,7 @@ _KNOWN_FROM: Final = {
 }
 
 
-class Found(NamedTuple):
+class ListedOffset(NamedTuple):
     """Where a timestamp leads."""
 
     offset: int = NO_OFFSET
@@ -57,7 +57,7 @@ class Found(NamedTuple):
     leader_epoch: int = NO_EPOCH
 
 
-_NOTHING: Final = Found()
+_NOTHING: Final = ListedOffset()
 
 
 async def handle(
@@ -66,15 +66,16 @@ async def handle(
     """Say which offset each timestamp, or special timestamp, leads to."""
     seen: set[tuple[str, int]] = set()
     repeated: set[tuple[str, int]] = set()
-    pace = Pace()
+    slice_counter = SliceCounter()
     for topic in request.topics:
         for partition in topic.partitions:
             pair = topic.name, partition.partition_index
             (repeated if pair in seen else seen).add(pair)
-            if pace.is_over():
-                await next_turn()
+            if slice_counter.is_over():
+                await yield_to_loop()
     topics = [
-        await _answer_topic(topic, session, version, repeated, pace) for topic in request.topics
+        await _answer_topic(topic, session, version, repeated, slice_counter)
+        for topic in request.topics
     ]
     return ListOffsetsResponse(version=version, topics=topics)
 
@@ -84,10 +85,10 @@ async def _answer_topic(
     session: Session,
     version: int,
     repeated: set[tuple[str, int]],
-    pace: Pace,
+    slice_counter: SliceCounter,
 ) -> ListOffsetsResponse.ListOffsetsTopicResponse:
-    if pace.is_over():
-        await next_turn()
+    if slice_counter.is_over():
+        await yield_to_loop()
     answer = ListOffsetsResponse.ListOffsetsTopicResponse
     topic: Topic | GatewayError
     try:
@@ -96,8 +97,8 @@ async def _answer_topic(
         topic = as_value(error)
     partitions = []
     for partition in asked.partitions:
-        if pace.is_over():
-            await next_turn()
+        if slice_counter.is_over():
+            await yield_to_loop()
         code, found = ErrorCode.NONE, _NOTHING
         try:
             if (asked.name, partition.partition_index) in repeated:
@@ -124,7 +125,7 @@ async def _find(
     topic: Topic,
     asked: ListOffsetsRequest.ListOffsetsTopic.ListOffsetsPartition,
     version: int,
-) -> Found:
+) -> ListedOffset:
     timestamp: int = asked.timestamp
     if timestamp < 0 and version < _KNOWN_FROM.get(timestamp, version + 1):
         msg = f"timestamp {timestamp} has no meaning in version {version}"
@@ -138,20 +139,20 @@ async def _find(
     return _special(broker, partition, timestamp)
 
 
-def _at(broker: Broker, partition: Partition, record: tuple[int, ...] | None) -> Found:
+def _at(broker: Broker, partition: Partition, record: tuple[int, ...] | None) -> ListedOffset:
     """Return where a record is, given its offset and timestamp, with its own leader epoch."""
     if record is None:
         return _NOTHING
     offset, timestamp_unix_ms = record[:2]
-    return Found(offset, timestamp_unix_ms, epoch_at(broker, partition, offset))
+    return ListedOffset(offset, timestamp_unix_ms, epoch_at(broker, partition, offset))
 
 
-def _special(broker: Broker, partition: Partition, timestamp: int) -> Found:
+def _special(broker: Broker, partition: Partition, timestamp: int) -> ListedOffset:
     if timestamp == LATEST:
         # What is visible, not what was appended: a client that seeks there must not get records
         # that a crash can still take away.
-        return Found(partition.high_watermark, NO_TIMESTAMP, partition.leader_epoch)
+        return ListedOffset(partition.high_watermark, NO_TIMESTAMP, partition.leader_epoch)
     if timestamp in {EARLIEST, EARLIEST_LOCAL}:
         start = partition.log_start_offset
-        return Found(start, NO_TIMESTAMP, epoch_at(broker, partition, start))
+        return ListedOffset(start, NO_TIMESTAMP, epoch_at(broker, partition, start))
     return _NOTHING

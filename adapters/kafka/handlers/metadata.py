@@ -21,13 +21,13 @@ from adapters.kafka.codecs import metadata_codec
 from adapters.kafka.codecs.metadata_codec import (
     NOT_ASKED,
     MetadataRequest,
-    TopicAnswered,
-    TopicAsked,
+    MetadataRequestTopic,
+    MetadataResponseTopic,
 )
 from adapters.kafka.errors import ErrorCode, code_of
 from adapters.kafka.metadata.broker_addresses import brokers
-from adapters.kafka.node.large_requests import SLICE_ELEMENTS, next_turn, slices
-from adapters.kafka.node.metadata_cache import answer_for
+from adapters.kafka.node.large_requests import SLICE_ELEMENTS, slices, yield_to_loop
+from adapters.kafka.node.metadata_cache import topic_response
 from adapters.kafka.session import Session
 from gateway.auth.ports import CLUSTER, Operation, ResourceType
 from gateway.errors import GatewayError, TopicNotFound, as_value
@@ -61,12 +61,12 @@ async def handle_large(request: MetadataRequest, session: Session, version: int)
         room = SLICE_ELEMENTS
         for one in asked:
             if room <= 0:
-                await next_turn()
+                await yield_to_loop()
                 room = SLICE_ELEMENTS
             topic = _find(one, failures, session, version)
             encoded.append(_encode_topic(topic, request, session, version))
             room -= len(topic.partition_ids) if isinstance(topic, Topic) else 1
-        await next_turn()
+        await yield_to_loop()
     return _assemble(request, session, version, metadata_codec.encode_topics(version, encoded))
 
 
@@ -95,13 +95,13 @@ def _all_topics(request: MetadataRequest, session: Session, version: int) -> byt
             version, [_encode_known(topic, request, session, version) for topic in visible()]
         )
     revisions = (node.topics.revision, node.authorizer.revision)
-    return node.metadata_cache.list_of(
+    return node.metadata_cache.topic_list(
         version, session.namespace, session.principal, revisions, visible
     )
 
 
 def _creatable(
-    asked: Sequence[TopicAsked], request: MetadataRequest, session: Session
+    asked: Sequence[MetadataRequestTopic], request: MetadataRequest, session: Session
 ) -> list[str]:
     """Return the names of topics that are to be made before the answer."""
     if not (
@@ -120,7 +120,7 @@ def _creatable(
 
 
 async def _create_and_answer(
-    asked: Sequence[TopicAsked],
+    asked: Sequence[MetadataRequestTopic],
     missing: Sequence[str],
     request: MetadataRequest,
     session: Session,
@@ -143,7 +143,7 @@ async def _create(missing: Sequence[str], session: Session) -> dict[str, Gateway
 
 
 def _answer(
-    asked: Sequence[TopicAsked],
+    asked: Sequence[MetadataRequestTopic],
     failures: dict[str, GatewayError],
     request: MetadataRequest,
     session: Session,
@@ -157,7 +157,10 @@ def _answer(
 
 
 def _encode_topic(
-    topic: Topic | TopicAnswered, request: MetadataRequest, session: Session, version: int
+    topic: Topic | MetadataResponseTopic,
+    request: MetadataRequest,
+    session: Session,
+    version: int,
 ) -> bytes:
     if isinstance(topic, Topic):
         return _encode_known(topic, request, session, version)
@@ -167,7 +170,7 @@ def _encode_topic(
 def _encode_known(
     topic: Topic, request: MetadataRequest, session: Session, version: int
 ) -> bytes:
-    answered = answer_for(topic, session.node.placement)
+    answered = topic_response(topic, session.node.placement)
     if request.include_topic_authorized_operations:
         operations = authorized_operations(session, ResourceType.TOPIC, topic.name.name)
         answered = answered._replace(authorized_operations=to_bits(operations))
@@ -175,31 +178,36 @@ def _encode_known(
 
 
 def _find(
-    asked: TopicAsked, failures: dict[str, GatewayError], session: Session, version: int
-) -> Topic | TopicAnswered:
+    asked: MetadataRequestTopic,
+    failures: dict[str, GatewayError],
+    session: Session,
+    version: int,
+) -> Topic | MetadataResponseTopic:
     """Return the topic, or what is said of one that is not shown."""
     if version < IDS_ASKED_FROM and (asked.topic_id is not None or asked.name is None):
-        return TopicAnswered(ErrorCode.INVALID_REQUEST, asked.name, asked.topic_id)
+        return MetadataResponseTopic(ErrorCode.INVALID_REQUEST, asked.name, asked.topic_id)
     if asked.topic_id is not None:
         topic = session.node.topics.by_uuid(asked.topic_id)
         if topic is None or topic.name.namespace != session.namespace:
-            return TopicAnswered(ErrorCode.UNKNOWN_TOPIC_ID, None, asked.topic_id)
+            return MetadataResponseTopic(ErrorCode.UNKNOWN_TOPIC_ID, None, asked.topic_id)
         if not may_describe(session, topic.name.name):
-            return TopicAnswered(ErrorCode.TOPIC_AUTHORIZATION_FAILED, None, asked.topic_id)
+            return MetadataResponseTopic(
+                ErrorCode.TOPIC_AUTHORIZATION_FAILED, None, asked.topic_id
+            )
         return topic
     return _find_by_name(asked.name or "", failures, session)
 
 
 def _find_by_name(
     name: str, failures: dict[str, GatewayError], session: Session
-) -> Topic | TopicAnswered:
+) -> Topic | MetadataResponseTopic:
     if not may_describe(session, name):
-        return TopicAnswered(ErrorCode.TOPIC_AUTHORIZATION_FAILED, name)
+        return MetadataResponseTopic(ErrorCode.TOPIC_AUTHORIZATION_FAILED, name)
     topic = session.node.topics.find(TopicName(session.namespace, name))
     if topic is not None:
         return topic
     try:
         check_topic_name(name)
     except GatewayError as error:
-        return TopicAnswered(code_of(error), name)
-    return TopicAnswered(code_of(failures.get(name, TopicNotFound())), name)
+        return MetadataResponseTopic(code_of(error), name)
+    return MetadataResponseTopic(code_of(failures.get(name, TopicNotFound())), name)

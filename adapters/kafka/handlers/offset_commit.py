@@ -28,7 +28,12 @@ from adapters.kafka.codecs.group_codec import (
 )
 from adapters.kafka.errors import ErrorCode, code_of
 from adapters.kafka.groups.coordinator import check_group, group_code_of, group_name
-from adapters.kafka.node.large_requests import join_slices, next_turn, settle, topic_slices
+from adapters.kafka.node.large_requests import (
+    join_slices,
+    set_result_if_pending,
+    topic_slices,
+    yield_to_loop,
+)
 from adapters.kafka.session import Session
 from gateway.auth.ports import Operation
 from gateway.errors import (
@@ -75,7 +80,7 @@ async def handle_large(
     request: OffsetCommitRequest, session: Session, version: int, reply: Reply
 ) -> None:
     """Store the positions in slices, one after the other; then answer."""
-    large_work = session.node.large_work
+    large_request_thread = session.node.large_request_thread
     loop = asyncio.get_running_loop()
     failure: GatewayError | None = None
     parts: list[tuple[Answers, asyncio.Future[GatewayError | None]]] = []
@@ -88,15 +93,22 @@ async def handle_large(
             answers: Answers = []
             kept: asyncio.Future[GatewayError | None] = loop.create_future()
             parts.append((answers, kept))
-            _commit(request, topics, session, expires_unix_ms, answers, partial(settle, kept))
-            await next_turn()
+            _commit(
+                request,
+                topics,
+                session,
+                expires_unix_ms,
+                answers,
+                partial(set_result_if_pending, kept),
+            )
+            await yield_to_loop()
         for _, kept in parts:
             failure = await kept or failure
     if failure is not None:
-        reply(await large_work.run(_refused, request, version, failure))
+        reply(await large_request_thread.run(_refused, request, version, failure))
         return
     done = [answers for answers, _ in parts]
-    reply(await large_work.run(_encode_parts, version, request.topics, done))
+    reply(await large_request_thread.run(_encode_parts, version, request.topics, done))
 
 
 def _encode_parts(version: int, topics: Topics, done: Sequence[Answers]) -> bytes:

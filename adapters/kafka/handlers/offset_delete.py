@@ -10,7 +10,7 @@ from uuid import UUID
 from kafka.protocol.consumer import OffsetDeleteRequest, OffsetDeleteResponse
 
 from adapters.kafka.access.authorization import topic_for
-from adapters.kafka.await_durable import durably
+from adapters.kafka.await_durable import await_durable
 from adapters.kafka.errors import ErrorCode, code_of
 from adapters.kafka.groups.coordinator import check_group, group_code_of, group_name
 from adapters.kafka.session import Session
@@ -34,7 +34,9 @@ async def handle(
         session.node.groups.check_offsets_removable(name)
         topics = [_take(session, request.group_id, topic, gone) for topic in request.topics]
         if gone:
-            await durably(lambda on_done: session.node.cursors.delete(name, gone, on_done))
+            await await_durable(
+                lambda on_done: session.node.cursors.delete(name, gone, on_done)
+            )
     except GatewayError as error:
         return OffsetDeleteResponse(version=version, error_code=group_code_of(error), topics=[])
     return OffsetDeleteResponse(version=version, error_code=ErrorCode.NONE, topics=topics)

@@ -23,11 +23,11 @@ from adapters.kafka.errors import ErrorCode, code_of
 from adapters.kafka.groups.coordinator import check_group, group_code_of, group_name
 from adapters.kafka.node.large_requests import (
     SLICE_ELEMENTS,
-    Pace,
+    SliceCounter,
     join_slices,
-    next_turn,
     slices,
     topic_slices,
+    yield_to_loop,
 )
 from adapters.kafka.session import Session
 from gateway.auth.ports import Operation, ResourceType
@@ -74,14 +74,14 @@ async def handle_large(
     request: OffsetFetchRequest, session: Session, version: int
 ) -> bytearray:
     """Do as ``handle``, in slices. Error: ``PeerError`` for too many positions to answer."""
-    asked = await session.node.large_work.run(_asked, request, version)
+    asked = await session.node.large_request_thread.run(_asked, request, version)
     return await _answer_large(asked, session, version)
 
 
 async def _answer_large(asked: _Asked, session: Session, version: int) -> bytearray:
     node = session.node
     answers: list[_Answer] = []
-    pace, left = Pace(), node.config.request_elements_max
+    slice_counter, left = SliceCounter(), node.config.request_elements_max
     for group_id, topics in asked:
         code, found = ErrorCode.NONE, []
         for outcome, some in _fetch_slices(session, group_id, topics, version):
@@ -92,15 +92,15 @@ async def _answer_large(asked: _Asked, session: Session, version: int) -> bytear
             if left < 0:
                 msg = f"positions asked for are more than {node.config.request_elements_max}"
                 raise PeerError(msg)
-            if pace.is_over(count):
-                await next_turn()
+            if slice_counter.is_over(count):
+                await yield_to_loop()
         joined = found[0] if found else []
         if topics is None:
             joined = _merged(found)
         elif code is ErrorCode.NONE:
             joined = join_slices(topics, found)
         answers.append((group_id, code, joined, topics))
-    return await node.large_work.run(_encode, version, answers)
+    return await node.large_request_thread.run(_encode, version, answers)
 
 
 def _fetch_slices(

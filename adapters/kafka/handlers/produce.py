@@ -31,7 +31,12 @@ from adapters.kafka.codecs.produce_codec import (
     encode_produce_response,
 )
 from adapters.kafka.errors import ErrorCode, code_of
-from adapters.kafka.node.large_requests import join_slices, next_turn, settle, topic_slices
+from adapters.kafka.node.large_requests import (
+    join_slices,
+    set_result_if_pending,
+    topic_slices,
+    yield_to_loop,
+)
 from adapters.kafka.session import Session
 from gateway.auth.ports import Operation
 from gateway.delays.split import Split, split
@@ -63,7 +68,7 @@ Topics = Sequence[tuple[TopicRef, Sequence[ProducedPartition]]]
 Outcomes = list[tuple[TopicRef, list[tuple[int, Outcome]]]]
 
 
-class Reply(Protocol):
+class ProduceReply(Protocol):
     """What the server hands in: call it with the answer, or None where there is none.
 
     ``guard`` runs what the storage calls back: a failure there is this connection's alone.
@@ -76,7 +81,9 @@ class Reply(Protocol):
         """Run ``work``."""
 
 
-def handle(request: ProduceRequest, session: Session, version: int, reply: Reply) -> None:
+def handle(
+    request: ProduceRequest, session: Session, version: int, reply: ProduceReply
+) -> None:
     """Append what is good of the request, and answer when it is kept."""
     outcomes: Outcomes = []
     done = partial(reply.guard, _answer, outcomes, version, request.acks, reply)
@@ -84,7 +91,7 @@ def handle(request: ProduceRequest, session: Session, version: int, reply: Reply
 
 
 async def handle_large(
-    request: ProduceRequest, session: Session, version: int, reply: Reply
+    request: ProduceRequest, session: Session, version: int, reply: ProduceReply
 ) -> None:
     """Append slices of the request one after the other, each atomically; then answer."""
     refusal = _refusal(request)
@@ -95,14 +102,22 @@ async def handle_large(
         outcomes: Outcomes = []
         kept: asyncio.Future[GatewayError | None] = loop.create_future()
         parts.append((outcomes, kept))
-        _append(session, topics, refusal, version, outcomes, seen, partial(settle, kept))
+        _append(
+            session,
+            topics,
+            refusal,
+            version,
+            outcomes,
+            seen,
+            partial(set_result_if_pending, kept),
+        )
         seen.update(
             outcome.partition
             for _, results in outcomes
             for _, outcome in results
             if not isinstance(outcome, GatewayError)
         )
-        await next_turn()
+        await yield_to_loop()
     done = [(outcomes, await kept) for outcomes, kept in parts]
     parts.clear()
     if request.acks == 0:
@@ -110,7 +125,11 @@ async def handle_large(
             _check_silent(outcomes, failure)
         reply(None)
         return
-    reply(await session.node.large_work.run(_encode_parts, version, request.topics, done))
+    reply(
+        await session.node.large_request_thread.run(
+            _encode_parts, version, request.topics, done
+        )
+    )
 
 
 def _append(  # noqa: PLR0913, PLR0917 - a part of a request, and what came before it
@@ -234,7 +253,7 @@ def _answer(
     outcomes: Outcomes,
     version: int,
     acks: int,
-    reply: Reply,
+    reply: ProduceReply,
     failure: GatewayError | None,
 ) -> None:
     if acks == 0:

@@ -3,7 +3,7 @@
 A request of at most ``SLICE_ELEMENTS`` array elements is decoded, handled and answered at once.
 What is larger, up to ``request_elements_max``, is decoded and encoded in one thread beside the
 loop, and handled on the loop in slices of so many elements: a handler gives the loop back with
-``next_turn`` between two slices.
+``yield_to_loop`` between two slices.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ Ref = TypeVar("Ref")
 Part = TypeVar("Part")
 
 
-class LargeWork:
+class LargeRequestThread:
     """A thread for work on large requests that needs nothing of the loop.
 
     One thread for all connections: several would only wait for each other, and make the loop
@@ -40,12 +40,12 @@ class LargeWork:
             self._thread.shutdown(wait=False, cancel_futures=True)
 
 
-async def next_turn() -> None:
+async def yield_to_loop() -> None:
     """Let the loop serve others."""
     await asyncio.sleep(0)
 
 
-class Pace:
+class SliceCounter:
     """Counts the elements of a slice, for handlers that are coroutines anyway."""
 
     __slots__ = ("_left",)
@@ -54,7 +54,7 @@ class Pace:
         self._left = SLICE_ELEMENTS
 
     def is_over(self, elements: int = 1) -> bool:
-        """Count elements; say whether it is time for ``next_turn``, and begin a new slice."""
+        """Count elements; say whether it is time for ``yield_to_loop``, and begin a new slice."""
         self._left -= elements
         if self._left > 0:
             return False
@@ -62,13 +62,13 @@ class Pace:
         return True
 
 
-def settle(future: asyncio.Future[Result], result: Result) -> None:
+def set_result_if_pending(future: asyncio.Future[Result], result: Result) -> None:
     """Give a future its result, unless who awaited it has gone."""
     if not future.done():
         future.set_result(result)
 
 
-def let_go(topics: list[tuple[Ref, list[Part]]]) -> None:
+def free_in_slices(topics: list[tuple[Ref, list[Part]]]) -> None:
     """Free a request in a thread, slice by slice: all of it at once would hold the loop."""
     while topics:
         _, parts = topics.pop()

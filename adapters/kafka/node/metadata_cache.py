@@ -12,7 +12,11 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from adapters.kafka.codecs.metadata_codec import TopicAnswered, encode_topic, encode_topics
+from adapters.kafka.codecs.metadata_codec import (
+    MetadataResponseTopic,
+    encode_topic,
+    encode_topics,
+)
 from adapters.kafka.errors import ErrorCode
 from gateway.auth.ports import Principal
 from gateway.placement import Placement
@@ -23,7 +27,7 @@ LISTS_BYTES_MAX: Final = 64 * 1024 * 1024
 VERSIONS_MAX: Final = 4  # whose single topics are kept; clients of one site rarely use more
 
 
-class _Kept(NamedTuple):
+class _CachedList(NamedTuple):
     """A list of topics, and the revisions of topics and rules for which it is right."""
 
     revisions: tuple[int, int]
@@ -35,11 +39,11 @@ class MetadataCache:
 
     def __init__(self, placement: Placement) -> None:
         self._placement = placement
-        self._rows: dict[int, dict[UUID, tuple[int, bytes]]] = {}
-        self._lists: dict[tuple[int, str, Principal], _Kept] = {}
+        self._encoded_topics: dict[int, dict[UUID, tuple[int, bytes]]] = {}
+        self._lists: dict[tuple[int, str, Principal], _CachedList] = {}
         self._lists_bytes = 0
 
-    def list_of(
+    def topic_list(
         self,
         version: int,
         namespace: str,
@@ -55,27 +59,27 @@ class MetadataCache:
         data = self._encode(version, visible())
         if kept is not None:
             self._drop(key)
-        self._keep(key, _Kept(revisions, data))
+        self._keep(key, _CachedList(revisions, data))
         return data
 
     def _encode(self, version: int, topics: list[Topic]) -> bytes:
         """Encode a list; single topics that are not in it are forgotten."""
-        known = self._rows.pop(version, {})
-        rows: dict[UUID, tuple[int, bytes]] = {}
+        known = self._encoded_topics.pop(version, {})
+        encoded: dict[UUID, tuple[int, bytes]] = {}
         epoch = _common_epoch(self._placement)
         for topic in topics:
             count = len(topic.partition_ids)
-            row = known.get(topic.uuid)
-            if row is None or row[0] != count:
-                answered = answer_for(topic, self._placement, common_epoch=epoch)
-                row = (count, encode_topic(version, answered))
-            rows[topic.uuid] = row
-        self._rows[version] = rows
-        if len(self._rows) > VERSIONS_MAX:
-            del self._rows[next(iter(self._rows))]
-        return encode_topics(version, [data for _, data in rows.values()])
+            one = known.get(topic.uuid)
+            if one is None or one[0] != count:
+                answered = topic_response(topic, self._placement, common_epoch=epoch)
+                one = (count, encode_topic(version, answered))
+            encoded[topic.uuid] = one
+        self._encoded_topics[version] = encoded
+        if len(self._encoded_topics) > VERSIONS_MAX:
+            del self._encoded_topics[next(iter(self._encoded_topics))]
+        return encode_topics(version, [data for _, data in encoded.values()])
 
-    def _keep(self, key: tuple[int, str, Principal], kept: _Kept) -> None:
+    def _keep(self, key: tuple[int, str, Principal], kept: _CachedList) -> None:
         """Keep a list, the oldest going first when they are too many bytes."""
         self._lists[key] = kept
         self._lists_bytes += len(kept.data)
@@ -86,9 +90,9 @@ class MetadataCache:
         self._lists_bytes -= len(self._lists.pop(key).data)
 
 
-def answer_for(
+def topic_response(
     topic: Topic, placement: Placement, *, common_epoch: int | None = None
-) -> TopicAnswered:
+) -> MetadataResponseTopic:
     """Return a topic that is there, without authorized operations.
 
     ``common_epoch`` is the leader epoch of every slot, where there is one: it spares hashing
@@ -100,7 +104,7 @@ def answer_for(
         if common_epoch is None
         else [common_epoch] * count
     )
-    return TopicAnswered(
+    return MetadataResponseTopic(
         ErrorCode.NONE,
         topic.name.name,
         topic.uuid,

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from copy import copy
 from typing import Any, Final, NamedTuple
 
-from adapters.kafka.node.large_requests import SLICE_ELEMENTS, next_turn
+from adapters.kafka.node.large_requests import SLICE_ELEMENTS, yield_to_loop
 from gateway.errors import PeerError
 
 
@@ -77,7 +77,7 @@ async def handle_split(
             whole = [*getattr(earlier, split.parts[1]), *getattr(rest, split.parts[1])]
             setattr(earlier, split.parts[1], whole)
         answers += found
-        await next_turn()
+        await yield_to_loop()
     setattr(response, split.answered, answers)
     return response
 

@@ -19,20 +19,20 @@ _MS_PER_MINUTE: Final = 60_000
 def describe_broker(session: Session) -> list[ConfigEntry]:
     """Return the node's settings, by name."""
     node = session.node
-    rows = [
+    settings = [
         ("advertised.listeners", ConfigType.STRING, f"PLAINTEXT://{session.advertised}", ""),
         ("broker.id", ConfigType.INT, node.placement.node_id, "`[node] node_id`"),
         ("node.id", ConfigType.INT, node.placement.node_id, "`[node] node_id`"),
-        *_settings_rows(node.settings),
-        *_listener_rows(node.config),
+        *_node_settings(node.settings),
+        *_listener_settings(node.config),
     ]
-    return [_entry(name, kind, value, text) for name, kind, value, text in sorted(rows)]
+    return [_entry(name, kind, value, text) for name, kind, value, text in sorted(settings)]
 
 
-_Row = tuple[str, ConfigType, object, str]
+_Setting = tuple[str, ConfigType, object, str]
 
 
-def _settings_rows(settings: Settings) -> Iterable[_Row]:
+def _node_settings(settings: Settings) -> Iterable[_Setting]:
     topics, groups, broker = settings.topic_defaults, settings.groups, settings.broker
     yield from (
         ("auto.create.topics.enable", ConfigType.BOOLEAN, topics.auto_create,
@@ -57,7 +57,7 @@ def _settings_rows(settings: Settings) -> Iterable[_Row]:
     )  # fmt: skip
 
 
-def _listener_rows(config: KafkaConfig) -> Iterable[_Row]:
+def _listener_settings(config: KafkaConfig) -> Iterable[_Setting]:
     yield from (
         ("connections.max.idle.ms", ConfigType.LONG, config.idle_s_max * 1000,
          "`[adapters.kafka] idle_s_max`"),

@@ -153,14 +153,14 @@ def uvarint(value: int) -> bytes:
 
 
 WORK = {
-    FETCH: ("fetch", "topic_for"),
-    PRODUCE: ("produce", "topic_for"),
-    METADATA: ("metadata", "_find"),
-    OFFSET_FETCH: ("offset_fetch", "topic_for"),
-    OFFSET_COMMIT: ("offset_commit", "topic_for"),
-    LIST_OFFSETS: ("list_offsets", "topic_for"),
-    FIND_COORDINATOR: ("find_coordinator", "_find"),
-    DELETE_TOPICS: ("delete_topics", "topic_for"),
+    FETCH: ("fetching.pending_fetch", "topic_for"),
+    PRODUCE: ("handlers.produce", "topic_for"),
+    METADATA: ("handlers.metadata", "_find"),
+    OFFSET_FETCH: ("handlers.offset_fetch", "topic_for"),
+    OFFSET_COMMIT: ("handlers.offset_commit", "topic_for"),
+    LIST_OFFSETS: ("handlers.list_offsets", "topic_for"),
+    FIND_COORDINATOR: ("handlers.find_coordinator", "_find"),
+    DELETE_TOPICS: ("handlers.delete_topics", "topic_for"),
 }
 
 
@@ -169,7 +169,7 @@ async def test_no_turn_of_the_loop_handles_more_than_a_slice(
     api_key: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     module, name = WORK[api_key]
-    handler = importlib.import_module(f"adapters.kafka.handlers.{module}")
+    handler = importlib.import_module(f"adapters.kafka.{module}")
     async with running(tmp_path, has_groups=True) as live:
         turns = Turns()
         monkeypatch.setattr(handler, name, turns.counting(getattr(handler, name)))
@@ -187,7 +187,7 @@ async def test_a_request_within_a_slice_is_handled_in_one_turn(
     api_key: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     module, name = WORK[api_key]
-    handler = importlib.import_module(f"adapters.kafka.handlers.{module}")
+    handler = importlib.import_module(f"adapters.kafka.{module}")
     count = SLICE_ELEMENTS // 3
     async with running(tmp_path, has_groups=True) as live:
         turns = Turns()
@@ -303,7 +303,7 @@ async def test_a_large_fetch_notices_what_comes_while_it_reads(
                 await producing.answer()
             await asyncio.sleep(0)
 
-        monkeypatch.setattr(pending_fetch, "next_turn", append_once)
+        monkeypatch.setattr(pending_fetch, "yield_to_loop", append_once)
         waiting.send(fetch_of({"orders": numbers}, wait_ms=300_000))
         answer = fetched((await waiting.answer())[1])["orders"]
     assert [number for number, _, size in answer if size] == [0]

@@ -6,14 +6,18 @@ from uuid import UUID
 import pytest
 
 from adapters.kafka.codecs import metadata_codec
-from adapters.kafka.codecs.metadata_codec import Broker, TopicAnswered, TopicAsked
+from adapters.kafka.codecs.metadata_codec import (
+    BrokerAddress,
+    MetadataRequestTopic,
+    MetadataResponseTopic,
+)
 from adapters.kafka.errors import ErrorCode
 from tests.adapters.kafka.codecs import kio_codec
 
 ID = UUID(int=77)
-BROKERS = [Broker(11, "here", 1201, "rack-ä"), Broker(12, "there", 1301)]
+BROKERS = [BrokerAddress(11, "here", 1201, "rack-ä"), BrokerAddress(12, "there", 1301)]
 TOPICS = [
-    TopicAnswered(
+    MetadataResponseTopic(
         ErrorCode.NONE,
         "first",
         ID,
@@ -22,7 +26,7 @@ TOPICS = [
         leader_epochs=(5, 6, 7),
         authorized_operations=264,
     ),
-    TopicAnswered(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "second"),
+    MetadataResponseTopic(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "second"),
 ]
 
 
@@ -34,7 +38,8 @@ def test_requests_are_read_as_a_second_codec_wrote_them(version: int) -> None:
     ours = metadata_codec.decode_request(version, kio_codec.encode(theirs))
 
     assert ours.topics == tuple(
-        TopicAsked(getattr(topic, "topic_id", None), topic.name) for topic in theirs.topics
+        MetadataRequestTopic(getattr(topic, "topic_id", None), topic.name)
+        for topic in theirs.topics
     )
     assert ours.allow_auto_topic_creation == getattr(theirs, "allow_auto_topic_creation", True)
     for name in (
@@ -127,7 +132,7 @@ def _restrict(expected: object, got: object) -> object:
 
 @pytest.mark.parametrize("version", [10, 12])
 def test_a_topic_without_a_name_is_null_only_where_null_is_allowed(version: int) -> None:
-    topic = TopicAnswered(ErrorCode.UNKNOWN_TOPIC_ID, None, ID)
+    topic = MetadataResponseTopic(ErrorCode.UNKNOWN_TOPIC_ID, None, ID)
     body = b"".join(
         (
             metadata_codec.encode_head(version, BROKERS, "c", 1),

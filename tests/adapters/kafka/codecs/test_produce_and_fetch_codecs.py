@@ -14,7 +14,7 @@ from kio.serial import entity_reader, entity_writer
 
 from adapters.kafka.codec import decode_request_header, encode_api_versions_response
 from adapters.kafka.codecs.fetch_codec import (
-    FetchedPartition,
+    FetchPartition,
     FetchResult,
     decode_fetch_request,
     encode_fetch_response,
@@ -160,8 +160,8 @@ def test_fetch_requests_are_read(version: int) -> None:
     [(ref, partitions)] = request.topics
     assert ref == (TOPIC_ID if version >= 13 else "orders.v1")
     assert partitions == [
-        FetchedPartition(1, epoch, 2**40, 1024),
-        FetchedPartition(2, epoch, 9, 2048),
+        FetchPartition(1, epoch, 2**40, 1024),
+        FetchPartition(2, epoch, 9, 2048),
     ]
 
 
