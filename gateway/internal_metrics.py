@@ -2,17 +2,24 @@
 
 import asyncio
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Final
 
 from features.queue.model import Counts
 from gateway import descriptors
-from gateway.kernel import Kernel
+from gateway.kernel import (
+    CountsRequests,
+    HasBudgets,
+    HasListeners,
+    HasMetrics,
+    Kernel,
+    ProtocolAdapter,
+)
 from gateway.metrics import Metrics, Sample
 
 LAG_EVERY_S: Final = 1.0
 
 
-def register_metrics(kernel: Kernel, adapters: Mapping[str, Any]) -> None:
+def register_metrics(kernel: Kernel, adapters: Mapping[str, ProtocolAdapter]) -> None:
     """Register the broker's, the storage's and the adapters' figures."""
     metrics = kernel.metrics
     writer, reader = kernel.broker.writer, kernel.broker.reader
@@ -146,16 +153,16 @@ def _register_delays(kernel: Kernel) -> None:
     )
 
 
-def _register_adapters(metrics: Metrics, adapters: Mapping[str, Any]) -> None:
+def _register_adapters(metrics: Metrics, adapters: Mapping[str, ProtocolAdapter]) -> None:
     # An adapter has one listener, or several that have names of their own.
     listeners = {
         listener.name: listener
         for adapter in adapters.values()
-        if hasattr(adapter, "listener")
-        for listener in getattr(adapter, "listeners", (adapter.listener,))
+        if isinstance(adapter, HasListeners)
+        for listener in adapter.listeners
     }
     for adapter in adapters.values():
-        if hasattr(adapter, "register_metrics"):
+        if isinstance(adapter, HasMetrics):
             adapter.register_metrics(metrics)
 
     def connections() -> Iterable[Sample]:
@@ -184,7 +191,8 @@ def _register_adapters(metrics: Metrics, adapters: Mapping[str, Any]) -> None:
     budgets = {
         (name, budget.name): budget
         for name, adapter in adapters.items()
-        for budget in getattr(adapter, "budgets", ())
+        if isinstance(adapter, HasBudgets)
+        for budget in adapter.budgets
     }
     metrics.gauges(
         "headgate_budget_bytes",
@@ -205,7 +213,7 @@ def _register_adapters(metrics: Metrics, adapters: Mapping[str, Any]) -> None:
         lambda: [
             ((name, api), count)
             for name, adapter in adapters.items()
-            if hasattr(adapter, "request_counts")
+            if isinstance(adapter, CountsRequests)
             for api, count in adapter.request_counts()
         ],
     )

@@ -41,7 +41,7 @@ from gateway.errors import GatewayError, StorageUnavailable
 from gateway.groups.cursors import CursorManager
 from gateway.groups.manager import GroupManager
 from gateway.internal_metrics import register_metrics
-from gateway.kernel import Kernel
+from gateway.kernel import Kernel, ProtocolAdapter
 from gateway.metadata.sql import SqlMetadata
 from gateway.metadata.store import reconcile
 from gateway.metrics import Metrics
@@ -102,7 +102,7 @@ class _Node:
         self._fault: BaseException | None = None
         self._topics: TopicManager | None = None
         self._metrics = Metrics()
-        self._adapters: dict[str, Any] = {}
+        self._adapters: dict[str, ProtocolAdapter] = {}
         self._reloading: Reloading | None = None
         self._auth: tuple[StoredUsers, RuleBook, AccessKeys] | None = None
 
@@ -332,7 +332,7 @@ class _Node:
 
     async def _start_adapters(self, kernel: Kernel, stack: AsyncExitStack) -> None:
         for name, config in self._settings.adapters.items():
-            adapter = adapter_class(name)(config, kernel)
+            adapter: ProtocolAdapter = adapter_class(name)(config, kernel)
             try:
                 await adapter.start()
             except OSError as error:

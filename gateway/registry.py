@@ -4,6 +4,9 @@ A plug-in is a distribution with an entry point in ``headgate.adapters`` or
 ``headgate.storage_adapters`` whose name is the one used in the config file. Nothing is imported
 before it is asked for by name, so that an unused protocol costs neither time nor memory. A
 built-in name cannot be taken over by a plug-in.
+
+A plug-in's class has the attribute ``PLUGIN_API``, the number of the interface that it was
+written for; docs/plugins.md has the rule by which the number grows.
 """
 
 import difflib
@@ -16,6 +19,8 @@ from gateway.config.base import FrozenConfig
 from gateway.errors import GatewayError
 from gateway.installation import install_command
 
+PLUGIN_API: Final = 1
+"""Interface between this version and plug-ins; others are refused when they are loaded."""
 ADAPTERS: Final[Mapping[str, str]] = {
     "kafka": "adapters.kafka.server:KafkaAdapter",
     "mqtt": "adapters.mqtt.server:MqttAdapter",
@@ -89,7 +94,25 @@ def _load(name: str, built_in: Mapping[str, str], *, group: str, what: str) -> t
     if len({point.value for point in points}) > 1:
         msg = f"{what} {name!r} is offered by {' and '.join(sorted(map(_origin, points)))}"
         raise BrokenPlugin(msg)
-    return _import(points[0].value, f"{what} {name!r} of {_origin(points[0])}")
+    what = f"{what} {name!r} of {_origin(points[0])}"
+    plugin = _import(points[0].value, what)
+    _check_interface(plugin, f"{what} ({points[0].value})")
+    return plugin
+
+
+def _check_interface(plugin: type[Any], what: str) -> None:
+    """Refuse a plug-in that was written for another interface. Errors: ``BrokenPlugin``."""
+    written_for = getattr(plugin, "PLUGIN_API", None)
+    if written_for == PLUGIN_API:
+        return
+    if written_for is None:
+        msg = f"{what} does not say which plug-in interface it needs: PLUGIN_API = {PLUGIN_API}"
+    else:
+        msg = (
+            f"{what} needs plug-in interface {written_for!r}, this version of Headgate has "
+            f"{PLUGIN_API}; install versions of both that fit"
+        )
+    raise BrokenPlugin(msg)
 
 
 def _origin(point: EntryPoint) -> str:

@@ -19,6 +19,7 @@ from gateway.auth.users import StoredUsers
 from gateway.config.settings import Settings
 from gateway.config.text import as_tables
 from gateway.errors import GatewayError
+from gateway.kernel import HasListeners, ProtocolAdapter
 from gateway.listener import Listener
 
 HELD_KEYS: Final = frozenset(
@@ -69,7 +70,7 @@ class Reloading:
         self,
         settings: Settings,
         read: Callable[[], Settings] | None,
-        adapters: Mapping[str, Any],
+        adapters: Mapping[str, ProtocolAdapter],
         access: Access,
     ) -> None:
         self._settings = settings
@@ -98,8 +99,9 @@ class Reloading:
         while self._is_asked_again:
             self._is_asked_again = False
             for adapter in self._adapters.values():
-                for listener in getattr(adapter, "listeners", ()):
-                    _reload_certificates(listener)
+                if isinstance(adapter, HasListeners):
+                    for listener in adapter.listeners:
+                        _reload_certificates(listener)
             if self._read is not None:
                 await self._reload_settings(self._read)
 

@@ -1,23 +1,10 @@
 """State of the node for the admin endpoint; filled in by the composition root."""
 
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
 
 from gateway.errors import ShuttingDown
-from gateway.kernel import Endpoint, Kernel
+from gateway.kernel import Kernel, ProtocolAdapter
 from gateway.metrics import Metrics
-
-
-class RunningAdapter(Protocol):
-    """Adapter as the admin endpoint uses it."""
-
-    def endpoints(self) -> list[Endpoint]:
-        """Return where it listens."""
-        ...
-
-    def connections(self) -> list[dict[str, Any]]:
-        """Return one table per open connection."""
-        ...
 
 
 class AdminState:
@@ -28,7 +15,7 @@ class AdminState:
         *,
         metrics: Metrics,
         kernel: Kernel | None = None,
-        adapters: Mapping[str, RunningAdapter] | None = None,
+        adapters: Mapping[str, ProtocolAdapter] | None = None,
     ) -> None:
         self.metrics = metrics
         self.kernel = kernel

@@ -38,7 +38,7 @@ RIDDLES: dict[str, int] = {
     "adapters/kafka": 16,
     "adapters/mqtt": 79,
     "adapters/sqs": 39,
-    "tests": 185,
+    "tests": 184,
 }
 # Classes whose name another class of the same package has, too.
 DOUBLES: dict[str, int] = {

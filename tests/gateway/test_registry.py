@@ -36,6 +36,8 @@ GOOD = """
 from gateway.config.base import FrozenConfig
 
 class Smoke:
+    PLUGIN_API = 1
+
     class Config(FrozenConfig):
         fires_max: int = 2
 """
@@ -48,6 +50,34 @@ def test_a_plugin_is_found_by_its_entry_point(site: Path) -> None:
     assert (found.__module__, found.__name__) == ("plugged_good", "Smoke")
     assert registry.config_class(found)().model_dump() == {"fires_max": 2}
     assert registry.adapter_names() == [*registry.ADAPTERS, "smoke"]
+
+
+@pytest.mark.parametrize("group", ["adapters", "storage_adapters"])
+@pytest.mark.parametrize(
+    ("declared", "words"),
+    [
+        ("", "does not say which plug-in interface it needs: PLUGIN_API = 1"),
+        ("PLUGIN_API = 2", "needs plug-in interface 2, this version of Headgate has 1"),
+        ("PLUGIN_API = '1'", "needs plug-in interface '1'"),
+    ],
+)
+def test_a_plugin_for_another_interface_is_refused(
+    site: Path, group: str, declared: str, words: str
+) -> None:
+    text = GOOD.replace("PLUGIN_API = 1", declared)
+    install(
+        site,
+        "old-smoke",
+        f"[headgate.{group}]\nsmoke = plugged_old:Smoke\n",
+        {"plugged_old": text},
+    )
+    load = {"adapters": registry.adapter_class, "storage_adapters": registry.storage_class}[
+        group
+    ]
+    with pytest.raises(BrokenPlugin) as caught:
+        load("smoke")
+    assert words in str(caught.value)
+    assert "adapter 'smoke' of old-smoke (plugged_old:Smoke)" in str(caught.value)
 
 
 def test_storages_have_names_of_their_own(site: Path) -> None:

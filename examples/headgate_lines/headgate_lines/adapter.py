@@ -12,6 +12,7 @@ from headgate_lines.connection import LineConnection
 class LinesAdapter:
     """Starts and stops the listener; each connection does the rest."""
 
+    PLUGIN_API = 1
     Config = LinesConfig
 
     def __init__(self, config: LinesConfig, kernel: Kernel) -> None:
@@ -30,6 +31,11 @@ class LinesAdapter:
     async def stop(self) -> None:
         """Close every connection."""
         await self._listener.stop()
+
+    @property
+    def listeners(self) -> list[Listener]:
+        """The listener, for metrics and for certificates read anew."""
+        return [self._listener]
 
     def endpoints(self) -> list[Endpoint]:
         """Return where it listens, and how to try it."""

@@ -58,6 +58,7 @@ class Job(NamedTuple):
 class Drawer:
     """A ``gateway.storage.StorageAdapter``."""
 
+    PLUGIN_API = 1
     Config = DrawerConfig
 
     def __init__(self, config: DrawerConfig, *, data_dir: Path, clock: Clock) -> None:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from gateway.admin.server import AdminServer
 from gateway.admin.state import AdminState
 from gateway.cli.admin_client import AdminClient
+from gateway.config.base import FrozenConfig
 from gateway.config.loader import load_settings
 from gateway.config.settings import Settings
 from gateway.kernel import Endpoint, Kernel
@@ -16,7 +17,15 @@ from gateway.metrics import Metrics
 
 
 class Adapter:
-    """What the admin endpoint sees of an adapter."""
+    """Adapter that does nothing."""
+
+    def __init__(self, config: FrozenConfig, kernel: Kernel) -> None: ...
+
+    async def start(self) -> None: ...
+
+    async def drain(self, seconds_max: float) -> None: ...
+
+    async def stop(self) -> None: ...
 
     def endpoints(self) -> list[Endpoint]:
         return [Endpoint("tiny", "tcp://127.0.0.1:7", "nc 127.0.0.1 7")]
@@ -49,7 +58,8 @@ async def running_admin(data_dir: Path, *assignments: str) -> AsyncIterator[Setu
     async with AsyncExitStack() as stack:
         node = _Node(settings)
         kernel = await node._start_kernel(node._claimed_storage(), stack)
-        state = AdminState(metrics=Metrics(), kernel=kernel, adapters={"tiny": Adapter()})
+        adapter = Adapter(FrozenConfig(), kernel)
+        state = AdminState(metrics=Metrics(), kernel=kernel, adapters={"tiny": adapter})
         server = AdminServer(settings.admin, state, data_dir=data_dir)
         await server.start()
         stack.push_async_callback(server.stop)
