@@ -31,6 +31,7 @@ _DECLARED: Final[Mapping[str, type[FrozenConfig]]] = {
 _TYPES: Final[Mapping[object, str]] = {
     bool: "`true`, `false`",
     int: "integer",
+    float: "number",
     str: "text",
     Path: "path",
     dict: "table",
@@ -127,7 +128,7 @@ def default_text(field: FieldInfo) -> str:
         return "(must be set)"
     if value is None:
         return "not set"
-    if isinstance(value, bool | int | str | Path):
+    if isinstance(value, bool | int | float | str | Path):
         return f"`{format_value(str(value) if isinstance(value, Path) else value)}`"
     return "none"
 

@@ -4,8 +4,11 @@ import re
 from pathlib import Path
 
 import pytest
+from pydantic import Field
 
+from gateway.cli.config_reference import default_text
 from gateway.cli.limit_keys import limit_keys, rows_of
+from gateway.config.base import FrozenConfig
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "limits.md"
 LIMITS = limit_keys()
@@ -27,3 +30,16 @@ def test_no_key_is_listed_twice_or_does_not_exist() -> None:
     listed = [path for path, _ in rows_of(PAGE.read_text())]
     assert sorted(listed) == sorted(set(listed))
     assert [path for path in listed if path not in LIMITS] == []
+
+
+class Fraction(FrozenConfig):
+    """A section with a bound that is no integer, as a plugin may have."""
+
+    share_max: float = Field(default=0.25, ge=0, description="Share.")
+    wait_s_max: float | None = Field(default=1.5, description="Wait.")
+
+
+def test_a_default_that_is_no_integer_is_shown() -> None:
+    fields = Fraction.model_fields
+    assert default_text(fields["share_max"]) == "`0.25`"
+    assert default_text(fields["wait_s_max"]) == "`1.5`"
