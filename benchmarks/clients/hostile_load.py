@@ -31,6 +31,7 @@ def main() -> None:
             {
                 "packets": thrown.packets,
                 "connections": thrown.connections,
+                "answered": thrown.answered,
                 "rate": thrown.packets / thrown.seconds,
             }
         )
