@@ -1,4 +1,4 @@
-"""Bytes that many share for one purpose."""
+"""Byte budget that connections share."""
 
 from collections.abc import Callable
 from typing import Final
@@ -7,7 +7,7 @@ PROGRESS_BYTES: Final = 64 * 1024
 
 
 class Budget:
-    """Bytes that all connections share for one purpose; who finds no room waits in order.
+    """Budget of bytes for all connections; those without room wait in order.
 
     ``stall_s_max``: how long a request may go without ``PROGRESS_BYTES`` while others wait.
     """
@@ -26,7 +26,7 @@ class Budget:
 
     @property
     def free_bytes(self) -> int:
-        """Bytes that may still be taken; 0 or less: wait."""
+        """Free bytes; at 0 or less, callers wait."""
         return self.bytes_max - self.bytes_taken
 
     @property
@@ -35,15 +35,15 @@ class Budget:
         return len(self._waiting)
 
     def has_room(self, size_bytes: int) -> bool:
-        """Say whether so much fits; alone, one may be larger than the whole budget."""
+        """Say whether that many bytes fit; a single request may exceed the whole budget."""
         return size_bytes <= self.free_bytes or self.bytes_taken <= 0
 
     def take(self, size_bytes: int) -> None:
-        """Count bytes. One may exceed the budget, by what can be had in one piece only."""
+        """Take bytes. One user may exceed the budget, by what comes in one piece only."""
         self.bytes_taken += size_bytes
 
     def give_back(self, size_bytes: int) -> None:
-        """Bytes are free again: those who wait try again, each once, while there is room.
+        """Give bytes back, and let waiters try again, each once, while there is room.
 
         What they give back in turn is seen here, and not by calls within calls.
         """
@@ -53,13 +53,13 @@ class Budget:
             self._run_next()
 
     def end_run(self, runner: "Intake") -> None:
-        """Let the next one exceed the budget, if it was this one that might."""
+        """End this user's permission to exceed the budget; the next one may have it."""
         if self.runner is runner:
             self.runner = None
             self._run_next()
 
     def _run_next(self) -> None:
-        """Call the first that waits in the midst of a request, if nobody exceeds the budget."""
+        """Call the first waiter within a request, if none exceeds the budget."""
         if self.runner is None and self._midway:
             retry = next(iter(self._midway))
             self.leave(retry)
@@ -89,7 +89,7 @@ class Budget:
             self._midway[retry] = None
 
     def leave(self, retry: Callable[[], None]) -> None:
-        """Wait no more."""
+        """Stop waiting."""
         self._waiting.pop(retry, None)
         self._midway.pop(retry, None)
 
@@ -120,7 +120,7 @@ class Intake:
         self._progress_s: float | None = None
 
     def count(self, kept_bytes: int, *, is_midway: bool) -> bool:
-        """Set how much is kept, and say whether more may be read.
+        """Set the kept bytes, and return whether more may be read.
 
         ``is_midway``: a request has begun whose rest is to come.
         """
@@ -143,7 +143,7 @@ class Intake:
         return False
 
     def is_stalled(self, received_bytes: int, now_s: float, *, is_held: bool) -> bool:
-        """Say whether others wait for what a request keeps whose rest does not come.
+        """Say whether an incomplete request is stalled while others wait for its bytes.
 
         To be asked once a second. ``received_bytes``: all that the connection has received;
         ``is_held``: it is not read from, so that nothing can come.
@@ -155,7 +155,7 @@ class Intake:
         return now_s - self._progress_s > self._budget.stall_s_max
 
     def close(self) -> None:
-        """Give all back, and wait no more."""
+        """Give all bytes back and stop waiting."""
         self._budget.leave(self._retry)
         kept_bytes, self.kept_bytes = self.kept_bytes, 0
         self._budget.give_back(kept_bytes)
@@ -164,4 +164,4 @@ class Intake:
 
 
 def _nothing_to_retry() -> None:
-    """Stand for the callback of a connection that has ended."""
+    """Do nothing, in place of the callback of a closed connection."""

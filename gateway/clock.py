@@ -1,4 +1,4 @@
-"""Time as a port: durations are monotonic, stored deadlines are unix milliseconds."""
+"""Clock port: durations are monotonic, stored deadlines are unix milliseconds."""
 
 import time
 from bisect import bisect_right
@@ -43,7 +43,7 @@ class Clock(Protocol):
         ...
 
     def steady_deadline(self, deadline_unix_ms: int, stamped_unix_ms: int) -> int:
-        """Return when a stored deadline is reached by ``steady_unix_ms``, whatever was stepped.
+        """Return a stored deadline as ``steady_unix_ms``, corrected for clock steps.
 
         ``stamped_unix_ms`` is what ``unix_ms`` said when the deadline was made. What was made
         before the process began, or by who goes by a clock of his own, has seen no steps but
@@ -52,7 +52,7 @@ class Clock(Protocol):
         ...
 
     def unix_ms_ago(self, span_ms: int) -> int:
-        """Return what ``unix_ms`` said when ``span_ms`` less had passed, steps left aside."""
+        """Return the value of ``unix_ms`` a span ago, without clock steps."""
         ...
 
 
@@ -67,7 +67,7 @@ class _Steps:
         self._aheads = [0]
 
     def note(self, unix_ms: int, ahead_ms: int) -> None:
-        """Unix time is higher than ever; a step was made if it is not where it would be."""
+        """Take note of a new highest unix time, and of a step if it differs from steady time."""
         if not -STEP_MS_MIN < ahead_ms - self.ahead_ms < STEP_MS_MIN:
             # Held level after a step backwards, it has said nothing else before it ran again.
             is_backwards = ahead_ms > self.ahead_ms
@@ -80,11 +80,11 @@ class _Steps:
         self.highest_unix_ms = unix_ms
 
     def ahead_at(self, unix_ms: int) -> int:
-        """Return how far steady time was ahead of a unix time."""
+        """Return the difference of steady time and unix time at a unix time."""
         return self._aheads[bisect_right(self._begins, unix_ms)]
 
     def unix_ms_at(self, steady_ms: int) -> int:
-        """Return what unix time was at a steady time; held level, as high as it had come."""
+        """Return the unix time at a steady time; the highest so far after a step backwards."""
         at = len(self._begins)
         while at and steady_ms - self._aheads[at] < self._begins[at - 1]:
             at -= 1
@@ -95,13 +95,13 @@ class _Steps:
         return min(unix_ms, self._ends[at]) if is_before_backwards else unix_ms
 
     def running_unix_ms(self, unix_ms: int, steady_ms: int) -> int:
-        """Return unix time as it would be now had no step backwards held it level."""
+        """Return the present unix time, as if no step backwards had held it."""
         running_ms = steady_ms - self.ahead_ms
         return running_ms if running_ms - unix_ms >= STEP_MS_MIN else unix_ms
 
 
 class SystemClock:
-    """The machine's clocks, with steps backwards held level."""
+    """Clocks of the machine; after a step backwards, unix time stands still."""
 
     def __init__(self) -> None:
         self._steps = _Steps()
@@ -144,7 +144,7 @@ class SystemClock:
 
 
 class ManualClock:
-    """A clock that a test moves by hand. Both times move together unless stepped apart."""
+    """Clock that a test advances; both times move together, except in steps."""
 
     def __init__(self, unix_ms: int = 1_700_000_000_000) -> None:
         self._unix_ms = unix_ms
@@ -186,7 +186,7 @@ class ManualClock:
         return self._steps.unix_ms_at(self.steady_unix_ms() - span_ms)
 
     def begin_anew(self) -> None:
-        """Do as the clock of a new process: it knows of no steps."""
+        """Forget all steps, as the clock of a new process."""
         self._start_unix_ms = self._unix_ms - self._monotonic_ms
         self._steps = _Steps()
 
@@ -196,5 +196,5 @@ class ManualClock:
         self._monotonic_ms += ms
 
     def step_unix(self, ms: int) -> None:
-        """Somebody sets the wall clock: only unix time jumps, forwards or back."""
+        """Set the wall clock: only unix time jumps, forwards or back."""
         self._unix_ms += ms

@@ -1,4 +1,4 @@
-"""One accepted connection: reading, writing, pausing, closing. For all TCP protocols.
+"""Accepted TCP connection: reading, writing, pausing and closing, for all protocols.
 
 An adapter's connection implements ``receive_buffer`` and ``received``. Reads go into the
 listener's one shared buffer unless the adapter hands out its own, so an idle connection costs no
@@ -25,7 +25,7 @@ LINGER_S_MAX: Final = 2.0  # what it gets to close its side after ``close_gently
 
 
 class Connection(asyncio.BufferedProtocol):
-    """One accepted connection. Subclasses speak a protocol; all calls are on the loop."""
+    """Accepted connection. Subclasses implement a protocol; all calls are on the loop."""
 
     __slots__ = (
         "_closing_s",
@@ -79,38 +79,38 @@ class Connection(asyncio.BufferedProtocol):
     # --- what a protocol implements
 
     def receive_buffer(self) -> memoryview:
-        """Return where the next bytes go: the shared buffer, or a large frame's own."""
+        """Return the buffer for the next bytes: the shared one, or a large frame's own."""
         return self.listener.receive_buffer
 
     def received(self, size_bytes: int) -> None:
-        """``size_bytes`` bytes were put into what ``receive_buffer`` returned last."""
+        """Take ``size_bytes`` bytes in the buffer that ``receive_buffer`` returned last."""
         raise NotImplementedError
 
     def is_busy(self) -> bool:
-        """Say whether a request is being served, so that silence is no reason to close."""
+        """Say whether a request is being served, so that an idle peer is not closed."""
         return False
 
     def has_unsaved_work(self) -> bool:
-        """Say whether something was taken from the peer and is not answered yet."""
+        """Say whether the peer waits for an answer to something it sent."""
         return False
 
     def hurry(self) -> None:
-        """The node drains: answer what waits."""
+        """Answer waiting requests: the node drains."""
 
     def released(self) -> None:
-        """A reason for holding reads has gone: go on with what was read already."""
+        """Process data that was read already, after a reason for holding reads has ended."""
 
     def flushed(self) -> None:
         """Go on after sent data has reached the socket, or the peer has caught up."""
 
     def closed(self) -> None:
-        """Let go of what the connection held."""
+        """Release the resources of the closed connection."""
 
     def lost(self) -> None:
-        """The transport has gone, some time after ``closed`` or right behind it."""
+        """Handle the loss of the transport, at or after ``closed``."""
 
     def describe(self) -> dict[str, Any]:
-        """Return what ``headgate clients`` shows of this connection."""
+        """Return the fields that ``headgate clients`` shows."""
         return {
             "peer": self.peer_host,
             "connected_s": round(self.listener.now_s - self.connected_s),
@@ -121,7 +121,7 @@ class Connection(asyncio.BufferedProtocol):
     # --- writing: one write per turn of the loop
 
     def send(self, *data: Buffer) -> None:
-        """Queue bytes; all that is queued in one turn of the loop leaves in one write."""
+        """Queue bytes; all bytes queued in one turn of the loop are written at once."""
         if self.transport is None or self.is_closing:
             return
         if not self._out:
@@ -131,7 +131,7 @@ class Connection(asyncio.BufferedProtocol):
             self.out_bytes += len(piece)
 
     def send_now(self, data: Buffer) -> None:
-        """Send the only bytes of this turn: no queue is made for them. Others may still follow.
+        """Send bytes without a queue, as the first of this turn; others may follow.
 
         (uvloop gathers what one turn writes itself, but for each piece at a higher price.)
         """
@@ -144,7 +144,7 @@ class Connection(asyncio.BufferedProtocol):
         transport.write(data)
 
     def flush(self) -> None:
-        """Hand what is queued to the transport, no more than the peer keeps up with.
+        """Pass queued bytes to the transport, as many as the peer keeps up with.
 
         The listener calls it at the end of the turn, guarded. Much at once goes in runs: TLS
         would encrypt all of it in one go, where no limit of the transport sees it.
@@ -192,13 +192,13 @@ class Connection(asyncio.BufferedProtocol):
     # --- flow control
 
     def hold_reads(self, reason: str) -> None:
-        """Read nothing more until this reason (and every other) is released."""
+        """Stop reading until this reason (and every other) is released."""
         if not self._holds and self.transport is not None:
             self.transport.pause_reading()
         self._holds.add(reason)
 
     def release_reads(self, reason: str) -> None:
-        """Give up one reason for holding."""
+        """Release one reason for holding reads."""
         if reason in self._holds:
             self._holds.discard(reason)
             if not self._holds and self.transport is not None:
@@ -213,7 +213,7 @@ class Connection(asyncio.BufferedProtocol):
         return bool(self._holds) and not self._holds.issubset(reasons)
 
     def keep_before_login(self, size_bytes: int) -> None:
-        """Count what is kept of the peer while it has not logged in; 0 once it has.
+        """Set the bytes kept of the peer before its login; 0 after it.
 
         Error: ``TooMuchBeforeLogin``, upon which the peer is closed.
         """
@@ -224,7 +224,7 @@ class Connection(asyncio.BufferedProtocol):
     # --- ending
 
     def fail(self, error: GatewayError) -> None:
-        """Close because of the peer: counted, and logged."""
+        """Close because of a fault of the peer; count and log it."""
         self.note(type(error).__name__, str(error))
         self.close()
 
@@ -237,7 +237,7 @@ class Connection(asyncio.BufferedProtocol):
         self.listener.note(kind, self.peer_host, message)
 
     def close(self) -> None:
-        """Write what is queued, then close; a peer that does not take it is cut off."""
+        """Write queued bytes, then close; a peer that does not read them is cut off."""
         if self.transport is None:
             return
         if self.is_closing:
@@ -252,7 +252,7 @@ class Connection(asyncio.BufferedProtocol):
         self.transport.close()
 
     def close_gently(self) -> None:
-        """Write what is queued, then close our side, and ignore what the peer still sends.
+        """Write queued bytes, then close the sending side, and ignore further input.
 
         A close with unread bytes is a reset, and a reset takes the last answer away from a peer
         that has not read it. It has ``LINGER_S_MAX`` to close its side. ``closed`` is called in
@@ -281,14 +281,14 @@ class Connection(asyncio.BufferedProtocol):
             self.guard(self.closed)
 
     def guard(self, work: Callable[..., None], *args: Any) -> None:  # noqa: ANN401 - passed on
-        """Run ``work``; a peer's fault or a bug of ours closes this connection and no other."""
+        """Run ``work``; an error, the peer's or our own, closes this connection only."""
         try:
             work(*args)
         except Exception as error:  # noqa: BLE001 - see ``failed_by``
             self.failed_by(error)
 
     def failed_by(self, error: Exception) -> None:
-        """Close because of what was raised; a bug of ours is logged, once a second."""
+        """Close because of an exception; our own bugs are logged, once a second."""
         if isinstance(error, PeerError):
             self.fail(error)
             return
@@ -306,7 +306,7 @@ class Connection(asyncio.BufferedProtocol):
     # --- asyncio.BufferedProtocol
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """See asyncio: over TLS, the handshake is done by now."""
+        """See asyncio; over TLS, the handshake is complete."""
         # uvloop's transports do not derive from asyncio's.
         transport = self.transport = cast("asyncio.Transport", transport)
         peer = transport.get_extra_info("peername")
@@ -340,20 +340,20 @@ class Connection(asyncio.BufferedProtocol):
             self.failed_by(error)
 
     def pause_writing(self) -> None:
-        """The peer reads slower than we write: first it takes what there is."""
+        """See asyncio: stop writing until the peer has read."""
         self.is_writable = False
         self._taken_bytes, self._taken_s = -1, self.listener.now_s
         self.hold_reads("writes")
 
     def resume_writing(self) -> None:
-        """The peer has caught up."""
+        """See asyncio: go on writing."""
         self.is_writable = True
         self.guard(self.flush)
         if self.is_writable:
             self.release_reads("writes")
 
     def check_deadlines(self, now_s: float) -> None:
-        """Close what is overdue; cut off who does not let himself be closed."""
+        """Close an overdue connection; abort one that does not close."""
         if self.is_closing:
             closing_s = now_s - self._closing_s
             if self._lingers and closing_s >= LINGER_S_MAX:
@@ -367,7 +367,7 @@ class Connection(asyncio.BufferedProtocol):
             self.close()
 
     def stalled_s(self, now_s: float) -> float:
-        """Return for how long the peer has taken nothing of what waits for it; 0 if none does."""
+        """Return how long the peer has read nothing of its pending data; 0 without any."""
         if self.is_writable or self.transport is None:
             return 0.0
         taken_bytes = self.bytes_sent - self.transport.get_write_buffer_size()
@@ -376,7 +376,7 @@ class Connection(asyncio.BufferedProtocol):
         return now_s - self._taken_s
 
     def overdue(self, now_s: float) -> str | None:
-        """Return why the connection is to be closed by now, or None."""
+        """Return the reason to close the connection now, or None."""
         config = self.listener.config
         if self._holds:
             name = "idle_s_max" if self.has_greeted else "handshake_s_max"
@@ -388,7 +388,7 @@ class Connection(asyncio.BufferedProtocol):
         return None
 
     def late(self, now_s: float) -> str | None:
-        """Return which deadline the peer missed with a request that is not complete, or None."""
+        """Return the deadline that an incomplete request has missed, or None."""
         config = self.listener.config
         if not self.has_greeted and now_s - self.connected_s > config.handshake_s_max:
             return "handshake_s_max"

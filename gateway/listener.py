@@ -1,4 +1,4 @@
-"""Accepting connections: limits, TLS, the PROXY protocol, deadlines, drain.
+"""Listening sockets: limits, TLS, the PROXY protocol, deadlines, drain.
 
 For all TCP protocols. A ``Listener`` owns the server socket and its connections; what one of
 them does is in ``gateway.connection``.
@@ -90,7 +90,7 @@ class Listener:
         self._sweep()
 
     def reload_certificates(self) -> bool:
-        """Read the files of TLS; connections that are there go on. False: no TLS is spoken here.
+        """Reload the TLS files; open connections go on. Return False without TLS.
 
         Errors: ``OSError`` (``ssl.SSLError`` is one); then those that were read before stay.
         """
@@ -98,7 +98,7 @@ class Listener:
         return self._tls is not None
 
     def flush_soon(self, connection: Connection) -> None:
-        """Have a connection write at the end of this turn of the loop."""
+        """Schedule a connection's write at the end of this turn of the loop."""
         if not self._to_flush:  # one callback for all: acknowledgements come by the hundred
             self.loop.call_soon(self._flush)
         self._to_flush.append(connection)
@@ -109,7 +109,7 @@ class Listener:
             connection.guard(connection.flush)
 
     def count_connection(self, host: str) -> bool:
-        """Count a connection of an address, within the limits; False when it is one too many.
+        """Count a connection of an address; return False when a limit is reached.
 
         The address "" is one that is not known yet.
         """
@@ -132,7 +132,7 @@ class Listener:
         return self._connection_count < self.connections_max
 
     def uncount_connection(self, host: str) -> None:
-        """Count a connection no more."""
+        """Uncount a connection."""
         self.admission.leave()
         self._connection_count -= 1
         self._per_host[host] -= 1
@@ -144,7 +144,7 @@ class Listener:
         self.fault_log.note(kind, host, detail)
 
     def admit(self, connection: Connection) -> bool:
-        """Take a connection in; False when it has no seat and there is none."""
+        """Accept a connection; return False when it is not counted yet and a limit is reached."""
         if not connection.is_counted and not self.count_connection(connection.peer_host):
             return False
         connection.is_counted = True
@@ -153,14 +153,14 @@ class Listener:
         return True
 
     def forget(self, connection: Connection) -> None:
-        """A connection has ended."""
+        """Forget an ended connection."""
         self.connections.discard(connection)
         if connection.is_counted:
             connection.is_counted = False
             self.uncount_connection(connection.peer_host)
 
     async def drain(self, seconds_max: float) -> None:
-        """Accept nothing new; wait until all that was taken is answered, or time is over."""
+        """Stop accepting; wait until all requests are answered, or the time is over."""
         if self._server is not None:
             self._server.close()
         for connection in tuple(self.connections):
@@ -193,7 +193,7 @@ class Listener:
                 connection.transport.abort()
 
     def _sweep(self) -> None:
-        """Meet deadlines. Time in which this process stood still is nobody's fault."""
+        """Check deadlines; time in which this process was suspended does not count."""
         loop_s = self.loop.time()
         self.now_s += min(loop_s - self._swept_s, 2 * SWEEP_S)
         self._swept_s = loop_s
@@ -203,7 +203,7 @@ class Listener:
         self._sweep_timer = self.loop.call_later(SWEEP_S, self._sweep)
 
     def hand_over(self, transport: asyncio.Transport, host: str | None) -> None:
-        """Begin the protocol, over TLS where that is set, on a transport past its proxy header."""
+        """Start the protocol, over TLS where configured, after the PROXY header."""
         connection = self._make(self)
         connection.peer_host = host or ""
         context = self._tls
@@ -257,7 +257,7 @@ class Listener:
     async def _finish_tls(
         self, connection: Connection, handshake: Coroutine[Any, Any, object]
     ) -> None:
-        """Wait for a handshake; one that failed gives its seat back."""
+        """Wait for a handshake; uncount the connection if it fails."""
         try:
             await handshake
         except (OSError, TimeoutError) as error:

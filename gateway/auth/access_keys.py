@@ -1,4 +1,4 @@
-"""Access keys: what requests are signed with where a protocol signs them, as SQS does.
+"""Access keys, for protocols with signed requests (SQS).
 
 Kept in the metadata store, answered from memory. Both sides of a signature compute it from the
 secret itself, so the secret is kept as it is, in a file (or database) that is private to the
@@ -36,11 +36,11 @@ _ACCOUNT: Final = re.compile(r"(?:[0-9]{12})?")
 
 
 class AccessKeyExists(RequestError):
-    """There is a key of this id already."""
+    """Access key of this id exists already."""
 
 
 class AccessKeys:
-    """The keys of all users. Loop only."""
+    """Access keys of all users. Loop only."""
 
     def __init__(self, metadata: MetadataStore) -> None:
         self.revision = 0
@@ -53,12 +53,12 @@ class AccessKeys:
         self._declared: dict[str, AccessKey] = {}
 
     async def load(self) -> None:
-        """Read everything from the store; once, before anything else is asked."""
+        """Load all keys from the store; once, before any other call."""
         self._stored = {key.key_id: key for key in await self._metadata.access_keys()}
         self._keys = {**self._stored, **self._declared}
 
     def declare(self, keys: Iterable[AccessKey]) -> None:
-        """Take up keys of the config file, after ``load``; of two with one id they count.
+        """Add the keys of the config file, after ``load``; they replace stored keys of the same id.
 
         Those that it had before are gone.
         """
@@ -67,11 +67,11 @@ class AccessKeys:
         self._note_change()
 
     def is_declared(self, key_id: str) -> bool:
-        """Say whether a key is one of the config file, and so not to be changed from here."""
+        """Say whether a key is declared in the config file, and so read-only here."""
         return key_id in self._declared
 
     async def close(self) -> None:
-        """Wait for changes that are on their way."""
+        """Wait for running changes."""
         await self._changes.close()
 
     def find(self, key_id: str) -> AccessKey | None:
@@ -90,7 +90,7 @@ class AccessKeys:
         key_id: str | None = None,
         secret: str | None = None,
     ) -> AccessKey:
-        """Make a key for a user, who need not have a password.
+        """Create a key for a user, with or without a password.
 
         What is left out is chosen at random. ``account``: 12 digits, or empty for the default
         one. Errors: ``InvalidRequest``, ``AccessKeyExists``, ``Overloaded``,
@@ -107,11 +107,11 @@ class AccessKeys:
         return key
 
     async def remove(self, key_id: str) -> bool:
-        """Remove a key and say whether there was one; requests signed with it are refused now."""
+        """Remove a key and return whether it existed; its signatures are refused from now on."""
         return await self._changes.make(self._remove(key_id))
 
     def forget_user(self, user: str) -> None:
-        """The store has removed a user and with it the user's keys."""
+        """Forget the keys of a user that the store has removed."""
         self._stored = {id_: key for id_, key in self._stored.items() if key.user != user}
         self._keys = {**self._stored, **self._declared}
         self._note_change()
@@ -145,7 +145,7 @@ def _new_key_id() -> str:
 
 
 def _check_user(user: str) -> str:
-    """Return the name as ``StoredUsers`` prepares names, so that both mean the same user."""
+    """Return the name as ``StoredUsers`` prepares it, so that both are the same user."""
     try:
         prepared = saslprep(user, stored=True)
     except Unauthenticated as error:
@@ -156,7 +156,7 @@ def _check_user(user: str) -> str:
 
 
 def check_key(key: AccessKey) -> AccessKey:
-    """Return a key that makes sense. Errors: ``InvalidRequest``, without its secret."""
+    """Return a valid key. Errors: ``InvalidRequest``, without its secret."""
     if not _KEY_ID.fullmatch(key.key_id):
         raise InvalidRequest(f"{key.key_id[:80]!r} is not 1 to 128 of a-zA-Z0-9_.+=@-")
     if not _SECRET.fullmatch(key.secret):

@@ -1,4 +1,4 @@
-"""Audit lines: who has changed what, from where, with which result; and refused logins.
+"""Audit log lines: changes with user, address and result, and refused logins.
 
 A change that was made has one line each, at ``info``. What was refused is written at ``warning``
 and at a bounded rate (``log.refusals_per_s_max``): whoever is refused can ask again without end.
@@ -24,7 +24,7 @@ log = structlog.get_logger()
 
 
 class Audit:
-    """Writes the lines. Loop only, and nothing of it on a hot path."""
+    """Writer of audit lines. Loop only; not on a hot path."""
 
     def __init__(self, config: LogConfig | None = None, clock: Clock | None = None) -> None:
         self._per_s_max = (config or LogConfig()).refusals_per_s_max
@@ -35,7 +35,7 @@ class Audit:
 
     @contextmanager
     def change(self, who: Principal, action: str, name: str) -> Iterator[None]:
-        """Write one line about the change that is made inside, whether it succeeds or fails."""
+        """Write one line about the change made within the context, whether it succeeds or fails."""
         try:
             yield
         except Exception as error:
@@ -46,7 +46,7 @@ class Audit:
     def note(
         self, who: Principal, action: str, name: str, error: Exception | None = None
     ) -> None:
-        """Write one line about a change that was made, or that ``error`` has ended."""
+        """Write one line about a change that succeeded, or that failed with ``error``."""
         fields = {
             "action": action,
             "name": shown(name) or _NAMELESS,
@@ -61,7 +61,7 @@ class Audit:
         self._write_refused("audit", {**fields, "result": "refused", "detail": detail})
 
     def login_refused(self, protocol: str, host: str, user: str, reason: str) -> None:
-        """Write one line about a login that failed; ``user`` is what the peer called itself."""
+        """Write one line about a failed login; ``user`` is the name that the peer gave."""
         fields = {
             "who": shown(user) or _NAMELESS,
             "protocol": protocol,
@@ -84,7 +84,7 @@ class Audit:
 
 
 def rule_text(rule: Rule) -> str:
-    """Return a rule in words.
+    """Return a rule as text.
 
     >>> from gateway.auth.ports import Operation, PatternKind, ResourceType
     >>> rule_text(Rule("ada", Operation.READ, ResourceType.TOPIC, PatternKind.PREFIX, "a."))
@@ -100,12 +100,12 @@ def rule_text(rule: Rule) -> str:
 
 
 def topic_text(name: TopicName) -> str:
-    """Return a topic's or a queue's name, after its namespace where that is not the default."""
+    """Return a topic's or queue's name, with a namespace other than the default in front."""
     return name.name if name.namespace == DEFAULT_NAMESPACE else f"{name.namespace}/{name.name}"
 
 
 def shown(text: str) -> str:
-    r"""Return what a peer has sent so that it cannot look like a log line of its own.
+    r"""Return a peer's text, escaped so that it cannot look like another log line.
 
     >>> shown("ada\n2026 [info] audit")
     'ada\\x0a2026 [info] audit'

@@ -1,4 +1,4 @@
-"""Users by the certificates that clients show: by common name or by an alternative name.
+"""Users of client certificates, by common name or alternative name.
 
 TLS has verified the certificate against ``tls_client_ca`` by then. What a listener's rule does
 not map to exactly one user's name maps to nobody.

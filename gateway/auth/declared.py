@@ -1,4 +1,4 @@
-"""Users and access keys of the config file, made ready for ``StoredUsers`` and ``AccessKeys``."""
+"""Users and access keys of the config file, for ``StoredUsers`` and ``AccessKeys``."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -21,7 +21,7 @@ class Declared(NamedTuple):
 
 
 async def read_declared(declared: Sequence[DeclaredUser], users: StoredUsers) -> Declared:
-    """Read the files that ``[[users]]`` names and derive what is kept of passwords.
+    """Read the files that ``[[users]]`` names and derive credentials from passwords.
 
     Errors: ``InvalidSettings``, with the path of the key.
     """
@@ -43,7 +43,7 @@ async def read_declared(declared: Sequence[DeclaredUser], users: StoredUsers) ->
 
 
 def declared_names(declared: Sequence[DeclaredUser]) -> dict[str, Sequence[ScramCredential]]:
-    """Return the names alone, for what only has to know who is declared."""
+    """Return the names of the declared users."""
     return {_name_of(user, f"users[{at}]"): () for at, user in enumerate(declared)}
 
 

@@ -1,4 +1,4 @@
-"""Whether everybody must log in, and which users may do everything. Kept in the metadata store.
+"""Login policy: whether login is required, and the super users. Stored as metadata.
 
 Login is required from the moment when the config says so (``auth.required``) or the first user
 is added by an administrator's means, until the config says otherwise: removing users or keys
@@ -13,14 +13,14 @@ from gateway.metadata.store import MetadataStore
 
 
 class FirstUser(NamedTuple):
-    """Consequences of adding a user: it administers, and everybody logs in from now on."""
+    """Effects of adding a first user: it becomes administrator, and login is required."""
 
     is_administrator: bool
     requires_login: bool
 
 
 class LoginPolicy:
-    """The answers, from memory. Loop only.
+    """Login policy, answered from memory. Loop only.
 
     ``required`` is the config's ``auth.required``; None: what is stored holds. ``super_users``:
     those of the config, beside the administrators that are stored.
@@ -41,14 +41,14 @@ class LoginPolicy:
 
     @classmethod
     def of(cls, metadata: MetadataStore, settings: Settings) -> Self:
-        """Return the policy of a node's settings: users declared there have to log in."""
+        """Return the policy of a node's settings: login is required where users are declared."""
         required = settings.auth.required
         if required is None and settings.users:
             required = True
         return cls(metadata, required=required, super_users=settings.auth.super_users)
 
     async def load(self) -> None:
-        """Read what is stored, and store what the config says; once, before all else."""
+        """Load the stored policy and store the config's; once, before any other call."""
         stored = await self._metadata.access_settings()
         self.administrators = stored.administrators
         if self._configured is None:
@@ -57,7 +57,7 @@ class LoginPolicy:
             await self._metadata.set_required(required=self._configured)
 
     def name_super_users(self, names: Collection[str]) -> None:
-        """Take up other super users of the config."""
+        """Replace the super users of the config."""
         self._super_users = frozenset(names)
 
     def is_super_user(self, name: str) -> bool:
@@ -77,7 +77,7 @@ class LoginPolicy:
         )
 
     def adopt(self, name: str, *, administers: bool | None, requires_login: bool) -> None:
-        """Take up what the store has of a user by now; ``administers`` None: as before."""
+        """Apply a stored change of a user; ``administers`` None leaves it as it was."""
         if administers is not None:
             others = self.administrators - {name}
             self.administrators = others | {name} if administers else others

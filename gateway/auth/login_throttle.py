@@ -1,4 +1,4 @@
-"""Logins that fail: counted, logged, and answered later with each failure.
+"""Throttle of failed logins: counted, logged, and delayed longer with each failure.
 
 The answer to a wrong password waits; the wait doubles with each failure of the same user from
 the same address (``auth.failure_delay_ms``, up to ``failure_delay_ms_max``), and the user's next
@@ -42,7 +42,7 @@ class _Failures:
 
 
 class LoginThrottle:
-    """Record of failed logins. Loop only."""
+    """Failed logins by user and address. Loop only."""
 
     def __init__(
         self,
@@ -63,15 +63,15 @@ class LoginThrottle:
 
     @property
     def waiting_count(self) -> int:
-        """Logins that wait, before they are checked or before they are answered."""
+        """Number of logins that wait to be checked or to be answered."""
         return self._waiting.total()
 
     def adopt(self, config: AuthConfig) -> None:
-        """Go by other settings from now on."""
+        """Apply changed settings."""
         self._config = config
 
     def register_metrics(self, metrics: Metrics) -> None:
-        """Register what is counted."""
+        """Register the metrics."""
         metrics.counters_fn(
             "headgate_refused_logins",
             "LoginThrottle that were refused, by protocol.",
@@ -85,11 +85,11 @@ class LoginThrottle:
         )
 
     def attempt(self, peer: Peer) -> "Attempt":
-        """Return the frame of one step of a login; see ``Attempt``."""
+        """Return the context of one login step; see ``Attempt``."""
         return Attempt(self, peer)
 
     def refuse(self, peer: Peer, user: str, error: Exception) -> None:
-        """Count and log a login that failed where guessing is hopeless: nothing is delayed."""
+        """Count and log a failed login that needs no delay, because it cannot be guessed."""
         self.refused[peer.protocol] += 1
         self._audit.login_refused(peer.protocol, peer.host, user, str(error))
 
@@ -105,7 +105,7 @@ class LoginThrottle:
             known.until_ms = self._clock.monotonic_ms() + delay_ms
 
     def begin_check(self, peer: Peer) -> None:
-        """Count a password that is being checked. Error: ``Overloaded``: too many from there."""
+        """Count a password check of an address. Error: ``Overloaded`` when it has too many."""
         known = self._failures.get((peer.host, None))
         is_suspect = known is not None and known.count > ADDRESS_FAILURES_FREE
         if is_suspect and self._checking[peer.host] >= self._config.checks_per_ip_max:
@@ -114,7 +114,7 @@ class LoginThrottle:
         self._checking[peer.host] += 1
 
     def end_check(self, peer: Peer) -> None:
-        """It has been checked."""
+        """Count the end of a password check."""
         self._checking[peer.host] -= 1
         if self._checking[peer.host] <= 0:
             del self._checking[peer.host]
@@ -171,7 +171,7 @@ class LoginThrottle:
 
 
 class Attempt:
-    """One step of a login, as a frame around it: what it raises is counted, logged and delayed.
+    """Context of one login step: its errors are counted, logged and delayed.
 
     Call ``turn`` with the user's name before a password or proof is checked, and ``passed`` when
     it was right.
@@ -184,7 +184,7 @@ class Attempt:
         self._is_checking = False
 
     async def turn(self, user: str) -> None:
-        """See ``LoginThrottle.turn``. All spellings of a name that mean one user count as one."""
+        """See ``LoginThrottle.turn``. All spellings of one user's name count together."""
         self._user = user
         with suppress(Unauthenticated):  # of a name that is none; the check says so
             self._user = saslprep(user)

@@ -1,4 +1,4 @@
-"""Authentication and authorization: one model for all protocols, and its two ports.
+"""Ports and model of authentication and authorization, for all protocols.
 
 Standard library only. Rules speak of users, operations and resources, never of a protocol's own
 commands; each adapter maps its commands to operations, and its resource names to the gateway's
@@ -29,7 +29,7 @@ class Principal(NamedTuple):
 
     @property
     def is_anonymous(self) -> bool:
-        """Nobody has said who they are."""
+        """Whether the connection has not logged in."""
         return self.name == ANONYMOUS
 
 
@@ -70,7 +70,7 @@ class PatternKind(Enum):
 
 
 class Rule(NamedTuple):
-    """May, or may not, ``principal`` do ``operation`` to what the pattern selects.
+    """Rule that allows or denies ``principal`` an ``operation`` on the selected resources.
 
     ``principal``, ``protocol``, ``host`` and ``client`` are exact or ``*``. A rule that denies
     wins over every rule that allows.
@@ -88,7 +88,7 @@ class Rule(NamedTuple):
 
 
 def check_rule(rule: Rule) -> Rule:
-    """Return ``rule`` when it makes sense, else raise ``InvalidRequest``."""
+    """Return ``rule`` if it is valid, else raise ``InvalidRequest``."""
     if rule.pattern_kind is PatternKind.ANY and rule.pattern:
         msg = f"a rule for any {rule.resource_type.value} names none, not {rule.pattern[:80]!r}"
         raise InvalidRequest(msg)
@@ -144,11 +144,11 @@ class Verdict(Enum):
 
 
 class Authenticator(Protocol):
-    """Finds out who somebody is."""
+    """Port that verifies users and their credentials."""
 
     @property
     def required(self) -> bool:
-        """Everybody must log in (``auth.required``)."""
+        """Whether login is required (``auth.required``)."""
         ...
 
     @property
@@ -170,15 +170,15 @@ class Authenticator(Protocol):
         ...
 
     def is_known(self, name: str) -> bool:
-        """Say whether there is a user of that name with a password."""
+        """Say whether a user of that name has a password."""
         ...
 
     def is_super_user(self, name: str) -> bool:
-        """Say whether a user may do everything, whatever rules say."""
+        """Say whether a user is allowed everything, regardless of rules."""
         ...
 
     async def authenticate_plain(self, username: str, password: str) -> str:
-        """Return the principal's name for a password that is right.
+        """Return the principal's name if the password is right.
 
         Errors: ``Unauthenticated`` (wrong, or no such user, which take equally long),
         ``Overloaded`` (too many passwords are being checked at once).
@@ -188,7 +188,7 @@ class Authenticator(Protocol):
     async def scram_credential(
         self, username: str, mechanism: ScramMechanism
     ) -> ScramCredential:
-        """Return what a SCRAM exchange needs; for an unknown user one that no proof fits.
+        """Return the user's SCRAM credential; for an unknown user one that no password fits.
 
         The decoy has a salt that stays the same for a name, so that names cannot be probed.
         """
@@ -196,11 +196,11 @@ class Authenticator(Protocol):
 
 
 class Authorizer(Protocol):
-    """Says who may do what. Answers come from memory, without waiting."""
+    """Port that decides permissions, from memory, without waiting."""
 
     @property
     def revision(self) -> int:
-        """Grows whenever an answer may have changed, so that a session may keep answers.
+        """Number that grows when an answer may have changed, so that sessions can cache answers.
 
         Users, access keys and rules share it.
         """
@@ -209,7 +209,7 @@ class Authorizer(Protocol):
     def allows(
         self, principal: Principal, operation: Operation, resource_type: ResourceType, name: str
     ) -> bool:
-        """Say whether ``principal`` may do that to the resource of that name."""
+        """Say whether ``principal`` may perform the operation on the resource."""
         ...
 
     def verdict(
@@ -221,23 +221,23 @@ class Authorizer(Protocol):
         *,
         by_name: bool = False,
     ) -> Verdict:
-        """Return what rules alone say, for protocols that ask others beside them.
+        """Return the verdict of rules alone, for protocols with further sources of permission.
 
         ``by_name``: a rule for any resource allows nothing. Super users are no matter of rules.
         """
         ...
 
     def has_rule(self, resource_type: ResourceType, name: str) -> bool:
-        """Say whether a rule selects the resource, whomever it is about."""
+        """Say whether any rule selects the resource, for any principal."""
         ...
 
     def allows_by_default(self, principal: Principal) -> bool:
-        """Say whether ``principal`` may do what no rule is about."""
+        """Say whether ``principal`` may access resources that no rule selects."""
         ...
 
     @property
     def filter_rules(self) -> Sequence[Rule]:
-        """The rules for MQTT topics. They open and close nothing else.
+        """Rules for MQTT topics; they affect no other resource.
 
         Without any, what the adapter's own settings say holds.
         """
@@ -249,5 +249,5 @@ class Authorizer(Protocol):
         ...
 
     def is_super_user(self, principal: Principal) -> bool:
-        """Say whether somebody may do everything, whatever rules say."""
+        """Say whether a principal is allowed everything, regardless of rules."""
         ...

@@ -1,4 +1,4 @@
-"""Rules in words, as the config file and the admin endpoint have them."""
+"""Rules as text, in the config file and the admin endpoint."""
 
 from collections.abc import Mapping
 from typing import Final, Protocol
@@ -13,7 +13,7 @@ MQTT_WORDS: Final[Mapping[str, Operation]] = {
 
 
 class RuleWords(Protocol):
-    """One rule in the words of ``[[auth.rules]]``."""
+    """Rule with the keys of ``[[auth.rules]]``."""
 
     @property
     def effect(self) -> str: ...  # noqa: D102 - see ``AuthRule``
@@ -36,7 +36,7 @@ class RuleWords(Protocol):
 
 
 def to_rule(words: RuleWords) -> Rule:
-    """Return the rule that words mean. Errors: ``InvalidRequest`` when it makes no sense."""
+    """Return the rule. Errors: ``InvalidRequest`` when it is not valid."""
     resource = ResourceType(words.resource)
     operation = MQTT_WORDS.get(words.operation)
     if operation is None:

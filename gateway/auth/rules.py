@@ -47,7 +47,7 @@ _IMPLIED_BY: Final[Mapping[Operation, frozenset[Operation]]] = {
 
 
 class RuleBook:
-    """An ``Authorizer`` over static rules and those of the metadata store. Loop only."""
+    """``Authorizer`` over the rules of the config file and the metadata store. Loop only."""
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class RuleBook:
         authenticator.after_change.append(self._settle)
 
     async def load(self) -> None:
-        """Read the stored rules; once, before anything else is asked."""
+        """Load the stored rules; once, before any other call."""
         self._adopt(await self._metadata.rules())
         if self._default is None:
             stored = (await self._metadata.access_settings()).default or _NO_DEFAULT
@@ -97,7 +97,7 @@ class RuleBook:
         self.forget_answers()
 
     async def close(self) -> None:
-        """Wait for changes that are on their way."""
+        """Wait for running changes."""
         await self._changes.close()
 
     def stored_rules(self) -> Sequence[Rule]:
@@ -114,11 +114,11 @@ class RuleBook:
         await self._changes.make(self._add(checked))
 
     async def delete_rules(self, rules: Sequence[Rule]) -> None:
-        """Remove rules from the store; those of the config file stay."""
+        """Remove rules from the store; rules of the config file stay."""
         await self._changes.make(self._delete(rules))
 
     async def replace_static(self, rules: Iterable[AuthRule]) -> None:
-        """Take up other rules of the config file. Errors: ``InvalidRequest``."""
+        """Replace the rules of the config file. Errors: ``InvalidRequest``."""
         static = [parse_rule(rule) for rule in rules]
         await self._changes.make(self._replace_static(static))
 
@@ -183,7 +183,7 @@ class RuleBook:
         return self._allows_by_default and not principal.is_anonymous
 
     def forget_answers(self) -> None:
-        """Users, keys or rules have changed: what was answered before counts no more."""
+        """Drop cached answers after users, keys or rules have changed."""
         self._answers.clear()
         self._verdicts.clear()
         self._selected.clear()
@@ -202,7 +202,7 @@ class RuleBook:
         return self._decide_silent(question, is_closed=verdict is Verdict.CLOSED)
 
     def _decide_silent(self, question: _Question, *, is_closed: bool) -> bool:
-        """Return what holds where no rule is about the question."""
+        """Return the decision where no rule applies."""
         principal, operation, resource_type, _ = question
         if operation is Operation.IDEMPOTENT_WRITE:
             # Whoever may write to some topic may do so idempotently (KIP-679).
@@ -257,7 +257,7 @@ def decide(
     *,
     by_name: bool = False,
 ) -> Verdict:
-    """Return what ``rules`` say. ``by_name``: a rule for any resource allows nothing."""
+    """Return the verdict of ``rules``. ``by_name``: a rule for any resource allows nothing."""
     selecting = [rule for rule in rules.get(resource_type, ()) if selects(rule, name)]
     matching = [rule for rule in selecting if is_about(rule, principal)]
     if any(
@@ -277,7 +277,7 @@ def decide(
 
 
 def _reaches_elsewhere(rule: Rule, name: str) -> bool:
-    """Say whether a prefix that names no namespace has met a topic of one that begins like it.
+    """Say whether a prefix without a namespace matches only a namespaced topic's namespace.
 
     Such a rule closes and denies there, and allows nothing. (Names of groups may have a ``/``.)
     """
@@ -298,12 +298,12 @@ def _writes_somewhere(topic_rules: Sequence[Rule], principal: Principal) -> bool
 
 
 def _closes(rule: Rule) -> bool:
-    """Say whether a rule closes what it selects; one for MQTT topics does not."""
+    """Say whether a rule denies its resource to all others; rules for MQTT topics do not."""
     return rule.resource_type is not ResourceType.MQTT_TOPIC
 
 
 def is_about(rule: Rule, principal: Principal) -> bool:
-    """Say whether a rule is about somebody."""
+    """Say whether a rule applies to a principal."""
     return (
         rule.principal in {EVERYBODY, principal.name}
         and rule.protocol in {EVERYBODY, principal.protocol}
@@ -321,5 +321,5 @@ def selects(rule: Rule, name: str) -> bool:
 
 
 def parse_rule(config: AuthRule) -> Rule:
-    """Return the rule that a table `[[auth.rules]]` means. Errors: ``InvalidRequest``."""
+    """Return the rule of a table `[[auth.rules]]`. Errors: ``InvalidRequest``."""
     return to_rule(config)

@@ -50,14 +50,14 @@ _PROHIBITED: Final = (  # RFC 4013 section 2.3
 
 
 class ScramMechanism(Enum):
-    """The mechanisms, by their names in SASL."""
+    """SCRAM mechanisms by their SASL names."""
 
     SHA_256 = "SCRAM-SHA-256"
     SHA_512 = "SCRAM-SHA-512"
 
     @property
     def digest(self) -> str:
-        """The hash's name in hashlib."""
+        """Name of the hash in hashlib."""
         return "sha256" if self is ScramMechanism.SHA_256 else "sha512"
 
 
@@ -72,7 +72,7 @@ class ScramCredential(NamedTuple):
 
 
 class ScramServer:
-    """One exchange: ``receive_first``, ``first_message``, ``final_message``, in this order.
+    """SCRAM exchange: ``receive_first``, ``first_message``, ``final_message``, in this order.
 
     ``nonce`` is this exchange's share of randomness: 18 bytes or more, as printable ASCII
     without a comma. Any error ends the exchange.
@@ -88,7 +88,7 @@ class ScramServer:
         self._credential: ScramCredential | None = None
 
     def receive_first(self, message: bytes) -> str:
-        """Take the client's first message; returns the user name, prepared for a look-up."""
+        """Take the client's first message; return the prepared user name."""
         match = _CLIENT_FIRST.fullmatch(_text(message))
         if match is None:
             raise _malformed("first")
@@ -107,7 +107,7 @@ class ScramServer:
         return self.username
 
     def first_message(self, credential: ScramCredential) -> bytes:
-        """Return the server's first message; ``credential`` is the user's, or a decoy."""
+        """Return the server's first message; ``credential`` is the user's or a decoy."""
         assert self._client_first_bare, "the client's first message comes before ours"
         assert credential.mechanism is self.mechanism
         salt = base64.b64encode(credential.salt).decode("ascii")
@@ -116,7 +116,7 @@ class ScramServer:
         return self._server_first.encode()
 
     def final_message(self, message: bytes) -> bytes:
-        """Take the client's proof and return ours. Errors: ``Unauthenticated``."""
+        """Check the client's proof and return the server's. Errors: ``Unauthenticated``."""
         assert self._credential is not None, "our first message comes before the client's final"
         match = _CLIENT_FINAL.fullmatch(_text(message))
         if match is None:
@@ -139,7 +139,7 @@ class ScramServer:
 def make_credential(
     mechanism: ScramMechanism, password: str, *, salt: bytes, iterations: int
 ) -> ScramCredential:
-    """Derive what is kept of a password that ``saslprep`` has prepared. Takes milliseconds."""
+    """Derive the credential of a password prepared by ``saslprep``. Takes milliseconds."""
     digest = mechanism.digest
     salted = hashlib.pbkdf2_hmac(digest, password.encode(), salt, iterations)
     client_key = hmac.digest(salted, b"Client Key", digest)
@@ -155,7 +155,7 @@ def make_credential(
 def make_decoy(
     mechanism: ScramMechanism, username: str, *, secret: bytes, iterations: int
 ) -> ScramCredential:
-    """Return a credential that no password fits, the same for a name and a ``secret``."""
+    """Return a credential that no password matches, stable for a name and a ``secret``."""
     digest = mechanism.digest
     salt = hmac.digest(secret, b"salt," + username.encode(), digest)[:SALT_BYTES]
     key = hmac.digest(secret, b"key," + username.encode(), digest)
@@ -163,7 +163,7 @@ def make_decoy(
 
 
 def fits(credential: ScramCredential, password: str) -> bool:
-    """Say whether a prepared password is the credential's; takes milliseconds, equally long."""
+    """Say whether a prepared password matches; takes milliseconds, in constant time."""
     derived = make_credential(
         credential.mechanism,
         password,
@@ -212,7 +212,7 @@ def _check_direction(text: str) -> None:
 
 
 def _proves(credential: ScramCredential, proof: bytes, signed: bytes) -> bool:
-    """RFC 5802 section 3: H(proof XOR HMAC(StoredKey, AuthMessage)) is StoredKey."""
+    """Check that H(proof XOR HMAC(StoredKey, AuthMessage)) is StoredKey (RFC 5802 section 3)."""
     digest = credential.mechanism.digest
     signature = hmac.digest(credential.stored_key, signed, digest)
     if len(proof) != len(signature):

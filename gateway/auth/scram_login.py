@@ -1,4 +1,4 @@
-"""The server's side of a SCRAM login, the same for every protocol that carries its messages."""
+"""Server side of a SCRAM login, for all protocols that carry its messages."""
 
 import secrets
 from typing import Final, NamedTuple
@@ -12,14 +12,14 @@ _NONCE_BYTES: Final = 18
 
 
 class LoginStep(NamedTuple):
-    """Message for the client, and the user's name once that is known."""
+    """Message for the client, and the user's name once it is known."""
 
     data: bytes
     username: str | None = None
 
 
 class ScramLogin:
-    """One SCRAM exchange (RFC 5802) against a user's stored credential."""
+    """SCRAM exchange (RFC 5802) against a user's stored credential."""
 
     def __init__(self, mechanism: ScramMechanism, authenticator: Authenticator) -> None:
         self._authenticator = authenticator

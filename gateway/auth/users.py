@@ -1,4 +1,4 @@
-"""Users and their passwords: kept in the metadata store, answered from memory.
+"""Users and their passwords: stored in the metadata store, read from memory.
 
 Only what SCRAM needs of a password is kept (see ``gateway.auth.scram``). Deriving that takes
 milliseconds of CPU, on purpose, so it is done in threads, and a bounded number at once.
@@ -39,7 +39,7 @@ _T = TypeVar("_T")
 
 
 class AddedUser(NamedTuple):
-    """A user as it was added. ``login_is_new``: from now on everybody must log in."""
+    """User that was added. ``login_is_new``: login is required from now on."""
 
     name: str
     is_administrator: bool
@@ -47,7 +47,7 @@ class AddedUser(NamedTuple):
 
 
 class StoredUsers:
-    """An ``Authenticator`` over the metadata store. Loop only.
+    """``Authenticator`` over the metadata store. Loop only.
 
     ``on_removed`` hooks run with the name of a user that is gone, and with ``ANONYMOUS`` when
     login becomes required. See ``Authenticator`` for ``on_change`` and ``after_change``.
@@ -72,7 +72,7 @@ class StoredUsers:
         self._usual_iterations: Mapping[ScramMechanism, int] = {}
 
     async def load(self) -> None:
-        """Read everything from the store; once, before anything else is asked."""
+        """Load all users from the store; once, before any other call."""
         self._decoy_secret = bytes.fromhex(
             await self._metadata.once(DECOY_SECRET, secrets.token_hex(32))
         )
@@ -81,13 +81,13 @@ class StoredUsers:
         self._note_iterations()
 
     def declare(self, users: Mapping[str, Sequence[ScramCredential]]) -> None:
-        """Take up users of the config file, after ``load``; of two with one name they count."""
+        """Add the users of the config file, after ``load``; they replace stored users by name."""
         self._declared = users
         self._users = {**self._users, **users}
         self._note_change()
 
     async def redeclare(self, users: Mapping[str, Sequence[ScramCredential]]) -> None:
-        """Take up other users of the config file; those who are gone are disconnected.
+        """Replace the users of the config file; connections of removed ones are closed.
 
         Errors: ``StorageUnavailable``; then nothing has changed.
         """
@@ -103,11 +103,11 @@ class StoredUsers:
         await self._settle()
 
     def is_declared(self, name: str) -> bool:
-        """Say whether a user is one of the config file, and so not to be changed from here."""
+        """Say whether a user is declared in the config file, and so read-only here."""
         return name in self._declared
 
     async def close(self) -> None:
-        """Wait for changes that are on their way, and end the threads."""
+        """Wait for running changes, and end the threads."""
         await self._changes.close()
         self._threads.shutdown(wait=False, cancel_futures=True)
 
@@ -129,17 +129,17 @@ class StoredUsers:
         return sorted(self._users)
 
     def credentials(self, name: str) -> Sequence[ScramCredential]:
-        """Return what is kept of a user's password; nothing for an unknown user."""
+        """Return a user's credentials; none for an unknown user."""
         return self._users.get(name, ())
 
     async def add_user(
         self, name: str, password: str, *, administers: bool | None = None
     ) -> AddedUser:
-        """Add a user as an administrator of the node does, or change a password.
+        """Add a user, the first one as an administrator, or change a password.
 
         The first one administers, and login is required from then on (``LoginPolicy``).
-        ``administers``: whether this one does; None: the first, and who does already. Errors:
-        ``InvalidRequest``, ``Overloaded``, ``StorageUnavailable``.
+        ``administers``: whether this user is an administrator; None: the first user is, and others
+        stay what they are. Errors: ``InvalidRequest``, ``Overloaded``, ``StorageUnavailable``.
         """
         prepared, credentials = await self._credentials(name, password)
         return await self._changes.make(
@@ -147,7 +147,7 @@ class StoredUsers:
         )
 
     async def put_user(self, name: str, password: str) -> str:
-        """Add a user who is nothing more, or change a password; returns the prepared name.
+        """Add an ordinary user, or change a password; return the prepared name.
 
         Errors: ``InvalidRequest``, ``Overloaded``, ``StorageUnavailable``.
         """
@@ -156,7 +156,7 @@ class StoredUsers:
         return prepared
 
     async def derive(self, name: str, password: str) -> list[ScramCredential]:
-        """Return what is kept of a user's password. Errors: ``InvalidRequest``, ``Overloaded``."""
+        """Derive credentials of a password. Errors: ``InvalidRequest``, ``Overloaded``."""
         return (await self._credentials(name, password))[1]
 
     async def _credentials(self, name: str, password: str) -> tuple[str, list[ScramCredential]]:
@@ -164,14 +164,14 @@ class StoredUsers:
         return prepared, await self._derive(lambda: _derived(secret, self.iterations))
 
     async def put_credentials(self, name: str, credentials: Sequence[ScramCredential]) -> None:
-        """Add a user with credentials derived elsewhere, or replace all that it has."""
+        """Add a user with derived credentials, or replace a user's credentials."""
         if not credentials:
             msg = "a user has at least one credential"
             raise InvalidRequest(msg)
         await self._changes.make(self._put(name, list(credentials), administers=None))
 
     async def remove_user(self, name: str) -> bool:
-        """Remove a user and say whether there was one; its connections are closed."""
+        """Remove a user and return whether it existed; its connections are closed."""
         return await self._changes.make(self._remove(name))
 
     async def authenticate_plain(self, username: str, password: str) -> str:
@@ -270,7 +270,7 @@ class StoredUsers:
             raise PolicyViolation(msg)
 
     def _note_iterations(self) -> None:
-        """Find what most passwords cost: a decoy that cost another would tell names apart."""
+        """Find the most common iteration count, so that decoys do not reveal unknown names."""
         counts: Counter[tuple[ScramMechanism, int]] = Counter(
             (credential.mechanism, credential.iterations)
             for credentials in self._users.values()
@@ -296,7 +296,7 @@ class StoredUsers:
 
 
 def iterations_of(config: AuthConfig) -> Mapping[ScramMechanism, int]:
-    """Return the rounds that new passwords get."""
+    """Return the iteration counts for new passwords."""
     return {
         ScramMechanism.SHA_256: config.sha256_iterations,
         ScramMechanism.SHA_512: config.sha512_iterations,
@@ -304,7 +304,7 @@ def iterations_of(config: AuthConfig) -> Mapping[ScramMechanism, int]:
 
 
 def new_credentials(password: str, config: AuthConfig) -> list[ScramCredential]:
-    """Return what would be kept of a password. Errors: ``InvalidRequest``."""
+    """Return the credentials of a new password. Errors: ``InvalidRequest``."""
     return _derived(_check_password(password), iterations_of(config))
 
 
@@ -321,7 +321,7 @@ def _derived(secret: str, iterations: Mapping[ScramMechanism, int]) -> list[Scra
 
 
 def check_name(name: str) -> str:
-    """Return a user's name as it is compared. Errors: ``InvalidRequest``."""
+    """Return a user's name in its prepared form. Errors: ``InvalidRequest``."""
     prepared = _prepare(name)
     if not 1 <= len(prepared) <= NAME_CHARS_MAX or prepared in {ANONYMOUS, EVERYBODY}:
         msg = f"{prepared[:80]!r} cannot be a user's name"

@@ -1,4 +1,4 @@
-"""SCRAM verifiers as text, in the form that PostgreSQL gives them.
+"""SCRAM verifiers as text, in PostgreSQL's format.
 
     SCRAM-SHA-256$<iterations>:<salt>$<StoredKey>:<ServerKey>   (the last three in base64)
 
@@ -32,7 +32,7 @@ def format_verifier(credential: ScramCredential) -> str:
 
 
 def parse_verifier(text: str) -> ScramCredential:
-    """Return the credential that a text means. Errors: ``InvalidRequest``, without the text."""
+    """Return the credential of a text. Errors: ``InvalidRequest``, without the text."""
     match = _FORM.fullmatch(text)
     if match is None:
         raise InvalidRequest("a SCRAM verifier is SCRAM-SHA-256$iterations:salt$key:key")

@@ -1,4 +1,4 @@
-"""Messages that wait as bytes: from a run to entries of ``__delays``, from there to batches.
+"""Bytes of delayed messages: run to entries of ``__delays``, entries to batches.
 
 An entry keeps the record's key, value and headers as a v2 batch has them, so that the batch in
 which the message comes to its topic is put together without decoding any of them.
@@ -48,12 +48,12 @@ _COUNT_OF_ONE_BYTE_END: Final = 0x80
 
 
 def record_body(key: bytes | None, value: bytes | None, headers: bytes) -> bytes:
-    """Return a record from its key on; ``headers`` are encoded."""
+    """Return a record's body: the bytes from its key on; ``headers`` are encoded."""
     return nullable(key) + nullable(value) + headers
 
 
 def has_header(headers: bytes, stored_name: bytes) -> bool:
-    """Whether an encoded block of headers has one of that name; it comes with its length."""
+    """Whether an encoded block of headers has a name, given with its encoded length."""
     # The usual answers come without decoding anything: none has it, or the first.
     if stored_name not in headers:
         return False
@@ -80,7 +80,7 @@ def header_pairs(headers: bytes) -> Iterator[tuple[bytes, bytes | None]]:
 
 
 def add_header(headers: bytes, stored: bytes) -> bytes:
-    """Return an encoded block of headers with one more at its end, encoded too."""
+    """Return an encoded block of headers with one encoded header appended."""
     if headers[0] < _COUNT_OF_ONE_BYTE_END:
         return SMALL[(headers[0] >> 1) + 1] + headers[1:] + stored
     count, position = read_varint(headers, 0)
@@ -88,7 +88,7 @@ def add_header(headers: bytes, stored: bytes) -> bytes:
 
 
 def record_positions(data: bytes, record: RecordSlice) -> tuple[int, int]:
-    """Return where key and headers of a record begin. Error: ``CorruptBatch``."""
+    """Return the positions of a record's key and headers. Error: ``CorruptBatch``."""
     _, rest, end, *_ = record
     try:
         _, key_at = read_varint(data, rest)  # behind the offset's delta
@@ -103,7 +103,7 @@ def record_positions(data: bytes, record: RecordSlice) -> tuple[int, int]:
 
 
 def values_of(batch: Buffer) -> Iterator[tuple[int, bytes]]:
-    """Yield (offset, value) of the records in a batch of ``__delays``, which has no nulls.
+    """Yield (offset, value) of the records in a batch of ``__delays``; none is null.
 
     Error: ``CorruptBatch``.
     """
@@ -121,7 +121,7 @@ def values_of(batch: Buffer) -> Iterator[tuple[int, bytes]]:
 def pick_values(
     batch: Buffer, header: BatchHeader, wanted: Sequence[int]
 ) -> list[tuple[int, bytes]]:
-    """Return (offset, value) of the wanted records; ``wanted`` grows and lies in the batch.
+    """Return (offset, value) of the records at ``wanted``, ascending offsets of the batch.
 
     The others are passed over by their lengths. Error: ``CorruptBatch``.
     """
@@ -146,7 +146,7 @@ def pick_values(
 
 
 def _value_at(data: bytes, position: int) -> tuple[bytes, int]:
-    """Return the value of the record at a position, and where the next one begins.
+    """Return the value of the record at a position, and the next record's position.
 
     Varints of one byte are passed over in place: 1 us a record against 2 us with calls.
     """
@@ -166,7 +166,7 @@ def _value_at(data: bytes, position: int) -> tuple[bytes, int]:
 def split_bodies(
     bodies: Sequence[RecordBody], bytes_max: int
 ) -> Iterator[Sequence[RecordBody]]:
-    """Yield tails in pieces, each of which fits a batch or is a single record."""
+    """Yield record bodies in pieces, each of which fits a batch or is a single record."""
     bytes_max = min(bytes_max, BATCH_BYTES_MAX) - HEADER_BYTES
     start = 0
     while start < len(bodies):
@@ -219,7 +219,7 @@ def encode_bodies(
 
 
 def with_max_timestamp(data: bytes, max_unix_ms: int, *, attributes: int = 0) -> bytearray:
-    """Return a copy of a batch of ``encode_bodies`` with another max timestamp, its CRC set."""
+    """Return a copy of a batch with another max timestamp, its CRC set."""
     batch = bytearray(data)
     _ATTRIBUTES.pack_into(batch, ATTRIBUTES_AT, attributes)
     _MAX_TIMESTAMP.pack_into(batch, MAX_TIMESTAMP_AT, max_unix_ms)
@@ -228,7 +228,7 @@ def with_max_timestamp(data: bytes, max_unix_ms: int, *, attributes: int = 0) ->
 
 
 def is_intact_batch(data: Buffer, record_count: int) -> bool:
-    """Whether bytes are a batch of ``encode_bodies``, with so many records, as it was made."""
+    """Whether bytes are an undamaged batch of ``encode_bodies`` with that many records."""
     try:
         header = parse_batch_header(data)
     except (CorruptBatch, UnsupportedFormat):
@@ -241,7 +241,7 @@ def is_intact_batch(data: Buffer, record_count: int) -> bool:
 
 
 def bodies_of(raw: bytes, indexes: Sequence[int]) -> list[RecordBody]:
-    """Return the records of a batch of ``encode_bodies`` that have these indexes.
+    """Return the record bodies at these indexes in a batch of ``encode_bodies``.
 
     Error: ``CorruptBatch``.
     """

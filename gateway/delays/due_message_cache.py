@@ -1,4 +1,4 @@
-"""Bodies of messages due soon: kept from their put, or read back from ``__delays``.
+"""Cache of delayed messages due soon: kept from their put, or read from ``__delays``.
 
 Their memory is bounded in bytes. Bodies are read back in log order, for many messages at once,
 some seconds before they are due; bodies still missing shortly before are read at once. Both
@@ -37,7 +37,7 @@ log = structlog.get_logger()
 
 
 class DueMessageCache:
-    """Map from message number to entry, for messages due soon."""
+    """Entries of messages due soon, by message number."""
 
     def __init__(
         self, state: DelayState, broker: Broker, partition: Partition, *, bytes_max: int
@@ -56,30 +56,30 @@ class DueMessageCache:
 
     @property
     def size_bytes(self) -> int:
-        """Memory of the bodies in bytes, overhead included."""
+        """Memory of the entries in bytes, overhead included."""
         return self._bytes
 
     @property
     def is_fetching(self) -> bool:
-        """Whether a read of what is asked for is on its way; there is one at a time."""
+        """Whether a requested read is running; there is at most one."""
         return self._task is not None
 
     def keep(self, numbers: Sequence[int], values: Sequence[bytes]) -> None:
-        """Keep bodies that were put, as long as there is room."""
+        """Keep the entries of put messages while there is room."""
         for number, value in zip(numbers, values, strict=True):
             if self._bytes >= self._bytes_max:
                 return
             self._set(number, value)
 
     def pop_many(self, numbers: Sequence[int]) -> list[bytes | None]:
-        """Return bodies that are not needed here any more; None for what is not here."""
+        """Remove and return entries; None for each one that is not cached."""
         values = list(map(self._bodies.pop, numbers, repeat(None)))
         sizes = [len(value) for value in values if value is not None]
         self._bytes -= sum(sizes) + len(sizes) * _BODY_OVERHEAD_BYTES
         return values
 
     def drop(self, number: int) -> None:
-        """The body is not needed any more, nor what is being read of it."""
+        """Drop an entry, and the result of a running read of it."""
         self._asked.discard(number)
         self.pop_many([number])
 
@@ -89,13 +89,13 @@ class DueMessageCache:
             self._bytes += len(value) + _BODY_OVERHEAD_BYTES
 
     def close(self) -> None:
-        """Read no more."""
+        """Stop reading."""
         for task in (self._task, self._ahead):
             if task is not None:
                 task.cancel()
 
     def prefetch(self, now_unix_ms: int) -> None:
-        """Begin to read what is due soon and has no body, as far as there is room."""
+        """Start to read uncached entries that are due soon, as far as there is room."""
         if self._ahead is not None or self._bytes >= self._bytes_max // 2:
             return
         self._next_window = max(self._next_window, now_unix_ms // WINDOW_MS)
@@ -113,7 +113,7 @@ class DueMessageCache:
             raise error
 
     async def _read_ahead(self, end: int) -> None:
-        """Read what is due in the windows up to ``end``. Error: ``StorageUnavailable``."""
+        """Read the entries due in the windows up to ``end``. Error: ``StorageUnavailable``."""
         while self._next_window < end and self._bytes < self._bytes_max // 2:
             numbers = self._state.wheel.peek(self._next_window)
             self._next_window += 1
@@ -144,7 +144,7 @@ class DueMessageCache:
         return missing, size_bytes
 
     def fetch(self, wanted: list[tuple[int, int]], on_fetched: OnFetched) -> None:
-        """Read the bodies at (offset, number), whether there is room or not.
+        """Read the entries at (offset, number), whether there is room or not.
 
         Those that cannot be decoded stay without; ``on_fetched`` runs later, with the error
         when the storage could not be read.
@@ -185,7 +185,7 @@ class DueMessageCache:
     def _take_from(
         self, batches: Sequence[Buffer], wanted: list[tuple[int, int]], at: int
     ) -> int:
-        """Take what is wanted from index ``at`` on out of batches; return the next index."""
+        """Cache the wanted entries found in batches, from index ``at``; return the next index."""
         begin = at
         for batch in batches:
             header = parse_batch_header(batch)

@@ -52,7 +52,7 @@ DelayedMessage = tuple[
 
 
 class DelayBounds(NamedTuple):
-    """Bytes that ``__delays`` may have beside twice the live ones; bytes of bodies kept."""
+    """Bounds in bytes: of ``__delays`` beyond twice its live entries, and of cached entries."""
 
     room_bytes: int = ROOM_BYTES
     bodies_bytes: int = 64 << 20

@@ -326,7 +326,7 @@ class DelayMover:
             log.warning("purged messages come back at the next start", error=str(error))
 
     def end_run(self, run: DelayedRun) -> None:
-        """None of its messages counts any more: they went, or were cancelled."""
+        """Forget a run: all its messages were moved or cancelled."""
         location = (
             run.location or self._state.remove(run.first) or self.staged.withdraw(run.first)
         )
@@ -351,4 +351,4 @@ class DelayMover:
 
 
 def _ignore(_error: StorageUnavailable | None) -> None:
-    """Nobody waits: what is still in the log is gone here."""
+    """Ignore the result: the messages are removed from memory already."""

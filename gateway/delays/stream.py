@@ -118,7 +118,7 @@ class DelayStream:
     def _apply(
         self, offset: int, value: bytes, topics: TopicManager, present: dict[bytes, bool]
     ) -> int:
-        """Apply one stored entry; return its number, 0 when it is none that waits."""
+        """Apply one stored entry; return its number, 0 when it is not a delayed message."""
         state = self._state
         if is_waiting(value):
             due_unix_ms, waiting_number, uuid, *_ = parse_waiting(value)
@@ -147,7 +147,7 @@ class DelayStream:
         )
 
     def _remove_of_run(self, number: int) -> bool:
-        """Remove a message of a run; False when it is of none. The last one takes it along."""
+        """Remove a message of a run, and the run with its last one; False if it has no run."""
         state = self._state
         run = state.runs.of(number) if state.runs else None
         if run is None:
@@ -194,7 +194,7 @@ class DelayStream:
             self._rewrite.add_done_callback(self._rewritten)
 
     def _cut_off(self) -> None:
-        """Never from within an ``on_done``: others of the same append may still be to come."""
+        """Truncate the front. Not called within an ``on_done``: others of its append may follow."""
         partition = self.partition
         lowest = self._state.lowest_offset
         offset = partition.high_watermark if lowest is None else lowest
@@ -274,4 +274,4 @@ class DelayStream:
 
 
 def _ignore(_error: StorageUnavailable | None) -> None:
-    """Nobody waits for the cut: without it a start reads more, and ends at the same state."""
+    """Ignore the result of a truncation: without it the next start only reads more."""

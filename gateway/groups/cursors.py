@@ -43,7 +43,7 @@ _log = structlog.get_logger()
 
 
 class Commit(NamedTuple):
-    """A position that a group commits; clients older than KIP-211 say when it expires."""
+    """Position that a group commits; clients older than KIP-211 set its expiry."""
 
     topic_uuid: UUID
     number: int
@@ -65,7 +65,7 @@ OnMoved = Callable[[GroupName, Sequence[Move]], None]
 
 
 class Cursor(NamedTuple):
-    """A position as it is stored."""
+    """Position as it is stored."""
 
     topic_uuid: UUID
     number: int
@@ -77,14 +77,14 @@ class Cursor(NamedTuple):
 
 
 def group_key(group: GroupName) -> bytes:
-    """Return a group as it stands in keys; what follows it has a fixed length."""
+    """Return a group as encoded in keys; the rest of a key has a fixed length."""
     namespace = group.namespace.encode()
     name = group.name.encode()
     return _LENGTHS.pack(len(namespace), len(name)) + namespace + name
 
 
 def parse_group_key(key: bytes, start: int) -> tuple[GroupName, int]:
-    """Return the group that a key names from ``start`` on, and where that ends."""
+    """Return the group in a key from index ``start`` on, and the index after it."""
     namespace_bytes, name_bytes = _LENGTHS.unpack_from(key, start)
     middle = start + _LENGTHS.size + namespace_bytes
     end = middle + name_bytes
@@ -93,7 +93,7 @@ def parse_group_key(key: bytes, start: int) -> tuple[GroupName, int]:
 
 
 class CursorManager:
-    """Reads and writes positions. Whether a group may is asked elsewhere (``GroupManager``)."""
+    """Reads and writes positions; ``GroupManager`` checks whether a member may commit."""
 
     def __init__(self, stream: InternalStream, clock: Clock, config: GroupsConfig) -> None:
         self.stream = stream
@@ -116,7 +116,7 @@ class CursorManager:
         return cursors
 
     async def load(self, is_topic: Callable[[UUID], bool]) -> None:
-        """Read the stream; a position in what ``is_topic`` does not know (any more) goes."""
+        """Read the stream; drop positions in topics that ``is_topic`` does not know."""
         gone = []
         for key in await self.stream.load():
             if not key.startswith(CURSOR_KEY):
@@ -130,7 +130,7 @@ class CursorManager:
             self.stream.put(gone[start : start + REMOVED_PER_PUT_MAX], _log_failure)
 
     def close(self) -> None:
-        """Hand over what waits for the tick's end; the storage is about to be closed."""
+        """Append pending commits; the storage is about to be closed."""
         self.stream.flush()
 
     def check_loaded(self) -> None:
@@ -140,7 +140,7 @@ class CursorManager:
 
     @property
     def count(self) -> int:
-        """Positions of all groups."""
+        """Number of positions of all groups."""
         return sum(map(len, self._keys.values()))
 
     def groups(self) -> Collection[GroupName]:
@@ -202,7 +202,7 @@ class CursorManager:
         return len(self._keys.get(group, ()))
 
     def keys_of(self, group: GroupName) -> list[bytes]:
-        """Return what ``fetch_keys`` takes, in order of topic and partition.
+        """Return a group's keys for ``fetch_keys``, in order of topic and partition.
 
         Error: ``CoordinatorLoading``.
         """
@@ -210,7 +210,7 @@ class CursorManager:
         return sorted(self._keys.get(group, ()))
 
     def fetch_keys(self, keys: Iterable[bytes]) -> list[Cursor]:
-        """Return the positions of some of a group's keys, without those that have gone."""
+        """Return the positions of some of a group's keys; removed ones are left out."""
         cursors = []
         for key in keys:
             value = self.stream.get(key)
@@ -235,7 +235,7 @@ class CursorManager:
         self._remove(group, list(self._keys.get(group, ())), other_keys, on_done)
 
     def on_topic_deleted(self, topic: Topic) -> None:
-        """Remove the positions in a topic that is gone; a hook of the ``TopicManager``."""
+        """Remove the positions in a deleted topic; a hook of the ``TopicManager``."""
         if not self.stream.is_loaded:
             return
         for group, keys in list(self._keys.items()):
@@ -267,7 +267,7 @@ class CursorManager:
             self._keys.pop(group, None)
 
     def _forget_missing(self, group: GroupName) -> None:
-        """A commit was refused, and what it put into the stream is out again."""
+        """Drop the positions of a refused commit."""
         keys = self._keys.get(group, set())
         keys.intersection_update([key for key in keys if self.stream.get(key) is not None])
         if not keys:

@@ -1,4 +1,4 @@
-"""Committed offsets end some time after the last who needed them (KIP-211)."""
+"""Expiry of committed offsets some time after their last use (KIP-211)."""
 
 import asyncio
 from collections.abc import Callable
@@ -31,7 +31,7 @@ class Groups(Protocol):
 
 
 class OffsetExpiry:
-    """Removes offsets that are not needed any more, and groups that have none left.
+    """Removes expired offsets, and groups that have none left.
 
     The time (``offsets_retention_ms``) runs from the moment when a group became empty; for
     offsets of simple consumers, and of topics that no member reads any more, from the commit.
@@ -56,11 +56,11 @@ class OffsetExpiry:
         self.expired = 0
 
     def start(self) -> None:
-        """Look at all groups from time to time, some per turn of the loop."""
+        """Start to check all groups periodically, some per turn of the loop."""
         self._timer = self._loop.call_later(EXPIRE_EVERY_S, self._run_some)
 
     def stop(self) -> None:
-        """Look no more."""
+        """Stop checking."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -75,7 +75,7 @@ class OffsetExpiry:
         )
 
     def expire(self, name: GroupName) -> None:
-        """Remove what is over of one group, and the group when it has nothing left."""
+        """Remove the expired offsets of one group, and the group when it has nothing left."""
         if not self._groups.has(name):
             return
         now_unix_ms = self._clock.unix_ms()
@@ -98,7 +98,7 @@ class OffsetExpiry:
             _log.warning("offsets not expired", group=name.name, error=str(error))
 
     def _reads(self, group: Group | None) -> Callable[[Cursor], bool]:
-        """Return what says whether a member of the group (still) needs a position."""
+        """Return a predicate: whether a member of the group reads a topic."""
         if group is None or group.state is GroupState.EMPTY:
             return lambda _: False
         topics = group.topics() if group.state is GroupState.STABLE else None

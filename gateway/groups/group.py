@@ -1,4 +1,4 @@
-"""One consumer group as a state machine: requests and the time come in, answers go out.
+"""One consumer group as a state machine driven by requests and the time.
 
 It follows Apache Kafka 4's classic groups. Nothing here waits, reads a clock or stores: a join
 or a sync that must wait keeps its callback; ``next_deadline_ms`` says when ``tick`` is due;
@@ -39,7 +39,7 @@ OnSaved = Callable[[GatewayError | None, int], None]  # what went wrong, and now
 
 
 class Group:
-    """The members of one group, their generation and their assignments."""
+    """Members of one group, their generation and their assignments."""
 
     def __init__(self, name: GroupName, *, initial_delay_ms: int, size_max: int) -> None:
         self.name = name
@@ -68,7 +68,7 @@ class Group:
 
     @property
     def is_idle(self) -> bool:
-        """Nobody is in it or about to be."""
+        """Whether it has no member and none is joining."""
         return self.state is GroupState.EMPTY and not self.pending
 
     def check_member(self, member_id: str, instance_id: str | None, generation: int) -> Member:
@@ -82,7 +82,7 @@ class Group:
         return member
 
     def topics(self) -> frozenset[str] | None:
-        """Return the topics that members read; None when what they said cannot be read."""
+        """Return the topics that members subscribe to; None if one cannot be decoded."""
         if not self.members.by_id:
             return frozenset()
         if self.protocol_type != CONSUMER_PROTOCOL:
@@ -98,7 +98,7 @@ class Group:
     # --- joining (gateway.group_join decides; these are its steps)
 
     def add(self, member: Member, now_ms: int) -> None:
-        """Let a new member in, whose ``on_join`` waits; the others are asked to join again."""
+        """Add a new member with its ``on_join`` callback; ask the others to join again."""
         # It cannot send heartbeats before it knows its id, and a client that went away cannot
         # be told from one that waits; so it is kept for a while and tries again if it lives.
         member.deadline_ms = now_ms + NEW_MEMBER_JOIN_TIMEOUT_MS
@@ -107,7 +107,7 @@ class Group:
         self.prepare_rebalance(now_ms)
 
     def rejoin(self, member: Member, request: JoinRequest, on_joined: OnJoined) -> None:
-        """Take what a member says anew; what it waited for before is answered, not dropped."""
+        """Take a member's new join request; an earlier pending request of it is answered."""
         self.members.change_protocols(member, request.protocols)
         member.session_timeout_ms = request.session_timeout_ms
         member.rebalance_timeout_ms = request.rebalance_timeout_ms
@@ -118,7 +118,7 @@ class Group:
         member.on_join = on_joined
 
     def fence(self, member: Member, new_member_id: str) -> None:
-        """Give a static member that came back its new id; its old self is told (KIP-345)."""
+        """Give a returning static member its new id; answer the old id as fenced (KIP-345)."""
         error = FencedInstance(f"instance id {member.instance_id!r} has a newer member")
         member.answer_join(JoinResult(member.member_id, error=error))
         member.answer_sync(SyncResult(error=error))
@@ -126,7 +126,7 @@ class Group:
         self.members.rename(member, new_member_id)
 
     def join_result(self, member: Member) -> JoinResult:
-        """Return the present generation as ``member`` sees it; only the leader sees all."""
+        """Return the present generation for ``member``; only the leader's has all members."""
         is_leader = member.member_id == self.members.leader_id
         return JoinResult(
             member.member_id,
@@ -144,7 +144,7 @@ class Group:
         self.state = state
 
     def prepare_rebalance(self, now_ms: int) -> None:
-        """Ask all members to join again; an empty group first gathers some for a while."""
+        """Ask all members to join again; an empty group waits a while for more members."""
         if self.state is GroupState.PREPARING_REBALANCE:
             return
         if self.state is GroupState.COMPLETING_REBALANCE:
@@ -163,7 +163,7 @@ class Group:
         self._to(GroupState.PREPARING_REBALANCE)
 
     def complete_join_if_all_joined(self, now_ms: int) -> None:
-        """Go on as soon as there is nobody left to wait for."""
+        """Complete the join once every member has joined."""
         if (
             self.state is GroupState.PREPARING_REBALANCE
             and self._initial_left_ms is None  # An empty group waits for its delay.
@@ -173,7 +173,7 @@ class Group:
             self._complete_join(now_ms)
 
     def _expire_join(self, now_ms: int) -> None:
-        """The time to join is over; a group that gathers members goes on while more come."""
+        """End the time to join; the initial wait is extended while more members come."""
         if self._initial_left_ms and self._has_newcomer:
             delay_ms = min(self._initial_delay_ms, self._initial_left_ms)
             self._initial_left_ms -= delay_ms
@@ -183,7 +183,7 @@ class Group:
             self._complete_join(now_ms)
 
     def _complete_join(self, now_ms: int) -> None:
-        """Begin the next generation with those that joined, and with static members."""
+        """Begin the next generation with the joined and the static members."""
         self._initial_left_ms = None
         for member in list(self.members):
             if member.on_join is None and not member.is_static:
@@ -245,7 +245,7 @@ class Group:
             self.request_save(partial(self._finish_sync, generation))
 
     def _finish_sync(self, generation: int, error: GatewayError | None, now_ms: int) -> None:
-        """The leader's assignments are stored, so those who wait may have theirs."""
+        """Answer waiting syncs: the leader's assignments are stored."""
         if self.state is not GroupState.COMPLETING_REBALANCE or self.generation != generation:
             return  # The group has moved on, and has answered them.
         if error is not None:
@@ -271,7 +271,7 @@ class Group:
             member.deadline_ms = now_ms + member.session_timeout_ms
 
     def _expire_sync(self, now_ms: int) -> None:
-        """Members that joined and never asked for their assignment are gone."""
+        """Remove members that joined and never asked for their assignment."""
         self._sync_deadline_ms = None
         for member_id in list(self._unsynced):
             if member_id in self.members:
@@ -293,7 +293,7 @@ class Group:
     def check_commit(
         self, member_id: str, instance_id: str | None, generation: int, now_ms: int
     ) -> None:
-        """Say whether who commits offsets may, and keep it alive.
+        """Check a commit's member and generation, and keep the member alive.
 
         An empty group takes commits from anyone without a generation (KIP-211's simple
         consumers, admins). Errors: as ``sync``; ``RebalanceInProgress`` between a join and the
@@ -309,7 +309,7 @@ class Group:
         member.deadline_ms = now_ms + member.session_timeout_ms
 
     def leave(self, member_id: str, instance_id: str | None, now_ms: int) -> None:
-        """Let a member go; an admin may name a static one by its instance alone.
+        """Remove a member; an admin may name a static one by its instance alone.
 
         Errors: ``UnknownMember``, ``FencedInstance``.
         """
@@ -330,7 +330,7 @@ class Group:
         self.complete_join_if_all_joined(now_ms)
 
     def _drop(self, member: Member) -> None:
-        """Take a member out; whatever it waits for is answered, so that it can join anew."""
+        """Remove a member; its pending requests are answered, so that it can join again."""
         self.members.remove(member)
         self._unsynced.discard(member.member_id)
         gone = UnknownMember("removed from the group")
@@ -338,7 +338,7 @@ class Group:
         member.answer_sync(SyncResult(error=gone))
 
     def dismiss(self, error: GatewayError) -> None:
-        """Answer everyone who waits; the node stops, and the group goes on elsewhere."""
+        """Answer all pending requests; the node stops, and clients look for another coordinator."""
         for member in list(self.members):
             member.answer_join(JoinResult(member.member_id, error=error))
             member.answer_sync(SyncResult(error=error))
@@ -352,7 +352,7 @@ class Group:
     # --- time and storage
 
     def next_deadline_ms(self) -> int | None:
-        """Return when ``tick`` has something to do; None when only requests move the group."""
+        """Return the time of the next ``tick``; None when only requests change the group."""
         deadlines = [member.deadline_ms for member in self.members if not member.is_held]
         deadlines += self.pending.values()
         if self._join_deadline_ms is not None:
@@ -362,7 +362,7 @@ class Group:
         return min(deadlines, default=None)
 
     def tick(self, now_ms: int) -> None:
-        """Do what is due: sessions, ids that were never used, the time to join and to sync."""
+        """Handle due deadlines: sessions, unused member ids, the time to join and to sync."""
         for member_id in [key for key, due_ms in self.pending.items() if due_ms <= now_ms]:
             del self.pending[member_id]
         for member in [m for m in self.members if not m.is_held and m.deadline_ms <= now_ms]:
@@ -375,7 +375,7 @@ class Group:
         self.complete_join_if_all_joined(now_ms)
 
     def restore(self, members: Sequence[Member], now_ms: int) -> None:
-        """Take the members of a stored group; each has one session timeout to come back."""
+        """Restore the members of a stored group; each has one session timeout to return."""
         for member in members:
             member.is_new = False
             member.deadline_ms = now_ms + member.session_timeout_ms
@@ -383,13 +383,13 @@ class Group:
         self.state = GroupState.STABLE if members else GroupState.EMPTY
 
     def request_save(self, on_saved: OnSaved | None = None) -> None:
-        """Ask to be stored as it is after this call; ``on_saved`` runs when that is done."""
+        """Request to store the group after this call; ``on_saved`` runs when it is durable."""
         if self._save is None:
             self._save = []
         if on_saved is not None:
             self._save.append(on_saved)
 
     def take_save(self) -> list[OnSaved] | None:
-        """Return what to call once the group as it is now is stored; None: nothing changed."""
+        """Return the callback for when the present state is stored; None if nothing changed."""
         save, self._save = self._save, None
         return save

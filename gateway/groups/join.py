@@ -1,4 +1,4 @@
-"""How a member gets into a group, or into it again (Kafka's JoinGroup, classic groups).
+"""Join and rejoin of members (Kafka's JoinGroup, classic groups).
 
 Plain functions over ``Group``: they decide which way a join takes, the group does the steps.
 """
@@ -20,7 +20,7 @@ from gateway.groups.subscription import subscribed_topics
 def join(
     group: Group, request: JoinRequest, new_member_id: str, on_joined: OnJoined, now_ms: int
 ) -> None:
-    """Let a member in, or in again. ``new_member_id`` is used when it has no id yet.
+    """Add a member, or let it rejoin. ``new_member_id`` is used when it has no id yet.
 
     ``on_joined`` runs once, now or later. Errors, instead of it: ``GroupFull``,
     ``InconsistentProtocol``, ``MemberIdRequired``, ``UnknownMember``, ``FencedInstance``.
@@ -37,7 +37,7 @@ def join(
 
 
 def _has_room(group: Group, member_id: str) -> bool:
-    """Whether one more may come; in a rebalance those count who have joined it already."""
+    """Whether one more member may join; during a rebalance, joined members count."""
     members = group.members
     if group.state is GroupState.PREPARING_REBALANCE:
         member = members.by_id.get(member_id)
@@ -75,7 +75,7 @@ def _join_known(group: Group, request: JoinRequest, on_joined: OnJoined, now_ms:
 
 
 def _may_stay(group: Group, member: Member) -> bool:
-    """Whether a join that says nothing new may just be answered anew.
+    """Whether a repeated join may be answered without a rebalance.
 
     It may have missed the answer to its last one. But a leader joins in order to rebalance.
     """
@@ -100,7 +100,7 @@ def _replace(  # noqa: PLR0917  # A join's arguments, and who is replaced.
     on_joined: OnJoined,
     now_ms: int,
 ) -> None:
-    """A static member came back: it keeps its assignment when that still fits (KIP-345)."""
+    """Replace a returning static member; it keeps an assignment that still fits (KIP-345)."""
     old_leader_id = group.members.leader_id or ""
     old_topics = subscribed_topics(member.metadata(group.protocol_name))
     group.fence(member, member_id)
@@ -120,7 +120,7 @@ def _replace(  # noqa: PLR0917  # A join's arguments, and who is replaced.
 
 
 def _still_fits(group: Group, member: Member, old_topics: frozenset[str] | None) -> bool:
-    """Whether the assignments hold for what a replaced member says.
+    """Whether the assignments are still valid with a replaced member's protocols.
 
     Only topics are compared: what else a member says of itself (the partitions it owns) is
     always different after a restart.

@@ -1,4 +1,4 @@
-"""Consumer groups at run time: which there are, their timers, and what is stored of them.
+"""Consumer groups of a node: look-up, timers and stored state.
 
 ``group`` and ``join`` decide what happens in a group; here requests find their group, deadlines
 meet the loop, and groups meet the internal stream. Heartbeats only put deadlines off, so they
@@ -51,7 +51,7 @@ GROUP_ID_CHARS_MAX: Final = 32_767  # what Kafka's older encodings can say
 
 
 class GroupManager:
-    """Finds groups for requests; all methods are synchronous, some answer later.
+    """Finds groups for requests. All methods are synchronous; some answer by callback.
 
     Errors of all methods, beside their own: ``CoordinatorLoading``, ``InvalidGroupId``.
     """
@@ -75,7 +75,7 @@ class GroupManager:
         clock: Clock,
         config: GroupsConfig,
     ) -> "GroupManager":
-        """Return the node's groups, loaded from the stream of ``cursors``, which is."""
+        """Return the node's groups, loaded from the stream of ``cursors``."""
         groups = cls(cursors, clock, config)
         groups.load()
         groups._expiry = OffsetExpiry(groups, cursors, topics, clock, config)
@@ -83,7 +83,7 @@ class GroupManager:
         return groups
 
     def load(self) -> None:
-        """Restore the groups that were stored; members have a session timeout to return."""
+        """Restore the stored groups; members have a session timeout to return."""
         now_ms = self._clock.monotonic_ms()
         for key, value in self._stream.values.items():
             if not key.startswith(GROUP_KEY):
@@ -101,7 +101,7 @@ class GroupManager:
             self._deadlines.arm(group, group.next_deadline_ms())
 
     def close(self) -> None:
-        """Answer all who wait, so that they look for another node, and do nothing any more."""
+        """Answer all pending requests, so that clients look for another node, and stop."""
         self._deadlines.close()
         if self._expiry is not None:
             self._expiry.stop()
@@ -128,11 +128,11 @@ class GroupManager:
 
     @property
     def member_count(self) -> int:
-        """Members of all groups."""
+        """Number of members of all groups."""
         return sum(len(group.members) for group in self._groups.values())
 
     def count_by_state(self) -> dict[GroupState, int]:
-        """Return how many groups are in each state, those with offsets alone left out."""
+        """Return the number of groups by state, without groups that only have offsets."""
         counts = dict.fromkeys(GroupState, 0)
         for group in self._groups.values():
             counts[group.state] += 1
@@ -141,7 +141,7 @@ class GroupManager:
     # --- membership
 
     def join(self, name: GroupName, request: JoinRequest, on_joined: OnJoined) -> None:
-        """Join a group, which is made when it is not there; ``on_joined`` runs once, maybe now.
+        """Join a group, created if missing; ``on_joined`` runs once, maybe before this returns.
 
         All refusals come by it too; see ``gateway.groups.join.join``.
         """
@@ -173,7 +173,7 @@ class GroupManager:
         assignments: Mapping[str, bytes],
         on_synced: OnSynced,
     ) -> None:
-        """Ask for a member's assignment; ``on_synced`` runs once, maybe now; see ``Group``."""
+        """Request a member's assignment; ``on_synced`` runs once, maybe before this returns."""
         try:
             group = self._of_member(name)
             try:
@@ -193,7 +193,7 @@ class GroupManager:
     def check_protocol(
         self, name: GroupName, protocol_type: str | None, protocol_name: str | None
     ) -> None:
-        """Raise ``InconsistentProtocol`` when a member believes in another one (KIP-559)."""
+        """Raise ``InconsistentProtocol`` when a member expects another protocol (KIP-559)."""
         group = self._groups.get(name)
         if group is None:
             return
@@ -214,7 +214,7 @@ class GroupManager:
     def leave(
         self, name: GroupName, members: Sequence[tuple[str, str | None]]
     ) -> list[GatewayError | None]:
-        """Let members (member id, instance id) go; return what was wrong with each."""
+        """Remove members (member id, instance id); return an error or None for each."""
         group = self._of_member(name)
         outcomes: list[GatewayError | None] = []
         for member_id, instance_id in members:
@@ -230,7 +230,7 @@ class GroupManager:
     def check_commit(
         self, name: GroupName, member_id: str, instance_id: str | None, generation: int
     ) -> None:
-        """Say whether offsets may be committed so.
+        """Check that a member of this generation may commit offsets.
 
         Errors: those of ``Group.check_commit``; ``GroupNotFound`` when a generation is given
         of a group that is not there.
@@ -264,7 +264,7 @@ class GroupManager:
             self._remove(group)
 
     def check_offsets_removable(self, name: GroupName) -> None:
-        """Raise ``GroupNotFound``, or ``GroupNotEmpty`` where subscriptions are not known.
+        """Raise ``GroupNotFound``, or ``GroupNotEmpty`` when subscriptions cannot be decoded.
 
         Of a group of consumers each topic that nobody is subscribed to may go.
         """
@@ -277,7 +277,7 @@ class GroupManager:
             raise GroupNotEmpty(f"group {name.name!r} has members")
 
     def is_subscribed(self, name: GroupName, topic: str) -> bool:
-        """Whether members of the group read ``topic``, as far as can be known."""
+        """Whether a member of the group subscribes to ``topic``, as far as is known."""
         group = self._groups.get(name)
         topics = frozenset[str]() if group is None else group.topics()
         return topics is None or topic in topics
@@ -322,7 +322,7 @@ class GroupManager:
         self._settle(group)
 
     def _settle(self, group: Group) -> None:
-        """After whatever happened in a group: keep its empty time, store it, set its timer."""
+        """Finish a change of a group: note since when it is empty, store it, set its timer."""
         if group.state is not GroupState.EMPTY:
             group.empty_since_unix_ms = None
         elif group.empty_since_unix_ms is None:

@@ -1,4 +1,4 @@
-"""The members of a group: who is in it, who leads, and which protocol they all know."""
+"""Members of a group, its leader, and the protocols that all members support."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -33,7 +33,7 @@ class GroupMembers:
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """The longest that any member asks for; all wait for the slowest."""
+        """Longest rebalance timeout of all members."""
         return max((member.rebalance_timeout_ms for member in self), default=0)
 
     def check(self, member_id: str, instance_id: str | None) -> Member:
@@ -60,7 +60,7 @@ class GroupMembers:
         return None if member_id is None else self.by_id[member_id]
 
     def add(self, member: Member) -> None:
-        """Let a member in; the first one leads and says of which type the group is."""
+        """Add a member; the first one is the leader and sets the group's protocol type."""
         if not self.by_id:
             self.protocol_type = member.protocol_type
         if self.leader_id is None:
@@ -71,7 +71,7 @@ class GroupMembers:
             self._id_of_instance[member.instance_id] = member.member_id
 
     def remove(self, member: Member) -> None:
-        """Let a member go; when it led, the next one in line does."""
+        """Remove a member; if it was the leader, the next one becomes it."""
         del self.by_id[member.member_id]
         self._supporters.subtract(name for name, _ in member.protocols)
         self._supporters = +self._supporters  # without those that nobody knows any more
@@ -81,7 +81,7 @@ class GroupMembers:
             self.leader_id = next(iter(self.by_id), None)
 
     def rename(self, member: Member, member_id: str) -> None:
-        """Give a static member that came back its new id; it keeps its lead and assignment."""
+        """Give a returning static member its new id; it keeps lead and assignment."""
         assert member.instance_id is not None
         # The order is kept: it decides who leads next and how votes tie.
         self.by_id = {
@@ -94,7 +94,7 @@ class GroupMembers:
         member.member_id = member_id
 
     def elect_among_joined(self) -> bool:
-        """Keep the leader when it has joined, else take one that has; False when none has."""
+        """Keep a leader that has joined, else choose a joined member; False if there is none."""
         leader = self.by_id.get(self.leader_id or "")
         if leader is not None and leader.on_join is not None:
             return True
@@ -115,7 +115,7 @@ class GroupMembers:
         return not self._common_protocols().isdisjoint(name for name, _ in protocols)
 
     def select_protocol(self) -> str:
-        """Return the protocol with most votes; a member votes for its first that all know.
+        """Return the protocol with most votes; a member votes for its first common one.
 
         With equal votes that of the longest-standing member wins.
         """
@@ -126,7 +126,7 @@ class GroupMembers:
         return max(votes, key=votes.__getitem__)  # The first of equals, in order of members.
 
     def change_protocols(self, member: Member, protocols: Protocols) -> None:
-        """Take what a member says anew; ``supports`` has allowed it."""
+        """Replace a member's protocols; ``supports`` has accepted them."""
         self._supporters.subtract(name for name, _ in member.protocols)
         member.protocols = protocols
         self._supporters.update(name for name, _ in protocols)
@@ -137,7 +137,7 @@ class GroupMembers:
         return {name for name, supporters in self._supporters.items() if supporters == count}
 
     def listed(self, protocol_name: str | None) -> list[JoinedMember]:
-        """Return what the leader needs to know of all members."""
+        """Return all members with their metadata, for the leader."""
         return [
             JoinedMember(member.member_id, member.instance_id, member.metadata(protocol_name))
             for member in self

@@ -15,14 +15,14 @@ CONSUMER_PROTOCOL: Final = "consumer"  # the protocol type whose metadata are su
 
 
 class GroupName(NamedTuple):
-    """A group's full name; groups of two namespaces never meet."""
+    """Full name of a group: namespace and group id."""
 
     namespace: str
     name: str
 
 
 class GroupState(Enum):
-    """The state of a group; the values are the names that Kafka's admin APIs show."""
+    """State of a group; the values are the names that Kafka's admin APIs show."""
 
     EMPTY = "Empty"
     PREPARING_REBALANCE = "PreparingRebalance"
@@ -63,7 +63,7 @@ class JoinRequest(NamedTuple):
 
 
 class JoinedMember(NamedTuple):
-    """One line of the list that only the leader gets."""
+    """Member in the list that only the leader gets."""
 
     member_id: str
     instance_id: str | None
@@ -71,7 +71,7 @@ class JoinedMember(NamedTuple):
 
 
 class JoinResult(NamedTuple):
-    """The answer to a join. With an ``error`` only ``member_id`` has a meaning."""
+    """Answer to a join. With an ``error`` only ``member_id`` has a meaning."""
 
     member_id: str
     generation: int = NO_GENERATION
@@ -84,7 +84,7 @@ class JoinResult(NamedTuple):
 
 
 class SyncResult(NamedTuple):
-    """The answer to a sync: this member's own assignment, as its leader made it."""
+    """Answer to a sync: the member's own assignment, made by the leader."""
 
     assignment: bytes = b""
     protocol_type: str | None = None
@@ -132,16 +132,16 @@ class Member:
 
     @property
     def is_static(self) -> bool:
-        """It has a ``group.instance.id``, so it may be away for a session timeout (KIP-345)."""
+        """Whether it has a ``group.instance.id``: absence up to a session timeout is allowed."""
         return self.instance_id is not None
 
     @property
     def is_held(self) -> bool:
-        """It waits for an answer of ours, so its silence is not its own."""
+        """Whether it waits for an answer of the node, and so need not send heartbeats."""
         return not self.is_new and (self.on_join is not None or self.on_sync is not None)
 
     def metadata(self, protocol_name: str | None) -> bytes:
-        """Return what it said to the assignor ``protocol_name``; empty when nothing."""
+        """Return its metadata for the assignor ``protocol_name``; empty if there is none."""
         for name, metadata in self.protocols:
             if name == protocol_name:
                 return metadata

@@ -1,4 +1,4 @@
-"""A consumer group as it is stored, so that its members go on after a restart.
+"""Stored form of a consumer group, so that members continue after a restart.
 
     key    0x02, group (see ``gateway.groups.cursors``)
     value  version u8 = 0, generation i32, state time i64 (unix ms; since when it is empty),
@@ -92,7 +92,7 @@ class _Cursor:
 
 
 def decode_group(value: bytes) -> StoredGroup:
-    """Return what ``encode_group`` has written. Error: ``CorruptBatch``."""
+    """Return the group that ``encode_group`` encoded. Error: ``CorruptBatch``."""
     cursor = _Cursor(value)
     try:
         version, generation, state_unix_ms = cursor.unpack(_HEAD)

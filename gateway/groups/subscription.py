@@ -8,7 +8,7 @@ _LENGTH: Final = struct.Struct(">h")
 
 
 def subscribed_topics(metadata: bytes) -> frozenset[str] | None:
-    r"""Return the topics of a subscription; None when it is not one that can be read.
+    r"""Return the topics of a subscription; None when it cannot be decoded.
 
     Other protocol types (Kafka Connect) put something else there.
 

@@ -27,7 +27,7 @@ from gateway.records.compression import decompress
 
 
 def plain_run(base_offset: int, last_offset: int) -> list[Run]:
-    """Return the run of a batch where neither key nor age matters."""
+    """Return the run of a batch when neither keys nor delays matter."""
     return [Run(base_offset, last_offset, None)]
 
 

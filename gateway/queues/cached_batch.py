@@ -1,4 +1,4 @@
-"""A cached batch of a queue: encoded until one of its messages is needed, then decoded."""
+"""Cached batch of a queue: encoded until one of its messages is needed, then decoded."""
 
 import asyncio
 from bisect import bisect_right
@@ -47,7 +47,7 @@ Body = Record | Unreadable
 
 
 class CachedBatch:
-    """A batch: bytes, or the runs that it was made of, until a record is wanted; then records."""
+    """Batch as bytes or runs until a record is needed, then as records."""
 
     __slots__ = (
         "base_offset",
@@ -77,7 +77,7 @@ class CachedBatch:
         self.shown: Shown | None = None
 
     def keep_runs(self, runs: Sequence[RecordRun], header: BatchHeader) -> None:
-        """Keep what the batch was made of in place of its bytes."""
+        """Keep the runs that the batch was encoded from in place of its bytes."""
         self.data = None
         self.runs = runs
         self.size_bytes += self._run_bytes(runs)
@@ -88,11 +88,11 @@ class CachedBatch:
             self.stamp_unix_ms = header.max_timestamp_unix_ms
 
     def refuse(self) -> None:
-        """Have no records: the bytes, which stay, are not those that were written."""
+        """Mark the batch as corrupt: it has no records, and its bytes stay."""
         self.records = ()
 
     def _run_bytes(self, runs: Sequence[RecordRun]) -> int:
-        """Return what runs take beside what their values hold."""
+        """Return the memory of runs in bytes, beside their values."""
         count = self.last_offset - self.base_offset + 1
         return _RUN_BYTES * len(runs) + _VALUE_BYTES * count
 
@@ -102,14 +102,14 @@ class CachedBatch:
         return self.is_large and self.records is None and self.runs is None
 
     async def decode_beside(self) -> None:
-        """Do what ``decode`` does, the work in a thread."""
+        """Decode the batch in a thread; otherwise as ``decode``."""
         assert self.data is not None
         decoded = await asyncio.to_thread(_decoded, self.data, sized=self.is_compressed)
         if self.records is None:
             self._have(*decoded)
 
     def decode(self) -> None:
-        """Have records; none of a batch that is corrupt, whose bytes stay as the sign of it."""
+        """Decode the records; a corrupt batch has none and keeps its bytes."""
         if self.records is not None:
             return
         runs = self.runs
@@ -134,7 +134,7 @@ class CachedBatch:
         self.data = self.runs = None
 
     def show(self, partition: Partition, index: int, show: Show) -> Shown:
-        """Have, and return, what the message at an index, and others, look like.
+        """Return the protocol's form of the message at an index and its neighbours.
 
         Most need no records for that. What was shown of others before is given up.
         """
@@ -156,7 +156,7 @@ class CachedBatch:
         return shown
 
     def find(self, offsets: list[int], index: int) -> Sequence[Body]:
-        """Return the records of ``offsets[index:]`` up to the first that is another batch's.
+        """Return the records at ``offsets[index:]``, up to the first offset of another batch.
 
         ``decode`` comes before. Offsets in a row, the common case, are one slice.
         """
@@ -174,7 +174,7 @@ class CachedBatch:
         return [self._find(records, one) for one in offsets[index : self._end(offsets, index)]]
 
     def _end(self, offsets: list[int], index: int) -> int:
-        """Return the index of the first offset from ``index`` on that lies elsewhere."""
+        """Return the index of the first offset from ``index`` on that is in another batch."""
         base_offset, last_offset = self.base_offset, self.last_offset
         for at in range(index, len(offsets)):
             if not base_offset <= offsets[at] <= last_offset:
@@ -203,7 +203,7 @@ def _decoded(data: Buffer, *, sized: bool) -> tuple[Sequence[Record] | None, int
 
 
 def _record_bytes(records: Sequence[Record]) -> int:
-    """Return what decoded records take beside their bytes, going by the first of them."""
+    """Return an estimate of the memory of decoded records beside their bytes."""
     if not records:
         return 0
     first, last = records[0], records[-1]

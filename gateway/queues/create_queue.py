@@ -1,4 +1,4 @@
-"""Making a queue with a topic of its own, or on a topic that is there."""
+"""Creation of a queue with its own topic, or on an existing one."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -21,7 +21,7 @@ QUEUE_TOPIC_CONFIGS: Final[Mapping[str, str]] = {
 
 
 def check_order(name: TopicName, settings: QueueSettings) -> None:
-    """Refuse a name that promises an order which the settings do not keep."""
+    """Refuse a queue name that promises an order which the settings do not provide."""
     if name.name.endswith(FIFO_SUFFIX) and settings.order is not Order.KEY:
         raise InvalidRequest(f"a queue whose name ends in {FIFO_SUFFIX} has the order key")
 
@@ -38,7 +38,7 @@ async def make_queue(  # noqa: PLR0913 - what makes one queue differ from anothe
     attributes: Mapping[str, str] | None = None,
     tags: Mapping[str, str] | None = None,
 ) -> Queue:
-    """Make a queue, and its topic when there is none, which then goes with the queue.
+    """Make a queue, and its topic if there is none; that topic is deleted with the queue.
 
     On a topic that is there, the queue begins at its end, or with ``from_start`` at what is
     left of its start, and ``partitions`` means nothing; ``is_left_over`` says when such a topic
@@ -71,7 +71,7 @@ async def make_queue(  # noqa: PLR0913 - what makes one queue differ from anothe
 
 
 def is_left_over(queues: QueueManager, topic: Topic) -> bool:
-    """Say whether a crash came between the making of a topic here and that of its queue."""
+    """Say whether a topic is left over from a crash before its queue was made."""
     return topic.configs == QUEUE_TOPIC_CONFIGS and not any(
         queue.topic is topic for queue in queues.everything()
     )

@@ -1,4 +1,4 @@
-"""Dead letters: messages that are not delivered any more move to a dead-letter topic.
+"""Dead letters: moves undeliverable messages to a dead-letter topic.
 
 A message moves with its original key, value, headers and (mostly) timestamp, and with headers
 for reason and source. The move and the message's end in its queue are one append: after a crash
@@ -86,7 +86,7 @@ def _own_id(lane: QueueLane, dead: Dead) -> str:
 
 
 def reference(body: Record) -> Record:
-    """Return what stands for a message whose value and headers are too large to move.
+    """Return a reference record for a message that is too large to move.
 
     It has the key, the time, how often the message was a dead letter, and its id.
     """
@@ -114,7 +114,7 @@ class _MoveCallback:
 
 
 class DeadMessage(NamedTuple):
-    """A message to be moved. ``had_target``: there was a dead-letter topic when it died."""
+    """Message to be moved. ``had_target``: a dead-letter topic existed when it was rejected."""
 
     dead: Dead
     told: _MoveCallback | None
@@ -134,7 +134,7 @@ class DeadLetters:
     def move_dead(
         self, lane: QueueLane, dead: Sequence[Dead], on_moved: OnMoved | None = None
     ) -> None:
-        """Move messages of a lane, beginning in a later turn of the loop.
+        """Move messages of a lane to the dead letters, starting in a later turn of the loop.
 
         ``on_moved`` runs once, when all of them are kept elsewhere (or dropped, where that is
         what happens), or with an error when some stay, to be tried again or handed out again.
@@ -184,7 +184,7 @@ class DeadLetters:
         await asyncio.sleep(0)  # others have their turn
 
     def _without_revived(self, lane: QueueLane, some: list[DeadMessage]) -> list[DeadMessage]:
-        """Give back what is not to be moved as things are now; return the rest."""
+        """Requeue messages that need not move after a policy change; return the others."""
         settings = lane.owner.settings
         attempts_max = lane.lane.policy.attempts_max  # none while the topic is not there
         moved: list[DeadMessage] = []
@@ -206,7 +206,7 @@ class DeadLetters:
         some: list[DeadMessage],
         waiting: deque[DeadMessage],
     ) -> None:
-        """Move what one append holds of ``some``; the rest waits on, at the front."""
+        """Move as many of ``some`` as one append holds; the others stay at the front."""
         moved: list[DeadMessage] = []
         failed: list[DeadMessage] = []
         parts: list[Part] = []
@@ -236,7 +236,7 @@ class DeadLetters:
             self._append(lane, moved, parts)
 
     async def _part(self, lane: QueueLane, topic: Topic, dead: Dead) -> Part | None:
-        """Return what a message becomes, and where; None when there is nothing to keep.
+        """Return a message's dead-letter record and its partition; None when it is dropped.
 
         Errors: ``StorageUnavailable``, and as ``Coalescer.check``.
         """
@@ -264,7 +264,7 @@ class DeadLetters:
     def _checked(
         self, lane: QueueLane, topic: Topic, dead: Dead, body: Record, *, left_out: str = ""
     ) -> Part | None:
-        """Return what that body becomes, and where. Errors: as ``Coalescer.check``."""
+        """Return the checked dead-letter run and its partition. Errors: as ``Coalescer.check``."""
         if topic.settings.compacts and body.key is None:  # it takes none without a key,
             value = b"" if body.value is None else body.value  # and removes the empty
             body = body._replace(key=_own_id(lane, dead).encode(), value=value)
@@ -322,7 +322,7 @@ class DeadLetters:
 
 
 def write_down(context: QueueContext, lane: QueueLane) -> None:
-    """Have the journal know a lane as it is: what it does not know cannot end there.
+    """Write a lane's pending changes to the journal, before messages of it are ended.
 
     Error: ``StorageUnavailable``.
     """

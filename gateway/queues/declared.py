@@ -15,7 +15,7 @@ from gateway.topics.manager import TopicManager
 async def make_queues(
     queues: QueueManager, topics: TopicManager, wanted: Sequence[DeclaredQueue]
 ) -> None:
-    """Make the queues of the config that are not there, and the topics that they need.
+    """Create the missing queues of the config, with their topics and dead-letter topics.
 
     A queue that is there keeps the settings that it has been given. Errors:
     ``InvalidSettings``; ``StorageUnavailable`` and others that may be gone at the next start.

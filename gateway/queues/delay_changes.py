@@ -1,4 +1,4 @@
-"""A queue's own delay when it changes: what was sent before keeps the delay that it was sent with.
+"""Changes of a queue's own delay: messages keep the delay that they were sent with.
 
 Amazon SQS says so of standard and fair queues; in a queue in order of its keys a change is for all
 that waits. A change is remembered as the offsets before which the old delay goes on, in the queue's
@@ -37,7 +37,7 @@ class LaneDelay(NamedTuple):
 def current_delay(
     settings: QueueSettings, earlier: Sequence[EarlierDelay], number: int, now_unix_ms: int
 ) -> LaneDelay:
-    """Return what goes for a partition now."""
+    """Return the delays of a partition's messages."""
     needed = _needed(earlier, settings.delay_ms, now_unix_ms)
     ends = tuple((one.ends[number], one.delay_ms) for one in needed if number < len(one.ends))
     return LaneDelay(settings.delay_ms, ends)
@@ -46,7 +46,7 @@ def current_delay(
 def earlier_delays(
     row: QueueRow, settings: QueueSettings, ends: Sequence[int], now_unix_ms: int
 ) -> tuple[EarlierDelay, ...]:
-    """Return what the row of a queue has to say once it goes by other settings.
+    """Return the earlier delays to store in a queue's row with changed settings.
 
     ``ends``: where its partitions end now.
     """
@@ -62,6 +62,6 @@ def earlier_delays(
 def _needed(
     earlier: Sequence[EarlierDelay], delay_ms: int, now_unix_ms: int
 ) -> list[EarlierDelay]:
-    """Return the changes before which something may still wait, by whichever delay."""
+    """Return the changes whose earlier messages may still be delayed."""
     longest_ms = max([delay_ms, *(one.delay_ms for one in earlier)])
     return [one for one in earlier if now_unix_ms < one.changed_unix_ms + longest_ms]

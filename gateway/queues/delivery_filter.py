@@ -29,7 +29,7 @@ _new_delivery = cast(
 
 
 class _Rest(NamedTuple):
-    """Messages taken of one lane and not delivered, by what is done with them."""
+    """Messages taken of one lane and not delivered, by outcome."""
 
     gone: list[Id]
     expired: list[Id]
@@ -38,7 +38,7 @@ class _Rest(NamedTuple):
 
 
 def oldest_kept(clock: Clock, retention_ms: int) -> int:
-    """Return the unix ms before which messages are too old; with -1 none is."""
+    """Return the unix ms before which messages are too old; -1 when there is no limit."""
     return clock.unix_ms_ago(retention_ms) if retention_ms >= 0 else I64_MIN
 
 
@@ -78,7 +78,7 @@ class DeliveryFilter:
                 _, _, _, value, found_headers = body
                 if found_headers is not headers:
                     headers = found_headers
-                    header_bytes, deadline_unix_ms = _look_at(headers)
+                    header_bytes, deadline_unix_ms = _size_and_expiry(headers)
                 size_bytes = header_bytes if value is None else header_bytes + len(value)
                 if (
                     deadline_unix_ms is not None
@@ -126,17 +126,17 @@ class DeliveryFilter:
 
 
 def expires_unix_ms(body: Body, clock: Clock) -> int | None:
-    """Return when a message expires by steady time, None when it does not say."""
+    """Return a message's expiry in steady time, None without one."""
     if isinstance(body, Unreadable):
         return None
-    _, deadline_unix_ms = _look_at(body.headers)
+    _, deadline_unix_ms = _size_and_expiry(body.headers)
     if deadline_unix_ms is None:
         return None
     return clock.steady_deadline(deadline_unix_ms, body.timestamp_unix_ms)
 
 
-def _look_at(headers: Headers) -> tuple[int, int | None]:
-    """Return the bytes of a message's headers, and when they say at last that it expires."""
+def _size_and_expiry(headers: Headers) -> tuple[int, int | None]:
+    """Return the size of a message's headers and its last expiry header."""
     size_bytes = 0
     deadline_unix_ms = None
     for name, value in headers:

@@ -61,7 +61,7 @@ _LOAD_BYTES: Final = 1_048_576
 
 
 def lane_id(topic_uuid: UUID, number: int, group: str) -> bytes:
-    """Return what a lane's entries are found by."""
+    """Return the key of a lane's entries."""
     return topic_uuid.bytes + number.to_bytes(4, "big") + group.encode()
 
 
@@ -174,7 +174,7 @@ class QueueJournal:
         now_unix_ms: int,
         next_offset: int,
     ) -> None:
-        """As ``put``, for a row that was handed out until a time; nobody waits for it."""
+        """Append a take of contiguous messages with a lease; there is no callback."""
         if not lane.is_gone:
             self._gathering.of(lane).take(
                 row, due_unix_ms=due_unix_ms, now_unix_ms=now_unix_ms, next_offset=next_offset
@@ -182,7 +182,7 @@ class QueueJournal:
             self._gathering.append_soon()
 
     def put_done(self, lane: Journaled, offsets: Sequence[int], on_done: OnDone) -> None:
-        """As ``put``, for messages that are done."""
+        """Append settled messages; otherwise as ``put``."""
         if lane.is_gone:
             asyncio.get_running_loop().call_soon(on_done, None)
             return
@@ -220,7 +220,7 @@ class QueueJournal:
         return part
 
     def note(self, lanes: Iterable[Journaled], error: StorageUnavailable | None) -> None:
-        """The append of ``part`` of some lanes is durable, or was refused."""
+        """Take note that the append of ``part`` of some lanes is durable, or was refused."""
         if error is not None:
             for lane in lanes:
                 lane.is_ahead = True
@@ -240,7 +240,7 @@ class QueueJournal:
         return self.partition, RecordRun(lane.lane_id, (entry,), NO_HEADERS, now_unix_ms)
 
     def seal(self) -> None:
-        """Append what was put now, and not at the end of the tick."""
+        """Append pending entries now instead of at the end of the tick."""
         self._gathering.append()
         self._coalescer.seal()
 
@@ -338,7 +338,7 @@ class QueueJournal:
         self._broker.truncate_before(self.partition, offset, _ignore)
 
     async def close(self) -> None:
-        """Hand over what waits, and leave a short journal, so that the next start is fast."""
+        """Append pending entries and shorten the journal, so that the next start is fast."""
         self._rewrite = None
         self.seal()
         lanes = list(self._lanes())
@@ -358,4 +358,4 @@ class QueueJournal:
 
 
 def _ignore(_error: StorageUnavailable | None) -> None:
-    """Nobody waits for the cut: without it a start reads more, and ends at the same state."""
+    """Ignore the result of a truncation: without it the next start only reads more."""

@@ -122,7 +122,7 @@ class PendingEntries:
         coalescer.before_seal.append(self._fill)
 
     def of(self, lane: Journaled) -> LaneChanges:
-        """Return what takes the next change of a lane."""
+        """Return the collected changes of a lane, to add the next one."""
         gathered = self._gathered.get(lane)
         if gathered is not None and gathered.size_bytes >= GATHERED_BYTES_MAX:
             self.append()
@@ -132,12 +132,12 @@ class PendingEntries:
         return gathered
 
     def append_soon(self) -> None:
-        """Append what there is with the next round."""
+        """Append the collected entries with the next round."""
         self._is_due = True
         self._coalescer.schedule()
 
     def append(self) -> None:
-        """Put what there is into the open round now.
+        """Add the collected entries to the open round now.
 
         One lane at a time: who is refused meanwhile may put more, behind what the lane has here.
         """
@@ -159,14 +159,14 @@ class PendingEntries:
 
 
 class EntryAssembler:
-    """Makes entries of records: those of a snapshot in pieces become one."""
+    """Assembles entries from records: the pieces of a snapshot become one entry."""
 
     def __init__(self, on_entry: OnEntry) -> None:
         self._on_entry = on_entry
         self._pieces: dict[bytes, list[bytes]] = {}
 
     def add(self, lane: bytes, value: bytes, headers: Headers) -> None:
-        """Take the next record, and give out the entry that it is the end of."""
+        """Take the next record; return the entry that it completes, if any."""
         if not headers:
             self._on_entry(lane, value, False)  # noqa: FBT003 - no snapshot
             return

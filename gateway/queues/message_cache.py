@@ -122,7 +122,7 @@ class MessageCache:
         return found
 
     def keep(self, partition: Partition, write: Write) -> None:
-        """Keep a batch that was just written: most are wanted in a moment."""
+        """Keep a batch that was just written: most are received at once."""
         batch = CachedBatch(write.batch, write.header, write.base_offset)
         if write.runs is not None:
             batch.keep_runs(write.runs, write.header)
@@ -131,7 +131,7 @@ class MessageCache:
     def keep_read(
         self, partition: Partition, data: Buffer, header: BatchHeader
     ) -> Sequence[Record]:
-        """Keep a batch that was read, and return its records; none of one that is corrupt.
+        """Keep a batch that was read and return its records; none if it is corrupt.
 
         Whoever has looked at the keys of its messages will want these next.
         """
@@ -143,7 +143,7 @@ class MessageCache:
         return batch.records
 
     def forget(self, partition_ids: Iterable[int]) -> None:
-        """Drop what is kept of partitions that nobody reads any more."""
+        """Drop the batches of partitions that are not read any more."""
         for partition_id in partition_ids:
             for base_offset in self._shelves.pop(partition_id, ()):
                 gone = self._batches.pop((partition_id, base_offset))
@@ -157,7 +157,7 @@ class MessageCache:
         return [one for one in found if one[1] < next_offset]
 
     def drop(self, partition_id: int, base_offset: int) -> None:
-        """Keep a batch no longer, if it is kept: nobody needs it."""
+        """Drop a batch, if it is kept."""
         if (partition_id, base_offset) in self._batches:
             self._drop((partition_id, base_offset))
 
@@ -229,7 +229,7 @@ class MessageCache:
     def _keep_read(
         self, partition: Partition, offset: int, batches: Sequence[Buffer]
     ) -> CachedBatch | Unreadable:
-        """Keep what was read; return the batch that an offset is in, as ``_at`` does."""
+        """Keep the batches that were read; return the one with an offset, as ``_at`` does."""
         wanted: CachedBatch | None = None
         for data in batches:
             header = parse_batch_header(data)

@@ -11,7 +11,7 @@ PURGED: Final = "queue.purged"
 
 
 def parse_purged(attributes: Mapping[str, str]) -> tuple[int, ...]:
-    """Return the offsets, by number of the partition; nothing of a queue that was never purged.
+    """Return the offsets by partition number; empty for a queue that was never purged.
 
     >>> parse_purged({"queue.purged": "12,0"})
     (12, 0)
@@ -21,5 +21,5 @@ def parse_purged(attributes: Mapping[str, str]) -> tuple[int, ...]:
 
 
 def format_purged(ends: Sequence[int]) -> str:
-    """Return the offsets as they are kept."""
+    """Return the stored form of the offsets."""
     return ",".join(map(str, ends))

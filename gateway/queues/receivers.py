@@ -113,7 +113,7 @@ class Receivers:
         return ContiguousMessages(lane.number, row, shown, taken_unix_ms)
 
     def leave(self, receiver: PendingReceive) -> None:
-        """It has gone."""
+        """Forget a cancelled receive."""
         self._pending_receives.end(receiver)
         if receiver.is_waiting:
             receiver.is_waiting = False
@@ -180,7 +180,7 @@ class Receivers:
             receiver.finish([])
 
     def _wait_on(self, receiver: PendingReceive) -> None:
-        """Put a receive back in front, for the rest of its wait."""
+        """Return a receive to the front of the waiting ones, for the rest of its wait."""
         receiver.is_waiting = True
         self._waiting[receiver] = None
         self._waiting.move_to_end(receiver, last=False)

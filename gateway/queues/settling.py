@@ -1,4 +1,4 @@
-"""Settling and extending: batches of delivery ids, each by itself, answered when all are kept."""
+"""Settling and extending of deliveries in batches, answered when all are durable."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence

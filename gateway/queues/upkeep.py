@@ -118,7 +118,7 @@ class QueueUpkeep:
             await asyncio.sleep(0)  # others have their turn
 
     async def _expire_head(self, lane: QueueLane) -> bool:
-        """Have messages of the front that have expired move; says whether there may be more.
+        """Move expired messages at the front; return whether there may be more.
 
         None is handed out for that: who looks changes nothing of those that have not expired.
         """
@@ -144,7 +144,7 @@ class QueueUpkeep:
         )
 
     def _give_up(self, lane: QueueLane, offsets: Sequence[int]) -> bool:
-        """Have messages move that still wait; says whether there were any."""
+        """Move delayed or returned messages that are too old; return whether there were any."""
         if not offsets or not lane.is_open:
             return False
         now = self._context.clock.steady_unix_ms()
