@@ -50,12 +50,12 @@ def run(options: Options) -> PipelineReport:
 
 def archive(spark: "SparkSession", log: Log, lake: Path, table_format: str) -> Sample:
     """Return rows a second, from the plan to the last commit."""
-    from pipeline.archive import Archive, Round
-    from pipeline.lakes import open_lake
-    from pipeline.options import parse_options
+    from pipeline.archive.job import Archive, ArchiveRound
+    from pipeline.lake.opening import open_lake
+    from pipeline.log.options import parse_options
 
     shutil.rmtree(lake, ignore_errors=True)
-    rounds: list[Round] = []
+    rounds: list[ArchiveRound] = []
     started = time.monotonic()
     chosen = parse_options({"path": str(log.data_dir), "topics": log.topic})
     job = Archive(chosen, open_lake(str(lake / table_format), table_format, "bench"))

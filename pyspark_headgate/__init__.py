@@ -7,7 +7,7 @@ not the first ``python3`` of the PATH, which may not have Headgate.
 import os
 import sys
 
-from pipeline.source import HeadgateSource as DefaultSource
+from pipeline.source.data_source import HeadgateSource as DefaultSource
 
 __all__ = ["DefaultSource"]
 

@@ -10,11 +10,10 @@ from gateway.cli.admin_client import settings_of
 from gateway.cli.output import print_json, say
 from gateway.cli.pipeline_hold import begin_hold
 from gateway.cli.pipeline_options import LAKE_FORMATS, MIB, Progress, mib
-from gateway.errors import RequestError
 
 if TYPE_CHECKING:
-    from pipeline.archive import Round
-    from pipeline.lake_compaction import Compacted
+    from pipeline.archive.job import ArchiveRound
+    from pipeline.lake.compaction import Compacted
 
 _WRITERS: Final = {"delta": "deltalake", "iceberg": "pyiceberg", "parquet": "boto3"}
 _MS_PER_S: Final = 1_000
@@ -64,20 +63,20 @@ def archive(  # noqa: PLR0913 - the options of the command
     Rows are partitioned by topic and day. What was archived is noted in the commits that add the
     rows, so that the next run, or one after a crash, goes on where the table is.
     """
-    if table_format not in LAKE_FORMATS:
-        raise RequestError(f"--format {table_format}: there is {', '.join(LAKE_FORMATS)}")
+    shared.check_lake_format(table_format)
     if print_submit:
         shared.print_submit_line()
         return
     from pipeline.spark_session import check_installed
 
     check_installed(_WRITERS[table_format])
-    from pipeline.archive import Archive
-    from pipeline.catalogs import leased, source_options
-    from pipeline.lake_compaction import compact_files as compact
-    from pipeline.lake_files import FileLimits
-    from pipeline.lakes import format_of, open_lake
-    from pipeline.options import parse_options
+    from pipeline.archive.job import Archive
+    from pipeline.archive.split_files import FileLimits
+    from pipeline.lake.compaction import compact_files as compact
+    from pipeline.lake.opening import open_lake
+    from pipeline.lake.port import format_of
+    from pipeline.log.access import leased, source_options
+    from pipeline.log.options import parse_options
 
     settings = settings_of(config, assignments)
     given = {"topics": ",".join(topic), "failOnDataLoss": str(not accept_loss)}
@@ -94,10 +93,10 @@ def archive(  # noqa: PLR0913 - the options of the command
             _print_plan(job.records_planned, job.bytes_planned, as_json=as_json)
             return
         assert lake is not None
-        rounds: list[Round] = []
+        rounds: list[ArchiveRound] = []
         progress = Progress(job.bytes_planned)
 
-        def on_round(one: "Round") -> None:
+        def on_round(one: "ArchiveRound") -> None:
             rounds.append(one)
             progress.add(one.bytes_read)
             post(one.positions)
@@ -121,7 +120,7 @@ def _print_plan(records: int, size_bytes: int, *, as_json: bool) -> None:
 
 
 def _print_summary(
-    rounds: "list[Round]", compacted: "Compacted | None", to: str, *, as_json: bool
+    rounds: "list[ArchiveRound]", compacted: "Compacted | None", to: str, *, as_json: bool
 ) -> None:
     found: dict[str, Any] = {
         "rows": sum(one.rows for one in rounds),

@@ -10,13 +10,12 @@ from gateway.cli import pipeline_options as shared
 from gateway.cli.admin_client import settings_of
 from gateway.cli.output import print_json, print_rows, say
 from gateway.cli.pipeline_options import LAKE_FORMATS, Progress, mib
-from gateway.errors import RequestError
 from gateway.sql.engines import engine_url
 
 if TYPE_CHECKING:
-    from pipeline.audit import Audit
-    from pipeline.audit_findings import Finding
-    from pipeline.audit_rows import TableRows
+    from pipeline.audit.findings import Finding
+    from pipeline.audit.job import Audit
+    from pipeline.audit.rows import TableRows
 
 FOUND_STATUS: Final = 3  # of the command: something is wrong
 _SHOWN_MAX: Final = 50
@@ -59,17 +58,17 @@ def audit(  # noqa: PLR0913 - the options of the command
     Ends with status 3 when something is wrong, 0 when nothing is. The headers of all batches are
     looked at; records are decoded only with --deep and --lake.
     """
-    if table_format not in {"", *LAKE_FORMATS}:
-        raise RequestError(f"--format {table_format}: there is {', '.join(LAKE_FORMATS)}")
+    if table_format:
+        shared.check_lake_format(table_format)
     if print_submit:
         shared.print_submit_line()
         return
     from pipeline.spark_session import check_installed
 
     check_installed(*([] if lake is None else ["deltalake", "pyiceberg"]))
-    from pipeline.audit import Audit
-    from pipeline.catalogs import leased, source_options
-    from pipeline.options import parse_options
+    from pipeline.audit.job import Audit
+    from pipeline.log.access import leased, source_options
+    from pipeline.log.options import parse_options
 
     settings = settings_of(config, assignments)
     given = source_options(settings) | {"includeUnsynced": str(include_unsynced)}
@@ -81,7 +80,7 @@ def audit(  # noqa: PLR0913 - the options of the command
         job = Audit(chosen, url)
         rows: TableRows | None = None
         if lake is not None:
-            from pipeline.audit_rows import open_rows
+            from pipeline.audit.rows import open_rows
 
             rows = open_rows(
                 lake,
@@ -161,7 +160,7 @@ def _print_table(title: str, found: "Sequence[Finding]") -> None:
 
 
 def _wrong_line(job: "Audit") -> str:
-    from pipeline.audit_findings import WRONG
+    from pipeline.audit.findings import WRONG
 
     parts = [
         f"{count:,} {kind}"

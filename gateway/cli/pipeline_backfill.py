@@ -16,8 +16,8 @@ from gateway.errors import RequestError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pipeline.backfill import Backfilled, Source
-    from pipeline.resend_kafka import Endpoint
+    from pipeline.resend.backfill import Backfilled, Source
+    from pipeline.resend.endpoint import Endpoint
 
 
 def backfill(  # noqa: PLR0913 - the options of the command
@@ -75,11 +75,11 @@ def backfill(  # noqa: PLR0913 - the options of the command
     from pipeline.spark_session import check_installed
 
     check_installed("confluent_kafka", "deltalake", "pyiceberg")
-    from pipeline.backfill import Plan, find_sources, missing_targets, run, target_counts
-    from pipeline.backfill_files import Choice, table_files
-    from pipeline.options import parse_options
-    from pipeline.resend_kafka import endpoint_of
-    from pipeline.resend_state import check_id
+    from pipeline.log.options import parse_options
+    from pipeline.resend.backfill import Plan, find_sources, missing_targets, run, target_counts
+    from pipeline.resend.backfill_files import RowChoice, table_files
+    from pipeline.resend.endpoint import endpoint_of
+    from pipeline.resend.job_state import check_id
 
     settings = settings_of(config, assignments)
     endpoint = endpoint_of(settings, bootstrap=bootstrap, user=user, ca_file=ca_file)
@@ -87,7 +87,7 @@ def backfill(  # noqa: PLR0913 - the options of the command
     given = parse_options(
         {"path": table} | {name: text for name, text in times.items() if text}
     )
-    choice = Choice(
+    choice = RowChoice(
         frozenset(topic or ()),
         frozenset(partition or ()),
         first_offset,

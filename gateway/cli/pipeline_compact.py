@@ -15,8 +15,8 @@ from gateway.config.settings import Settings
 from gateway.errors import RequestError
 
 if TYPE_CHECKING:
-    from pipeline.compact import Merged, Planned
-    from pipeline.options import S3Place
+    from pipeline.compact.job import Merged, Planned
+    from pipeline.log.options import S3Place
 
 
 def compact(  # noqa: PLR0913 - the options of the command
@@ -48,9 +48,9 @@ def compact(  # noqa: PLR0913 - the options of the command
     if print_submit:
         shared.print_submit_line()
         return
-    from pipeline.catalogs import source_options
-    from pipeline.compact import Compaction
-    from pipeline.options import parse_options
+    from pipeline.compact.job import Compaction
+    from pipeline.log.access import source_options
+    from pipeline.log.options import parse_options
     from storage_adapters.s3.config import S3Config
 
     settings = settings_of(config, assignments)
@@ -84,7 +84,7 @@ def compact(  # noqa: PLR0913 - the options of the command
 
 def _refuse_beside_a_node(settings: Settings, place: "S3Place") -> None:
     """Raise ``RequestError`` when a node is seen that would stop."""
-    from pipeline.compact_checks import other_sessions
+    from pipeline.compact.checks import other_sessions
 
     advice = "stop it, or let it merge by itself; --take-over goes on, and it will stop"
     with suppress(NodeUnreachable, Refused):

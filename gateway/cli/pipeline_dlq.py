@@ -17,7 +17,7 @@ from gateway.cli.synonyms import command_group
 from gateway.errors import GatewayError
 
 if TYPE_CHECKING:
-    from pipeline.dead_letters import Group, Letter, Replayed
+    from pipeline.resend.dead_letters import Group, Letter, Replayed
 
 _CHARS_SHOWN: Final = 200
 _MS_PER_S: Final = 1_000
@@ -78,7 +78,7 @@ def reasons(  # noqa: PLR0913 - the options of the command
     if dry_run:
         letters.say_plan("grouped", as_json=as_json)
         return
-    from pipeline.dead_letters import group_letters
+    from pipeline.resend.dead_letters import group_letters
 
     with shared.spark("dlq-reasons", master=master) as session:
         found = group_letters(letters.read(session, with_bodies=False), groups_max=count)
@@ -118,7 +118,7 @@ def show(  # noqa: PLR0913 - the options of the command
     if dry_run:
         letters.say_plan("looked through", as_json=as_json)
         return
-    from pipeline.dead_letters import first_letters
+    from pipeline.resend.dead_letters import first_letters
 
     with shared.spark("dlq-show", master=master) as session:
         found = first_letters(letters.read(session, with_bodies=True), count)
@@ -166,9 +166,9 @@ def replay(  # noqa: PLR0913 - the options of the command
         shared.print_submit_line()
         return
     letters = _Letters(topic, pick, source, group, since, until, config, assignments)
-    from pipeline.dead_letters import Replay, count_by_source, ordered
-    from pipeline.resend_kafka import endpoint_of
-    from pipeline.resend_state import check_id
+    from pipeline.resend.dead_letters import Replay, count_by_source, ordered
+    from pipeline.resend.endpoint import endpoint_of
+    from pipeline.resend.job_state import check_id
 
     chosen_id = check_id(job_id or secrets.token_hex(4))
     endpoint = endpoint_of(letters.settings, bootstrap=bootstrap, user=user, ca_file=ca_file)
@@ -216,10 +216,10 @@ class _Letters:
         from pipeline.spark_session import check_installed
 
         check_installed("confluent_kafka")
-        from pipeline.catalogs import source_options, views
-        from pipeline.dead_letters import Choice
-        from pipeline.options import parse_options
-        from pipeline.splits import wanted
+        from pipeline.log.access import source_options, views
+        from pipeline.log.options import parse_options
+        from pipeline.log.splits import wanted
+        from pipeline.resend.dead_letters import LetterChoice
 
         self.settings = settings_of(config, assignments)
         # The last letters of a quiet log are not known to be synced, and are wanted all the same.
@@ -229,7 +229,7 @@ class _Letters:
         if until:
             self._source["endingTime"] = until
         self._topics = topics
-        self._choice = Choice(picks or (), sources or (), groups or ())
+        self._choice = LetterChoice(picks or (), sources or (), groups or ())
         chosen = parse_options({**self._source, "topics": ",".join(topics)})
         # What is wrong is said before Spark starts.
         found = wanted(views(chosen), chosen)
@@ -241,7 +241,7 @@ class _Letters:
 
     def read(self, session: Any, *, with_bodies: bool) -> Any:  # noqa: ANN401 - pyspark's
         """Return the rows of the letters."""
-        from pipeline.dead_letters import read_letters
+        from pipeline.resend.dead_letters import read_letters
 
         return read_letters(
             session, self._source, self._topics, self._choice, with_bodies=with_bodies

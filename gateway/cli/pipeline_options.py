@@ -16,6 +16,7 @@ import typer
 
 from gateway.cli.output import fail, say
 from gateway.config.settings import Settings
+from gateway.errors import RequestError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -69,10 +70,16 @@ def catalog_to_read(table: str, given: str, settings: Settings) -> str:
 
     Errors: ``BadPlace``, ``LakeUnavailable``.
     """
-    from pipeline.lakes import ICEBERG, format_of
+    from pipeline.lake.port import ICEBERG, format_of
 
     found = catalog_of(table, settings)
     return given or (found if found and format_of(table) == ICEBERG else "")
+
+
+def check_lake_format(name: str) -> None:
+    """Raise ``RequestError`` for a ``--format`` that lake tables do not have."""
+    if name not in LAKE_FORMATS:
+        raise RequestError(f"--format {name}: there is {', '.join(LAKE_FORMATS)}")
 
 
 def print_submit_line() -> None:

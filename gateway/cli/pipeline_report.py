@@ -14,7 +14,7 @@ from gateway.clock import SystemClock
 from gateway.errors import RequestError
 
 if TYPE_CHECKING:
-    from pipeline.report import Figures, Report, SizeBin, Traffic
+    from pipeline.report.job import Figures, Report, SizeBin, Traffic
 
 _TOPIC_COLUMNS: Final = (
     "topic", "protocol", "records", "decoded", "stored", "batches", "per_batch", "keys",
@@ -59,9 +59,9 @@ def report(  # noqa: PLR0913 - the options of the command
     check_installed(*([] if html is None else ["matplotlib"]))
     if html is not None and not html.absolute().parent.is_dir():
         raise RequestError(f"--html {html}: there is no folder {html.absolute().parent}")
-    from pipeline.catalogs import leased, source_options
-    from pipeline.options import parse_options
-    from pipeline.report import Report
+    from pipeline.log.access import leased, source_options
+    from pipeline.log.options import parse_options
+    from pipeline.report.job import Report
 
     settings = settings_of(config, assignments)
     given = {
@@ -85,7 +85,7 @@ def report(  # noqa: PLR0913 - the options of the command
             figures = job.run(session, progress.add)
         progress.end()
     if html is not None:
-        from pipeline.report_page import page_of
+        from pipeline.report.page import page_of
 
         made_unix_ms = SystemClock().unix_ms()
         page = page_of(figures, source=chosen.described, made_unix_ms=made_unix_ms)
@@ -137,7 +137,7 @@ def _print_more(count: int) -> None:
 
 
 def _print_total(total: "Traffic") -> None:
-    from pipeline.report_texts import bytes_text
+    from pipeline.report.texts import bytes_text
 
     say(
         f"{total.records:,} records, {bytes_text(total.decoded_bytes)} decoded and "
@@ -149,7 +149,7 @@ def _print_total(total: "Traffic") -> None:
 
 
 def _topic_row(one: "Traffic") -> dict[str, Any]:
-    from pipeline.report_texts import bytes_text, ms_text
+    from pipeline.report.texts import bytes_text, ms_text
 
     p50, p95, p99 = (
         None if size_bytes is None else bytes_text(size_bytes) for size_bytes in one.size_bytes
@@ -173,7 +173,7 @@ def _topic_row(one: "Traffic") -> dict[str, Any]:
 
 
 def _time_row(one: "Traffic") -> dict[str, Any]:
-    from pipeline.report_texts import moment_text
+    from pipeline.report.texts import moment_text
 
     return _topic_row(one) | {"time": moment_text(one.unix_ms or 0)}
 

@@ -12,7 +12,7 @@ from gateway.cli.pipeline_options import Progress, mib
 from gateway.sql.engines import engine_url
 
 if TYPE_CHECKING:
-    from pipeline.snapshot import Snapshot, Taken
+    from pipeline.snapshot.job import Snapshot, Taken
 
 _LACKS = (
     "the topic is compacted: values that were the latest at that moment may have been taken out "
@@ -61,10 +61,10 @@ def snapshot(  # noqa: PLR0913 - the options of the command
     from pipeline.spark_session import check_installed
 
     check_installed(*(["deltalake"] if table_format == "delta" else []))
-    from pipeline import snapshot as job_module
-    from pipeline.catalogs import leased, source_options
-    from pipeline.options import parse_options
-    from pipeline.snapshot_places import open_target
+    from pipeline.log.access import leased, source_options
+    from pipeline.log.options import parse_options
+    from pipeline.snapshot import job as job_module
+    from pipeline.snapshot.targets import open_target
 
     settings = settings_of(config, assignments)
     given = source_options(settings) | {

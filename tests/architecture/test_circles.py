@@ -14,7 +14,6 @@ BASELINE: dict[str, int] = {
     "adapters.mqtt.access.exact_denials": 57,
     "adapters.mqtt.config": 2,
     "adapters.sqs.connection": 4,
-    "pipeline.delta_lake": 7,
 }
 
 

@@ -45,7 +45,6 @@ DOUBLES: dict[str, int] = {
     "adapters/mqtt": 2,
     "adapters/sqs": 1,
     "benchmarks": 2,
-    "pipeline": 5,
 }
 # Lines of a page that are wider than LINE_CHARS_MAX characters.
 WIDE_LINES: dict[str, int] = {

@@ -8,7 +8,7 @@ from unittest import mock
 
 import pytest
 
-from pipeline import resend_kafka
+from pipeline.resend import endpoint
 from tests.pipeline.running import QUICK_JAVA, Jobs
 from tests.support.s3_servers import REGION, S3Server, moto
 from tests.support.toolchain import ROOT
@@ -61,7 +61,7 @@ def jobs(spark: "SparkSession") -> Jobs:
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Give up an endpoint where nobody listens soon."""
-    monkeypatch.setattr(resend_kafka, "ANSWER_S_MAX", 2.0)
+    monkeypatch.setattr(endpoint, "ANSWER_S_MAX", 2.0)
 
 
 @pytest.fixture(scope="session")

@@ -3,7 +3,7 @@
 from confluent_kafka import Producer
 from pyspark.sql import DataFrame
 
-from pipeline.resend_kafka import Endpoint
+from pipeline.resend.endpoint import Endpoint
 
 
 def produce(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.pipeline.archiving import SETTINGS, is_whole, options, produce, rows
+from tests.pipeline.archive.archives import SETTINGS, is_whole, options, produce, rows
 from tests.pipeline.running import QUICK_JAVA, run_alone
 from tests.support.gateway import Gateway
 from tests.support.spark_cluster import Cluster, environment, spark_cluster

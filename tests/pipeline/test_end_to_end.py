@@ -8,7 +8,7 @@ import pytest
 from deltalake import DeltaTable
 from paho.mqtt.enums import CallbackAPIVersion
 
-from tests.pipeline.archiving import options
+from tests.pipeline.archive.archives import options
 from tests.pipeline.running import Jobs
 from tests.support.mqtt_gateway import MqttGateway
 from tests.support.s3_servers import REGION, S3Server, versitygw

@@ -1,0 +1,1 @@
+"""Job ``archive``: topics into lake tables."""

@@ -1,0 +1,1 @@
+"""Job ``compact``: merges of small objects in a bucket."""

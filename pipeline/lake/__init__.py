@@ -1,0 +1,1 @@
+"""Lake tables: Delta Lake, Apache Iceberg, and plain Parquet with manifests."""

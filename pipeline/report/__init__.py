@@ -1,0 +1,1 @@
+"""Job ``report``: traffic, sizes and lateness, as an HTML page."""

@@ -1,0 +1,1 @@
+"""Jobs that send records through the Kafka endpoint again: ``backfill`` and ``dlq``."""

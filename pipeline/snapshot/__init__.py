@@ -1,0 +1,1 @@
+"""Job ``snapshot``: the latest value of each key."""

@@ -1,0 +1,1 @@
+"""Data source and sink of Spark, ``format("headgate")``."""
