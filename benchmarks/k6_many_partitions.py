@@ -25,7 +25,7 @@ def run(options: Options) -> Report:
             samples = interleaved(found, partial(batches, per_request=count), runs=options.runs)
             rows += [Row(case, s.name, s.policy, "batches/s", samples[s.name]) for s in found]
     by_place = {(row.case, row.side): row.median for row in rows}
-    top = client("many", "--ceiling", "--seconds", 2)
+    top = client("many_partitions", "--ceiling", "--seconds", 2)
     return Report(
         "k6",
         "1,000 partitions over 200 topics, batches of one 100-byte record, one in flight each",
@@ -49,7 +49,7 @@ def create(side: Side) -> None:
 def batches(side: Side, *, per_request: int) -> Sample:
     """Return acknowledged batches per second."""
     found = client(
-        "many", "--port", side.server.kafka_port, "--per-request", per_request,
+        "many_partitions", "--port", side.server.kafka_port, "--per-request", per_request,
         "--seconds", SECONDS,
     )  # fmt: skip
     return Sample(found["rate"])

@@ -29,7 +29,7 @@ def run(options: Options) -> MqttReport:
     place = ["--connections", CONNECTIONS, "--seconds", seconds]
     with started(THREE) as found:
         samples = measured(found, partial(turns, place=place), runs=options.runs)
-    ceiling = against_sink("mqtt_turns", *place, plain=True)
+    ceiling = against_sink("mqtt_one_in_flight", *place, plain=True)
     rows = rows_of(f"{CONNECTIONS} connections", "msg/s", samples)
     return MqttReport(
         "m4",
@@ -45,4 +45,4 @@ def run(options: Options) -> MqttReport:
 
 def turns(side: MqttSide, *, place: list[object]) -> Sample:
     """Return acknowledged messages per second."""
-    return client_sample(side, "mqtt_turns", *place)
+    return client_sample(side, "mqtt_one_in_flight", *place)

@@ -72,7 +72,7 @@ def write(side: S3Side, topic: str, partitions: int, *, seconds: float) -> dict[
     """Return what writing cost; "messages": how many were acknowledged."""
     before = _counts(side)
     found = client(
-        "steady", side.gateway.bootstrap, topic, "--seconds", seconds, "--rate", RATE,
+        "steady_rate", side.gateway.bootstrap, topic, "--seconds", seconds, "--rate", RATE,
         "--partitions", partitions, "--window-s", seconds, "--sample", 100,
     )  # fmt: skip
     after = _counts(side)

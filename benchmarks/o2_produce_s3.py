@@ -129,7 +129,7 @@ def _paced(side: S3Side, topic: str, *, seconds: float) -> dict[str, float]:
     wait_until_idle([side.gateway.pid, side.server.program.pid])
     commits = _commits(side)
     found = client(
-        "steady", side.gateway.bootstrap, topic, "--seconds", seconds, "--rate", PACED_RATE,
+        "steady_rate", side.gateway.bootstrap, topic, "--seconds", seconds, "--rate", PACED_RATE,
         "--bytes", MESSAGE_BYTES, "--window-s", seconds, "--sample", 10,
     )  # fmt: skip
     taken_s, count = (now - then for now, then in zip(_commits(side), commits, strict=True))

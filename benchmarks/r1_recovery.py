@@ -72,4 +72,4 @@ def create(gateway: Gateway, topics: int) -> None:
 def touch_all(gateway: Gateway, topics: int) -> None:
     """Write a batch to every partition."""
     place = ["--port", gateway.kafka_port, "--topics", topics, "--partitions", PARTITIONS_EACH]
-    client("many", *place, "--per-request", 100, "--seconds", 0)
+    client("many_partitions", *place, "--per-request", 100, "--seconds", 0)

@@ -53,7 +53,7 @@ def run(options: Options) -> Report:
 def steady(side: Side, seconds: float) -> Sample:
     """Return the p99 of a producer at a steady rate."""
     topic = create_topic(side.bootstrap, partitions=PARTITIONS)
-    found = client("steady", side.bootstrap, topic, "--seconds", seconds, "--rate", RATE)
+    found = client("steady_rate", side.bootstrap, topic, "--seconds", seconds, "--rate", RATE)
     return Sample(found["p99"], {"p50 ms": found["p50"], "kept msg/s": found["rate"]})
 
 

@@ -3,8 +3,8 @@
 import statistics
 
 from benchmarks.report import Ratio, Report, Row, Sample
+from benchmarks.server_watch import Seen, Watch
 from benchmarks.sides import OURS, PEER, Options, Side, client, sides
-from benchmarks.watching import Seen, Watch
 from tests.support.topics import create_topic
 
 MINUTES = 10.0
@@ -63,7 +63,7 @@ def write(
     topic = create_topic(side.bootstrap, partitions=PARTITIONS, configs=configs)
     with Watch(side, interval_s=window_s) as watch:
         found = client(
-            "steady", side.bootstrap, topic, "--seconds", seconds, "--window-s", window_s,
+            "steady_rate", side.bootstrap, topic, "--seconds", seconds, "--window-s", window_s,
             "--sample", 100, within_s=seconds + CLIENT_S_MAX,
         )  # fmt: skip
     return found["windows"], watch.seen

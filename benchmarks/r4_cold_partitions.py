@@ -2,8 +2,8 @@
 
 from benchmarks.k3_consume import drop_from_page_cache
 from benchmarks.report import Ratio, Report, Row, Sample
+from benchmarks.server_watch import wait_quiet
 from benchmarks.sides import OURS, PEER, Options, Side, client, cpu_per_gb, interleaved, sides
-from benchmarks.watching import wait_quiet
 from tests.support.gateway import Gateway
 from tests.support.topics import create_topic
 

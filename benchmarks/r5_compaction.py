@@ -5,8 +5,8 @@ import time
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 
 from benchmarks.report import Ratio, Report, Row, Sample
+from benchmarks.server_watch import disk_bytes, wait_quiet
 from benchmarks.sides import OURS, PEER, Options, Side, client, cpu_per_gb, sides
-from benchmarks.watching import disk_bytes, wait_quiet
 from tests.support.topics import create_topic
 from tests.support.waiting import wait_until
 

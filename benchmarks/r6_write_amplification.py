@@ -1,9 +1,9 @@
 """R6: what reaches the disk for each byte produced, over a day's mix of topics."""
 
-from benchmarks.clients.mix import RECORD_BYTES
+from benchmarks.clients.daily_mix import RECORD_BYTES
 from benchmarks.report import Ratio, Report, Row, Sample
+from benchmarks.server_watch import disk_bytes, wait_quiet, written_bytes
 from benchmarks.sides import OURS, PEER, Options, Side, client, sides
-from benchmarks.watching import disk_bytes, wait_quiet, written_bytes
 
 GIB = 4.0
 BAR = 2.5
@@ -43,7 +43,7 @@ def write(side: Side, records: int) -> Sample:
     """Return bytes written by bytes produced."""
     pid = side.server.pid
     before = written_bytes(pid)
-    found = client("mix", side.bootstrap, "--records", records)
+    found = client("daily_mix", side.bootstrap, "--records", records)
     during = written_bytes(pid) - before
     # Checkpoints are written for ever; the background is quiet when nothing but those is.
     wait_quiet(lambda: written_bytes(pid) >> NOISE_BITS, quiet_s=QUIET_S, within_s=QUIET_S_MAX)

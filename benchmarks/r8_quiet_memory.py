@@ -3,8 +3,8 @@
 import time
 
 from benchmarks.report import Ratio, Report, Row, Sample
+from benchmarks.server_watch import Seen, Watch
 from benchmarks.sides import OURS, Options, Side, client, temporary_folder
-from benchmarks.watching import Seen, Watch
 from tests.support.sqs_gateway import SqsGateway
 
 MINUTES = 5.0

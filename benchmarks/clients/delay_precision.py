@@ -25,7 +25,7 @@ from typing import Any, Final
 from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from benchmarks.clients.sqs_wire import Fault
+from benchmarks.clients.sqs_wire import SqsFault
 from tests.support.proc import cpu_s, resident_bytes
 
 _HEADER: Final = "deliver-at"
@@ -57,7 +57,7 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
     put_cpu_s = cpu_s(arguments.pid) - before_cpu_s
     held_bytes = resident_bytes(arguments.pid) - before_bytes
     if time.time_ns() // 1_000_000 > first_due_ms - _BEFORE_DUE_MS:
-        raise Fault(f"sending took {put_s:.1f} s: give more --lead-s")
+        raise SqsFault(f"sending took {put_s:.1f} s: give more --lead-s")
     try:
         came, due_cpu_s = _watch(place, topic, arguments, first_due_ms)
     finally:
@@ -111,7 +111,7 @@ def _send(arguments: argparse.Namespace, topic: str, first_due_ms: int) -> None:
         producer.produce(topic, b"x" * 100, headers={_HEADER: str(due_ms).encode()})
         producer.poll(0)
     if producer.flush(max(arguments.lead_s, 1.0)):
-        raise Fault(f"not all messages were taken within {arguments.lead_s} s")
+        raise SqsFault(f"not all messages were taken within {arguments.lead_s} s")
 
 
 def _paced(
@@ -127,7 +127,7 @@ def _paced(
     sender = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert sender.stdout is not None
     if sender.stdout.readline() != "ready\n":
-        raise Fault("the sender of plain batches did not start")
+        raise SqsFault("the sender of plain batches did not start")
     return sender
 
 
@@ -143,7 +143,7 @@ def _watch(
     before_s = cpu_s(arguments.pid)
     while time.time_ns() / 1e6 < first_due_ms - _BEFORE_DUE_MS:
         if consumer.consume(1, timeout=0.01):
-            raise Fault("a message came before any was due")
+            raise SqsFault("a message came before any was due")
         before_s = cpu_s(arguments.pid)
     left = arguments.messages
     last_ms = first_due_ms + arguments.over_s * 1_000
@@ -155,7 +155,7 @@ def _watch(
             came.append((at_ms, messages))
             left -= len(messages)
         elif at_ms > max(last_ms, came[-1][0] if came else 0) + _STALLED_S_MAX * 1_000:
-            raise Fault(f"{left} of {arguments.messages} messages did not come")
+            raise SqsFault(f"{left} of {arguments.messages} messages did not come")
     gc.enable()
     due_cpu_s = cpu_s(arguments.pid) - before_s
     consumer.close()

@@ -15,7 +15,7 @@ from itertools import pairwise
 from typing import Any, Final
 
 from benchmarks.clients.mqtt_packets import Table
-from benchmarks.clients.mqtt_streams import Fault, add_subscriptions, open_socket
+from benchmarks.clients.mqtt_streams import MqttFault, add_subscriptions, open_socket
 from tests.support.proc import cpu_s, resident_bytes
 
 SLOWER: Final = 3
@@ -62,7 +62,7 @@ class Burst:
                 return
             if not data:
                 msg = "the subscriber was disconnected"
-                raise Fault(msg)
+                raise MqttFault(msg)
             self.read_bytes += len(data)
             self._data += data
 
@@ -98,7 +98,7 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
     numbers = burst.numbers()
     if any(later <= earlier for earlier, later in pairwise(numbers)):
         msg = "out of order, or twice"
-        raise Fault(msg)
+        raise MqttFault(msg)
     return {
         "messages": arguments.count,
         "share": len(numbers) / arguments.count,

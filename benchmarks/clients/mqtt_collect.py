@@ -8,7 +8,7 @@ import asyncio
 from typing import Final
 
 from benchmarks.clients.mqtt_packets import Table
-from benchmarks.clients.mqtt_streams import ANSWER_S_MAX, Fault, UniformStream
+from benchmarks.clients.mqtt_streams import ANSWER_S_MAX, MqttFault, UniformStream
 
 _DUP: Final = 0x08
 _SUBACK: Final = 0x90
@@ -57,7 +57,7 @@ class Collector(UniformStream):
         self._fail(f"closed after {self.seen:,} messages: {exc}")
 
     async def wait(self, *, stalled_s_max: float = ANSWER_S_MAX) -> None:
-        """Return when all has come. Error: ``Fault`` when nothing more comes."""
+        """Return when all has come. Error: ``MqttFault`` when nothing more comes."""
         seen = -1
         while not self.over.done():
             if seen == self.seen:
@@ -68,7 +68,7 @@ class Collector(UniformStream):
         self.over.result()
 
     def check(self, *, sent: int, in_order: bool) -> None:
-        """Check that each message came once. Error: ``Fault``."""
+        """Check that each message came once. Error: ``MqttFault``."""
         count = self._table.count
         times = [0] * count
         last = -1
@@ -76,15 +76,15 @@ class Collector(UniformStream):
             times[number] += 1
             if in_order and number != (last + 1) % count:
                 msg = f"{number} came after {last}"
-                raise Fault(msg)
+                raise MqttFault(msg)
             last = number
         if times != [sent // count] * count:
             msg = f"{self.seen:,} came of {sent:,}, some more than once"
-            raise Fault(msg)
+            raise MqttFault(msg)
 
     def _fail(self, fault: str) -> None:
         if not self.over.done():
-            self.over.set_exception(Fault(fault))
+            self.over.set_exception(MqttFault(fault))
 
     def _without_suback(self, nbytes: int) -> int:
         """Take SUBACK out of the buffer when it is there; return the bytes that remain."""

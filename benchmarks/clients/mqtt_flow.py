@@ -17,7 +17,7 @@ import uvloop
 
 from benchmarks.clients.mqtt_packets import ACK_BYTES, IDS, Table
 from benchmarks.clients.mqtt_streams import (
-    Fault,
+    MqttFault,
     Receiver,
     UniformStream,
     add_subscriptions,
@@ -79,7 +79,7 @@ class Flow:
     def fail(self, fault: str) -> None:
         """See ``Watcher``."""
         if not self._over.done():
-            self._over.set_exception(Fault(fault))
+            self._over.set_exception(MqttFault(fault))
 
     def moved(self) -> None:
         """Send what may be sent now; end the run when all has come."""

@@ -12,9 +12,9 @@ import time
 import uuid
 from typing import Any, Final
 
-from benchmarks.clients.mqtt_crowd import close_all, open_crowd, raise_file_limit, watch_all
+from benchmarks.clients.connections import close_all, open_many, raise_file_limit, watch_all
 from benchmarks.clients.mqtt_packets import Table
-from benchmarks.clients.mqtt_streams import Fault, open_socket
+from benchmarks.clients.mqtt_streams import MqttFault, open_socket
 from tests.support.proc import cpu_s
 
 _STALLED_S_MAX: Final = 15.0
@@ -52,17 +52,17 @@ class Held:
             events = self._poll.poll(_STALLED_S_MAX, _EVENTS_MAX)
             if not events:
                 msg = f"{self.sent - self.seen:,} of {self.sent:,} messages lost"
-                raise Fault(msg)
+                raise MqttFault(msg)
             for descriptor, event in events:
                 self._read(descriptor, event)
 
     def check(self) -> None:
-        """Each connection has got what was sent to it. Error: ``Fault``."""
+        """Each connection has got what was sent to it. Error: ``MqttFault``."""
         rounds, more = divmod(self.sent, self._table.count)
         wanted = [rounds + (n < more) for n in range(self._table.count)]
         if self._counts != wanted:
             msg = "a connection got more or less than was sent to it"
-            raise Fault(msg)
+            raise MqttFault(msg)
 
     def _send(self, count: int) -> None:
         if count > 0:
@@ -82,7 +82,7 @@ class Held:
             is_whole = data == packet * count + rest and packet.startswith(rest)
             if event & ~select.EPOLLIN or not data or not is_whole:
                 msg = f"connection {number} was closed, or got what is not its own"
-                raise Fault(msg)
+                raise MqttFault(msg)
             if rest:
                 self._pending[descriptor] = rest
         self._counts[number] += count
@@ -95,7 +95,7 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
     raise_file_limit(count)
     tag = uuid.uuid4().hex[:8]
     topics = [f"held/{tag}/{n:05d}".encode() for n in range(count)]
-    sockets = open_crowd(
+    sockets = open_many(
         arguments.port,
         (f"h{n}-{tag}" for n in range(count)),
         filters_of=lambda n: [topics[n]],

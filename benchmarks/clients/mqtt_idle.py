@@ -10,7 +10,7 @@ import time
 import uuid
 from typing import Any, Final
 
-from benchmarks.clients.mqtt_crowd import close_all, open_crowd, ping_all, raise_file_limit
+from benchmarks.clients.connections import close_all, open_many, ping_all, raise_file_limit
 from benchmarks.clients.mqtt_packets import DISCONNECT
 from tests.support.proc import resident_bytes
 
@@ -27,7 +27,7 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
     cpu_before_s = time.process_time()
     started_s = time.monotonic()
     filters = (lambda n: [f"idle/{tag}/{n}".encode()]) if arguments.subscribed else None
-    sockets = open_crowd(
+    sockets = open_many(
         arguments.port, (f"i{n}-{tag}" for n in range(count)), filters_of=filters
     )
     seconds = time.monotonic() - started_s

@@ -11,9 +11,9 @@ import socket
 import time
 from typing import Any, Final
 
-from benchmarks.clients.mqtt_crowd import close_all, open_crowd, raise_file_limit, watch_all
+from benchmarks.clients.connections import close_all, open_many, raise_file_limit, watch_all
 from benchmarks.clients.mqtt_packets import DISCONNECT, IDS, Table
-from benchmarks.clients.mqtt_streams import Fault
+from benchmarks.clients.mqtt_streams import MqttFault
 
 _STALLED_S_MAX: Final = 120.0
 _READ_BYTES: Final = 65_536
@@ -27,7 +27,7 @@ def leave(arguments: argparse.Namespace) -> dict[str, Any]:
         return [f"{arguments.tag}/{n:07d}".encode() for n in _wanted(arguments, session)]
 
     started_s = time.monotonic()
-    sockets = open_crowd(
+    sockets = open_many(
         arguments.port, _ids(arguments), clean=False, filters_of=filters_of, qos=1
     )
     seconds = time.monotonic() - started_s
@@ -41,7 +41,7 @@ def back(arguments: argparse.Namespace) -> dict[str, Any]:
     table = Table([topic], count=IDS, qos=1, payload_bytes=arguments.bytes)  # for its places
     left = arguments.sessions * arguments.wanted * arguments.rounds
     started_s = time.monotonic()
-    sockets = open_crowd(arguments.port, _ids(arguments), clean=False)
+    sockets = open_many(arguments.port, _ids(arguments), clean=False)
     connected_s = time.monotonic() - started_s
     poll = watch_all(sockets)
     by_descriptor = {sock.fileno(): _Returned(sock, table) for sock in sockets}
@@ -49,7 +49,7 @@ def back(arguments: argparse.Namespace) -> dict[str, Any]:
         events = poll.poll(_STALLED_S_MAX, _EVENTS_MAX)
         if not events:
             msg = f"{left:,} messages lost"
-            raise Fault(msg)
+            raise MqttFault(msg)
         for descriptor, _event in events:
             left -= by_descriptor[descriptor].read()
     seconds = time.monotonic() - started_s
@@ -77,7 +77,7 @@ class _Returned:
         data = self._sock.recv(_READ_BYTES)
         if not data:
             msg = "a session's connection was closed"
-            raise Fault(msg)
+            raise MqttFault(msg)
         self._held += data
         end = len(self._held) - len(self._held) % self._table.length
         if end:
@@ -87,10 +87,10 @@ class _Returned:
         return end // self._table.length
 
     def check(self, wanted: range, rounds: int) -> None:
-        """Each wanted number came in each round. Error: ``Fault``."""
+        """Each wanted number came in each round. Error: ``MqttFault``."""
         if sorted(self.numbers) != sorted([*wanted] * rounds):
             msg = f"a session got {self.numbers[:20]} and not {rounds} times {wanted}"
-            raise Fault(msg)
+            raise MqttFault(msg)
 
 
 def _wanted(arguments: argparse.Namespace, session: int) -> range:

@@ -18,7 +18,7 @@ import uvloop
 from benchmarks.clients.mqtt_collect import Collector
 from benchmarks.clients.mqtt_flow import Flow
 from benchmarks.clients.mqtt_packets import DISCONNECT, IDS, Table, subscribe
-from benchmarks.clients.mqtt_streams import Fault, add_subscriptions, adopt, open_socket
+from benchmarks.clients.mqtt_streams import MqttFault, add_subscriptions, adopt, open_socket
 
 _PROBE_S_MAX: Final = 600.0
 _LOOK_AGAIN_S: Final = 0.01
@@ -101,10 +101,10 @@ async def probe(arguments: argparse.Namespace) -> dict[str, Any]:
                     if not more:
                         raise ConnectionResetError
                 return {"seconds": time.monotonic() - started_s}
-        except (ConnectionError, Fault):
+        except (ConnectionError, MqttFault):
             pause.wait(_LOOK_AGAIN_S)
     msg = f"no retained message within {_PROBE_S_MAX} s"
-    raise Fault(msg)
+    raise MqttFault(msg)
 
 
 STEPS: Final = {"fill": fill, "leave": leave, "back": back, "probe": probe, "all": take_all}

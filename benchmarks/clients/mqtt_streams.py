@@ -20,7 +20,7 @@ _OPENING_BYTES: Final = 4 << 10  # many connections never get further
 _REFUSED: Final = 0x80
 
 
-class Fault(Exception):
+class MqttFault(Exception):
     """The broker did what it must not: the run does not count."""
 
 
@@ -38,7 +38,7 @@ def read_connack(sock: socket.socket) -> bool:
     found = sock.recv(CONNACK_BYTES, socket.MSG_WAITALL)
     if found[:2] != b"\x20\x02" or found[3]:
         msg = f"CONNACK {found.hex(' ')}"
-        raise Fault(msg)
+        raise MqttFault(msg)
     return bool(found[2])
 
 
@@ -53,7 +53,7 @@ def read_suback(sock: socket.socket, filter_count: int) -> None:
     found = sock.recv(SUBACK_BYTES + filter_count, socket.MSG_WAITALL)
     if found[:1] != b"\x90" or max(found[SUBACK_BYTES:], default=_REFUSED) >= _REFUSED:
         msg = f"SUBACK {found.hex(' ')}"
-        raise Fault(msg)
+        raise MqttFault(msg)
 
 
 async def adopt(sock: socket.socket, protocol: asyncio.BaseProtocol) -> None:

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import orjson
 
-from benchmarks.clients.sqs_wire import ANY_KEY, Fault, Signer, take_turns
+from benchmarks.clients.sqs_wire import ANY_KEY, Signer, SqsFault, take_turns
 from tests.support.proc import cpu_s
 
 _BATCH: Final = 10
@@ -34,7 +34,7 @@ class _Drain:
         if connection in self._deleting:
             self._deleting.remove(connection)
             if b'"Failed":[{' in body:
-                raise Fault(body[:500].decode())
+                raise SqsFault(body[:500].decode())
             return None if self._is_over else self.receive
         messages = orjson.loads(body).get("Messages") or []
         self.received += len(messages)

@@ -6,7 +6,7 @@ import threading
 import time
 from typing import Any, Final
 
-from benchmarks.clients.mqtt_crowd import raise_file_limit
+from benchmarks.clients.connections import raise_file_limit
 from benchmarks.clients.sqs_wire import ANY_KEY, Signer, open_socket
 from tests.support.proc import cpu_s, resident_bytes
 

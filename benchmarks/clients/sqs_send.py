@@ -6,7 +6,7 @@ import json
 import time
 from typing import Any, Final
 
-from benchmarks.clients.sqs_wire import ANY_KEY, Fault, Signer, bodies, take_turns
+from benchmarks.clients.sqs_wire import ANY_KEY, Signer, SqsFault, bodies, take_turns
 from tests.support.proc import cpu_s
 
 _BODIES: Final = 1_000  # different ones; signed before the clock starts
@@ -29,7 +29,7 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
     def next_request(_connection: int, body: bytes) -> bytes | None:
         nonlocal answered
         if batch > 1 and b'"Failed":[{' in body:
-            raise Fault(body[:500].decode())
+            raise SqsFault(body[:500].decode())
         answered += 1
         is_over = answered * batch >= arguments.messages or time.monotonic() >= until_s
         return None if is_over else next(requests)

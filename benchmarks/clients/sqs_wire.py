@@ -21,7 +21,7 @@ _SIGNED: Final = "content-type;host;x-amz-date;x-amz-target"
 _RECEIVE_BYTES: Final = 1 << 18
 
 
-class Fault(Exception):
+class SqsFault(Exception):
     """The server did not do what the measurement needs."""
 
 
@@ -74,10 +74,10 @@ class Channel:
         self.sock = open_socket(port)
 
     def next(self) -> bytes | None:
-        """Return the body of one answer, None when it has not come whole. Error: ``Fault``."""
+        """Return the body of one answer, None when it has not come whole. Error: ``SqsFault``."""
         raw = self.sock.recv(_RECEIVE_BYTES)
         if not raw:
-            raise Fault("the server closed the connection")
+            raise SqsFault("the server closed the connection")
         data = self._data = self._data + raw if self._data else raw
         end = data.find(_HEADERS_END)
         if end < 0:
@@ -85,14 +85,14 @@ class Channel:
         head = data[:end].lower()
         at = head.find(b"content-length:")
         if at < 0:
-            raise Fault(f"an answer without its length: {head[:200]!r}")
+            raise SqsFault(f"an answer without its length: {head[:200]!r}")
         line_end = head.find(b"\r", at)
         length = int(head[at + 15 : line_end if line_end > 0 else end])
         start = end + len(_HEADERS_END)
         if len(data) < start + length:
             return None
         if not data.startswith(b"HTTP/1.1 200"):
-            raise Fault(data[: start + length][:1000].decode())
+            raise SqsFault(data[: start + length][:1000].decode())
         self._data = b""
         if b"connection: close" in head:
             self.sock.close()
@@ -113,7 +113,7 @@ def take_turns(
     """Keep one request on its way on each of as many connections as there are first ones.
 
     ``next_request(connection, answer)`` says what follows; None ends that connection's turns.
-    Error: ``Fault``.
+    Error: ``SqsFault``.
     """
     poll = select.epoll()
     channels = [Channel(port) for _ in first]
@@ -126,7 +126,7 @@ def take_turns(
     while waiting:
         events = poll.poll(ANSWER_S_MAX)
         if not events:
-            raise Fault(f"{waiting} requests not answered")
+            raise SqsFault(f"{waiting} requests not answered")
         for descriptor, _event in events:
             number = numbers[descriptor]
             channel = channels[number]

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, Self
 
-from benchmarks.clients.mqtt_streams import Fault, open_socket
+from benchmarks.clients.mqtt_streams import MqttFault, open_socket
 from gateway.testing.ports import free_port
 from gateway.testing.process import Program
 from tests.support.waiting import wait_until
@@ -115,6 +115,6 @@ class Mosquitto:
             open_socket(self.mqtt_port, "probe").close()
         except ConnectionError:
             return False
-        except Fault:
+        except MqttFault:
             return bool(self._users)  # it refuses the probe, which has no password
         return True

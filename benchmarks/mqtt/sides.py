@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-from benchmarks.clients.mqtt_crowd import raise_file_limit
+from benchmarks.clients.connections import raise_file_limit
 from benchmarks.mqtt.mosquitto import Mosquitto, find_mosquitto
 from benchmarks.report import Sample
 from benchmarks.rounds import keep

@@ -44,7 +44,6 @@ RIDDLES: dict[str, int] = {
 DOUBLES: dict[str, int] = {
     "adapters/mqtt": 2,
     "adapters/sqs": 1,
-    "benchmarks": 2,
 }
 # Lines of a page that are wider than LINE_CHARS_MAX characters.
 WIDE_LINES: dict[str, int] = {

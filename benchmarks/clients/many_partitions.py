@@ -26,7 +26,7 @@ from tests.support.kafka_wire import (
 _ANSWER_S_MAX: Final = 120
 
 
-class Run:
+class ManyPartitionsRun:
     """State shared by all connections: the remaining work, and the end of the run."""
 
     def __init__(self, seconds: float) -> None:
@@ -40,7 +40,7 @@ class Run:
 class Connection(asyncio.Protocol):
     """Sends each of its requests again as soon as it is acknowledged."""
 
-    def __init__(self, run: Run, requests: list[tuple[int, bytes]]) -> None:
+    def __init__(self, run: ManyPartitionsRun, requests: list[tuple[int, bytes]]) -> None:
         self._run = run
         self._requests = requests
         self._pending = bytearray()
@@ -135,7 +135,7 @@ async def measure(arguments: argparse.Namespace) -> dict[str, float]:
         port = server.sockets[0].getsockname()[1]
     topics = [f"{arguments.prefix}-{n}" for n in range(arguments.topics)]
     places = [(topic, n) for n in range(arguments.partitions) for topic in topics]
-    run = Run(arguments.seconds)
+    run = ManyPartitionsRun(arguments.seconds)
     started = time.monotonic()
     for number in range(arguments.connections):
         mine = places[number :: arguments.connections]

@@ -12,7 +12,7 @@ import uuid
 from typing import Any, Final
 
 from benchmarks.clients.mqtt_packets import ACK_BYTES, Table, acks
-from benchmarks.clients.mqtt_streams import Fault, open_socket
+from benchmarks.clients.mqtt_streams import MqttFault, open_socket
 from tests.support.proc import cpu_s
 
 _STALLED_S_MAX: Final = 15.0
@@ -45,12 +45,12 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
         events = poll.poll(_STALLED_S_MAX)
         if not events:
             msg = f"{waiting} messages not acknowledged"
-            raise Fault(msg)
+            raise MqttFault(msg)
         is_over = time.monotonic() >= until_s
         for descriptor, _event in events:
             if receive[descriptor](2 * ACK_BYTES) != _ACK:
                 msg = "closed, or another acknowledgement"
-                raise Fault(msg)
+                raise MqttFault(msg)
             if is_over:
                 waiting -= 1
             else:

@@ -11,7 +11,7 @@ from benchmarks.clients.mqtt_packets import connect, subscribe
 from benchmarks.clients.mqtt_streams import (
     ANSWER_S_MAX,
     HOST,
-    Fault,
+    MqttFault,
     read_connack,
     read_suback,
 )
@@ -25,17 +25,17 @@ _PINGRESP: Final = b"\xd0\x00"
 
 
 def raise_file_limit(connections: int) -> None:
-    """Let this process, and what it starts, hold so many sockets. Error: ``Fault``."""
+    """Let this process, and what it starts, hold so many sockets. Error: ``MqttFault``."""
     wanted = connections + _SPARE_FILES
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard != resource.RLIM_INFINITY and hard < wanted:
         msg = f"{wanted:,} open files are needed and {hard:,} allowed: raise `ulimit -Hn`"
-        raise Fault(msg)
+        raise MqttFault(msg)
     if soft < wanted:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
-def open_crowd(
+def open_many(
     port: int,
     client_ids: Iterable[str],
     *,
@@ -74,13 +74,13 @@ def open_crowd(
 
 
 def ping_all(sockets: list[socket.socket]) -> None:
-    """Ask each connection for a sign of life. Error: ``Fault``."""
+    """Ask each connection for a sign of life. Error: ``MqttFault``."""
     for sock in sockets:
         sock.sendall(_PINGREQ)
     for sock in sockets:
         if sock.recv(len(_PINGRESP), socket.MSG_WAITALL) != _PINGRESP:
             msg = "a held connection does not answer"
-            raise Fault(msg)
+            raise MqttFault(msg)
 
 
 def watch_all(sockets: list[socket.socket]) -> select.epoll:

@@ -38,7 +38,7 @@ class Window:
         return found
 
 
-class Run:
+class SteadyRun:
     """The loop and its windows."""
 
     def __init__(self, chosen: argparse.Namespace) -> None:
@@ -135,7 +135,7 @@ def main() -> None:
     parser.add_argument("--window-s", type=float, default=10)
     parser.add_argument("--partitions", type=int, default=0, help="all of them, in turn")
     parser.add_argument("--sample", type=int, default=1)
-    run = Run(parser.parse_args())
+    run = SteadyRun(parser.parse_args())
     run.run()
     assert not run.failures, f"{run.failures} records were not acknowledged"
     print(json.dumps(run.to_json()))
