@@ -17,7 +17,6 @@ A redrive removes all of these but ``dlq.hops`` and ``message-id``, so that the 
 bounded, even between two queues that are each other's dead-letter queue.
 """
 
-from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from gateway.model import (
@@ -33,9 +32,8 @@ from gateway.model import (
     DLQ_SOURCE_TOPIC,
     EXPIRES_AT,
     MESSAGE_ID,
+    Headers,
 )
-
-Headers = Sequence[tuple[str, bytes | None]]
 
 HOPS_MAX: Final = 16
 """Moves of one message; the next is none: it is dropped."""
@@ -88,20 +86,6 @@ def dead_letter_headers(
     )
     kept += [(name, text.encode()) for name, text in said if text]
     return kept
-
-
-def is_reference(headers: Headers) -> bool:
-    """Say whether a dead letter only says where a message lies, without what that held."""
-    return any(name == DLQ_LEFT_OUT for name, _ in headers)
-
-
-def strip_headers(headers: Headers) -> list[tuple[str, bytes | None]]:
-    """Return the headers of a dead letter that is sent on, back to its source or elsewhere."""
-    return [
-        (name, value)
-        for name, value in headers
-        if name == DLQ_HOPS or not name.startswith(DLQ_PREFIX)
-    ]
 
 
 def hops_of(headers: Headers) -> int:

@@ -7,12 +7,14 @@ here. Offsets of a partition are dense when appended; timestamps are unix millis
 
 import re
 import struct
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 from uuid import UUID
 
 from gateway.errors import CorruptBatch, InvalidTopicName, UnsupportedFormat
 
 Buffer = bytes | bytearray | memoryview
+Headers = Sequence[tuple[str, bytes | None]]
 
 DEFAULT_NAMESPACE: Final = "default"
 NAME_CHARS_MAX: Final = 249
@@ -196,6 +198,23 @@ def unix_ms_in(value: bytes | None) -> int | None:
     return int(value)
 
 
+def is_dead_letter_reference(headers: Headers) -> bool:
+    """Return whether a dead letter names the position of its message but does not contain it."""
+    return any(name == DLQ_LEFT_OUT for name, _ in headers)
+
+
+def strip_dead_letter_headers(headers: Headers) -> list[tuple[str, bytes | None]]:
+    """Return the headers of a dead letter that is sent on, to its source or elsewhere.
+
+    ``dlq.hops`` stays, so that the number of moves is bounded.
+    """
+    return [
+        (name, value)
+        for name, value in headers
+        if name == DLQ_HOPS or not name.startswith(DLQ_PREFIX)
+    ]
+
+
 def stamp(batch: bytearray | memoryview, base_offset: int, leader_epoch: int) -> None:
     """Write base offset and leader epoch into a batch in place; both lie outside of its CRC."""
     _STAMP_OFFSET.pack_into(batch, BASE_OFFSET_AT, base_offset)
@@ -233,6 +252,28 @@ def encode_uvarint(value: int) -> bytes:
         value >>= 7
     data.append(value)
     return bytes(data)
+
+
+def decode_uvarint(data: Buffer, at: int) -> tuple[int, int]:
+    r"""Return (value, index after it) of an unsigned varint (LEB128) of at most 5 bytes.
+
+    Errors: ``IndexError`` when the data ends within it, ``ValueError`` for a sixth byte.
+
+    >>> decode_uvarint(b"\x00", 0), decode_uvarint(b"-\xac\x02-", 1)
+    ((0, 1), (300, 3))
+    """
+    value = data[at]
+    at += 1
+    if value < VARINT_CONTINUES:  # nearly all are one byte
+        return value, at
+    value &= 0x7F
+    for shift in (7, 14, 21, 28):
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < VARINT_CONTINUES:
+            return value, at
+    raise ValueError("a varint is longer than 5 bytes")
 
 
 def read_varint(data: bytes, position: int) -> tuple[int, int]:

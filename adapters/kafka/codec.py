@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 from uuid import UUID
 
 from gateway.errors import PeerError
-from gateway.model import encode_uvarint
+from gateway.model import decode_uvarint, encode_uvarint
 
 ELEMENTS_MAX: Final = 200_000
 """Array elements and tagged fields of one request, unless ``request_elements_max`` says else."""
@@ -96,23 +96,6 @@ def decode_text(data: memoryview, at: int, size_bytes: int) -> str:
         msg = f"{size_bytes} bytes of text do not fit the frame"
         raise ValueError(msg)
     return str(data[at:end], "utf-8")
-
-
-def decode_uvarint(data: memoryview, at: int) -> tuple[int, int]:
-    """Return an unsigned varint of at most 5 bytes, and where it ends."""
-    value = data[at]
-    at += 1
-    if value < 0x80:  # noqa: PLR2004 - the continuation bit; nearly all are one byte
-        return value, at
-    value &= 0x7F
-    for shift in (7, 14, 21, 28):
-        byte = data[at]
-        at += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:  # noqa: PLR2004
-            return value, at
-    msg = "a varint is longer than 5 bytes"
-    raise ValueError(msg)
 
 
 def skip_tags(data: memoryview, at: int, elements: ElementBudget | None = None) -> int:

@@ -19,7 +19,7 @@ from functools import partial
 from typing import Final, Literal, Protocol
 from uuid import uuid4
 
-from features.dead_letter import is_reference, origin, strip_headers
+from features.dead_letter import origin
 from features.queue.model import Effects, Result, Taken
 from gateway.coalescer import ROUND_BYTES_MAX, Part
 from gateway.errors import (
@@ -29,7 +29,12 @@ from gateway.errors import (
     StorageUnavailable,
     TopicNotFound,
 )
-from gateway.model import Record, TopicName
+from gateway.model import (
+    Record,
+    TopicName,
+    is_dead_letter_reference,
+    strip_dead_letter_headers,
+)
 from gateway.partition import Partition
 from gateway.queues.dead_letters import append_and_end, write_down
 from gateway.queues.lanes import QueueContext, QueueLane
@@ -248,7 +253,7 @@ class Redrives:
         It has no place to go to, or is without its message: an empty one is none. Error:
         ``TopicNotFound`` when the destination that was named is not there.
         """
-        if is_reference(record.headers):
+        if is_dead_letter_reference(record.headers):
             return None
         try:
             target = self._target(self._place(lane, redrive, record), record)
@@ -256,7 +261,7 @@ class Redrives:
             if redrive.destination is not None:
                 raise
             return None
-        headers = encode_headers(strip_headers(record.headers))
+        headers = encode_headers(strip_dead_letter_headers(record.headers))
         now_unix_ms = self._context.clock.unix_ms()
         return target, RecordRun(record.key, (record.value,), headers, now_unix_ms)
 

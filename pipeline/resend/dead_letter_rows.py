@@ -1,12 +1,11 @@
 """Dead letters as rows: decoded headers, and a fingerprint of the reason.
 
-features/dead_letter.py defines the headers. The pipeline does not import it: jobs depend on the
-stored format, not on the program that writes it.
+features/dead_letter.py writes the headers; gateway/model.py defines them for both.
 """
 
 import hashlib
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
@@ -15,14 +14,13 @@ import pyarrow.compute as pc
 from gateway.model import (
     DLQ_ATTEMPTS,
     DLQ_GROUP,
-    DLQ_HOPS,
-    DLQ_LEFT_OUT,
     DLQ_PREFIX,
     DLQ_PROTOCOL,
     DLQ_REASON,
     DLQ_SOURCE_OFFSET,
     DLQ_SOURCE_PARTITION,
     DLQ_SOURCE_TOPIC,
+    Headers,
 )
 
 REPLAYED: Final = "dlq.replayed"
@@ -54,8 +52,6 @@ SAID_COLUMNS: Final = (
     ("unix_ms", pa.int64()),
 )
 """What ``describe`` puts behind the columns of the log."""
-
-Headers = Sequence[tuple[str, bytes | None]]
 
 
 class Said(NamedTuple):
@@ -107,20 +103,6 @@ def read_headers(topic: str, headers: Headers) -> Said:
         _number(said.get(DLQ_ATTEMPTS, "")),
         protocol,
     )
-
-
-def is_reference(headers: Headers) -> bool:
-    """Return whether a letter lacks its message, by the rule of a redrive."""
-    return any(name == DLQ_LEFT_OUT for name, _ in headers)
-
-
-def stripped(headers: Headers) -> list[tuple[str, bytes | None]]:
-    """Return the headers of a letter to be sent on, by the rule of a redrive."""
-    return [
-        (name, value)
-        for name, value in headers
-        if name == DLQ_HOPS or not name.startswith(DLQ_PREFIX)
-    ]
 
 
 def header_pairs(headers: Iterable[Any]) -> list[tuple[str, bytes | None]]:

@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from gateway.clock import Clock, SystemClock
 from gateway.errors import RequestError
+from gateway.model import is_dead_letter_reference, strip_dead_letter_headers
 from gateway.slots import partition_for_key
 from pipeline.resend.dead_letter_rows import (
     REPLAYED,
     describe,
     described,
     header_pairs,
-    is_reference,
-    stripped,
 )
 from pipeline.resend.endpoint import Endpoint, Sender
 from pipeline.resend.job_state import JobState, RecordPosition, marker
@@ -260,7 +259,11 @@ class Replay:
         """Send one letter unless it was sent before; return the outcome."""
         topic = self._to or letter.source_topic
         count = self._counts.get(topic)
-        if count is None or topic.startswith(_INTERNAL) or is_reference(letter.headers):
+        if (
+            count is None
+            or topic.startswith(_INTERNAL)
+            or is_dead_letter_reference(letter.headers)
+        ):
             return "homeless"
         if topic not in self._prepared:
             state.prepare(topic, count, is_new=self._is_new)
@@ -276,7 +279,7 @@ class Replay:
             number,
             key=letter.key,
             value=letter.value,
-            headers=[*stripped(letter.headers), mark],
+            headers=[*strip_dead_letter_headers(letter.headers), mark],
             unix_ms=None,
             place=str(letter.position),
         )

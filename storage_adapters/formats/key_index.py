@@ -22,7 +22,7 @@ from typing import Final, NamedTuple
 
 from crc32c import crc32c
 
-from gateway.model import Buffer
+from gateway.model import Buffer, decode_uvarint
 from storage_adapters.formats.damage import Damaged, TooNew
 
 KEY_INDEX_MAGIC: Final = b"HGki"
@@ -38,7 +38,6 @@ _FIELDS: Final = struct.Struct("<HHIQIIIIQ16s")
 _TABLE_ROW: Final = struct.Struct("<IIQIIII")
 _POSITION: Final = struct.Struct("<I")
 _MORE: Final = 0x80
-_VARINT_BITS_MAX: Final = 35
 
 
 class KeyIndexHeader(NamedTuple):
@@ -68,18 +67,6 @@ class KeyTableRow(NamedTuple):
     block_count: int
     rows_covered: int
     undecodable_count: int
-
-
-def decode_varint(data: Buffer, at: int) -> tuple[int, int]:
-    """Return (number, index after it). Errors: ``IndexError``, ``Damaged``."""
-    value = 0
-    for shift in range(0, _VARINT_BITS_MAX, 7):
-        byte = data[at]
-        at += 1
-        value |= (byte & 0x7F) << shift
-        if byte < _MORE:
-            return value, at
-    raise Damaged("a number of a key index is too long")
 
 
 def encode_index_header(header: KeyIndexHeader) -> bytes:
@@ -128,11 +115,13 @@ def decode_postings(data: Buffer) -> list[int]:
     at = row = 0
     try:
         while at < len(data):
-            delta, at = decode_varint(data, at)
+            delta, at = decode_uvarint(data, at)
             row += delta
             rows.append(row)
     except IndexError:
         raise Damaged("a posting list of a key index ends within a number") from None
+    except ValueError:
+        raise Damaged("a number of a key index is too long") from None
     return rows
 
 
@@ -148,17 +137,17 @@ def decode_entries(data: Buffer, at: int, end: int) -> Iterator[tuple[bytes, byt
             if (shared := data[at]) < _MORE:
                 at += 1
             else:
-                shared, at = decode_varint(data, at)
+                shared, at = decode_uvarint(data, at)
             if (suffix_bytes := data[at]) < _MORE:
                 at += 1
             else:
-                suffix_bytes, at = decode_varint(data, at)
+                suffix_bytes, at = decode_uvarint(data, at)
             suffix_end = at + suffix_bytes
             key = key[:shared] + bytes(data[at:suffix_end])
             if (postings_bytes := data[suffix_end]) < _MORE:
                 at = suffix_end + 1
             else:
-                postings_bytes, at = decode_varint(data, suffix_end)
+                postings_bytes, at = decode_uvarint(data, suffix_end)
             postings = bytes(data[at : at + postings_bytes])
             at += postings_bytes
             if at > end:
@@ -166,6 +155,8 @@ def decode_entries(data: Buffer, at: int, end: int) -> Iterator[tuple[bytes, byt
             yield key, postings
     except IndexError:
         raise Damaged("a key index ends within an entry") from None
+    except ValueError:
+        raise Damaged("a number of a key index is too long") from None
 
 
 class KeyIndex:

@@ -2,13 +2,12 @@ import pytest
 
 from features.dead_letter import (
     HOPS_MAX,
-    Headers,
     Origin,
     dead_letter_headers,
     hops_of,
     origin,
-    strip_headers,
 )
+from gateway.model import Headers, is_dead_letter_reference, strip_dead_letter_headers
 
 ORIGIN = Origin("orders", 2, 7_000_000_000, "@queue", 5, "attempts", "sqs")
 
@@ -43,7 +42,7 @@ def test_other_headers_stay_as_they_are_in_their_order() -> None:
     made = dead(headers)
 
     assert made[:3] == headers
-    assert strip_headers(made)[:3] == headers
+    assert strip_dead_letter_headers(made)[:3] == headers
 
 
 def test_message_keeps_the_id_that_it_has() -> None:
@@ -69,7 +68,7 @@ def test_second_death_tells_of_itself_and_counts_on() -> None:
 
 
 def test_redrive_takes_away_all_but_the_hops_and_the_id() -> None:
-    sent_on = strip_headers(dead([("a", b"1"), ("expires-at", b"5")]))
+    sent_on = strip_dead_letter_headers(dead([("a", b"1"), ("expires-at", b"5")]))
 
     assert sent_on == [("a", b"1"), ("message-id", b"id-1"), ("dlq.hops", b"1")]
     assert origin(sent_on) is None
@@ -78,7 +77,7 @@ def test_redrive_takes_away_all_but_the_hops_and_the_id() -> None:
 def test_message_that_goes_in_circles_comes_to_an_end() -> None:
     headers: Headers = []
     for hops in range(1, HOPS_MAX + 1):
-        headers = strip_headers(dead(headers))
+        headers = strip_dead_letter_headers(dead(headers))
         assert hops_of(headers) == hops
 
     assert dead_letter_headers(headers, ORIGIN, message_id="id-1") is None
@@ -93,3 +92,10 @@ def test_origin_of_nonsense_has_zeros() -> None:
     headers = [("dlq.reason", b"\xff"), ("dlq.source.offset", b"-1"), ("dlq.attempts", b"many")]
 
     assert origin(headers) == Origin("", 0, 0, "", 0, "�")
+
+
+def test_letter_without_its_message_is_known_by_its_header() -> None:
+    for name in ("dlq.left-out", "dlq.reason", "a"):
+        headers = [("b", None), (name, b"9 bytes, at most 8 are taken")]
+
+        assert is_dead_letter_reference(headers) == (name == "dlq.left-out")

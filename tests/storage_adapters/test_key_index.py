@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.errors import CorruptBatch
-from gateway.model import Buffer, encode_uvarint
+from gateway.model import Buffer, decode_uvarint, encode_uvarint
 from gateway.records.codec import encode_batch
 from gateway.records.keys import keys_of_batch
 from storage_adapters.formats.damage import Damaged, TooNew
@@ -20,7 +20,6 @@ from storage_adapters.formats.key_index import (
     KeyIndex,
     KeyIndexHeader,
     decode_index_header,
-    decode_varint,
     encode_index_header,
 )
 from storage_adapters.formats.key_index_builder import KeyIndexBuilder, build_key_index
@@ -197,7 +196,7 @@ def test_the_header_names_its_segment() -> None:
 @given(st.integers(0, 2**35 - 1))
 def test_numbers_come_back(value: int) -> None:
     data = encode_uvarint(value)
-    assert decode_varint(data, 0) == (value, len(data))
+    assert decode_uvarint(data, 0) == (value, len(data))
 
 
 # The keys of a batch.

@@ -22,11 +22,9 @@ from uuid import UUID
 
 from adapters.kafka.codec import ELEMENTS_MAX, ElementBudget
 from gateway.errors import PeerError
-from gateway.model import Buffer
+from gateway.model import Buffer, decode_uvarint
 
-_VARINT_BYTES_MAX: Final = 5
 _UUID_BYTES: Final = 16
-_CONTINUED: Final = 0x80
 _NULL: Final = -1
 _INTS: Final = {"h": Struct(">h"), "i": Struct(">i")}
 
@@ -58,14 +56,13 @@ class Cursor:
 
     def unsigned_varint(self) -> int:
         """Return a number of at most 5 bytes, 7 bits in each, lowest first."""
-        value = 0
-        for shift in range(0, 7 * _VARINT_BYTES_MAX, 7):
-            byte = self.data[self.advance(1)]
-            value |= (byte & ~_CONTINUED) << shift
-            if byte < _CONTINUED:
-                return value
-        msg = f"a varint is longer than {_VARINT_BYTES_MAX} bytes"
-        raise PeerError(msg)
+        try:
+            value, self.position = decode_uvarint(self.data, self.position)
+        except IndexError:
+            raise PeerError("the request ends within a varint") from None
+        except ValueError as error:
+            raise PeerError(str(error)) from None
+        return value
 
     def claim(self, elements: int) -> None:
         """Account for ``elements`` of at least one byte each.

@@ -4,9 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import features.dead_letter as stored
 from pipeline.resend import dead_letter_rows
-from pipeline.resend.dead_letter_rows import fingerprint, read_headers, stripped
+from pipeline.resend.dead_letter_rows import fingerprint, read_headers
 from pipeline.resend.endpoint import Endpoint
 from pipeline.resend.job_state import Done, RecordPosition, check_id, marker, parse_marker
 
@@ -49,19 +48,6 @@ def test_headers_that_make_no_sense_are_read_as_nothing() -> None:
 
     assert (found.attempts, found.source_offset, found.source_topic) == (-1, -1, "")
     assert found.reason == dead_letter_rows.NO_REASON
-
-
-def test_a_letter_without_its_message_is_known_as_a_redrive_knows_it() -> None:
-    for name in ("dlq.left-out", "dlq.reason", "a"):
-        headers = [("b", None), (name, b"9 bytes, at most 8 are taken")]
-        assert dead_letter_rows.is_reference(headers) == stored.is_reference(headers)
-        assert dead_letter_rows.is_reference(headers) == (name == "dlq.left-out")
-
-
-def test_a_letter_is_sent_on_as_a_redrive_does() -> None:
-    headers = [("a", b"1"), ("dlq.reason", b"x"), ("dlq.hops", b"3"), ("a", None)]
-
-    assert stripped(headers) == stored.strip_headers(headers)
 
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 60)), max_size=200))
