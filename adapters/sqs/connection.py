@@ -2,21 +2,21 @@
 
 import asyncio
 from collections import deque
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Protocol
 
 from adapters.sqs.codec import TARGET, TARGETS, is_json
+from adapters.sqs.config import SqsConfig
+from adapters.sqs.dispatch import Dispatcher
 from adapters.sqs.errors import REQUEST_TOO_LARGE, ErrorCode, SqsError
 from adapters.sqs.http.reply import Reply
 from adapters.sqs.session import BadRequest, HttpSession
 from adapters.sqs.wire import Request
 from gateway.admission import unsent_bytes
 from gateway.auth.certificates import certificate_user
-from gateway.budget import Intake
+from gateway.budget import Budget, Intake
 from gateway.connection import WRITE_HIGH_BYTES, Connection
 from gateway.listener import Listener
-
-if TYPE_CHECKING:  # the adapter makes connections; they know theirs
-    from adapters.sqs.server import SqsAdapter
+from gateway.writer import Writer
 
 AT_ONCE_BYTES_MAX: Final = 65_536
 _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -30,6 +30,42 @@ _HEADERS_TOO_LONG: Final = ErrorCode("RequestHeaderSectionTooLarge", "BadRequest
 _CODES: Final = {413: REQUEST_TOO_LARGE, 431: _HEADERS_TOO_LONG}
 
 
+class ConnectionAdapter(Protocol):
+    """The adapter as its connections use it; ``SqsAdapter`` implements it."""
+
+    @property
+    def config(self) -> SqsConfig:
+        """The adapter's settings."""
+        ...
+
+    @property
+    def writer(self) -> Writer:
+        """The writer of the log; while it is saturated, sends are held back."""
+        ...
+
+    @property
+    def body_budget(self) -> Budget:
+        """Bytes of requests that all connections may hold together."""
+        ...
+
+    @property
+    def dispatcher(self) -> Dispatcher:
+        """Serves requests."""
+        ...
+
+    def next_request_id(self) -> str:
+        """Return an id that no other request of this node has."""
+        ...
+
+    def http_date(self) -> str:
+        """Return the time for the header ``Date``."""
+        ...
+
+    def base_url(self, host: bytes | None, transport: asyncio.Transport | None) -> str:
+        """Return the beginning of queue URLs for a client that calls this host."""
+        ...
+
+
 class SqsConnection(Connection):
     """Requests are begun in order and answered in order; several may be under way.
 
@@ -39,7 +75,7 @@ class SqsConnection(Connection):
     The first two do not stop serving, which is what ends them.
     """
 
-    def __init__(self, listener: Listener, adapter: "SqsAdapter") -> None:
+    def __init__(self, listener: Listener, adapter: ConnectionAdapter) -> None:
         super().__init__(listener)
         self._adapter = adapter
         self._pipelined_max = adapter.config.requests_pipelined_max

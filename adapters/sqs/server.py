@@ -101,11 +101,11 @@ class SqsAdapter:
     async def start(self) -> None:
         """Listen. Errors: ``OSError`` when the address cannot be had, ``make_declared``'s."""
         self._node = await open_node(self.config, self.kernel)
-        await make_declared(self._node)
-        kernel = self.kernel
-        identifier = Identifier(
-            self.config, kernel.access_keys, kernel.authenticator, kernel.clock
+        kernel, config = self.kernel, self.config
+        await make_declared(
+            self._node, kernel.topics, config.queues, partitions=config.queue_partitions
         )
+        identifier = Identifier(config, kernel.access_keys, kernel.authenticator, kernel.clock)
         self._dispatcher = Dispatcher(self._node, identifier)
         self._listener = Listener(
             "sqs",

@@ -13,7 +13,6 @@ BASELINE: dict[str, int] = {
     "adapters.kafka.connection": 3,
     "adapters.mqtt.access.exact_denials": 57,
     "adapters.mqtt.config": 2,
-    "adapters.sqs.connection": 4,
 }
 
 

@@ -10,13 +10,12 @@ the default one, whatever key he names: nobody has checked that.
 from collections.abc import Mapping
 from functools import lru_cache
 from ipaddress import ip_address
-from typing import Final
+from typing import Final, Protocol
 from urllib.parse import urlsplit
 
 from adapters.sqs.auth.signature import Claim, check_signature, check_time, find_claim
 from adapters.sqs.auth.signers import Signers
 from adapters.sqs.call import Identity
-from adapters.sqs.config import SqsConfig
 from adapters.sqs.errors import (
     ACCESS_DENIED,
     INVALID_CLIENT_TOKEN_ID,
@@ -37,12 +36,56 @@ _BROWSER: Final = b"Mozilla/"  # what every browser begins with; SDKs and curl d
 _NO_BROWSER: Final = b"(compatible;"  # but celery and others, who say so
 
 
+class AuthenticationSettings(Protocol):
+    """The settings that decide who may ask; ``SqsConfig`` implements it."""
+
+    @property
+    def account(self) -> str:
+        """The default account, 12 digits."""
+        ...
+
+    @property
+    def accounts(self) -> tuple[str, ...]:
+        """More accounts that are served."""
+        ...
+
+    @property
+    def region(self) -> str:
+        """The default region."""
+        ...
+
+    @property
+    def regions(self) -> tuple[str, ...]:
+        """More regions that are served."""
+        ...
+
+    @property
+    def anonymous(self) -> str:
+        """Peers that need no signature: ``loopback``, ``never`` or ``always``."""
+        ...
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """Public DNS names that anonymous clients may call."""
+        ...
+
+    @property
+    def advertise(self) -> str:
+        """The configured beginning of queue URLs, or empty."""
+        ...
+
+    @property
+    def clock_skew_s_max(self) -> int:
+        """Seconds that a signature's time may differ from the clock."""
+        ...
+
+
 class Identifier:
     """Says who asks. Loop only; answers come from memory."""
 
     def __init__(
         self,
-        config: SqsConfig,
+        config: AuthenticationSettings,
         access_keys: AccessKeys,
         authenticator: Authenticator,
         clock: Clock,

@@ -4,17 +4,14 @@ The JSON protocol is answered in JSON, the Query protocol, and what is neither, 
 of its own where that is asked for.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Final
+from typing import Any, Final, Protocol
 
 from adapters.sqs.call import Call, Result
 from adapters.sqs.errors import SqsError
 from adapters.sqs.http import json_codec, query_json, xml_codec
 from adapters.sqs.http.shapes import Operation
-
-if TYPE_CHECKING:  # the connection makes replies; they know theirs
-    from adapters.sqs.connection import SqsConnection
 
 _STATUS_LINES: Final[Mapping[int, str]] = {
     status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n" for status in HTTPStatus
@@ -23,6 +20,23 @@ _OK_JSON: Final = (
     f"HTTP/1.1 200 OK\r\nContent-Type: {json_codec.CONTENT_TYPE}\r\nx-amzn-RequestId: "
 )
 _CLOSE: Final = "Connection: close\r\n"
+
+
+class ReplyConnection(Protocol):
+    """The connection as a reply uses it; ``SqsConnection`` implements it."""
+
+    @property
+    def http_date(self) -> Callable[[], str]:
+        """Returns the time for the header ``Date``."""
+        ...
+
+    def guard(self, work: Callable[..., None], *args: Any) -> None:  # noqa: ANN401 - passed on
+        """Run ``work``; an exception closes this connection only."""
+        ...
+
+    def on_reply(self, size_bytes: int) -> None:
+        """Send what is in turn: one answer more is complete."""
+        ...
 
 
 class Reply:
@@ -42,7 +56,7 @@ class Reply:
 
     def __init__(
         self,
-        connection: "SqsConnection",
+        connection: ReplyConnection,
         request_id: str,
         *,
         is_last: bool,

@@ -12,7 +12,7 @@ from features.queue.model import Result as Settled
 from gateway.errors import StorageUnavailable, as_value
 
 if TYPE_CHECKING:
-    from adapters.sqs.node import SqsNode
+    from adapters.sqs.messages.ports import MessageNode
     from gateway.queues.manager import Queue
 
 Check = Callable[[Params, Receipt], None]
@@ -23,7 +23,7 @@ Settle = Callable[[list[tuple[Params, Receipt]], OnSettled], None]
 
 def serve_batch(
     call: Call,
-    node: "SqsNode",
+    node: "MessageNode",
     queue: "Queue",
     *,
     check: Check | None = None,

@@ -22,7 +22,7 @@ from gateway.records.codec import RecordRun
 from gateway.records.message_ids import message_ids
 
 if TYPE_CHECKING:
-    from adapters.sqs.node import SqsNode
+    from adapters.sqs.messages.ports import MessageNode
     from gateway.queues.manager import Queue
 
 _MEMBERS_COUNT: Final = 2  # Id and MessageBody, which all entries have
@@ -30,7 +30,7 @@ _MEMBERS_COUNT: Final = 2  # Id and MessageBody, which all entries have
 
 def send_plain(
     call: Call,
-    node: "SqsNode",
+    node: "MessageNode",
     queue: "Queue",
     rules: QueueRules,
     entries: Sequence[Params],

@@ -26,7 +26,7 @@ from gateway.queues.model import Delivery, DeliveryId, Outcome
 from gateway.records.message_ids import message_ids
 
 if TYPE_CHECKING:
-    from adapters.sqs.node import SqsNode
+    from adapters.sqs.messages.ports import MessageNode
     from gateway.queues.manager import Queue
 
 RECEIVE_BYTES_MAX: Final = 4 * 1_048_576  # of one answer; the first message always comes
@@ -58,7 +58,7 @@ class Receiving:
     def __init__(  # noqa: PLR0913 - what a receive is made of; called in one place
         self,
         call: Call,
-        node: "SqsNode",
+        node: "MessageNode",
         queue: "Queue",
         *,
         wanted: Wanted,

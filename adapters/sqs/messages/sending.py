@@ -21,14 +21,14 @@ from gateway.records.codec import RecordRun
 from gateway.records.message_ids import message_id, message_ids
 
 if TYPE_CHECKING:
-    from adapters.sqs.node import SqsNode
+    from adapters.sqs.messages.ports import MessageNode
     from gateway.queues.manager import Queue
 
 OnSent = Callable[[Sequence[Outgoing], GatewayError | None], None]
 
 
 def send(
-    node: "SqsNode",
+    node: "MessageNode",
     queue: "Queue",
     rules: QueueRules,
     messages: Sequence[Outgoing],
@@ -51,7 +51,7 @@ def send(
 
 
 def _send_run(
-    node: "SqsNode", queue: "Queue", messages: Sequence[Outgoing], on_sent: OnSent
+    node: "MessageNode", queue: "Queue", messages: Sequence[Outgoing], on_sent: OnSent
 ) -> None:
     """Send messages that have key and headers in common."""
     first = messages[0]
@@ -66,7 +66,7 @@ def _send_run(
 
 
 def _send_batch(
-    node: "SqsNode", queue: "Queue", messages: Sequence[Outgoing], on_sent: OnSent
+    node: "MessageNode", queue: "Queue", messages: Sequence[Outgoing], on_sent: OnSent
 ) -> None:
     """Send what has key and headers in common as one run; what waits goes to the delay block."""
     now_unix_ms = node.clock.unix_ms()
@@ -81,7 +81,7 @@ def _send_batch(
 
 
 def _send_later(
-    node: "SqsNode", queue: "Queue", message: Outgoing, now_unix_ms: int, on_sent: OnSent
+    node: "MessageNode", queue: "Queue", message: Outgoing, now_unix_ms: int, on_sent: OnSent
 ) -> None:
     assert message.deliver_at_unix_ms is not None
     partition = queue.partition_for(message.key)
@@ -116,7 +116,7 @@ def _on_kept(
 
 
 def _send_fifo(
-    node: "SqsNode", queue: "Queue", messages: Sequence[Outgoing], on_sent: OnSent
+    node: "MessageNode", queue: "Queue", messages: Sequence[Outgoing], on_sent: OnSent
 ) -> None:
     """Send each message unless its id was sent within the window, of which it then gets the answer.
 
@@ -144,7 +144,7 @@ def _send_fifo(
 
 
 def _on_ready(
-    node: "SqsNode",
+    node: "MessageNode",
     queue: "Queue",
     messages: Sequence[Outgoing],
     on_sent: OnSent,
@@ -190,7 +190,7 @@ class _First:
         self._answer = answer
         self._pending: Pending[OnPlaced] | None = None
 
-    def send(self, node: "SqsNode") -> None:
+    def send(self, node: "MessageNode") -> None:
         """Add it to the open round; what is refused at once is answered at once."""
         run = self._run
         try:

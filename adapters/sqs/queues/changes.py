@@ -10,7 +10,6 @@ from adapters.sqs.errors import (
     MISSING_PARAMETER,
     SqsError,
 )
-from adapters.sqs.node import SqsNode
 from adapters.sqs.queues.attributes import (
     FindTarget,
     new_attributes,
@@ -18,6 +17,7 @@ from adapters.sqs.queues.attributes import (
     parse_change,
 )
 from adapters.sqs.queues.names import is_fifo_name
+from adapters.sqs.queues.ports import QueueNode
 from adapters.sqs.queues.redrive_policies import (
     RedriveTarget,
     invalid_redrive_policy,
@@ -88,7 +88,7 @@ def check_fifo_stays(given: Mapping[str, str], *, fifo: bool) -> None:
 
 
 def target_finder(
-    node: SqsNode, name: TopicName, call: Call | None = None, queue: Queue | None = None
+    node: QueueNode, name: TopicName, call: Call | None = None, queue: Queue | None = None
 ) -> FindTarget:
     """Return what looks up the dead-letter queue of a RedrivePolicy for the queue ``name``.
 
@@ -111,7 +111,7 @@ def target_finder(
 
 
 def _check_rights(
-    node: SqsNode, call: Call, address: QueueAddress, queue: Queue | None
+    node: QueueNode, call: Call, address: QueueAddress, queue: Queue | None
 ) -> None:
     """Refuse a target that the caller may not send to. Error: ``SqsError``."""
     target = TopicName(node.namespace(address.account, address.region), address.name)
@@ -123,7 +123,7 @@ def _check_rights(
         node.authorize(call, found or target, Operation.WRITE, action="SendMessage")
 
 
-def _address_of(node: SqsNode, name: TopicName, text: str, target_arn: str) -> QueueAddress:
+def _address_of(node: QueueNode, name: TopicName, text: str, target_arn: str) -> QueueAddress:
     """Return what the ARN of a target says, where it may be one of ``name``'s."""
     source, target = node.address_of(name), parse_queue_arn(target_arn)
     if target is None:
@@ -146,7 +146,7 @@ def _address_of(node: SqsNode, name: TopicName, text: str, target_arn: str) -> Q
 
 
 def _find_topic(
-    node: SqsNode, name: TopicName, text: str, target_arn: str, target: QueueAddress
+    node: QueueNode, name: TopicName, text: str, target_arn: str, target: QueueAddress
 ) -> str:
     queue = node.queue_by_arn(target_arn)
     if queue is None:
@@ -161,7 +161,7 @@ def _find_topic(
     return target.name
 
 
-def target_arn_of(node: SqsNode, name: TopicName, dead_letter_topic: str) -> str:
+def target_arn_of(node: QueueNode, name: TopicName, dead_letter_topic: str) -> str:
     """Return the ARN of a queue's dead-letter queue, empty when it has none."""
     if not dead_letter_topic:
         return ""

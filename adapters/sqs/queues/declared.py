@@ -1,36 +1,72 @@
 """Queues of the config, ``[[adapters.sqs.queues]]``: each is what CreateQueue would make of it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Protocol
 
-from adapters.sqs.config import DeclaredSqsQueue
 from adapters.sqs.errors import SqsError
-from adapters.sqs.node import SqsNode
 from adapters.sqs.queues.changes import target_finder, wanted_queue
 from adapters.sqs.queues.names import is_fifo_name
+from adapters.sqs.queues.ports import QueueNode
 from gateway.config.base import InvalidSettings
 from gateway.errors import GatewayError
 from gateway.model import DEFAULT_NAMESPACE, TopicName
 from gateway.queues.create_queue import make_queue
+from gateway.topics.manager import TopicManager
 
 
-async def make_declared(node: SqsNode) -> None:
-    """Make the queues that are not there; one that is there stays as it is.
+class DeclaredQueue(Protocol):
+    """A queue of the config; ``DeclaredSqsQueue`` implements it."""
 
-    Errors: ``InvalidSettings``; others that may be gone at the next start.
+    @property
+    def name(self) -> str:
+        """The queue's name."""
+        ...
+
+    @property
+    def tags(self) -> Mapping[str, str]:
+        """The queue's tags."""
+        ...
+
+    def given(self) -> dict[str, str]:
+        """Return the attributes as a request would have them."""
+        ...
+
+    def target_name(self) -> str:
+        """Return the name of its dead-letter queue, empty without one."""
+        ...
+
+
+async def make_declared(
+    node: QueueNode,
+    topics: TopicManager,
+    declared: Sequence[DeclaredQueue],
+    *,
+    partitions: int,
+) -> None:
+    """Make the queues that do not exist; an existing one stays as it is.
+
+    ``partitions``: of the topic of each. Errors: ``InvalidSettings``; others that may be gone at
+    the next start.
     """
-    for declared in _targets_first(node.config.queues):
-        name = TopicName(DEFAULT_NAMESPACE, declared.name)
+    for queue in _targets_first(declared):
+        name = TopicName(DEFAULT_NAMESPACE, queue.name)
         if node.queues.find(name) is not None:
             continue
         try:
-            await _make(node, name, declared)
+            await _make(node, topics, name, queue, partitions)
         except (SqsError, GatewayError) as error:
             if isinstance(error, GatewayError) and error.retriable:
                 raise
-            raise InvalidSettings(f"adapters.sqs.queues.{declared.name}: {error}") from error
+            raise InvalidSettings(f"adapters.sqs.queues.{queue.name}: {error}") from error
 
 
-async def _make(node: SqsNode, name: TopicName, declared: DeclaredSqsQueue) -> None:
+async def _make(
+    node: QueueNode,
+    topics: TopicManager,
+    name: TopicName,
+    declared: DeclaredQueue,
+    partitions: int,
+) -> None:
     wanted = wanted_queue(
         name.name,
         declared.given(),
@@ -40,17 +76,17 @@ async def _make(node: SqsNode, name: TopicName, declared: DeclaredSqsQueue) -> N
     )
     await make_queue(
         node.queues,
-        node.kernel.topics,
+        topics,
         name,
         wanted.settings,
-        partitions=node.config.queue_partitions,
+        partitions=partitions,
         attributes=wanted.attributes,
         tags=wanted.tags,
     )
 
 
-def _targets_first(queues: tuple[DeclaredSqsQueue, ...]) -> Iterator[DeclaredSqsQueue]:
-    """Yield dead-letter queues before those that name them; a ring of them as it stands."""
+def _targets_first(queues: Sequence[DeclaredQueue]) -> Iterator[DeclaredQueue]:
+    """Yield dead-letter queues before the queues that name them; a cycle in its own order."""
     waiting = list(queues)
     while waiting:
         names = {queue.name for queue in waiting}

@@ -10,7 +10,7 @@ import json
 from typing import Final, NamedTuple
 
 from adapters.sqs.errors import INVALID_PARAMETER_VALUE, RESOURCE_NOT_FOUND, SqsError
-from adapters.sqs.node import SqsNode
+from adapters.sqs.queues.ports import QueueNode
 from adapters.sqs.queues.urls import parse_queue_arn
 from gateway.queues.manager import Queue
 
@@ -43,7 +43,7 @@ def parse_task_handle(text: str) -> TaskHandle:
     return handle
 
 
-def queue_of_arn(node: SqsNode, arn: str, parameter: str) -> Queue:
+def queue_of_arn(node: QueueNode, arn: str, parameter: str) -> Queue:
     """Return the queue of an ARN.
 
     Errors: ``InvalidParameterValue`` (no ARN of a queue), ``ResourceNotFoundException``.
