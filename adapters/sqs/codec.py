@@ -32,8 +32,8 @@ Fields = dict[str, str]
 TARGETS: Final[Mapping[bytes, Operation]] = {
     f"AmazonSQS.{name}".encode(): operation for name, operation in OPERATIONS.items()
 }
-BODIES_REMEMBERED: Final = 1_024  # of receives
-REMEMBERED_BYTES_MAX: Final = 1_024
+RECEIVE_BODIES_CACHED_MAX: Final = 1_024  # of receives
+CACHED_BODY_BYTES_MAX: Final = 1_024
 _BY_QUERY: Final[Mapping[str, Operation]] = {
     **OPERATIONS,
     GET_CALLER_IDENTITY.name: GET_CALLER_IDENTITY,
@@ -98,18 +98,18 @@ def decode_params(
     """
     if fields is not None:
         params = decode_query(operation, fields)
-    elif operation is _RECEIVE and len(request.body) <= REMEMBERED_BYTES_MAX:
+    elif operation is _RECEIVE and len(request.body) <= CACHED_BODY_BYTES_MAX:
         params = _receive_params(request.body)
     else:
         check_elements(request.body, elements_max)
         params = decode_json(operation, request.body)
     for name in operation.input.required:
         if name not in params:
-            params = params | {name: _implied(name, request, in_query=fields is not None)}
+            params = params | {name: _default_of(name, request, in_query=fields is not None)}
     return params
 
 
-def _implied(name: str, request: Request, *, in_query: bool) -> object:
+def _default_of(name: str, request: Request, *, in_query: bool) -> object:
     """Return a parameter that is not there: the path's queue, or no entries of a form's batch."""
     if name == _ENTRIES and in_query:
         return []
@@ -120,7 +120,7 @@ def _implied(name: str, request: Request, *, in_query: bool) -> object:
     return path
 
 
-@lru_cache(maxsize=BODIES_REMEMBERED)
+@lru_cache(maxsize=RECEIVE_BODIES_CACHED_MAX)
 def _receive_params(body: bytes) -> Params:
     """Return what a receiver asks for, which is mostly what it has asked for before."""
     return decode_json(_RECEIVE, body)

@@ -91,10 +91,10 @@ class SqsConnection(Connection):
         self._ready_bytes = 0  # of answers that wait for those before them
         self._task: asyncio.Task[None] | None = None
         self._is_serving = False
-        self._is_leaving = False  # what is served now is the last
-        self._is_deaf = False  # nothing that still comes is looked at
+        self._is_ending = False  # what is served now is the last
+        self._ignores_input = False  # nothing that still comes is looked at
         self._intake = Intake(adapter.body_budget, self._on_room)
-        self._is_known = False  # it has shown who it is, or need not
+        self._is_authenticated = False  # it has shown who it is, or need not
         self._host: bytes | None = None  # what ``_base_url`` was made of
         self._base_url = ""
         self._certificate_user: str | None = None
@@ -108,7 +108,7 @@ class SqsConnection(Connection):
 
     def received(self, size_bytes: int) -> None:
         """See ``Connection``."""
-        if self._is_deaf:
+        if self._ignores_input:
             return
         session = self._session
         requests = session.receive_data(self.listener.receive_buffer[:size_bytes])
@@ -137,14 +137,19 @@ class SqsConnection(Connection):
         finally:
             self._is_serving = False
         session = self._session
-        if session.error is not None and not self._requests and not self._is_leaving:
+        if session.error is not None and not self._requests and not self._is_ending:
             self._refuse(session.error)
         waiting_count = len(self._requests) + len(self._replies)
         if waiting_count > self._pipelined_max:
             self.hold_reads("requests")
         elif self._holds and waiting_count <= self._pipelined_max // 2:
             self.release_reads("requests")
-        if self._requests or self._intake.kept_bytes or session.is_midway or not self._is_known:
+        if (
+            self._requests
+            or self._intake.kept_bytes
+            or session.is_midway
+            or not self._is_authenticated
+        ):
             self._count_read()
         if session.wants_continue and not self._requests and not self._replies:
             session.wants_continue = False
@@ -154,7 +159,7 @@ class SqsConnection(Connection):
         """Say whether the next request's turn has come."""
         if (
             self._task is not None
-            or self._is_leaving
+            or self._is_ending
             or self.is_closing
             or len(self._replies) >= self._pipelined_max
             or self.out_bytes + self._ready_bytes > WRITE_HIGH_BYTES
@@ -179,7 +184,7 @@ class SqsConnection(Connection):
             self.release_reads("room")
         else:
             self.hold_reads("room")
-        if not self._is_known:
+        if not self._is_authenticated:
             self.keep_before_login(kept_bytes + unsent_bytes(self))
 
     def _on_room(self) -> None:
@@ -198,7 +203,7 @@ class SqsConnection(Connection):
         )
         self._replies.append(reply)
         if request.is_last:
-            self._is_leaving = True
+            self._is_ending = True
         host = request.headers.get(b"host")
         if host != self._host or not self._base_url:
             self._host = host
@@ -210,8 +215,8 @@ class SqsConnection(Connection):
             base_url=self._base_url,
             certificate_user=self._certificate_user,
         )
-        if not self._is_known and reply.call is not None:
-            self._is_known = True
+        if not self._is_authenticated and reply.call is not None:
+            self._is_authenticated = True
             self.keep_before_login(0)
         if work is not None:
             self._task = self.listener.loop.create_task(work)
@@ -225,12 +230,12 @@ class SqsConnection(Connection):
 
     def _refuse(self, error: BadRequest) -> None:
         """Answer what is not HTTP, or too large, and close."""
-        self._is_leaving = True
+        self._is_ending = True
         self.note("BadRequest", error.message)
         reply = Reply(self, self._adapter.next_request_id(), is_last=True, sends_body=True)
         reply.is_json = is_json(self._session.under_way)
         self._replies.append(reply)
-        self._is_deaf = True
+        self._ignores_input = True
         reply.fail(SqsError(_CODES.get(error.status, _BAD_REQUEST), error.message))
 
     # --- answering
@@ -246,7 +251,7 @@ class SqsConnection(Connection):
             send(data)
             self._ready_bytes -= len(data)
             is_last = replies.popleft().is_last
-        if is_last or (self._is_leaving and not replies):
+        if is_last or (self._is_ending and not replies):
             self._close_behind_last()
         elif not self._is_serving:
             self._serve_queued()
@@ -257,7 +262,7 @@ class SqsConnection(Connection):
         With bytes unread the system would reset the connection, and the answer with it. The
         peer's end, or ``frame_s_max``, is the end of it.
         """
-        if self.transport is None or not self._is_deaf or self._holds:
+        if self.transport is None or not self._ignores_input or self._holds:
             self.close()
             return
         self.flush()
@@ -292,7 +297,7 @@ class SqsConnection(Connection):
 
     def hurry(self) -> None:
         """See ``Connection``: receives that wait are answered now, then the client goes."""
-        self._is_leaving = True
+        self._is_ending = True
         if not self._replies:
             self.close()
             return
@@ -306,7 +311,7 @@ class SqsConnection(Connection):
     def closed(self) -> None:
         """See ``Connection``: receives that wait do so no more."""
         replies, self._replies = self._replies, deque()
-        self._is_deaf = True
+        self._ignores_input = True
         self._session.close()
         self._requests.clear()
         self._queued_bytes = 0

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from adapters.sqs import codec
 from adapters.sqs.auth.audit import ACTIONS, AuditedAnswer
-from adapters.sqs.auth.authentication import PROTOCOL, Identifier
+from adapters.sqs.auth.authentication import PROTOCOL, RequestAuthenticator
 from adapters.sqs.auth.signature import wrong_service
 from adapters.sqs.call import Answer, Call, Identity, Result
 from adapters.sqs.errors import SqsError, to_sqs_error
@@ -27,10 +27,10 @@ _GREETING: Final = b"Amazon SQS is spoken here.\n"
 class Dispatcher:
     """Serves the requests of all connections. ``requests`` counts them by action."""
 
-    def __init__(self, node: SqsNode, identifier: Identifier) -> None:
+    def __init__(self, node: SqsNode, authenticator: RequestAuthenticator) -> None:
         self.requests = dict.fromkeys(HANDLERS, 0)
         self._node = node
-        self._identifier = identifier
+        self._authenticator = authenticator
         self._elements_max = node.config.request_elements_max
 
     def serve(
@@ -50,10 +50,10 @@ class Dispatcher:
         reply.is_json = codec.is_json(request)
         reply.wants_json = not reply.is_json and codec.accepts_json(request)
         try:
-            if not reply.is_json and _is_answered(request, reply):
+            if not reply.is_json and _answer_plain_http(request, reply):
                 return None
             # First of all, so that strangers cost nothing but the reading of their headers.
-            identity = self._identify(request, peer_host, certificate_user)
+            identity = self._authenticate(request, peer_host, certificate_user)
             operation, fields = codec.find_operation(request, in_json=reply.is_json)
             if identity.service and identity.service != operation.service:
                 raise wrong_service(operation.service)
@@ -83,13 +83,13 @@ class Dispatcher:
             _refuse(reply, to_sqs_error(error))
         return None
 
-    def _identify(
+    def _authenticate(
         self, request: Request, peer_host: str, certificate_user: str | None
     ) -> Identity:
         try:
-            return self._identifier.identify(request, peer_host, certificate_user)
+            return self._authenticator.authenticate(request, peer_host, certificate_user)
         except SqsError as error:
-            user = self._identifier.claimed_user(request)
+            user = self._authenticator.claimed_user(request)
             self._node.kernel.logins.refuse(Peer(PROTOCOL, peer_host), user, error)
             raise
 
@@ -113,7 +113,7 @@ def _refuse(reply: Reply, error: SqsError) -> None:
         reply.call.fail(error)
 
 
-def _is_answered(request: Request, reply: Reply) -> bool:
+def _answer_plain_http(request: Request, reply: Reply) -> bool:
     """Answer what is HTTP and nothing of SQS: who looks whether we are there, and how."""
     method = request.method
     if method == b"POST":

@@ -56,8 +56,8 @@ TYPES: Final = "sqs.types"
 USER_PREFIX: Final = "sqs.user."
 
 # Attributes that say how something is shown which SQS cannot carry.
-BODY_MARK: Final = "sqs.body"
-KEY_MARK: Final = "sqs.key"
+BODY_ENCODING: Final = "sqs.body"
+KEY_ENCODING: Final = "sqs.key"
 MORE_HEADERS: Final = "sqs.headers"
 BASE64: Final = b"base64"
 NULL: Final = b"null"
@@ -158,7 +158,7 @@ class Body(NamedTuple):
 
     text: str
     data: bytes
-    mark: bytes | None = None
+    encoding: bytes | None = None
 
 
 _NO_HEADERS: Final = StoredHeaders()
@@ -262,7 +262,7 @@ def is_oversize(record: Record, body: Body, stored: StoredHeaders) -> bool:
     return size > MESSAGE_BYTES_MAX
 
 
-def oversize_mark(topic: str, number: int, record: Record) -> bytes:
+def oversize_note(topic: str, number: int, record: Record) -> bytes:
     """Return what stands for a body that is too large: where a Kafka client finds it."""
     return (
         f"oversize topic={topic} partition={number} offset={record.offset} "

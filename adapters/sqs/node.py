@@ -4,7 +4,7 @@ import secrets
 from typing import Final
 
 from adapters.sqs.auth import policy
-from adapters.sqs.auth.policy_conditions import Asked
+from adapters.sqs.auth.policy_conditions import RequestContext
 from adapters.sqs.call import Call
 from adapters.sqs.config import SqsConfig
 from adapters.sqs.errors import ACCESS_DENIED, SqsError, no_queue
@@ -27,7 +27,7 @@ from gateway.model import DEFAULT_NAMESPACE, TopicName
 from gateway.queues.manager import Queue
 
 SECRET_BYTES: Final = 32
-ASKED_MAX: Final = 4_096  # queues that were asked for by a URL, and are remembered by it
+QUEUES_BY_URL_MAX: Final = 4_096  # cached look-ups of queues
 _SECRET_KEY: Final = "sqs_receipt_secret"  # noqa: S105 - the name that it is stored by
 _NAMESPACE_PREFIX: Final = "sqs-"
 POLICY: Final = "sqs.Policy"
@@ -53,8 +53,9 @@ class SqsNode:
         self.deleted = RecentNames(kernel.clock, config.deleted_name_s * 1_000)
         self.purged = RecentNames(kernel.clock, config.purge_s * 1_000)
         self.changes = Changes()
-        self._asked: dict[tuple[str, str, str], Queue] = {}  # by URL, and the caller's place
-        kernel.topics.on_deleted.append(lambda _: self._asked.clear())
+        # By URL, and the caller's account and region.
+        self._queues_by_url: dict[tuple[str, str, str], Queue] = {}
+        kernel.topics.on_deleted.append(lambda _: self._queues_by_url.clear())
         self._is_tls = config.tls_cert is not None
         self.messages = MessageState(kernel, config, secret)
 
@@ -66,15 +67,15 @@ class SqsNode:
         Errors: ``SqsError`` (``QUEUE_DOES_NOT_EXIST``, ``INVALID_ADDRESS``).
         """
         identity = call.identity
-        asked = (url, identity.account, identity.region)
-        queue = self._asked.get(asked)
+        key = (url, identity.account, identity.region)
+        queue = self._queues_by_url.get(key)
         if queue is None or queue.is_gone:
             queue = self.queues.find(self.name_of(call, url=url))
             if queue is None:
                 raise no_queue()
-            if len(self._asked) >= ASKED_MAX:
-                self._asked.clear()
-            self._asked[asked] = queue
+            if len(self._queues_by_url) >= QUEUES_BY_URL_MAX:
+                self._queues_by_url.clear()
+            self._queues_by_url[key] = queue
         return queue
 
     def name_of(self, call: Call, *, url: str) -> TopicName:
@@ -182,7 +183,7 @@ class SqsNode:
         if not is_allowed:
             raise self._denied(call, name)
 
-    def may(self, call: Call, queue: Queue, operation: Operation) -> bool:
+    def allows(self, call: Call, queue: Queue, operation: Operation) -> bool:
         """Say whether ``authorize`` allows it: what a list leaves out is not refused."""
         try:
             self.authorize(call, queue, operation)
@@ -225,8 +226,8 @@ class SqsNode:
         )
         said = None
         if document:
-            asked = self.asked(call)
-            said = policy.decide(document, action=action, asked=asked, arn=arn)
+            context = self.request_context(call)
+            said = policy.decide(document, action=action, context=context, arn=arn)
         if rules is Verdict.DENIED or said is False:
             return False
         if rules is Verdict.ALLOWED or said:
@@ -234,9 +235,9 @@ class SqsNode:
         is_silent = rules is Verdict.SILENT and is_own
         return is_silent and kernel.authorizer.allows_by_default(principal)
 
-    def asked(self, call: Call) -> Asked:
+    def request_context(self, call: Call) -> RequestContext:
         """Return what policies test their conditions on."""
-        return Asked(call.identity, self.clock.wall_unix_ms(), is_tls=self._is_tls)
+        return RequestContext(call.identity, self.clock.wall_unix_ms(), is_tls=self._is_tls)
 
     def _denied(self, call: Call, name: TopicName) -> SqsError:
         identity = call.identity

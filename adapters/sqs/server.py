@@ -6,7 +6,7 @@ import uuid
 from email.utils import formatdate
 from typing import Any, ClassVar, Final
 
-from adapters.sqs.auth.authentication import Identifier
+from adapters.sqs.auth.authentication import RequestAuthenticator
 from adapters.sqs.config import SqsConfig
 from adapters.sqs.connection import SqsConnection
 from adapters.sqs.dispatch import Dispatcher
@@ -105,8 +105,10 @@ class SqsAdapter:
         await make_declared(
             self._node, kernel.topics, config.queues, partitions=config.queue_partitions
         )
-        identifier = Identifier(config, kernel.access_keys, kernel.authenticator, kernel.clock)
-        self._dispatcher = Dispatcher(self._node, identifier)
+        authenticator = RequestAuthenticator(
+            config, kernel.access_keys, kernel.authenticator, kernel.clock
+        )
+        self._dispatcher = Dispatcher(self._node, authenticator)
         self._listener = Listener(
             "sqs",
             self.config,

@@ -43,7 +43,6 @@ RIDDLES: dict[str, int] = {
 # Classes whose name another class of the same package has, too.
 DOUBLES: dict[str, int] = {
     "adapters/mqtt": 2,
-    "adapters/sqs": 1,
 }
 # Lines of a page that are wider than LINE_CHARS_MAX characters.
 WIDE_LINES: dict[str, int] = {

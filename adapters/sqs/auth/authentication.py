@@ -29,8 +29,8 @@ from gateway.auth.ports import ANONYMOUS, Authenticator, Principal
 from gateway.clock import Clock
 from gateway.http_origin import is_known_host
 
-IDENTITIES_REMEMBERED: Final = 8_192
-HOSTS_REMEMBERED: Final = 128
+IDENTITIES_CACHED_MAX: Final = 8_192
+HOSTS_CACHED_MAX: Final = 128
 PROTOCOL: Final = "sqs"
 _BROWSER: Final = b"Mozilla/"  # what every browser begins with; SDKs and curl do not,
 _NO_BROWSER: Final = b"(compatible;"  # but celery and others, who say so
@@ -80,7 +80,7 @@ class AuthenticationSettings(Protocol):
         ...
 
 
-class Identifier:
+class RequestAuthenticator:
     """Says who asks. Loop only; answers come from memory."""
 
     def __init__(
@@ -97,12 +97,12 @@ class Identifier:
         self._regions = frozenset({config.region, *config.regions})
         self._accounts = frozenset({config.account, *config.accounts})
         hosts = frozenset({*config.hosts, urlsplit(config.advertise).hostname or ""})
-        self._is_known_host = lru_cache(HOSTS_REMEMBERED)(
+        self._is_known_host = lru_cache(HOSTS_CACHED_MAX)(
             lambda host: is_known_host(None if host is None else host.decode("latin-1"), hosts)
         )
         self._signers = Signers(skew_s_max=config.clock_skew_s_max)
 
-    def identify(
+    def authenticate(
         self, request: Request, peer_host: str, certificate_user: str | None = None
     ) -> Identity:
         """Return who has sent a request. Errors: ``SqsError``.
@@ -201,14 +201,14 @@ def _is_of_a_page(headers: Mapping[bytes, bytes]) -> bool:
     return site != b"none"
 
 
-@lru_cache(maxsize=IDENTITIES_REMEMBERED)
+@lru_cache(maxsize=IDENTITIES_CACHED_MAX)
 def _identity(  # noqa: PLR0917 - what it is remembered by
     user: str, host: str, account: str, region: str, key_id: str, service: str
 ) -> Identity:
     return Identity(Principal(user, PROTOCOL, host), account, region, key_id, service)
 
 
-@lru_cache(maxsize=IDENTITIES_REMEMBERED)
+@lru_cache(maxsize=IDENTITIES_CACHED_MAX)
 def is_loopback(host: str) -> bool:
     """Say whether a peer's address is this machine's own."""
     try:

@@ -16,7 +16,12 @@ from enum import Enum
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
-from adapters.sqs.auth.policy_conditions import Asked, Test, holds, parse_condition
+from adapters.sqs.auth.policy_conditions import (
+    ConditionTest,
+    RequestContext,
+    holds,
+    parse_condition,
+)
 from adapters.sqs.auth.policy_elements import invalid, pattern, texts, unsupported
 from adapters.sqs.call import Identity
 from adapters.sqs.errors import OVER_LIMIT, SqsError
@@ -24,7 +29,7 @@ from adapters.sqs.errors import OVER_LIMIT, SqsError
 STATEMENTS_MAX: Final = 20
 PRINCIPALS_MAX: Final = 50  # of one statement
 POLICY_BYTES_MAX: Final = 8_192
-DOCUMENTS_MAX: Final = 1_024  # that are remembered parsed, of all queues
+DOCUMENTS_CACHED_MAX: Final = 1_024  # that are remembered parsed, of all queues
 
 # What other accounts may be let do; all else is the owner's, whatever a policy says.
 SHARED_ACTIONS: Final = frozenset(
@@ -60,53 +65,53 @@ class Decision(Enum):
     SILENT = "silent"
 
 
-class Caller(NamedTuple):
+class PolicyPrincipal(NamedTuple):
     """Who a statement speaks of: a user of an account or, with ``user`` empty, all of it."""
 
     account: str
     user: str = ""
 
 
-EVERYBODY: Final = Caller("*")
+ANY_PRINCIPAL: Final = PolicyPrincipal("*")
 
 
 class Statement(NamedTuple):
-    """One statement. Without ``callers`` it is for those who cannot be here."""
+    """One statement. Without ``principals`` it is for those who cannot be here."""
 
     allows: bool
-    callers: frozenset[Caller]
+    principals: frozenset[PolicyPrincipal]
     actions: re.Pattern[str]
     resources: re.Pattern[str]
-    condition: tuple[Test, ...]
+    condition: tuple[ConditionTest, ...]
 
 
 Policy = tuple[Statement, ...]
 
 
-def decide(document: str, *, action: str, asked: Asked, arn: str) -> bool | None:
+def decide(document: str, *, action: str, context: RequestContext, arn: str) -> bool | None:
     """Say whether a queue's policy allows or denies a request; None when it is silent."""
-    decision = evaluate(_parsed(document), asked, action, arn)
+    decision = evaluate(_parsed(document), context, action, arn)
     return None if decision is Decision.SILENT else decision is Decision.ALLOW
 
 
-def evaluate(policy: Policy, asked: Asked, action: str, arn: str) -> Decision:
+def evaluate(policy: Policy, context: RequestContext, action: str, arn: str) -> Decision:
     """Return what the policy says of an action (``SendMessage``) on the queue of that ARN.
 
     A permission for an action is one for its batch version too. Who has not said who he is
     counts as everybody only where something is allowed, and as anybody of his account where
     it is denied: nobody gains by leaving his signature away.
     """
-    identity = asked.identity
+    identity = context.identity
     single = action.removesuffix("Batch")
     wanted = f"sqs:{single}"
     can_allow = single in SHARED_ACTIONS or identity.account == _account_of(arn)
     decision = Decision.SILENT
     for statement in policy:
         if (
-            _speaks_of(statement, identity)
+            _applies_to(statement, identity)
             and statement.actions.fullmatch(wanted)
             and statement.resources.fullmatch(arn)
-            and holds(statement.condition, asked, allows=statement.allows)
+            and holds(statement.condition, context, allows=statement.allows)
         ):
             if not statement.allows:
                 return Decision.DENY
@@ -119,14 +124,19 @@ def _account_of(arn: str) -> str:
     return ":".join(arn.split(":")[4:5])
 
 
-def _speaks_of(statement: Statement, identity: Identity) -> bool:
-    callers = statement.callers
-    if EVERYBODY in callers:
+def _applies_to(statement: Statement, identity: Identity) -> bool:
+    principals = statement.principals
+    if ANY_PRINCIPAL in principals:
         return True
     account = identity.account
     if identity.principal.is_anonymous:
-        return not statement.allows and any(caller.account == account for caller in callers)
-    return Caller(account) in callers or Caller(account, identity.principal.name) in callers
+        return not statement.allows and any(
+            principal.account == account for principal in principals
+        )
+    return (
+        PolicyPrincipal(account) in principals
+        or PolicyPrincipal(account, identity.principal.name) in principals
+    )
 
 
 def parse_policy(text: str) -> Policy:
@@ -140,7 +150,7 @@ def parse_policy(text: str) -> Policy:
     return tuple(_parse_statement(statement) for statement in parse_document(text)["Statement"])
 
 
-@lru_cache(maxsize=DOCUMENTS_MAX)
+@lru_cache(maxsize=DOCUMENTS_CACHED_MAX)
 def _parsed(text: str) -> Policy:
     return parse_policy(text)
 
@@ -181,45 +191,47 @@ def _parse_statement(statement: Mapping[str, Any]) -> Statement:
         raise invalid("Effect is not Allow or Deny.")
     if not isinstance(statement.get("Sid", ""), str):
         raise invalid("Sid is not a text.")
-    callers = _parse_principal(statement.get("Principal"))
+    principals = _parse_principal(statement.get("Principal"))
     # What a statement lets a service do, under whatever condition, it lets nobody here do.
-    condition = parse_condition(statement.get("Condition")) if callers else ()
+    condition = parse_condition(statement.get("Condition")) if principals else ()
     actions = texts(statement, "Action")
     if not all(action == "*" or action.lower().startswith("sqs:") for action in actions):
         raise invalid("An action is not one of SQS.")
     return Statement(
         statement["Effect"] == "Allow",
-        callers,
+        principals,
         pattern(actions, re.IGNORECASE),
         pattern(texts(statement, "Resource")),
         condition,
     )
 
 
-def _parse_principal(principal: object) -> frozenset[Caller]:
+def _parse_principal(principal: object) -> frozenset[PolicyPrincipal]:
     if principal == "*":
-        return frozenset({EVERYBODY})
+        return frozenset({ANY_PRINCIPAL})
     if not isinstance(principal, dict) or not principal or set(principal) - _PRINCIPAL_KINDS:
         raise invalid("Principal is not * or a map of AWS, Service, Federated, CanonicalUser.")
     names = {kind: texts(principal, kind) for kind in principal}
     if sum(len(of_kind) for of_kind in names.values()) > PRINCIPALS_MAX:
         raise invalid(f"A statement has more than {PRINCIPALS_MAX} principals.")
-    callers = (_parse_caller(name) for name in names.get("AWS", ()))
-    return frozenset(caller for caller in callers if caller is not None)
+    principals = (_parse_aws_principal(name) for name in names.get("AWS", ()))
+    return frozenset(principal for principal in principals if principal is not None)
 
 
-def _parse_caller(name: str) -> Caller | None:
+def _parse_aws_principal(name: str) -> PolicyPrincipal | None:
     """Return who an AWS principal is; None for a role or a session, which nobody has here."""
     if name == "*":
-        return EVERYBODY
+        return ANY_PRINCIPAL
     if _ACCOUNT.fullmatch(name):
-        return Caller(name)
+        return PolicyPrincipal(name)
     found = _IAM.fullmatch(name)
     if found is None:
         raise invalid("A principal is not *, an account or an ARN of IAM.")
     account, resource = found.groups()
     kind, _, path = resource.partition("/")
     if resource == "root":
-        return Caller(account)
+        return PolicyPrincipal(account)
     # Users may have a path before their name, as in user/finance/alice.
-    return Caller(account, path.rpartition("/")[2]) if kind == "user" and path else None
+    return (
+        PolicyPrincipal(account, path.rpartition("/")[2]) if kind == "user" and path else None
+    )

@@ -24,10 +24,10 @@ from adapters.sqs.call import Identity
 TESTS_MAX: Final = 100  # of one condition; a policy's bytes allow no more to matter
 
 Matches = Callable[[str], bool]
-_Read = Callable[["Asked"], str]
+_Read = Callable[["RequestContext"], str]
 
 
-class Asked(NamedTuple):
+class RequestContext(NamedTuple):
     """What conditions are tested on: who asks, when, and how. Without TLS others may listen."""
 
     identity: Identity
@@ -35,7 +35,7 @@ class Asked(NamedTuple):
     is_tls: bool = False
 
 
-class Test(NamedTuple):
+class ConditionTest(NamedTuple):
     """One key of a condition. ``matches`` is None for the operator Null.
 
     ``if_absent``: what is said of a request without the key.
@@ -47,57 +47,57 @@ class Test(NamedTuple):
     if_absent: bool
 
 
-def holds(condition: Sequence[Test], asked: Asked, *, allows: bool) -> bool:
+def holds(condition: Sequence[ConditionTest], context: RequestContext, *, allows: bool) -> bool:
     """Say whether a condition is met, for a statement that allows or denies.
 
     Who has not said who he is fails what asks for it where something is allowed, and meets it
     where it is denied: nobody gains by leaving his signature away.
     """
     for test in condition:
-        if asked.identity.principal.is_anonymous and test.key in _OF_CALLER:
+        if context.identity.principal.is_anonymous and test.key in _OF_CALLER:
             if allows:
                 return False
-        elif not _holds(test, asked):
+        elif not _holds(test, context):
             return False
     return True
 
 
-def _holds(test: Test, asked: Asked) -> bool:
+def _holds(test: ConditionTest, context: RequestContext) -> bool:
     read = _KNOWN.get(test.key)
     if read is None:
         return test.if_absent
     if test.matches is None:
         return not test.if_absent
-    return test.matches(read(asked)) is not test.is_negated
+    return test.matches(read(context)) is not test.is_negated
 
 
 # --- what is known of a request
 
 
-def _arn(asked: Asked) -> str:
-    return f"arn:aws:iam::{asked.identity.account}:user/{asked.identity.principal.name}"
+def _arn(context: RequestContext) -> str:
+    return f"arn:aws:iam::{context.identity.account}:user/{context.identity.principal.name}"
 
 
-def _now(asked: Asked) -> str:
-    return datetime.fromtimestamp(asked.now_unix_ms // 1_000, UTC).strftime(
+def _now(context: RequestContext) -> str:
+    return datetime.fromtimestamp(context.now_unix_ms // 1_000, UTC).strftime(
         "%Y-%m-%dT%H:%M:%SZ"
     )
 
 
 _OF_CALLER: Final[Mapping[str, _Read]] = {
-    "aws:principalaccount": lambda asked: asked.identity.account,
+    "aws:principalaccount": lambda context: context.identity.account,
     "aws:principalarn": _arn,
     "aws:principaltype": lambda _: "User",
-    "aws:username": lambda asked: asked.identity.principal.name,
+    "aws:username": lambda context: context.identity.principal.name,
 }
 _KNOWN: Final[Mapping[str, _Read]] = {
     **_OF_CALLER,
     "aws:currenttime": _now,
-    "aws:epochtime": lambda asked: str(asked.now_unix_ms // 1_000),
+    "aws:epochtime": lambda context: str(context.now_unix_ms // 1_000),
     "aws:principalisawsservice": lambda _: "false",
-    "aws:requestedregion": lambda asked: asked.identity.region,
-    "aws:securetransport": lambda asked: "true" if asked.is_tls else "false",
-    "aws:sourceip": lambda asked: asked.identity.principal.host,
+    "aws:requestedregion": lambda context: context.identity.region,
+    "aws:securetransport": lambda context: "true" if context.is_tls else "false",
+    "aws:sourceip": lambda context: context.identity.principal.host,
     "aws:viaawsservice": lambda _: "false",
 }
 # What no request here has: it is of services, organizations, networks of AWS or sessions.
@@ -261,13 +261,13 @@ _FOR_ANY: Final = "foranyvalue"
 # --- reading
 
 
-def parse_condition(condition: object) -> tuple[Test, ...]:
+def parse_condition(condition: object) -> tuple[ConditionTest, ...]:
     """Return the tests of a statement's Condition. Errors: ``policy.parse_policy``'s."""
     if condition is None:
         return ()
     if not isinstance(condition, dict):
         raise invalid("Condition is not a map.")
-    tests: list[Test] = []
+    tests: list[ConditionTest] = []
     for operator, keys in condition.items():
         if not isinstance(keys, dict):
             raise invalid("An operator of a condition has no map of keys.")
@@ -279,7 +279,7 @@ def parse_condition(condition: object) -> tuple[Test, ...]:
     return tuple(tests)
 
 
-def _parse_test(written: str, key: str, value: object) -> Test:
+def _parse_test(written: str, key: str, value: object) -> ConditionTest:
     qualifier, colon, operator = written.lower().rpartition(":")
     if colon and qualifier not in {_FOR_ALL, _FOR_ANY}:
         raise unsupported(f"The operator {written[:100]}")
@@ -291,7 +291,9 @@ def _parse_test(written: str, key: str, value: object) -> Test:
         # All keys that are known have a value; what is asked is whether there is none.
         if len(values) != 1 or values[0].lower() not in {"true", "false"}:
             raise invalid("The value of Null is not true or false.")
-        return Test(found, None, is_negated=False, if_absent=values[0].lower() == "true")
+        return ConditionTest(
+            found, None, is_negated=False, if_absent=values[0].lower() == "true"
+        )
     plain = operator.removesuffix(_IF_EXISTS)
     if plain not in _OPERATORS:
         raise unsupported(f"The operator {written[:100]}")
@@ -300,7 +302,7 @@ def _parse_test(written: str, key: str, value: object) -> Test:
         if_absent = qualifier == _FOR_ALL or plain != operator
     else:
         if_absent = is_negated or plain != operator
-    return Test(found, make(values), is_negated, if_absent)
+    return ConditionTest(found, make(values), is_negated, if_absent)
 
 
 def _values(value: Any) -> list[str]:  # noqa: ANN401 - as JSON gave it

@@ -38,9 +38,9 @@ SIGNATURE_CHARS: Final = 64
 SIGNED_HEADERS_MAX: Final = 100
 CREDENTIAL_BYTES_MAX: Final = 512
 TIMESTAMP_CHARS_MAX: Final = 64
-SCOPES_REMEMBERED: Final = 4_096
-SCOPE_REMEMBERED_BYTES_MAX: Final = 2_048  # of a header; SDKs send 300
-KEYS_REMEMBERED: Final = 4_096
+SCOPES_CACHED_MAX: Final = 4_096
+CACHED_SCOPE_BYTES_MAX: Final = 2_048  # of a header; SDKs send 300
+SIGNING_KEYS_CACHED_MAX: Final = 4_096
 BEGINNINGS_REMEMBERED: Final = 1_024  # of requests, by client, action and second
 HEADERS_REMEMBERED_BYTES_MAX: Final = 1_024  # of the signed ones; SDKs send 150
 
@@ -105,7 +105,7 @@ def _claim_of_header(request: Request, authorization: bytes) -> Claim:
     timestamp, unix_s = parse_timestamp(timestamp)
     token = headers.get(b"x-amz-security-token", b"")
     # Anybody may send headers: what is remembered of them must be small.
-    find_scope = _known_scope if len(head) <= SCOPE_REMEMBERED_BYTES_MAX else _scope_of_head
+    find_scope = _known_scope if len(head) <= CACHED_SCOPE_BYTES_MAX else _scope_of_head
     return Claim(find_scope(head), signature, timestamp, unix_s, None, token)
 
 
@@ -134,7 +134,7 @@ def _scope_of_head(head: bytes) -> Scope:
     return _make_scope(fields[b"Credential"], fields[b"SignedHeaders"])
 
 
-_known_scope: Final = lru_cache(maxsize=SCOPES_REMEMBERED)(_scope_of_head)
+_known_scope: Final = lru_cache(maxsize=SCOPES_CACHED_MAX)(_scope_of_head)
 
 
 def _make_scope(credential: bytes, signed_headers: bytes) -> Scope:
@@ -343,7 +343,7 @@ def _begun_signature(  # noqa: PLR0917 - what it is remembered by
     return inner, outer
 
 
-@lru_cache(maxsize=KEYS_REMEMBERED)
+@lru_cache(maxsize=SIGNING_KEYS_CACHED_MAX)
 def _signing_hashes(
     secret: str, date: bytes, region: str, service: str
 ) -> tuple["Hash", "Hash"]:

@@ -2,7 +2,7 @@
 
 Of a signature that was found right is remembered whose it is, when it was made and what with. The
 next request of the same client, second and address has one thing to show: that its own is made
-with the same. What is odd about it, if anything, is said by the long way (``Identifier``).
+with the same. What is odd about it, if anything, is said by ``RequestAuthenticator``.
 """
 
 from typing import TYPE_CHECKING, Final, NamedTuple

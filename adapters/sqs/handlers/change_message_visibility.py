@@ -29,9 +29,9 @@ def handle(call: Call, node: "SqsNode") -> None:
     receipt_handle: str = params["ReceiptHandle"]
     timeout_s: int = params["VisibilityTimeout"]
     check_timeout(timeout_s)
-    receipt = node.messages.receipts_of(queue).decode(receipt_handle)
+    receipt = node.messages.receipt_handles_of(queue).decode(receipt_handle)
     check_total(receipt, timeout_s, node.clock.steady_unix_ms())
-    node.messages.attempts.touched(queue.topic.uuid, receipt.delivery_id)
+    node.messages.attempts.message_changed(queue.topic.uuid, receipt.delivery_id)
     on_done = partial(_on_done, call, receipt_handle)
     is_fifo = node.messages.rules_of(queue).is_fifo
     items = [(receipt.delivery_id, timeout_s * MS_PER_S)]

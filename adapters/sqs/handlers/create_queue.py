@@ -17,11 +17,11 @@ from adapters.sqs.errors import (
 from adapters.sqs.node import SqsNode
 from adapters.sqs.queues import attribute_values
 from adapters.sqs.queues.changes import (
-    Wanted,
+    NewQueue,
+    dead_letter_finder,
+    is_fifo_requested,
+    new_queue,
     target_arn_of,
-    target_finder,
-    wanted_queue,
-    wants_fifo,
 )
 from adapters.sqs.queues.names import check_queue_name, is_fifo_name
 from gateway.auth.ports import Operation
@@ -39,7 +39,7 @@ async def handle(call: Call, node: SqsNode) -> Result:
     name = TopicName(node.namespace(identity.account, identity.region), text)
     node.authorize(call, name, Operation.CREATE)
     given: dict[str, str] = call.params.get("Attributes") or {}
-    fifo = wants_fifo(given)
+    fifo = is_fifo_requested(given)
     topic = node.kernel.topics.find(name)
     if topic is None or is_fifo_name(text) or fifo:
         check_queue_name(text, fifo=fifo)
@@ -47,15 +47,15 @@ async def handle(call: Call, node: SqsNode) -> Result:
         raise SqsError(UNSUPPORTED_OPERATION, f"The name {text} is reserved.")
     tags = call.params.get("tags") or {}
     queue = node.queues.find(name)
-    find_target = target_finder(node, name, call, queue)
-    wanted = wanted_queue(text, given, tags, fifo=fifo, find_target=find_target)
+    find_target = dead_letter_finder(node, name, call, queue)
+    wanted = new_queue(text, given, tags, fifo=fifo, find_target=find_target)
     if queue is None:
         queue = await node.changes.make(_make(call, node, name, wanted))
     _check_same(node, queue, given)
     return {"QueueUrl": node.url_of(call, queue)}
 
 
-async def _make(call: Call, node: SqsNode, name: TopicName, wanted: Wanted) -> Queue:
+async def _make(call: Call, node: SqsNode, name: TopicName, wanted: NewQueue) -> Queue:
     """Make the queue, or return the one that another request has made meanwhile."""
     queue = node.queues.find(name)
     if queue is not None:

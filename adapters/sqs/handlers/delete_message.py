@@ -24,10 +24,10 @@ def handle(call: Call, node: "SqsNode") -> None:
     queue = node.queue_of(call, url=params["QueueUrl"])
     node.authorize(call, queue, Operation.READ)
     receipt_handle: str = params["ReceiptHandle"]
-    receipt = node.messages.receipts_of(queue).decode(receipt_handle)
+    receipt = node.messages.receipt_handles_of(queue).decode(receipt_handle)
     rules = node.messages.rules_of(queue)
     if rules.is_fifo:
-        node.messages.attempts.touched(queue.topic.uuid, receipt.delivery_id)
+        node.messages.attempts.message_changed(queue.topic.uuid, receipt.delivery_id)
     on_done = partial(_on_done, call, receipt_handle, rules)
     queue.settle([(receipt.delivery_id, Outcome.ACK)], on_done)
 

@@ -30,7 +30,7 @@ def handle(call: Call, node: "SqsNode") -> Result | None:
     check_entries(entries, "DeleteMessageBatchRequestEntry")
     rules = node.messages.rules_of(queue)
     # A FIFO queue may be asked for the same messages again, which ends with this.
-    if call.is_json and not rules.is_fifo and _delete_row(call, node, queue, entries):
+    if call.is_json and not rules.is_fifo and _delete_contiguous(call, node, queue, entries):
         return None
 
     def settle(good: list[tuple[Params, Receipt]], on_done: OnSettled) -> None:
@@ -45,12 +45,17 @@ def handle(call: Call, node: "SqsNode") -> Result | None:
     )
 
 
-def _delete_row(call: Call, node: "SqsNode", queue: "Queue", entries: Sequence[Params]) -> bool:
+def _delete_contiguous(
+    call: Call, node: "SqsNode", queue: "Queue", entries: Sequence[Params]
+) -> bool:
     """Delete what one receive has got, if it is that and comes back whole; False if it is not."""
-    receipts = node.messages.receipts_of(queue)
-    row = receipts.decode_row([entry["ReceiptHandle"] for entry in entries])
-    return row is not None and queue.ack_contiguous(
-        row.number, row.offsets, row.attempt, partial(_on_deleted, call, entries)
+    receipts = node.messages.receipt_handles_of(queue)
+    contiguous = receipts.decode_contiguous([entry["ReceiptHandle"] for entry in entries])
+    return contiguous is not None and queue.ack_contiguous(
+        contiguous.number,
+        contiguous.offsets,
+        contiguous.attempt,
+        partial(_on_deleted, call, entries),
     )
 
 

@@ -20,7 +20,7 @@ def handle(call: Call, node: SqsNode) -> Result:
         (
             source
             for source in node.queues.sources_of(name)
-            if source.group == DEFAULT_GROUP and node.may(call, source, Operation.DESCRIBE)
+            if source.group == DEFAULT_GROUP and node.allows(call, source, Operation.DESCRIBE)
         ),
         key=lambda source: source.topic.name.name,
     )

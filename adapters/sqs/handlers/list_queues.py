@@ -31,5 +31,5 @@ def handle(call: Call, node: SqsNode) -> Result:
 def _queues(call: Call, node: SqsNode, namespace: str, prefix: str) -> Iterator[Queue]:
     for queue in node.queues.queues(namespace):
         is_listed = queue.group == DEFAULT_GROUP and queue.topic.name.name.startswith(prefix)
-        if is_listed and node.may(call, queue, Operation.DESCRIBE):
+        if is_listed and node.allows(call, queue, Operation.DESCRIBE):
             yield queue

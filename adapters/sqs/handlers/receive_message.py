@@ -6,14 +6,14 @@ from adapters.sqs.call import Call, Params
 from adapters.sqs.errors import INVALID_PARAMETER_VALUE, SqsError
 from adapters.sqs.mapping import MS_PER_S
 from adapters.sqs.messages.contiguous_json import (
-    ABOUT,
-    attributes_of,
-    messages_body,
-    show_plain,
+    SYSTEM_ATTRIBUTES,
+    attributes_json,
+    plain_columns,
+    receive_body,
 )
 from adapters.sqs.messages.outgoing import check_id
-from adapters.sqs.messages.receive_request import RECEIVE_BYTES_MAX, Receiving
-from adapters.sqs.messages.received import NOTHING, Wanted, parse_wanted
+from adapters.sqs.messages.receive_request import RECEIVE_BYTES_MAX, ReceiveRequest
+from adapters.sqs.messages.received import NO_ATTRIBUTES, AttributeSelection, parse_selection
 from adapters.sqs.messages.visibility import check_timeout
 from adapters.sqs.queues.queue_rules import QueueRules
 from adapters.sqs.text import quote
@@ -40,19 +40,19 @@ def handle(call: Call, node: "SqsNode") -> None:
     if lease_s is not None:
         check_timeout(lease_s)
     lease_ms = None if lease_s is None else lease_s * MS_PER_S
-    wanted, count, wait_ms = parse_wanted(params), _count(params), _wait_ms(params, rules)
+    selection, count, wait_ms = parse_selection(params), _count(params), _wait_ms(params, rules)
     if (
         attempt_id is None
         and call.is_json
-        and (wanted is NOTHING or not rules.is_fifo)
-        and _answer_row(call, node, queue, count, lease_ms, wanted)
+        and (selection is NO_ATTRIBUTES or not rules.is_fifo)
+        and _answer_contiguous(call, node, queue, count, lease_ms, selection)
     ):
         return
-    receiving = Receiving(
+    receiving = ReceiveRequest(
         call,
         node,
         queue,
-        wanted=wanted,
+        selection=selection,
         count=count,
         lease_ms=lease_ms,
         wait_ms=wait_ms,
@@ -68,32 +68,34 @@ def handle(call: Call, node: "SqsNode") -> None:
     receiving.start()
 
 
-def _answer_row(  # noqa: PLR0917 - what is asked for; called in one place
+def _answer_contiguous(  # noqa: PLR0917 - what is asked for; called in one place
     call: Call,
     node: "SqsNode",
     queue: "Queue",
     count: int,
     lease_ms: int | None,
-    wanted: Wanted,
+    selection: AttributeSelection,
 ) -> bool:
     """Answer with plain messages in a row, which most are; False when it is to be looked closer."""
-    with_attributes = wanted is not NOTHING
-    row = queue.receive_contiguous(
+    with_attributes = selection is not NO_ATTRIBUTES
+    run = queue.receive_contiguous(
         count,
         bytes_max=RECEIVE_BYTES_MAX,
-        show=show_plain,
+        show=plain_columns,
         lease_ms=lease_ms,
-        column=ABOUT if with_attributes else None,
+        column=SYSTEM_ATTRIBUTES if with_attributes else None,
     )
-    if row is None:
+    if run is None:
         return False
     attributes = None
     if with_attributes:
-        attributes = attributes_of(row.shown[ABOUT], wanted.system, row.taken_unix_ms)
-    handles = node.messages.receipts_of(queue).encode_row(
-        row.number, row.offsets.start, count, FIRST_ATTEMPT, node.clock.steady_unix_ms()
+        attributes = attributes_json(
+            run.shown[SYSTEM_ATTRIBUTES], selection.system, run.taken_unix_ms
+        )
+    handles = node.messages.receipt_handles_of(queue).encode_contiguous(
+        run.number, run.offsets.start, count, FIRST_ATTEMPT, node.clock.steady_unix_ms()
     )
-    call.reply_json(messages_body(row.shown, handles, attributes))
+    call.reply_json(receive_body(run.shown, handles, attributes))
     return True
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from adapters.sqs.call import Call
 from adapters.sqs.errors import to_sqs_error
-from adapters.sqs.messages.outgoing import Outgoing, prepare, send_result
+from adapters.sqs.messages.outgoing import OutgoingMessage, prepare, send_result
 from adapters.sqs.messages.sending import send
 from gateway.auth.ports import Operation
 from gateway.errors import GatewayError
@@ -38,7 +38,9 @@ def sender_of(call: Call) -> str:
     return "" if principal.is_anonymous else principal.name
 
 
-def _on_sent(call: Call, messages: Sequence[Outgoing], error: GatewayError | None) -> None:
+def _on_sent(
+    call: Call, messages: Sequence[OutgoingMessage], error: GatewayError | None
+) -> None:
     if error is None:
         call.reply(send_result(messages[0]))
     else:

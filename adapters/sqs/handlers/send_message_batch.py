@@ -12,8 +12,13 @@ from adapters.sqs.messages.batch_entries import (
     check_entries,
     failed_entry,
 )
-from adapters.sqs.messages.outgoing import Outgoing, check_batch_fifo, prepare, send_result
-from adapters.sqs.messages.plain_batches import send_plain
+from adapters.sqs.messages.outgoing import (
+    OutgoingMessage,
+    check_batch_fifo,
+    prepare,
+    send_result,
+)
+from adapters.sqs.messages.plain_batches import send_plain_batch
 from adapters.sqs.messages.sending import send
 from gateway.auth.ports import Operation
 from gateway.errors import GatewayError, as_value
@@ -33,9 +38,9 @@ def handle(call: Call, node: "SqsNode") -> Result | None:
     check_entries(entries, "SendMessageBatchRequestEntry")
     sender, now_unix_ms = sender_of(call), node.clock.unix_ms()
     trace = call.trace
-    if trace is None and send_plain(call, node, queue, rules, entries, sender=sender):
+    if trace is None and send_plain_batch(call, node, queue, rules, entries, sender=sender):
         return None
-    sending = _Sending(call)
+    sending = _BatchSend(call)
     size_bytes = 0
     for entry in entries:
         if rules.is_fifo:
@@ -56,17 +61,17 @@ def handle(call: Call, node: "SqsNode") -> Result | None:
     return None
 
 
-class _Sending:
+class _BatchSend:
     """A batch of which some messages are not kept yet."""
 
     def __init__(self, call: Call) -> None:
         self._call = call
-        self.entries: list[tuple[str, Outgoing]] = []
+        self.entries: list[tuple[str, OutgoingMessage]] = []
         self.failed: list[Result] = []
         self.left = 0  # of which it is not known yet what becomes of them
-        self._errors: dict[Outgoing, GatewayError] = {}
+        self._errors: dict[OutgoingMessage, GatewayError] = {}
 
-    def on_sent(self, messages: Sequence[Outgoing], error: GatewayError | None) -> None:
+    def on_sent(self, messages: Sequence[OutgoingMessage], error: GatewayError | None) -> None:
         """Some are kept, or will not be; after the last ones the batch is answered."""
         if error is not None:
             self._errors.update(dict.fromkeys(messages, error))

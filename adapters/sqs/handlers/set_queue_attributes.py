@@ -5,7 +5,7 @@ from typing import Final
 from adapters.sqs.call import Call, Result
 from adapters.sqs.node import SqsNode
 from adapters.sqs.queues.attributes import changed_settings, merge, parse_change
-from adapters.sqs.queues.changes import check_fifo_stays, missing, target_finder
+from adapters.sqs.queues.changes import check_fifo_stays, dead_letter_finder, missing
 from adapters.sqs.queues.names import is_fifo_name
 from gateway.auth.ports import Operation
 
@@ -26,7 +26,9 @@ async def _set(call: Call, node: SqsNode) -> Result:
     name = queue.topic.name
     fifo = is_fifo_name(name.name)
     check_fifo_stays(given, fifo=fifo)
-    change = parse_change(given, fifo=fifo, find_target=target_finder(node, name, call, queue))
+    change = parse_change(
+        given, fifo=fifo, find_target=dead_letter_finder(node, name, call, queue)
+    )
     await node.queues.alter(
         queue,
         settings=changed_settings(queue.settings, change),

@@ -78,9 +78,9 @@ def _authorize(call: Call, node: SqsNode, queue: Queue, operation: Operation) ->
     document = queue.attributes.get(POLICY)
     if document is None:
         return
-    arn, asked = node.arn_of(queue), node.asked(call)
+    arn, context = node.arn_of(queue), node.request_context(call)
     for action in IMPLIED_ACTIONS[operation]:
-        if decide(document, action=action, asked=asked, arn=arn) is False:
+        if decide(document, action=action, context=context, arn=arn) is False:
             msg = f"The policy of {arn} denies sqs:{action}, which moving messages needs."
             raise SqsError(ACCESS_DENIED, msg)
 

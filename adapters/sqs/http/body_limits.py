@@ -8,13 +8,13 @@ from typing import Final
 
 from adapters.sqs.errors import MALFORMED_INPUT, SqsError
 
-LOOKED_AT_BYTES: Final = 65_536  # below it a body cannot hold too much
+UNCHECKED_BYTES_MAX: Final = 65_536  # below it a body cannot hold too much
 ELEMENTS_MAX: Final = 10_000  # ten messages with ten attributes each have 700
 
 
 def check_elements(body: bytes, elements_max: int) -> None:
     """Refuse JSON with too many names and values. Error: ``SqsError`` (MALFORMED_INPUT)."""
-    if len(body) <= LOOKED_AT_BYTES:
+    if len(body) <= UNCHECKED_BYTES_MAX:
         return
     texts = body
     if b"\\" in body:  # then an escaped one must not end a text

@@ -37,7 +37,7 @@ def serve_batch(
     """
     failed: list[Result] = []
     good: list[tuple[Params, Receipt]] = []
-    decode = node.messages.receipts_of(queue).decode
+    decode = node.messages.receipt_handles_of(queue).decode
     for entry in call.params["Entries"]:
         try:
             receipt = decode(entry["ReceiptHandle"])
@@ -50,7 +50,7 @@ def serve_batch(
     attempts = node.messages.attempts
     if attempts:  # only FIFO queues have any
         for _, receipt in good:
-            attempts.touched(queue.topic.uuid, receipt.delivery_id)
+            attempts.message_changed(queue.topic.uuid, receipt.delivery_id)
     if not good:
         return batch_result([], failed)
     settle(good, partial(_on_settled, call, good, failed, refusal))

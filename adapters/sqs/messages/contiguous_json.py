@@ -1,8 +1,8 @@
-"""Plain messages in a row, as bytes of the JSON protocol: what most receives and deletes are.
+"""JSON answers for contiguous plain messages, the most common receives and deletes.
 
-What is answered is what ``received.plain_message`` and ``batches.batch_result`` give, written
-down without a dict for each message. What is shown of a message but for its receipt handle is made
-once for all receives.
+The answers equal those of ``received.plain_message`` and ``batch_entries.batch_result``, but are
+written without a dict for each message. All parts of a message but its receipt handle are made
+once, for all receives.
 """
 
 from base64 import b64encode
@@ -14,7 +14,7 @@ import orjson
 
 from adapters.sqs.mapping import (
     BASE64,
-    BODY_MARK,
+    BODY_ENCODING,
     MESSAGE_BYTES_MAX,
     Header,
     StoredHeaders,
@@ -31,23 +31,23 @@ from gateway.partition import Partition
 from gateway.queues.contiguous import REFERENCE_BYTES, SHOWN_BYTES, Columns, ShownRun
 from gateway.records.message_ids import message_ids
 
-_ESCAPED: Final = bytes([*range(0x20), 0x22, 0x5C])  # in JSON, or no text of SQS
-_BETWEEN: Final = b'",\n  "'  # two texts; within one, the end of a line is escaped
-_AROUND: Final = slice(len(b'[\n  "'), -len(b'"\n]'))  # all of them
+_ESCAPED: Final = bytes([*range(0x20), 0x22, 0x5C])  # JSON escapes them, or SQS refuses them
+_BETWEEN: Final = b'",\n  "'  # between two texts; inside a text a line feed is escaped
+_WITHOUT_BRACKETS: Final = slice(len(b'[\n  "'), -len(b'"\n]'))
 _FIRST: Final = b'{"Messages":[{"MessageId":"'
 _LAST: Final = b'"}]}'
-# Of a message but the first; what is empty here is its own: id, digest, body, receipt handle.
+# A message after the first; the empty parts are its id, digest, body and receipt handle.
 _PARTS: Final = [
     *(b'"},{"MessageId":"', b"", b'","MD5OfBody":"', b"", b'","Body":"', b""),
     *(b'","ReceiptHandle":"', b""),
 ]
 _STEP: Final = len(_PARTS)
-# In memory, of a message: an id, a digest, and references; the text is in the run.
+# Memory of a message: an id, a digest, and references; the text is in the run.
 _SHOWN_BYTES: Final = 36 + 32 + 2 * SHOWN_BYTES + 4 * REFERENCE_BYTES
 _SHOWN_RUN_BYTES: Final = 600  # the columns of a run
-ABOUT: Final = 3  # a column: empty where not all is said by it
+SYSTEM_ATTRIBUTES: Final = 3  # a column; empty where a message has more attributes
 _SENT: Final = b',"SentTimestamp":'  # a text of JSON has no quotation mark without a backslash
-_ABOUT_NAMES: Final = frozenset(
+_SYSTEM_ATTRIBUTE_NAMES: Final = frozenset(
     {
         "SenderId",
         "SentTimestamp",
@@ -55,56 +55,60 @@ _ABOUT_NAMES: Final = frozenset(
         "ApproximateFirstReceiveTimestamp",
     }
 )
-_MARK: Final = {BODY_MARK: MessageAttribute("String", BASE64)}
+_ENCODING: Final = {BODY_ENCODING: MessageAttribute("String", BASE64)}
 _IN_BASE64: Final = b',"MessageAttributes":%b,"MD5OfMessageAttributes":"%b"' % (
-    orjson.dumps(to_result(_MARK)),
-    md5_of_attributes(_MARK).encode(),
+    orjson.dumps(to_result(_ENCODING)),
+    md5_of_attributes(_ENCODING).encode(),
 )
 
 
-def show_plain(partition: Partition, records: Sequence[Record]) -> Columns | None:
-    """Return ids, digests and bodies of records, as JSON has them; None when one is not plain.
+def plain_columns(partition: Partition, records: Sequence[Record]) -> Columns | None:
+    """Return the columns of a JSON answer for records, or None when one of them is not plain.
 
-    Plain is what has no id of its own, is not null, and not above what a message may have as it is
-    shown. The column ``ABOUT`` is for those who ask for attributes, where there are none but those
-    of the system. The last one has the mark of what is no text, and is shown in base64.
+    The columns are ids, digests, bodies, system attributes and encodings, as JSON has them. A plain
+    record has no id of its own, is not null, and is no larger than a message may be as it is shown.
+    The column ``SYSTEM_ATTRIBUTES`` is for receivers that ask for attributes of messages that have
+    none but those of the system. The last column marks bodies that are not text and are shown in
+    base64.
     """
     headers: Sequence[Header] | None = None
     stored = StoredHeaders()
     sent_unix_ms, of_sender = -1, b""
     values: list[bytes] = []
-    abouts: list[bytes] = []
+    system_attributes: list[bytes] = []
     keys: set[bytes] = set()
     for record in records:
         _, timestamp, key, value, found = record
-        if found is not headers or timestamp != sent_unix_ms:  # those of one send are shared
+        if found is not headers or timestamp != sent_unix_ms:  # messages of one send share them
             headers, sent_unix_ms = found, timestamp
             stored = read_headers(found)
             if stored.message_id is not None:
                 return None
-            of_sender = _about_stored(stored, timestamp)
+            of_sender = _stored_attributes_json(stored, timestamp)
         if value is None or len(value) > MESSAGE_BYTES_MAX:
             return None
         if stored.others and is_oversize(record, body_of(value), stored):
             return None
         values.append(value)
-        abouts.append(b"" if key else of_sender)
+        system_attributes.append(b"" if key else of_sender)
         if key:
             keys.add(key)
-    bodies, texts, marks = _bodies(values)
-    if any(marks) and (None in map(to_text, keys) or max(map(len, bodies)) > MESSAGE_BYTES_MAX):
-        return None  # such a key has a mark beside the body's
+    bodies, texts, encodings = _bodies(values)
+    if any(encodings) and (
+        None in map(to_text, keys) or max(map(len, bodies)) > MESSAGE_BYTES_MAX
+    ):
+        return None  # the attribute sqs.key would be needed
     return (
         message_ids(partition.topic.uuid, partition.number).row(records[0][0], len(records)),
         md5s_of_bodies(bodies),
         texts,
-        abouts,
-        marks,
+        system_attributes,
+        encodings,
     )
 
 
-def _about_stored(stored: StoredHeaders, sent_unix_ms: int) -> bytes:
-    """Return ``about`` of a message, nothing where there is more to be said of it."""
+def _stored_attributes_json(stored: StoredHeaders, sent_unix_ms: int) -> bytes:
+    """Return ``system_attributes_json`` of a message; empty when it has further attributes."""
     if (
         stored.others
         or stored.dead_letter
@@ -112,22 +116,23 @@ def _about_stored(stored: StoredHeaders, sent_unix_ms: int) -> bytes:
         or stored.dedup_id is not None
     ):
         return b""
-    return about(stored.sender or "", sent_unix_ms)
+    return system_attributes_json(stored.sender or "", sent_unix_ms)
 
 
-def about(sender: str, sent_unix_ms: int) -> bytes:
-    """Return what the attributes of a message begin with, as JSON has it; "" is nobody known."""
+def system_attributes_json(sender: str, sent_unix_ms: int) -> bytes:
+    """Return SenderId and SentTimestamp in JSON; an empty ``sender`` is anonymous."""
     return b'"SenderId":%b%b"%d"' % (orjson.dumps(sender or ANONYMOUS), _SENT, sent_unix_ms)
 
 
-def attributes_of(
-    abouts: Sequence[bytes], wanted: frozenset[str] | None, taken_unix_ms: int
+def attributes_json(
+    system_attributes: Sequence[bytes], selected: frozenset[str] | None, taken_unix_ms: int
 ) -> list[bytes] | None:
-    """Return what stands behind the receipt handles of messages that are taken the first time.
+    """Return the system attributes of messages that are received for the first time.
 
-    ``wanted`` as in ``received.Wanted.system``. None when nothing that they have is.
+    They stand behind each receipt handle. ``selected`` is ``AttributeSelection.system``. None when
+    the messages have none of the selected attributes.
     """
-    names = _ABOUT_NAMES if wanted is None else _ABOUT_NAMES & wanted
+    names = _SYSTEM_ATTRIBUTE_NAMES if selected is None else _SYSTEM_ATTRIBUTE_NAMES & selected
     if not names:
         return None
     rest: list[bytes] = []
@@ -135,58 +140,61 @@ def attributes_of(
         rest.append(b'"ApproximateReceiveCount":"1"')
     if "ApproximateFirstReceiveTimestamp" in names:
         rest.append(b'"ApproximateFirstReceiveTimestamp":"%d"' % taken_unix_ms)
-    made: dict[bytes, bytes] = {}  # mostly one, as many as there were sends
-    for one in abouts:
+    made: dict[bytes, bytes] = {}  # as many as there were sends, mostly one
+    for one in system_attributes:
         if one not in made:
             sender, _, sent = one.partition(_SENT)
             parts = [sender] if "SenderId" in names else []
             if "SentTimestamp" in names:
                 parts.append(_SENT[1:] + sent)
             made[one] = b'","Attributes":{%b}' % b",".join(parts + rest)
-    return [made[one] for one in abouts]
+    return [made[one] for one in system_attributes]
 
 
-def is_own_json(data: bytes) -> bool:
-    """Say whether bytes are text of SQS that stands in JSON as it is."""
+def needs_no_escapes(data: bytes) -> bool:
+    """Return whether bytes are ASCII text of SQS that JSON takes without escapes."""
     return data.isascii() and len(data.translate(None, _ESCAPED)) == len(data)
 
 
 def shown_run(
-    ids: Sequence[bytes], digests: Sequence[bytes], texts: Sequence[bytes], about_all: bytes
+    ids: Sequence[bytes],
+    digests: Sequence[bytes],
+    texts: Sequence[bytes],
+    system_attributes: bytes,
 ) -> ShownRun:
-    """Return what ``show_plain`` would say of messages that were just sent."""
+    """Return the result of ``plain_columns`` for messages that were just sent."""
     count = len(ids)
-    columns = (ids, digests, texts, [about_all] * count, [b""] * count)
-    return ShownRun(show_plain, columns, _SHOWN_RUN_BYTES + _SHOWN_BYTES * count)
+    columns = (ids, digests, texts, [system_attributes] * count, [b""] * count)
+    return ShownRun(plain_columns, columns, _SHOWN_RUN_BYTES + _SHOWN_BYTES * count)
 
 
 def _bodies(values: list[bytes]) -> tuple[list[bytes], list[bytes], list[bytes]]:
-    """Return bodies of messages, what JSON has of them between quotation marks, and their marks."""
-    if is_own_json(b"".join(values)):
+    """Return bodies as they are digested, as JSON quotes them, and their encodings."""
+    if needs_no_escapes(b"".join(values)):
         return values, values, [b""] * len(values)
     texts = [to_text(value) for value in values]
-    marks = [_IN_BASE64 if text is None else b"" for text in texts]
+    encodings = [_IN_BASE64 if text is None else b"" for text in texts]
     bodies = values
     if None in texts:
         bodies = [
-            b64encode(value) if mark else value
-            for value, mark in zip(values, marks, strict=True)
+            b64encode(value) if encoding else value
+            for value, encoding in zip(values, encodings, strict=True)
         ]
         texts = [body.decode() for body in bodies]
-    in_json = orjson.dumps(texts, option=orjson.OPT_INDENT_2)[_AROUND].split(_BETWEEN)
-    return bodies, in_json, marks
+    in_json = orjson.dumps(texts, option=orjson.OPT_INDENT_2)[_WITHOUT_BRACKETS].split(_BETWEEN)
+    return bodies, in_json, encodings
 
 
-def messages_body(
+def receive_body(
     shown: Columns, handles: Sequence[bytes], attributes: Sequence[bytes] | None = None
 ) -> bytes:
-    """Return the body of an answer to ReceiveMessage; ``attributes``: see ``attributes_of``."""
+    """Return the body of an answer to ReceiveMessage; ``attributes`` are ``attributes_json``'s."""
     parts = _PARTS * len(handles)
-    parts[1::_STEP], parts[3::_STEP], parts[5::_STEP], _, marks = shown
+    parts[1::_STEP], parts[3::_STEP], parts[5::_STEP], _, encodings = shown
     last = _LAST
-    if any(marks):
-        attributes = list(map(add, attributes or [b'"'] * len(marks), marks))
-    if attributes is not None:  # they bring the quotation mark behind the handle
+    if any(encodings):
+        attributes = list(map(add, attributes or [b'"'] * len(encodings), encodings))
+    if attributes is not None:  # they begin with the quotation mark behind the handle
         handles = list(map(add, handles, attributes))
         parts[0::_STEP] = [_PARTS[0][1:]] * len(handles)
         last = _LAST[1:]
@@ -197,9 +205,9 @@ def messages_body(
 
 
 def all_deleted_body(entry_ids: Sequence[str]) -> bytes:
-    """Return the body of an answer to DeleteMessageBatch of which no entry has failed.
+    """Return the body of an answer to DeleteMessageBatch without failed entries.
 
-    The ids are of letters, digits, hyphens and underscores.
+    The ids consist of letters, digits, hyphens and underscores.
     """
     ids = '"},{"Id":"'.join(entry_ids)
     return f'{{"Successful":[{{"Id":"{ids}"}}]}}'.encode("ascii")

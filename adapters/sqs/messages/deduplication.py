@@ -34,7 +34,7 @@ def scoped_id(dedup_id: bytes, group: bytes | None, *, by_group: bool) -> bytes:
     return (group or b"") + _SEPARATOR + dedup_id if by_group else dedup_id
 
 
-class FifoWindow:
+class DeduplicationWindow:
     """The ids of a queue. ``is_ready``: what the log says of them is known.
 
     ``by_group``: they are known within their message groups, see ``scoped_id``.
@@ -69,7 +69,7 @@ class FifoWindow:
         self.purged_ends = ends
         self.ids.purge(ends)
 
-    def leave(self) -> list[OnReady]:
+    def take_waiting(self) -> list[OnReady]:
         """Forget everything; return who waits, to be told when another window is ready."""
         waiting, self._waiting = self._waiting, []
         self.close()

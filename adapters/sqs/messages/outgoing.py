@@ -45,7 +45,7 @@ _NO_GROUP_ID: Final = "The request must contain the parameter MessageGroupId."
 _NO_ATTRIBUTES: Final[Attributes] = {}
 
 
-class Outgoing:
+class OutgoingMessage:
     """A message on its way into the log.
 
     ``deliver_at_unix_ms`` is set for one that waits in the delay block. ``message_id`` and
@@ -57,10 +57,10 @@ class Outgoing:
         "body",
         "dedup_id",
         "deliver_at_unix_ms",
+        "has_own_trace",
         "headers",
         "key",
         "message_id",
-        "says_trace",
         "sequence_number",
         "trace",
     )
@@ -70,7 +70,7 @@ class Outgoing:
         self.key = key
         self.attributes = _NO_ATTRIBUTES
         self.trace: bytes | None = None
-        self.says_trace = False  # the message itself, not a header of its request
+        self.has_own_trace = False  # the message itself, not a header of its request
         self.dedup_id: str | None = None
         self.headers = b""
         self.deliver_at_unix_ms: int | None = None
@@ -90,7 +90,7 @@ def prepare(
     sender: str,
     now_unix_ms: int,
     trace: bytes | None = None,
-) -> Outgoing:
+) -> OutgoingMessage:
     """Return the message of a SendMessage, or of an entry of its batch. Error: ``SqsError``.
 
     ``trace``: the request's X-Ray trace header, for a message that has none of its own.
@@ -102,20 +102,20 @@ def prepare(
         and trace is None
         and len(body) <= rules.message_bytes_max
     ):
-        outgoing = Outgoing(body, None)  # what most messages are
+        outgoing = OutgoingMessage(body, None)  # what most messages are
         outgoing.headers = plain_header_block(sender)
         return outgoing
     group_id: str | None = entry.get("MessageGroupId")
     if group_id is not None:
         check_id("MessageGroupId", group_id)
-    outgoing = Outgoing(body, None if group_id is None else group_id.encode())
+    outgoing = OutgoingMessage(body, None if group_id is None else group_id.encode())
     attributes = entry.get("MessageAttributes")
     if attributes:
         outgoing.attributes = parse_attributes(attributes)
     system_attributes = entry.get("MessageSystemAttributes")
     if system_attributes:
         outgoing.trace = parse_trace_header(system_attributes)
-        outgoing.says_trace = outgoing.trace is not None
+        outgoing.has_own_trace = outgoing.trace is not None
     if outgoing.trace is None and trace and to_text(trace) is not None:
         outgoing.trace = trace
     if outgoing.size_bytes > rules.message_bytes_max:
@@ -148,7 +148,7 @@ def check_id(parameter: str, value: str) -> None:
         )
 
 
-def send_result(outgoing: Outgoing) -> Result:
+def send_result(outgoing: OutgoingMessage) -> Result:
     """Return what is answered for a message that is kept."""
     result: dict[str, Any] = {
         "MessageId": outgoing.message_id,
@@ -156,7 +156,7 @@ def send_result(outgoing: Outgoing) -> Result:
     }
     if outgoing.attributes:
         result["MD5OfMessageAttributes"] = md5_of_attributes(outgoing.attributes)
-    if outgoing.says_trace and outgoing.trace is not None:
+    if outgoing.has_own_trace and outgoing.trace is not None:
         system = {TRACE_HEADER: MessageAttribute("String", outgoing.trace)}
         result["MD5OfMessageSystemAttributes"] = md5_of_attributes(system)
     if outgoing.sequence_number is not None:
@@ -215,7 +215,7 @@ def _delay_s(entry: Params, rules: QueueRules) -> int | None:
 
 
 def _set_headers(
-    outgoing: Outgoing, delay_s: int | None, sender: str, now_unix_ms: int
+    outgoing: OutgoingMessage, delay_s: int | None, sender: str, now_unix_ms: int
 ) -> None:
     """Set the headers; a delay of its own makes the message wait, or not wait with the queue.
 

@@ -12,7 +12,11 @@ from adapters.sqs.call import Call, Params
 from adapters.sqs.errors import to_sqs_error
 from adapters.sqs.mapping import plain_header_block
 from adapters.sqs.messages.batch_entries import BATCH_BYTES_MAX
-from adapters.sqs.messages.contiguous_json import about, is_own_json, shown_run
+from adapters.sqs.messages.contiguous_json import (
+    needs_no_escapes,
+    shown_run,
+    system_attributes_json,
+)
 from adapters.sqs.messages.md5 import md5s_of_bodies
 from adapters.sqs.queues.queue_rules import QueueRules
 from adapters.sqs.text import has_only_text
@@ -28,7 +32,7 @@ if TYPE_CHECKING:
 _MEMBERS_COUNT: Final = 2  # Id and MessageBody, which all entries have
 
 
-def send_plain(
+def send_plain_batch(
     call: Call,
     node: "MessageNode",
     queue: "Queue",
@@ -70,7 +74,7 @@ def _values(bodies: list[str], message_bytes_max: int) -> tuple[list[bytes], boo
     if min(sizes) == 0 or max(sizes) > message_bytes_max or sum(sizes) > BATCH_BYTES_MAX:
         return None
     joined = b"".join(values)
-    is_json = is_own_json(joined)
+    is_json = needs_no_escapes(joined)
     return (values, is_json) if is_json or has_only_text(joined) else None
 
 
@@ -89,7 +93,9 @@ def _on_kept(  # noqa: PLR0917 - what a batch is answered from
     ids = message_ids(partition.topic.uuid, partition.number).row(run.base_offset, len(values))
     digests = md5s_of_bodies(values)
     if sender is not None:  # who receives them in a moment is shown the same
-        run.shown = shown_run(ids, digests, values, about(sender, run.timestamp_unix_ms))
+        run.shown = shown_run(
+            ids, digests, values, system_attributes_json(sender, run.timestamp_unix_ms)
+        )
     if call.is_json:
         call.reply_json(all_sent_body([entry["Id"] for entry in entries], ids, digests))
         return

@@ -25,7 +25,7 @@ from gateway.queues.model import Delivery, DeliveryId
 
 HANDLE_CHARS: Final = 60
 SECRET_BYTES: Final = 32
-ROW_MAX: Final = 256  # what a byte counts
+CONTIGUOUS_MAX: Final = 256  # what a byte counts
 
 _SHARED: Final = struct.Struct(">8sIQIHI")
 _SHARED_CHARS: Final = 40
@@ -33,7 +33,7 @@ _OWN_BYTES: Final = 15
 _OWN_CHARS: Final = HANDLE_CHARS - _SHARED_CHARS
 _PREFIX_BYTES: Final = 8
 _BLOCK_BYTES: Final = 168  # of SHAKE128: the key fills one, so that it is taken in once for all
-_PLACES: Final = bytes(range(ROW_MAX))
+_PLACES: Final = bytes(range(CONTIGUOUS_MAX))
 
 # Without a frame of Python for each: 0.1 us where their classes cost 0.35.
 _new_delivery_id = cast(
@@ -48,7 +48,7 @@ class Receipt(NamedTuple):
     received_unix_ms: int
 
 
-class Row(NamedTuple):
+class ContiguousReceipt(NamedTuple):
     """What the handles of messages in a row say, which were received together."""
 
     number: int  # of the partition
@@ -57,7 +57,7 @@ class Row(NamedTuple):
     received_unix_ms: int
 
 
-class Receipts:
+class ReceiptHandles:
     """The handles of one queue. ``secret``: up to 64 bytes."""
 
     __slots__ = ("_keyed", "_prefix")
@@ -67,25 +67,29 @@ class Receipts:
         self._keyed = shake_128((bytes([len(secret)]) + secret).ljust(_BLOCK_BYTES, b"\0"))
 
     def encode(
-        self, deliveries: Sequence[Delivery], received_unix_ms: int, *, in_rows: bool = True
+        self, deliveries: Sequence[Delivery], received_unix_ms: int, *, contiguous: bool = True
     ) -> list[str]:
         """Return the handles of deliveries, in their order.
 
-        Not ``in_rows``, each is the same whatever it comes with.
+        Not ``contiguous``, each is the same whatever it comes with.
         """
         handles: list[str] = []
         start = 0
-        for end in _row_ends(deliveries) if in_rows else range(1, len(deliveries) + 1):
+        for end in (
+            _contiguous_ends(deliveries) if contiguous else range(1, len(deliveries) + 1)
+        ):
             number, attempt, _, record = deliveries[start]
-            row = self.encode_row(number, record[0], end - start, attempt, received_unix_ms)
+            row = self.encode_contiguous(
+                number, record[0], end - start, attempt, received_unix_ms
+            )
             handles += [handle.decode() for handle in row]
             start = end
         return handles
 
-    def encode_row(
+    def encode_contiguous(
         self, number: int, first: int, count: int, attempt: int, received_unix_ms: int
     ) -> list[bytes]:
-        """Return the handles of so many messages in a row, at most ``ROW_MAX``."""
+        """Return the handles of so many messages in a row, at most ``CONTIGUOUS_MAX``."""
         shared = _SHARED.pack(
             self._prefix,
             number,
@@ -106,13 +110,13 @@ class Receipts:
         own[::_OWN_BYTES] = _PLACES[:count]
         return bytes(own)
 
-    def decode_row(self, handles: Sequence[str]) -> Row | None:
+    def decode_contiguous(self, handles: Sequence[str]) -> ContiguousReceipt | None:
         """Return the row whose handles these are, all of them and in their order.
 
         None for any others, of which ``decode`` says what each of them is.
         """
         count = len(handles)
-        if count > ROW_MAX or set(map(len, handles)) != {HANDLE_CHARS}:
+        if count > CONTIGUOUS_MAX or set(map(len, handles)) != {HANDLE_CHARS}:
             return None
         head = handles[0][:_SHARED_CHARS]
         before, *own = "".join(handles).split(head)
@@ -128,7 +132,7 @@ class Receipts:
         prefix, number, first, attempt, high, low = _SHARED.unpack(shared)
         if prefix != self._prefix:
             return None
-        return Row(number, range(first, first + count), attempt, high << 32 | low)
+        return ContiguousReceipt(number, range(first, first + count), attempt, high << 32 | low)
 
     def decode(self, handle: str) -> Receipt:
         """Return what a handle of this queue says.
@@ -156,14 +160,14 @@ class Receipts:
         )
 
 
-def _row_ends(deliveries: Sequence[Delivery]) -> list[int]:
+def _contiguous_ends(deliveries: Sequence[Delivery]) -> list[int]:
     """Return the index behind each row: offsets that follow each other, and were taken as often."""
     ends: list[int] = []
     like: tuple[int, int, int] | None = None
     start = 0
     for index, (number, attempt, _, record) in enumerate(deliveries):
         here = (number, attempt, record[0] - index)
-        if here != like or index - start == ROW_MAX:
+        if here != like or index - start == CONTIGUOUS_MAX:
             if index:
                 ends.append(index)
             like, start = here, index

@@ -23,7 +23,7 @@ class Attempt(NamedTuple):
 
 
 _Key = tuple[UUID, str]
-_Place = tuple[UUID, int, int]  # topic, partition number, offset
+_Position = tuple[UUID, int, int]  # topic, partition number, offset
 
 
 class ReceiveAttempts:
@@ -32,7 +32,7 @@ class ReceiveAttempts:
     def __init__(self, *, attempts_max: int) -> None:
         self._attempts_max = attempts_max
         self._attempts: dict[_Key, Attempt] = {}  # oldest first
-        self._by_place: dict[_Place, _Key] = {}
+        self._by_position: dict[_Position, _Key] = {}
 
     def __len__(self) -> int:
         return len(self._attempts)
@@ -54,16 +54,16 @@ class ReceiveAttempts:
             self._forget(next(iter(self._attempts)))
         self._attempts[key] = Attempt(tuple(messages), now_unix_ms)
         for delivery_id, _ in messages:
-            self._by_place[topic_uuid, delivery_id.number, delivery_id.offset] = key
+            self._by_position[topic_uuid, delivery_id.number, delivery_id.offset] = key
 
     def find(self, topic_uuid: UUID, attempt_id: str, now_unix_ms: int) -> Attempt | None:
         """Return the attempt of that id unless it is over."""
         self._expire(now_unix_ms)
         return self._attempts.get((topic_uuid, attempt_id))
 
-    def touched(self, topic_uuid: UUID, delivery_id: DeliveryId) -> None:
+    def message_changed(self, topic_uuid: UUID, delivery_id: DeliveryId) -> None:
         """A message was deleted, or its visibility changed: its attempt is over."""
-        key = self._by_place.get((topic_uuid, delivery_id.number, delivery_id.offset))
+        key = self._by_position.get((topic_uuid, delivery_id.number, delivery_id.offset))
         if key is not None:
             self._forget(key)
 
@@ -91,5 +91,5 @@ class ReceiveAttempts:
             return
         for delivery_id, _ in attempt.messages:
             place = (key[0], delivery_id.number, delivery_id.offset)
-            if self._by_place.get(place) == key:
-                del self._by_place[place]
+            if self._by_position.get(place) == key:
+                del self._by_position[place]

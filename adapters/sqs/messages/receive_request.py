@@ -12,11 +12,17 @@ from adapters.sqs.mapping import (
     Header,
     body_of,
     is_oversize,
-    oversize_mark,
+    oversize_note,
     read_headers,
 )
 from adapters.sqs.messages.receive_attempts import Attempt
-from adapters.sqs.messages.received import NOTHING, Shown, Wanted, plain_message, to_message
+from adapters.sqs.messages.received import (
+    NO_ATTRIBUTES,
+    AttributeSelection,
+    ReceivedMessage,
+    plain_message,
+    to_message,
+)
 from adapters.sqs.text import to_text
 from features.queue.model import Result as Settled
 from gateway.auth.ports import Operation
@@ -38,7 +44,7 @@ OVERSIZE_ROUNDS_MAX: Final = 10  # receives in a row that found nothing but what
 _OVERSIZE: Final = "oversize"
 
 
-class Receiving:
+class ReceiveRequest:
     """A receive under way. ``lease_ms`` is None for the queue's visibility timeout."""
 
     __slots__ = (
@@ -52,7 +58,7 @@ class Receiving:
         "_queue",
         "_revision",
         "_rounds",
-        "_wanted",
+        "_selection",
     )
 
     def __init__(  # noqa: PLR0913 - what a receive is made of; called in one place
@@ -61,7 +67,7 @@ class Receiving:
         node: "MessageNode",
         queue: "Queue",
         *,
-        wanted: Wanted,
+        selection: AttributeSelection,
         count: int,
         lease_ms: int | None,
         wait_ms: int,
@@ -71,7 +77,7 @@ class Receiving:
         self._call = call
         self._node = node
         self._queue = queue
-        self._wanted = wanted
+        self._selection = selection
         self._count = count
         self._lease_ms = lease_ms
         self._is_fifo = is_fifo
@@ -161,12 +167,12 @@ class Receiving:
     ) -> tuple[list[dict[str, Any]], list[tuple[DeliveryId, Outcome]]]:
         """Return the messages of an answer, and what is too large to be one."""
         topic = self._queue.topic
-        receipts = self._node.messages.receipts_of(self._queue)
+        receipts = self._node.messages.receipt_handles_of(self._queue)
         # One that is repeated has the same handles, also when some of it went meanwhile.
         handles = receipts.encode(
-            deliveries, received_unix_ms, in_rows=self._attempt_id is None
+            deliveries, received_unix_ms, contiguous=self._attempt_id is None
         )
-        wants_more = self._wanted is not NOTHING
+        wants_more = self._selection is not NO_ATTRIBUTES
         messages: list[dict[str, Any]] = []
         oversize: list[tuple[DeliveryId, Outcome]] = []
         headers: Sequence[Header] = ()  # of the message before: those of one sender are shared
@@ -192,13 +198,13 @@ class Receiving:
                     oversize.append((delivery.delivery_id, Outcome.REJECT))
                     continue
                 # Dropping it would lose it in silence: its place is told instead.
-                mark = oversize_mark(topic.name.name, number, record)
-                shown, body = stored._replace(others=()), Body("", b"", mark)
+                encoding = oversize_note(topic.name.name, number, record)
+                shown, body = stored._replace(others=()), Body("", b"", encoding)
             messages.append(
                 to_message(
-                    Shown(delivery, shown, body, handle),
+                    ReceivedMessage(delivery, shown, body, handle),
                     topic,
-                    self._wanted,
+                    self._selection,
                     is_fifo=self._is_fifo,
                     arn_of=self._arn_of,
                 )

@@ -5,8 +5,8 @@ from typing import Final, NamedTuple
 
 from adapters.sqs.call import Params, Result
 from adapters.sqs.mapping import (
-    BODY_MARK,
-    KEY_MARK,
+    BODY_ENCODING,
+    KEY_ENCODING,
     Body,
     StoredHeaders,
     attributes_of,
@@ -25,7 +25,7 @@ _ALL_BY_PREFIX: Final = ".*"
 _ALL_NAMES: Final = frozenset({ALL, _ALL_BY_PREFIX, "*"})
 
 
-class Wanted(NamedTuple):
+class AttributeSelection(NamedTuple):
     """Which attributes of a message a receiver asks for. ``system`` is None for all of them."""
 
     system: frozenset[str] | None
@@ -38,15 +38,15 @@ class Wanted(NamedTuple):
         """Message attributes are asked for at all."""
         return self.all_attributes or bool(self.names) or bool(self.prefixes)
 
-    def names_it(self, name: str) -> bool:
+    def includes(self, name: str) -> bool:
         """Say whether a message attribute is asked for by its name, or by what it begins with."""
         return name in self.names or name.startswith(self.prefixes)
 
 
-NOTHING: Final = Wanted(frozenset(), False, frozenset(), ())  # noqa: FBT003 - a tuple's field
+NO_ATTRIBUTES: Final = AttributeSelection(frozenset(), False, frozenset(), ())  # noqa: FBT003 - a tuple's field
 
 
-def parse_wanted(params: Params) -> Wanted:
+def parse_selection(params: Params) -> AttributeSelection:
     """Return what a ReceiveMessage asks for; names that mean nothing are passed over.
 
     ``bar.*`` stands for all names that begin with ``bar``. ``AttributeNames`` is the older name
@@ -56,9 +56,9 @@ def parse_wanted(params: Params) -> Wanted:
     older: Sequence[str] = params.get("AttributeNames") or ()
     names: Sequence[str] = params.get("MessageAttributeNames") or ()
     if not system and not older and not names:
-        return NOTHING
+        return NO_ATTRIBUTES
     wants_all = ALL in system or ALL in older
-    return Wanted(
+    return AttributeSelection(
         None if wants_all else frozenset(system) | frozenset(older),
         not _ALL_NAMES.isdisjoint(names),
         frozenset(names),
@@ -66,7 +66,7 @@ def parse_wanted(params: Params) -> Wanted:
     )
 
 
-class Shown(NamedTuple):
+class ReceivedMessage(NamedTuple):
     """A message on its way to a receiver: what was handed out, and how it is shown."""
 
     delivery: Delivery
@@ -86,9 +86,9 @@ def plain_message(own_id: str, handle: str, text: str, data: bytes) -> Result:
 
 
 def to_message(
-    shown: Shown,
+    shown: ReceivedMessage,
     topic: Topic,
-    wanted: Wanted,
+    selection: AttributeSelection,
     *,
     is_fifo: bool,
     arn_of: Callable[[str], str],
@@ -98,18 +98,18 @@ def to_message(
     record = delivery.record
     own_id = stored.message_id or message_id(topic.uuid, delivery.number, record.offset)
     message = plain_message(own_id, handle, body.text, body.data)
-    if wanted is NOTHING and body.mark is None:
+    if selection is NO_ATTRIBUTES and body.encoding is None:
         return message
-    group, key_mark = group_of(record.key)
-    if wanted.system is None or wanted.system:
+    group, key_encoding = group_of(record.key)
+    if selection.system is None or selection.system:
         system = _system_attributes(delivery, stored, group, is_fifo=is_fifo)
         if stored.source_topic is not None:
             system["DeadLetterQueueSourceArn"] = arn_of(stored.source_topic)
-        if wanted.system is not None:
-            system = {name: system[name] for name in system if name in wanted.system}
+        if selection.system is not None:
+            system = {name: system[name] for name in system if name in selection.system}
         if system:
             message["Attributes"] = system
-    attributes = _wanted_attributes(stored, body, key_mark, wanted)
+    attributes = _selected_attributes(stored, body, key_encoding, selection)
     if attributes:
         message["MessageAttributes"] = to_result(attributes)
         message["MD5OfMessageAttributes"] = md5_of_attributes(attributes)
@@ -142,8 +142,8 @@ def _system_attributes(
     return system
 
 
-def _wanted_attributes(
-    stored: StoredHeaders, body: Body, key_mark: bytes | None, wanted: Wanted
+def _selected_attributes(
+    stored: StoredHeaders, body: Body, key_encoding: bytes | None, selection: AttributeSelection
 ) -> Attributes:
     """Return the message attributes to show, with the marks, which are shown unasked.
 
@@ -151,18 +151,18 @@ def _wanted_attributes(
     has the attributes that were sent, as it has by Amazon SQS.
     """
     attributes: Attributes = {}
-    if stored.others and wanted.any_attributes:
+    if stored.others and selection.any_attributes:
         attributes = attributes_of(stored)
-        if not wanted.all_attributes:
+        if not selection.all_attributes:
             attributes = {
-                name: attributes[name] for name in attributes if wanted.names_it(name)
+                name: attributes[name] for name in attributes if selection.includes(name)
             }
-    if stored.dead_letter and (wanted.names or wanted.prefixes):
+    if stored.dead_letter and (selection.names or selection.prefixes):
         for name, attribute in dead_letter_attributes_of(stored).items():
-            if wanted.names_it(name):
+            if selection.includes(name):
                 attributes[name] = attribute
-    if body.mark is not None:
-        attributes[BODY_MARK] = MessageAttribute("String", body.mark)
-    if key_mark is not None:
-        attributes[KEY_MARK] = MessageAttribute("String", key_mark)
+    if body.encoding is not None:
+        attributes[BODY_ENCODING] = MessageAttribute("String", body.encoding)
+    if key_encoding is not None:
+        attributes[KEY_ENCODING] = MessageAttribute("String", key_encoding)
     return attributes

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from adapters.sqs.messages.deduplication import OnPlaced, scoped_id
-from adapters.sqs.messages.outgoing import Outgoing
+from adapters.sqs.messages.outgoing import OutgoingMessage
 from adapters.sqs.messages.received import sequence_number
 from adapters.sqs.queues.queue_rules import QueueRules
 from features.dedup_ids import DedupIds, Pending, Place
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from adapters.sqs.messages.ports import MessageNode
     from gateway.queues.manager import Queue
 
-OnSent = Callable[[Sequence[Outgoing], GatewayError | None], None]
+OnSent = Callable[[Sequence[OutgoingMessage], GatewayError | None], None]
 
 
 def send(
     node: "MessageNode",
     queue: "Queue",
     rules: QueueRules,
-    messages: Sequence[Outgoing],
+    messages: Sequence[OutgoingMessage],
     on_sent: OnSent,
 ) -> None:
     """Send messages in their order; those of a batch share appends where they can.
@@ -51,7 +51,7 @@ def send(
 
 
 def _send_run(
-    node: "MessageNode", queue: "Queue", messages: Sequence[Outgoing], on_sent: OnSent
+    node: "MessageNode", queue: "Queue", messages: Sequence[OutgoingMessage], on_sent: OnSent
 ) -> None:
     """Send messages that have key and headers in common."""
     first = messages[0]
@@ -66,11 +66,11 @@ def _send_run(
 
 
 def _send_batch(
-    node: "MessageNode", queue: "Queue", messages: Sequence[Outgoing], on_sent: OnSent
+    node: "MessageNode", queue: "Queue", messages: Sequence[OutgoingMessage], on_sent: OnSent
 ) -> None:
     """Send what has key and headers in common as one run; what waits goes to the delay block."""
     now_unix_ms = node.clock.unix_ms()
-    alike: dict[tuple[bytes | None, bytes], list[Outgoing]] = {}
+    alike: dict[tuple[bytes | None, bytes], list[OutgoingMessage]] = {}
     for message in messages:
         if message.deliver_at_unix_ms is not None:
             _send_later(node, queue, message, now_unix_ms, on_sent)
@@ -81,7 +81,11 @@ def _send_batch(
 
 
 def _send_later(
-    node: "MessageNode", queue: "Queue", message: Outgoing, now_unix_ms: int, on_sent: OnSent
+    node: "MessageNode",
+    queue: "Queue",
+    message: OutgoingMessage,
+    now_unix_ms: int,
+    on_sent: OnSent,
 ) -> None:
     assert message.deliver_at_unix_ms is not None
     partition = queue.partition_for(message.key)
@@ -101,7 +105,7 @@ def _send_later(
 def _on_kept(
     partition: Partition,
     run: RecordRun,
-    messages: Sequence[Outgoing],
+    messages: Sequence[OutgoingMessage],
     on_sent: OnSent,
     error: StorageUnavailable | None,
 ) -> None:
@@ -116,7 +120,7 @@ def _on_kept(
 
 
 def _send_fifo(
-    node: "MessageNode", queue: "Queue", messages: Sequence[Outgoing], on_sent: OnSent
+    node: "MessageNode", queue: "Queue", messages: Sequence[OutgoingMessage], on_sent: OnSent
 ) -> None:
     """Send each message unless its id was sent within the window, of which it then gets the answer.
 
@@ -139,14 +143,14 @@ def _send_fifo(
             found.waiters.append(answer)
         else:
             run = RecordRun(message.key, (message.body,), message.headers, now_unix_ms)
-            first = _First(ids, known_by, queue.partition_for(message.key), run, answer)
+            first = _FirstSend(ids, known_by, queue.partition_for(message.key), run, answer)
             first.send(node)
 
 
 def _on_ready(
     node: "MessageNode",
     queue: "Queue",
-    messages: Sequence[Outgoing],
+    messages: Sequence[OutgoingMessage],
     on_sent: OnSent,
     error: GatewayError | None,
 ) -> None:
@@ -158,7 +162,7 @@ def _on_ready(
 
 def _on_placed(
     topic_uuid: UUID,
-    message: Outgoing,
+    message: OutgoingMessage,
     on_sent: OnSent,
     place: Place | None,
     error: GatewayError | None,
@@ -170,7 +174,7 @@ def _on_placed(
     on_sent((message,), error)
 
 
-class _First:
+class _FirstSend:
     """The first send of an id, on its way; who repeats it meanwhile waits for this one."""
 
     __slots__ = ("_answer", "_ids", "_known_by", "_partition", "_pending", "_run")

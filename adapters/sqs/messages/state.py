@@ -14,8 +14,8 @@ from adapters.sqs.call import Call
 from adapters.sqs.config import SqsConfig
 from adapters.sqs.errors import SqsError, to_sqs_error
 from adapters.sqs.mapping import MS_PER_S
-from adapters.sqs.messages.deduplication import FifoWindow, OnPlaced
-from adapters.sqs.messages.receipt_handles import Receipts
+from adapters.sqs.messages.deduplication import DeduplicationWindow, OnPlaced
+from adapters.sqs.messages.receipt_handles import ReceiptHandles
 from adapters.sqs.messages.receive_attempts import ReceiveAttempts
 from adapters.sqs.queues.queue_rules import QueueRules, parse_rules
 from features.dedup_ids import DedupIds, Room
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
     from gateway.queues.manager import Queue
 
 
-class _Parsed:
+class _QueueState:
     """Rules, and what they were parsed from; what makes and reads receipt handles."""
 
     __slots__ = ("receipts", "row", "rules")
 
     def __init__(self, queue: "Queue", secret: bytes) -> None:
         self.row = queue.row
-        self.receipts = Receipts(secret, queue.topic.uuid)
+        self.receipts = ReceiptHandles(secret, queue.topic.uuid)
         self.rules = parse_rules(queue.name.name, queue.attributes, queue.settings.delay_ms)
 
 
@@ -46,8 +46,8 @@ class MessageState:
         self._secret = secret
         self._dedup_ms = config.dedup_s * MS_PER_S
         self._room = Room(config.dedup_ids_max)
-        self._parsed: dict[UUID, _Parsed] = {}
-        self._windows: dict[UUID, FifoWindow] = {}
+        self._states: dict[UUID, _QueueState] = {}
+        self._windows: dict[UUID, DeduplicationWindow] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self.attempts = ReceiveAttempts(attempts_max=config.receive_attempts_max)
         kernel.topics.on_deleted.append(self._on_deleted)
@@ -59,25 +59,27 @@ class MessageState:
 
     def rules_of(self, queue: "Queue") -> QueueRules:
         """Return what the queue's attributes say."""
-        return self._parsed_of(queue).rules
+        return self._state_of(queue).rules
 
-    def receipts_of(self, queue: "Queue") -> Receipts:
+    def receipt_handles_of(self, queue: "Queue") -> ReceiptHandles:
         """Return what makes and reads the queue's receipt handles."""
-        return self._parsed_of(queue).receipts
+        return self._state_of(queue).receipts
 
-    def _parsed_of(self, queue: "Queue") -> _Parsed:
-        parsed = self._parsed.get(queue.topic.uuid)
-        if parsed is None or parsed.row is not queue.row:  # a change is another row
-            parsed = self._parsed[queue.topic.uuid] = _Parsed(queue, self._secret)
-        return parsed
+    def _state_of(self, queue: "Queue") -> _QueueState:
+        state = self._states.get(queue.topic.uuid)
+        if state is None or state.row is not queue.row:  # a change is another row
+            state = self._states[queue.topic.uuid] = _QueueState(queue, self._secret)
+        return state
 
-    def window_of(self, queue: "Queue") -> FifoWindow:
+    def window_of(self, queue: "Queue") -> DeduplicationWindow:
         """Return the queue's window; one that is not ready is being read from the log."""
         by_group = self.rules_of(queue).dedup_by_group
         before = window = self._windows.get(queue.topic.uuid)
         if window is None or window.queue is not queue or window.by_group is not by_group:
             ids: DedupIds[OnPlaced] = DedupIds(window_ms=self._dedup_ms, room=self._room)
-            window = self._windows[queue.topic.uuid] = FifoWindow(queue, ids, by_group=by_group)
+            window = self._windows[queue.topic.uuid] = DeduplicationWindow(
+                queue, ids, by_group=by_group
+            )
             if before is not None:
                 self._replace(before, window)
         if window.purged_ends is not queue.purged_ends:
@@ -89,12 +91,12 @@ class MessageState:
             window.start(self._kernel.broker, queue.topic, range(since_unix_ms, now_unix_ms))
         return window
 
-    def _replace(self, before: FifoWindow, window: FifoWindow) -> None:
+    def _replace(self, before: DeduplicationWindow, window: DeduplicationWindow) -> None:
         if before.queue is not window.queue:  # it was made anew on its topic
             before.close()
             return
         self._kernel.queues.coalescer.seal()  # so that the log has what ``before`` knows
-        for on_ready in before.leave():
+        for on_ready in before.take_waiting():
             window.when_ready(on_ready)
 
     def run(self, call: Call, work: Coroutine[None, None, None]) -> None:
@@ -110,12 +112,12 @@ class MessageState:
         for window in self._windows.values():
             window.close()
         self._windows.clear()
-        self._parsed.clear()
+        self._states.clear()
         if self._on_deleted in self._kernel.topics.on_deleted:
             self._kernel.topics.on_deleted.remove(self._on_deleted)
 
     def _on_deleted(self, topic: Topic) -> None:
-        self._parsed.pop(topic.uuid, None)
+        self._states.pop(topic.uuid, None)
         self.attempts.forget_topic(topic.uuid)
         window = self._windows.pop(topic.uuid, None)
         if window is not None:

@@ -12,7 +12,7 @@ KMS_KEY_CHARS_MAX: Final = 2_048
 ALL: Final = "All"
 
 
-class Number(NamedTuple):
+class NumberSpec(NamedTuple):
     """An attribute that is a number. ``setting``: the field in milliseconds that keeps it."""
 
     low: int
@@ -21,13 +21,13 @@ class Number(NamedTuple):
     setting: str = ""
 
 
-NUMBERS: Final[Mapping[str, Number]] = {
-    "DelaySeconds": Number(0, 900, 0, "delay_ms"),
-    "KmsDataKeyReusePeriodSeconds": Number(60, 86_400, 300),
-    "MaximumMessageSize": Number(1_024, MESSAGE_BYTES_MAX, MESSAGE_BYTES_MAX),
-    "MessageRetentionPeriod": Number(60, 1_209_600, 345_600, "retention_ms"),
-    "ReceiveMessageWaitTimeSeconds": Number(0, 20, 0),
-    "VisibilityTimeout": Number(0, 43_200, 30, "lease_ms"),
+NUMBERS: Final[Mapping[str, NumberSpec]] = {
+    "DelaySeconds": NumberSpec(0, 900, 0, "delay_ms"),
+    "KmsDataKeyReusePeriodSeconds": NumberSpec(60, 86_400, 300),
+    "MaximumMessageSize": NumberSpec(1_024, MESSAGE_BYTES_MAX, MESSAGE_BYTES_MAX),
+    "MessageRetentionPeriod": NumberSpec(60, 1_209_600, 345_600, "retention_ms"),
+    "ReceiveMessageWaitTimeSeconds": NumberSpec(0, 20, 0),
+    "VisibilityTimeout": NumberSpec(0, 43_200, 30, "lease_ms"),
 }
 
 # The first is the default.

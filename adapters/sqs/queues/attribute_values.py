@@ -10,7 +10,7 @@ from adapters.sqs.queues.attribute_specs import (
     NUMBERS,
     PREFIX,
     TEXTS,
-    Number,
+    NumberSpec,
 )
 from adapters.sqs.queues.names import is_fifo_name
 from features.queue.model import Counts
@@ -58,7 +58,7 @@ def describe_settable(queue: Queue, *, target_arn: str) -> dict[str, str]:
     return found
 
 
-def _number_of(queue: Queue, name: str, number: Number) -> int:
+def _number_of(queue: Queue, name: str, number: NumberSpec) -> int:
     if not number.setting:
         return int(queue.attributes.get(PREFIX + name, number.default))
     value_ms: int = getattr(queue.settings, number.setting)

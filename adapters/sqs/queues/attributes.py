@@ -41,21 +41,23 @@ _MARK: Final = "sqs.MaximumMessageSize"
 FindTarget = Callable[[str], RedriveTarget | None]
 
 
-class Change(NamedTuple):
+class AttributeChange(NamedTuple):
     """What is to be changed: fields of the settings, and attributes (None removes one)."""
 
     settings: dict[str, int | str]
     attributes: dict[str, str | None]
 
 
-def parse_change(given: Mapping[str, str], *, fifo: bool, find_target: FindTarget) -> Change:
+def parse_change(
+    given: Mapping[str, str], *, fifo: bool, find_target: FindTarget
+) -> AttributeChange:
     """Return what the attributes of a request change on a queue.
 
     ``FifoQueue`` is the caller's to check and changes nothing. Errors: ``InvalidAttributeName``,
     ``InvalidAttributeValue``, those of ``parse_policy`` and of ``find_target``.
     """
     check_settable(given, fifo=fifo)
-    change = Change({}, {})
+    change = AttributeChange({}, {})
     for name, value in given.items():
         if name in NUMBERS:
             _set_number(change, name, _parse_number(name, value))
@@ -94,7 +96,7 @@ def check_throughput(attributes: Mapping[str, str | None]) -> None:
         raise SqsError(INVALID_ATTRIBUTE_VALUE, msg)
 
 
-def merge(kept: Mapping[str, str], change: Change) -> dict[str, str]:
+def merge(kept: Mapping[str, str], change: AttributeChange) -> dict[str, str]:
     """Return a queue's attributes after a change. Error: ``check_throughput``'s."""
     merged = {**kept, **change.attributes}
     left = {name: value for name, value in merged.items() if value is not None}
@@ -102,24 +104,24 @@ def merge(kept: Mapping[str, str], change: Change) -> dict[str, str]:
     return left
 
 
-def new_attributes(change: Change) -> dict[str, str]:
+def new_attributes(change: AttributeChange) -> dict[str, str]:
     """Return the attributes of a queue that is made with some. Error: ``check_throughput``'s."""
     return merge({_MARK: str(NUMBERS["MaximumMessageSize"].default)}, change)
 
 
-def new_settings(change: Change, *, fifo: bool) -> QueueSettings:
+def new_settings(change: AttributeChange, *, fifo: bool) -> QueueSettings:
     """Return the settings of a queue that is made with some attributes."""
     retention_ms = NUMBERS["MessageRetentionPeriod"].default * _S_MS
     fields: dict[str, object] = {"retention_ms": retention_ms, **change.settings}
     return QueueSettings(order=Order.KEY if fifo else Order.FAIR, **fields)
 
 
-def changed_settings(settings: QueueSettings, change: Change) -> QueueSettings:
+def changed_settings(settings: QueueSettings, change: AttributeChange) -> QueueSettings:
     """Return a queue's settings after a change."""
     return settings.model_copy(update=dict(change.settings))
 
 
-def _set_number(change: Change, name: str, value: int) -> None:
+def _set_number(change: AttributeChange, name: str, value: int) -> None:
     number = NUMBERS[name]
     if number.setting:
         change.settings[number.setting] = value * _S_MS
@@ -156,7 +158,7 @@ def _check_text(name: str, value: str) -> str:
     return value
 
 
-def _check_encryption(given: Mapping[str, str], change: Change) -> None:
+def _check_encryption(given: Mapping[str, str], change: AttributeChange) -> None:
     """Only one kind of encryption is on; the one that is switched on switches the other off."""
     sse_is_on = given.get("SqsManagedSseEnabled", "").lower() == "true"
     key = given.get("KmsMasterKeyId", "")

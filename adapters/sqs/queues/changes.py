@@ -34,7 +34,7 @@ from gateway.queues.model import QueueSettings
 REDRIVE_ALLOW_POLICY: Final = "sqs.RedriveAllowPolicy"
 
 
-class Wanted(NamedTuple):
+class NewQueue(NamedTuple):
     """What a new queue is made of."""
 
     settings: QueueSettings
@@ -42,25 +42,25 @@ class Wanted(NamedTuple):
     tags: dict[str, str]
 
 
-def wanted_queue(
+def new_queue(
     text: str,
     given: Mapping[str, str],
     tags: Mapping[str, str],
     *,
     fifo: bool,
     find_target: FindTarget,
-) -> Wanted:
+) -> NewQueue:
     """Return what a new queue of that name is made of, with CreateQueue's defaults.
 
     Errors: ``SqsError``, those of ``parse_change``, ``check_throughput`` and ``merge_tags``.
     """
     change = parse_change(given, fifo=fifo, find_target=find_target)
-    return Wanted(
+    return NewQueue(
         new_settings(change, fifo=fifo), new_attributes(change), merge_tags(text, {}, tags)
     )
 
 
-def wants_fifo(given: Mapping[str, str]) -> bool:
+def is_fifo_requested(given: Mapping[str, str]) -> bool:
     """Return what FifoQueue says of a new queue. Only ``true`` may be said of one."""
     value = given.get("FifoQueue")
     if value is None:
@@ -87,7 +87,7 @@ def check_fifo_stays(given: Mapping[str, str], *, fifo: bool) -> None:
         raise SqsError(INVALID_ATTRIBUTE_VALUE, msg)
 
 
-def target_finder(
+def dead_letter_finder(
     node: QueueNode, name: TopicName, call: Call | None = None, queue: Queue | None = None
 ) -> FindTarget:
     """Return what looks up the dead-letter queue of a RedrivePolicy for the queue ``name``.

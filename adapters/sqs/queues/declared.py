@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol
 
 from adapters.sqs.errors import SqsError
-from adapters.sqs.queues.changes import target_finder, wanted_queue
+from adapters.sqs.queues.changes import dead_letter_finder, new_queue
 from adapters.sqs.queues.names import is_fifo_name
 from adapters.sqs.queues.ports import QueueNode
 from gateway.config.base import InvalidSettings
@@ -67,12 +67,12 @@ async def _make(
     declared: DeclaredQueue,
     partitions: int,
 ) -> None:
-    wanted = wanted_queue(
+    wanted = new_queue(
         name.name,
         declared.given(),
         declared.tags,
         fifo=is_fifo_name(name.name),
-        find_target=target_finder(node, name),
+        find_target=dead_letter_finder(node, name),
     )
     await make_queue(
         node.queues,

@@ -20,8 +20,8 @@ from adapters.sqs.errors import INVALID_ADDRESS, SqsError
 
 URL_CHARS_MAX: Final = 2_048
 _ARN_PREFIX: Final = "arn:aws:sqs:"
-_KNOWN_URLS: Final = 8_192  # parsed URLs that are remembered
-_KNOWN_BASES: Final = 256
+_URLS_CACHED_MAX: Final = 8_192  # parsed URLs that are remembered
+_BASE_URLS_CACHED_MAX: Final = 256
 _ACCOUNT_DIGITS: Final = 12
 _REGION: Final = re.compile(r"[a-z]{2}(?:-[a-z]+)+-[0-9]{1,2}")
 _SHOWN_CHARS: Final = 200
@@ -35,7 +35,7 @@ class QueueAddress(NamedTuple):
     name: str
 
 
-@lru_cache(maxsize=_KNOWN_URLS)
+@lru_cache(maxsize=_URLS_CACHED_MAX)
 def parse_queue_url(url: str) -> QueueAddress:
     """Return whose queue a URL, a path or a bare name means. Errors: ``SqsError``.
 
@@ -96,7 +96,7 @@ def _region_of_host(host: str) -> str:
     return ""
 
 
-@lru_cache(maxsize=_KNOWN_BASES)
+@lru_cache(maxsize=_BASE_URLS_CACHED_MAX)
 def _host_of(base_url: str) -> str:
     return urlsplit(base_url).hostname or ""
 

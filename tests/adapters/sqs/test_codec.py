@@ -42,7 +42,7 @@ def test_the_same_bytes_ask_for_another_thing_by_another_action() -> None:
 
 
 def test_a_long_body_is_not_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    body = b'{"QueueUrl":"%b"}' % (b"x" * codec.REMEMBERED_BYTES_MAX)
+    body = b'{"QueueUrl":"%b"}' % (b"x" * codec.CACHED_BODY_BYTES_MAX)
     params_of(body)
     monkeypatch.setattr(codec, "decode_json", lambda *_: {"QueueUrl": "read again"})
     assert params_of(body) == {"QueueUrl": "read again"}

@@ -18,7 +18,7 @@ from adapters.sqs.mapping import (
     group_of,
     headers_of,
     is_oversize,
-    oversize_mark,
+    oversize_note,
     plain_header_block,
     read_headers,
 )
@@ -164,7 +164,7 @@ def test_text_is_shown_as_it_is() -> None:
 def test_bytes_that_are_no_text_are_shown_in_base64(value: bytes) -> None:
     body = body_of(value)
 
-    assert body.mark == b"base64"
+    assert body.encoding == b"base64"
     assert body.text.encode() == body.data
 
 
@@ -274,6 +274,6 @@ def test_base64_counts_as_it_is_shown() -> None:
 def test_mark_says_where_a_message_that_is_too_large_lies() -> None:
     record = Record(17, 0, None, b"12345")
 
-    mark = oversize_mark("orders", 2, record)
+    encoding = oversize_note("orders", 2, record)
 
-    assert mark == b"oversize topic=orders partition=2 offset=17 bytes=5"
+    assert encoding == b"oversize topic=orders partition=2 offset=17 bytes=5"

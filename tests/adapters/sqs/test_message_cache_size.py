@@ -10,7 +10,11 @@ from uuid import UUID
 import pytest
 
 from adapters.sqs.mapping import plain_header_block
-from adapters.sqs.messages.contiguous_json import about, show_plain, shown_run
+from adapters.sqs.messages.contiguous_json import (
+    plain_columns,
+    shown_run,
+    system_attributes_json,
+)
 from gateway.model import parse_batch_header
 from gateway.partition import Partition
 from gateway.queues.cached_batch import CachedBatch
@@ -46,7 +50,9 @@ def of_runs(base_offset: int, *, count: int, size: int, is_shown: bool) -> Cache
         if is_shown:
             ids = [str(UUID(int=base_offset + at)).encode() for at in range(count)]
             digests = [hashlib.md5(one).hexdigest().encode() for one in mine]  # noqa: S324
-            run.shown = shown_run(ids, digests, mine, about("bench", run.timestamp_unix_ms))
+            run.shown = shown_run(
+                ids, digests, mine, system_attributes_json("bench", run.timestamp_unix_ms)
+            )
         runs.append(run)
         values += mine
     batch = encode_batch([(NOW_UNIX_MS, None, value, ()) for value in values])
@@ -72,7 +78,7 @@ def shown(make: Make) -> Make:
 
     def made(base_offset: int) -> CachedBatch:
         kept = make(base_offset)
-        kept.show(place, 0, show_plain)
+        kept.show(place, 0, plain_columns)
         return kept
 
     return made

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from adapters.sqs.auth.authentication import Identifier, is_loopback
+from adapters.sqs.auth.authentication import RequestAuthenticator, is_loopback
 from adapters.sqs.auth.signature import find_claim
 from adapters.sqs.call import Identity
 from adapters.sqs.config import SqsConfig
@@ -45,30 +45,30 @@ def login(*, required: bool = False) -> Authenticator:
     return cast("Authenticator", SimpleNamespace(required=required))
 
 
-def identifier(
+def authenticator(
     key_id: str = KEY_ID, account: str = "", *, required: bool = False, **config: Any
-) -> Identifier:
+) -> RequestAuthenticator:
     keys = AccessKeys(cast("MetadataStore", Stored(AccessKey(key_id, SECRET, "bob", account))))
     asyncio.run(keys.load())
     request = signed()
     claim = find_claim(request)
     assert claim is not None
     clock = ManualClock(claim.signed_unix_s * 1_000)
-    return Identifier(SqsConfig(**config), keys, login(required=required), clock)
+    return RequestAuthenticator(SqsConfig(**config), keys, login(required=required), clock)
 
 
 def unsigned() -> Request:
     return Request(b"POST", b"/", b"", {b"host": b"h"}, b"{}", is_last=False)
 
 
-def refusal(who: Identifier, request: Request, peer_host: str = HERE) -> ErrorCode:
+def refusal(who: RequestAuthenticator, request: Request, peer_host: str = HERE) -> ErrorCode:
     with pytest.raises(SqsError) as caught:
-        who.identify(request, peer_host)
+        who.authenticate(request, peer_host)
     return caught.value.code
 
 
 def test_a_known_key_is_its_user() -> None:
-    found = identifier(account=OTHER_ACCOUNT).identify(signed(), ELSEWHERE)
+    found = authenticator(account=OTHER_ACCOUNT).authenticate(signed(), ELSEWHERE)
     assert found.principal == ("bob", "sqs", ELSEWHERE)
     assert found[1:] == (OTHER_ACCOUNT, "us-east-1", KEY_ID, "sqs")
 
@@ -76,18 +76,18 @@ def test_a_known_key_is_its_user() -> None:
 def test_a_known_key_is_checked_even_where_anybody_may_come() -> None:
     request = signed()
     request.body += b"x"
-    assert refusal(identifier(anonymous="always"), request) is SIGNATURE_DOES_NOT_MATCH
+    assert refusal(authenticator(anonymous="always"), request) is SIGNATURE_DOES_NOT_MATCH
 
 
 def test_a_token_that_nobody_has_given_out_is_invalid() -> None:
     request = signed(headers={"X-Amz-Security-Token": "t"})
-    assert refusal(identifier(), request) is INVALID_CLIENT_TOKEN_ID
+    assert refusal(authenticator(), request) is INVALID_CLIENT_TOKEN_ID
 
 
 def test_a_region_that_is_not_served_is_refused() -> None:
-    assert refusal(identifier(region="eu-west-1"), signed()) is SIGNATURE_DOES_NOT_MATCH
-    served = identifier(region="eu-west-1", regions=("us-east-1",))
-    assert served.identify(signed(), HERE).region == "us-east-1"
+    assert refusal(authenticator(region="eu-west-1"), signed()) is SIGNATURE_DOES_NOT_MATCH
+    served = authenticator(region="eu-west-1", regions=("us-east-1",))
+    assert served.authenticate(signed(), HERE).region == "us-east-1"
 
 
 @pytest.mark.parametrize(
@@ -102,10 +102,10 @@ def test_a_region_that_is_not_served_is_refused() -> None:
 def test_who_does_not_sign_comes_in_where_the_config_says(
     anonymous: str, peer_host: str, *, is_let_in: bool
 ) -> None:
-    who = identifier(key_id="AKIAOTHER", anonymous=anonymous)
+    who = authenticator(key_id="AKIAOTHER", anonymous=anonymous)
     if is_let_in:
         for request, service in ((unsigned(), ""), (signed(), "sqs")):
-            found = who.identify(request, peer_host)
+            found = who.authenticate(request, peer_host)
             assert found == Identity(
                 found.principal, "000000000000", "us-east-1", access_key_id="", service=service
             )
@@ -120,9 +120,9 @@ def test_an_anonymous_caller_names_his_account_by_his_key() -> None:
     text = request.headers[b"authorization"].replace(KEY_ID.encode(), OTHER_ACCOUNT.encode())
     request.headers[b"authorization"] = text.replace(b"us-east-1", b"eu-west-1")
 
-    served = identifier(accounts=(OTHER_ACCOUNT,), regions=("eu-west-1",))
-    assert served.identify(request, HERE)[1:3] == (OTHER_ACCOUNT, "eu-west-1")
-    assert identifier().identify(request, HERE)[1:3] == ("000000000000", "us-east-1")
+    served = authenticator(accounts=(OTHER_ACCOUNT,), regions=("eu-west-1",))
+    assert served.authenticate(request, HERE)[1:3] == (OTHER_ACCOUNT, "eu-west-1")
+    assert authenticator().authenticate(request, HERE)[1:3] == ("000000000000", "us-east-1")
 
 
 @pytest.mark.parametrize(
@@ -138,7 +138,7 @@ def test_an_anonymous_caller_names_his_account_by_his_key() -> None:
 def test_a_page_in_a_browser_is_not_let_in_unsigned(header: tuple[bytes, bytes]) -> None:
     request = unsigned()
     request.headers[header[0]] = header[1]
-    assert refusal(identifier(), request) is ACCESS_DENIED
+    assert refusal(authenticator(), request) is ACCESS_DENIED
 
 
 @pytest.mark.parametrize(
@@ -153,7 +153,7 @@ def test_a_page_in_a_browser_is_not_let_in_unsigned(header: tuple[bytes, bytes])
 def test_who_is_no_page_is_let_in_unsigned(headers: dict[bytes, bytes]) -> None:
     request = unsigned()
     request.headers |= headers
-    assert identifier().identify(request, HERE).principal.is_anonymous
+    assert authenticator().authenticate(request, HERE).principal.is_anonymous
 
 
 @pytest.mark.parametrize(
@@ -174,13 +174,13 @@ def test_loopback_is_told_from_the_rest(host: str, *, is_ours: bool) -> None:
 
 
 def test_the_user_of_a_certificate_cannot_choose_an_account() -> None:
-    who = identifier("KEY", accounts=[OTHER_ACCOUNT], required=True)
+    who = authenticator("KEY", accounts=[OTHER_ACCOUNT], required=True)
     request = unsigned()
     claimed = signed()
     request.headers[b"authorization"] = claimed.headers[b"authorization"].replace(
         KEY_ID.encode(), OTHER_ACCOUNT.encode()
     )
     request.headers[b"x-amz-date"] = claimed.headers[b"x-amz-date"]
-    found = who.identify(request, HERE, "ada")
+    found = who.authenticate(request, HERE, "ada")
     assert found.principal.name == "ada"
     assert found.account == SqsConfig().account

@@ -18,7 +18,7 @@ from adapters.sqs.auth.policy import (
     evaluate,
     parse_policy,
 )
-from adapters.sqs.auth.policy_conditions import Asked
+from adapters.sqs.auth.policy_conditions import RequestContext
 from adapters.sqs.call import Identity
 from adapters.sqs.errors import (
     INVALID_ATTRIBUTE_VALUE,
@@ -37,8 +37,8 @@ def identity(user: str = "alice", account: str = OWN) -> Identity:
     return Identity(Principal(user, "sqs", "127.0.0.1"), account, "us-east-1")
 
 
-def asked(who: Identity | None = None) -> Asked:
-    return Asked(who or identity(), 0)
+def context(who: Identity | None = None) -> RequestContext:
+    return RequestContext(who or identity(), 0)
 
 
 def statement(**changes: Any) -> dict[str, Any]:
@@ -57,7 +57,7 @@ def said(
     action: str = "SendMessage",
     arn: str = ARN,
 ) -> Decision:
-    return evaluate(parse_policy(document(*statements)), asked(who), action, arn)
+    return evaluate(parse_policy(document(*statements)), context(who), action, arn)
 
 
 def test_a_statement_for_everybody_speaks_of_everybody() -> None:
@@ -164,7 +164,7 @@ def test_wildcards_mean_what_they_mean_to_a_plain_matcher(pattern: str, name: st
 def test_many_stars_do_not_make_matching_slow() -> None:
     policy = parse_policy(document(statement(Resource="*a" * 2_000 + "b")))
     before = time.perf_counter()
-    assert evaluate(policy, asked(), "SendMessage", "a" * 250) is Decision.SILENT
+    assert evaluate(policy, context(), "SendMessage", "a" * 250) is Decision.SILENT
     assert time.perf_counter() - before < 1.0
 
 
@@ -180,15 +180,15 @@ def test_what_only_the_owner_may_do_is_never_shared_with_another_account(action:
 
 def test_a_single_statement_needs_no_list() -> None:
     policy = parse_policy(json.dumps({"Statement": statement()}))
-    assert evaluate(policy, asked(), "SendMessage", ARN) is Decision.ALLOW
+    assert evaluate(policy, context(), "SendMessage", ARN) is Decision.ALLOW
 
 
 def test_the_decision_of_a_document_is_one_word() -> None:
     for effect, word in (("Allow", True), ("Deny", False)):
         text = document(statement(Effect=effect))
-        assert decide(text, action="SendMessage", asked=asked(), arn=ARN) is word
+        assert decide(text, action="SendMessage", context=context(), arn=ARN) is word
     text = document(statement(Action="sqs:DeleteQueue"))
-    assert decide(text, action="SendMessage", asked=asked(), arn=ARN) is None
+    assert decide(text, action="SendMessage", context=context(), arn=ARN) is None
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from adapters.sqs.auth.policy_conditions import Asked, holds, parse_condition
+from adapters.sqs.auth.policy_conditions import RequestContext, holds, parse_condition
 from adapters.sqs.call import Identity
 from adapters.sqs.errors import INVALID_ATTRIBUTE_VALUE, UNSUPPORTED_OPERATION, SqsError
 from gateway.auth.ports import ANONYMOUS, Principal
@@ -14,25 +14,30 @@ TOPIC = "arn:aws:sns:us-east-1:000000000000:news"
 ALICE = "arn:aws:iam::000000000000:user/alice"
 
 
-def asked(
+def context(
     user: str = "alice", *, host: str = "10.1.2.3", is_tls: bool = False, now: int = NOON
-) -> Asked:
+) -> RequestContext:
     principal = Principal(user, "sqs", host)
-    return Asked(Identity(principal, "000000000000", "us-east-1"), now, is_tls=is_tls)
+    return RequestContext(Identity(principal, "000000000000", "us-east-1"), now, is_tls=is_tls)
 
 
 def met(
-    operator: str, key: str, value: Any, by: Asked | None = None, *, allows: bool = True
+    operator: str,
+    key: str,
+    value: Any,
+    by: RequestContext | None = None,
+    *,
+    allows: bool = True,
 ) -> bool:
     condition = parse_condition({operator: {key: value}})
-    return holds(condition, by or asked(), allows=allows)
+    return holds(condition, by or context(), allows=allows)
 
 
 @pytest.mark.parametrize("operator", ["Bool", "bool", "BoolIfExists"])
 @pytest.mark.parametrize("key", ["aws:SecureTransport", "AWS:securetransport"])
 def test_tls_is_told_from_none(operator: str, key: str) -> None:
     for is_tls in (True, False):
-        by = asked(is_tls=is_tls)
+        by = context(is_tls=is_tls)
         assert met(operator, key, "true", by) is is_tls
         assert met(operator, key, "False", by) is not is_tls
         assert met(operator, key, is_tls, by)
@@ -57,8 +62,8 @@ def test_an_address_is_within_a_network(
     networks: Any,
     is_within: bool,  # noqa: FBT001
 ) -> None:
-    assert met("IpAddress", "aws:SourceIp", networks, asked(host=host)) is is_within
-    assert met("NotIpAddress", "aws:SourceIp", networks, asked(host=host)) is not is_within
+    assert met("IpAddress", "aws:SourceIp", networks, context(host=host)) is is_within
+    assert met("NotIpAddress", "aws:SourceIp", networks, context(host=host)) is not is_within
 
 
 @pytest.mark.parametrize(
@@ -146,15 +151,15 @@ def test_all_tests_have_to_hold() -> None:
             "IpAddress": {"aws:SourceIp": "10.0.0.0/8"},
         }
     )
-    assert holds(both, asked(), allows=True)
-    assert not holds(both, asked("bob"), allows=True)
-    assert not holds(both, asked(host="192.168.1.1"), allows=True)
-    assert holds(parse_condition({}), asked(), allows=True)
+    assert holds(both, context(), allows=True)
+    assert not holds(both, context("bob"), allows=True)
+    assert not holds(both, context(host="192.168.1.1"), allows=True)
+    assert holds(parse_condition({}), context(), allows=True)
 
 
 @pytest.mark.parametrize("operator", ["StringEquals", "StringNotEquals", "StringLikeIfExists"])
 def test_nobody_gains_by_leaving_his_signature_away(operator: str) -> None:
-    nobody = asked(ANONYMOUS)
+    nobody = context(ANONYMOUS)
     assert not met(operator, "aws:username", "bob", nobody, allows=True)
     assert met(operator, "aws:username", "bob", nobody, allows=False)
 

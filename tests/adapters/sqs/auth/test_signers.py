@@ -7,7 +7,7 @@ import pytest
 from botocore import auth
 
 from adapters.sqs.auth import signers
-from adapters.sqs.auth.authentication import Identifier
+from adapters.sqs.auth.authentication import RequestAuthenticator
 from adapters.sqs.auth.signature import find_claim
 from adapters.sqs.config import SqsConfig
 from adapters.sqs.errors import (
@@ -48,10 +48,10 @@ class Who:
         self.signed_ms = claim.signed_unix_s * 1_000
         self.clock = ManualClock(self.signed_ms + ahead_ms)
         config = SqsConfig(anonymous="never")
-        self.identifier = Identifier(config, self.keys, login(), self.clock)
+        self.authenticator = RequestAuthenticator(config, self.keys, login(), self.clock)
 
     def ask(self, request: Request, peer_host: str = HERE) -> str:
-        return self.identifier.identify(request, peer_host).principal.name
+        return self.authenticator.authenticate(request, peer_host).principal.name
 
     def refusal(self, request: Request) -> ErrorCode:
         with pytest.raises(SqsError) as caught:
@@ -176,7 +176,9 @@ def test_a_token_is_invalid_whoever_has_signed() -> None:
 
 def test_each_address_is_its_own() -> None:
     who = Who()
-    found = [who.identifier.identify(again(b"x"), host) for host in (HERE, ELSEWHERE, HERE)]
+    found = [
+        who.authenticator.authenticate(again(b"x"), host) for host in (HERE, ELSEWHERE, HERE)
+    ]
     assert [one.principal.host for one in found] == [HERE, ELSEWHERE, HERE]
 
 
@@ -185,4 +187,4 @@ def test_only_so_many_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     who = Who()
     for number in range(10):
         assert who.ask(again(b"x"), f"192.0.2.{number}") == "bob"
-        assert len(who.identifier._signers._signers) <= 3
+        assert len(who.authenticator._signers._signers) <= 3

@@ -4,7 +4,7 @@ import orjson
 import pytest
 
 from adapters.sqs.errors import MALFORMED_INPUT, SqsError
-from adapters.sqs.http.body_limits import ELEMENTS_MAX, LOOKED_AT_BYTES, check_elements
+from adapters.sqs.http.body_limits import ELEMENTS_MAX, UNCHECKED_BYTES_MAX, check_elements
 
 MIB = 1 << 20
 BODIES = {
@@ -29,7 +29,7 @@ def test_a_message_of_1_mib_of_any_character_is_let_pass(name: str) -> None:
     [b"1,", b"{},", b'"a",', b"[],", b'{"a":1},', b"[", b'{"a":', b'"\\"",', b'"\\\\",'],
 )
 def test_more_than_any_request_has_is_refused(element: bytes) -> None:
-    size = max(ELEMENTS_MAX + 2, LOOKED_AT_BYTES // len(element) + 1)
+    size = max(ELEMENTS_MAX + 2, UNCHECKED_BYTES_MAX // len(element) + 1)
     body = b'{"a":[' + element * size
 
     with pytest.raises(SqsError) as caught:
@@ -39,7 +39,7 @@ def test_more_than_any_request_has_is_refused(element: bytes) -> None:
 
 
 def test_what_is_small_is_not_looked_at() -> None:
-    check_elements(b"[" * LOOKED_AT_BYTES, ELEMENTS_MAX)
+    check_elements(b"[" * UNCHECKED_BYTES_MAX, ELEMENTS_MAX)
 
 
 def test_as_many_as_are_allowed_pass_and_one_more_does_not() -> None:

@@ -12,14 +12,19 @@ from adapters.sqs.http.json_codec import encode_result
 from adapters.sqs.mapping import MESSAGE_BYTES_MAX, body_of, read_headers
 from adapters.sqs.messages.batch_entries import batch_result
 from adapters.sqs.messages.contiguous_json import (
-    ABOUT,
-    about,
+    SYSTEM_ATTRIBUTES,
     all_deleted_body,
-    attributes_of,
-    messages_body,
-    show_plain,
+    attributes_json,
+    plain_columns,
+    receive_body,
+    system_attributes_json,
 )
-from adapters.sqs.messages.received import NOTHING, Shown, Wanted, to_message
+from adapters.sqs.messages.received import (
+    NO_ATTRIBUTES,
+    AttributeSelection,
+    ReceivedMessage,
+    to_message,
+)
 from adapters.sqs.text import to_text
 from gateway.model import Record
 from gateway.partition import Partition
@@ -81,11 +86,13 @@ PARTITION = cast(
 )
 
 
-def one_by_one(records: list[Record], handles: list[str], wanted: Wanted = NOTHING) -> bytes:
+def one_by_one(
+    records: list[Record], handles: list[str], wanted: AttributeSelection = NO_ATTRIBUTES
+) -> bytes:
     """Return what is answered where no message is like another."""
     messages = []
     for record, handle in zip(records, handles, strict=True):
-        shown = Shown(
+        shown = ReceivedMessage(
             Delivery(PARTITION.number, 1, TAKEN_MS, record),
             read_headers(record.headers),
             body_of(record.value),
@@ -98,9 +105,9 @@ def one_by_one(records: list[Record], handles: list[str], wanted: Wanted = NOTHI
 def test_a_body_that_ends_as_one_of_a_list_does_is_shown_as_it_is() -> None:
     bodies = ['"a","b",', ':"x"},{"MessageId":"y","Body":"', '",\n  "', "\\"]
     records = [Record(at, 5, None, body.encode(), ()) for at, body in enumerate(bodies)]
-    shown = show_plain(PARTITION, records)
+    shown = plain_columns(PARTITION, records)
     assert shown is not None
-    answer = json.loads(messages_body(shown, [b"h"] * len(bodies)))
+    answer = json.loads(receive_body(shown, [b"h"] * len(bodies)))
     assert [message["Body"] for message in answer["Messages"]] == bodies
 
 
@@ -123,7 +130,7 @@ def test_rows_are_answered_as_messages_one_by_one_are(
         for offset, (key, value, headers) in enumerate(kinds, start=first)
     ]
     handles = [f"handle/{offset}+=" for offset in range(len(records))]
-    shown = show_plain(PARTITION, records)
+    shown = plain_columns(PARTITION, records)
     is_plain = all(
         value is not None and read_headers(headers).message_id is None
         for _, value, headers in kinds
@@ -133,7 +140,7 @@ def test_rows_are_answered_as_messages_one_by_one_are(
     )
     assert (shown is not None) == is_plain
     if shown is not None:
-        body = messages_body(shown, [handle.encode() for handle in handles])
+        body = receive_body(shown, [handle.encode() for handle in handles])
         assert body == one_by_one(records, handles)
 
 
@@ -162,7 +169,7 @@ def test_attributes_are_those_of_messages_one_by_one(
         for offset, (timestamp, key, value, headers) in enumerate(kinds)
     ]
     handles = [f"handle/{offset}+=" for offset in range(len(records))]
-    shown = show_plain(PARTITION, records)
+    shown = plain_columns(PARTITION, records)
     if shown is None:
         return
     stored = [read_headers(record.headers) for record in records]
@@ -170,29 +177,29 @@ def test_attributes_are_those_of_messages_one_by_one(
         bool(record.key or one.others or one.trace or one.dedup_id or one.dead_letter)
         for record, one in zip(records, stored, strict=True)
     ]
-    assert [not one for one in shown[ABOUT]] == more_to_say
+    assert [not one for one in shown[SYSTEM_ATTRIBUTES]] == more_to_say
     if not any(more_to_say):
-        attributes = attributes_of(shown[ABOUT], system, TAKEN_MS)
-        body = messages_body(shown, [handle.encode() for handle in handles], attributes)
-        wanted = Wanted(system, True, frozenset({"dlq.attempts"}), ("dlq",))  # noqa: FBT003
+        attributes = attributes_json(shown[SYSTEM_ATTRIBUTES], system, TAKEN_MS)
+        body = receive_body(shown, [handle.encode() for handle in handles], attributes)
+        wanted = AttributeSelection(system, True, frozenset({"dlq.attempts"}), ("dlq",))  # noqa: FBT003
         assert body == one_by_one(records, handles, wanted)
 
 
 def test_a_sender_may_be_called_anything() -> None:
     sender = 'a","SentTimestamp":"\\'
     record = Record(0, 5, None, b"body", (("sqs.sender", sender.encode()),))
-    shown = show_plain(PARTITION, [record])
+    shown = plain_columns(PARTITION, [record])
     assert shown is not None
-    assert shown[ABOUT] == [about(sender, 5)]
+    assert shown[SYSTEM_ATTRIBUTES] == [system_attributes_json(sender, 5)]
     for names in ({"SenderId"}, {"SentTimestamp"}, {"SenderId", "SentTimestamp"}):
-        attributes = attributes_of(shown[ABOUT], frozenset(names), TAKEN_MS)
-        wanted = Wanted(frozenset(names), False, frozenset(), ())  # noqa: FBT003
-        assert messages_body(shown, [b"h"], attributes) == one_by_one([record], ["h"], wanted)
+        attributes = attributes_json(shown[SYSTEM_ATTRIBUTES], frozenset(names), TAKEN_MS)
+        wanted = AttributeSelection(frozenset(names), False, frozenset(), ())  # noqa: FBT003
+        assert receive_body(shown, [b"h"], attributes) == one_by_one([record], ["h"], wanted)
 
 
 def test_what_is_larger_than_a_message_is_not_plain() -> None:
     def shown(size_bytes: int, byte: bytes = b"x") -> object:
-        return show_plain(PARTITION, [Record(0, 5, None, byte * size_bytes, ())])
+        return plain_columns(PARTITION, [Record(0, 5, None, byte * size_bytes, ())])
 
     assert shown(MESSAGE_BYTES_MAX) is not None
     assert shown(MESSAGE_BYTES_MAX + 1) is None
@@ -203,7 +210,7 @@ def test_what_is_larger_than_a_message_is_not_plain() -> None:
 def test_attributes_count_as_part_of_a_message_though_nobody_asks_for_them() -> None:
     def shown(size_bytes: int) -> object:
         headers = (("color", b"red"),)  # as it counts: name, type and value
-        return show_plain(PARTITION, [Record(0, 5, None, b"x" * size_bytes, headers)])
+        return plain_columns(PARTITION, [Record(0, 5, None, b"x" * size_bytes, headers)])
 
     own_bytes = len("color") + len("String") + len("red")
     assert shown(MESSAGE_BYTES_MAX - own_bytes) is not None

@@ -15,7 +15,12 @@ from adapters.sqs.errors import (
     ErrorCode,
     SqsError,
 )
-from adapters.sqs.messages.outgoing import Outgoing, check_batch_fifo, prepare, send_result
+from adapters.sqs.messages.outgoing import (
+    OutgoingMessage,
+    check_batch_fifo,
+    prepare,
+    send_result,
+)
 from adapters.sqs.queues.queue_rules import QueueRules, parse_rules
 from adapters.sqs.text import to_bytes
 from gateway.records.codec import encode_headers
@@ -26,7 +31,7 @@ FIFO = QueueRules(is_fifo=True)
 BY_CONTENT = QueueRules(is_fifo=True, content_based_deduplication=True)
 
 
-def send(rules: QueueRules = STANDARD, /, **params: Any) -> Outgoing:
+def send(rules: QueueRules = STANDARD, /, **params: Any) -> OutgoingMessage:
     entry = {"MessageBody": "body", **params}
     return prepare(entry, rules, sender="", now_unix_ms=NOW)
 

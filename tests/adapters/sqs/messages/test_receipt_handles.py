@@ -9,13 +9,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapters.sqs.errors import RECEIPT_HANDLE_IS_INVALID, SqsError
-from adapters.sqs.messages.receipt_handles import HANDLE_CHARS, ROW_MAX, Receipt, Receipts, Row
+from adapters.sqs.messages.receipt_handles import (
+    CONTIGUOUS_MAX,
+    HANDLE_CHARS,
+    ContiguousReceipt,
+    Receipt,
+    ReceiptHandles,
+)
 from gateway.model import Record
 from gateway.queues.model import Delivery, DeliveryId
 
 SECRET = bytes(range(32))
 TOPIC = UUID(int=0x1234_5678_9ABC_DEF0_1111_2222_3333_4444)
-RECEIPTS = Receipts(SECRET, TOPIC)
+RECEIPTS = ReceiptHandles(SECRET, TOPIC)
 
 
 def handle_of(number: int, offset: int, attempt: int, received_unix_ms: int) -> str:
@@ -29,7 +35,7 @@ HANDLE = handle_of(3, 70_000, 2, 1_700_000_000_123)
 
 def check_is_refused(handle: str, *, secret: bytes = SECRET, topic: UUID = TOPIC) -> None:
     with pytest.raises(SqsError) as caught:
-        Receipts(secret, topic).decode(handle)
+        ReceiptHandles(secret, topic).decode(handle)
     assert caught.value.code is RECEIPT_HANDLE_IS_INVALID
     assert caught.value.message.startswith("The input receipt handle ")
 
@@ -79,16 +85,23 @@ def test_refusal_shows_a_bounded_part() -> None:
 def row_of(
     number: int, first: int, count: int, attempt: int = 1, received: int = 5
 ) -> list[str]:
-    handles = RECEIPTS.encode_row(number, first, count, attempt, received)
+    handles = RECEIPTS.encode_contiguous(number, first, count, attempt, received)
     return [handle.decode() for handle in handles]
 
 
-@given(st.integers(0, 9), st.integers(0, 1 << 62), st.integers(1, ROW_MAX), st.integers(1, 9))
+@given(
+    st.integers(0, 9),
+    st.integers(0, 1 << 62),
+    st.integers(1, CONTIGUOUS_MAX),
+    st.integers(1, 9),
+)
 def test_handles_of_a_row_come_back_as_the_row(
     number: int, first: int, count: int, attempt: int
 ) -> None:
     handles = row_of(number, first, count, attempt)
-    assert RECEIPTS.decode_row(handles) == Row(number, range(first, first + count), attempt, 5)
+    assert RECEIPTS.decode_contiguous(handles) == ContiguousReceipt(
+        number, range(first, first + count), attempt, 5
+    )
     for place in {0, count // 2, count - 1}:
         delivery_id = DeliveryId(number, first + place, attempt)
         assert RECEIPTS.decode(handles[place]) == Receipt(delivery_id, 5)
@@ -119,8 +132,8 @@ def test_handles_of_deliveries_are_those_of_their_rows(
 
 def test_a_handle_that_is_in_no_row_is_the_same_whatever_comes_with_it() -> None:
     deliveries = [Delivery(0, 1, 0, Record(offset, 0, None, None)) for offset in range(5, 8)]
-    handles = RECEIPTS.encode(deliveries, 5, in_rows=False)
-    assert RECEIPTS.encode(deliveries[::2], 5, in_rows=False) == handles[::2]
+    handles = RECEIPTS.encode(deliveries, 5, contiguous=False)
+    assert RECEIPTS.encode(deliveries[::2], 5, contiguous=False) == handles[::2]
     assert [RECEIPTS.decode(handle).delivery_id.offset for handle in handles] == [5, 6, 7]
 
 
@@ -137,10 +150,12 @@ def test_only_a_whole_row_in_its_order_is_one() -> None:
         [*handles[:3], handles[3][:-1] + "\u00e9"],
         [*handles[:3], handles[3][:-1] + ("A" if handles[3][-1] != "A" else "B")],
     ):
-        assert RECEIPTS.decode_row(some) is None
-    assert RECEIPTS.decode_row(handles[:3]) == Row(0, range(100, 103), 1, 5)
-    assert Receipts(bytes(32), TOPIC).decode_row(handles) is None
-    assert Receipts(SECRET, UUID(int=7)).decode_row(handles) is None
+        assert RECEIPTS.decode_contiguous(some) is None
+    assert RECEIPTS.decode_contiguous(handles[:3]) == ContiguousReceipt(
+        0, range(100, 103), 1, 5
+    )
+    assert ReceiptHandles(bytes(32), TOPIC).decode_contiguous(handles) is None
+    assert ReceiptHandles(SECRET, UUID(int=7)).decode_contiguous(handles) is None
 
 
 def test_who_has_a_handle_cannot_make_that_of_the_next_message() -> None:

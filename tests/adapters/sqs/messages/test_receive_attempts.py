@@ -32,17 +32,17 @@ def test_attempt_belongs_to_its_queue() -> None:
 def test_attempt_is_over_once_a_message_has_changed() -> None:
     attempts = remembered()
 
-    attempts.touched(TOPIC, DeliveryId(0, 11, 1))
+    attempts.message_changed(TOPIC, DeliveryId(0, 11, 1))
 
     assert attempts.find(TOPIC, "try-1", NOW) is None
-    attempts.touched(TOPIC, DeliveryId(0, 10, 1))  # of no attempt any more
+    attempts.message_changed(TOPIC, DeliveryId(0, 10, 1))  # of no attempt any more
 
 
 def test_other_message_changes_nothing() -> None:
     attempts = remembered()
 
-    attempts.touched(TOPIC, DeliveryId(1, 11, 1))
-    attempts.touched(OTHER, DeliveryId(0, 11, 1))
+    attempts.message_changed(TOPIC, DeliveryId(1, 11, 1))
+    attempts.message_changed(OTHER, DeliveryId(0, 11, 1))
 
     assert attempts.find(TOPIC, "try-1", NOW) is not None
 
@@ -51,7 +51,7 @@ def test_message_that_came_again_ends_the_attempt_that_it_came_by_last() -> None
     attempts = remembered()
     attempts.remember(TOPIC, "try-2", [(DeliveryId(0, 10, 2), NOW - 5)], NOW + 1)
 
-    attempts.touched(TOPIC, DeliveryId(0, 10, 2))
+    attempts.message_changed(TOPIC, DeliveryId(0, 10, 2))
 
     assert attempts.find(TOPIC, "try-2", NOW + 1) is None
     assert attempts.find(TOPIC, "try-1", NOW + 1) is not None

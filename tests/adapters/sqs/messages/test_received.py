@@ -5,7 +5,13 @@ from typing import Any
 from uuid import UUID
 
 from adapters.sqs.mapping import body_of, read_headers
-from adapters.sqs.messages.received import NOTHING, Shown, Wanted, parse_wanted, to_message
+from adapters.sqs.messages.received import (
+    NO_ATTRIBUTES,
+    AttributeSelection,
+    ReceivedMessage,
+    parse_selection,
+    to_message,
+)
 from gateway.model import Record, TopicName
 from gateway.queues.model import Delivery
 from gateway.records.message_ids import message_id
@@ -24,7 +30,7 @@ HEADERS = (("Hello", b"There"), ("General", b"Kenobi"), ("Help.Me", b"Me"))
 
 
 def show(
-    wanted: Wanted,
+    wanted: AttributeSelection,
     *,
     headers: Sequence[tuple[str, bytes | None]] = HEADERS,
     key: bytes | None = None,
@@ -33,23 +39,23 @@ def show(
 ) -> dict[str, Any]:
     record = Record(41, 1_700_000_000_000, key, value, tuple(headers))
     delivery = Delivery(3, 2, 1_700_000_000_500, record)
-    one = Shown(delivery, read_headers(record.headers), body_of(value), "handle")
+    one = ReceivedMessage(delivery, read_headers(record.headers), body_of(value), "handle")
     return to_message(
         one, TOPIC, wanted, is_fifo=is_fifo, arn_of=lambda name: "arn:aws:sqs:r:1:" + name
     )
 
 
-def names(*wanted: str) -> Wanted:
-    return parse_wanted({"MessageAttributeNames": list(wanted)})
+def names(*wanted: str) -> AttributeSelection:
+    return parse_selection({"MessageAttributeNames": list(wanted)})
 
 
-def system(*wanted: str) -> Wanted:
-    return parse_wanted({"MessageSystemAttributeNames": list(wanted)})
+def system(*wanted: str) -> AttributeSelection:
+    return parse_selection({"MessageSystemAttributeNames": list(wanted)})
 
 
 def test_nothing_asked_for_is_the_message_alone() -> None:
-    assert parse_wanted({}) is NOTHING
-    assert show(NOTHING) == {
+    assert parse_selection({}) is NO_ATTRIBUTES
+    assert show(NO_ATTRIBUTES) == {
         "MessageId": message_id(TOPIC.uuid, 3, 41),
         "ReceiptHandle": "handle",
         "MD5OfBody": "6e2baaf3b97dbeef01c0043275f9a0e7",
@@ -108,7 +114,7 @@ def test_all_system_attributes_of_a_fifo_queue() -> None:
 
 
 def test_older_name_of_the_parameter_counts_too() -> None:
-    wanted = parse_wanted(
+    wanted = parse_selection(
         {"AttributeNames": ["SenderId"], "MessageSystemAttributeNames": ["SentTimestamp"]}
     )
 
@@ -142,7 +148,7 @@ def test_what_a_dead_letter_says_comes_when_it_is_named() -> None:
 
 
 def test_marks_come_unasked() -> None:
-    message = show(NOTHING, value=b"\xff", headers=())
+    message = show(NO_ATTRIBUTES, value=b"\xff", headers=())
 
     assert message["Body"] == "/w=="
     assert message["MessageAttributes"] == {

@@ -16,7 +16,7 @@ from adapters.sqs.errors import (
 )
 from adapters.sqs.queues.attribute_specs import CHOICES, FIFO_ONLY, NUMBERS, SETTABLE
 from adapters.sqs.queues.attributes import (
-    Change,
+    AttributeChange,
     changed_settings,
     merge,
     new_attributes,
@@ -28,7 +28,7 @@ from features.queue.model import Order
 from gateway.queues.model import QueueSettings
 
 
-def parse(given: dict[str, str], *, fifo: bool = False) -> Change:
+def parse(given: dict[str, str], *, fifo: bool = False) -> AttributeChange:
     def find_target(text: str) -> RedriveTarget | None:
         return RedriveTarget("dead", 3) if text else None
 
