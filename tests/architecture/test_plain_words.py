@@ -37,8 +37,8 @@ LINE_CHARS_MAX = 100
 RIDDLES: dict[str, int] = {
     "adapters/kafka": 16,
     "adapters/mqtt": 79,
-    "adapters/sqs": 39,
-    "tests": 184,
+    "adapters/sqs": 37,
+    "tests": 183,
 }
 # Classes whose name another class of the same package has, too.
 DOUBLES: dict[str, int] = {

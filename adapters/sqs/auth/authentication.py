@@ -14,7 +14,6 @@ from typing import Final, Protocol
 from urllib.parse import urlsplit
 
 from adapters.sqs.auth.signature import Claim, check_signature, check_time, find_claim
-from adapters.sqs.auth.signers import Signers
 from adapters.sqs.call import Identity
 from adapters.sqs.errors import (
     ACCESS_DENIED,
@@ -100,7 +99,6 @@ class RequestAuthenticator:
         self._is_known_host = lru_cache(HOSTS_CACHED_MAX)(
             lambda host: is_known_host(None if host is None else host.decode("latin-1"), hosts)
         )
-        self._signers = Signers(skew_s_max=config.clock_skew_s_max)
 
     def authenticate(
         self, request: Request, peer_host: str, certificate_user: str | None = None
@@ -109,20 +107,16 @@ class RequestAuthenticator:
 
         A signature by a known key counts; without one the user of the connection's certificate.
         """
-        keys, now_unix_ms = self._keys, self._clock.wall_unix_ms()
-        identity = self._signers.find(request, peer_host, now_unix_ms, keys.revision)
-        if identity is not None:
-            return identity
         claim = find_claim(request)
         if claim is None:
             return self._unsigned(request, peer_host, None, certificate_user)
         scope = claim.scope
-        key = keys.find(scope.key_id)
+        key = self._keys.find(scope.key_id)
         if key is None:
             return self._unsigned(request, peer_host, claim, certificate_user)
         if claim.session_token:  # nobody here gives out temporary keys
             raise _invalid_token()
-        check_time(claim, now_unix_ms, skew_s_max=self._config.clock_skew_s_max)
+        check_time(claim, self._clock.wall_unix_ms(), skew_s_max=self._config.clock_skew_s_max)
         check_signature(request, claim, key.secret)
         if scope.region not in self._regions:
             raise SqsError(
@@ -130,11 +124,9 @@ class RequestAuthenticator:
                 f"Credential should be scoped to a valid region, not '{scope.region[:100]}'.",
             )
         account = key.account or self._config.account
-        identity = _identity(
+        return _identity(
             key.user, peer_host, account, scope.region, scope.key_id, scope.service
         )
-        self._signers.remember(request, peer_host, claim, key.secret, identity, keys.revision)
-        return identity
 
     def claimed_user(self, request: Request) -> str:
         """Return for a log line the user whose key was named, or the key's id; empty: neither."""

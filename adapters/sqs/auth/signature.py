@@ -1,11 +1,10 @@
-"""AWS Signature Version 4, checked: in the Authorization header, or in a presigned URL. Pure.
+"""Check of AWS Signature Version 4, in the Authorization header or a presigned URL. Pure.
 
 https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_sigv-create-signed-request.html
 
-What changes rarely is remembered: a client's credential scope, its list of signed headers, and
-the key that is derived of both (5 HMACs), as the state of the hash that it begins. So is what the
-requests of a client for one action share that are of the same second: of the four hashes
-of each only what is its own is left to be taken in.
+Caches hold what changes rarely: a client's credential scope and list of signed headers, and the
+signing key (5 HMACs), as the state of a hash. They also hold the state of the hashes that the
+requests of a client for one action in one second have in common.
 """
 
 import hashlib
@@ -41,16 +40,17 @@ TIMESTAMP_CHARS_MAX: Final = 64
 SCOPES_CACHED_MAX: Final = 4_096
 CACHED_SCOPE_BYTES_MAX: Final = 2_048  # of a header; SDKs send 300
 SIGNING_KEYS_CACHED_MAX: Final = 4_096
-BEGINNINGS_REMEMBERED: Final = 1_024  # of requests, by client, action and second
-HEADERS_REMEMBERED_BYTES_MAX: Final = 1_024  # of the signed ones; SDKs send 150
+REQUEST_HEADS_CACHED_MAX: Final = 1_024  # by client, action and second
+HMACS_CACHED_MAX: Final = 1_024  # by client and second
+CACHED_HEADERS_BYTES_MAX: Final = 1_024  # of the signed headers; SDKs send 150
 
 _SIGNATURE: Final = b"Signature="
 _PRESIGNED: Final = b"X-Amz-Signature"
 _TARGET: Final = b"x-amz-target"
 _SCOPE_PARTS: Final = 5
 _EMPTY: Final = hashlib.sha256()
-_INNER: Final = 0x36  # RFC 2104: what the key is masked with before the inner hash
-_OUTER: Final = 0x5C  # and before the outer one
+_INNER: Final = 0x36  # RFC 2104: the mask of the key before the inner hash
+_OUTER: Final = 0x5C  # and before the outer hash
 _WRONG: Final = (
     "The request signature we calculated does not match the signature you provided. Check your "
     "AWS Secret Access Key and signing method. Consult the service documentation for details."
@@ -58,13 +58,12 @@ _WRONG: Final = (
 
 
 class Scope(NamedTuple):
-    """What a client says it has signed with: the key's id, and what for."""
+    """The credential and the signed headers that a client names."""
 
     key_id: str
     date: bytes
     region: str
     service: str
-    credential_scope: bytes  # without the key's id
     lines: bytes  # of the signed headers, with %b for their values
     values_of: Callable[[dict[bytes, bytes]], Any]
     signed_names: bytes
@@ -72,7 +71,7 @@ class Scope(NamedTuple):
 
 
 class Claim(NamedTuple):
-    """A signature that is to be checked. ``expires_s`` is None for one in a header."""
+    """A signature to be checked. ``expires_s`` is None for one in a header."""
 
     scope: Scope
     signature: bytes
@@ -94,7 +93,7 @@ def find_claim(request: Request) -> Claim | None:
 
 def _claim_of_header(request: Request, authorization: bytes) -> Claim:
     head, _, signature = authorization.rpartition(_SIGNATURE)
-    if len(signature) != SIGNATURE_CHARS or not head:  # another order than all SDKs have
+    if len(signature) != SIGNATURE_CHARS or not head:  # an order that no SDK has
         head, signature = _reordered(authorization)
     headers = request.headers
     timestamp = headers.get(b"x-amz-date") or headers.get(b"date")
@@ -104,13 +103,13 @@ def _claim_of_header(request: Request, authorization: bytes) -> Claim:
         )
     timestamp, unix_s = parse_timestamp(timestamp)
     token = headers.get(b"x-amz-security-token", b"")
-    # Anybody may send headers: what is remembered of them must be small.
+    # Unauthenticated peers send headers too: only small ones are cached.
     find_scope = _known_scope if len(head) <= CACHED_SCOPE_BYTES_MAX else _scope_of_head
     return Claim(find_scope(head), signature, timestamp, unix_s, None, token)
 
 
 def _reordered(authorization: bytes) -> tuple[bytes, bytes]:
-    """Return the header with its signature taken out, wherever it stood."""
+    """Return the header without its signature, and the signature, in any order of fields."""
     algorithm, _, rest = authorization.partition(b" ")
     parts = [part.strip() for part in rest.split(b",")]
     signatures = [part for part in parts if part.startswith(_SIGNATURE)]
@@ -145,7 +144,7 @@ def _make_scope(credential: bytes, signed_headers: bytes) -> Scope:
     if (
         len(parts) != _SCOPE_PARTS
         or not all(parts)
-        or len(credential) > CREDENTIAL_BYTES_MAX  # a signing key is remembered by it
+        or len(credential) > CREDENTIAL_BYTES_MAX  # a signing key is cached by it
     ):
         raise _incomplete(
             "Credential must have exactly 5 slash-delimited elements, e.g. "
@@ -164,14 +163,12 @@ def _make_scope(credential: bytes, signed_headers: bytes) -> Scope:
         raise _mismatch("'Host' must be a 'SignedHeader' in the AWS Authorization.")
     if len(names) > SIGNED_HEADERS_MAX:
         raise _incomplete(f"There are more than {SIGNED_HEADERS_MAX} signed headers.")
-    scope = f"{date}/{region}/{service}/{terminator}".encode("ascii")
     lines = b"".join(name.replace(b"%", b"%%") + b":%b\n" for name in names)
     return Scope(
         key_id,
         date.encode("ascii"),
         region,
         service,
-        scope,
         lines,
         itemgetter(*names),
         signed_headers.lower(),
@@ -249,70 +246,63 @@ def check_time(claim: Claim, now_unix_ms: int, *, skew_s_max: int) -> None:
 def check_signature(request: Request, claim: Claim, secret: str) -> None:
     """Refuse a signature that the secret would not make. Errors: ``SqsError``.
 
-    The one header that says what is to be done has to be signed: else who was given a presigned
-    URL for one action could have another by it.
+    ``X-Amz-Target``, which names the action, has to be signed: otherwise a presigned URL for one
+    action could be used for another.
     """
     scope = claim.scope
     if not scope.signs_target and _TARGET in request.headers:
         raise _mismatch("'X-Amz-Target' must be a 'SignedHeader' in the AWS Authorization.")
-    begun = begun_signature(secret, scope, claim.timestamp)
-    if not is_right(request, scope, begun, claim.signature):
-        raise _mismatch(_WRONG)
-
-
-def is_right(
-    request: Request, scope: Scope, begun: tuple["Hash", "Hash"], signature: bytes
-) -> bool:
-    """Say whether a signature is of the key that was begun with. Errors: ``SqsError``."""
-    canonical = _begun_canonical(request, scope)
-    body = _EMPTY.copy()  # a copy of an empty hash costs a third of a new one
-    body.update(request.body)
-    canonical.update(body.hexdigest().encode())
-    inner, outer = begun
+    canonical = _canonical_hash(request, scope)
+    inner, outer = _hmac_hashes(
+        secret, scope.date, scope.region, scope.service, claim.timestamp
+    )
     inner, outer = inner.copy(), outer.copy()
     inner.update(canonical.hexdigest().encode())
     outer.update(inner.digest())
-    return hmac.compare_digest(outer.hexdigest().encode(), signature)
+    if not hmac.compare_digest(outer.hexdigest().encode(), claim.signature):
+        raise _mismatch(_WRONG)
 
 
-def _begun_canonical(request: Request, scope: Scope) -> "Hash":
-    """Return the hash of a canonical request that has taken in all but the hash of the body."""
+def _canonical_hash(request: Request, scope: Scope) -> "Hash":
+    """Return the hash of the canonical request. Errors: ``SqsError``."""
     try:
         lines = scope.lines % scope.values_of(request.headers)
     except KeyError:
-        raise _mismatch(_WRONG) from None  # what is not there was not signed
-    if (
-        request.path == b"/"
-        and not request.query
-        and len(lines) <= HEADERS_REMEMBERED_BYTES_MAX
-    ):
-        return _known_beginning(request.method, lines, scope.signed_names).copy()
-    query = canonical_query(request.query, but=_PRESIGNED) if request.query else b""
-    path = canonical_path(request.path)
-    lines = _trimmed(lines, scope.signed_names)
-    return _beginning(request.method, path, query, lines, scope.signed_names)
+        raise _mismatch(_WRONG) from None  # a header that is missing was not signed
+    if request.path == b"/" and not request.query and len(lines) <= CACHED_HEADERS_BYTES_MAX:
+        canonical = _cached_head_hash(request.method, lines, scope.signed_names).copy()
+    else:
+        query = canonical_query(request.query, but=_PRESIGNED) if request.query else b""
+        path = canonical_path(request.path)
+        lines = _trimmed(lines, scope.signed_names)
+        canonical = _head_hash(request.method, path, query, lines, scope.signed_names)
+    body = _EMPTY.copy()  # a copy of an empty hash costs a third of a new one
+    body.update(request.body)
+    canonical.update(body.hexdigest().encode())
+    return canonical
 
 
-@lru_cache(maxsize=BEGINNINGS_REMEMBERED)
-def _known_beginning(method: bytes, lines: bytes, signed_names: bytes) -> "Hash":
-    """Return the hash of what all requests of a client to "/" share that are of the same second."""
-    return _beginning(method, b"/", b"", _trimmed(lines, signed_names), signed_names)
+@lru_cache(maxsize=REQUEST_HEADS_CACHED_MAX)
+def _cached_head_hash(method: bytes, lines: bytes, signed_names: bytes) -> "Hash":
+    """Return the hash that the requests of a client to "/" in one second have in common."""
+    return _head_hash(method, b"/", b"", _trimmed(lines, signed_names), signed_names)
 
 
-def _beginning(
+def _head_hash(
     method: bytes, path: bytes, query: bytes, lines: bytes, signed_names: bytes
 ) -> "Hash":
+    """Return the hash of a canonical request up to the hash of its body."""
     digest = _EMPTY.copy()
     digest.update(b"\n".join((method, path, query, lines, signed_names, b"")))
     return digest
 
 
 def _trimmed(lines: bytes, signed_names: bytes) -> bytes:
-    """Return the lines of headers with white space in a row as one space, and none at the end."""
+    """Return header lines with runs of white space as one space, and none at the end."""
     if b"  " not in lines and b" \n" not in lines and b"\t" not in lines:
         return lines
     names = signed_names.split(b";")
-    values = lines[:-1].split(b"\n")  # names have none, and values neither
+    values = lines[:-1].split(b"\n")  # neither names nor values hold a line feed
     return b"".join(
         [
             b"%b:%b\n" % (name, b" ".join(line[len(name) + 1 :].split()))
@@ -321,35 +311,23 @@ def _trimmed(lines: bytes, signed_names: bytes) -> bytes:
     )
 
 
-def begun_signature(secret: str, scope: Scope, timestamp: bytes) -> tuple["Hash", "Hash"]:
-    """Return the halves of a signature's HMAC; the inner one has taken in all but the request."""
-    return _begun_signature(
-        secret, scope.date, scope.region, scope.service, scope.credential_scope, timestamp
-    )
-
-
-@lru_cache(maxsize=BEGINNINGS_REMEMBERED)
-def _begun_signature(  # noqa: PLR0917 - what it is remembered by
-    secret: str,
-    date: bytes,
-    region: str,
-    service: str,
-    credential_scope: bytes,
-    timestamp: bytes,
+@lru_cache(maxsize=HMACS_CACHED_MAX)
+def _hmac_hashes(
+    secret: str, date: bytes, region: str, service: str, timestamp: bytes
 ) -> tuple["Hash", "Hash"]:
-    inner, outer = _signing_hashes(secret, date, region, service)
+    """Return the two hashes of a signature's HMAC, up to the hash of the canonical request."""
+    inner, outer = _key_hashes(secret, date, region, service)
     inner = inner.copy()
-    inner.update(b"\n".join((ALGORITHM, timestamp, credential_scope, b"")))
+    scope = f"/{region}/{service}/{TERMINATOR}\n".encode("ascii")
+    inner.update(b"\n".join((ALGORITHM, timestamp, date + scope)))
     return inner, outer
 
 
 @lru_cache(maxsize=SIGNING_KEYS_CACHED_MAX)
-def _signing_hashes(
-    secret: str, date: bytes, region: str, service: str
-) -> tuple["Hash", "Hash"]:
-    """Return the two halves of an HMAC (RFC 2104) that have taken in the signing key.
+def _key_hashes(secret: str, date: bytes, region: str, service: str) -> tuple["Hash", "Hash"]:
+    """Return the two hashes of an HMAC (RFC 2104) that have taken in the signing key.
 
-    Copies of them make a signature in 0.9 us, ``hmac.digest`` with the key takes 2.6.
+    A signature from copies of them takes 0.9 us, ``hmac.digest`` with the key 2.6 us.
     """
     key = hmac.digest(("AWS4" + secret).encode(), date, "sha256")
     for step in (region, service, TERMINATOR):
@@ -370,7 +348,7 @@ def _shown(data: bytes) -> str:
 
 
 def wrong_service(service: str) -> SqsError:
-    """Return the error for what was signed for another service."""
+    """Return the error for a request that was signed for another service."""
     return _mismatch(f"Credential should be scoped to correct service: '{service}'.")
 
 

@@ -355,16 +355,22 @@ def test_any_header_is_a_claim_or_refused(text: bytes) -> None:
             assert error.code in {INCOMPLETE_SIGNATURE, SIGNATURE_DOES_NOT_MATCH}  # noqa: PT017
 
 
-def test_what_is_remembered_is_bounded() -> None:
-    for name in ("_known_scope", "_signing_hashes", "parse_timestamp"):
+def test_caches_are_bounded() -> None:
+    for name in (
+        "_known_scope",
+        "_cached_head_hash",
+        "_hmac_hashes",
+        "_key_hashes",
+        "parse_timestamp",
+    ):
         assert getattr(signature, name).cache_info().maxsize is not None
 
 
-def test_only_short_headers_are_remembered() -> None:
-    remembered = signature._known_scope.cache_info().currsize
+def test_only_short_headers_are_cached() -> None:
+    cached = signature._known_scope.cache_info().currsize
     for number in range(3):
         names = "host;" + "x" * 10_000 + str(number)
         head = f"AWS4-HMAC-SHA256 Credential=a/b/c/sqs/aws4_request, SignedHeaders={names}, "
         claim = claim_of(with_authorization(head + "Signature=" + "0" * 64))
         assert len(claim.scope.signed_names) > 10_000
-    assert signature._known_scope.cache_info().currsize == remembered
+    assert signature._known_scope.cache_info().currsize == cached

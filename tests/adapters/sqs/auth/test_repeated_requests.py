@@ -1,12 +1,11 @@
-"""Requests of one client and second: found right once, each is still to be signed itself."""
+"""Requests of one client in one second share cached hashes; each signature is still checked."""
 
 import asyncio
-from typing import Any, cast
+from typing import cast
 
 import pytest
 from botocore import auth
 
-from adapters.sqs.auth import signers
 from adapters.sqs.auth.authentication import RequestAuthenticator
 from adapters.sqs.auth.signature import find_claim
 from adapters.sqs.config import SqsConfig
@@ -36,7 +35,7 @@ class Store(Stored):
 
 
 class Who:
-    """An identifier whose parts a test may touch."""
+    """An authenticator whose parts a test may change."""
 
     def __init__(self, *, ahead_ms: int = 0) -> None:
         """``ahead_ms``: the node's clock, of what is signed here."""
@@ -66,28 +65,8 @@ def _same_second(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(auth, "get_current_datetime", lambda *_: moment)
 
 
-@pytest.fixture
-def found_long_way(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """What was asked of the long way."""
-    asked: list[Any] = []
-
-    def finding(request: Request) -> Any:
-        asked.append(request)
-        return find_claim(request)
-
-    monkeypatch.setattr("adapters.sqs.auth.authentication.find_claim", finding)
-    return asked
-
-
 def again(body: bytes, **headers: str) -> Request:
     return signed(body=body, headers=TARGET | headers)
-
-
-def test_what_follows_is_known_by_its_own_signature(found_long_way: list[Any]) -> None:
-    who = Who()
-    found_long_way.clear()
-    assert [who.ask(again(b"%d" % n)) for n in range(5)] == ["bob"] * 5
-    assert len(found_long_way) == 1
 
 
 def test_another_body_or_action_under_the_same_signature_is_refused() -> None:
@@ -152,7 +131,7 @@ def test_a_clock_that_is_set_right_lets_in_at_once(step_ms: int) -> None:
     assert who.refusal(again(b"first")) is SIGNATURE_DOES_NOT_MATCH
     who.clock.step_unix(step_ms)
     assert [who.ask(again(b"%d" % n)) for n in range(2)] == ["bob"] * 2
-    who.clock.step_unix(step_ms)  # wrong the other way: known by the short way, too
+    who.clock.step_unix(step_ms)  # wrong the other way
     assert who.refusal(again(b"second")) is SIGNATURE_DOES_NOT_MATCH
 
 
@@ -180,11 +159,3 @@ def test_each_address_is_its_own() -> None:
         who.authenticator.authenticate(again(b"x"), host) for host in (HERE, ELSEWHERE, HERE)
     ]
     assert [one.principal.host for one in found] == [HERE, ELSEWHERE, HERE]
-
-
-def test_only_so_many_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(signers, "SIGNERS_REMEMBERED", 3)
-    who = Who()
-    for number in range(10):
-        assert who.ask(again(b"x"), f"192.0.2.{number}") == "bob"
-        assert len(who.authenticator._signers._signers) <= 3
