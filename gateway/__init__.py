@@ -1,1 +1,1 @@
-"""Headgate's kernel: the model, the broker, the managers and the ports. No protocol, no storage."""
+"""Kernel of Headgate: model, broker, managers and ports. No protocol, no storage."""

@@ -16,7 +16,7 @@ _RESERVE_SHARE: Final = 2  # with few descriptors the reserve is this part of th
 
 
 class TooMuchBeforeLogin(PeerError):
-    """More is kept of clients that have not logged in than the config allows."""
+    """Excess of bytes kept of clients that have not logged in."""
 
 
 class Sender(Protocol):
@@ -27,13 +27,13 @@ class Sender(Protocol):
 
 
 def unsent_bytes(sender: Sender) -> int:
-    """Return the bytes of answers that a peer has not taken, but for what the system keeps."""
+    """Return the bytes of answers that a peer has not read, without kernel buffers."""
     transport = sender.transport
     return sender.out_bytes + (transport.get_write_buffer_size() if transport else 0)
 
 
 class Admission:
-    """Counts of all listeners. ``connections_max``: what descriptors allow in all."""
+    """Counts of all listeners. ``connections_max``: the number that descriptors allow."""
 
     def __init__(self, config: ListenersConfig | None = None) -> None:
         self.config = config = config or ListenersConfig()
@@ -45,18 +45,18 @@ class Admission:
         self._bytes_by_host: Counter[str] = Counter()
 
     def enter(self) -> bool:
-        """Count one more connection; False when descriptors would not suffice."""
+        """Count one more connection; return False when descriptors would not suffice."""
         if self.connections_count >= self.connections_max:
             return False
         self.connections_count += 1
         return True
 
     def leave(self) -> None:
-        """Count one connection less."""
+        """Uncount a connection."""
         self.connections_count -= 1
 
     def hold(self, host: str, size_bytes: int) -> None:
-        """Count bytes that are kept of a client that has not logged in; negative ones go.
+        """Add kept bytes of a client that has not logged in; negative numbers release them.
 
         Error: ``TooMuchBeforeLogin`` when a bound is exceeded. They are counted all the same:
         the client is closed, and gives them back.

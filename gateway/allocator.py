@@ -1,4 +1,4 @@
-"""Settings of the C library's allocator for a process that moves megabytes in and out all day.
+"""Settings of the C library's allocator for frequent allocations of megabytes.
 
 A fetch answer or a produced frame is a buffer of up to some megabytes that lives for milliseconds.
 glibc gives the top of its heap back to the system after each and takes it again for the next, at
@@ -20,7 +20,7 @@ _M_MMAP_THRESHOLD: Final = -3
 
 
 def keep_freed_memory(bytes_max: int = KEPT_BYTES_MAX) -> None:
-    """Keep up to ``bytes_max`` of freed memory for what comes next; does nothing without glibc."""
+    """Keep up to ``bytes_max`` of freed memory for reuse; does nothing without glibc."""
     with contextlib.suppress(AttributeError, OSError):
         mallopt = ctypes.CDLL(None).mallopt
         mallopt(_M_TRIM_THRESHOLD, bytes_max)

@@ -1,4 +1,4 @@
-"""One timer for many owners of deadlines: it is set for the earliest.
+"""Deadlines of many owners with one timer, set for the earliest.
 
 A deadline that is put off costs nothing: the owner is called when the old one is reached, does
 nothing, and says when it wants to be called next.
@@ -19,7 +19,7 @@ _STALE_MIN: Final = 1_024  # entries that hold no more, below which they are lef
 
 
 class Deadlines(Generic[Owner]):
-    """Calls ``on_due(owner)`` on the loop once an owner's deadline is reached, or a bit later.
+    """Timer that calls ``on_due(owner)`` on the loop at or shortly after an owner's deadline.
 
     Deadlines are monotonic milliseconds. Owners are hashable; each has one deadline at a time.
     """
@@ -35,7 +35,7 @@ class Deadlines(Generic[Owner]):
         self._timer_ms = 0
 
     def arm(self, owner: Owner, deadline_ms: int | None) -> None:
-        """Call for ``owner`` at ``deadline_ms``, or before when an earlier one stands."""
+        """Set a deadline of ``owner``; an earlier one that is set stays."""
         if deadline_ms is None:
             return
         armed_ms = self._armed.get(owner)
@@ -46,7 +46,7 @@ class Deadlines(Generic[Owner]):
         self._set_timer()
 
     def forget(self, owner: Owner) -> None:
-        """Do not call for ``owner`` any more."""
+        """Remove the deadlines of ``owner``."""
         self._armed.pop(owner, None)
         if len(self._heap) > 2 * len(self._armed) + _STALE_MIN:
             armed = self._armed
@@ -54,7 +54,7 @@ class Deadlines(Generic[Owner]):
             heapq.heapify(self._heap)
 
     def run_due(self) -> None:
-        """Call for all whose deadlines are reached, each once."""
+        """Call ``on_due`` for each owner whose deadline is reached."""
         now_ms = self._clock.monotonic_ms()
         due: deque[Owner] = deque()
         while self._heap and self._heap[0][0] <= now_ms:
@@ -72,7 +72,7 @@ class Deadlines(Generic[Owner]):
             self._set_timer()
 
     def close(self) -> None:
-        """Call for nobody any more."""
+        """Stop the timer."""
         self._armed.clear()
         self._heap.clear()
         if self._timer is not None:

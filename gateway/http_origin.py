@@ -1,4 +1,4 @@
-"""Keeping web pages away from HTTP listeners that ask nobody who he is.
+"""Host and Origin checks that keep web pages away from listeners without login.
 
 A browser sends what any page tells it to, from inside the network. It says which page it was
 (Origin), and by which name it called (Host). A page of somebody else's is told by its Origin; one

@@ -1,1 +1,1 @@
-"""The admin endpoint: health, metrics, and REST about all that a node holds."""
+"""Admin endpoint: health, metrics and the REST API of a node."""

@@ -1,4 +1,4 @@
-"""The admin endpoint's HTTP application: open health and metrics, REST for who has the token.
+"""HTTP application of the admin endpoint: health and metrics are open, REST needs the token.
 
 An error is ``{"error": "TopicNotFound", "message": "...", "retriable": true}`` with an HTTP
 status from ``STATUS``, in which the nearest base class wins.
@@ -63,7 +63,7 @@ STATUS: Final[Mapping[type[errors.GatewayError], int]] = {
 
 
 def build_app(state: AdminState, token: str, hosts: Collection[str] = ()) -> Starlette:
-    """Return the application that answers for the node. ``hosts``: see ``AdminConfig``."""
+    """Return the application for a node. ``hosts``: see ``AdminConfig``."""
 
     async def healthz(_: Request) -> Response:
         return PlainTextResponse("ok\n")
@@ -106,7 +106,7 @@ def build_app(state: AdminState, token: str, hosts: Collection[str] = ()) -> Sta
 
 
 def error_answer(error: errors.GatewayError) -> Response:
-    """Return what a client of the REST calls gets for an error."""
+    """Return the REST response for an error."""
     status = next(STATUS[kind] for kind in type(error).__mro__ if kind in STATUS)
     content = {
         "error": type(error).__name__,
@@ -128,12 +128,12 @@ async def _answer_http_error(_: Request, error: Exception) -> Response:
 
 
 async def _answer_nobody(_: Request, _error: Exception) -> Response:
-    """Answer a client that left amid its request: nothing of this is sent."""
+    """Return a response for a client that left during its request; it is never sent."""
     return Response(status_code=400)
 
 
 class _Gate:
-    """Asks for the token, except where anybody may look.
+    """Middleware that requires the token, except for health and metrics.
 
     It also matches routes by the path as it came: a group id may hold a ``/``, which is ``%2F``
     in the path; handlers decode their parameters.

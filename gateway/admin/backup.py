@@ -1,4 +1,4 @@
-"""REST that makes a backup: ``POST /v1/backup`` begins one, ``GET`` says how far it is."""
+"""REST for backups: ``POST /v1/backup`` starts one, ``GET`` returns its progress."""
 
 from pathlib import Path
 from typing import Final
@@ -17,7 +17,7 @@ WAIT_S_MAX: Final = 10
 
 
 class NewBackup(FrozenConfig):
-    """Body of the call: the folder on the node's machine, by its whole path."""
+    """Body of the call: absolute path of the folder on the node's machine."""
 
     target: str = Field(min_length=1)
 

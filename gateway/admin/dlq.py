@@ -1,4 +1,4 @@
-"""REST about dead letters: ``/v1/dlq`` and what lies below.
+"""REST for dead letters: ``/v1/dlq`` and below.
 
 A dead-letter queue is one whose topic some queue names as its ``dead_letter_topic``, or that
 holds what was moved there when one did; any queue may be looked at and redriven.
@@ -25,7 +25,7 @@ COUNT_MAX: Final = 1_000
 
 
 class NewRedrive(FrozenConfig):
-    """Body of ``POST /v1/dlq/<name>/redrives``; no destination is where each came from."""
+    """Body of ``POST /v1/dlq/<name>/redrives``; without a destination, to each one's source."""
 
     destination: str | None = None
     rate_per_s: int | None = Field(default=None, ge=1)
@@ -82,7 +82,7 @@ def routes(state: AdminState) -> list[Route]:
 
 
 def _check_destination(kernel: Kernel, source: Queue, destination: TopicName) -> None:
-    """Refuse what nothing can be moved to. Errors: ``PolicyViolation``, ``TopicNotFound``."""
+    """Check the destination of a redrive. Errors: ``PolicyViolation``, ``TopicNotFound``."""
     if destination == source.topic.name:
         # They would lose where they came from, and could not go there any more.
         raise PolicyViolation(f"the messages of {destination.name} are there already")
@@ -91,7 +91,7 @@ def _check_destination(kernel: Kernel, source: Queue, destination: TopicName) ->
 
 
 async def _dead_letter_queues(kernel: Kernel, namespace: str) -> list[dict[str, Any]]:
-    """Return the queues that others name, and the topics they name that have no queue."""
+    """Return the dead-letter queues, and the dead-letter topics that have no queue."""
     sources: dict[str, list[str]] = {}
     for queue in kernel.queues.queues(namespace):
         if queue.settings.dead_letter_topic:

@@ -1,4 +1,4 @@
-"""REST that searches a topic: ``POST /v1/topics/<name>/find``, one bounded step per call."""
+"""REST for searching a topic: ``POST /v1/topics/<name>/find``, one bounded step per call."""
 
 import base64
 import binascii
@@ -31,7 +31,7 @@ class PlaceBody(FrozenConfig):
 
 
 class Search(FrozenConfig):
-    """Body of the call. ``next`` is what the call before it answered."""
+    """Body of the call. ``next`` is the one of the previous answer."""
 
     key: str | None = None
     key_base64: str | None = None

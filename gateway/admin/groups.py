@@ -1,4 +1,4 @@
-"""REST about consumer groups: ``/v1/groups`` and what lies below.
+"""REST for consumer groups: ``/v1/groups`` and below.
 
 ``?namespace=`` names another namespace than the default one. A group id may hold any character;
 a ``/`` in it is ``%2F`` in the path.
@@ -83,7 +83,7 @@ def _check_there(kernel: Kernel, name: GroupName) -> None:
 
 
 def _summary(kernel: Kernel, name: GroupName) -> dict[str, Any]:
-    """Say what a group is; one that only commits offsets is empty and has no type."""
+    """Return a group's summary; a group that only commits offsets is empty and has no type."""
     group = kernel.groups.find(name)
     return {
         "namespace": name.namespace,
@@ -115,7 +115,7 @@ def _details(kernel: Kernel, name: GroupName) -> dict[str, Any]:
 
 
 def _position(kernel: Kernel, cursor: Cursor) -> dict[str, Any]:
-    """Return a committed offset and how far it is behind, if its partition is still there."""
+    """Return a committed offset and its lag, if the partition still exists."""
     topic = kernel.topics.by_uuid(cursor.topic_uuid)
     end = None
     if topic is not None and cursor.number < len(topic.partition_ids):
@@ -132,7 +132,7 @@ def _position(kernel: Kernel, cursor: Cursor) -> dict[str, Any]:
 
 
 async def _move(kernel: Kernel, name: GroupName, body: NewOffsets) -> list[dict[str, Any]]:
-    """Commit other offsets for a group that nobody is in; it need not be there yet."""
+    """Commit offsets for a group without members; it need not exist."""
     group = kernel.groups.find(name)
     if group is not None and not group.is_idle:
         msg = f"group {name.name!r} has members, who would commit over it; stop them first"

@@ -1,4 +1,4 @@
-"""REST about access keys: ``/v1/access-keys`` and ``/v1/users/<name>/keys``.
+"""REST for access keys: ``/v1/access-keys`` and ``/v1/users/<name>/keys``.
 
 A secret goes out once, in the answer that makes the key.
 """
@@ -17,11 +17,11 @@ from gateway.errors import RequestError
 
 
 class AccessKeyNotFound(RequestError):
-    """There is no access key of that id."""
+    """Unknown access key id."""
 
 
 class NewAccessKey(FrozenConfig):
-    """Body of ``POST /v1/users/<name>/keys``; what is null is chosen at random."""
+    """Body of ``POST /v1/users/<name>/keys``; null values are generated."""
 
     account: str = ""
     key_id: str | None = None

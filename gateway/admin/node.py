@@ -1,4 +1,4 @@
-"""REST about the node itself: what it is, and who is connected."""
+"""REST for the node itself and its connections."""
 
 import os
 

@@ -54,7 +54,7 @@ async def queue_summary(kernel: Kernel, queue: Queue) -> dict[str, Any]:
 
 
 async def queue_details(kernel: Kernel, queue: Queue) -> dict[str, Any]:
-    """Return what ``queue_summary`` does, and all else that is known of a queue."""
+    """Return ``queue_summary`` with all other facts of a queue."""
     return {
         **await queue_summary(kernel, queue),
         "topic_uuid": str(queue.topic.uuid),
@@ -72,7 +72,7 @@ async def queue_details(kernel: Kernel, queue: Queue) -> dict[str, Any]:
 
 
 async def letters_of(kernel: Kernel, queue: Queue, count: int) -> dict[str, Any]:
-    """Return a queue's first messages, with what their ``dlq.*`` headers say of their death."""
+    """Return a queue's first messages, with the values of their ``dlq.*`` headers."""
     now_unix_ms = kernel.clock.unix_ms()
     found = await queue.browse(count)
     return {
@@ -82,7 +82,7 @@ async def letters_of(kernel: Kernel, queue: Queue, count: int) -> dict[str, Any]
 
 
 async def purge_queue(kernel: Kernel, queue: Queue) -> None:
-    """Drop a queue's messages, and those of its topic that wait, when no other queue is there.
+    """Drop a queue's messages, and delayed ones of its topic if it has no other queue.
 
     Errors: ``StorageUnavailable``.
     """
@@ -97,7 +97,7 @@ async def purge_queue(kernel: Kernel, queue: Queue) -> None:
 
 
 async def _oldest_unix_ms(queue: Queue) -> int | None:
-    """Return the lowest timestamp among the first messages that each partition still needs."""
+    """Return the lowest timestamp of the first unsettled message of each partition."""
     oldest: int | None = None
     for lane in queue.lanes[:LANES_MAX]:
         if lane.lane.floor >= lane.partition.high_watermark:

@@ -1,4 +1,4 @@
-"""REST about queues: ``/v1/queues`` and what lies below.
+"""REST for queues: ``/v1/queues`` and below.
 
 ``?namespace=`` names another namespace than the default one, ``?group=`` another queue group.
 """
@@ -26,7 +26,7 @@ Values = dict[str, str | int | None]
 
 
 class NewQueue(FrozenConfig):
-    """Body of ``POST /v1/queues``; settings that are null or not named are the defaults."""
+    """Body of ``POST /v1/queues``; null or missing settings have their defaults."""
 
     name: str
     group: str = Field(default=DEFAULT_GROUP, min_length=1, max_length=255)
@@ -37,7 +37,7 @@ class NewQueue(FrozenConfig):
 
 
 class QueueChanges(FrozenConfig):
-    """Body of ``PATCH /v1/queues/<name>``; null puts a setting back to its default."""
+    """Body of ``PATCH /v1/queues/<name>``; null restores a setting's default."""
 
     settings: Values
 

@@ -1,4 +1,4 @@
-"""Reading the REST calls' parameters and bodies, within bounds; what answers share."""
+"""Parameters and bodies of REST calls, within bounds, and shared parts of answers."""
 
 import asyncio
 import base64
@@ -25,7 +25,7 @@ Body = TypeVar("Body", bound=FrozenConfig)
 def changes(
     kernel: Kernel, request: Request, action: str, name: str
 ) -> AbstractContextManager[None]:
-    """Write an audit line about what is changed inside; who has the token is ``admin``."""
+    """Write an audit line about a change within the context; the user is ``admin``."""
     return kernel.audit.change(_asking(request), action, name)
 
 
@@ -34,7 +34,7 @@ def _asking(request: Request) -> Principal:
 
 
 def path_text(request: Request, name: str) -> str:
-    """Return a decoded part of the path; the gate leaves them as they came."""
+    """Return a decoded part of the path."""
     return unquote(request.path_params[name])
 
 
@@ -66,7 +66,7 @@ async def read_body(request: Request, model: type[Body]) -> Body:
 
 
 async def kept(begin: Callable[[OnDone], None]) -> None:
-    """Begin a change and wait until it is kept. Errors: ``StorageUnavailable``."""
+    """Start a change and wait until it is durable. Errors: ``StorageUnavailable``."""
     done: asyncio.Future[StorageUnavailable | None] = asyncio.get_running_loop().create_future()
 
     def on_done(error: StorageUnavailable | None) -> None:
@@ -80,7 +80,7 @@ async def kept(begin: Callable[[OnDone], None]) -> None:
 
 
 def bytes_as_text(name: str, data: bytes | None) -> dict[str, str | None]:
-    """Return bytes as text; under ``<name>_base64`` where they are none."""
+    """Return bytes as text, or under ``<name>_base64`` when they are not UTF-8."""
     try:
         return {name: None if data is None else data.decode()}
     except UnicodeDecodeError:

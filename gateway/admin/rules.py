@@ -1,4 +1,4 @@
-"""REST about rules: ``/v1/rules``. A rule has no name: all that it says is what it is.
+"""REST for rules: ``/v1/rules``. A rule has no name; its fields identify it.
 
 ``GET`` lists those of the store and of the config file (``source``), ``POST`` adds one, and
 ``DELETE`` removes the one that its query parameters say; they are the keys of ``RuleText``. What
@@ -26,7 +26,7 @@ _MQTT_NAMES: Final = {operation: word for word, operation in MQTT_WORDS.items()}
 
 
 class RuleText(FrozenConfig):
-    """One rule, in the words of ``[[auth.rules]]``."""
+    """Rule with the keys of ``[[auth.rules]]``."""
 
     effect: Literal["allow", "deny"]
     operation: AuthOperation | Literal["publish", "subscribe"]

@@ -1,4 +1,4 @@
-"""REST that has the log read: ``POST /v1/scrub`` begins a pass, ``GET`` says what was found."""
+"""REST for scrubs: ``POST /v1/scrub`` starts a pass, ``GET`` returns its findings."""
 
 from pydantic import Field
 from starlette.requests import Request
@@ -14,7 +14,7 @@ WAIT_S_MAX = 10
 
 
 class NewScrub(FrozenConfig):
-    """Body of the call: how many bytes a second are read."""
+    """Body of the call: bytes to read per second."""
 
     bytes_per_s: int = Field(ge=4_096)
 

@@ -1,4 +1,4 @@
-"""The admin HTTP endpoint: uvicorn in the node's own event loop, bounded in every direction.
+"""Admin HTTP endpoint: uvicorn in the node's event loop, with bounds on every resource.
 
 It starts before everything else, so that ``/healthz`` and ``/readyz`` answer while logs are
 being read. It neither installs signal handlers nor configures logging, and it has no timer that
@@ -29,7 +29,7 @@ _REACHED_BY: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - compa
 
 
 class AdminServer:
-    """Listens, and answers by what ``state`` says of the node."""
+    """HTTP server of the admin endpoint, over the node's ``state``."""
 
     def __init__(self, config: AdminConfig, state: AdminState, *, data_dir: Path) -> None:
         self._bind = parse_address(config.bind)
@@ -75,14 +75,14 @@ class AdminServer:
         self._state.on_ready_changed = self._publish
 
     async def stop(self) -> None:
-        """Answer what was asked, within ``DRAIN_S_MAX`` seconds, and let go of the port."""
+        """Answer open requests, within ``DRAIN_S_MAX`` seconds, and close the port."""
         if self._server is not None:
             await self._server.shutdown(sockets=[self._socket] if self._socket else [])
         self._server = self._socket = None
         self._state.on_ready_changed = None
 
     def _publish(self) -> None:
-        """Tell commands where we are, while we are ready.
+        """Write the endpoint's address for the commands, while the node is ready.
 
         Not before: until the storage is locked, another node may be at work in this folder.
         """
@@ -115,10 +115,10 @@ class AdminServer:
 
 
 class _BoundedHttp(H11Protocol):
-    """uvicorn's HTTP/1.1, with a bound on connections and on how long a silent one stays."""
+    """HTTP/1.1 of uvicorn, with bounds on connections and on idle time."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Take the connection, unless there are too many."""
+        """Accept the connection, unless there are too many."""
         super().connection_made(transport)
         self._patience: asyncio.TimerHandle | None = None
         if len(self.connections) > CONNECTIONS_MAX:
@@ -127,13 +127,13 @@ class _BoundedHttp(H11Protocol):
             self._patience = self.loop.call_later(REQUEST_S_MAX, self._close_if_overdue)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Let go of the connection."""
+        """Release the connection."""
         if self._patience is not None:
             self._patience.cancel()
         super().connection_lost(exc)
 
     def send_400_response(self, msg: str) -> None:
-        """Refuse what is no HTTP; whoever still answers an earlier request need not."""
+        """Refuse invalid HTTP, and end the answer to an earlier request."""
         cycle = self.cycle
         if cycle is not None and not cycle.response_complete:  # type: ignore[redundant-expr] # may be None
             cycle.disconnected = True
@@ -144,7 +144,7 @@ class _BoundedHttp(H11Protocol):
             self.transport.close()
 
     def _close_if_overdue(self) -> None:
-        """Close, unless we are at work: half requests, silence and unread answers end here."""
+        """Close a connection with an incomplete request, an unread answer, or none."""
         at_work = (
             self.cycle is not None  # type: ignore[redundant-expr] # uvicorn's type hides None
             and not self.cycle.more_body

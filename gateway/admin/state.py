@@ -8,7 +8,7 @@ from gateway.metrics import Metrics
 
 
 class AdminState:
-    """The node, as far as it has started. ``kernel`` is set when REST calls can be served."""
+    """State of the node. ``kernel`` is set when REST calls can be served."""
 
     def __init__(
         self,
@@ -25,7 +25,7 @@ class AdminState:
 
     @property
     def is_ready(self) -> bool:
-        """Every listener listens, and the node is not stopping."""
+        """Whether every listener listens and the node is not stopping."""
         return self._is_ready
 
     @is_ready.setter
@@ -35,7 +35,7 @@ class AdminState:
             self.on_ready_changed()
 
     def running(self) -> Kernel:
-        """Return the kernel. Errors: ``ShuttingDown`` while it is not there (yet)."""
+        """Return the kernel. Errors: ``ShuttingDown`` before it starts and after it stops."""
         if self.kernel is None:
             msg = "the node is starting or stopping"
             raise ShuttingDown(msg)

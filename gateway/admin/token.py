@@ -1,4 +1,4 @@
-"""The admin endpoint's secret and address, in files of the data directory.
+"""Token and address of the admin endpoint, in files of the data directory.
 
 Whoever may read what the data directory's owner may read can administer the node: the token has
 mode 0600.
@@ -15,7 +15,7 @@ _TOKEN_BYTES: Final = 32
 
 
 def ensure_token(data_dir: Path) -> str:
-    """Return the node's admin token; it is made when there is none. Errors: ``OSError``."""
+    """Return the node's admin token, generated if missing. Errors: ``OSError``."""
     try:
         return read_token(data_dir)
     except FileNotFoundError:
@@ -34,12 +34,12 @@ def read_token(data_dir: Path) -> str:
 
 
 def write_url(data_dir: Path, url: str) -> None:
-    """Leave the address that is listened on, for commands; port 0 is settled only here."""
+    """Write the listening address for commands; it has the real port in place of 0."""
     _write_private(data_dir / URL_FILE, url)
 
 
 def read_url(data_dir: Path) -> str | None:
-    """Return the address that the node left when it started, or None."""
+    """Return the address that the running node wrote, or None."""
     try:
         return (data_dir / URL_FILE).read_text("ascii").strip() or None
     except FileNotFoundError:
@@ -47,7 +47,7 @@ def read_url(data_dir: Path) -> str | None:
 
 
 def remove_url(data_dir: Path) -> None:
-    """Take the address away again: nobody listens there any more."""
+    """Remove the address of a stopped node."""
     (data_dir / URL_FILE).unlink(missing_ok=True)
 
 

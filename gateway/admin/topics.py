@@ -1,4 +1,4 @@
-"""REST about topics: ``/v1/topics`` and what lies below.
+"""REST for topics: ``/v1/topics`` and below.
 
 ``?namespace=`` names another namespace than the default one.
 """
@@ -31,13 +31,13 @@ class NewTopic(FrozenConfig):
 
 
 class ConfigChanges(FrozenConfig):
-    """Body of ``PATCH /v1/topics/<name>/configs``; null puts a config back to its default."""
+    """Body of ``PATCH /v1/topics/<name>/configs``; null restores a config's default."""
 
     changes: dict[str, str | None]
 
 
 class PartitionCount(FrozenConfig):
-    """Body of ``POST /v1/topics/<name>/partitions``: how many there are to be in all."""
+    """Body of ``POST /v1/topics/<name>/partitions``: the new total."""
 
     total: int = Field(ge=1)
 

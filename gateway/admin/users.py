@@ -1,4 +1,4 @@
-"""REST about users: ``/v1/users``. A password comes in and never goes out again."""
+"""REST for users: ``/v1/users``. Passwords are never returned."""
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -12,7 +12,7 @@ from gateway.errors import InvalidRequest, RequestError
 
 
 class UserNotFound(RequestError):
-    """There is no user of that name."""
+    """Unknown user name."""
 
 
 class NewPassword(FrozenConfig):

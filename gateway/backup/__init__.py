@@ -1,1 +1,1 @@
-"""Backups of a running node, and the way back."""
+"""Backups of a running node, and their restore."""

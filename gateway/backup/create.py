@@ -36,7 +36,7 @@ class LogCopier(Protocol):
     """Copier of a storage that can be backed up; its attribute ``copier``."""
 
     async def copy(self, target: Path) -> None:
-        """Copy what was acknowledged before the call into the empty folder ``target``.
+        """Copy all data acknowledged before the call into the empty folder ``target``.
 
         Errors: ``StorageUnavailable``.
         """
@@ -65,7 +65,7 @@ class Backups:
         self._task: asyncio.Task[None] | None = None
 
     def start(self, kernel: Kernel, target: Path) -> None:
-        """Begin a backup into ``target``, which is made and must be empty if it is there.
+        """Start a backup into ``target``, a missing or empty folder.
 
         Errors: ``InvalidRequest`` for the target, ``PolicyViolation`` while another one runs,
         or when the storage cannot be backed up.
@@ -82,7 +82,7 @@ class Backups:
         self._task = asyncio.get_running_loop().create_task(self._run(kernel, copier, target))
 
     async def wait(self, timeout_s: float) -> None:
-        """Return when no backup runs any more, or after that time."""
+        """Wait for the end of the backup, or for that time."""
         if self._task is not None:
             await asyncio.wait([self._task], timeout=timeout_s)
 

@@ -1,4 +1,4 @@
-"""The file ``BACKUP``: what a backup consists of. It is written last; without it there is none.
+"""File ``BACKUP``: the list of a backup's files, written last to complete it.
 
 One line ``headgate-backup 1 <CRC-32C of the rest, hexadecimal>``, then a JSON object.
 """
@@ -23,11 +23,11 @@ _FILE_MODE: Final = 0o640
 
 
 class BackupDamaged(RequestError):
-    """A backup is not what its ``BACKUP`` file says, or has none."""
+    """Backup that differs from its ``BACKUP`` file, or has none."""
 
 
 class BackupEntry(FrozenConfig):
-    """A file of the backup, by its path below the backup's folder."""
+    """File of the backup, by its path below the backup's folder."""
 
     path: str
     size_bytes: int = Field(ge=0)
@@ -50,7 +50,7 @@ class BackupFile(FrozenConfig):
 
 
 def write_backup_file(folder: Path, content: BackupFile) -> None:
-    """Write and sync the file and its name: now there is a backup. Errors: ``OSError``."""
+    """Write and sync the file and its folder, which completes the backup. Errors: ``OSError``."""
     body = content.model_dump_json(indent=1).encode()
     fd = os.open(
         folder / BACKUP_NAME, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, _FILE_MODE
@@ -67,7 +67,7 @@ def write_backup_file(folder: Path, content: BackupFile) -> None:
 
 
 def read_backup_file(folder: Path) -> BackupFile:
-    """Return what a backup consists of. Errors: ``BackupDamaged``."""
+    """Return the contents of a backup. Errors: ``BackupDamaged``."""
     path = folder / BACKUP_NAME
     try:
         with path.open("rb") as file:

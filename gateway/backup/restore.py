@@ -1,4 +1,4 @@
-"""Putting a backup in place of a data directory that holds nothing yet.
+"""Restore of a backup into an empty data directory.
 
 Files are copied into a folder of their own, checked against the ``BACKUP`` file while they are
 copied, synced, and only then moved to their places: the log last, so that a start in between
@@ -32,11 +32,11 @@ _FOLDER_MODE: Final = 0o750
 
 
 class NotEmpty(RequestError):
-    """The target of a restore holds something already."""
+    """Target of a restore that is not empty."""
 
 
 def check_target(data_dir: Path) -> None:
-    """Refuse a folder that holds more than a lock and an earlier try. Errors: ``NotEmpty``."""
+    """Refuse a folder with more than a lock and a failed restore. Errors: ``NotEmpty``."""
     found = sorted(path.name for path in data_dir.iterdir())
     others = [name for name in found if name not in {_LOCK, _STAGE}]
     if others:
@@ -47,7 +47,7 @@ def check_target(data_dir: Path) -> None:
 def restore(
     backup: Path, data_dir: Path, *, on_copied: Callable[[int], None] | None = None
 ) -> BackupFile:
-    """Copy a backup into ``data_dir``, whose lock the caller has; return what it consists of.
+    """Copy a backup into ``data_dir``, locked by the caller; return its contents.
 
     ``on_copied`` is told bytes as they are copied. Errors: ``BackupDamaged``, ``NotEmpty``,
     ``OSError``; then ``data_dir`` has no log, and can be tried again.

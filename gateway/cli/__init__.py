@@ -1,1 +1,1 @@
-"""The commands of ``headgate``. ``serve`` is by itself; the others are typer's, in app.py."""
+"""Commands of ``headgate``: ``serve`` has its own parser; the others are typer's, in app.py."""

@@ -1,4 +1,4 @@
-"""How commands talk to a running node: its admin REST calls, with its token."""
+"""Client of a running node's admin REST API, for the commands."""
 
 import json
 import os
@@ -17,20 +17,20 @@ TIMEOUT_S: Final = 30
 
 
 class NodeUnreachable(GatewayError):
-    """No node answers, or its token cannot be read."""
+    """Node that does not answer, or whose token cannot be read."""
 
 
 class Refused(GatewayError):
-    """The node said no; the text is the node's."""
+    """Refusal by the node, with the node's text."""
 
 
 def settings_of(config: Path | None, assignments: list[str] | None) -> Settings:
-    """Return the settings that the command line names. Errors: ``InvalidSettings``."""
+    """Return the settings of the command line. Errors: ``InvalidSettings``."""
     return load_settings(file=config, assignments=assignments or (), environment=os.environ)
 
 
 class AdminClient:
-    """Sends one request per call; with a ``namespace``, each of them asks within it."""
+    """REST client with one request per call, within a ``namespace`` if one is given."""
 
     def __init__(self, url: str, token: str, *, namespace: str | None = None) -> None:
         self.url = url
@@ -39,7 +39,7 @@ class AdminClient:
 
     @classmethod
     def of(cls, settings: Settings, *, namespace: str | None = None) -> Self:
-        """Return a client of the node that has these settings. Errors: ``NodeUnreachable``."""
+        """Return a client of the node with these settings. Errors: ``NodeUnreachable``."""
         data_dir = settings.node.data_dir
         try:
             token = read_token(data_dir)
@@ -53,7 +53,7 @@ class AdminClient:
         return cls(url or f"http://{settings.admin.bind}", token, namespace=namespace)
 
     def get(self, *path: str, query: Mapping[str, str] | None = None) -> dict[str, Any]:
-        """Return what ``GET /v1/<path>`` answers. Errors: as ``send``."""
+        """Return the answer to ``GET /v1/<path>``. Errors: as ``send``."""
         return self.send("GET", *path, query=query)
 
     def send(

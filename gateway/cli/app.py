@@ -1,4 +1,4 @@
-"""Every command but ``serve``, which is only named here so that ``--help`` lists it.
+"""All commands; ``serve`` is here for ``--help`` only.
 
 Exit status 0 when done, 1 when refused or out of reach, 2 when the command or the settings are
 wrong.

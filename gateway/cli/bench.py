@@ -1,4 +1,4 @@
-"""``headgate bench``: what this machine does, through the running node's Kafka endpoint.
+"""``headgate bench``: the rates of this machine, through the node's Kafka endpoint.
 
 A quick self-test, not a comparison: client and server share the machine. The client is
 librdkafka (the extra ``headgate[bench]``), because a client in Python would measure itself.
@@ -23,15 +23,15 @@ _CONSUME_S_MAX = 60.0
 
 
 class MissingClient(GatewayError):
-    """The Kafka client library is not installed."""
+    """Missing Kafka client library."""
 
 
 class BenchFailed(GatewayError):
-    """The node did not do what was asked of it."""
+    """Failed benchmark."""
 
 
 class Result(NamedTuple):
-    """One line of the table. Latencies are of single messages, or of one among many."""
+    """Line of the table. Latencies are of single messages, or of one among many."""
 
     test: str
     messages_per_s: int

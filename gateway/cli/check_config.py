@@ -1,4 +1,4 @@
-"""``headgate check-config``: a node's effective settings, and what is unusual in them."""
+"""``headgate check-config``: a node's effective settings, and warnings."""
 
 from typing import Annotated, Any
 
@@ -55,7 +55,7 @@ def check_config(
 
 
 def _check_start(settings: Settings) -> None:
-    """Find what a start would find later than the settings. Errors: ``InvalidSettings``."""
+    """Check what a start checks after the settings. Errors: ``InvalidSettings``."""
     tables = {"topic_defaults.configs": settings.topic_defaults.configs}
     tables |= {
         f"topics[{number}].configs": topic.configs
@@ -76,7 +76,7 @@ def _check_start(settings: Settings) -> None:
 
 
 def _defaults(settings: Settings) -> dict[str, Any]:
-    """Return what the same adapters and storage have when only what must be set is set."""
+    """Return the same adapters and storage with only the required keys set."""
     storage = {"adapter": settings.storage.adapter, **_required(settings.storage.options)}
     assignments = [f"storage={format_value(storage)}"]
     for name, adapter in settings.adapters.items():
@@ -87,6 +87,6 @@ def _defaults(settings: Settings) -> dict[str, Any]:
 
 
 def _required(config: FrozenConfig) -> dict[str, Any]:
-    """Return the keys without a default, and what they are set to."""
+    """Return the keys without a default, with their values."""
     fields = type(config).model_fields.items()
     return config.model_dump(mode="json", include={k for k, v in fields if v.is_required()})

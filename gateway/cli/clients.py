@@ -1,4 +1,4 @@
-"""``headgate clients``: who is connected."""
+"""``headgate clients``: the open connections."""
 
 from gateway.cli import options
 from gateway.cli.admin_client import AdminClient

@@ -1,4 +1,4 @@
-"""The tables of docs/configuration.md, made from the config classes so that they cannot drift.
+"""Tables of docs/configuration.md, generated from the config classes.
 
 ``headgate check-config --reference`` prints them.
 """
@@ -53,7 +53,7 @@ def reference() -> str:
 
 
 def sections() -> Iterator[Section]:
-    """Yield each table of the config file, as it is written there, and its class."""
+    """Yield each table of the config file, with its name there and its class."""
     for name, field in Settings.model_fields.items():
         model = field.annotation
         if isinstance(model, type) and issubclass(model, FrozenConfig):
@@ -76,7 +76,7 @@ def sections() -> Iterator[Section]:
 
 
 def _below(path: str, model: type[FrozenConfig]) -> Iterator[Section]:
-    """Yield the tables below a section; one that may come several times in double brackets."""
+    """Yield the tables below a section; repeatable ones in double brackets."""
     for key, field in model.model_fields.items():
         table = _table_of(field)
         if table is not None:
@@ -85,7 +85,7 @@ def _below(path: str, model: type[FrozenConfig]) -> Iterator[Section]:
 
 
 def _table_of(field: FieldInfo) -> type[FrozenConfig] | None:
-    """Return the class of a key that is a table (or several), else None."""
+    """Return the class of a key that is a table (or a list of tables), else None."""
     for kind in (field.annotation, *get_args(field.annotation)):
         if isinstance(kind, type) and issubclass(kind, FrozenConfig):
             return kind
@@ -113,7 +113,7 @@ def _row(model: type[FrozenConfig], key: str) -> str:
 
 
 def _meaning(model: type[FrozenConfig], key: str) -> str:
-    """Return a key's description; a subclass with another default may leave it to its base."""
+    """Return a key's description, from a base class if the class has none."""
     for kind in model.__mro__:
         fields = getattr(kind, "model_fields", {})
         if key in fields and fields[key].description:
@@ -134,7 +134,7 @@ def default_text(field: FieldInfo) -> str:
 
 
 def _values(field: FieldInfo) -> str:
-    """Return what a key takes: its type, and its bounds where it has any."""
+    """Return the type and the bounds of a key."""
     kinds = [kind for kind in get_args(field.annotation) if kind is not type(None)]
     kind = field.annotation
     if len(kinds) == 1 and get_origin(kinds[0]) is Literal:  # X | None

@@ -1,4 +1,4 @@
-"""``headgate dlq``: dead letters: what they are, why they are dead, and back to work."""
+"""``headgate dlq``: list, show, redrive and purge dead letters."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -27,7 +27,7 @@ Name = Annotated[str, typer.Argument(help="The dead-letter queue's name.")]
 @dlq_app.command("ls")
 @in_namespace
 def list_dead_letter_queues(client: AdminClient, *, as_json: options.AsJson = False) -> None:
-    """List dead-letter queues, what they hold, and the queues that send to them."""
+    """List dead-letter queues, their messages, and the queues that send to them."""
     found = client.get("dlq")["dlqs"]
     if as_json:
         print_json(found)
@@ -56,7 +56,7 @@ def show(
     ] = 100,
     as_json: options.AsJson = False,
 ) -> None:
-    """Show dead letters, grouped by the reason why they are dead, without taking them."""
+    """Show dead letters grouped by reason, without taking them."""
     found = client.get("dlq", name, "messages", query={"count": str(count)})
     if as_json:
         print_json(found)
@@ -88,7 +88,7 @@ def redrive(
     ] = None,
     yes: options.Yes = False,
 ) -> None:
-    """Begin to move dead letters back to where they came from; `status` says how far it is."""
+    """Start to move dead letters back to their source; `status` shows the progress."""
     client.get("dlq", name, "redrives")  # is there such a queue?
     where = to or "the queues they came from"
     confirm(lambda: f"Move the messages of {name} to {where}?", yes=yes)
@@ -133,7 +133,7 @@ def status(client: AdminClient, name: Name, *, as_json: options.AsJson = False) 
 @dlq_app.command()
 @in_namespace
 def cancel(client: AdminClient, name: Name) -> None:
-    """End the redrive that runs; what it has moved stays moved."""
+    """Cancel the running redrive; messages moved already stay moved."""
     ended = client.send("POST", "dlq", name, "redrives", "cancel")
     say(f"ends now; {ended['moved']} of {ended['total_at_start']} message(s) are moved so far")
 
@@ -148,7 +148,7 @@ def purge(client: AdminClient, name: Name, *, yes: options.Yes = False) -> None:
 
 
 def _question(client: AdminClient, name: str) -> str:
-    """Ask with what would be lost. Error: ``Refused`` where there is no such queue."""
+    """Return the question before a removal. Error: ``Refused`` where there is no such queue."""
     total = client.get("dlq", name, "messages", query={"count": "1"})["total"]
     return f"Remove all {total:,} dead letter(s) of {name}?"
 
@@ -158,7 +158,7 @@ def _reason(letter: Mapping[str, Any]) -> str:
 
 
 def _letters(letters: Iterable[Mapping[str, Any]]) -> list[dict[str, object]]:
-    """Return rows for people: where each came from, and the beginning of what it says."""
+    """Return table rows: each letter's source and the beginning of its value."""
     return [
         {
             "place": f"{letter['partition']}/{letter['offset']}",
@@ -174,7 +174,7 @@ def _letters(letters: Iterable[Mapping[str, Any]]) -> list[dict[str, object]]:
 
 
 def _number(text: str | None) -> int | str | None:
-    """Return a number as one; a sender's own header may be anything."""
+    """Return a header's number, or its text if it is none."""
     return int(text) if text and _NUMBER.fullmatch(text) else text
 
 

@@ -1,4 +1,4 @@
-"""``headgate topics find``: the records of a topic that have a key or a header."""
+"""``headgate topics find``: search a topic by key or header."""
 
 import base64
 import sys
@@ -109,7 +109,7 @@ def find(  # noqa: PLR0913 - one argument per option
 
 
 class _Progress:
-    """Says on a terminal how much was read; always, at the end, what could not be."""
+    """Progress of a search: bytes read on a terminal, and unreadable batches at the end."""
 
     def __init__(self) -> None:
         self._read_bytes = 0
@@ -125,7 +125,7 @@ class _Progress:
             self._has_said = True
 
     def nothing(self) -> str:
-        """Say that the search found nothing, and in how much."""
+        """Print that the search found nothing, and how much was read."""
         return f"no record matches; {format_size(self._read_bytes)} read"
 
     def end(self) -> None:

@@ -1,4 +1,4 @@
-"""``headgate groups``: consumer groups and where they stand."""
+"""``headgate groups``: consumer groups and their offsets."""
 
 from typing import Annotated
 
@@ -44,7 +44,7 @@ def describe(client: AdminClient, group: Group, *, as_json: options.AsJson = Fal
 @groups_app.command()
 @of_node
 def offsets(client: AdminClient, group: Group, *, as_json: options.AsJson = False) -> None:
-    """Show a group's committed offsets and how far it is behind."""
+    """Show a group's committed offsets and lag."""
     found = client.get("groups", group, "offsets")
     columns = ["topic", "partition", "offset", "end", "lag", "metadata"]
     print_rows(
@@ -80,7 +80,7 @@ def delete(client: AdminClient, group: Group, *, yes: options.Yes = False) -> No
 
 
 def _question(client: AdminClient, group: str) -> str:
-    """Ask with what would be lost. Error: ``Refused`` where there is no such group."""
+    """Return the question before a removal. Error: ``Refused`` where there is no such group."""
     client.get("groups", group)
     committed = client.get("groups", group, "offsets")["offsets"]
     return f"Delete group {group} and its {len(committed)} committed offset(s)?"

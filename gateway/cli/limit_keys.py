@@ -1,4 +1,4 @@
-"""The config keys that bound something, with their defaults, for the check of docs/limits.md."""
+"""Config keys that are limits, with their defaults, for the check of docs/limits.md."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -11,7 +11,7 @@ LISTENER: Final = "listener"
 
 
 def limit_keys() -> dict[str, set[str]]:
-    """Return the defaults of every key that is a maximum, a budget or a reserve, by its path.
+    """Return the defaults of all keys that are a maximum, a budget or a reserve, by path.
 
     A key that every listener has is there once, as ``listener.<key>``, with a default for each
     that differs; so is one of several storage adapters.

@@ -1,4 +1,4 @@
-"""``headgate log verify --live``: the running node reads its log, and says what is damaged."""
+"""``headgate log verify --live``: a scrub by the running node."""
 
 from pathlib import Path
 from typing import Final
@@ -10,7 +10,7 @@ LIVE_BYTES_PER_S: Final = 67_108_864
 
 
 def verify_live(config: Path | None, assignments: list[str] | None, bytes_per_s: int) -> int:
-    """Print the damaged batches that a pass finds; return how many there are."""
+    """Run a scrub pass, print the damaged batches, and return their number."""
     client = AdminClient.of(settings_of(config, assignments))
     found = client.send("POST", "scrub", body={"bytes_per_s": bytes_per_s})
     while found["state"] == "running":

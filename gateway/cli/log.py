@@ -1,4 +1,4 @@
-"""``headgate log``: look into a data directory, also into a broken one. Nothing is changed."""
+"""``headgate log``: dump and verify a data directory, damaged or not, without changes."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -95,7 +95,7 @@ def verify(
     config: options.Config = None,
     assignments: options.Assignments = None,
 ) -> None:
-    """Read everything and compare it: CRCs, sequences, footers, the manifest, offsets.
+    """Read the whole log and check CRCs, sequences, footers, the manifest and offsets.
 
     Says what a start would repair. Exit status 1 when something is damaged, 0 otherwise. Of a
     running node (--live) the batches are read, at a bounded rate, while it serves its clients.
@@ -112,7 +112,7 @@ def verify(
 
 
 def _verify_stopped(data_dir: Path) -> int:
-    """Print what is wrong with a stopped node's files; return how many places are damaged."""
+    """Print the damage in a stopped node's files; return the number of damaged places."""
     if not data_dir.exists():
         raise typer.BadParameter(f"{data_dir} is not there")
     holder = node_beside(data_dir)
@@ -134,7 +134,7 @@ def _verify_stopped(data_dir: Path) -> int:
 
 
 class _Printer:
-    """Prints reports line by line and counts what is damaged."""
+    """Printer of reports, which counts damaged places."""
 
     def __init__(self, partition: int | None, limit: int, *, records: bool) -> None:
         self._partition = partition
@@ -162,7 +162,7 @@ class _Printer:
         self._print_footer(report)
 
     def print_settled(self, data_dir: Path, number: int | None) -> bool:
-        """Print the manifest and the settled segments; say whether there was any."""
+        """Print the manifest and the settled segments; return whether there are any."""
         try:
             manifest = read_manifest(data_dir)
         except StorageUnavailable as error:

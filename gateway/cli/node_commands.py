@@ -24,7 +24,7 @@ class Change(NamedTuple):
 
 
 def of_node(command: Callable[Concatenate[AdminClient, _Own], None]) -> Callable[..., None]:
-    """Give a command its client, and ``--config`` and ``--set``, which say whose.
+    """Decorate a command with its client and the options ``--config`` and ``--set``.
 
     Typer calls what this returns. Errors: ``InvalidSettings``, ``NodeUnreachable``.
     """
@@ -34,16 +34,16 @@ def of_node(command: Callable[Concatenate[AdminClient, _Own], None]) -> Callable
 def in_namespace(
     command: Callable[Concatenate[AdminClient, _Own], None],
 ) -> Callable[..., None]:
-    """Do as ``of_node``, with ``--namespace`` too: the client asks within it."""
+    """Decorate as ``of_node``, and with the option ``--namespace``."""
     return _given(_client_in, command)
 
 
 class Unanswered(GatewayError):
-    """A question was asked without a terminal to answer it."""
+    """Question without a terminal to answer it."""
 
 
 def confirm(question: Callable[[], str], *, yes: bool) -> None:
-    """Return only where the user agrees, now or by ``--yes``.
+    """Return only if the user agrees, now or by ``--yes``.
 
     ``question`` looks at what would be lost, and raises where there is no such thing; with
     ``--yes`` nothing is asked, and it is not called. Error: ``Unanswered``.
@@ -62,7 +62,7 @@ def confirm(question: Callable[[], str], *, yes: bool) -> None:
 
 
 def parse_change(text: str) -> Change:
-    """Return what ``NAME=VALUE`` says, as the ``parser`` of an option; no value is None.
+    """Return the name and value of ``NAME=VALUE``; an empty value is None.
 
     >>> parse_change("retention.ms=1000"), parse_change("retention.ms=")
     (Change(name='retention.ms', value='1000'), Change(name='retention.ms', value=None))

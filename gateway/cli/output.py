@@ -71,7 +71,7 @@ def format_span(span_ms: int | None) -> str | None:
 
 
 def format_size(size_bytes: int) -> str:
-    """Return a size in the largest unit of which there is at least one.
+    """Return a size in its largest whole unit.
 
     >>> format_size(999), format_size(1_572_864)
     ('999 bytes', '1.5 MiB')
@@ -87,18 +87,18 @@ def format_size(size_bytes: int) -> str:
 
 
 def say(text: str) -> None:
-    """Print lines, without reading markup into them."""
+    """Print lines without interpreting markup."""
     print("\n".join(map(visible, text.split("\n"))))
 
 
 def note(text: str) -> None:
-    """Print a line about the output on standard error, where no program takes it for output."""
+    """Print a remark on standard error."""
     sys.stdout.flush()
     print(visible(text), file=sys.stderr)
 
 
 def visible(text: str) -> str:
-    r"""Return text with its control characters written out: it is others', and ours the terminal.
+    r"""Return text with its control characters escaped, for a terminal.
 
     >>> visible("\x1b[2J")
     '\\x1b[2J'

@@ -1,4 +1,4 @@
-"""``headgate pipeline``: jobs on Spark over a node's data, which need nothing of the node."""
+"""``headgate pipeline``: Spark jobs over a node's data, without load on the node."""
 
 from gateway.cli.pipeline_archive import archive
 from gateway.cli.pipeline_audit import audit

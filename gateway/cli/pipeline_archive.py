@@ -1,4 +1,4 @@
-"""``headgate pipeline archive``: topics into a lake table, each record once."""
+"""``headgate pipeline archive``: copy topics into a lake table, each record once."""
 
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -58,7 +58,7 @@ def archive(  # noqa: PLR0913 - the options of the command
     config: options.Config = None,
     assignments: options.Assignments = None,
 ) -> None:
-    """Bring topics into a lake table, each record once.
+    """Copy topics into a lake table, each record once.
 
     Rows are partitioned by topic and day. What was archived is noted in the commits that add the
     rows, so that the next run, or one after a crash, goes on where the table is.

@@ -1,4 +1,4 @@
-"""``headgate pipeline audit``: what is missing, twice or out of order, in the log and in a lake."""
+"""``headgate pipeline audit``: find loss, duplicates and disorder in log and lake."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -53,7 +53,7 @@ def audit(  # noqa: PLR0913 - the options of the command
     config: options.Config = None,
     assignments: options.Assignments = None,
 ) -> None:
-    """Look for loss, duplicates and disorder in topics, and in a lake table beside them.
+    """Find loss, duplicates and disorder in topics and in their lake table.
 
     Ends with status 3 when something is wrong, 0 when nothing is. The headers of all batches are
     looked at; records are decoded only with --deep and --lake.

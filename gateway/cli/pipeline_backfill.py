@@ -1,4 +1,4 @@
-"""``headgate pipeline backfill``: the records of a lake table to topics again."""
+"""``headgate pipeline backfill``: send the records of a lake table to topics again."""
 
 import secrets
 import sys

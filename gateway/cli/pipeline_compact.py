@@ -1,4 +1,4 @@
-"""``headgate pipeline compact``: small objects of a bucket into large ones."""
+"""``headgate pipeline compact``: merge small objects of a bucket."""
 
 from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated

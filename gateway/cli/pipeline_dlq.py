@@ -1,4 +1,4 @@
-"""``headgate pipeline dlq``: why letters are dead, what is in them, and back to work with them."""
+"""``headgate pipeline dlq``: count, show and replay dead letters."""
 
 import json
 import secrets
@@ -44,7 +44,7 @@ Until = Annotated[str, typer.Option(help="Only what died before this time.")]
 
 
 class SomeRefused(GatewayError):
-    """The endpoint refused some of the letters."""
+    """Replay of which the endpoint refused some letters."""
 
 
 @pipeline_dlq_app.command()
@@ -66,7 +66,7 @@ def reasons(  # noqa: PLR0913 - the options of the command
     config: options.Config = None,
     assignments: options.Assignments = None,
 ) -> None:
-    """Group dead letters by why they are dead.
+    """Count dead letters by reason.
 
     Numbers, ids and quoted parts of a reason do not count. A group has a short name for `show`
     and `replay`.
@@ -157,7 +157,7 @@ def replay(  # noqa: PLR0913 - the options of the command
     config: options.Config = None,
     assignments: options.Assignments = None,
 ) -> None:
-    """Send dead letters back to where they came from; they stay where they are, too.
+    """Send dead letters to their source again; the dead letters stay.
 
     Each bears a header `dlq.replayed` with the id of the run and its position. A run that was
     killed goes on where it was when it is given the same --id, on any machine.
@@ -236,7 +236,7 @@ class _Letters:
         self.records = sum(view.end - view.start for view in found.values())
 
     def end_at(self, ends: dict[str, dict[str, int]]) -> None:
-        """Leave out what comes later than these offsets, by topic and partition."""
+        """Leave out letters at or after these offsets, by topic and partition."""
         self._source["endingOffsets"] = json.dumps(ends)
 
     def read(self, session: Any, *, with_bodies: bool) -> Any:  # noqa: ANN401 - pyspark's
@@ -248,7 +248,7 @@ class _Letters:
         )
 
     def say_plan(self, what: str, *, as_json: bool) -> None:
-        """Print how much there is to read."""
+        """Print how many bytes there are to read."""
         if as_json:
             print_json({"records": self.records})
         else:

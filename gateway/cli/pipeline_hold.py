@@ -23,7 +23,7 @@ Positions = Mapping[PartitionIdentity, int | None]
 def begin_hold(
     settings: Settings, job_id: str, starts: Positions, *, holds: bool
 ) -> Callable[[Mapping[PartitionIdentity, int]], None]:
-    """Say where the table is, warn of topics that do not wait for it; return what says more.
+    """Commit the table's offsets, warn of topics without the hold; return a later committer.
 
     Also when nothing is new: committed offsets expire, and the last run may have found no node.
     """
@@ -36,7 +36,7 @@ def begin_hold(
 
 
 class _ArchiveGroup:
-    """The group of one archive; each thing that goes wrong is said once, in one line."""
+    """Consumer group of one archive; each kind of failure is reported once, in one line."""
 
     def __init__(self, settings: Settings, name: str) -> None:
         self._settings = settings
@@ -44,7 +44,7 @@ class _ArchiveGroup:
         self._said: set[str] = set()
 
     def post(self, positions: Positions) -> None:
-        """Commit where the table is."""
+        """Commit the table's offsets."""
         failures: list[str] = []
         try:
             client = AdminClient.of(self._settings)
@@ -59,7 +59,7 @@ class _ArchiveGroup:
             self._warn(f"the hold of {self._name} stays where it was: {failures[0]}")
 
     def check(self, topics: list[TopicName]) -> None:
-        """Warn of topics that do not wait for this group."""
+        """Warn of topics whose retention does not wait for this group."""
         for topic in topics:
             try:
                 query = {"namespace": topic.namespace}

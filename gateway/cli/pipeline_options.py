@@ -57,7 +57,7 @@ PrintSubmit = Annotated[
 
 
 def catalog_of(table: str, settings: Settings) -> str:
-    """Return Iceberg's catalog for a table in a bucket; empty: the file beside a local table."""
+    """Return Iceberg's catalog for a table in a bucket; empty for a local table."""
     from gateway.sql.engines import engine_url
 
     is_bucket = urlsplit(table).scheme not in {"", "file"}
@@ -108,7 +108,7 @@ def without_password(argument: str) -> str:
 
 
 def submit_line(arguments: Sequence[str]) -> str:
-    """Return the same job for ``spark-submit``, which brings a master of its own.
+    """Return the ``spark-submit`` command of a job.
 
     >>> line = submit_line(["pipeline", "audit", "--print-submit", "--master", "spark://a:1"])
     >>> line.replace(_submit_program(), "submit.py")
@@ -137,7 +137,7 @@ def _submit_program() -> str:
 
 @contextmanager
 def spark(job: str, *, master: str, once: bool = False) -> "Iterator[SparkSession]":
-    """Give a job its session, and stop it after. ``once``: see ``start_spark``.
+    """Provide a job's Spark session and stop it afterwards. ``once``: see ``start_spark``.
 
     Errors: ``SparkMissing``, ``JobFailed``.
     """
@@ -152,7 +152,7 @@ def spark(job: str, *, master: str, once: bool = False) -> "Iterator[SparkSessio
 
 
 class Progress:
-    """A bar on a terminal, and nothing where the output goes elsewhere.
+    """Progress bar, on a terminal only.
 
     ``unit`` names what is counted; bytes, shown as MiB, unless it is given.
     """
@@ -164,7 +164,7 @@ class Progress:
         self._shows = sys.stderr.isatty() and total > 0
 
     def add(self, amount: int) -> None:
-        """Note that so much more is done."""
+        """Advance the bar."""
         self._done += amount
         if self._shows:
             cells = min(_BAR_CELLS * self._done // self._total, _BAR_CELLS)
@@ -174,7 +174,7 @@ class Progress:
             sys.stderr.flush()
 
     def end(self) -> None:
-        """Leave the line of the bar."""
+        """End the bar's line."""
         if self._shows:
             sys.stderr.write("\n")
 
@@ -183,7 +183,7 @@ class Progress:
 
 
 def mib(size_bytes: int) -> str:
-    """Return a size for people.
+    """Return a size in MiB as text.
 
     >>> mib(1_572_864)
     '1.5 MiB'

@@ -47,7 +47,7 @@ def report(  # noqa: PLR0913 - the options of the command
     config: options.Config = None,
     assignments: options.Assignments = None,
 ) -> None:
-    """Count what came: records, bytes, batches, keys and sizes by minute, topic and protocol.
+    """Count records, bytes, batches, keys and sizes by minute, topic and protocol.
 
     With --html the same as one page with plots, which needs no network to be looked at.
     """

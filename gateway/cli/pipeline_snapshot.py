@@ -51,7 +51,7 @@ def snapshot(  # noqa: PLR0913 - the options of the command
     config: options.Config = None,
     assignments: options.Assignments = None,
 ) -> None:
-    """Write the latest value of each key of a topic: what compaction would keep.
+    """Write the latest value of each key of a topic, as compaction would keep it.
 
     A record without a value removes its key; records without a key are left out.
     """

@@ -1,4 +1,4 @@
-"""``headgate queues``: queues, how many messages they have in which state, how they are set."""
+"""``headgate queues``: queues, their messages by state, and their settings."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Final
@@ -20,7 +20,7 @@ _MEANINGS: Final[Mapping[tuple[str, object], str]] = {
 
 
 def parse_setting(text: str) -> Change:
-    """Return what ``SETTING=VALUE`` says, of a setting that there is."""
+    """Return the setting and value of ``SETTING=VALUE``."""
     setting = parse_change(text)
     if setting.name not in QueueSettings.model_fields:
         there = ", ".join(QueueSettings.model_fields)
@@ -83,7 +83,7 @@ def create(
         bool, typer.Option("--from-start", help="Take what the topic holds already, too.")
     ] = False,
 ) -> None:
-    """Create a queue with a topic of its own, or on a topic that is there."""
+    """Create a queue with a topic of its own, or on an existing topic."""
     body = {
         "name": name,
         "group": group,
@@ -105,7 +105,7 @@ def show(
     group: Group = DEFAULT_GROUP,
     as_json: options.AsJson = False,
 ) -> None:
-    """Show a queue's messages by state, its settings, and who sends dead letters to it."""
+    """Show a queue's messages by state, its settings, and its dead-letter sources."""
     queue = client.get("queues", name, query={"group": group})
     if as_json:
         print_json(queue)
@@ -133,7 +133,7 @@ def alter(
     *,
     group: Group = DEFAULT_GROUP,
 ) -> None:
-    """Change settings of a queue; an empty value (dead_letter_topic=) is the default."""
+    """Change settings of a queue; an empty value (dead_letter_topic=) restores the default."""
     if not settings:
         msg = "name at least one setting, lease_ms=60000"
         raise typer.BadParameter(msg)
@@ -167,14 +167,14 @@ def delete(
     group: Group = DEFAULT_GROUP,
     yes: options.Yes = False,
 ) -> None:
-    """Delete a queue, and its topic if that was made for it and has no other queue."""
+    """Delete a queue, and its topic if it was made for the queue and has no other."""
     confirm(lambda: f"Delete {_counted(client, name, group)} and its messages?", yes=yes)
     client.send("DELETE", "queues", name, query={"group": group})
     say(f"deleted {name}")
 
 
 def _counted(client: AdminClient, name: str, group: str) -> str:
-    """Return a queue with what it holds. Error: ``Refused`` where there is none."""
+    """Return a queue with its counts. Error: ``Refused`` where there is none."""
     counts = client.get("queues", name, query={"group": group})["counts"]
     held = ", ".join(f"{count:,} {state.replace('_', ' ')}" for state, count in counts.items())
     return f"queue {name} ({held})"
@@ -185,7 +185,7 @@ def _settings(queue: Mapping[str, Any]) -> list[tuple[str, Any]]:
 
 
 def _shown(key: str, value: object) -> object:
-    """Return a setting as people read it: spans in words beside the number."""
+    """Return a setting as text, with time spans in words beside the number."""
     if (key, value) in _MEANINGS:
         return f"{value}  ({_MEANINGS[key, value]})"
     if key.endswith("_ms") and isinstance(value, int) and value > 0:

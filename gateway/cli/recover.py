@@ -31,7 +31,7 @@ from storage_adapters.segment_log.inspect import PartitionListing, list_partitio
 
 
 class NothingToRecover(GatewayError):
-    """There is no log that could say anything."""
+    """Missing log: there is nothing to recover from."""
 
 
 class Log(Protocol):
@@ -61,12 +61,12 @@ class Log(Protocol):
         ...
 
     def remarks(self) -> Iterable[str]:
-        """Return what the user should know besides, a line each."""
+        """Return further remarks for the user, a line each."""
         ...
 
 
 class SegmentLogOf:
-    """The log in a data directory; the lock was taken to list it."""
+    """Log in a data directory that the caller has locked."""
 
     def __init__(self, data_dir: Path, data_uuid: UUID, listing: PartitionListing) -> None:
         self._data_dir = data_dir
@@ -80,7 +80,7 @@ class SegmentLogOf:
         return list_queues(self._data_dir, self._listing)
 
     def restore(self) -> None:
-        """See ``Log``: it keeps nothing there."""
+        """See ``Log``; there is nothing to rebuild."""
 
     def remarks(self) -> Iterable[str]:
         """See ``Log``."""
@@ -127,7 +127,7 @@ def recover_metadata(
 
 
 def _log_of(settings: Settings) -> Log:
-    """Return what the log knows. Errors: ``NothingToRecover``, ``StorageUnavailable``."""
+    """Return the log. Errors: ``NothingToRecover``, ``StorageUnavailable``."""
     adapter = settings.storage.adapter
     if adapter == "s3":
         from gateway.cli.recover_s3 import S3Log

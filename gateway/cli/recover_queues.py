@@ -1,4 +1,4 @@
-"""Queues found in the log: the journal has entries of each queue that was ever read."""
+"""Queues in the log: the journal has entries of each queue that was ever read."""
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path

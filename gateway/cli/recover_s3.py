@@ -1,4 +1,4 @@
-"""``headgate recover-metadata`` for a log in S3: the index is rebuilt, too.
+"""``headgate recover-metadata`` for a log in S3; rebuilds the index, too.
 
 Imported only when the configuration names S3: boto3 takes a while.
 """
@@ -23,7 +23,7 @@ SHOWN_MAX: Final = 10
 
 
 class S3Log:
-    """A bucket, surveyed. Errors of making it: ``StorageUnavailable``."""
+    """Log in a bucket. Errors of creating it: ``StorageUnavailable``."""
 
     def __init__(self, settings: Settings) -> None:
         config = settings.storage.options
@@ -54,7 +54,7 @@ class S3Log:
         return sorted(found)
 
     def restore(self) -> None:
-        """Rebuild the index. A node that runs meanwhile is fenced. Errors: as above."""
+        """Rebuild the index; a running node is fenced. Errors: ``StorageUnavailable``."""
         data_dir = self._settings.node.data_dir
         make_data_dir(data_dir)
         index = Index(
@@ -67,7 +67,7 @@ class S3Log:
             index.close()
 
     def remarks(self) -> Iterator[str]:
-        """Yield what the user should know of what was found, a line each."""
+        """Yield remarks about the findings, a line each."""
         decision = self._survey.decision
         yield f"{len(decision.live)} objects are in the index again."
         if decision.unused:

@@ -1,4 +1,4 @@
-"""``headgate rules``: who may do what. They hold, for who is connected too, when a command ends."""
+"""``headgate rules``: access rules, in force for all connections when a command ends."""
 
 from enum import StrEnum
 from typing import Annotated, Final
@@ -94,7 +94,7 @@ def add(  # noqa: PLR0913 - one argument per option
 @rules_app.command("ls")
 @of_node
 def list_rules(client: AdminClient, *, as_json: options.AsJson = False) -> None:
-    """List rules: of the store, and those of the config file that stand beside them."""
+    """List the stored rules and those of the config file."""
     found = client.get("rules")["rules"]
     columns = ["effect", "operation", "resource", "pattern", "name"]
     columns += ["principal", "client", "protocol", "host", "source"]
@@ -118,7 +118,7 @@ def remove(  # noqa: PLR0913 - one argument per option
     is_eq: Eq = False,
     yes: options.Yes = False,
 ) -> None:
-    """Remove the rule that says just this."""
+    """Remove the rule with exactly these fields."""
     rule = _rule(
         effect, operation, resource, name, user, client_id, is_prefix=is_prefix, is_eq=is_eq
     )

@@ -1,4 +1,4 @@
-"""``headgate serve``: read the settings and run a node until it is told to stop.
+"""``headgate serve``: read the settings and run a node until it is stopped.
 
 Exit status 0 after a clean stop, 1 after a fault, 2 when the settings cannot be used.
 """
@@ -22,7 +22,7 @@ STATUS_USAGE: Final = 2
 
 
 def parser() -> argparse.ArgumentParser:
-    """Return what understands the arguments of ``serve``."""
+    """Return the argument parser of ``serve``."""
     found = argparse.ArgumentParser(
         prog="headgate serve",
         description="Run a node. Without a config file it keeps its data in ./data and "
@@ -71,7 +71,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _import_structlog_alone() -> None:
-    """Import structlog without rich, which it takes along for tracebacks when it is there.
+    """Import structlog without rich, which it would import for tracebacks.
 
     A server's tracebacks are plain; this saves 40 ms at the start and 5 MB from then on.
     """

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 @asynccontextmanager
 async def stopped_metadata(settings: Settings) -> "AsyncIterator[SqlMetadata]":
-    """Open the metadata of a node that does not run; its data directory is made if it is new."""
+    """Open the metadata of a stopped node; a missing data directory is created."""
     from gateway.metadata.sql import SqlMetadata
     from gateway.private_files import make_data_dir
 

@@ -1,4 +1,4 @@
-"""Groups of commands that also know a command by its usual other names: ``list`` for ``ls``."""
+"""Command groups with synonyms of commands: ``list`` for ``ls``."""
 
 from collections.abc import Collection
 from typing import Any, Final
@@ -22,15 +22,15 @@ def command_group(text: str) -> typer.Typer:
 
 
 class SynonymGroup(TyperGroup):
-    """Finds a command by its own name first, then by one that means the same."""
+    """Command group that finds a command by its name, then by a synonym."""
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ANN401 - typer hides them
-        """Return the command, or None where there is none of these names."""
+        """Return the command, or None."""
         return super().get_command(ctx, own_name(cmd_name, self.commands))
 
 
 def own_name(given: str, names: Collection[str]) -> str:
-    """Return the one of ``names`` that is meant; what was given, where none is.
+    """Return the one of ``names`` that ``given`` is or means, else ``given``.
 
     >>> own_name("list", ["ls", "rm"]), own_name("list", ["list", "ls"]), own_name("x", ["ls"])
     ('ls', 'list', 'x')

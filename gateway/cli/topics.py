@@ -63,7 +63,7 @@ def create(
 @topics_app.command()
 @in_namespace
 def describe(client: AdminClient, name: Name, *, as_json: options.AsJson = False) -> None:
-    """Show a topic's partitions and configs, and who holds messages back from retention."""
+    """Show a topic's partitions, configs and retention holds."""
     topic = client.get("topics", name)
     if as_json:
         print_json(topic)
@@ -87,7 +87,7 @@ def describe(client: AdminClient, name: Name, *, as_json: options.AsJson = False
 @topics_app.command()
 @in_namespace
 def alter(client: AdminClient, name: Name, changes: Changes = None) -> None:
-    """Change configs of a topic; an empty value (-c retention.ms=) puts the default back."""
+    """Change configs of a topic; an empty value (-c retention.ms=) restores the default."""
     if not changes:
         msg = "name at least one change, -c retention.ms=86400000"
         raise typer.BadParameter(msg)
@@ -102,7 +102,7 @@ def add_partitions(
     name: Name,
     total: Annotated[int, typer.Argument(min=1, help="How many there are to be in all.")],
 ) -> None:
-    """Give a topic more partitions; keys will go to other partitions than before."""
+    """Add partitions to a topic; keys then map to other partitions."""
     client.send("POST", "topics", name, "partitions", body={"total": total})
     say(f"{name} has {total} partition(s)")
 
@@ -117,7 +117,7 @@ def delete(client: AdminClient, name: Name, *, yes: options.Yes = False) -> None
 
 
 def _question(topic: Mapping[str, Any]) -> str:
-    """Ask with what would be lost."""
+    """Return the question before a removal."""
     partitions = topic["partitions"]
     size = format_size(sum(one["size_bytes"] or 0 for one in partitions))
     records = sum(one["log_end_offset"] - one["log_start_offset"] for one in partitions)

@@ -40,7 +40,7 @@ def add(  # noqa: PLR0913 - one argument per option
     config: options.Config = None,
     assignments: options.Assignments = None,
 ) -> None:
-    """Make an access key and show its secret, this once."""
+    """Create an access key and show its secret once."""
     settings = settings_of(config, assignments)
     secret = sys.stdin.readline().rstrip("\r\n") if secret_stdin else None
     wanted = {"account": account, "key_id": key_id, "secret": secret}
@@ -92,7 +92,7 @@ def remove(
 
 
 def _question(client: AdminClient, key_id: str) -> str:
-    """Ask with whose key it is. Error: ``Refused``."""
+    """Return the question before a removal, with the key's user. Error: ``Refused``."""
     keys = client.get("access-keys")["keys"]
     user = next((key["user"] for key in keys if key["key_id"] == key_id), None)
     if user is None:
@@ -103,7 +103,7 @@ def _question(client: AdminClient, key_id: str) -> str:
 async def _add_offline(
     settings: Settings, user: str, wanted: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Make the first key of a node that requires one for access."""
+    """Create the first key of a stopped node that requires login."""
     from gateway.auth.access_keys import AccessKeys
 
     async with stopped_metadata(settings) as metadata:

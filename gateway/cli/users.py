@@ -1,4 +1,4 @@
-"""``headgate users``: who may log in. Only what SCRAM needs of a password is kept."""
+"""``headgate users``: the users that may log in. Passwords are stored as SCRAM verifiers."""
 
 import asyncio
 import sys
@@ -44,7 +44,7 @@ def add(
     config: options.Config = None,
     assignments: options.Assignments = None,
 ) -> None:
-    """Add a user, or give one a new password. From the first user on, everybody must log in.
+    """Add a user, or change a password. After the first user, login is required.
 
     The first user is an administrator, unless auth.super_users names some.
     """
@@ -73,7 +73,7 @@ def verifier(
     config: options.Config = None,
     assignments: options.Assignments = None,
 ) -> None:
-    """Print what [[users]] of a config file may have in place of a password."""
+    """Print a SCRAM verifier, for [[users]] of a config file in place of a password."""
     from gateway.auth.users import new_credentials
     from gateway.auth.verifiers import format_verifier
 
@@ -102,7 +102,7 @@ def remove(client: AdminClient, name: Name, *, yes: options.Yes = False) -> None
 
 
 def _question(client: AdminClient, name: str) -> str:
-    """Ask with what would be lost. Error: ``Refused``."""
+    """Return the question before a removal. Error: ``Refused``."""
     if name not in {user["name"] for user in client.get("users")["users"]}:
         raise Refused(f"there is no user {name}")
     keys = len(client.get("users", name, "keys")["keys"])
@@ -112,7 +112,7 @@ def _question(client: AdminClient, name: str) -> str:
 async def _add_offline(
     settings: Settings, name: str, body: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Add the first user of a node that will not listen beyond loopback without one."""
+    """Add the first user of a stopped node."""
     from gateway.auth.declared import declared_names
     from gateway.auth.login_policy import LoginPolicy
     from gateway.auth.users import StoredUsers, iterations_of
