@@ -4,6 +4,7 @@ import pytest
 
 # Their asserts tell what they compared, as those of test modules do.
 pytest.register_assert_rewrite(
+    "gateway.testing.adapter",
     "gateway.testing.compacting_storage",
     "gateway.testing.storage",
     "gateway.testing.storage_calls",

@@ -38,7 +38,7 @@ RIDDLES: dict[str, int] = {
     "adapters/kafka": 16,
     "adapters/mqtt": 79,
     "adapters/sqs": 37,
-    "tests": 183,
+    "tests": 182,
 }
 # Classes whose name another class of the same package has, too.
 DOUBLES: dict[str, int] = {
