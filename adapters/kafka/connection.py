@@ -1,58 +1,69 @@
-"""One Kafka client: read frames, serve requests in order, write answers in order."""
+"""Connection of a Kafka client: reads frames, serves requests and sends replies in order."""
 
 import asyncio
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Awaitable
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Protocol
 
 from adapters.kafka.codec import (
-    API_VERSIONS,
     RequestHeader,
     TooManyElements,
     decode_request_header,
 )
-from adapters.kafka.codecs import schema_codec, unserved_apis
+from adapters.kafka.codecs import unserved_apis
+from adapters.kafka.config import KafkaConfig
+from adapters.kafka.framer import Framer
 from adapters.kafka.handlers import APIS, Api, ServingOrder, api_versions
 from adapters.kafka.node.large_requests import SLICE_ELEMENTS, free_in_slices
+from adapters.kafka.node.node import Node
 from adapters.kafka.requests.reply import Reply, is_flexible
+from adapters.kafka.requests.request_codec import decode_body, encode_body, find_api
 from adapters.kafka.requests.split_requests import handle_split
-from adapters.kafka.session import Framer, Session
+from adapters.kafka.session import Session
 from gateway.admission import unsent_bytes
 from gateway.auth.ports import ANONYMOUS
 from gateway.budget import Intake
 from gateway.connection import WRITE_HIGH_BYTES, Connection
 from gateway.errors import PeerError
 from gateway.listener import Listener
-from gateway.model import Buffer
-
-if TYPE_CHECKING:  # the adapter makes connections; they know theirs
-    from adapters.kafka.server import KafkaAdapter
 
 _APPENDING: Final = frozenset(
     api.key for api in APIS.values() if api.serving_order is ServingOrder.PIPELINED
 )
-"""Requests that append to the log."""
+"""Keys of the APIs whose requests append to the log."""
 
 
-def _decode(
-    module: ModuleType, api: Api, version: int, body: memoryview, elements_max: int
-) -> Any:  # noqa: ANN401 - each API has its own
-    decode = getattr(module, "decode", None)
-    if decode is None:
-        return schema_codec.decode_request(api.key, version, body, elements_max)
-    return decode(version, body, elements_max)
+class AdapterPort(Protocol):
+    """Port of a connection to the adapter; ``server.KafkaAdapter`` implements it.
+
+    ``handlers`` has the handler modules imported so far, ``requests`` counts requests; both by
+    API key.
+    """
+
+    config: KafkaConfig
+    node: Node
+    handlers: dict[int, ModuleType]
+    requests: Counter[int]
+
+    def load(self, api: Api) -> ModuleType:
+        """Import an API's handler module and return it; safe in any thread."""
+        ...
+
+    def new_session(self, connection: "KafkaConnection") -> Session:
+        """Return a session by the settings of the connection's listener."""
+        ...
 
 
 class KafkaConnection(Connection):
-    """Requests are served one after the other; Produce does not hold up the next.
+    """Connection of a client. Requests are served in order; pipelined ones overlap.
 
-    Reads are held for these reasons: ``requests`` (too many wait), ``room`` (too many bytes
-    wait, here or on all connections), ``unacknowledged``, ``wal``, ``writes``, ``drain``. The
-    first two do not stop serving, which is what ends them.
+    Reads are held for these reasons: ``requests`` (too many queued requests), ``room`` (too many
+    queued bytes, of this connection or of all), ``unacknowledged``, ``wal``, ``writes``,
+    ``drain``. The first two do not stop serving, because serving ends them.
     """
 
-    def __init__(self, listener: Listener, adapter: "KafkaAdapter") -> None:
+    def __init__(self, listener: Listener, adapter: AdapterPort) -> None:
         super().__init__(listener)
         self._adapter = adapter
         self._node = adapter.node
@@ -63,16 +74,16 @@ class KafkaConnection(Connection):
         self._session: Session | None = None
         self._frames: deque[memoryview] = deque()
         self._replies: deque[Reply] = deque()
-        self._serving: Reply | None = None  # what the next request waits for
+        self._serving: Reply | None = None  # the next request waits for this reply
         self._task: asyncio.Task[None] | None = None
         self._unacknowledged_bytes = 0
-        self._fetched_bytes = 0  # of fetch answers that were sent and are not taken
+        self._fetched_bytes = 0  # sent in fetch responses, not yet taken by the peer
         self._intake = Intake(self._node.request_budget, self._on_room)
         self._is_serving = False
 
     @property
     def session(self) -> Session:
-        """Who the peer is; made with the first request."""
+        """The session; created with the first request."""
         if self._session is None:
             self._session = self._adapter.new_session(self)
             if self._session.is_authenticated:
@@ -102,12 +113,12 @@ class KafkaConnection(Connection):
         self._serve_queued()
 
     def released(self) -> None:
-        """See ``Connection``: go on with what was read already."""
+        """See ``Connection``: serve the requests that are read already."""
         self._serve_queued()
 
     def _serve_queued(self) -> None:
         if self._is_serving or self.is_closing:
-            return  # a reply that came at once; the loop below goes on
+            return  # called by an immediate reply; the loop below continues
         self._is_serving = True
         try:
             while self._frames and self._may_serve(self._frames[0]):
@@ -128,7 +139,7 @@ class KafkaConnection(Connection):
             self._count_read()
 
     def _may_serve(self, frame: memoryview) -> bool:
-        """Say whether the next request's turn has come: answers taken, and room in the log."""
+        """Return whether the next request may be served: replies taken, and room in the log."""
         if (
             self._serving is not None
             or self.is_closing
@@ -147,7 +158,7 @@ class KafkaConnection(Connection):
         self.release_reads("wal")
 
     def _count_read(self) -> None:
-        """Count what was read and is not served yet; at the bounds, read no more."""
+        """Count the bytes read and not served yet; at the limits, hold reads."""
         queued_bytes = sum(map(len, self._frames))
         framer = self._framer
         kept_bytes = queued_bytes + framer.kept_bytes
@@ -166,10 +177,10 @@ class KafkaConnection(Connection):
 
     def _serve(self, frame: memoryview) -> None:
         header = decode_request_header(frame, is_flexible)
-        self.has_greeted = self.session.is_authenticated  # else it has handshake_s_max for it
+        self.has_greeted = self.session.is_authenticated  # else handshake_s_max applies
         if header.api_key not in APIS and self._refuse_unserved(header):
             return
-        api = self._find(header)
+        api = find_api(header, is_authenticated=self.session.is_authenticated)
         self._adapter.requests[api.key] += 1
         reply = Reply(self, header)
         self._replies.append(reply)
@@ -184,7 +195,7 @@ class KafkaConnection(Connection):
             self._handle(module, api, header, frame, reply)
 
     def _refuse_unserved(self, header: RequestHeader) -> bool:
-        """Answer an API that is not served, where its response has an error code for that."""
+        """Answer an API that is not served, if its response has a top-level error code."""
         body = unserved_apis.answer(header.api_key, header.version)
         if body is None or not self.session.is_authenticated:
             return False
@@ -192,19 +203,6 @@ class KafkaConnection(Connection):
         self._replies.append(reply)
         reply(body)
         return True
-
-    def _find(self, header: RequestHeader) -> Api:
-        api = APIS.get(header.api_key)
-        if api is None:
-            msg = f"API key {header.api_key} is not served"
-            raise PeerError(msg)
-        if header.version not in api.versions and api.key != API_VERSIONS:
-            msg = f"{api.name} version {header.version} is not served"
-            raise PeerError(msg)
-        if not (self.session.is_authenticated or api.before_authentication):
-            msg = f"{api.name} before authentication"
-            raise PeerError(msg)
-        return api
 
     def _handle(
         self,
@@ -219,7 +217,7 @@ class KafkaConnection(Connection):
             self._count_unacknowledged(reply, len(frame))
         elements_max = min(SLICE_ELEMENTS, self._adapter.config.request_elements_max)
         try:
-            request = _decode(module, api, version, body, elements_max)
+            request = decode_body(module, api, version, body, elements_max)
         except TooManyElements:
             if api.before_authentication:
                 raise
@@ -234,19 +232,19 @@ class KafkaConnection(Connection):
         if isinstance(response, Awaitable):
             self._start(reply, self._answer_later(response, version, reply))
         else:
-            reply(self._encode(response, version))
+            reply(encode_body(response, version))
 
     async def _handle_large(
         self, module: ModuleType, api: Api, version: int, body: memoryview, reply: Reply
     ) -> None:
-        """Serve a request of more than ``SLICE_ELEMENTS``; see ``large_requests``.
+        """Serve a request of more than ``SLICE_ELEMENTS`` elements; see ``large_requests``.
 
-        The connection's next request waits until the handler has ended, whatever its API.
+        The connection's next request waits until the handler has ended, for every API.
         """
         large_request_thread = self._node.large_request_thread
         elements_max = self._adapter.config.request_elements_max
         request = await large_request_thread.run(
-            _decode, module, api, version, body, elements_max
+            decode_body, module, api, version, body, elements_max
         )
         handle = getattr(module, "handle_large", None)
         if api.serving_order is ServingOrder.SEQUENTIAL:
@@ -255,7 +253,7 @@ class KafkaConnection(Connection):
                 if handle is None
                 else handle(request, self.session, version)
             )
-            reply(await large_request_thread.run(self._encode, await response, version))
+            reply(await large_request_thread.run(encode_body, await response, version))
             return
         assert handle is not None, f"{api.name} takes no large requests"
         await handle(request, self.session, version, reply)
@@ -276,11 +274,11 @@ class KafkaConnection(Connection):
     async def _load_and_handle(
         self, api: Api, header: RequestHeader, frame: memoryview, reply: Reply
     ) -> None:
-        """Import the handler, which may bring kafka-python with it, while the loop goes on."""
+        """Import the handler, and possibly kafka-python, in a thread; then handle the request."""
         module = await self.listener.loop.run_in_executor(None, self._adapter.load, api)
         self._serving = None
         self._handle(module, api, header, frame, reply)
-        self._serve_queued()  # where the next request does not wait for this one's answer
+        self._serve_queued()  # for a pipelined API the next request need not wait
 
     async def _answer_later(
         self,
@@ -288,9 +286,9 @@ class KafkaConnection(Connection):
         version: int,
         reply: Reply,
     ) -> None:
-        body = self._encode(await response, version)
+        body = encode_body(await response, version)
         if self.session.is_rejected:
-            self._frames.clear()  # nothing behind it is served
+            self._frames.clear()  # later requests are not served
         elif self.session.is_authenticated:
             self._framer.bytes_max = self._adapter.config.request_bytes_max
             self.keep_before_login(0)
@@ -299,12 +297,6 @@ class KafkaConnection(Connection):
         if self.session.is_rejected:
             msg = "authentication failed"
             raise PeerError(msg)
-
-    @staticmethod
-    def _encode(response: Any, version: int) -> Buffer:  # noqa: ANN401 - generated classes
-        if isinstance(response, bytes | bytearray):
-            return response
-        return schema_codec.encode_response(response, version)
 
     def _count_unacknowledged(self, reply: Reply, size_bytes: int) -> None:
         reply.unacknowledged_bytes = size_bytes
@@ -315,7 +307,7 @@ class KafkaConnection(Connection):
     # --- answering
 
     def on_reply(self, reply: Reply) -> None:
-        """An answer is complete: send what is in turn, then serve what waited for it."""
+        """Send the replies that are complete in order, then serve the next request."""
         if reply is self._serving:
             self._serving = None
         replies = self._replies
@@ -331,7 +323,7 @@ class KafkaConnection(Connection):
         self._serve_queued()
 
     def flushed(self) -> None:
-        """See ``Connection``: what the peer has taken is no longer counted."""
+        """See ``Connection``: give the bytes that the peer has taken back to the fetch budget."""
         if self._fetched_bytes and self.is_writable:
             taken, self._fetched_bytes = self._fetched_bytes, 0
             self._node.fetch_budget.give_back(taken)
@@ -348,12 +340,12 @@ class KafkaConnection(Connection):
         return bool(self._replies)
 
     def hurry(self) -> None:
-        """See ``Connection``: a waiting fetch answers now."""
+        """See ``Connection``: answer a waiting fetch now."""
         if self._serving is not None and self._serving.hurry is not None:
             self._serving.hurry()
 
     def overdue(self, now_s: float) -> str | None:
-        """See ``Connection``; who takes nothing while others need the room is closed sooner."""
+        """See ``Connection``; a peer that takes nothing while others need room is closed sooner."""
         budget = self._node.fetch_budget
         if (
             self._fetched_bytes

@@ -14,7 +14,8 @@ from adapters.kafka.connection import KafkaConnection
 from adapters.kafka.handlers import APIS, Api
 from adapters.kafka.node.fetch_pacing import FetchPacing
 from adapters.kafka.node.metadata_cache import MetadataCache
-from adapters.kafka.session import Node, Session
+from adapters.kafka.node.node import Node
+from adapters.kafka.session import Session
 from gateway.auth.certificates import certificate_user
 from gateway.auth.login_throttle import Peer
 from gateway.budget import Budget

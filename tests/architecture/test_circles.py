@@ -10,7 +10,6 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = ("gateway", "adapters", "features", "storage_adapters", "pipeline")
 BASELINE: dict[str, int] = {
-    "adapters.kafka.connection": 3,
     "adapters.mqtt.access.exact_denials": 57,
     "adapters.mqtt.config": 2,
 }

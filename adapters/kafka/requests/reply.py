@@ -1,16 +1,13 @@
-"""The answers of a connection, which leave in the order of their requests."""
+"""Replies of a connection, sent in the order of their requests."""
 
 import struct
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Protocol
 
 from adapters.kafka.codec import API_VERSIONS, RequestHeader
 from adapters.kafka.codecs import schema_codec, unserved_apis
 from adapters.kafka.handlers import APIS, api_versions
 from gateway.model import Buffer
-
-if TYPE_CHECKING:  # a connection makes its replies; they know theirs
-    from adapters.kafka.connection import KafkaConnection
 
 _RESPONSE: Final = struct.Struct(">ii")
 _CORRELATION_BYTES: Final = 4
@@ -18,7 +15,7 @@ _FLEXIBLE_FROM: Final = {0: 9, 1: 12}
 
 
 def is_flexible(api_key: int, version: int) -> bool:
-    """Say whether a request's header ends with tagged fields."""
+    """Return whether a request's header ends with tagged fields."""
     first = _FLEXIBLE_FROM.get(api_key)
     if first is not None:
         return version >= first
@@ -29,15 +26,27 @@ def is_flexible(api_key: int, version: int) -> bool:
     return unserved_apis.is_flexible(api_key, version)
 
 
+class ReplyConnection(Protocol):
+    """Port of a reply to its connection; ``connection.KafkaConnection`` implements it."""
+
+    def guard(self, work: Callable[..., None], *args: Any) -> None:  # noqa: ANN401 - passed on
+        """Call ``work(*args)``; an exception closes the connection."""
+        ...
+
+    def on_reply(self, reply: "Reply") -> None:
+        """Process a complete reply."""
+        ...
+
+
 class Reply:
-    """The place of one answer in the order of its connection's answers."""
+    """Reply to one request, with its place in the order of the connection's replies."""
 
     __slots__ = (
         "cancel", "connection", "correlation_id", "fetched_bytes", "hurry", "is_done",
         "is_flexible", "pieces", "unacknowledged_bytes",
     )  # fmt: skip
 
-    def __init__(self, connection: "KafkaConnection", header: RequestHeader) -> None:
+    def __init__(self, connection: ReplyConnection, header: RequestHeader) -> None:
         self.connection = connection
         self.correlation_id = header.correlation_id
         self.is_flexible = header.api_key != API_VERSIONS and is_flexible(
@@ -51,7 +60,7 @@ class Reply:
         self.cancel: Callable[[], None] | None = None
 
     def __call__(self, body: Buffer | list[Buffer] | None) -> None:
-        """Answer with a body, or its pieces; None is for requests that have no answer."""
+        """Complete the reply with a body or its pieces; None for requests without a response."""
         if body is not None:
             pieces = body if isinstance(body, list) else [body]
             tags = b"\x00" if self.is_flexible else b""
@@ -61,5 +70,5 @@ class Reply:
         self.connection.guard(self.connection.on_reply, self)
 
     def guard(self, work: Callable[..., None], *args: Any) -> None:  # noqa: ANN401 - passed on
-        """Run what others call back; a failure closes the connection, and no other suffers."""
+        """Run a callback; an exception closes this connection and affects no other."""
         self.connection.guard(work, *args)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapters.kafka.session import DIRECT_BYTES_MIN, Framer
+from adapters.kafka.framer import DIRECT_BYTES_MIN, Framer
 from gateway.errors import PeerError
 
 BYTES_MAX = 1 << 20

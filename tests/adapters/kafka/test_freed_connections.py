@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from adapters.kafka.connection import KafkaConnection
-from adapters.kafka.session import Framer, Session
+from adapters.kafka.framer import Framer
+from adapters.kafka.session import Session
 from tests.adapters.kafka.running_adapter import DEADLINE_S, fetch, produce, running
 from tests.support.batches import sample_batch
 

@@ -18,7 +18,8 @@ from adapters.kafka.codecs import schema_codec
 from adapters.kafka.config import KafkaConfig
 from adapters.kafka.node.fetch_pacing import FetchPacing
 from adapters.kafka.node.metadata_cache import MetadataCache
-from adapters.kafka.session import Node, Session
+from adapters.kafka.node.node import Node
+from adapters.kafka.session import Session
 from gateway.auth.login_policy import LoginPolicy
 from gateway.auth.ports import Operation, PatternKind, Principal, ResourceType, Rule
 from gateway.auth.rules import RuleBook
