@@ -1,4 +1,4 @@
-"""Waiting for what becomes durable, in handlers of rare requests."""
+"""Waiting for durability, in handlers of infrequent requests."""
 
 import asyncio
 from collections.abc import Callable
@@ -8,14 +8,14 @@ from gateway.storage import OnDone
 
 
 async def await_durable(start: Callable[[OnDone], None]) -> None:
-    """Call ``start`` with a callback, and return when that has run.
+    """Call ``start`` with a callback, and return when the callback has run.
 
-    Errors: whatever ``start`` raises; ``StorageUnavailable`` that the callback was given.
+    Errors: those that ``start`` raises; the ``StorageUnavailable`` passed to the callback.
     """
     done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def on_done(error: StorageUnavailable | None) -> None:
-        if done.done():  # The connection may have gone.
+        if done.done():  # The connection may have ended.
             return
         if error is None:
             done.set_result(None)

@@ -1,12 +1,12 @@
 """Request headers, the primitives of Kafka's encoding, and ApiVersions: bytes <-> plain tuples.
 
-What runs for every batch or heartbeat is written by hand on these primitives, one pass over a
-memoryview, and gives slices and tuples: ``produce_codec``, ``fetch_codec``, ``group_codec``,
-``metadata_codec``. All other APIs go through ``schema_codec``. Layouts: the Kafka protocol guide;
-"flexible" versions (KIP-482) have compact lengths (uvarint of n + 1) and a tag section after each
-structure.
+The codecs of frequent APIs are written by hand on these primitives: ``produce_codec``,
+``fetch_codec``, ``group_codec``, ``metadata_codec``. They make one pass over a memoryview and
+return slices and tuples. All other APIs use ``schema_codec``. Layouts: the Kafka protocol guide.
+"Flexible" versions (KIP-482) have compact lengths (uvarint of n + 1) and a section of tagged
+fields after each structure.
 
-Whatever is garbled raises ``PeerError``.
+Malformed input raises ``PeerError``.
 """
 
 import struct
@@ -18,11 +18,9 @@ from gateway.errors import PeerError
 from gateway.model import decode_uvarint, encode_uvarint
 
 ELEMENTS_MAX: Final = 200_000
-"""Array elements and tagged fields of one request, unless ``request_elements_max`` says else."""
+"""Default of ``request_elements_max``: array elements and tagged fields of one request."""
 
-SECTION_TAGS_MAX: Final = (
-    64  # of a section that is not counted; no client sends more than a few
-)
+SECTION_TAGS_MAX: Final = 64  # in the request header; clients send a few at most
 
 TopicRef = str | UUID
 """A topic as a request names it: by name, or by id in the versions that do (KIP-516)."""
@@ -37,13 +35,13 @@ _REQUEST: Final = struct.Struct(">hhih")
 
 
 class TooManyElements(PeerError):
-    """A request has more array elements and tagged fields than it may."""
+    """A request has more array elements and tagged fields than allowed."""
 
 
 class ElementBudget:
     """Array elements and tagged fields that a request may still have.
 
-    An element of one byte becomes an object of a hundred, and is handled and answered.
+    The bound is needed because an element of one byte becomes an object of a hundred bytes.
     """
 
     __slots__ = ("count_max", "left")
@@ -53,7 +51,7 @@ class ElementBudget:
         self.left = count_max
 
     def claim(self, count: int) -> None:
-        """Account for so many. Error: ``TooManyElements``."""
+        """Take ``count`` elements. Error: ``TooManyElements``."""
         self.left -= count
         if self.left < 0:
             msg = f"more than {self.count_max} elements in one request"
@@ -61,7 +59,7 @@ class ElementBudget:
 
 
 class RequestHeader(NamedTuple):
-    """What every request begins with; ``body_at`` is the index of its body in the frame."""
+    """Header of a request; ``body_at`` is the index of the body in the frame."""
 
     api_key: int
     version: int
@@ -90,7 +88,7 @@ def decode_request_header(
 
 
 def decode_text(data: memoryview, at: int, size_bytes: int) -> str:
-    """Return so many bytes of UTF-8. Error: ``ValueError``."""
+    """Return ``size_bytes`` bytes as text. Error: ``ValueError``."""
     end = at + size_bytes
     if size_bytes < 0 or end > len(data):
         msg = f"{size_bytes} bytes of text do not fit the frame"
@@ -99,9 +97,9 @@ def decode_text(data: memoryview, at: int, size_bytes: int) -> str:
 
 
 def skip_tags(data: memoryview, at: int, elements: ElementBudget | None = None) -> int:
-    """Return where a section of tagged fields ends (KIP-482).
+    """Return the end of a section of tagged fields (KIP-482).
 
-    They are counted as elements; of a section by itself ``SECTION_TAGS_MAX`` are taken.
+    The fields are counted in ``elements``; without it ``SECTION_TAGS_MAX`` are allowed.
     """
     count = data[at]
     if count == 0:
@@ -121,7 +119,10 @@ def skip_tags(data: memoryview, at: int, elements: ElementBudget | None = None) 
 def decode_count(
     data: memoryview, at: int, elements: ElementBudget, *, flexible: bool
 ) -> tuple[int, int]:
-    """Read an array's length, which is counted; null is 0. An element takes a byte at least."""
+    """Return an array's length, null as 0, and its end. The elements are counted.
+
+    Error: ``ValueError`` for more elements than bytes, as each takes at least one.
+    """
     if flexible:
         count, at = decode_uvarint(data, at)
         count -= 1
@@ -138,7 +139,7 @@ def decode_count(
 
 
 def decode_string(data: memoryview, at: int, *, flexible: bool) -> tuple[str | None, int]:
-    """Return a nullable string, and where it ends."""
+    """Return a nullable string, and its end."""
     if flexible:
         size_bytes, at = decode_uvarint(data, at)
         size_bytes -= 1
@@ -153,7 +154,7 @@ def decode_string(data: memoryview, at: int, *, flexible: bool) -> tuple[str | N
 def decode_topic_ref(
     data: memoryview, at: int, *, flexible: bool, by_id: bool
 ) -> tuple[TopicRef, int]:
-    """Return a topic's name or id, and where it ends; a null name is an empty one."""
+    """Return a topic's name or id, and its end; a null name is returned as an empty one."""
     if by_id:
         return UUID(bytes=bytes(data[at : at + 16])), at + 16
     name, at = decode_string(data, at, flexible=flexible)
@@ -163,7 +164,7 @@ def decode_topic_ref(
 def decode_records(
     data: memoryview, at: int, *, flexible: bool
 ) -> tuple[memoryview | None, int]:
-    """Return nullable records as a slice of ``data``, and where they end."""
+    """Return nullable records as a slice of ``data``, and their end."""
     if flexible:
         size_bytes, at = decode_uvarint(data, at)
         size_bytes -= 1
@@ -197,7 +198,7 @@ def encode_api_versions_response(
 ) -> bytes:
     """Return the body of an ApiVersions response; ``apis``: (key, lowest, highest version).
 
-    An answer to an unknown version is encoded as version 0 by the caller (KIP-511).
+    The caller encodes the response to an unknown version as version 0 (KIP-511).
     """
     flexible = version >= API_VERSIONS_FLEXIBLE
     out = bytearray(I16.pack(error_code))

@@ -13,7 +13,7 @@ _MIB = 1024 * 1024
 
 
 class KafkaListener(ListenerConfig):
-    """Settings of a Kafka listener beside its address and its bounds."""
+    """Settings of a Kafka listener: advertised address, authentication, namespace."""
 
     authenticates_users: ClassVar[bool] = True
 
@@ -32,10 +32,10 @@ class KafkaListener(ListenerConfig):
         description="Where its clients' topics and groups are; others do not see them.",
     )
 
-    # The base says it once for a class; here it depends on a key.
+    # A constant in the base class; here it depends on a key.
     @property
     def refuses_strangers(self) -> bool:  # type: ignore[override]
-        """Whether nobody is served without having shown who he is, users or not."""
+        """Whether every client must authenticate, even if login is not required."""
         return self.authentication != "any"
 
     @model_validator(mode="after")
@@ -49,7 +49,7 @@ class KafkaListener(ListenerConfig):
 
 
 class KafkaListenerConfig(KafkaListener):
-    """One of several listeners. With any of them, `adapters.kafka.bind` is not listened on."""
+    """One of several listeners. With any of these, `adapters.kafka.bind` is not used."""
 
     name: str = Field(
         pattern=r"^[a-z0-9][a-z0-9-]{0,30}$",
@@ -59,7 +59,7 @@ class KafkaListenerConfig(KafkaListener):
 
 
 class KafkaConfig(KafkaListener):
-    """Every limit has a number; none is infinite."""
+    """Settings of the Kafka adapter. Every limit has a number; none is infinite."""
 
     bind: BindAddress = Field(default="127.0.0.1:9092", description="Address to listen on.")
     listeners: tuple[KafkaListenerConfig, ...] = Field(
@@ -121,7 +121,7 @@ class KafkaConfig(KafkaListener):
 
     @property
     def listens_itself(self) -> bool:
-        """Whether ``bind`` is listened on."""
+        """Whether the adapter listens on ``bind``."""
         return not self.listeners
 
     @model_validator(mode="after")
@@ -133,7 +133,7 @@ class KafkaConfig(KafkaListener):
         return self
 
     def warnings(self, settings: Settings) -> list[str]:  # noqa: ARG002 - the checker's signature
-        """Return what is legal but may surprise: keys that no listener goes by."""
+        """Return warnings about keys that have no effect."""
         if self.listens_itself:
             return []
         fields = KafkaListener.model_fields.items()

@@ -1,8 +1,8 @@
-"""Kafka's error codes, and which of them each of the gateway's errors becomes.
+"""Kafka's error codes, and the table from the gateway's errors to them.
 
 The codes are those of Apache Kafka 4.2 (``org.apache.kafka.common.protocol.Errors``). A client
-decides by the code alone whether it tries again, so a code is chosen for what the client should
-do next, not only for what it is called.
+decides by the code alone whether to retry, so each code is chosen by what the client should do
+next, not only by its name.
 """
 
 from enum import IntEnum
@@ -13,7 +13,7 @@ from gateway.errors import GatewayError
 
 
 class ErrorCode(IntEnum):
-    """What the ``error_code`` of a response says; an int16 on the wire."""
+    """Values of ``error_code`` in responses; an int16 on the wire."""
 
     UNKNOWN_SERVER_ERROR = -1
     NONE = 0
@@ -153,7 +153,7 @@ class ErrorCode(IntEnum):
 
 
 class Refused(errors.RequestError):
-    """A refusal that only this protocol knows: it carries its code, and a text for people."""
+    """A refusal specific to Kafka, with its error code and a message for people."""
 
     def __init__(self, code: ErrorCode, message: str) -> None:
         super().__init__(message)
@@ -161,18 +161,17 @@ class Refused(errors.RequestError):
 
 
 CODES: Final[dict[type[GatewayError], ErrorCode]] = {
-    # Nothing better is known: the client shows it and gives up.
+    # Fallback: the client reports it and gives up.
     errors.GatewayError: ErrorCode.UNKNOWN_SERVER_ERROR,
     errors.PeerError: ErrorCode.INVALID_REQUEST,
     errors.RequestError: ErrorCode.INVALID_REQUEST,
-    # Retriable, and never read as "it is kept".
+    # Retriable, and never taken for a success.
     errors.StorageUnavailable: ErrorCode.KAFKA_STORAGE_ERROR,
-    # The client tries again after its retry backoff, without a refresh of its metadata.
+    # The client retries after its backoff, without refreshing its metadata.
     errors.Overloaded: ErrorCode.REQUEST_TIMED_OUT,
-    # The client refreshes its metadata, and by that finds the next node or this one restarted.
+    # The client refreshes its metadata, and so finds another node or this one restarted.
     errors.ShuttingDown: ErrorCode.NOT_LEADER_OR_FOLLOWER,
     errors.TopicNotFound: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-    errors.UnknownTopicId: ErrorCode.UNKNOWN_TOPIC_ID,
     errors.UnknownTopicId: ErrorCode.UNKNOWN_TOPIC_ID,
     errors.TopicExists: ErrorCode.TOPIC_ALREADY_EXISTS,
     errors.InvalidTopicName: ErrorCode.INVALID_TOPIC_EXCEPTION,
@@ -227,8 +226,7 @@ _AUTHORIZATION_CODES: Final[dict[str, ErrorCode]] = {
 def code_of(error: GatewayError) -> ErrorCode:
     """Return the code for ``error``: that of its class, else of the nearest base class.
 
-    ``Refused`` carries its code; ``Unauthorized`` says which kind of resource it is about, and
-    that decides its code.
+    ``Refused`` has a code of its own; the code of ``Unauthorized`` depends on its kind of resource.
 
     >>> code_of(errors.StorageFull()).name
     'KAFKA_STORAGE_ERROR'

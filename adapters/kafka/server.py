@@ -1,4 +1,4 @@
-"""The Kafka endpoint: a listener, the handlers it has loaded, and what they are given."""
+"""The Kafka adapter: its listeners, its handlers, and the node that handlers use."""
 
 import asyncio
 import os
@@ -29,7 +29,7 @@ from gateway.metadata.store import ProducerIds
 
 
 class KafkaAdapter:
-    """The Kafka protocol on one listener."""
+    """The Kafka protocol on one or more listeners."""
 
     Config: ClassVar = KafkaConfig
 
@@ -62,25 +62,25 @@ class KafkaAdapter:
             logins=kernel.logins,
         )
         self.listeners: list[Listener] = []
-        """Those that have started."""
+        """Listeners that have started."""
 
     @property
     def budgets(self) -> tuple[Budget, ...]:
-        """What connections share, for metrics."""
+        """Budgets shared by all connections, for metrics."""
         return self.node.fetch_budget, self.node.request_budget
 
     def load(self, api: Api) -> ModuleType:
-        """Return the API's handler module, imported when it is first needed; for any thread."""
+        """Import the API's handler module and return it; safe in any thread."""
         module = self.handlers[api.key] = handlers.load(api)
         return module
 
     @property
     def listener(self) -> Listener:
-        """The first listener, once started."""
+        """The first started listener."""
         return self.listeners[0]
 
     def new_session(self, connection: KafkaConnection) -> Session:
-        """Return the session of a connection, by the settings of the listener it came to."""
+        """Return a session by the settings of the connection's listener."""
         listener = connection.listener
         config = listener.config
         assert isinstance(config, KafkaListener)
@@ -97,7 +97,7 @@ class KafkaAdapter:
         )
 
     async def start(self) -> None:
-        """Listen. Error: ``OSError`` when the address cannot be had."""
+        """Start listening. Error: ``OSError`` when an address is not available."""
         for key in (0, 1, API_VERSIONS):
             self.load(APIS[key])
         if self.config.listens_itself:
@@ -116,7 +116,7 @@ class KafkaAdapter:
         try:
             await listener.start()
         except OSError as error:
-            error.filename = config.bind  # which of the listeners it was
+            error.filename = config.bind  # names the listener in the message
             raise
         self.listeners.append(listener)
 
@@ -124,13 +124,13 @@ class KafkaAdapter:
         return [one for listener in self.listeners for one in listener.connections]
 
     def _disconnect(self, name: str) -> None:
-        """Close the connections of a principal who may not be connected any more."""
+        """Close the connections of a removed user."""
         for connection in self._all_connections():
             if isinstance(connection, KafkaConnection) and connection.user == name:
                 connection.close()
 
     async def drain(self, seconds_max: float) -> None:
-        """Accept nothing new; let what is being served be answered."""
+        """Accept no new connections; wait for the replies to pending requests."""
         await asyncio.gather(*(listener.drain(seconds_max) for listener in self.listeners))
 
     async def stop(self) -> None:
@@ -140,15 +140,15 @@ class KafkaAdapter:
         self.node.large_request_thread.close()
 
     def endpoints(self) -> list[Endpoint]:
-        """Return what ``headgate serve`` prints when it is ready."""
+        """Return the endpoints that ``headgate serve`` prints."""
         return [_endpoint(listener) for listener in self.listeners]
 
     def request_counts(self) -> list[tuple[str, int]]:
-        """Return how many requests came, by API."""
+        """Return the number of requests by API."""
         return [(APIS[key].name, count) for key, count in self.requests.items()]
 
     def connections(self) -> list[dict[str, Any]]:
-        """Return what ``headgate clients`` shows."""
+        """Return the connections that ``headgate clients`` lists."""
         return [connection.describe() for connection in self._all_connections()]
 
 
@@ -157,7 +157,7 @@ def _advertised(
     config: KafkaListener,
     transport: asyncio.Transport | None,
 ) -> Address:
-    """Return the address clients are told: the configured one, or where they reached us."""
+    """Return the advertised address: the configured one, or the one the client connected to."""
     if config.advertise is not None:
         return parse_address(config.advertise)
     sockname = transport.get_extra_info("sockname") if transport is not None else None

@@ -1,4 +1,4 @@
-"""Kafka's ACL bindings to the gateway's rules and back.
+"""Conversion between Kafka's ACL bindings and the gateway's rules.
 
     Kafka                              Rule
     principal User:ada, User:*         principal ada, *
@@ -6,12 +6,11 @@
     LITERAL *                          ANY
     PREFIXED name                      PREFIX
     host 10.0.0.1, *                   host, as it is
-    (nothing)                          protocol * when made here; * and kafka are shown
+    (nothing)                          protocol: * when created here; * and kafka are listed
 
-A rule made from here holds for every protocol, because the topic is the same for all of them.
-Rules for MQTT topics are none of Kafka's resources: they are not shown, and no filter means them.
-Filters match as ``ResourcePatternFilter`` and ``AccessControlEntryFilter`` of the Java client
-do.
+A rule created through Kafka holds for every protocol, because all protocols share the topic.
+Rules for MQTT topics are not resources of Kafka: they are not listed, and no filter matches them.
+Filters match like ``ResourcePatternFilter`` and ``AccessControlEntryFilter`` of the Java client.
 """
 
 from collections.abc import Iterator
@@ -52,7 +51,7 @@ class Permission(IntEnum):
 
 
 class AclBinding(NamedTuple):
-    """One ACL, in the numbers and texts that travel."""
+    """One ACL, with the numbers and strings of the wire format."""
 
     resource_type: int
     resource_name: str
@@ -64,7 +63,7 @@ class AclBinding(NamedTuple):
 
 
 class AclBindingFilter(NamedTuple):
-    """Which ACLs are meant; None and ANY match everything."""
+    """Filter of ACLs; None and ANY match everything."""
 
     resource_type: int
     resource_name: str | None
@@ -76,10 +75,10 @@ class AclBindingFilter(NamedTuple):
 
 
 def rule_book(session: Session) -> RuleBook:
-    """Return where rules are kept.
+    """Return the book of rules.
 
-    Errors: ``Refused`` when it is not the gateway; ``PolicyViolation`` outside of the default
-    namespace, because rules are the whole node's.
+    Errors: ``Refused`` when the gateway does not store the rules; ``PolicyViolation`` outside of
+    the default namespace, because rules apply to the whole node.
     """
     if session.namespace != DEFAULT_NAMESPACE:
         msg = "rules are managed through a listener of the default namespace"
@@ -94,7 +93,7 @@ def rule_book(session: Session) -> RuleBook:
 def to_filter(asked: Any) -> AclBindingFilter:  # noqa: ANN401 - a generated class
     """Return the filter of a DescribeAcls request or of one DeleteAcls filter.
 
-    Error: ``Refused``, INVALID_REQUEST, for numbers that nobody knows.
+    Error: ``Refused``, INVALID_REQUEST, for unknown numbers.
     """
     found = AclBindingFilter(
         asked.resource_type_filter,
@@ -116,7 +115,7 @@ def to_filter(asked: Any) -> AclBindingFilter:  # noqa: ANN401 - a generated cla
 
 
 def bindings(book: RuleBook) -> Iterator[tuple[Rule, AclBinding]]:
-    """Yield the rules that hold for Kafka, those of the config file first, as ACLs."""
+    """Yield the rules that apply to Kafka as ACLs, those of the config file first."""
     for rule in (*book.static_rules(), *book.stored_rules()):
         if (
             rule.protocol in {EVERYBODY, _PROTOCOL}
@@ -126,10 +125,10 @@ def bindings(book: RuleBook) -> Iterator[tuple[Rule, AclBinding]]:
 
 
 def to_binding(rule: Rule) -> AclBinding:
-    """Return the ACL that says what a rule says."""
+    """Return the ACL that corresponds to a rule."""
     pattern_type, name = PatternType.LITERAL, rule.pattern
     if rule.resource_type is ResourceType.CLUSTER:
-        name = CLUSTER  # there is one, whatever the pattern
+        name = CLUSTER  # there is one cluster, whatever the pattern
     elif rule.pattern_kind is PatternKind.ANY:
         name = WILDCARD
     elif rule.pattern_kind is PatternKind.PREFIX:
@@ -146,7 +145,7 @@ def to_binding(rule: Rule) -> AclBinding:
 
 
 def to_rule(binding: AclBinding) -> Rule:
-    """Return the rule that says what an ACL says. Error: ``Refused``, INVALID_REQUEST."""
+    """Return the rule that corresponds to an ACL. Error: ``Refused``, INVALID_REQUEST."""
     if not binding.principal.startswith(_USER) or binding.principal == _USER:
         raise _invalid(f"The principal {binding.principal[:80]!r} is not User:name.")
     if not binding.resource_name:
@@ -164,7 +163,7 @@ def to_rule(binding: AclBinding) -> Rule:
 
 
 def matches(wanted: AclBindingFilter, binding: AclBinding) -> bool:
-    """Say whether a filter means an ACL."""
+    """Return whether a filter matches an ACL."""
     return (
         wanted.resource_type in {ANY, binding.resource_type}
         and _names_match(wanted, binding)

@@ -1,8 +1,8 @@
-"""What a session may see and do: Kafka's rules of authorization, in the gateway's words.
+"""Authorization of a session's operations on topics and on the cluster.
 
-Which operation each API needs on which resource: Apache Kafka documentation, section 7.4,
-"Operations and resources on protocols". The numbers are those of ``AclOperation`` and
-``ResourceType`` in the Java client, which travel in ACL APIs and in sets of bits (KIP-430).
+The operation that each API needs, and on which resource, is that of the Apache Kafka
+documentation, section 7.4, "Operations and resources on protocols". The numbers are those of
+``AclOperation`` and ``ResourceType`` in the Java client; ACL APIs and bit sets (KIP-430) use them.
 """
 
 from collections.abc import Mapping
@@ -63,7 +63,7 @@ _OPERATIONS_ON: Final[Mapping[ResourceType, tuple[Operation, ...]]] = {
 def authorized_operations(
     session: Session, resource_type: ResourceType, name: str
 ) -> frozenset[int]:
-    """Return the numbers of the operations that the session may do to a resource (KIP-430)."""
+    """Return the numbers of the operations that the session may do on a resource (KIP-430)."""
     return frozenset(
         OPERATION_CODES[operation]
         for operation in _OPERATIONS_ON[resource_type]
@@ -72,7 +72,7 @@ def authorized_operations(
 
 
 def to_bits(operations: frozenset[int]) -> int:
-    """Return a set of operations as the int32 that stands for it.
+    """Return a set of operations as an int32 with one bit for each.
 
     >>> to_bits(frozenset({3, 8}))
     264
@@ -81,28 +81,28 @@ def to_bits(operations: frozenset[int]) -> int:
 
 
 def may_describe(session: Session, topic_name: str) -> bool:
-    """Say whether the session may know of the topic."""
+    """Return whether the session may describe the topic."""
     return session.allows(Operation.DESCRIBE, ResourceType.TOPIC, topic_name)
 
 
 def may_create(session: Session, topic_name: str) -> bool:
-    """Say whether the session may create a topic of that name: by name, or any topic at all."""
+    """Return whether the session may create this topic: by a rule for it, or for the cluster."""
     return session.allows(Operation.CREATE, ResourceType.CLUSTER, CLUSTER) or session.allows(
         Operation.CREATE, ResourceType.TOPIC, topic_name
     )
 
 
 def check_cluster(session: Session, operation: Operation) -> None:
-    """Raise ``Unauthorized`` unless the session may do ``operation`` to the cluster."""
+    """Raise ``Unauthorized`` unless the session may do ``operation`` on the cluster."""
     if not session.allows(operation, ResourceType.CLUSTER, CLUSTER):
         msg = f"{operation.value} on the cluster is not allowed"
         raise Unauthorized(msg, resource="cluster")
 
 
 def topic_for(session: Session, ref: TopicRef, operation: Operation) -> Topic:
-    """Return the topic when the session may do ``operation`` to it.
+    """Return the topic if the session may do ``operation`` on it.
 
-    Errors: ``Unauthorized``, also for a topic that is not there, so that names cannot be
+    Errors: ``Unauthorized``, also for a topic that does not exist, so that names cannot be
     probed; ``TopicNotFound``; ``UnknownTopicId``.
     """
     if isinstance(ref, str):
@@ -110,16 +110,16 @@ def topic_for(session: Session, ref: TopicRef, operation: Operation) -> Topic:
         return resolve_topic(session, ref)
     topic = resolve_topic(session, ref)
     if not session.allows(operation, ResourceType.TOPIC, topic.name.name):
-        msg = f"{operation.value} on topic {ref} is not allowed"  # its name stays unsaid
+        msg = f"{operation.value} on topic {ref} is not allowed"  # without the topic's name
         raise Unauthorized(msg)
     return topic
 
 
 def ordinary_topic_for(session: Session, ref: TopicRef, operation: Operation) -> Topic:
-    """Return the same as ``topic_for``, but never one of the gateway's own topics.
+    """Return the topic as ``topic_for`` does, but never an internal one.
 
-    What is in those is the gateway's state; a client must not change it under its hands. Error,
-    beside those of ``topic_for``: ``PolicyViolation``.
+    Internal topics hold the gateway's state, which clients must not change. Errors: those of
+    ``topic_for``, and ``PolicyViolation``.
     """
     topic = topic_for(session, ref, operation)
     if topic.is_internal:
@@ -129,7 +129,7 @@ def ordinary_topic_for(session: Session, ref: TopicRef, operation: Operation) ->
 
 
 def is_visible(session: Session, topic: Topic) -> bool:
-    """Say whether a list of all topics shows this one to the session."""
+    """Return whether a list of all topics includes this one for the session."""
     return not topic.is_internal and may_describe(session, topic.name.name)
 
 

@@ -1,8 +1,8 @@
-"""The server's side of SASL, one exchange per connection: PLAIN (RFC 4616), SCRAM (RFC 5802).
+"""Server side of SASL: PLAIN (RFC 4616) and SCRAM (RFC 5802), one exchange per connection.
 
-An exchange ends with a user's name or with ``Unauthenticated``, and is not begun anew on the
-same connection: who guesses passwords needs a connection for each guess. Sessions do not expire
-(KIP-368): the lifetime that is answered is 0.
+An exchange ends with a user name or with ``Unauthenticated``. A connection cannot start a second
+one, so every guess of a password needs a new connection. Sessions do not expire: the lifetime in
+the response is 0 (KIP-368).
 """
 
 from typing import Final
@@ -20,7 +20,7 @@ _PLAIN_PARTS: Final = 3
 
 
 class SaslExchange:
-    """One exchange by one mechanism. After any error, or a user's name, it ``is_over``."""
+    """One exchange by one mechanism. It ``is_over`` after an error or a user name."""
 
     def __init__(
         self, mechanism: str, authenticator: Authenticator, logins: LoginThrottle, peer: Peer
@@ -34,11 +34,11 @@ class SaslExchange:
         )
 
     async def receive(self, data: bytes) -> LoginStep:
-        """Take the client's next message. Errors: ``Unauthenticated``, ``Overloaded``."""
+        """Process the client's next message. Errors: ``Unauthenticated``, ``Overloaded``."""
         if self.is_over:
             msg = "the exchange is over"
             raise Unauthenticated(msg)
-        self.is_over = True  # unless there is a step to come; an error leaves it so
+        self.is_over = True  # reset below if another step follows; stays set after an error
         async with self._logins.attempt(self._peer) as attempt:
             if self._scram is None:
                 return await self._receive_plain(data, attempt)
@@ -57,7 +57,7 @@ class SaslExchange:
 def parse_plain(data: bytes) -> tuple[str, str]:
     r"""Return user name and password of a PLAIN message: authzid NUL authcid NUL passwd.
 
-    Errors: ``Unauthenticated``, also for a client that wants to act for somebody else.
+    Errors: ``Unauthenticated``, also for a client that asks to act as another user.
 
     >>> parse_plain(b"\0ada\0secret")
     ('ada', 'secret')

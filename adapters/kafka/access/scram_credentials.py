@@ -1,4 +1,4 @@
-"""SCRAM credentials as Kafka's admin APIs number and send them (KIP-554)."""
+"""SCRAM credentials in the format of Kafka's admin APIs (KIP-554)."""
 
 import hashlib
 import hmac
@@ -15,7 +15,7 @@ SALT_BYTES_MAX: Final = 1_024
 
 
 def stored_users(session: Session) -> StoredUsers:
-    """Return where users are kept. Error: ``Refused`` when it is not the gateway."""
+    """Return the store of users. Error: ``Refused`` when the gateway does not store them."""
     users = session.node.authenticator
     if not isinstance(users, StoredUsers):
         msg = "the users of this node are not kept by the gateway"
@@ -34,7 +34,7 @@ def mechanism_of(code: int) -> ScramMechanism:
 def credential_from_salted(
     mechanism: ScramMechanism, *, salt: bytes, iterations: int, salted_password: bytes
 ) -> ScramCredential:
-    """Return what is kept of a password that the client has salted (RFC 5802 section 3).
+    """Return the credential to store for a password salted by the client (RFC 5802 section 3).
 
     Error: ``Refused``, UNACCEPTABLE_CREDENTIAL.
     """

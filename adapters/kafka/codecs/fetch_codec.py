@@ -1,6 +1,7 @@
-"""Fetch (API key 1), versions 4 to 18: bytes <-> plain tuples; batches pass without a copy.
+"""Codec of Fetch (API key 1), versions 4 to 18; batches are passed without a copy.
 
-Layout: the Kafka protocol guide, FetchRequest and FetchResponse. Garbled input: ``PeerError``.
+Layout: the Kafka protocol guide, FetchRequest and FetchResponse. Malformed
+input raises ``PeerError``.
 """
 
 import struct
@@ -27,7 +28,7 @@ TOPIC_IDS_FROM: Final = 13
 
 
 class FetchPartition(NamedTuple):
-    """What a Fetch request wants of one partition."""
+    """One partition of a Fetch request."""
 
     number: int
     leader_epoch: int
@@ -36,7 +37,7 @@ class FetchPartition(NamedTuple):
 
 
 class FetchRequest(NamedTuple):
-    """Fetch, versions 4 to 18."""
+    """Fetch request, versions 4 to 18."""
 
     max_wait_ms: int
     bytes_min: int
@@ -48,7 +49,7 @@ class FetchRequest(NamedTuple):
 
 
 class FetchResult(NamedTuple):
-    """The answer for one partition: whole batches, as they are stored."""
+    """Result for one partition: whole batches, as stored."""
 
     number: int
     error_code: int
@@ -70,7 +71,7 @@ _FETCH_PARTITION: Final = {  # by the version that brought the layout
 def decode_fetch_request(
     version: int, body: memoryview, elements_max: int = ELEMENTS_MAX
 ) -> FetchRequest:
-    """Return a Fetch request; forgotten topics, rack and cluster id are left out."""
+    """Return a Fetch request; forgotten topics, rack and cluster id are not decoded."""
     try:
         return _decode_fetch(version, body, ElementBudget(elements_max))
     except (struct.error, IndexError, ValueError) as error:
@@ -137,7 +138,7 @@ def encode_fetch_response(
 ) -> list[Buffer]:
     """Return the body of a Fetch response in pieces; batches are passed on without a copy.
 
-    The session id is 0: every fetch is a full one (KIP-227 leaves that to the broker).
+    The session id is 0: every fetch is a full one (KIP-227 allows that).
     """
     flexible = version >= FLEXIBLE_FROM
     head = bytearray(4)

@@ -1,7 +1,7 @@
-"""Heartbeat and OffsetCommit, the group APIs that run all the time: bytes <-> plain tuples.
+"""Codec of Heartbeat and OffsetCommit, the frequent group APIs.
 
-Layout: the Kafka protocol guide. Heartbeat (API key 12) in versions 0 to 4, OffsetCommit (API
-key 8) in versions 2 to 10. Garbled input: ``PeerError``.
+Heartbeat (API key 12) in versions 0 to 4, OffsetCommit (API key 8) in versions 2 to 10. Layout:
+the Kafka protocol guide. Malformed input raises ``PeerError``.
 """
 
 import struct
@@ -42,7 +42,7 @@ _INDEX_CODE: Final = struct.Struct(">ih")
 
 
 class HeartbeatRequest(NamedTuple):
-    """Heartbeat, versions 0 to 4."""
+    """Heartbeat request, versions 0 to 4."""
 
     group_id: str
     generation: int
@@ -51,7 +51,7 @@ class HeartbeatRequest(NamedTuple):
 
 
 class CommittedPartition(NamedTuple):
-    """One position; ``leader_epoch`` is -1 where the version or the client does not say."""
+    """One committed offset; ``leader_epoch`` is -1 where the request has none."""
 
     number: int
     offset: int
@@ -60,7 +60,7 @@ class CommittedPartition(NamedTuple):
 
 
 class OffsetCommitRequest(NamedTuple):
-    """OffsetCommit, versions 2 to 10; ``retention_ms`` is -1 unless an old client says."""
+    """OffsetCommit request, versions 2 to 10; ``retention_ms`` is -1 above version 4."""
 
     group_id: str
     generation: int

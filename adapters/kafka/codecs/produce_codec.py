@@ -1,6 +1,7 @@
-"""Produce (API key 0), versions 3 to 13: bytes <-> plain tuples, one pass, batches as slices.
+"""Codec of Produce (API key 0), versions 3 to 13; batches are slices of the frame.
 
-Layout: the Kafka protocol guide, ProduceRequest and ProduceResponse. Garbled input: ``PeerError``.
+Layout: the Kafka protocol guide, ProduceRequest and ProduceResponse. Malformed input
+raises ``PeerError``.
 """
 
 import struct
@@ -32,7 +33,7 @@ ProducedPartition = tuple[int, memoryview | None]
 
 
 class ProduceRequest(NamedTuple):
-    """Produce, versions 3 to 13."""
+    """Produce request, versions 3 to 13."""
 
     transactional_id: str | None
     acks: int
@@ -41,7 +42,7 @@ class ProduceRequest(NamedTuple):
 
 
 class ProducedResult(NamedTuple):
-    """The answer for one partition; ``error_message`` is shown from version 8 on (KIP-467)."""
+    """Result for one partition; ``error_message`` is sent from version 8 on (KIP-467)."""
 
     number: int
     error_code: int

@@ -1,11 +1,11 @@
-"""The bridge to kafka-python's message classes, which carry every API that is not hot.
+"""Codec of all less frequent APIs, by kafka-python's message classes and their schemas.
 
-kafka-python is imported when the first such request comes: its classes are generated from
-Apache's schemas at import, which costs 125 ms and 14 MB that a gateway without admin clients or
-consumer groups never pays. Request headers and response headers are the server's business.
+kafka-python is imported for the first request of such an API. Its classes are generated from
+Apache's schemas at import, which takes 125 ms and 14 MB; a gateway without admin clients and
+consumer groups never needs them. Request and response headers are encoded elsewhere.
 
-Metadata is served from here too, but by a codec of its own (``metadata_codec``): every client
-asks for it, and its answer grows with the number of topics.
+``decode_request`` accepts Metadata too and passes it to ``metadata_codec``, which is written by
+hand because every client sends Metadata and its response grows with the number of topics.
 """
 
 import functools
@@ -19,10 +19,10 @@ from adapters.kafka.codecs.schema_reader import Cursor, Reader, reader_of
 from gateway.errors import PeerError
 from gateway.model import Buffer
 
-_ENCODE_BUFFER_BYTES: Final = 4096  # grows by itself; most answers fit
+_ENCODE_BUFFER_BYTES: Final = 4096  # grows on demand; most responses fit
 
 # API key -> kafka-python's module, the stem of its class names, and the first flexible version
-# (None: never), which must be known before the library is loaded (KIP-482).
+# (None: never; KIP-482). The version must be known before the library is loaded.
 _MESSAGES: Final[Mapping[int, tuple[str, str, int | None]]] = {
     2: ("consumer", "ListOffsets", 6),
     8: ("consumer", "OffsetCommit", 8),
@@ -68,7 +68,7 @@ _MESSAGES: Final[Mapping[int, tuple[str, str, int | None]]] = {
 
 
 def is_flexible(api_key: int, version: int) -> bool:
-    """Say whether headers of this version end with tagged fields, as bodies do (KIP-482).
+    """Return whether headers and bodies of this version have tagged fields (KIP-482).
 
     >>> is_flexible(19, 4), is_flexible(19, 5), is_flexible(17, 1)
     (False, True, False)
@@ -85,11 +85,11 @@ def is_flexible(api_key: int, version: int) -> bool:
 def decode_request(
     api_key: int, version: int, body: Buffer, elements_max: int = ELEMENTS_MAX
 ) -> Any:  # noqa: ANN401 - generated
-    """Return the message whose body, after the request header, is ``body``.
+    """Return the message in ``body``, the bytes after the request header.
 
     It is an object of kafka-python's class, with the schema's field names in snake case; for
-    Metadata it is a ``metadata_codec.MetadataRequest``. Memory stays within the body plus
-    ``elements_max`` small objects. Errors: ``PeerError``, and nothing else.
+    Metadata it is a ``metadata_codec.MetadataRequest``. Memory is bounded by the body plus
+    ``elements_max`` small objects. Errors: ``PeerError`` only.
     """
     if api_key == metadata_codec.API_KEY:
         return metadata_codec.decode_request(version, body, elements_max)
@@ -99,8 +99,8 @@ def decode_request(
 def encode_response(response: Any, version: int) -> bytearray:  # noqa: ANN401 - generated
     """Return the body of a kafka-python response, without a header.
 
-    The library's encoder is called under its own buffer, because the one it shares between
-    calls keeps the size of the largest answer for ever.
+    Each call has a buffer of its own, because the library's shared buffer keeps the size of the
+    largest response forever.
     """
     buffers = importlib.import_module("kafka.protocol.schemas.fields.codecs.encode_buffer")
     buffer = buffers.EncodeBuffer(_ENCODE_BUFFER_BYTES)
@@ -112,13 +112,13 @@ def encode_response(response: Any, version: int) -> bytearray:  # noqa: ANN401 -
     return encoded
 
 
-@functools.cache  # one entry per API and version that is served, about 150
+@functools.cache  # one entry per served API and version, about 150
 def _reader(api_key: int, version: int) -> Reader:
     if api_key not in _MESSAGES:
         msg = f"API key {api_key} is not known"
         raise PeerError(msg)
     module_name, stem, _ = _MESSAGES[api_key]
-    # Late on purpose, see the module's docstring.
+    # Imported late on purpose, see the module's docstring.
     module = importlib.import_module(f"kafka.protocol.{module_name}")
     message_class = getattr(module, f"{stem}Request")
     if not message_class.valid_versions[0] <= version <= message_class.valid_versions[1]:

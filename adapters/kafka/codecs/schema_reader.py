@@ -1,17 +1,17 @@
-"""Decodes request bodies by the schemas that kafka-python bundles, within bounds.
+"""Bounded decoding of request bodies by the schemas that kafka-python bundles.
 
 kafka-python's own compiled decoders are made for a client that trusts its broker: they loop
-over whatever count an array claims, slice strings past the end of the frame, build a varint of
-any length, and copy the rest of the frame for every structure with tagged fields. What is here
-reads the same schemas into the same message classes, and
+over any claimed array count, slice strings past the end of the frame, build varints of any
+length, and copy the rest of the frame for every structure with tagged fields. The readers here
+decode the same schemas into the same message classes, and
 
-- every length is checked against the bytes that remain,
-- a request has at most ``elements_max`` array elements and tagged fields in all, because an
-  element of one byte becomes an object of a hundred,
-- null is refused where the schema does not allow it,
-- unknown tagged fields are skipped, as KIP-482 asks.
+- check every length against the bytes that remain,
+- accept at most ``elements_max`` array elements and tagged fields in a request, because an
+  element of one byte becomes an object of a hundred bytes,
+- refuse null where the schema does not allow it,
+- skip unknown tagged fields, as KIP-482 requires.
 
-Bytes after the last field are ignored, as Apache Kafka does. Wire types: Kafka protocol guide,
+Bytes after the last field are ignored, as in Apache Kafka. Wire types: Kafka protocol guide,
 "Protocol Primitive Types"; tagged fields: KIP-482; nullable structures: KIP-893.
 """
 
@@ -30,7 +30,7 @@ _INTS: Final = {"h": Struct(">h"), "i": Struct(">i")}
 
 
 class Cursor:
-    """A place in a request body, which never passes the end."""
+    """Read position in a request body; it never moves past the end."""
 
     __slots__ = ("data", "elements", "end", "position")
 
@@ -41,7 +41,7 @@ class Cursor:
         self.elements = ElementBudget(elements_max)
 
     def advance(self, size_bytes: int) -> int:
-        """Move on by ``size_bytes`` and return where they began. Errors: ``PeerError``."""
+        """Move forward by ``size_bytes`` and return the old position. Errors: ``PeerError``."""
         start = self.position
         if size_bytes > self.end - start:
             msg = f"the request ends {size_bytes - (self.end - start)} bytes too early"
@@ -55,7 +55,7 @@ class Cursor:
         return self.data[start : start + size_bytes].tobytes()
 
     def unsigned_varint(self) -> int:
-        """Return a number of at most 5 bytes, 7 bits in each, lowest first."""
+        """Return an unsigned varint of at most 5 bytes. Errors: ``PeerError``."""
         try:
             value, self.position = decode_uvarint(self.data, self.position)
         except IndexError:
@@ -65,7 +65,7 @@ class Cursor:
         return value
 
     def claim(self, elements: int) -> None:
-        """Account for ``elements`` of at least one byte each.
+        """Count ``elements`` of at least one byte each.
 
         Errors: ``PeerError``, ``TooManyElements``.
         """
@@ -77,7 +77,7 @@ class Cursor:
     def length(self, layout: str, *, is_flexible: bool, nullable: bool) -> int:
         """Return a length or count: an int of ``layout``, or a varint that is one more.
 
-        -1 stands for null. Errors: ``PeerError``, also for a null that may not be.
+        -1 stands for null. Errors: ``PeerError``, also for null where it is not allowed.
         """
         if is_flexible:
             length = self.unsigned_varint() - 1
@@ -101,7 +101,7 @@ class Cursor:
             raise PeerError(msg) from error
 
     def skip_tagged(self) -> None:
-        """Pass over tagged fields, none of which is known here."""
+        """Skip a section of tagged fields."""
         count = self.unsigned_varint()
         self.claim(count)
         for _ in range(count):
@@ -113,9 +113,9 @@ Reader = Callable[[Cursor], Any]
 
 
 def reader_of(message_class: Any, version: int) -> Reader:  # noqa: ANN401 - a generated class
-    """Return what reads a body of ``message_class`` into an object of that class.
+    """Return a function that reads a body into an object of ``message_class``.
 
-    It raises ``PeerError`` and nothing else. Compile once per class and version and keep it.
+    It raises ``PeerError`` only. Build it once per class and version and keep it.
     """
     is_flexible = message_class.flexible_version_q(version)
     # The schema has no public name in kafka-python; the release is pinned.
@@ -150,7 +150,7 @@ def _tagged_readers(struct: Any, version: int) -> Mapping[int, tuple[str, Reader
 
 
 def _read_tagged(cursor: Cursor, tagged: Mapping[int, tuple[str, Reader]]) -> dict[str, object]:
-    """Return the tagged fields that the schema knows; the others are skipped."""
+    """Return the tagged fields of the schema; unknown ones are skipped."""
     values: dict[str, object] = {}
     count = cursor.unsigned_varint()
     cursor.claim(count)
@@ -185,10 +185,10 @@ def _field_reader(field: Any, version: int, *, is_flexible: bool) -> Reader:  # 
 
 
 def _struct_reader(field: Any, version: int, *, is_flexible: bool) -> Reader:  # noqa: ANN401
-    """Return what reads a nested structure.
+    """Return a function that reads a nested structure.
 
-    It sets the slots of a bare object, as kafka-python's own decoders do; the constructor takes
-    twice as long, and a request may hold ``ELEMENTS_MAX`` of these.
+    It sets the slots of an object made without its constructor, as kafka-python's decoders do;
+    the constructor takes twice as long, and a request may have ``ELEMENTS_MAX`` structures.
     """
     container = field.data_class
     named = _named(field.untagged_fields(version), version, is_flexible=is_flexible)
@@ -251,7 +251,7 @@ def _fixed_reader(layout: str) -> Reader:
 
 
 def _read_uuid(cursor: Cursor) -> UUID | None:
-    """Return None for the zero uuid, which means that there is none, as kafka-python does."""
+    """Return a uuid, None for the zero uuid (no value), as kafka-python does."""
     data = cursor.take(_UUID_BYTES)
     return UUID(bytes=data) if any(data) else None
 

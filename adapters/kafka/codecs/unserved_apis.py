@@ -1,8 +1,8 @@
-"""APIs that are not served, and not advertised: the error that their responses have room for.
+"""Error responses of APIs that are neither served nor advertised.
 
-A client that does not look at ApiVersions gets UNSUPPORTED_VERSION here, and not the end of its
-connection: AddPartitionsToTxn from version 4, AddOffsetsToTxn, EndTxn, UpdateFeatures. All other
-APIs say errors for parts of a request only, or are for brokers.
+A client that ignores ApiVersions receives UNSUPPORTED_VERSION instead of a closed connection for
+AddPartitionsToTxn from version 4, AddOffsetsToTxn, EndTxn and UpdateFeatures. The responses of
+all other APIs have no top-level error code, or the APIs are for brokers.
 """
 
 from struct import Struct
@@ -34,7 +34,7 @@ _APIS: Final = {
 
 
 def is_flexible(api_key: int, version: int) -> bool:
-    """Say whether headers of this version end with tagged fields.
+    """Return whether headers of this version end with tagged fields.
 
     >>> is_flexible(25, 2), is_flexible(25, 3), is_flexible(100, 0)
     (False, True, False)
@@ -44,7 +44,7 @@ def is_flexible(api_key: int, version: int) -> bool:
 
 
 def answer(api_key: int, version: int) -> bytes | None:
-    r"""Return the body that refuses a request, None where the protocol has none.
+    r"""Return the body of an error response, None where the protocol has none.
 
     >>> answer(25, 0), answer(25, 3), answer(24, 3)
     (b'\x00\x00\x00\x00\x00#', b'\x00\x00\x00\x00\x00#\x00', None)

@@ -1,4 +1,4 @@
-"""The partitions of a fetch under way, and their answer."""
+"""Partitions of a pending fetch, and their encoded response."""
 
 from collections.abc import Sequence
 
@@ -18,7 +18,7 @@ from gateway.partition import Partition
 
 
 class FetchTarget:
-    """One partition of a fetch: where it reads, or why it cannot."""
+    """One partition of a pending fetch: its read position, its batches or its error."""
 
     __slots__ = ("batches", "bytes_max", "error", "partition", "request")
 
@@ -33,7 +33,7 @@ class FetchTarget:
 
 
 class ByteAllowance:
-    """Bytes that an answer may still take; its first batch may be above them."""
+    """Bytes that a response may still take; its first batch may exceed them."""
 
     __slots__ = ("free_bytes", "is_first")
 
@@ -45,9 +45,10 @@ class ByteAllowance:
 def remove_unauthorized(
     session: Session, topics: Sequence[tuple[TopicRef, list[FetchTarget]]], *, since: int
 ) -> None:
-    """Put an error in the place of topics that the session may not read any more.
+    """Replace the topics that the session may no longer read by an error.
 
-    ``since``: the authorizer's revision when it might; nothing is done where it is the same.
+    ``since``: the authorizer's revision when they were authorized; nothing is checked if it is
+    unchanged.
     """
     if session.node.authorizer.revision == since:
         return

@@ -1,4 +1,4 @@
-"""A fetch under way: it reads, waits for more, and answers within the client's limits."""
+"""A pending fetch: reads, waits for data, and responds within the client's limits."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
@@ -29,17 +29,17 @@ from gateway.model import Buffer
 from gateway.partition import Partition
 from gateway.records.expired import without_expired
 
-ROOM_WAIT_S_MAX: Final = 5.0  # beyond the client's wait; its own request timeout is longer
+ROOM_WAIT_S_MAX: Final = 5.0  # beyond the client's wait; request timeouts of clients are longer
 
 Topics = Sequence[tuple[TopicRef, Sequence[FetchPartition]]]
 
 
 class FetchReply(Protocol):
-    """What the server hands in: call it with the pieces of the answer.
+    """Reply that the connection passes in; call it with the pieces of the response.
 
-    ``hurry`` and ``cancel`` are set here, for a node that drains and a client that has gone;
-    ``fetched_bytes`` is what the answer has taken of the fetch budget, from then on the
-    server's to give back. ``guard`` runs what comes from elsewhere than the client's request.
+    The fetch sets ``hurry`` and ``cancel``, which the connection calls when the node drains and
+    when the client has gone. ``fetched_bytes`` are the bytes that the response has taken of the
+    fetch budget; the connection gives them back. ``guard`` runs callbacks.
     """
 
     hurry: Callable[[], None] | None
@@ -47,14 +47,14 @@ class FetchReply(Protocol):
     fetched_bytes: int
 
     def __call__(self, body: list[Buffer]) -> None:
-        """Send the answer; once."""
+        """Send the response; called once."""
 
     def guard(self, work: Callable[..., None], *args: Any) -> None:  # noqa: ANN401 - passed on
-        """Run ``work``."""
+        """Call ``work(*args)``; an exception closes the connection."""
 
 
 class PendingFetch:
-    """A fetch under way: attempts until it has enough, its time is over, or there is an error."""
+    """A fetch that reads again until it has enough bytes, its time is over or it fails."""
 
     __slots__ = (
         "_budget", "_bytes_max", "_bytes_min", "_deadline_s", "_element_count", "_has_failed",
@@ -77,7 +77,7 @@ class PendingFetch:
         self._has_failed = False
         self._taken_bytes = 0
         self._waiters: list[Waiter] = []
-        self._has_more = False  # something came while a large fetch was reading
+        self._has_more = False  # data arrived while a large fetch was reading
         self._timer: asyncio.TimerHandle | None = None
         self._task: asyncio.Task[None] | None = None
         self._topics: list[tuple[TopicRef, list[FetchTarget]]] = []
@@ -85,7 +85,7 @@ class PendingFetch:
         self._element_count = 0
 
     def resolve(self, topics: Topics) -> None:
-        """Find the partitions of topics of the request, in order."""
+        """Look up the partitions of some topics of the request, in order."""
         for ref, partitions in topics:
             found = self._resolve(ref, partitions)
             self._topics.append((ref, found))
@@ -93,7 +93,7 @@ class PendingFetch:
             self._readable += [target for target in found if target.partition is not None]
 
     async def join(self, topics: Topics) -> None:
-        """Answer a topic once that was resolved in several slices."""
+        """Join the topics that were resolved in several slices."""
         large_request_thread = self._node.large_request_thread
         self._topics = await large_request_thread.run(join_slices, topics, [self._topics])
 
@@ -123,7 +123,7 @@ class PendingFetch:
     # --- reading
 
     def attempt(self) -> None:
-        """Read what there is; answer, or wait for what is missing."""
+        """Read the available batches; respond, or wait for more."""
         self._reply.hurry = self._hurry
         self._reply.cancel = self._cancel
         if self._budget.free_bytes <= 0:
@@ -144,22 +144,22 @@ class PendingFetch:
         self._task.add_done_callback(partial(self._reply.guard, self._on_task_done))
 
     def _allowance(self) -> ByteAllowance:
-        """Return what the answer may take.
+        """Return the bytes that the response may take.
 
-        No answer takes more than half of the free bytes, so that few who are slow to take
-        theirs leave some for many, nor more than producers bear beside it.
+        No response takes more than half of the free bytes, so that a few slow consumers leave
+        some for others; while producers append it is smaller still (see ``fetch_pacing``).
         """
         bytes_max = self._bytes_max
-        if self._bytes_min <= 1:  # who waits for more must be able to get it
+        if self._bytes_min <= 1:  # a larger minimum must stay reachable
             bytes_max = self._node.fetch_pacing.bytes_max(bytes_max)
         return ByteAllowance(min(bytes_max, max(self._budget.free_bytes // 2, 1)))
 
     def _read(
         self, readable: Sequence[FetchTarget], allowance: ByteAllowance
     ) -> list[FetchTarget]:
-        """Read from memory and the page cache; return those that need the disk.
+        """Read from memory and the page cache; return the targets that need the disk.
 
-        What is read, or will be, counts from here on.
+        The bytes read, and the limits of those to be read, are taken from the budget.
         """
         free_bytes, is_first = allowance.free_bytes, allowance.is_first
         uncached = []
@@ -177,7 +177,7 @@ class PendingFetch:
                 if not size_bytes:
                     continue
                 if size_bytes > free_bytes and not is_first:
-                    free_bytes = 0  # only the first may be above the limits
+                    free_bytes = 0  # only the first batch may exceed the limits
                     continue
                 target.batches = batches
             free_bytes -= size_bytes
@@ -187,7 +187,7 @@ class PendingFetch:
         return uncached
 
     async def _read_large(self, allowance: ByteAllowance) -> None:
-        """Read in slices; what comes meanwhile is noticed."""
+        """Read in slices, and notice data that arrives meanwhile."""
         self._has_more = False
         parts = -(-len(self._readable) // SLICE_ELEMENTS)
         for readable in slices(self._readable):
@@ -232,7 +232,7 @@ class PendingFetch:
         if task.cancelled():
             return
         task.result()
-        if self._reply.cancel is not None:  # else it was the encoding
+        if self._reply.cancel is not None:  # else the task encoded the response
             self._answer_or_wait()
 
     def _fail(self, target: FetchTarget, error: GatewayError) -> None:
@@ -249,7 +249,7 @@ class PendingFetch:
             self._budget.give_back(-size_bytes)
 
     def _wait_for_room(self) -> None:
-        """Try again when others have taken their answers; without end nobody waits."""
+        """Read again when the budget has room; respond after ``ROOM_WAIT_S_MAX`` in any case."""
         self._leave()
         self._budget.wait(self._on_room)
         self._set_timer(
@@ -257,7 +257,7 @@ class PendingFetch:
         )
 
     def _drop(self) -> None:
-        """Let go of what was read; it is read again when there is more."""
+        """Release the batches; they are read again with the next attempt."""
         for target in self._readable:
             target.batches = ()
         self._take(-self._taken_bytes)
@@ -303,18 +303,18 @@ class PendingFetch:
             self.attempt()
 
     def _on_deadline(self) -> None:
-        """The client's wait is over: answer with what there is now."""
+        """Respond with the available batches: the client's wait is over."""
         self._bytes_min = 0
         if self._task is None:
             self._leave()
             self.attempt()
 
     def _on_room(self) -> None:
-        """Try again. A method, not a stored closure: a cycle would keep the answer's bytes."""
+        """Read again. A method and no stored closure, whose cycle would keep the batches alive."""
         self._reply.guard(self._retry)
 
     def _hurry(self) -> None:
-        """The node drains: answer now, and where there is no room, with nothing."""
+        """Respond now, without batches if there is no room: the node drains."""
         self._on_deadline()
         if self._task is None and self._reply.cancel is not None:
             self._answer()

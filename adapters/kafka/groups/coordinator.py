@@ -1,4 +1,4 @@
-"""What the handlers of the group APIs share: names, rights, and a coordinator's error codes."""
+"""Group names, authorization and error codes, shared by the handlers of the group APIs."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -10,8 +10,8 @@ from gateway.auth.ports import Operation, ResourceType
 from gateway.errors import GatewayError, Unauthorized
 from gateway.groups.model import GroupName
 
-# Where a coordinator's answer differs from a partition leader's: clients look for a coordinator
-# again on these, and do not understand the others.
+# Codes where a coordinator's differ from a partition leader's: clients search for the coordinator
+# again on these, and do not handle the others.
 _CODES: Final[Mapping[type[GatewayError], ErrorCode]] = {
     errors.StorageUnavailable: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     errors.Overloaded: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -20,19 +20,19 @@ _CODES: Final[Mapping[type[GatewayError], ErrorCode]] = {
 
 
 def group_name(session: Session, group_id: str) -> GroupName:
-    """Return the group that a request of this session means."""
+    """Return the name of a group in the session's namespace."""
     return GroupName(session.namespace, group_id)
 
 
 def check_group(session: Session, operation: Operation, group_id: str) -> None:
-    """Raise ``Unauthorized`` unless the session may do ``operation`` to the group."""
+    """Raise ``Unauthorized`` unless the session may do ``operation`` on the group."""
     if not session.allows(operation, ResourceType.GROUP, group_id):
         msg = f"{operation.value} on group {group_id[:80]} is not allowed"
         raise Unauthorized(msg, resource="group")
 
 
 def group_code_of(error: GatewayError | None) -> ErrorCode:
-    """Return the code that a coordinator answers; NONE for no error.
+    """Return a coordinator's error code for an error; NONE for None.
 
     >>> group_code_of(errors.StorageFull()).name
     'COORDINATOR_NOT_AVAILABLE'

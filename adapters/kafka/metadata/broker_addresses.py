@@ -1,14 +1,14 @@
-"""Where clients are told to connect to."""
+"""Addresses of the brokers, as clients of a listener see them."""
 
 from adapters.kafka.codecs.metadata_codec import BrokerAddress
 from adapters.kafka.session import Session
 
 
 def brokers(session: Session) -> list[BrokerAddress]:
-    """Return the nodes, each with the address for clients that came in where this one did.
+    """Return the nodes, each with its address for clients of the session's listener.
 
-    A node's own address is that of the listener; what other nodes of a cluster advertise they
-    say in their node's host, on the same port.
+    This node's address is the one that the listener advertises. Other nodes of a cluster are
+    reached at their own host, on the same port.
     """
     placement, own = session.node.placement, session.advertised
     return [

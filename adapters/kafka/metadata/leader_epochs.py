@@ -1,4 +1,4 @@
-"""Leader epochs, by which clients notice a log that was cut back (KIP-101, KIP-320)."""
+"""Leader epochs, by which clients detect log truncation (KIP-101, KIP-320)."""
 
 from typing import Final
 
@@ -11,9 +11,9 @@ NO_OFFSET: Final = -1
 
 
 def check_current(partition: Partition, current_leader_epoch: int) -> None:
-    """Refuse a client whose metadata is older (``FencedLeaderEpoch``) or newer than ours.
+    """Check a client's leader epoch against the current one; -1 is not checked.
 
-    -1 stands for a client that does not say. Errors: also ``UnknownLeaderEpoch``.
+    Errors: ``FencedLeaderEpoch`` for an older one, ``UnknownLeaderEpoch`` for a newer one.
     """
     if current_leader_epoch in {NO_EPOCH, partition.leader_epoch}:
         return
@@ -26,8 +26,8 @@ def check_current(partition: Partition, current_leader_epoch: int) -> None:
 def epoch_at(broker: Broker, partition: Partition, offset: int) -> int:
     """Return the leader epoch in which the record at ``offset`` was written.
 
-    At the log's end it is the present epoch, in which the next record will be. Found by
-    halving: the end offsets of epochs never go down.
+    At the log's end it is the current epoch, in which the next record will be written. Binary
+    search: the end offsets of epochs never decrease.
     """
     low, high = 0, partition.leader_epoch
     while low < high:
@@ -40,10 +40,9 @@ def epoch_at(broker: Broker, partition: Partition, offset: int) -> int:
 
 
 def end_offset(broker: Broker, partition: Partition, leader_epoch: int) -> tuple[int, int]:
-    """Return (epoch, end offset) of the largest epoch that is not above ``leader_epoch``.
+    """Return (epoch, end offset) of the largest epoch up to ``leader_epoch``.
 
-    An epoch older than what the log still holds ends where the log starts; one that has not
-    come yet has no end: (-1, -1).
+    An epoch older than the log ends at the log's start; a future epoch has no end: (-1, -1).
     """
     if not 0 <= leader_epoch <= partition.leader_epoch:
         return NO_EPOCH, NO_OFFSET

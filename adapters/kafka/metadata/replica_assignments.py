@@ -1,7 +1,7 @@
 """Checks of replica counts and manual assignments: every partition has one replica, its leader.
 
-Durability is the storage's business; a client that asks for more copies than there are is told
-so, in Apache Kafka's words, because tools match on them.
+The storage provides durability. A request for more replicas is refused with Apache Kafka's
+messages, because tools match on them.
 """
 
 from collections.abc import Sequence
@@ -10,12 +10,15 @@ from typing import Final
 from adapters.kafka.errors import ErrorCode, Refused
 from gateway.placement import Placement
 
-DEFAULT: Final = -1  # "as the broker's config says"
+DEFAULT: Final = -1  # the broker's default
 REPLICAS: Final = 1
 
 
 def check_replication_factor(factor: int) -> None:
-    """Refuse anything but 1 and the default. Error: ``Refused``, INVALID_REPLICATION_FACTOR."""
+    """Check that the factor is 1 or the default.
+
+    Error: ``Refused``, INVALID_REPLICATION_FACTOR.
+    """
     if factor in {DEFAULT, REPLICAS}:
         return
     if factor < 1:
@@ -29,7 +32,7 @@ def check_replication_factor(factor: int) -> None:
 
 
 def check_assignment(number: int, broker_ids: Sequence[int], placement: Placement) -> None:
-    """Refuse replicas that cannot be had. Error: ``Refused``, INVALID_REPLICA_ASSIGNMENT."""
+    """Check that one known broker is assigned. Error: ``Refused``, INVALID_REPLICA_ASSIGNMENT."""
     known = {node.node_id for node in placement.nodes()}
     if not broker_ids:
         msg = f"The manual partition assignment of partition {number} includes no replica."

@@ -1,4 +1,4 @@
-"""From a topic as a request names it to the topic."""
+"""Lookup of topics by the name or id in a request."""
 
 from uuid import UUID
 

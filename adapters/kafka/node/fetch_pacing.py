@@ -1,7 +1,7 @@
-"""How large an answer to a fetch may be: small beside producers, so that they need not wait.
+"""Limit of fetch responses while producers append, so that large reads do not delay them.
 
-An answer is written in one go, and megabytes take milliseconds of the loop. A reader who is far
-behind asks for all it can get, again and again; while somebody appends he gets it in pieces.
+A response is written at once, and megabytes take milliseconds of the loop. A consumer that is far
+behind requests as much as it can get; while producers append it receives smaller responses.
 """
 
 from typing import Final
@@ -12,14 +12,14 @@ BESIDE_APPENDS_BYTES: Final = 1024 * 1024
 
 
 class FetchPacing:
-    """Tells whether anything was appended since the last answer."""
+    """Limits a response when batches were appended since the one before."""
 
     def __init__(self, writer: Writer) -> None:
         self._writer = writer
         self._seen_batches = -1
 
     def bytes_max(self, asked_bytes: int) -> int:
-        """Return how much the next answer may hold, at most what was asked for."""
+        """Return the size limit of the next response, at most ``asked_bytes``."""
         appended_batches = self._writer.batches_appended
         is_beside = appended_batches != self._seen_batches
         self._seen_batches = appended_batches

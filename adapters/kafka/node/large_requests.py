@@ -1,9 +1,8 @@
-"""Work on large requests, in steps between which the loop serves others.
+"""Serving of large requests in slices, between which the loop serves other connections.
 
 A request of at most ``SLICE_ELEMENTS`` array elements is decoded, handled and answered at once.
-What is larger, up to ``request_elements_max``, is decoded and encoded in one thread beside the
-loop, and handled on the loop in slices of so many elements: a handler gives the loop back with
-``yield_to_loop`` between two slices.
+A larger one, up to ``request_elements_max``, is decoded and encoded in a thread, and handled on
+the loop in slices of ``SLICE_ELEMENTS``; between two slices the handler calls ``yield_to_loop``.
 """
 
 import asyncio
@@ -19,34 +18,33 @@ Part = TypeVar("Part")
 
 
 class LargeRequestThread:
-    """A thread for work on large requests that needs nothing of the loop.
+    """A thread that decodes and encodes large requests.
 
-    One thread for all connections: several would only wait for each other, and make the loop
-    wait for each of them.
+    One for all connections: several would compete for the interpreter lock, and delay the loop.
     """
 
     def __init__(self) -> None:
         self._thread: ThreadPoolExecutor | None = None
 
     async def run(self, work: Callable[..., Result], *args: object) -> Result:
-        """Return what ``work(*args)`` returns, or raise what it raises."""
+        """Call ``work(*args)`` in the thread; return its result or raise its exception."""
         if self._thread is None:
             self._thread = ThreadPoolExecutor(1, "kafka-large")
         return await asyncio.get_running_loop().run_in_executor(self._thread, work, *args)
 
     def close(self) -> None:
-        """End the thread; what it has not begun is dropped."""
+        """Stop the thread; work that has not begun is dropped."""
         if self._thread is not None:
             self._thread.shutdown(wait=False, cancel_futures=True)
 
 
 async def yield_to_loop() -> None:
-    """Let the loop serve others."""
+    """Let the loop run other callbacks."""
     await asyncio.sleep(0)
 
 
 class SliceCounter:
-    """Counts the elements of a slice, for handlers that are coroutines anyway."""
+    """Counts the elements of a slice, for handlers that are coroutines."""
 
     __slots__ = ("_left",)
 
@@ -54,7 +52,7 @@ class SliceCounter:
         self._left = SLICE_ELEMENTS
 
     def is_over(self, elements: int = 1) -> bool:
-        """Count elements; say whether it is time for ``yield_to_loop``, and begin a new slice."""
+        """Count elements; return True, and start a new slice, when the slice is full."""
         self._left -= elements
         if self._left > 0:
             return False
@@ -63,13 +61,13 @@ class SliceCounter:
 
 
 def set_result_if_pending(future: asyncio.Future[Result], result: Result) -> None:
-    """Give a future its result, unless who awaited it has gone."""
+    """Set a future's result, unless it is done or cancelled."""
     if not future.done():
         future.set_result(result)
 
 
 def free_in_slices(topics: list[tuple[Ref, list[Part]]]) -> None:
-    """Free a request in a thread, slice by slice: all of it at once would hold the loop."""
+    """Free a request slice by slice: freed at once, even in a thread, it would block the loop."""
     while topics:
         _, parts = topics.pop()
         while parts:
@@ -111,7 +109,7 @@ def join_slices(
     topics: Sequence[tuple[Ref, Sequence[object]]],
     slices_done: Sequence[Sequence[tuple[Ref, Sequence[Result]]]],
 ) -> list[tuple[Ref, list[Result]]]:
-    """Return what was done to each group of ``topic_slices(topics)`` as one list of topics."""
+    """Return the results of the groups of ``topic_slices(topics)`` as one list of topics."""
     found = iter([part for group in slices_done for part in group])
     joined = []
     for ref, parts in topics:

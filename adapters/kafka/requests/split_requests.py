@@ -1,7 +1,7 @@
-"""Large requests of the APIs for administration, served as several of at most a slice each.
+"""Splitting of large admin requests into requests of at most a slice each.
 
-Each of them asks for a list of things and answers each by itself. What is refused because it is
-there twice is refused only where both are in one slice.
+These APIs take a list of elements and answer each by itself. A duplicate element is detected
+only within a slice.
 """
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
@@ -13,10 +13,10 @@ from gateway.errors import PeerError
 
 
 class _Split(NamedTuple):
-    """Fields by name: the list of the request, one of them, and of the response.
+    """Names of the list fields of an API: in the request (one of ``asked``) and the response.
 
-    ``parts``: the list within each element that is cut too, and that of the response; without
-    them an element may have no more than a slice of ``alone``.
+    ``parts``: the list within each element that is split too, in request and response. Without
+    it, ``alone`` is a list within each element that may not exceed a slice.
     """
 
     asked: tuple[str, ...]
@@ -48,7 +48,7 @@ SPLIT: Final[Mapping[int, _Split]] = {
     61: _Split(("topics",), "topics", ("partition_indexes", "partitions")),  # DescribeProducers
     65: _Split(("transactional_ids",), "transaction_states"),  # DescribeTransactions
 }
-"""By API key. What is not here has no list that is handled element by element."""
+"""By API key. The other APIs have no list that is handled element by element."""
 
 
 async def handle_split(
@@ -58,7 +58,7 @@ async def handle_split(
     session: Any,  # noqa: ANN401 - passed on
     version: int,
 ) -> Any:  # noqa: ANN401
-    """Return the response to a large request; ``handle`` serves a slice of it.
+    """Return the response to a large request; ``handle`` is called for each slice.
 
     Error: ``PeerError`` for an element that is too large by itself.
     """
@@ -72,7 +72,7 @@ async def handle_split(
         response = await _served(handle, request, session, version)
         found = list(getattr(response, split.answered))
         if goes_on and answers and found and split.parts is not None:
-            # The rest of an element of which the slice before had the beginning.
+            # The rest of an element that began in the slice before.
             earlier, rest = answers[-1], found.pop(0)
             whole = [*getattr(earlier, split.parts[1]), *getattr(rest, split.parts[1])]
             setattr(earlier, split.parts[1], whole)
@@ -93,7 +93,7 @@ async def _served(
 
 
 def _slices(split: _Split, elements: Sequence[Any]) -> Iterator[tuple[list[Any], bool]]:
-    """Yield slices of the elements, and whether the first goes on with the last one before."""
+    """Yield slices of the elements, and whether a slice continues the last element before it."""
     taken: list[Any] = []
     room = SLICE_ELEMENTS
     goes_on = False
@@ -125,7 +125,7 @@ def _parts_of(split: _Split, element: Any) -> Sequence[Any]:  # noqa: ANN401
 
 
 def _with_parts(split: _Split, element: Any, parts: Sequence[Any]) -> Any:  # noqa: ANN401
-    """Return an element with some of its parts only."""
+    """Return a copy of an element with some of its parts only."""
     if split.parts is None or len(parts) == len(getattr(element, split.parts[0]) or ()):
         return element
     cut = copy(element)

@@ -1,7 +1,7 @@
-"""What DescribeConfigs says of a broker: this node's settings, by the names Kafka has for them.
+"""Configs of a broker in DescribeConfigs: this node's settings, under Kafka's names.
 
-Only settings that have a counterpart in Kafka are shown, all of them read-only: they are set in
-the config file, and a restart makes them hold.
+Only settings with a counterpart in Kafka are listed. All are read-only: they are set in the
+config file and take effect after a restart.
 """
 
 from collections.abc import Iterable
@@ -17,7 +17,7 @@ _MS_PER_MINUTE: Final = 60_000
 
 
 def describe_broker(session: Session) -> list[ConfigEntry]:
-    """Return the node's settings, by name."""
+    """Return the node's settings, sorted by name."""
     node = session.node
     settings = [
         ("advertised.listeners", ConfigType.STRING, f"PLAINTEXT://{session.advertised}", ""),

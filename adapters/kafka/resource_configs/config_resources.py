@@ -1,4 +1,4 @@
-"""The resources whose configs can be described and altered, and who may do that."""
+"""Resources whose configs can be described and altered, and their authorization."""
 
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
@@ -21,9 +21,9 @@ REPLICATION_THROTTLES: Final = frozenset(
         "replica.alter.log.dirs.io.max.bytes.per.second",
     }
 )
-"""Configs of a broker that are taken and ignored: kafka-reassign-partitions takes them away."""
+"""Broker configs that are accepted and ignored: kafka-reassign-partitions deletes them."""
 
-WHOLE_CLUSTER: Final = ""  # as a broker's name: the defaults of all brokers
+WHOLE_CLUSTER: Final = ""  # as a broker's name: defaults of all brokers
 
 
 class ConfigResource(IntEnum):
@@ -38,7 +38,7 @@ class ConfigResource(IntEnum):
 
 
 def check_kind(resource_type: int) -> ConfigResource:
-    """Return the kind of a resource that has configs here: topics and brokers."""
+    """Return the kind of a resource: topic or broker. Error: ``Refused`` for others."""
     if resource_type not in {ConfigResource.TOPIC, ConfigResource.BROKER}:
         msg = f"Unsupported resource type: {resource_type}"
         raise Refused(ErrorCode.INVALID_REQUEST, msg)
@@ -46,12 +46,15 @@ def check_kind(resource_type: int) -> ConfigResource:
 
 
 def check_topic_resource(name: str) -> None:
-    """Refuse a name that no topic can have. Error: ``InvalidTopicName``."""
+    """Check the name of a topic. Error: ``InvalidTopicName``."""
     check_topic_name(name)
 
 
 def check_broker_resource(session: Session, name: str, operation: Operation) -> None:
-    """Refuse another broker than this, or a session that may not ``operation`` the cluster."""
+    """Check that the broker is this one, and that the session may do ``operation`` on the cluster.
+
+    Errors: ``Unauthorized``; ``Refused``, INVALID_REQUEST.
+    """
     check_cluster(session, operation)
     node_id = session.node.placement.node_id
     if name == WHOLE_CLUSTER:
@@ -75,11 +78,10 @@ async def alter_each(
     *,
     dry: bool,
 ) -> list[_R]:
-    """Give ``alter`` each resource with its topic; return a ``result`` of each, with its outcome.
+    """Call ``alter`` with each resource and its topic; return a ``result`` for each.
 
-    The messages are AlterConfigs' or IncrementalAlterConfigs'. A broker's configs cannot be
-    changed from here (its throttles are taken and ignored), and a resource that comes twice is
-    not changed.
+    For AlterConfigs and IncrementalAlterConfigs. A broker's configs cannot be changed (its
+    throttles are accepted and ignored). A resource that is listed twice is refused.
     """
     counts = Counter((asked.resource_type, asked.resource_name) for asked in resources)
     results = []
@@ -111,7 +113,7 @@ async def alter_each(
 
 
 def _check_broker_change(session: Session, name: str, configs: Sequence[str]) -> None:
-    """Refuse changes of a broker's configs, but for those that do nothing without replication."""
+    """Refuse changes of a broker's configs, except replication throttles, which have no effect."""
     check_broker_resource(session, name, Operation.ALTER_CONFIGS)
     if not configs or not set(configs) <= REPLICATION_THROTTLES:
         msg = "broker configs are set in the node's config file and hold after a restart"
