@@ -6,7 +6,6 @@ all the parts.
 """
 
 import asyncio
-import gc
 import os
 import signal
 import sys
@@ -38,6 +37,7 @@ from gateway.config.settings import Settings
 from gateway.delays.manager import Delays
 from gateway.disk_reserve import DiskReserve
 from gateway.errors import GatewayError, StorageUnavailable
+from gateway.garbage_collector import enable_collector
 from gateway.groups.cursors import CursorManager
 from gateway.groups.manager import GroupManager
 from gateway.internal_metrics import register_metrics
@@ -85,9 +85,7 @@ def run(settings: Settings, read: Callable[[], Settings] | None = None) -> int:
     """
     keep_freed_memory()
     descriptors.raise_limit()
-    gc.freeze()  # what is imported stays
-    gc.set_threshold(50_000, 20, 20)  # batches are freed by reference count; cycles are rare
-    gc.enable()
+    enable_collector()
     return uvloop.run(_Node(settings, read).run())
 
 
