@@ -6,6 +6,7 @@ from typing import Final
 
 from features.queue.model import Counts
 from gateway import descriptors
+from gateway.contributions import InvalidContribution
 from gateway.kernel import (
     CountsRequests,
     HasBudgets,
@@ -161,9 +162,12 @@ def _register_adapters(metrics: Metrics, adapters: Mapping[str, ProtocolAdapter]
         if isinstance(adapter, HasListeners)
         for listener in adapter.listeners
     }
-    for adapter in adapters.values():
+    for name, adapter in adapters.items():
         if isinstance(adapter, HasMetrics):
-            adapter.register_metrics(metrics)
+            try:
+                adapter.register_metrics(metrics)
+            except ValueError as error:
+                raise InvalidContribution(f"adapter {name!r}: {error}") from error
 
     def connections() -> Iterable[Sample]:
         return [((name,), len(listener.connections)) for name, listener in listeners.items()]

@@ -34,6 +34,7 @@ from gateway.clock import Clock, SystemClock
 from gateway.config.advice import cannot_listen, check_exposure, listeners_of
 from gateway.config.base import InvalidSettings
 from gateway.config.settings import Settings
+from gateway.contributions import Contributions
 from gateway.delays.manager import Delays
 from gateway.disk_reserve import DiskReserve
 from gateway.errors import GatewayError, StorageUnavailable
@@ -207,6 +208,7 @@ class _Node:
             defaults=settings.topic_defaults,
             clock=clock,
             can_compact=can_compact(storage),
+            contributions=Contributions.of(settings.adapters),
         )
         await topics.load()
         stack.push_async_callback(topics.close)

@@ -31,6 +31,10 @@ STORAGE_ADAPTERS: Final[Mapping[str, str]] = {
     "segment_log": "storage_adapters.segment_log.adapter:SegmentLog",
     "s3": "storage_adapters.s3.adapter:S3Storage",
 }
+CONTRIBUTIONS: Final[Mapping[str, str]] = {
+    "mqtt": "adapters.mqtt.contribution:CONTRIBUTION",
+}
+"""Contributions of built-in adapters, where they are found without loading the adapters."""
 EXTRAS: Final[Mapping[str, str]] = {"boto3": "s3", "botocore": "s3"}  # what brings a module
 ADAPTER_GROUP: Final = "headgate.adapters"
 STORAGE_GROUP: Final = "headgate.storage_adapters"
@@ -64,6 +68,12 @@ def config_class(plugin: type[Any]) -> type[FrozenConfig]:
         )
         raise BrokenPlugin(msg)
     return config
+
+
+def built_in_contribution(name: str) -> object:
+    """Return the contribution of a built-in adapter that is in ``CONTRIBUTIONS``."""
+    module_name, _, attribute = CONTRIBUTIONS[name].partition(":")
+    return getattr(import_module(module_name), attribute)
 
 
 def adapter_names() -> list[str]:

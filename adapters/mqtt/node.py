@@ -8,10 +8,11 @@ from adapters.mqtt.access.client_access import Access, principal_of
 from adapters.mqtt.access.exact_denials import ExactDenials
 from adapters.mqtt.access.read_access import ReadingRights
 from adapters.mqtt.config import MqttConfig
+from adapters.mqtt.contribution import INBOUND_TOPIC, SESSIONS_TOPIC, SHARES_TOPIC
 from adapters.mqtt.delivery.distributor import Distributor
 from adapters.mqtt.publishing.mixed_topics import MixedTopicPublisher
 from adapters.mqtt.publishing.one_in_flight_batches import OneInFlightBatches
-from adapters.mqtt.publishing.publishing import INBOUND_TOPIC, Publishing, parse_inbound_key
+from adapters.mqtt.publishing.publishing import Publishing, parse_inbound_key
 from adapters.mqtt.publishing.wills import Wills
 from adapters.mqtt.reading.feed_set import FeedSet
 from adapters.mqtt.reading.slow_receivers import LagBounds
@@ -19,8 +20,8 @@ from adapters.mqtt.retained.store import RetainedStore
 from adapters.mqtt.routes import Routes
 from adapters.mqtt.sessions.registry import Sessions
 from adapters.mqtt.sessions.session_context import SessionContext
-from adapters.mqtt.sessions.store import SESSIONS_TOPIC, SessionStore
-from adapters.mqtt.shared_subscriptions.lanes import ROOM_BYTES, SHARES_TOPIC
+from adapters.mqtt.sessions.store import SessionStore
+from adapters.mqtt.shared_subscriptions.lanes import ROOM_BYTES
 from adapters.mqtt.statistics.counters import Counters
 from adapters.mqtt.statistics.sys_publisher import SysPublisher
 from adapters.mqtt.wire import Will

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Final
 
 from adapters.mqtt.errors import MqttError
 from adapters.mqtt.subscriptions.filters import TOPIC_BYTES_MAX, check_filter, matches
+from gateway.contributions import built_in_topics
 from gateway.errors import InvalidTopicName
 from gateway.model import check_topic_name
-from gateway.topics.manager import INTERNAL_TOPICS
 
 if TYPE_CHECKING:  # the config checks its routes here; targets are only kept
     from adapters.mqtt.config import MqttConfig, RouteConfig
@@ -114,7 +114,7 @@ def check_route(route: "RouteConfig") -> None:
         raise ValueError(str(error)) from None
     if route.filter.startswith("$"):
         raise ValueError(f"filter {route.filter[:80]!r} is of the server's own topics")
-    for name in {route.topic, route.qos0_topic} & INTERNAL_TOPICS:
+    for name in {route.topic, route.qos0_topic} & built_in_topics():
         raise ValueError(f"topic {name} is reserved for internal use")
     if route.topic == route.qos0_topic:
         raise ValueError(f"qos0_topic {route.topic} is the route's topic for all")

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Final
 from adapters.mqtt.config import MqttConfig, WebSocketConfig
 from adapters.mqtt.connection.connack import ConnectRate
 from adapters.mqtt.connection.connection import MqttConnection
+from adapters.mqtt.contribution import CONTRIBUTION
 from adapters.mqtt.errors import ReasonCode
 from adapters.mqtt.node import Node, open_node
 from adapters.mqtt.statistics.metrics import register_metrics
@@ -24,6 +25,7 @@ _WEBSOCKET: Final = "adapters.mqtt.connection.websocket"
 class MqttAdapter:
     """MQTT 3.1, 3.1.1 and 5.0 on up to three listeners."""
 
+    CONTRIBUTION: ClassVar = CONTRIBUTION
     Config: ClassVar = MqttConfig
 
     def __init__(self, config: MqttConfig, kernel: Kernel) -> None:

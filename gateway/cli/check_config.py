@@ -15,6 +15,7 @@ from gateway.config.listeners import check_certificates
 from gateway.config.loader import load_settings
 from gateway.config.settings import Settings, StorageConfig
 from gateway.config.text import as_tables, format_key, format_value, toml_lines
+from gateway.contributions import Contributions
 from gateway.errors import InvalidConfig, InvalidRequest
 from gateway.registry import storage_class
 from gateway.topics.configs import check_configs
@@ -62,9 +63,10 @@ def _check_start(settings: Settings) -> None:
         for number, topic in enumerate(settings.topics)
     }
     compacts = hasattr(storage_class(settings.storage.adapter), "rewrite")
+    specs = Contributions.of(settings.adapters).specs
     for path, configs in tables.items():
         try:
-            check_configs(configs, can_compact=compacts)
+            check_configs(configs, specs, can_compact=compacts)
         except InvalidConfig as error:
             raise InvalidSettings(f"{path}: {error}") from error
     for number, rule in enumerate(settings.auth.rules):

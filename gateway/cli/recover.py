@@ -23,6 +23,7 @@ from gateway.cli.recover_queues import list_queues
 from gateway.cli.stopped_node import stopped_metadata
 from gateway.clock import SystemClock
 from gateway.config.settings import Settings
+from gateway.contributions import Contributions
 from gateway.errors import GatewayError
 from gateway.metadata.recovery import QueuePlace, restore_queues, restore_topics
 from gateway.metadata.store import PRODUCER_IDS, TopicRow
@@ -154,7 +155,11 @@ async def _restore(settings: Settings, log: Log) -> tuple[list[TopicRow], list[Q
     now_unix_ms = SystemClock().unix_ms()
     async with stopped_metadata(settings) as metadata:
         topics = await restore_topics(
-            metadata, log.identities, data_uuid=log.data_uuid, created_unix_ms=now_unix_ms
+            metadata,
+            log.identities,
+            data_uuid=log.data_uuid,
+            created_unix_ms=now_unix_ms,
+            contributions=Contributions.of(settings.adapters),
         )
         queues = await restore_queues(metadata, places, created_unix_ms=now_unix_ms)
         # The log remembers the sequences of producers whose ids a new store would give out

@@ -11,6 +11,7 @@ from gateway import registry
 from gateway.config.base import FrozenConfig, InvalidSettings
 from gateway.config.secrets import SECRET, SECRET_URL, is_secret
 from gateway.config.settings import Settings, StorageConfig
+from gateway.contributions import Contributions, InvalidContribution
 
 Table = dict[str, Any]
 KeyPath = tuple[int | str, ...]
@@ -56,6 +57,10 @@ class Checker:
             config = self._section(plugin, table, path)
             if config is not None:
                 configs[name] = config
+        try:
+            Contributions.of(configs)
+        except InvalidContribution as error:
+            self._add(("adapters",), str(error))
         return configs
 
     def _check_storage(self, table: object) -> StorageConfig | None:

@@ -12,10 +12,10 @@ from typing import Final, NamedTuple
 from uuid import UUID
 
 from features.queue.model import Order
+from gateway.contributions import Contributions
 from gateway.metadata.store import DeletedRange, MetadataStore, PartitionRange, TopicRow
 from gateway.model import PartitionIdentity, TopicName
 from gateway.queues.model import QueueRow, QueueSettings
-from gateway.topics.manager import INTERNAL_TOPICS
 
 FIRST_PARTITION_ID: Final = 1
 _FIFO_SUFFIX: Final = (
@@ -76,6 +76,7 @@ async def restore_topics(
     *,
     data_uuid: UUID | None = None,
     created_unix_ms: int = 0,
+    contributions: Contributions | None = None,
 ) -> list[TopicRow]:
     """Put topics rebuilt from ``identities`` into the store, and return them.
 
@@ -83,8 +84,10 @@ async def restore_topics(
     a partition id which, by the log, is another topic's; others stay. Of two topics with one
     name the one with the higher partition ids is the younger; the older must have been deleted,
     so its partitions are handed to the storage for deletion at the next start. With
-    ``data_uuid`` the store then belongs to that data directory. Errors: ``StorageUnavailable``.
+    ``data_uuid`` the store then belongs to that data directory. ``contributions`` tell which
+    topics are internal. Errors: ``StorageUnavailable``.
     """
+    contributions = contributions or Contributions()
     known = sorted(set(identities))
     next_id = max((identity.partition_id + 1 for identity in known), default=FIRST_PARTITION_ID)
     rows = await metadata.topics()
@@ -96,7 +99,7 @@ async def restore_topics(
     live, older = _by_age(known)
     topics: list[TopicRow] = []
     for identities_of_one in live:
-        row, next_id = _rebuild(identities_of_one, next_id, created_unix_ms)
+        row, next_id = _rebuild(identities_of_one, next_id, created_unix_ms, contributions)
         topics.append(row)
     deleted = [
         DeletedRange(one.topic_uuid, one.topic, PartitionRange(one.number, one.partition_id, 1))
@@ -142,7 +145,10 @@ def _by_age(
 
 
 def _rebuild(
-    identities: list[PartitionIdentity], next_id: int, created_unix_ms: int
+    identities: list[PartitionIdentity],
+    next_id: int,
+    created_unix_ms: int,
+    contributions: Contributions,
 ) -> tuple[TopicRow, int]:
     """Return a topic with all numbers up to its highest, and the next partition id after it."""
     first = identities[0]
@@ -154,7 +160,7 @@ def _rebuild(
     row = TopicRow(
         first.topic_uuid,
         first.topic,
-        first.topic.name in INTERNAL_TOPICS,
+        contributions.is_internal_topic(first.topic.name),
         created_unix_ms,
         tuple(_to_ranges(ids)),
         {},

@@ -60,7 +60,9 @@ def _number(form: re.Pattern[str], low: float, high: float) -> Check:
     return check
 
 
-def _choice(*choices: str) -> Check:
+def one_of(*choices: str) -> Check:
+    """Return a check that a value is one of some texts."""
+
     def check(value: str) -> str | None:
         return None if value in choices else f"is not one of {', '.join(choices)}"
 
@@ -76,26 +78,30 @@ def _policies(value: str) -> str | None:
     return None
 
 
-def _anything(_value: str) -> str | None:
+def any_text(_value: str) -> str | None:
+    """Accept any value."""
     return None
 
 
-def _long(
+def long_config(
     default: int, low: int, node_name: str, documentation: str, high: int = INT64_MAX
 ) -> TopicConfigSpec:
+    """Return the specification of a number of 64 bits, ``low`` to ``high``."""
     check = _number(_INTEGER, low, high)
     return TopicConfigSpec(ConfigType.LONG, str(default), node_name, documentation, check)
 
 
-def _int(
+def int_config(
     default: int, low: int, node_name: str, documentation: str, high: int = INT32_MAX
 ) -> TopicConfigSpec:
+    """Return the specification of a number of 32 bits, ``low`` to ``high``."""
     check = _number(_INTEGER, low, high)
     return TopicConfigSpec(ConfigType.INT, str(default), node_name, documentation, check)
 
 
-def _bool(default: str, node_name: str, documentation: str) -> TopicConfigSpec:
-    check = _choice("true", "false")
+def bool_config(default: str, node_name: str, documentation: str) -> TopicConfigSpec:
+    """Return the specification of `true` or `false`."""
+    check = one_of("true", "false")
     return TopicConfigSpec(ConfigType.BOOLEAN, default, node_name, documentation, check)
 
 
@@ -112,7 +118,7 @@ SPECS: Final[Mapping[str, TopicConfigSpec]] = {
         "A group whose committed offsets retention and compaction do not pass, within "
         "hold.bytes.max: who archives the topic. Where it has committed nothing, all that is "
         "there stays. Empty: nobody is waited for. Not in Kafka.",
-        _anything,
+        any_text,
     ),
     "cleanup.policy": TopicConfigSpec(
         ConfigType.LIST,
@@ -124,10 +130,10 @@ SPECS: Final[Mapping[str, TopicConfigSpec]] = {
         "compact beside queue. Empty: nothing goes.",
         _policies,
     ),
-    "compression.gzip.level": _int(
+    "compression.gzip.level": int_config(
         -1, -1, "compression.gzip.level", _KEPT + "see compression.type.", 9
     ),
-    "compression.lz4.level": _int(
+    "compression.lz4.level": int_config(
         9, 1, "compression.lz4.level", _KEPT + "see compression.type.", 17
     ),
     "compression.type": TopicConfigSpec(
@@ -136,19 +142,19 @@ SPECS: Final[Mapping[str, TopicConfigSpec]] = {
         "compression.type",
         "Batches stay compressed as their producer has done it, whatever is set here; other "
         "values than `producer` are kept and shown, without effect.",
-        _choice("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
+        one_of("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
     ),
-    "compression.zstd.level": _int(
+    "compression.zstd.level": int_config(
         3, -131_072, "compression.zstd.level", _KEPT + "see compression.type.", 22
     ),
-    "delay.enable": _bool(
+    "delay.enable": bool_config(
         "false",
         "",
         "Whether a Kafka producer's records wait that have a header `deliver-at` (decimal unix "
         "milliseconds) in the future; readers see them when they are due. Messages that other "
         "protocols delay wait whatever is set here. Not in Kafka.",
     ),
-    "delay.max.ms": _long(
+    "delay.max.ms": long_config(
         _DELAY_MS_MAX,
         0,
         "",
@@ -156,70 +162,70 @@ SPECS: Final[Mapping[str, TopicConfigSpec]] = {
         "due later is refused. Not in Kafka.",
         10 * _DELAY_MS_MAX,
     ),
-    "delete.retention.ms": _long(
+    "delete.retention.ms": long_config(
         _DAY_MS,
         0,
         "log.cleaner.delete.retention.ms",
         "Milliseconds for which compaction keeps a record without a value, so that readers who "
         "are behind learn that its key is gone.",
     ),
-    "expiry.enable": _bool(
+    "expiry.enable": bool_config(
         "false",
         "",
         "Whether a Kafka consumer gets no records any more whose header `expires-at` (decimal "
         "unix milliseconds) has passed. Queues and MQTT honour it whatever is set here. Not in "
         "Kafka.",
     ),
-    "file.delete.delay.ms": _long(60_000, 0, "log.segment.delete.delay.ms", _SHARED_LOG),
-    "flush.messages": _long(
+    "file.delete.delay.ms": long_config(60_000, 0, "log.segment.delete.delay.ms", _SHARED_LOG),
+    "flush.messages": long_config(
         INT64_MAX,
         1,
         "log.flush.interval.messages",
         _KEPT + "[storage] flush is for all topics.",
     ),
-    "flush.ms": _long(
+    "flush.ms": long_config(
         INT64_MAX, 0, "log.flush.interval.ms", _KEPT + "[storage] flush is for all topics."
     ),
     "follower.replication.throttled.replicas": TopicConfigSpec(
-        ConfigType.LIST, "", "", _NO_REPLICATION, _anything
+        ConfigType.LIST, "", "", _NO_REPLICATION, any_text
     ),
-    "hold.bytes.max": _long(
+    "hold.bytes.max": long_config(
         10 * 1024**3,
         -1,
         "",
         "Bytes of a partition that queue groups, delays and the archive may hold back from "
         "retention; above it, producers are refused. -1 for no limit. Not in Kafka.",
     ),
-    "index.interval.bytes": _int(4_096, 0, "log.index.interval.bytes", _SHARED_LOG),
-    "key.index": _bool(
+    "index.interval.bytes": int_config(4_096, 0, "log.index.interval.bytes", _SHARED_LOG),
+    "key.index": bool_config(
         "false",
         "",
         "Whether keys are indexed, so that records are found by key without reading all. Not "
         "in Kafka.",
     ),
     "leader.replication.throttled.replicas": TopicConfigSpec(
-        ConfigType.LIST, "", "", _NO_REPLICATION, _anything
+        ConfigType.LIST, "", "", _NO_REPLICATION, any_text
     ),
-    "local.retention.bytes": _long(-2, -2, "log.local.retention.bytes", _NO_TIERS),
-    "local.retention.ms": _long(-2, -2, "log.local.retention.ms", _NO_TIERS),
-    "max.compaction.lag.ms": _long(
+    "local.retention.bytes": long_config(-2, -2, "log.local.retention.bytes", _NO_TIERS),
+    "local.retention.ms": long_config(-2, -2, "log.local.retention.ms", _NO_TIERS),
+    "max.compaction.lag.ms": long_config(
         INT64_MAX,
         1,
         "log.cleaner.max.compaction.lag.ms",
         "Milliseconds after which a record is compacted whatever min.cleanable.dirty.ratio "
         "says, once its segment of the log is closed.",
     ),
-    "max.message.bytes": _int(
+    "max.message.bytes": int_config(
         1_048_588, 0, "message.max.bytes", "Bytes of the largest record batch, compressed."
     ),
-    "message.timestamp.after.max.ms": _long(
+    "message.timestamp.after.max.ms": long_config(
         3_600_000,
         0,
         "log.message.timestamp.after.max.ms",
         "Milliseconds by which a record's timestamp may be ahead of this node's clock; not "
         "checked with LogAppendTime.",
     ),
-    "message.timestamp.before.max.ms": _long(
+    "message.timestamp.before.max.ms": long_config(
         INT64_MAX,
         0,
         "log.message.timestamp.before.max.ms",
@@ -232,7 +238,7 @@ SPECS: Final[Mapping[str, TopicConfigSpec]] = {
         "log.message.timestamp.type",
         "Whether a record's timestamp is its producer's (CreateTime) or the time at which it "
         "was appended (LogAppendTime).",
-        _choice("CreateTime", "LogAppendTime"),
+        one_of("CreateTime", "LogAppendTime"),
     ),
     "min.cleanable.dirty.ratio": TopicConfigSpec(
         ConfigType.DOUBLE,
@@ -241,21 +247,21 @@ SPECS: Final[Mapping[str, TopicConfigSpec]] = {
         "Share of a partition's bytes that must be new before it is compacted again.",
         _number(_DECIMAL, 0, 1),
     ),
-    "min.compaction.lag.ms": _long(
+    "min.compaction.lag.ms": long_config(
         0,
         0,
         "log.cleaner.min.compaction.lag.ms",
         "Milliseconds for which every record stays, also when a later one has its key.",
     ),
-    "min.insync.replicas": _int(
+    "min.insync.replicas": int_config(
         1,
         1,
         "min.insync.replicas",
         "Replicas that must have a record before it is acknowledged; not above the number of "
         "nodes.",
     ),
-    "preallocate": _bool("false", "log.preallocate", _SHARED_LOG),
-    "queue.keep.ms": _long(
+    "preallocate": bool_config("false", "log.preallocate", _SHARED_LOG),
+    "queue.keep.ms": long_config(
         0,
         0,
         "",
@@ -269,35 +275,35 @@ SPECS: Final[Mapping[str, TopicConfigSpec]] = {
         "What of a produced batch is checked beside its header and CRC. `frame`: that a compressed "
         "one begins as its codec says. `full`: that all its records can be decoded; topics that "
         "are compacted or of queues have compressed batches checked so in any case. Not in Kafka.",
-        _choice("frame", "full"),
+        one_of("frame", "full"),
     ),
-    "remote.log.copy.disable": _bool("false", "", _NO_TIERS),
-    "remote.log.delete.on.disable": _bool("false", "", _NO_TIERS),
+    "remote.log.copy.disable": bool_config("false", "", _NO_TIERS),
+    "remote.log.delete.on.disable": bool_config("false", "", _NO_TIERS),
     "remote.storage.enable": TopicConfigSpec(
         ConfigType.BOOLEAN,
         "false",
         "",
         "Only `false`: there is no tiered storage of Kafka's kind.",
-        _choice("false"),
+        one_of("false"),
     ),
-    "retention.bytes": _long(
+    "retention.bytes": long_config(
         -1,
         -INT64_MAX - 1,
         "log.retention.bytes",
         "Bytes of a partition above which its oldest batches go; negative for no limit.",
     ),
-    "retention.ms": _long(
+    "retention.ms": long_config(
         7 * _DAY_MS,
         -1,
         "log.retention.ms",
         "Milliseconds after which a partition's oldest batches go, by their newest record; -1 "
         "for no limit.",
     ),
-    "segment.bytes": _int(1024**3, 1024**2, "log.segment.bytes", _SHARED_LOG),
-    "segment.index.bytes": _int(10 * 1024**2, 4, "log.index.size.max.bytes", _SHARED_LOG),
-    "segment.jitter.ms": _long(0, 0, "log.roll.jitter.ms", _SHARED_LOG),
-    "segment.ms": _long(7 * _DAY_MS, 1, "log.roll.ms", _SHARED_LOG),
-    "unclean.leader.election.enable": _bool(
+    "segment.bytes": int_config(1024**3, 1024**2, "log.segment.bytes", _SHARED_LOG),
+    "segment.index.bytes": int_config(10 * 1024**2, 4, "log.index.size.max.bytes", _SHARED_LOG),
+    "segment.jitter.ms": long_config(0, 0, "log.roll.jitter.ms", _SHARED_LOG),
+    "segment.ms": long_config(7 * _DAY_MS, 1, "log.roll.ms", _SHARED_LOG),
+    "unclean.leader.election.enable": bool_config(
         "false", "unclean.leader.election.enable", _NO_REPLICATION
     ),
 }

@@ -7,12 +7,14 @@ Values are texts, as Kafka's are; a topic keeps only what differs from the node'
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from enum import IntEnum
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from gateway.errors import InvalidConfig
-from gateway.topics.config_specs import SPECS, ConfigType, split_list
+from gateway.topics.config_specs import SPECS, ConfigType, TopicConfigSpec, split_list
 
 VALUE_CHARS_MAX: Final = 32_767
+NO_SPECS: Final[Mapping[str, TopicConfigSpec]] = MappingProxyType({})
 
 
 class ConfigSource(IntEnum):
@@ -71,20 +73,26 @@ class TopicSettings(NamedTuple):
     expires: bool
     archive_hold: str
     looks_inside: bool
+    contributed: Mapping[str, str]
+    """Values of the configs that adapters contribute, by name."""
 
 
-def check_names(names: Iterable[str]) -> None:
+def check_names(names: Iterable[str], specs: Mapping[str, TopicConfigSpec] = SPECS) -> None:
     """Raise ``InvalidConfig`` for a name that no config has; its text says the nearest."""
     for name in names:
-        if name not in SPECS:
-            near = get_close_matches(name[:249], SPECS, n=1)
+        if name not in specs:
+            near = get_close_matches(name[:249], specs, n=1)
             hint = f"; did you mean {near[0]}?" if near else ""
             msg = f"unknown topic config {name[:80]!r}{hint}"
             raise InvalidConfig(msg)
 
 
 def check_configs(
-    configs: Mapping[str, str], *, nodes: int = 1, can_compact: bool = True
+    configs: Mapping[str, str],
+    specs: Mapping[str, TopicConfigSpec] = SPECS,
+    *,
+    nodes: int = 1,
+    can_compact: bool = True,
 ) -> dict[str, str]:
     """Return ``configs`` with their values in normal form.
 
@@ -92,8 +100,8 @@ def check_configs(
     the topic is an internal one, which keeps itself small. Errors: ``InvalidConfig``, which
     names the config and what is wrong.
     """
-    check_names(configs)
-    checked = {name: _check_one(name, value) for name, value in configs.items()}
+    check_names(configs, specs)
+    checked = {name: _check_one(name, value, specs[name]) for name, value in configs.items()}
     if int(checked.get("min.insync.replicas", 1)) > nodes:
         msg = f"min.insync.replicas is above the number of nodes, {nodes}"
         raise InvalidConfig(msg)
@@ -103,7 +111,11 @@ def check_configs(
     return checked
 
 
-def parse_settings(defaults: Mapping[str, str], overrides: Mapping[str, str]) -> TopicSettings:
+def parse_settings(
+    defaults: Mapping[str, str],
+    overrides: Mapping[str, str],
+    contributed: Mapping[str, TopicConfigSpec] = NO_SPECS,
+) -> TopicSettings:
     """Return what checked configs come to; overrides go before the node's defaults."""
 
     def value(name: str) -> str:
@@ -134,16 +146,28 @@ def parse_settings(defaults: Mapping[str, str], overrides: Mapping[str, str]) ->
         expires=value("expiry.enable") == "true",
         archive_hold=value("archive.hold"),
         looks_inside=value("records.validate") == "full",
+        contributed={
+            name: overrides.get(name, defaults.get(name, spec.default))
+            for name, spec in contributed.items()
+        },
     )
 
 
-def describe(defaults: Mapping[str, str], overrides: Mapping[str, str]) -> list[ConfigEntry]:
+def describe(
+    defaults: Mapping[str, str],
+    overrides: Mapping[str, str],
+    specs: Mapping[str, TopicConfigSpec] = SPECS,
+) -> list[ConfigEntry]:
     """Return every topic config there is, by name, with its value and where that comes from."""
-    return [_describe_one(name, defaults.get(name), overrides.get(name)) for name in SPECS]
+    return [
+        _describe_one(name, spec, defaults.get(name), overrides.get(name))
+        for name, spec in specs.items()
+    ]
 
 
-def _describe_one(name: str, node_value: str | None, override: str | None) -> ConfigEntry:
-    spec = SPECS[name]
+def _describe_one(
+    name: str, spec: TopicConfigSpec, node_value: str | None, override: str | None
+) -> ConfigEntry:
     node_name = spec.node_name or name
     synonyms = [ConfigSynonym(node_name, spec.default, ConfigSource.DEFAULT)]
     if node_value is not None:
@@ -162,8 +186,7 @@ def _describe_one(name: str, node_value: str | None, override: str | None) -> Co
     )
 
 
-def _check_one(name: str, value: str) -> str:
-    spec = SPECS[name]
+def _check_one(name: str, value: str, spec: TopicConfigSpec) -> str:
     normal = value.strip()
     if spec.type is ConfigType.BOOLEAN:
         normal = normal.lower()

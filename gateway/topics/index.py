@@ -74,6 +74,7 @@ class TopicIndex:
         self._ranges: list[tuple[PartitionRange, UUID, TopicName]] = []
         self._removed: dict[UUID, list[PartitionRange]] = {}
         self.partition_count = 0
+        self.internal_partition_count = 0
 
     def find(self, name: TopicName) -> Topic | None:
         """Return the topic of that name."""
@@ -128,6 +129,8 @@ class TopicIndex:
         """Give a topic partitions."""
         topic.extend(added)
         self.partition_count += added.length
+        if topic.is_internal:
+            self.internal_partition_count += added.length
         self._insert(added, topic.uuid, topic.name)
 
     def add_removed(self, gone: PartitionRange, uuid: UUID, name: TopicName) -> None:
@@ -142,6 +145,8 @@ class TopicIndex:
         if self._by_folded.get(_fold(topic.name)) == topic.name:
             del self._by_folded[_fold(topic.name)]
         self.partition_count -= len(topic.partition_ids)
+        if topic.is_internal:
+            self.internal_partition_count -= len(topic.partition_ids)
         self._sorted.pop(topic.name.namespace, None)
         self._removed[topic.uuid] = self._ranges_of(topic)
 

@@ -7,13 +7,13 @@ once they are durable. A caller that goes away meanwhile does not undo its chang
 
 import asyncio
 from collections.abc import Callable, Mapping
-from typing import Final
 from uuid import UUID, uuid4
 
 import structlog
 
 from gateway.clock import Clock
 from gateway.config.settings import TopicDefaults
+from gateway.contributions import Contributions
 from gateway.errors import (
     InvalidPartitions,
     InvalidTopicName,
@@ -36,24 +36,7 @@ from gateway.topics.configs import (
 )
 from gateway.topics.index import Topic, TopicIndex
 
-__all__ = ["INTERNAL_TOPICS", "Topic", "TopicManager", "TopicSettings"]
-
-# Streams of the gateway's own: nobody else may make a topic of such a name, and a store that is
-# rebuilt from the log knows them by it.
-INTERNAL_TOPICS: Final = frozenset(
-    {
-        "__compaction",
-        "__cursors",
-        "__delays",
-        "__groups",
-        "__mqtt_inbound",
-        "__mqtt_retained",
-        "__mqtt_sessions",
-        "__mqtt_shares",
-        "__producers",
-        "__queues",
-    }
-)
+__all__ = ["Topic", "TopicManager", "TopicSettings"]
 
 TopicHook = Callable[[Topic], None]
 
@@ -66,7 +49,8 @@ class TopicManager:
     ``on_changed`` hooks run after a topic was made or changed, ``on_deleted`` hooks after it
     has gone from here; the broker then deletes its partitions from the storage, and calls
     ``forget`` when that is logged. ``nodes`` bounds what ``min.insync.replicas`` may ask for,
-    ``can_compact`` says whether the storage can compact topics.
+    ``can_compact`` says whether the storage can compact topics. ``contributions`` are the
+    adapters' internal topics and topic configs.
     Errors of all changes, beside their own: ``StorageUnavailable``, ``Overloaded``.
     """
 
@@ -78,16 +62,19 @@ class TopicManager:
         clock: Clock,
         nodes: int = 1,
         can_compact: bool = True,
+        contributions: Contributions | None = None,
     ) -> None:
         self.revision = 0
         self.on_changed: list[TopicHook] = []
         self.on_deleted: list[TopicHook] = []
         self._metadata = metadata
         self._defaults = defaults
+        self._contributions = contributions or Contributions()
+        self._specs = self._contributions.specs
         self._default_configs = check_configs(
-            defaults.configs, nodes=nodes, can_compact=can_compact
+            defaults.configs, self._specs, nodes=nodes, can_compact=can_compact
         )
-        self._default_settings = parse_settings(self._default_configs, {})
+        self._default_settings = self._parse({})
         self._clock = clock
         self._nodes = nodes
         self._can_compact = can_compact
@@ -149,7 +136,7 @@ class TopicManager:
 
     def describe_configs(self, topic: Topic) -> list[ConfigEntry]:
         """Return all configs there are, by name, with their values for ``topic``."""
-        return describe(self._default_configs, topic.configs)
+        return describe(self._default_configs, topic.configs, self._specs)
 
     def pending_deletes(self) -> dict[UUID, list[int]]:
         """Return partition ids by topic uuid that the storage may not have deleted yet.
@@ -258,7 +245,7 @@ class TopicManager:
         if not internal:
             self._check_room(count)
         checked = check_configs(
-            configs, nodes=self._nodes, can_compact=self._can_compact or internal
+            configs, self._specs, nodes=self._nodes, can_compact=self._can_compact or internal
         )
         row = TopicRow(uuid4(), name, internal, self._clock.unix_ms(), (), checked)
         if validate_only:
@@ -314,10 +301,17 @@ class TopicManager:
     ) -> Topic:
         topic = self.get(name)
         _check_not_internal(topic)
-        wanted = {**({} if replace else topic.configs), **changes}
-        check_names(changes)  # a name set back to its default may be wrong too
+        kept = {} if replace else dict(topic.configs)
+        # Configs of adapters that are off stay as they are.
+        unknown = {
+            key: kept.pop(key) for key in kept.keys() - self._specs.keys() - changes.keys()
+        }
+        check_names(changes, self._specs)  # a name set back to its default may be wrong too
+        wanted = {**kept, **changes}
         overrides = {key: value for key, value in wanted.items() if value is not None}
-        checked = check_configs(overrides, nodes=self._nodes, can_compact=self._can_compact)
+        checked = unknown | check_configs(
+            overrides, self._specs, nodes=self._nodes, can_compact=self._can_compact
+        )
         if not validate_only:
             await self._metadata.set_topic_configs(topic.uuid, checked)
             topic.configs = checked
@@ -334,7 +328,10 @@ class TopicManager:
 
     def _check_name(self, name: TopicName, *, internal: bool) -> None:
         check_topic_name(name.name)
-        if not internal and name.name in INTERNAL_TOPICS:
+        if self._contributions.is_internal_topic(name.name) is not internal:
+            if internal:
+                msg = f"internal topic {name.name} is in no adapter's CONTRIBUTION"
+                raise InvalidTopicName(msg)
             msg = f"topic name {name.name} is reserved for internal use"
             raise InvalidTopicName(msg)
         if self._index.find(name) is not None:
@@ -348,12 +345,7 @@ class TopicManager:
 
     def _check_room(self, added: int) -> None:
         bound = self._defaults.partitions_max
-        internal = [
-            self._index.find(TopicName(DEFAULT_NAMESPACE, name)) for name in INTERNAL_TOPICS
-        ]
-        present = self._index.partition_count - sum(
-            len(topic.partition_ids) for topic in internal if topic is not None
-        )
+        present = self._index.partition_count - self._index.internal_partition_count
         if present + added > bound:
             msg = (
                 f"{added} partitions more than the {present} there are "
@@ -381,7 +373,12 @@ class TopicManager:
     def _settings(self, configs: Mapping[str, str]) -> TopicSettings:
         if not configs:
             return self._default_settings  # one object for the many topics that set nothing
-        return parse_settings(self._default_configs, configs)
+        return self._parse(configs)
+
+    def _parse(self, configs: Mapping[str, str]) -> TopicSettings:
+        return parse_settings(
+            self._default_configs, configs, self._contributions.contributed_specs
+        )
 
     def _announce(self, topic: Topic) -> None:
         self.revision += 1

@@ -32,7 +32,6 @@ from gateway.streams import InternalStream, Item
 if TYPE_CHECKING:  # sessions are asked, never made here
     from adapters.mqtt.sessions.client_session import ClientSession
 
-INBOUND_TOPIC: Final = "__mqtt_inbound"
 EXACTLY_ONCE: Final = 2
 
 OnPublished = Callable[[GatewayError | None], None]

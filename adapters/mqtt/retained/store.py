@@ -17,6 +17,7 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from adapters.mqtt.config import MqttConfig
+from adapters.mqtt.contribution import RETAINED_TOPIC
 from adapters.mqtt.packets.properties import (
     decode_publish_properties,
     encode_publish_properties,
@@ -33,7 +34,6 @@ from gateway.storage import OnDone
 from gateway.streams import InternalStream, Item
 from gateway.topics.manager import TopicManager
 
-RETAINED_TOPIC: Final = "__mqtt_retained"
 SWEPT_PER_CALL_MAX: Final = 2_048
 """Messages that one call of ``sweep`` looks at: about 2 ms."""
 PUBLISHERS_CACHED_MAX: Final = 1_024

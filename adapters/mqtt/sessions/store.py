@@ -46,7 +46,6 @@ if TYPE_CHECKING:  # the session calls its store
     from adapters.mqtt.sessions.client_session import ClientSession
     from adapters.mqtt.shared_subscriptions.groups import ShareGroup
 
-SESSIONS_TOPIC: Final = "__mqtt_sessions"
 STATE_KEY: Final = b"\x01"
 FILTER_KEY: Final = b"\x02"
 RUN_KEY: Final = b"\x03"

@@ -30,7 +30,6 @@ if TYPE_CHECKING:  # groups have lanes, sessions hold messages
     from adapters.mqtt.sessions.client_session import ClientSession
     from adapters.mqtt.shared_subscriptions.groups import ShareGroup
 
-SHARES_TOPIC: Final = "__mqtt_shares"
 ROOM_BYTES: Final = 16 << 20  # of the journal, beside twice its live bytes
 IN_FLIGHT_MAX: Final = 1_000_000  # messages of one lane that all members have
 LEASE_MS: Final = 100 * 365 * 86_400_000  # only its session's end takes a message from a member

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from gateway.clock import ManualClock
 from gateway.config.settings import TopicDefaults
+from gateway.contributions import built_in_topics
 from gateway.errors import (
     InvalidConfig,
     InvalidPartitions,
@@ -29,7 +30,7 @@ from gateway.model import PartitionIdentity, TopicName
 from gateway.topics.addresses import AddressBook
 from gateway.topics.configs import parse_settings
 from gateway.topics.index import Topic, TopicIndex
-from gateway.topics.manager import INTERNAL_TOPICS, TopicManager
+from gateway.topics.manager import TopicManager
 
 ORDERS = TopicName("default", "orders")
 CURSORS = TopicName("default", "__cursors")
@@ -162,7 +163,7 @@ async def test_auto_creation_can_be_off_and_refuses_bad_names(metadata: SqlMetad
 
 
 @pytest.mark.parametrize(
-    "name", ["", ".", "..", "a b", "ä", "x" * 250, *sorted(INTERNAL_TOPICS)]
+    "name", ["", ".", "..", "a b", "ä", "x" * 250, *sorted(built_in_topics())]
 )
 async def test_an_illegal_or_reserved_name_is_refused(metadata: SqlMetadata, name: str) -> None:
     topics = await manager(metadata)
@@ -442,7 +443,7 @@ def test_every_stream_of_the_gateways_own_is_reserved() -> None:
         for name in re.findall(r'_TOPIC(?:: Final)? = "(__[a-z_]+)"', source.read_text())
     }
 
-    assert named <= INTERNAL_TOPICS
+    assert named <= built_in_topics()
 
 
 @given(data=st.data())

@@ -111,7 +111,7 @@ async def test_topic_partitions_of_named_topics(rig: Rig) -> None:
 async def test_topic_partitions_hide_what_may_not_be_described(rig: Rig) -> None:
     await rig.topic("mine")
     await rig.topic("theirs")
-    await rig.topics.create(TopicName("default", "__ours"), internal=True)
+    await rig.topics.create(TopicName("default", "__compaction"), internal=True)
     await rig.allow("ada", Operation.READ, "topic", "mine")
     ada = rig.login("ada")
 

@@ -104,10 +104,10 @@ async def test_an_illegal_name_is_refused(rig: Rig) -> None:
 
 
 async def test_internal_topics_are_shown_to_who_asks_by_name_only(rig: Rig) -> None:
-    await rig.topics.create(TopicName("default", "__hidden"), internal=True)
+    await rig.topics.create(TopicName("default", "__compaction"), internal=True)
 
     everything = await rig.ask("metadata", 9, topics=None)
-    named = await rig.ask("metadata", 9, topics=by_name("__hidden"))
+    named = await rig.ask("metadata", 9, topics=by_name("__compaction"))
 
     assert everything.topics == ()
     assert named.topics[0].is_internal

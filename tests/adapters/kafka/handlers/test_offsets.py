@@ -277,14 +277,14 @@ async def test_minus_one_deletes_up_to_the_high_watermark(rig: Rig) -> None:
         ({"offset": -2}, ErrorCode.OFFSET_OUT_OF_RANGE),
         ({"offset": 1, "number": 5}, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
         ({"offset": 1, "topic": "never"}, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
-        ({"offset": 0, "topic": "__ours"}, ErrorCode.POLICY_VIOLATION),
+        ({"offset": 0, "topic": "__compaction"}, ErrorCode.POLICY_VIOLATION),
     ],
 )
 async def test_what_cannot_be_deleted_gets_kafkas_code(
     rig: Rig, asked: dict[str, Any], code: ErrorCode
 ) -> None:
     await fill(rig)
-    await rig.topics.create(TopicName("default", "__ours"), internal=True)
+    await rig.topics.create(TopicName("default", "__compaction"), internal=True)
 
     assert await delete_records(rig, **asked) == (code, -1)
 

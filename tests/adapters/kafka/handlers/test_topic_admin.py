@@ -219,11 +219,11 @@ async def test_deleting_needs_the_right_and_hides_names_behind_ids(rig: Rig) -> 
 
 
 async def test_internal_topics_are_left_alone(rig: Rig) -> None:
-    await rig.topics.create(TopicName("default", "__ours"), internal=True)
+    await rig.topics.create(TopicName("default", "__compaction"), internal=True)
 
-    deleted = await rig.ask("delete_topics", 5, topic_names=["__ours"])
+    deleted = await rig.ask("delete_topics", 5, topic_names=["__compaction"])
     grown = await rig.ask(
-        "create_partitions", 3, topics=[More(name="__ours", count=9, assignments=None)]
+        "create_partitions", 3, topics=[More(name="__compaction", count=9, assignments=None)]
     )
 
     assert deleted.responses[0].error_code.value == ErrorCode.POLICY_VIOLATION

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from adapters.mqtt.config import MqttConfig
+from adapters.mqtt.contribution import RETAINED_TOPIC
 from adapters.mqtt.retained import store as retained_store
 from adapters.mqtt.retained.store import (
-    RETAINED_TOPIC,
     Retained,
     RetainedStore,
     RetainedStretch,

@@ -1,0 +1,14 @@
+"""Contribution of MQTT to the kernel."""
+
+from typing import Final
+
+from gateway.contributions import Contribution
+
+INBOUND_TOPIC: Final = "__mqtt_inbound"
+RETAINED_TOPIC: Final = "__mqtt_retained"
+SESSIONS_TOPIC: Final = "__mqtt_sessions"
+SHARES_TOPIC: Final = "__mqtt_shares"
+
+CONTRIBUTION: Final = Contribution(
+    internal_topics=(INBOUND_TOPIC, RETAINED_TOPIC, SESSIONS_TOPIC, SHARES_TOPIC)
+)

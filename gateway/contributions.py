@@ -1,0 +1,122 @@
+"""Contributions of protocol adapters to the kernel: internal topics and topic configs.
+
+An adapter's class says what it adds in its attribute ``CONTRIBUTION``. The node collects them
+once, before the storage opens, and hands them to the managers that need them; nothing is
+registered by an import. Names belong to their adapter: internal topics begin with ``__<adapter>_``,
+topic configs with ``<adapter>.``.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from gateway import registry
+from gateway.errors import GatewayError, InvalidTopicName
+from gateway.model import check_topic_name
+from gateway.topics.config_specs import SPECS, TopicConfigSpec
+
+KERNEL_TOPICS: Final = frozenset(
+    {"__compaction", "__cursors", "__delays", "__groups", "__producers", "__queues"}
+)
+
+
+class InvalidContribution(GatewayError):
+    """Contribution of an adapter that cannot be used, or contradicts another one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Contribution:
+    """Additions of one adapter to the kernel.
+
+    ``internal_topics``: names of its internal streams; nobody else may make topics of them.
+    ``topic_configs``: configs that any topic may have; ``TopicSettings.contributed`` has their
+    values.
+    """
+
+    internal_topics: tuple[str, ...] = ()
+    topic_configs: Mapping[str, TopicConfigSpec] = field(default_factory=dict)
+
+
+class Contributions:
+    """The contributions of a node's adapters together.
+
+    Errors: ``InvalidContribution``, which names the adapter and what is wrong.
+    """
+
+    def __init__(self, by_adapter: Mapping[str, Contribution] | None = None) -> None:
+        internal_topics = dict.fromkeys(KERNEL_TOPICS, "the kernel")
+        specs = dict(SPECS)
+        contributed: dict[str, TopicConfigSpec] = {}
+        for adapter, contribution in (by_adapter or {}).items():
+            for name in contribution.internal_topics:
+                _check_topic(adapter, name)
+                if name in internal_topics:
+                    raise _twice(f"internal topic {name!r}", internal_topics[name], adapter)
+                internal_topics[name] = f"adapter {adapter!r}"
+            for name, spec in contribution.topic_configs.items():
+                _check_spec(adapter, name, spec)
+                contributed[name] = specs[name] = spec
+        self._internal_topics = frozenset(internal_topics)
+        self.specs: Mapping[str, TopicConfigSpec] = dict(sorted(specs.items()))
+        """All topic configs: the kernel's and those that are contributed, by name."""
+        self.contributed_specs: Mapping[str, TopicConfigSpec] = contributed
+
+    @classmethod
+    def of(cls, adapters: Mapping[str, object]) -> "Contributions":
+        """Return what the named adapters contribute. Errors: ``InvalidContribution``."""
+        classes = {name: registry.adapter_class(name) for name in adapters}
+        return cls({name: _declared(name, found) for name, found in classes.items()})
+
+    def is_internal_topic(self, name: str) -> bool:
+        """Say whether a name is an internal stream's, also of built-in adapters that are off."""
+        return name in self._internal_topics or (
+            name.startswith("__") and name in built_in_topics()
+        )
+
+
+def built_in_topics() -> frozenset[str]:
+    """Return the internal topics of the kernel and of all built-in adapters."""
+    return KERNEL_TOPICS.union(*(found.internal_topics for found in _built_in()))
+
+
+def _built_in() -> Iterator[Contribution]:
+    for name in registry.CONTRIBUTIONS:
+        found = registry.built_in_contribution(name)
+        assert isinstance(found, Contribution)
+        yield found
+
+
+def _declared(adapter: str, adapter_class: type[Any]) -> Contribution:
+    contribution = getattr(adapter_class, "CONTRIBUTION", None) or Contribution()
+    if not isinstance(contribution, Contribution):
+        msg = f"adapter {adapter!r}: CONTRIBUTION is no gateway.contributions.Contribution"
+        raise InvalidContribution(msg)
+    return contribution
+
+
+def _check_topic(adapter: str, name: str) -> None:
+    prefix = f"__{adapter}_"
+    if not name.startswith(prefix):
+        msg = f"adapter {adapter!r}: internal topic {name!r} does not begin with {prefix!r}"
+        raise InvalidContribution(msg)
+    try:
+        check_topic_name(name)
+    except InvalidTopicName as error:
+        msg = f"adapter {adapter!r}: internal topic {name!r}: {error}"
+        raise InvalidContribution(msg) from error
+
+
+def _check_spec(adapter: str, name: str, spec: TopicConfigSpec) -> None:
+    prefix = f"{adapter}."
+    if name in SPECS:
+        raise _twice(f"topic config {name!r}", "the kernel", adapter)
+    if not name.startswith(prefix):
+        msg = f"adapter {adapter!r}: topic config {name!r} does not begin with {prefix!r}"
+        raise InvalidContribution(msg)
+    if wrong := spec.check(spec.default):
+        msg = f"adapter {adapter!r}: topic config {name!r}: default {spec.default!r} {wrong}"
+        raise InvalidContribution(msg)
+
+
+def _twice(what: str, first: str, adapter: str) -> InvalidContribution:
+    return InvalidContribution(f"{what} is contributed by {first} and by adapter {adapter!r}")
