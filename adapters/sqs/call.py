@@ -1,7 +1,7 @@
-"""One request being served, between the protocol that it came by and the handler of its action.
+"""One call of an action, between the wire protocol and the handler.
 
-A handler sees the JSON protocol's shapes, whichever protocol it was; blobs are base64 text in
-both. It returns the result, or keeps the call and says ``reply`` or ``fail`` later, once.
+A handler gets the JSON protocol's shapes from both protocols; blobs are base64 text. It returns the
+result, or keeps the call and calls ``reply`` or ``fail`` later, once.
 """
 
 from collections.abc import Callable
@@ -15,9 +15,9 @@ Result = dict[str, Any]
 
 
 class Identity(NamedTuple):
-    """Who asks, and in which account and region. ``access_key_id`` is empty for anonymous.
+    """The caller, with account and region. ``access_key_id`` is empty for anonymous.
 
-    ``service`` is what the request was signed for; empty without a signature.
+    ``service`` is the service that the request was signed for; empty without a signature.
     """
 
     principal: Principal
@@ -28,26 +28,26 @@ class Identity(NamedTuple):
 
 
 class Answer(Protocol):
-    """How a call is answered: the connection that it came by."""
+    """The way back to the client of a call."""
 
     is_json: bool
-    """The JSON protocol is spoken."""
+    """Whether the client uses the JSON protocol."""
 
     def send_json(self, body: bytes) -> None:
-        """Send the body of a result as it is, where JSON is spoken."""
+        """Send the encoded body of a result. Only if ``is_json``."""
         ...
 
     def __call__(self, call: "Call", result: Result | None, error: SqsError | None) -> None:
-        """Send a result or an error, in the order in which requests came."""
+        """Send a result or an error, in the order of the requests."""
         ...
 
 
 class Call:
-    """A request whose parameters have the types and the required members of their action.
+    """A request with checked parameters: types and required members are those of its action.
 
-    ``base_url`` is what queue URLs begin with, ``on_gone`` is called when the peer has gone
-    before the answer: a receive that waits then waits no more. ``trace`` is the X-Ray trace header
-    of the request.
+    ``base_url`` is the beginning of queue URLs. ``on_gone`` is called when the client disconnects
+    before the answer, for example to end a waiting receive. ``trace`` is the X-Ray trace header of
+    the request.
     """
 
     __slots__ = (
@@ -62,7 +62,7 @@ class Call:
         "trace",
     )
 
-    def __init__(  # noqa: PLR0913, PLR0917 - what a request is made of; called in one place
+    def __init__(  # noqa: PLR0913, PLR0917 - the parts of a request; called in one place
         self,
         action: str,
         params: Params,
@@ -83,7 +83,7 @@ class Call:
         self._answer = answer
 
     def reply(self, result: Result) -> None:
-        """Answer with a result. After the peer has gone it does nothing."""
+        """Answer with a result; without effect after the client has disconnected."""
         assert not self.is_answered
         self.is_answered = True
         self.on_gone = None
@@ -95,7 +95,7 @@ class Call:
         return self._answer.is_json
 
     def reply_json(self, body: bytes) -> None:
-        """Answer with a result that is encoded already."""
+        """Answer with an encoded result."""
         assert not self.is_answered
         self.is_answered = True
         self.on_gone = None

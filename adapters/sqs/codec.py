@@ -1,7 +1,7 @@
-"""Which protocol a request speaks, which operation it names, and with what parameters. Pure.
+"""Decoding of requests: wire protocol, operation and parameters. Pure.
 
-A request with ``X-Amz-Target`` is AWS JSON; a form, or a query string, is the Query protocol.
-Both give the same parameters; a queue that the path names need not be named again.
+A request with ``X-Amz-Target`` uses AWS JSON; a form or a query string is the Query protocol. Both
+give the same parameters. A queue in the URL's path need not be named again.
 """
 
 from collections.abc import Mapping
@@ -38,7 +38,7 @@ _BY_QUERY: Final[Mapping[str, Operation]] = {
     **OPERATIONS,
     GET_CALLER_IDENTITY.name: GET_CALLER_IDENTITY,
 }
-_OF_NO_QUEUE: Final = frozenset({"CreateQueue", "ListQueues"})  # not at a queue's URL
+_NOT_AT_QUEUE_URL: Final = frozenset({"CreateQueue", "ListQueues"})
 _ENTRIES: Final = "Entries"  # of a batch
 _RECEIVE: Final = OPERATIONS["ReceiveMessage"]
 _QUEUE_URL: Final = "QueueUrl"
@@ -46,19 +46,19 @@ _SHOWN_CHARS: Final = 100
 
 
 def is_json(request: Request) -> bool:
-    """Say whether a request speaks AWS JSON, and is to be answered in it."""
+    """Return whether a request uses AWS JSON and is answered in it."""
     return TARGET in request.headers and request.method == b"POST"
 
 
 def accepts_json(request: Request) -> bool:
-    """Say whether a request of the Query protocol wants its answer in JSON."""
+    """Return whether a request of the Query protocol accepts an answer in JSON."""
     return request.headers.get(b"accept", b"").partition(b";")[0].strip().lower() == _JSON
 
 
 def find_operation(request: Request, *, in_json: bool) -> tuple[Operation, Fields | None]:
-    """Return what a request asks for; of a Query request also its fields.
+    """Return the operation of a request, and the fields of a Query request.
 
-    Errors: ``SqsError`` (no action, or one that there is not).
+    Errors: ``SqsError`` (no action, or an unknown one).
     """
     if in_json:
         operation = TARGETS.get(request.headers[TARGET])
@@ -70,7 +70,7 @@ def find_operation(request: Request, *, in_json: bool) -> tuple[Operation, Field
     if action is None:
         raise SqsError(MISSING_ACTION, "The request must contain the parameter Action.")
     operation = _BY_QUERY.get(action)
-    if operation is None or (action in _OF_NO_QUEUE and request.path != b"/"):
+    if operation is None or (action in _NOT_AT_QUEUE_URL and request.path != b"/"):
         msg = f"The action {action[:_SHOWN_CHARS]} is not valid for this endpoint."
         raise SqsError(INVALID_ACTION, msg)
     return operation, fields
@@ -92,9 +92,9 @@ def decode_params(
     *,
     elements_max: int = ELEMENTS_MAX,
 ) -> Params:
-    """Return the parameters, those that are required among them; they are not to be changed.
+    """Return the parameters, all required ones included. Callers must not change the dict.
 
-    ``elements_max``: names and values of a large JSON body. Errors: ``SqsError``.
+    ``elements_max`` limits names and values of a large JSON body. Errors: ``SqsError``.
     """
     if fields is not None:
         params = decode_query(operation, fields)
@@ -110,7 +110,7 @@ def decode_params(
 
 
 def _default_of(name: str, request: Request, *, in_query: bool) -> object:
-    """Return a parameter that is not there: the path's queue, or no entries of a form's batch."""
+    """Return a missing parameter: the path's queue, or no entries for a form's batch."""
     if name == _ENTRIES and in_query:
         return []
     if name != _QUEUE_URL or request.path == b"/":
@@ -122,5 +122,5 @@ def _default_of(name: str, request: Request, *, in_query: bool) -> object:
 
 @lru_cache(maxsize=RECEIVE_BODIES_CACHED_MAX)
 def _receive_params(body: bytes) -> Params:
-    """Return what a receiver asks for, which is mostly what it has asked for before."""
+    """Return the parameters of a ReceiveMessage; receivers mostly repeat the same body."""
     return decode_json(_RECEIVE, body)

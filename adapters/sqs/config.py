@@ -28,63 +28,70 @@ def _number(name: str, description: str) -> Any:  # noqa: ANN401 - a field, as p
 
 
 def _as_text(value: object) -> str:
-    """Return a value as requests have it: all attributes are texts there."""
+    """Return a value as text, as requests have all attributes."""
     if isinstance(value, dict):
         return json.dumps(value)
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _parsed_target(text: str) -> RedriveTarget | None:
-    """Return what a RedrivePolicy says; whether the queue is there is seen at the start."""
+    """Return the target of a RedrivePolicy; the start checks that the queue exists."""
     policy = parse_redrive_policy(text)
     return RedriveTarget(policy.target_arn, policy.attempts_max)
 
 
 class DeclaredSqsQueue(FrozenConfig):
-    """A queue that is made at the start when it is not there, as CreateQueue would make it.
+    """A queue that is created at the start, as by CreateQueue, unless it exists.
 
-    It lies in the default account and region, and has order where its name ends in `.fifo`. Beside
-    name and tags there are the attributes of SQS by their names, with the same defaults and
-    bounds.
+    It belongs to the default account and region, and is FIFO if its name ends in `.fifo`. Beside
+    name and tags it takes the attributes of SQS by their names, with the same defaults and limits.
     """
 
     name: str = Field(description="The queue's name.")
     tags: dict[str, str] = Field(default_factory=dict, description="The queue's tags.")
     ContentBasedDeduplication: bool | None = Field(
-        default=None, description="FIFO: the id of a message without one is its body's digest."
+        default=None,
+        description="FIFO: a message without a deduplication id gets the SHA-256 of its body.",
     )
     DeduplicationScope: Literal["queue", "messageGroup"] | None = Field(
-        default=None, description="FIFO: what an id is known in."
+        default=None, description="FIFO: scope of deduplication ids."
     )
-    DelaySeconds: int | None = _number("DelaySeconds", "Before a message can be received.")
+    DelaySeconds: int | None = _number(
+        "DelaySeconds", "Seconds until a new message can be received."
+    )
     FifoThroughputLimit: Literal["perQueue", "perMessageGroupId"] | None = Field(
-        default=None, description="FIFO: kept and answered."
+        default=None, description="FIFO: stored and returned; without effect."
     )
     KmsDataKeyReusePeriodSeconds: int | None = _number(
-        "KmsDataKeyReusePeriodSeconds", "Kept and answered."
+        "KmsDataKeyReusePeriodSeconds", "Stored and returned; without effect."
     )
-    KmsMasterKeyId: str | None = Field(default=None, description="Kept and answered.")
-    MaximumMessageSize: int | None = _number("MaximumMessageSize", "Bytes of a message.")
+    KmsMasterKeyId: str | None = Field(
+        default=None, description="Stored and returned; without effect."
+    )
+    MaximumMessageSize: int | None = _number("MaximumMessageSize", "Largest message in bytes.")
     MessageRetentionPeriod: int | None = _number(
-        "MessageRetentionPeriod", "Seconds for which messages are kept."
+        "MessageRetentionPeriod", "Seconds after which a message is deleted."
     )
     Policy: dict[str, Any] | str | None = Field(
-        default=None, description="Who may use it: a table, or JSON."
+        default=None, description="Permissions of the queue: a table, or JSON."
     )
     ReceiveMessageWaitTimeSeconds: int | None = _number(
-        "ReceiveMessageWaitTimeSeconds", "For which receives wait."
+        "ReceiveMessageWaitTimeSeconds", "Seconds for which receives wait by default."
     )
     RedriveAllowPolicy: dict[str, Any] | str | None = Field(
-        default=None, description="Whose dead letters it takes: a table, or JSON."
+        default=None,
+        description="Queues that may use it as dead-letter queue: a table, or JSON.",
     )
     RedrivePolicy: dict[str, Any] | str | None = Field(
         default=None,
         description='`{ deadLetterTargetArn = "arn:aws:sqs:us-east-1:000000000000:dead", '
-        "maxReceiveCount = 3 }`; that queue is there, or declared as well.",
+        "maxReceiveCount = 3 }`; that queue has to exist or be declared as well.",
     )
-    SqsManagedSseEnabled: bool | None = Field(default=None, description="Kept and answered.")
+    SqsManagedSseEnabled: bool | None = Field(
+        default=None, description="Stored and returned; without effect."
+    )
     VisibilityTimeout: int | None = _number(
-        "VisibilityTimeout", "Seconds a receiver has to delete a message."
+        "VisibilityTimeout", "Seconds in which a receiver has to delete a message."
     )
 
     def given(self) -> dict[str, str]:
@@ -93,7 +100,7 @@ class DeclaredSqsQueue(FrozenConfig):
         return {name: _as_text(value) for name, value in values.items()}
 
     def target_name(self) -> str:
-        """Return the name of its dead-letter queue, or nothing."""
+        """Return the name of its dead-letter queue, or an empty text."""
         text = self.given().get("RedrivePolicy")
         return parse_redrive_policy(text).target_arn.rpartition(":")[2] if text else ""
 
@@ -111,69 +118,67 @@ class DeclaredSqsQueue(FrozenConfig):
 
 
 class SqsConfig(ListenerConfig):
-    """Every limit has a number; none is infinite."""
+    """Settings of the SQS endpoint. Every limit has a number; none is infinite."""
 
     bind: BindAddress = Field(default="127.0.0.1:9324", description="Address to listen on.")
     connections_max: int = Field(
         default=100_000,
         ge=1,
         le=1_000_000,
-        description="Open connections; more are closed at once.",
+        description="Open connections; further ones are closed at once.",
     )
     connections_per_ip_max: int = Field(
         default=100_000, ge=1, le=1_000_000, description="Open connections of one IP address."
     )
     advertise: str = Field(
         default="",
-        description="What queue URLs begin with, `http://queues.example:9324`; by default the "
-        "host and port by which the client called.",
+        description="Beginning of queue URLs, as `http://queues.example:9324`; by default the host "
+        "and port of the client's request.",
     )
-    region: str = Field(default="us-east-1", description="The region that is meant by default.")
-    regions: tuple[str, ...] = Field(default=(), description="More regions that are served.")
-    account: str = Field(
-        default="000000000000", description="The account that is meant by default, 12 digits."
-    )
+    region: str = Field(default="us-east-1", description="The default region.")
+    regions: tuple[str, ...] = Field(default=(), description="Further regions that are served.")
+    account: str = Field(default="000000000000", description="The default account, 12 digits.")
     accounts: tuple[str, ...] = Field(
         default=(),
-        description="More accounts that are served; who does not sign names one as access key.",
+        description="Further accounts that are served; anonymous clients name one as access key.",
     )
     anonymous: Literal["loopback", "never", "always"] = Field(
         default="loopback",
-        description="Whose requests need no signature by a key that is known here: those from "
-        "this machine, nobody's, or anybody's.",
+        description="Clients that need no signature by a known key: those on this machine, none, "
+        "or all.",
     )
     hosts: tuple[str, ...] = Field(
         default=(),
-        description="Public DNS names by which anonymous clients may call, beside that of "
-        "`advertise`; IP addresses and names that are not public always may.",
+        description="Public DNS names that anonymous clients may use in requests, beside the name "
+        "in `advertise`. IP addresses and names that are not public are always allowed.",
     )
     clock_skew_s_max: int = Field(
         default=900,
         ge=1,
         le=86_400,
-        description="Seconds that a signature's time may differ from ours.",
+        description="Seconds by which a signature's time may differ from the gateway's clock.",
     )
     header_bytes_max: int = Field(
         default=64 * 1024,
         ge=4 * 1024,
         le=_MIB,
-        description="Bytes of a request's first line and headers.",
+        description="Largest request line and headers in bytes.",
     )
     request_bytes_max: int = Field(
         default=8 * _MIB,
         ge=64 * 1024,
         le=64 * _MIB,
-        description="Bytes of a request's body. 1 MiB of messages may come as 6 MiB: boto3 and "
-        "other SDKs write a character of one byte as six, `\\u007f`; forms triple bytes and "
-        "base64 is longer by a third (four times as long in a form). The rest is room for names, "
-        "ids, and for what is too large to be told so as SQS does.",
+        description="Largest body of a request in bytes. 1 MiB of messages may come as 6 MiB: "
+        "boto3 and other SDKs write some characters of one byte as six, `\\u007f`. Forms triple "
+        "bytes, and base64 is longer by a third (four times as long in a form). The rest is room "
+        "for names, ids, and messages that are too large and get the error of SQS.",
     )
     request_elements_max: int = Field(
         default=ELEMENTS_MAX,
         ge=2_000,
         le=1_000_000,
-        description="Names and values in a JSON body above 64 KiB; with more it is refused before "
-        "it is decoded.",
+        description="Most names and values in a JSON body above 64 KiB; a body with more is "
+        "refused before it is decoded.",
     )
     request_bytes_budget: int = Field(
         default=256 * _MIB,
@@ -192,7 +197,7 @@ class SqsConfig(ListenerConfig):
         default=64,
         ge=1,
         le=10_000,
-        description="Requests of one connection that are not answered; more are not read.",
+        description="Unanswered requests of one connection; further ones are not read.",
     )
     queue_partitions: int = Field(
         default=1, ge=1, le=1_000, description="Partitions of the topic of a new queue."
@@ -201,7 +206,7 @@ class SqsConfig(ListenerConfig):
         default=60,
         ge=0,
         le=86_400,
-        description="Seconds for which the name of a deleted queue cannot be used anew.",
+        description="Seconds for which the name of a deleted queue cannot be used again.",
     )
     purge_s: int = Field(
         default=60, ge=0, le=86_400, description="Seconds between two purges of a queue."
@@ -209,16 +214,18 @@ class SqsConfig(ListenerConfig):
     dedup_s: int = Field(
         default=300,
         ge=1,
-        le=300,  # the log keeps what is deleted no longer: ``queue.keep.ms`` in CreateQueue
-        description="Seconds for which a FIFO queue knows a deduplication id.",
+        le=300,  # the log keeps deleted messages no longer: ``queue.keep.ms`` in CreateQueue
+        description="Seconds for which a FIFO queue remembers a deduplication id.",
     )
     dedup_ids_max: int = Field(
         default=1_000_000,
         ge=1,
-        description="Deduplication ids known of all queues; more sends are refused.",
+        description="Deduplication ids remembered for all queues; further sends are refused.",
     )
     receive_attempts_max: int = Field(
-        default=10_000, ge=1, description="Receive attempts by id that could be repeated."
+        default=10_000,
+        ge=1,
+        description="Receive attempts with an id that are remembered for repetition.",
     )
 
     queues: tuple[DeclaredSqsQueue, ...] = ()
@@ -254,16 +261,18 @@ class SqsConfig(ListenerConfig):
 
     authenticates_users: ClassVar[bool] = True  # where login is required, by signatures
 
-    # The base says it once for a class; here it depends on a key.
+    # The base class has a constant; here it depends on a key.
     @property
     def refuses_strangers(self) -> bool:  # type: ignore[override]
-        """Whether others are served only with a signature by a key that is known here."""
+        """Whether clients from elsewhere need a signature by a known key."""
         return self.anonymous != "always"
 
     def warnings(self, settings: Settings) -> list[str]:
-        """Return what is legal but may surprise: queues that are open to strangers."""
+        """Return warnings about legal settings: queues open to anonymous remote clients."""
         if settings.auth.required:
             return []
         if self.anonymous == "always" and not parse_address(self.bind).is_loopback:
-            return ['anonymous: with "always", whoever reaches the listener may use all queues']
+            return [
+                'anonymous: with "always", any client that reaches the listener may use all queues'
+            ]
         return []

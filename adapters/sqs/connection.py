@@ -1,4 +1,4 @@
-"""One SQS client: read HTTP requests, serve them, write their answers in order."""
+"""One SQS client connection: reads HTTP requests, serves them, answers in order."""
 
 import asyncio
 from collections import deque
@@ -20,7 +20,7 @@ from gateway.writer import Writer
 
 AT_ONCE_BYTES_MAX: Final = 65_536
 _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
-# What may go on while the log is behind. The Query protocol says late what it wants.
+# Targets that are served while the log is saturated. The Query protocol names its action late.
 _NOT_APPENDING: Final = TARGETS.keys() - {
     b"AmazonSQS.SendMessage",
     b"AmazonSQS.SendMessageBatch",
@@ -40,7 +40,7 @@ class ConnectionAdapter(Protocol):
 
     @property
     def writer(self) -> Writer:
-        """The writer of the log; while it is saturated, sends are held back."""
+        """The writer of the log; while it is saturated, sends wait."""
         ...
 
     @property
@@ -50,7 +50,7 @@ class ConnectionAdapter(Protocol):
 
     @property
     def dispatcher(self) -> Dispatcher:
-        """Serves requests."""
+        """The dispatcher of requests."""
         ...
 
     def next_request_id(self) -> str:
@@ -67,12 +67,12 @@ class ConnectionAdapter(Protocol):
 
 
 class SqsConnection(Connection):
-    """Requests are begun in order and answered in order; several may be under way.
+    """A connection that begins and answers requests in order; several may be in progress.
 
-    A request that a coroutine serves is finished before the next is begun, so that who makes
-    a queue and writes to it in one go finds it there. Reads are held for these reasons:
-    ``requests`` (too many wait), ``room`` (for a large body), ``wal``, ``writes``, ``drain``.
-    The first two do not stop serving, which is what ends them.
+    A request that a coroutine serves is finished before the next one begins, so that a client that
+    creates a queue and sends to it in one write finds the queue. Reads are held for these reasons:
+    ``requests`` (too many wait), ``room`` (for a large body), ``wal``, ``writes``, ``drain``. The
+    first two do not stop serving, because serving ends them.
     """
 
     def __init__(self, listener: Listener, adapter: ConnectionAdapter) -> None:
@@ -86,16 +86,16 @@ class SqsConnection(Connection):
             request_bytes_max=config.request_bytes_max,
         )
         self._requests: deque[Request] = deque()
-        self._queued_bytes = 0  # of their bodies
+        self._queued_bytes = 0  # of the bodies of queued requests
         self._replies: deque[Reply] = deque()
-        self._ready_bytes = 0  # of answers that wait for those before them
+        self._ready_bytes = 0  # of complete answers that wait for earlier ones
         self._task: asyncio.Task[None] | None = None
         self._is_serving = False
-        self._is_ending = False  # what is served now is the last
-        self._ignores_input = False  # nothing that still comes is looked at
+        self._is_ending = False  # no further request is served
+        self._ignores_input = False  # further input is discarded
         self._intake = Intake(adapter.body_budget, self._on_room)
-        self._is_authenticated = False  # it has shown who it is, or need not
-        self._host: bytes | None = None  # what ``_base_url`` was made of
+        self._is_authenticated = False  # or has sent a request that needs no login
+        self._host: bytes | None = None  # the host of ``_base_url``
         self._base_url = ""
         self._certificate_user: str | None = None
 
@@ -124,12 +124,12 @@ class SqsConnection(Connection):
         self._serve_queued()
 
     def released(self) -> None:
-        """See ``Connection``: go on with what was read already."""
+        """See ``Connection``: serve the requests that were read before."""
         self._serve_queued()
 
     def _serve_queued(self) -> None:
         if self._is_serving or self.is_closing:
-            return  # an answer that came at once; the loop below goes on
+            return  # called by an immediate answer; the loop below continues
         self._is_serving = True
         try:
             while self._requests and self._may_serve(self._requests[0]):
@@ -156,7 +156,7 @@ class SqsConnection(Connection):
             self.send(_CONTINUE)
 
     def _may_serve(self, request: Request) -> bool:
-        """Say whether the next request's turn has come."""
+        """Return whether the next request may be served now."""
         if (
             self._task is not None
             or self._is_ending
@@ -177,7 +177,7 @@ class SqsConnection(Connection):
         self.release_reads("wal")
 
     def _count_read(self) -> None:
-        """Count what was read and is not served; without room nothing more is read."""
+        """Count bytes that were read and not served; hold reads while the budget is used up."""
         session = self._session
         kept_bytes = self._queued_bytes + session.kept_bytes
         if self._intake.count(kept_bytes, is_midway=session.is_midway):
@@ -188,7 +188,7 @@ class SqsConnection(Connection):
             self.keep_before_login(kept_bytes + unsent_bytes(self))
 
     def _on_room(self) -> None:
-        self.guard(self._serve_queued)  # which counts anew
+        self.guard(self._serve_queued)  # which counts again
 
     # --- serving
 
@@ -229,11 +229,11 @@ class SqsConnection(Connection):
         self._serve_queued()
 
     def _refuse(self, error: BadRequest) -> None:
-        """Answer what is not HTTP, or too large, and close."""
+        """Answer a request that is not HTTP, or too large, and close."""
         self._is_ending = True
         self.note("BadRequest", error.message)
         reply = Reply(self, self._adapter.next_request_id(), is_last=True, sends_body=True)
-        reply.is_json = is_json(self._session.under_way)
+        reply.is_json = is_json(self._session.incomplete_request)
         self._replies.append(reply)
         self._ignores_input = True
         reply.fail(SqsError(_CODES.get(error.status, _BAD_REQUEST), error.message))
@@ -241,9 +241,9 @@ class SqsConnection(Connection):
     # --- answering
 
     def on_reply(self, size_bytes: int) -> None:
-        """An answer is complete: send what is in turn, then serve what waited for it."""
+        """Send the answers whose turn it is, then serve requests that waited for them."""
         replies = self._replies
-        is_alone = len(replies) == 1 and not self._requests  # as most clients have it
+        is_alone = len(replies) == 1 and not self._requests  # the common case
         send = self.send_now if is_alone and size_bytes <= AT_ONCE_BYTES_MAX else self.send
         self._ready_bytes += size_bytes
         is_last = False
@@ -252,15 +252,15 @@ class SqsConnection(Connection):
             self._ready_bytes -= len(data)
             is_last = replies.popleft().is_last
         if is_last or (self._is_ending and not replies):
-            self._close_behind_last()
+            self._close_after_last()
         elif not self._is_serving:
             self._serve_queued()
 
-    def _close_behind_last(self) -> None:
-        """Close; who is still sending is given time to read why, and is read to the end.
+    def _close_after_last(self) -> None:
+        """Close; a client that is still sending is read to the end first.
 
-        With bytes unread the system would reset the connection, and the answer with it. The
-        peer's end, or ``frame_s_max``, is the end of it.
+        With unread bytes the system would reset the connection, and the answer would be lost. It
+        ends when the client closes, or after ``frame_s_max``.
         """
         if self.transport is None or not self._ignores_input or self._holds:
             self.close()
@@ -282,7 +282,7 @@ class SqsConnection(Connection):
     # --- ending
 
     def overdue(self, now_s: float) -> str | None:
-        """See ``Connection``; who stops amid a body while others need the room is closed sooner."""
+        """See ``Connection``; a client that stalls in a body while others wait is closed sooner."""
         if self._intake.is_stalled(self.bytes_received, now_s, is_held=bool(self._holds)):
             return "request_bytes_budget"
         return super().overdue(now_s)
@@ -292,11 +292,11 @@ class SqsConnection(Connection):
         return bool(self._replies)
 
     def has_unsaved_work(self) -> bool:
-        """See ``Connection``: requests that are being served."""
+        """See ``Connection``: whether requests are in progress."""
         return bool(self._replies)
 
     def hurry(self) -> None:
-        """See ``Connection``: receives that wait are answered now, then the client goes."""
+        """See ``Connection``: answer waiting receives now, then close."""
         self._is_ending = True
         if not self._replies:
             self.close()
@@ -309,7 +309,7 @@ class SqsConnection(Connection):
                 call.reply({})
 
     def closed(self) -> None:
-        """See ``Connection``: receives that wait do so no more."""
+        """See ``Connection``: cancel waiting receives."""
         replies, self._replies = self._replies, deque()
         self._ignores_input = True
         self._session.close()

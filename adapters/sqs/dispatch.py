@@ -1,4 +1,4 @@
-"""From a request to the handler of its action, and to the answer."""
+"""Dispatch of requests: authentication, decoding, the handler of the action, the answer."""
 
 from collections.abc import Coroutine
 from typing import Any, Final
@@ -25,7 +25,7 @@ _GREETING: Final = b"Amazon SQS is spoken here.\n"
 
 
 class Dispatcher:
-    """Serves the requests of all connections. ``requests`` counts them by action."""
+    """Serves the requests of all connections. ``requests`` is their count by action."""
 
     def __init__(self, node: SqsNode, authenticator: RequestAuthenticator) -> None:
         self.requests = dict.fromkeys(HANDLERS, 0)
@@ -44,15 +44,15 @@ class Dispatcher:
     ) -> Coroutine[Any, Any, None] | None:
         """Answer a request through ``reply``, now or later.
 
-        What is returned, if anything, is to be awaited before the next request of the
-        connection is served; the answer comes with it.
+        A returned coroutine has to be awaited before the next request of the connection is served;
+        it gives the answer.
         """
         reply.is_json = codec.is_json(request)
         reply.wants_json = not reply.is_json and codec.accepts_json(request)
         try:
             if not reply.is_json and _answer_plain_http(request, reply):
                 return None
-            # First of all, so that strangers cost nothing but the reading of their headers.
+            # First, so that an unauthenticated client costs only the parsing of its headers.
             identity = self._authenticate(request, peer_host, certificate_user)
             operation, fields = codec.find_operation(request, in_json=reply.is_json)
             if identity.service and identity.service != operation.service:
@@ -114,7 +114,7 @@ def _refuse(reply: Reply, error: SqsError) -> None:
 
 
 def _answer_plain_http(request: Request, reply: Reply) -> bool:
-    """Answer what is HTTP and nothing of SQS: who looks whether we are there, and how."""
+    """Answer plain HTTP requests, such as health checks; return False for requests of SQS."""
     method = request.method
     if method == b"POST":
         return False
@@ -123,7 +123,7 @@ def _answer_plain_http(request: Request, reply: Reply) -> bool:
     if method == b"GET" and request.path != b"/":
         reply.finish(404, xml_codec.CONTENT_TYPE, _NO_OPERATION)
         return True
-    if method in {b"GET", b"HEAD"}:  # HEAD never does anything
+    if method in {b"GET", b"HEAD"}:  # HEAD never has an effect
         reply.finish(200, _TEXT, _GREETING)
         return True
     allow = f"Allow: {METHODS}\r\n"

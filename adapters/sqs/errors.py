@@ -1,4 +1,4 @@
-"""The errors of SQS: what they are called in both protocols, and what of ours they stand for.
+"""Error codes of SQS in both protocols, and the gateway's errors that they stand for.
 
 The JSON protocol names the shape (``com.amazonaws.sqs#QueueDoesNotExist``), the Query protocol and
 the header ``x-amzn-query-error`` the older code (``AWS.SimpleQueueService.NonExistentQueue``).
@@ -14,7 +14,7 @@ _NO_QUEUE_OF_VERSION: Final = "The specified queue does not exist for this wsdl 
 
 
 class ErrorCode(NamedTuple):
-    """``shape``: JSON's name. ``query_code``: Query's. ``is_sender``: the caller's fault."""
+    """``shape`` is the JSON name, ``query_code`` Query's, ``is_sender`` the client's fault."""
 
     shape: str
     query_code: str
@@ -54,7 +54,7 @@ RECEIPT_HANDLE_IS_INVALID: Final = _same("ReceiptHandleIsInvalid", 404)
 REQUEST_THROTTLED: Final = _same("RequestThrottled", 403)
 RESOURCE_NOT_FOUND: Final = _same("ResourceNotFoundException", 404)
 
-# Errors that all services of AWS have in common; they are in no model.
+# Errors that all AWS services share; no service model lists them.
 ACCESS_DENIED: Final = ErrorCode("AccessDeniedException", "AccessDenied", 403)
 INCOMPLETE_SIGNATURE: Final = _same("IncompleteSignature", 400)
 INTERNAL_FAILURE: Final = ErrorCode("InternalFailure", "InternalFailure", 500, is_sender=False)
@@ -83,7 +83,7 @@ UNKNOWN_OPERATION: Final = ErrorCode("UnknownOperationException", "InvalidAction
 
 
 class SqsError(Exception):
-    """A request, or one entry of a batch, is refused in SQS's words."""
+    """A request, or one entry of a batch, is refused with an error of SQS."""
 
     def __init__(self, code: ErrorCode, message: str) -> None:
         super().__init__(message)
@@ -92,7 +92,7 @@ class SqsError(Exception):
 
     @property
     def query_message(self) -> str:
-        """The text as the Query protocol has it."""
+        """The error's text in the Query protocol."""
         return _NO_QUEUE_OF_VERSION if self.message == _NO_QUEUE else self.message
 
 
@@ -114,11 +114,11 @@ ERROR_CODES: Final[dict[type[errors.GatewayError], ErrorCode]] = {
 
 
 def no_queue() -> SqsError:
-    """Return the error for a queue that is not there."""
+    """Return the error for a queue that does not exist."""
     return SqsError(QUEUE_DOES_NOT_EXIST, _NO_QUEUE)
 
 
 def to_sqs_error(error: errors.GatewayError) -> SqsError:
-    """Return what a client is told of an error of ours; the nearest base class wins."""
+    """Return the SQS error for a gateway error; the nearest base class decides."""
     code = next(ERROR_CODES[kind] for kind in type(error).__mro__ if kind in ERROR_CODES)
     return SqsError(code, errors.public_text(error) or code.shape)

@@ -1,4 +1,4 @@
-"""SQS messages to records of the log and back. All changes of units happen here.
+"""Mapping of SQS messages to records of the log and back. All units change here.
 
     SQS                        unit     record
     MessageBody                text     value, UTF-8
@@ -6,15 +6,15 @@
     message attribute          bytes   header of its name: UTF-8, or the bytes of a Binary
     types that are not String  text     sqs.types, a JSON object of name to type
     AWSTraceHeader             text     sqs.trace
-    SenderId                   text     sqs.sender, unless nobody was asked
+    SenderId                   text     sqs.sender, none for anonymous senders
     MessageDeduplicationId     text     dedup-id
     DelaySeconds               s        deliver-at, unix ms (time of the send + it)
     SentTimestamp              ms       the record's timestamp
     MessageId, SequenceNumber  -        from the offset; message-id once the record has moved
 
-An attribute that bears a reserved name is stored as ``sqs.user.<name>``. What other protocols
-wrote and SQS cannot carry is shown as docs/protocols/sqs.md says: text in place of bytes, with an
-attribute that says so.
+An attribute with a reserved name is stored as ``sqs.user.<name>``. Records of other protocols that
+SQS cannot represent are shown as docs/protocols/sqs.md describes: text in place of bytes, with an
+attribute that names the encoding.
 """
 
 from base64 import b64encode
@@ -47,7 +47,7 @@ from gateway.model import (
 from gateway.records.codec import encode_headers
 from gateway.records.runs import nullable
 
-MESSAGE_BYTES_MAX: Final = 1_048_576  # of body and attributes together, as they are shown
+MESSAGE_BYTES_MAX: Final = 1_048_576  # of body and attributes together, as shown
 MS_PER_S: Final = 1_000
 
 SENDER: Final = "sqs.sender"
@@ -55,14 +55,14 @@ TRACE: Final = "sqs.trace"
 TYPES: Final = "sqs.types"
 USER_PREFIX: Final = "sqs.user."
 
-# Attributes that say how something is shown which SQS cannot carry.
+# Attributes that name the encoding of a body or key that SQS cannot represent.
 BODY_ENCODING: Final = "sqs.body"
 KEY_ENCODING: Final = "sqs.key"
 MORE_HEADERS: Final = "sqs.headers"
 BASE64: Final = b"base64"
 NULL: Final = b"null"
 
-# What a sender must not say by an attribute: it means something to the gateway.
+# Headers of the gateway, which a sender's attributes must not set.
 RESERVED: Final = frozenset({MESSAGE_ID, DEDUP_ID, DELIVER_AT, EXPIRES_AT})
 
 CACHED_BLOCKS_MAX: Final = 1_024
@@ -70,7 +70,7 @@ _MESSAGE_ID_CHARS_MAX: Final = 100
 _ATTEMPTS_CHARS_MAX: Final = 9
 _HIDDEN: Final = frozenset({MESSAGE_ID, SENDER, TRACE, TYPES, DEDUP_ID, DELIVER_AT})
 _SURELY_SMALL_BYTES: Final = MESSAGE_BYTES_MAX // 2
-_SHOWN_FACTOR: Final = 2  # base64 in JSON takes no more than that
+_SHOWN_FACTOR: Final = 2  # upper bound for base64 in JSON
 _SHOWN_OVERHEAD_BYTES: Final = 300
 
 _EMPTY: Final = nullable(b"")
@@ -78,23 +78,23 @@ _EMPTY: Final = nullable(b"")
 Header = tuple[str, bytes | None]
 
 
-# Into the log.
+# --- into the log
 
 
 @lru_cache(maxsize=CACHED_BLOCKS_MAX)
 def plain_header_block(sender: str) -> bytes:
-    """Return the headers, encoded, of a message with nothing but a sender."""
+    """Return the encoded headers of a message that has a sender only."""
     return encode_headers(headers_of({}, sender=sender))
 
 
 def fifo_header_block(sender: str, dedup_id: str) -> bytes:
-    """Return the headers, encoded, of a message with a deduplication id and a sender."""
+    """Return the encoded headers of a message with a sender and a deduplication id."""
     return _before_dedup_id(sender) + nullable(dedup_id.encode())
 
 
 @lru_cache(maxsize=CACHED_BLOCKS_MAX)
 def _before_dedup_id(sender: str) -> bytes:
-    """Return what is in front of the id, which comes last. Saves 3 us of 18 for a send."""
+    """Return the encoded headers up to the value of the id. Saves 3 us of 18 for a send."""
     return encode_headers([*headers_of({}, sender=sender), (DEDUP_ID, b"")])[: -len(_EMPTY)]
 
 
@@ -107,7 +107,7 @@ def headers_of(
     deliver_at_unix_ms: int | None = None,
     message_id: str | None = None,
 ) -> list[Header]:
-    """Return the headers of a message: its attributes in their order, then what else it has."""
+    """Return the headers of a message: its attributes in order, then the known headers."""
     headers: list[Header] = [
         (USER_PREFIX + name if _is_reserved(name) else name, attribute.value)
         for name, attribute in attributes.items()
@@ -133,13 +133,13 @@ def _is_reserved(name: str) -> bool:
     return name in RESERVED or name.startswith(RESERVED_PREFIXES)
 
 
-# Out of the log.
+# --- out of the log
 
 
 class StoredHeaders(NamedTuple):
-    """What the headers of a record say.
+    """The parsed headers of a record.
 
-    ``others`` are what attributes show, ``dead_letter`` (``dlq.*``) what they show on demand.
+    ``others`` are shown as message attributes, ``dead_letter`` (``dlq.*``) only when named.
     """
 
     message_id: str | None = None
@@ -154,7 +154,7 @@ class StoredHeaders(NamedTuple):
 
 
 class Body(NamedTuple):
-    """A body as it is shown, its bytes, and the mark that says how it is shown."""
+    """A body as it is shown, its bytes, and the name of its encoding if it is not text."""
 
     text: str
     data: bytes
@@ -165,7 +165,7 @@ _NO_HEADERS: Final = StoredHeaders()
 
 
 def read_headers(headers: Sequence[Header]) -> StoredHeaders:
-    """Return what the headers of a record say; of a control header that repeats the first."""
+    """Return the parsed headers of a record; the first of a repeated control header counts."""
     if not headers:
         return _NO_HEADERS
     known: dict[str, bytes] = {}
@@ -197,7 +197,7 @@ def read_headers(headers: Sequence[Header]) -> StoredHeaders:
 
 
 def body_of(value: bytes | None) -> Body:
-    """Return how a value is shown: as it is, or in base64 when it is no text of SQS."""
+    """Return the body for a value: as it is, or in base64 when it is no text of SQS."""
     if value is None:
         return Body("", b"", NULL)
     text = to_text(value)
@@ -208,7 +208,7 @@ def body_of(value: bytes | None) -> Body:
 
 
 def group_of(key: bytes | None) -> tuple[str | None, bytes | None]:
-    """Return the MessageGroupId of a key, and the mark that says how it is shown."""
+    """Return the MessageGroupId for a key, and the name of its encoding if it is not text."""
     if not key:
         return None, None
     text = to_text(key)
@@ -218,8 +218,8 @@ def group_of(key: bytes | None) -> tuple[str | None, bytes | None]:
 def attributes_of(stored: StoredHeaders) -> Attributes:
     """Return the message attributes that show a record's headers.
 
-    Up to ten have an attribute each. The others, and those that none can show (a null or empty
-    value, a name that is not legal or comes again), are in ``sqs.headers``, in their order.
+    Up to ten headers have an attribute each. Further ones, and those that no attribute can show (a
+    null or empty value, an illegal or repeated name), are in ``sqs.headers``, in their order.
     """
     attributes: Attributes = {}
     if not stored.others:
@@ -241,7 +241,7 @@ def attributes_of(stored: StoredHeaders) -> Attributes:
 
 
 def dead_letter_attributes_of(stored: StoredHeaders) -> Attributes:
-    """Return the attributes that say why and whence a dead letter came."""
+    """Return the attributes with the reason and the source of a dead letter."""
     attributes: Attributes = {}
     for name, value in stored.dead_letter:
         attribute = _attribute(name, value, None)
@@ -251,7 +251,7 @@ def dead_letter_attributes_of(stored: StoredHeaders) -> Attributes:
 
 
 def is_oversize(record: Record, body: Body, stored: StoredHeaders) -> bool:
-    """Say whether a record, as it is shown, has more bytes than an SQS message may have."""
+    """Return whether a record, as shown, is larger than an SQS message may be."""
     size = len(body.data)
     if stored.others:
         raw_bytes = _SHOWN_OVERHEAD_BYTES * len(stored.others)
@@ -263,7 +263,7 @@ def is_oversize(record: Record, body: Body, stored: StoredHeaders) -> bool:
 
 
 def oversize_note(topic: str, number: int, record: Record) -> bytes:
-    """Return what stands for a body that is too large: where a Kafka client finds it."""
+    """Return the position of a record that is too large, for a Kafka client to read it."""
     return (
         f"oversize topic={topic} partition={number} offset={record.offset} "
         f"bytes={len(record.value or b'')}"
@@ -273,7 +273,7 @@ def oversize_note(topic: str, number: int, record: Record) -> bytes:
 def _attribute(
     name: str, value: bytes | None, data_type: str | None
 ) -> MessageAttribute | None:
-    """Return the attribute that shows a header, or None when none can."""
+    """Return the attribute for a header, or None when no attribute can show it."""
     if not value or not is_legal_name(name):
         return None
     if data_type is not None and data_type.startswith("Binary"):
@@ -286,7 +286,7 @@ def _attribute(
 
 
 def _parse_types(types: bytes | None) -> dict[str, str]:
-    """Return types by attribute; what cannot be one is left out."""
+    """Return types by attribute; illegal types are left out."""
     if types is None:
         return {}
     try:
@@ -303,9 +303,9 @@ def _parse_types(types: bytes | None) -> dict[str, str]:
 
 
 def _in_json(header: Header) -> dict[str, str | None]:
-    """Return a header in JSON: its value as text, in base64, or null."""
+    """Return a header for JSON: its value as text, in base64, or null."""
     value = header[1]
-    # JSON escapes controls; these two it does not, and XML could not hold them.
+    # JSON escapes control characters but not these two, which XML cannot hold.
     name = header[0].replace("\ufffe", "\ufffd").replace("\uffff", "\ufffd")
     text = None if value is None else to_text(value)
     if value is not None and text is None:
@@ -314,7 +314,7 @@ def _in_json(header: Header) -> dict[str, str | None]:
 
 
 def _message_id(value: bytes | None) -> str | None:
-    """Return an id that a record carries, or None when a client could not use it."""
+    """Return the id in a record's header, or None when a client could not use it."""
     if value is None or not value.isascii() or not value:
         return None
     text = value.decode()

@@ -1,9 +1,9 @@
-"""Message attributes: what a sender gives is checked, in AWS's words, and what a receiver gets.
+"""Message attributes: validation with AWS's error texts, and conversion for answers.
 
-A value is kept as bytes: UTF-8 of a String or Number, the bytes themselves of a Binary. The
-rules are those of "Amazon SQS message metadata" in the Developer Guide: names of 1 to 256 of
-``A-Za-z0-9_.-``, types String, Number or Binary with a custom label behind a period, at most ten;
-numbers of at most 38 digits, from 10^-128 to 10^126.
+A value is stored as bytes: UTF-8 of a String or Number, the bytes of a Binary. The rules are those
+of "Amazon SQS message metadata" in the Developer Guide: at most ten attributes, names of 1 to 256
+of ``A-Za-z0-9_.-``, types String, Number or Binary with an optional label after a period, numbers
+of at most 38 digits from 10^-128 to 10^126.
 """
 
 import binascii
@@ -38,7 +38,7 @@ _STRING: Final = "String"
 _NAME: Final = re.compile(r"[A-Za-z0-9_.\-]+")
 _RESERVED_NAME: Final = re.compile(r"(?:aws|amazon)\.", re.IGNORECASE)
 _TYPE: Final = re.compile(r"(?:String|Number|Binary)(?:\..+)?")
-# Possessive throughout: a value of 1 MiB that is no number must not be cut in all ways.
+# Possessive quantifiers keep a value of 1 MiB that is no number from backtracking.
 _NUMERIC: Final = re.compile(
     r"\s*+[+-]?+(?:\d++\.?+\d*+|\.\d++)(?:[eE][+-]?+\d{1,3}+)?+\s*+", re.ASCII
 )
@@ -54,7 +54,7 @@ class MessageAttribute(NamedTuple):
 
     @property
     def is_binary(self) -> bool:
-        """The value is bytes, which JSON and XML show in base64; else it is text."""
+        """Whether the value is bytes, shown in base64, and not text."""
         return self.data_type.startswith(_BINARY)
 
 
@@ -62,7 +62,7 @@ Attributes = dict[str, MessageAttribute]
 
 
 def parse_attributes(given: Given) -> Attributes:
-    """Return the attributes of a message that is sent, in their order. Error: ``SqsError``."""
+    """Return the attributes of a sent message, in order. Error: ``SqsError``."""
     if len(given) > ATTRIBUTES_MAX:
         raise _invalid(
             f"Number of message attributes [{len(given)}] exceeds the allowed maximum "
@@ -74,7 +74,7 @@ def parse_attributes(given: Given) -> Attributes:
 def parse_trace_header(given: Given) -> bytes | None:
     """Return the X-Ray trace header of ``MessageSystemAttributes``. Error: ``SqsError``.
 
-    It is the only system attribute that a sender may give, and of type String.
+    It is the only system attribute that a sender may set, and its type is String.
     """
     trace: bytes | None = None
     for name, fields in given.items():
@@ -91,7 +91,7 @@ def parse_trace_header(given: Given) -> bytes | None:
 
 
 def size_bytes(attributes: Mapping[str, MessageAttribute]) -> int:
-    """Return what attributes add to a message's size: names, types and values, in bytes."""
+    """Return the bytes of names, types and values, which count towards a message's size."""
     return sum(
         len(name.encode()) + len(attribute.data_type.encode()) + len(attribute.value)
         for name, attribute in attributes.items()
@@ -99,7 +99,7 @@ def size_bytes(attributes: Mapping[str, MessageAttribute]) -> int:
 
 
 def to_result(attributes: Mapping[str, MessageAttribute]) -> dict[str, dict[str, str]]:
-    """Return attributes in the shape of an answer."""
+    """Return attributes as the value of an answer."""
     return {
         name: {
             "DataType": attribute.data_type,
@@ -112,19 +112,19 @@ def to_result(attributes: Mapping[str, MessageAttribute]) -> dict[str, dict[str,
 
 
 def is_legal_name(name: str) -> bool:
-    """Say whether a message attribute may bear a name."""
+    """Return whether a name is legal for a message attribute."""
     return _name_fault(name) is None
 
 
 def is_legal_type(data_type: str) -> bool:
-    """Say whether a message attribute may be of a type."""
+    """Return whether a type is legal for a message attribute."""
     if len(data_type) > TYPE_CHARS_MAX or to_bytes(data_type) is None:
         return False
     return _TYPE.fullmatch(data_type) is not None
 
 
 def is_number(value: bytes) -> bool:
-    """Say whether bytes can be the value of a Number."""
+    """Return whether bytes can be the value of a Number."""
     return value.isascii() and _NUMERIC.fullmatch(value.decode()) is not None
 
 
@@ -160,7 +160,7 @@ def _parse(name: str, fields: Mapping[str, Any]) -> MessageAttribute:
 
 
 def _name_fault(name: str) -> str | None:
-    """Return what is wrong with a name, or None."""
+    """Return the error text for an illegal name, or None."""
     fault = None
     if not name:
         fault = "The request must contain non-empty message (user) attribute names."
@@ -221,7 +221,7 @@ def _text(name: str, data_type: str, value: str) -> bytes:
 
 
 def _check_number(name: str, data: bytes) -> None:
-    """Refuse what is no number, or one that could not be kept exactly (Developer Guide)."""
+    """Refuse a value that is no number, or has more digits or a larger exponent than allowed."""
     if not is_number(data) or _digits_count(data) > NUMBER_DIGITS_MAX:
         raise _invalid(
             f"Can't cast the value of message (user) attribute '{name}' to a number."
@@ -235,7 +235,7 @@ def _check_number(name: str, data: bytes) -> None:
 
 
 def _digits_count(number: bytes) -> int:
-    """Return how many digits count: zeros before and after them do not."""
+    """Return the count of digits without leading and trailing zeros."""
     mantissa = number.lower().partition(b"e")[0].strip().lstrip(b"+-")
     return len(mantissa.replace(b".", b"").strip(b"0"))
 

@@ -1,4 +1,4 @@
-"""What all handlers of SQS share: whose queue is meant, what it is called, who may use it."""
+"""State shared by all handlers of SQS: look-up of queues, their names, authorization."""
 
 import secrets
 from typing import Final
@@ -28,17 +28,17 @@ from gateway.queues.manager import Queue
 
 SECRET_BYTES: Final = 32
 QUEUES_BY_URL_MAX: Final = 4_096  # cached look-ups of queues
-_SECRET_KEY: Final = "sqs_receipt_secret"  # noqa: S105 - the name that it is stored by
+_SECRET_KEY: Final = "sqs_receipt_secret"  # noqa: S105 - the name of a metadata entry
 _NAMESPACE_PREFIX: Final = "sqs-"
 POLICY: Final = "sqs.Policy"
 
 
 class SqsNode:
-    """Made by ``open_node`` when the adapter starts. Loop only.
+    """The node's part of the adapter, made by ``open_node`` at its start. Loop only.
 
     ``secret`` signs receipt handles; it stays the same for a data directory. ``deleted`` and
-    ``purged`` are names of queues that it happened to a moment ago. ``changes`` of queues are
-    made one at a time, because they read what they then write.
+    ``purged`` are the names of queues that were recently deleted or purged. ``changes`` makes
+    changes of queues one at a time, because each reads the state that it then writes.
     """
 
     def __init__(self, config: SqsConfig, kernel: Kernel, secret: bytes) -> None:
@@ -59,10 +59,10 @@ class SqsNode:
         self._is_tls = config.tls_cert is not None
         self.messages = MessageState(kernel, config, secret)
 
-    # --- which queue
+    # --- look-up of queues
 
     def queue_of(self, call: Call, *, url: str) -> Queue:
-        """Return the queue that a URL of any style, or a bare name, means to the caller.
+        """Return the caller's queue for a URL of any style or a bare name.
 
         Errors: ``SqsError`` (``QUEUE_DOES_NOT_EXIST``, ``INVALID_ADDRESS``).
         """
@@ -79,10 +79,10 @@ class SqsNode:
         return queue
 
     def name_of(self, call: Call, *, url: str) -> TopicName:
-        """Return the name in the gateway of what a URL means.
+        """Return the gateway's topic name for a queue URL.
 
-        Errors: ``INVALID_ADDRESS``; ``QUEUE_DOES_NOT_EXIST`` where the host is another's: of a
-        region that is not served here, or what names no queue at a host that is not ours.
+        Errors: ``INVALID_ADDRESS``; ``QUEUE_DOES_NOT_EXIST`` for the host of a region that is not
+        served, or for a URL without a queue at a foreign host.
         """
         try:
             account, region, name = parse_queue_url(url)
@@ -102,7 +102,7 @@ class SqsNode:
         )
 
     def queue_by_arn(self, arn: str) -> Queue | None:
-        """Return the queue of that ARN, or None: no ARN of a queue, or of none that is here."""
+        """Return the queue of an ARN; None for another ARN, or when the queue does not exist."""
         address = parse_queue_arn(arn)
         if address is None:
             return None
@@ -111,15 +111,18 @@ class SqsNode:
         )
 
     def namespace(self, account: str, region: str) -> str:
-        """Return where the queues of an account in a region are; the default pair's is shared."""
+        """Return the namespace of an account's queues in a region.
+
+        The default account and region have the gateway's default namespace.
+        """
         if account == self.config.account and region == self.config.region:
             return DEFAULT_NAMESPACE
         return f"{_NAMESPACE_PREFIX}{account}-{region}"
 
-    # --- what it is called
+    # --- names
 
     def address_of(self, name: TopicName) -> QueueAddress:
-        """Return the account and region of a name; it is the inverse of ``namespace``."""
+        """Return account, region and name of a queue: the inverse of ``namespace``."""
         if name.namespace == DEFAULT_NAMESPACE:
             return QueueAddress(self.config.account, self.config.region, name.name)
         account, _, region = name.namespace.removeprefix(_NAMESPACE_PREFIX).partition("-")
@@ -127,11 +130,11 @@ class SqsNode:
         return QueueAddress(account, region, name.name)
 
     def url_of(self, call: Call, queue: Queue) -> str:
-        """Return the queue's URL, as this caller reaches it."""
+        """Return the queue's URL for this caller."""
         return self.url_of_name(call, queue.topic.name)
 
     def url_of_name(self, call: Call, name: TopicName) -> str:
-        """Return the URL that a queue of that name has."""
+        """Return the URL of a queue by its name."""
         return format_queue_url(
             call.base_url, self.address_of(name), default_region=self.config.region
         )
@@ -141,10 +144,10 @@ class SqsNode:
         return self.arn_of_name(queue.topic.name)
 
     def arn_of_name(self, name: TopicName) -> str:
-        """Return the ARN that a queue of that name has."""
+        """Return the ARN of a queue by its name."""
         return format_queue_arn(self.address_of(name))
 
-    # --- who may use it
+    # --- authorization
 
     def authorize(
         self,
@@ -154,12 +157,12 @@ class SqsNode:
         *,
         action: str | None = None,
     ) -> None:
-        """Refuse what neither the rules nor the queue's policy allow.
+        """Refuse a call that neither the rules nor the queue's policy allow.
 
-        A ``TopicName`` stands for a queue that is not there yet, or for all of a namespace. A
-        Deny of either wins, then an Allow of either; else the gateway's default, for queues of
-        the caller's own account. ``action``: what policies are asked about, where it is not the
-        call's. Error: ``SqsError`` (``ACCESS_DENIED``).
+        A ``TopicName`` stands for a queue that does not exist yet, or for a whole namespace. A Deny
+        of either wins, then an Allow of either; then the gateway's default, for queues of the
+        caller's own account. ``action`` is the action for the policy, by default the call's. Error:
+        ``SqsError`` (``ACCESS_DENIED``).
         """
         name = target if isinstance(target, TopicName) else target.topic.name
         is_default = name.namespace == DEFAULT_NAMESPACE
@@ -184,7 +187,7 @@ class SqsNode:
             raise self._denied(call, name)
 
     def allows(self, call: Call, queue: Queue, operation: Operation) -> bool:
-        """Say whether ``authorize`` allows it: what a list leaves out is not refused."""
+        """Return whether ``authorize`` would pass; for lists, which leave out other queues."""
         try:
             self.authorize(call, queue, operation)
         except SqsError as error:
@@ -194,9 +197,9 @@ class SqsNode:
         return True
 
     def authorize_again(self, call: Call, queue: Queue, operation: Operation) -> None:
-        """Refuse what is not allowed any more to a call that has waited.
+        """Refuse a call that has waited and is not allowed any more.
 
-        Beside what ``authorize`` asks, the caller's key must still be there. Error: ``SqsError``
+        Beside the checks of ``authorize``, the caller's key must still exist. Error: ``SqsError``
         (``ACCESS_DENIED``).
         """
         key_id = call.identity.access_key_id
@@ -204,7 +207,7 @@ class SqsNode:
             raise self._denied(call, queue.topic.name)
         self.authorize(call, queue, operation)
 
-    def _is_allowed(  # noqa: PLR0913, PLR0917 - the question, asked in one place
+    def _is_allowed(  # noqa: PLR0913, PLR0917 - called in one place
         self,
         call: Call,
         operation: Operation,
@@ -215,7 +218,7 @@ class SqsNode:
         *,
         is_own: bool,
     ) -> bool:
-        """Ask rules and policy; a rule for any topic does not open another account's queue."""
+        """Evaluate rules and policy; a rule for any topic does not open another account's queue."""
         kernel, principal = self.kernel, call.identity.principal
         if principal.is_anonymous and kernel.authenticator.required:
             return False
@@ -236,7 +239,7 @@ class SqsNode:
         return is_silent and kernel.authorizer.allows_by_default(principal)
 
     def request_context(self, call: Call) -> RequestContext:
-        """Return what policies test their conditions on."""
+        """Return the facts that a policy's conditions test."""
         return RequestContext(call.identity, self.clock.wall_unix_ms(), is_tls=self._is_tls)
 
     def _denied(self, call: Call, name: TopicName) -> SqsError:
@@ -250,6 +253,6 @@ class SqsNode:
 
 
 async def open_node(config: SqsConfig, kernel: Kernel) -> SqsNode:
-    """Make the node; the secret of receipt handles is chosen once per metadata store."""
+    """Make the node. The secret of receipt handles is chosen once per metadata store."""
     secret = await kernel.metadata.once(_SECRET_KEY, secrets.token_hex(SECRET_BYTES))
     return SqsNode(config, kernel, bytes.fromhex(secret))

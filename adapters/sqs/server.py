@@ -17,11 +17,11 @@ from gateway.config.base import Address
 from gateway.kernel import Endpoint, Kernel
 from gateway.listener import Listener
 
-# A host and port as they may stand in a URL; nothing else of a request gets into one.
+# A host and port that may stand in a URL; nothing else of a request gets into one.
 _HOST: Final = re.compile(
     rb"[A-Za-z0-9._-]{1,253}(:[0-9]{1,5})?|\[[0-9A-Fa-f:.]{2,45}\](:[0-9]{1,5})?"
 )
-_COUNTER_DIGITS: Final = 12  # hexadecimal ones, the last group of a UUID
+_COUNTER_DIGITS: Final = 12  # hexadecimal digits, the last group of a UUID
 
 
 class SqsAdapter:
@@ -46,18 +46,18 @@ class SqsAdapter:
 
     @property
     def budgets(self) -> tuple[Budget, ...]:
-        """What connections share, for metrics."""
+        """Budgets that connections share, for metrics."""
         return (self.body_budget,)
 
     @property
     def node(self) -> SqsNode:
-        """What all handlers share, once started."""
+        """State shared by all handlers, once started."""
         assert self._node is not None
         return self._node
 
     @property
     def dispatcher(self) -> Dispatcher:
-        """What serves requests, once started."""
+        """The dispatcher of requests, once started."""
         assert self._dispatcher is not None
         return self._dispatcher
 
@@ -72,15 +72,18 @@ class SqsAdapter:
         assert self._listener is not None
         return self._listener
 
-    # --- what answers need
+    # --- parts of answers
 
     def next_request_id(self) -> str:
-        """Return an id that no other request of this node has; it looks like a UUID."""
+        """Return a request id in the form of a UUID, unique for this node."""
         self._requests_count += 1
         return f"{self._request_id_prefix}{self._requests_count:012x}"
 
     def http_date(self) -> str:
-        """Return the time as HTTP has it (RFC 9110 section 5.6.7); SDKs set their clocks by it."""
+        """Return the time for the header ``Date`` (RFC 9110 section 5.6.7).
+
+        SDKs correct their clocks by it.
+        """
         now_s = self.kernel.clock.wall_unix_ms() // 1_000
         if now_s != self._date_s:
             self._date_s = now_s
@@ -88,7 +91,7 @@ class SqsAdapter:
         return self._date
 
     def base_url(self, host: bytes | None, transport: asyncio.Transport | None) -> str:
-        """Return what queue URLs begin with: the configured one, or as the client calls us."""
+        """Return the beginning of queue URLs: the configured one, or the host of the request."""
         if self.config.advertise:
             return self.config.advertise
         if host is None or not _HOST.fullmatch(host.strip()):
@@ -96,10 +99,10 @@ class SqsAdapter:
         is_tls = transport is not None and transport.get_extra_info("ssl_object") is not None
         return f"{'https' if is_tls else 'http'}://{host.strip().decode('ascii')}"
 
-    # --- life
+    # --- start and stop
 
     async def start(self) -> None:
-        """Listen. Errors: ``OSError`` when the address cannot be had, ``make_declared``'s."""
+        """Listen. Errors: ``OSError`` when the address is taken; those of ``make_declared``."""
         self._node = await open_node(self.config, self.kernel)
         kernel, config = self.kernel, self.config
         await make_declared(
@@ -118,21 +121,21 @@ class SqsAdapter:
         await self._listener.start()
 
     async def drain(self, seconds_max: float) -> None:
-        """Accept nothing new; receives that wait end now, what is under way is answered."""
+        """Stop accepting; end waiting receives and answer the requests that have begun."""
         await self.listener.drain(seconds_max)
 
     async def stop(self) -> None:
-        """Close every connection; changes of queues that were begun come to their end."""
+        """Close every connection; changes of queues that have begun are completed."""
         if self._listener is not None:
             await self._listener.stop()
         if self._node is not None:
             await self._node.changes.close()
             self._node.messages.close()
 
-    # --- what is shown
+    # --- reports
 
     def endpoints(self) -> list[Endpoint]:
-        """Return what ``headgate serve`` prints when it is ready."""
+        """Return the endpoint that ``headgate serve`` prints when it is ready."""
         scheme = "https" if self.config.tls_cert is not None else "http"
         address = Address(self.listener.host, self.listener.port)
         url = self.config.advertise or f"{scheme}://{address}"
@@ -140,9 +143,9 @@ class SqsAdapter:
         return [Endpoint("sqs", url, try_it)]
 
     def request_counts(self) -> list[tuple[str, int]]:
-        """Return how many requests came, by action."""
+        """Return the count of requests by action."""
         return [(name, count) for name, count in self.dispatcher.requests.items() if count]
 
     def connections(self) -> list[dict[str, Any]]:
-        """Return what ``headgate clients`` shows."""
+        """Return the connections for ``headgate clients``."""
         return [connection.describe() for connection in self.listener.connections]

@@ -1,7 +1,7 @@
-"""HTTP/1.1 of one connection: bytes, cut anywhere, to whole requests. Pure.
+"""HTTP/1.1 of one connection: bytes in any pieces to complete requests. Pure.
 
-httptools (llhttp) parses; here are the bounds, and what may be kept waiting. What it refuses
-(a bad first line, a space before a colon, both lengths at once) ends the connection with 400.
+httptools (llhttp) parses; this module adds limits. A request that the parser refuses (a bad request
+line, a space before a colon, two kinds of length) ends the connection with 400.
 """
 
 from typing import Final
@@ -12,13 +12,13 @@ from adapters.sqs.wire import Request
 
 HEADERS_MAX: Final = 200
 LARGE_BYTES: Final = 64 * 1024
-READ_BYTES: Final = 256 * 1024  # that come in one go
+READ_BYTES: Final = 256 * 1024  # of one read
 _UPGRADE: Final = frozenset({b"connection", b"upgrade"})
 _CONTINUE: Final = b"100-continue"
 
 
 class BadRequest(Exception):
-    """The peer broke HTTP, or a bound: answer this status, then close."""
+    """The peer violated HTTP or a limit: answer with this status, then close."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -27,66 +27,66 @@ class BadRequest(Exception):
 
 
 class HttpSession:
-    """Cuts a stream into requests. After ``error`` was set nothing more is read."""
+    """Parser of a stream of requests. After ``error`` is set, it ignores further bytes."""
 
     def __init__(self, *, header_bytes_max: int, request_bytes_max: int) -> None:
         self.error: BadRequest | None = None
         self.wants_continue = False
         """The peer waits for ``100 Continue`` before it sends the body of its request."""
         self.large_bytes = 0
-        """Bytes of the body under way when it is large; there is to be room for all of it."""
+        """Size of the current body if it is large, else 0."""
         self._header_bytes_max = header_bytes_max
         self._request_bytes_max = request_bytes_max
         self._raw_headers: dict[bytes, bytes] = {}
-        # Called with (name, value), of trailers too. As a method of ours it cost 7 us of the 30
-        # that a request took.
+        # Called with (name, value), for trailers too. A method in Python took 7 us of the 30 us of
+        # a request.
         self.on_header = self._raw_headers.__setitem__
         self._parser = HttpRequestParser(self)
         self._requests: list[Request] = []
         self._fed_bytes = 0  # of the last read
-        self._raw_bytes = 0  # of the request under way; bounds what the parser holds itself
+        self._raw_bytes = 0  # of the current request; limits the parser's own buffers
         self.is_midway = False
-        """Whether a request has begun and is not complete."""
+        """Whether a request has begun and is incomplete."""
         self._begin()
 
     def receive_data(self, data: bytes | memoryview) -> list[Request]:
-        """Take bytes and return the requests that are complete with them."""
+        """Take bytes and return the requests that they complete."""
         if self.error is not None:
             return []
         self._fed_bytes = len(data)
         self._raw_bytes += self._fed_bytes
         try:
             self._feed(data)
-        except (HttpParserError, HttpParserUpgrade) as error:  # the second is for CONNECT
+        except (HttpParserError, HttpParserUpgrade) as error:  # HttpParserUpgrade: CONNECT
             cause = error.__context__
             self.error = cause if isinstance(cause, BadRequest) else BadRequest(400, str(error))
         requests, self._requests = self._requests, []
         if requests and requests[-1].is_last:
-            self.error = None  # what comes after it is not for us
+            self.error = None  # bytes after the last request are ignored
         elif self.is_midway and self._raw_bytes > self._raw_bytes_max and self.error is None:
             self.error = BadRequest(431, "the headers are too long")
         return requests
 
     def close(self) -> None:
-        """Let go of the parser, which holds this; nothing is read any more."""
+        """Drop the parser, which refers to this object; no more data may be given."""
         del self._parser
 
     @property
     def kept_bytes(self) -> int:
-        """Bytes of the request that is not complete, as it travels."""
+        """Bytes received of the incomplete request."""
         return self._raw_bytes if self.is_midway else 0
 
     @property
-    def under_way(self) -> Request:
-        """What is known of the request that is not complete: its headers, once all have come."""
+    def incomplete_request(self) -> Request:
+        """The incomplete request without its body; headers are there once all have come."""
         path, _, query = self._url.partition(b"?")
         return Request(self._parser.get_method(), path, query, self._headers, b"", is_last=True)
 
     def _feed(self, data: bytes | memoryview) -> None:
-        """Parse; clients that offer another protocol are answered in this one.
+        """Parse; a request with the header ``Upgrade`` is parsed as HTTP/1.1.
 
-        httptools takes an offer as accepted, and a body as the other protocol's. So such a
-        request is begun anew without it.
+        httptools takes an upgrade as accepted, and the body as data of the other protocol. So the
+        head is parsed again without the header.
         """
         while True:
             try:
@@ -111,9 +111,9 @@ class HttpSession:
 
     @property
     def _raw_bytes_max(self) -> int:
-        """Bytes that a request may have as it travels: chunks may double a body.
+        """Limit of a request's bytes on the wire: chunks may double the size of a body.
 
-        The read in which it began may have had others before it.
+        The read in which it began may have held other requests before it.
         """
         bytes_max = self._header_bytes_max + READ_BYTES
         return bytes_max + 2 * self._request_bytes_max if self._in_body else bytes_max
@@ -129,27 +129,27 @@ class HttpSession:
     # --- httptools calls these
 
     def on_message_begin(self) -> None:
-        """A first byte of a request has come."""
+        """Note that a request has begun."""
         self.is_midway = True
 
     def on_url(self, url: bytes) -> None:
-        """Take a piece of the first line's target."""
+        """Take a piece of the request target."""
         self._url += url
 
     def on_headers_complete(self) -> None:
-        """Refuse what is too large before its body comes."""
+        """Refuse a request that is too large before its body comes."""
         self._in_body = True
         self._headers = headers = {
             name.lower(): value for name, value in self._raw_headers.items()
         }
         if len(self._raw_headers) > HEADERS_MAX or (
-            self._raw_bytes > self._header_bytes_max  # else there cannot be as many
+            self._raw_bytes > self._header_bytes_max  # otherwise they cannot be too long
             and self._head_bytes() > self._header_bytes_max
         ):
             raise BadRequest(431, "the headers are too long")
         length = headers.get(b"content-length")
         if length is not None:
-            size_bytes = int(length)  # llhttp has seen that it is a number
+            size_bytes = int(length)  # llhttp has checked that it is a number
             if size_bytes > self._request_bytes_max:
                 raise BadRequest(413, "the request is too large")
             if size_bytes > LARGE_BYTES:
@@ -167,11 +167,11 @@ class HttpSession:
         if self._body_bytes > self._request_bytes_max:
             raise BadRequest(413, "the request is too large")
         if self._body_bytes > LARGE_BYTES and not self.large_bytes:
-            self.large_bytes = self._request_bytes_max  # a chunked one may get as large
+            self.large_bytes = self._request_bytes_max  # a chunked body may become as large
         self._chunks.append(body)
 
     def on_message_complete(self) -> None:
-        """Hand out the request."""
+        """Add the complete request to the result."""
         if self._parser.should_upgrade():
             return  # see ``_feed``
         chunks = self._chunks
@@ -189,5 +189,5 @@ class HttpSession:
         self.wants_continue = False
         self.large_bytes = 0
         self.is_midway = False
-        self._raw_bytes = self._fed_bytes  # of which the next may have all but this
+        self._raw_bytes = self._fed_bytes  # the next request may have come in the same read
         self._begin()

@@ -1,4 +1,4 @@
-"""What travels: HTTP/1.1 requests (RFC 9112), whole."""
+"""Complete HTTP/1.1 requests (RFC 9112)."""
 
 from typing import Final
 
@@ -7,10 +7,10 @@ JSON: Final = b"application/x-amz-json-1.0"
 
 
 class Request:
-    """One request. They come by the thousand a second, so it is a plain object with slots.
+    """One request; a plain object with slots, because thousands come per second.
 
-    ``target`` is what stands in the first line, ``path`` and ``query`` its two parts, all as
-    they came. Names of ``headers`` are in lower case; of a name that came twice the last counts.
+    ``path`` and ``query`` are the two parts of the request target, not decoded. Names of
+    ``headers`` are in lower case; the last of several headers of one name counts.
     """
 
     __slots__ = ("body", "headers", "is_last", "method", "path", "query")
@@ -30,4 +30,4 @@ class Request:
         self.query = query
         self.headers = headers
         self.body = body
-        self.is_last = is_last  # the connection ends with its answer
+        self.is_last = is_last  # the connection is closed after its answer

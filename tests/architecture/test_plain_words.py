@@ -37,7 +37,6 @@ LINE_CHARS_MAX = 100
 RIDDLES: dict[str, int] = {
     "adapters/kafka": 3,
     "adapters/mqtt": 79,
-    "adapters/sqs": 37,
     "tests": 182,
 }
 # Classes whose name another class of the same package has, too.

@@ -1,4 +1,4 @@
-"""Audit lines about queues: one for each request that changes them."""
+"""Audit log lines about queues: one per request that changes a queue."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -18,14 +18,14 @@ ACTIONS: Final[Mapping[str, str]] = {
     "TagQueue": "queue.tag",
     "UntagQueue": "queue.untag",
 }
-"""Actions that have a line each, by their names in SQS. CreateQueue has one also for a queue that
-is there: its caller is told the same."""
+"""Audited actions, by their names in SQS. CreateQueue is also audited when the queue existed
+before: its caller gets the same answer."""
 
 _NAMES: Final = ("QueueName", "QueueUrl", "SourceArn")
 
 
 class AuditedAnswer:
-    """Writes the line, and then answers as ``answer`` does."""
+    """Answer that writes the audit line before it answers as ``answer`` does."""
 
     __slots__ = ("_action", "_answer", "_audit", "is_json")
 
@@ -36,7 +36,7 @@ class AuditedAnswer:
         self.is_json = answer.is_json
 
     def send_json(self, body: bytes) -> None:
-        """See ``Answer``; for hot actions, none of which is here."""
+        """See ``Answer``; unused, because no audited action answers with ready JSON."""
         self._answer.send_json(body)
 
     def __call__(self, call: Call, result: Result | None, error: SqsError | None) -> None:
@@ -46,6 +46,6 @@ class AuditedAnswer:
 
 
 def _queue_of(call: Call) -> str:
-    """Return the name of the queue that a request is about; of a URL or ARN its last part."""
+    """Return the name of the queue in a request: the last part of its name, URL or ARN."""
     text = str(next((call.params[key] for key in _NAMES if key in call.params), ""))
     return text.rsplit("/", 1)[-1].rsplit(":", 1)[-1]

@@ -1,10 +1,11 @@
-"""Who asks: a signature's access key, or nobody in particular where that is allowed.
+"""Authentication of requests by signature, by client certificate, or as anonymous.
 
-A key that is known here is always checked. Without a signature, or with a key that nobody knows
-(SDKs want some key, whatever it is), a request is anonymous where the config allows that and
-login is not required, and refused elsewhere. An anonymous caller is in the account that his key
-names by its 12 digits, if it is served, else in the default one. The user of a certificate is in
-the default one, whatever key he names: nobody has checked that.
+A signature by a known access key is always checked. A request without a signature, or with an
+unknown key (SDKs send some key in any case), is anonymous where the config allows that and login is
+not required; elsewhere it is refused. The account of an anonymous caller is its key, if that is the
+12 digits of an account that is served, and the default account otherwise. The user of a client
+certificate belongs to the default account, whatever key the request names: that key was not
+checked.
 """
 
 from collections.abc import Mapping
@@ -31,12 +32,12 @@ from gateway.http_origin import is_known_host
 IDENTITIES_CACHED_MAX: Final = 8_192
 HOSTS_CACHED_MAX: Final = 128
 PROTOCOL: Final = "sqs"
-_BROWSER: Final = b"Mozilla/"  # what every browser begins with; SDKs and curl do not,
-_NO_BROWSER: Final = b"(compatible;"  # but celery and others, who say so
+_BROWSER: Final = b"Mozilla/"  # the beginning of every browser's User-Agent, and of celery's,
+_NO_BROWSER: Final = b"(compatible;"  # which has this, too
 
 
 class AuthenticationSettings(Protocol):
-    """The settings that decide who may ask; ``SqsConfig`` implements it."""
+    """The settings of authentication; ``SqsConfig`` implements it."""
 
     @property
     def account(self) -> str:
@@ -80,7 +81,7 @@ class AuthenticationSettings(Protocol):
 
 
 class RequestAuthenticator:
-    """Says who asks. Loop only; answers come from memory."""
+    """Authenticates requests from memory. Loop only."""
 
     def __init__(
         self,
@@ -103,9 +104,9 @@ class RequestAuthenticator:
     def authenticate(
         self, request: Request, peer_host: str, certificate_user: str | None = None
     ) -> Identity:
-        """Return who has sent a request. Errors: ``SqsError``.
+        """Return the identity of a request's sender. Errors: ``SqsError``.
 
-        A signature by a known key counts; without one the user of the connection's certificate.
+        A signature by a known key comes first, then the user of the connection's certificate.
         """
         claim = find_claim(request)
         if claim is None:
@@ -114,7 +115,7 @@ class RequestAuthenticator:
         key = self._keys.find(scope.key_id)
         if key is None:
             return self._unsigned(request, peer_host, claim, certificate_user)
-        if claim.session_token:  # nobody here gives out temporary keys
+        if claim.session_token:  # the gateway issues no temporary keys
             raise _invalid_token()
         check_time(claim, self._clock.wall_unix_ms(), skew_s_max=self._config.clock_skew_s_max)
         check_signature(request, claim, key.secret)
@@ -129,7 +130,10 @@ class RequestAuthenticator:
         )
 
     def claimed_user(self, request: Request) -> str:
-        """Return for a log line the user whose key was named, or the key's id; empty: neither."""
+        """Return the user of the key that a request names, or the key's id, for a log line.
+
+        Empty when the request names no key.
+        """
         try:
             claim = find_claim(request)
         except SqsError:
@@ -148,8 +152,8 @@ class RequestAuthenticator:
             raise SqsError(
                 MISSING_AUTHENTICATION_TOKEN, "Request is missing Authentication Token"
             )
-        if _is_of_a_page(request.headers):
-            # A page in a browser on this machine is not the one who may do as he likes.
+        if _is_from_web_page(request.headers):
+            # A web page in a browser on this machine must not act as a local client.
             raise SqsError(ACCESS_DENIED, "Requests of web pages need a signature.")
         if not self._is_known_host(request.headers.get(b"host")):
             raise SqsError(
@@ -178,11 +182,12 @@ class RequestAuthenticator:
         return allowed == "always" or (allowed == "loopback" and is_loopback(peer_host))
 
 
-def _is_of_a_page(headers: Mapping[bytes, bytes]) -> bool:
-    """Say whether a browser asks, and not because its user has typed the address.
+def _is_from_web_page(headers: Mapping[bytes, bytes]) -> bool:
+    """Return whether a browser sent a request on behalf of a web page.
 
-    https://www.w3.org/TR/fetch-metadata/: to hosts that it does not trust, as any name that
-    leads to 127.0.0.1, a browser does not say whose request it is; an image has no Origin either.
+    A request whose address the user has typed is not one. https://www.w3.org/TR/fetch-metadata/:
+    browsers leave ``Sec-Fetch-Site`` away for hosts that are not potentially trustworthy, as any
+    name that leads to 127.0.0.1; requests for images have no Origin either.
     """
     if b"origin" in headers:
         return True
@@ -194,7 +199,7 @@ def _is_of_a_page(headers: Mapping[bytes, bytes]) -> bool:
 
 
 @lru_cache(maxsize=IDENTITIES_CACHED_MAX)
-def _identity(  # noqa: PLR0917 - what it is remembered by
+def _identity(  # noqa: PLR0917 - the cache's key
     user: str, host: str, account: str, region: str, key_id: str, service: str
 ) -> Identity:
     return Identity(Principal(user, PROTOCOL, host), account, region, key_id, service)
@@ -202,7 +207,7 @@ def _identity(  # noqa: PLR0917 - what it is remembered by
 
 @lru_cache(maxsize=IDENTITIES_CACHED_MAX)
 def is_loopback(host: str) -> bool:
-    """Say whether a peer's address is this machine's own."""
+    """Return whether an address is a loopback address."""
     try:
         address = ip_address(host)
     except ValueError:

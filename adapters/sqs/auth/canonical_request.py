@@ -1,4 +1,4 @@
-"""Path and query of a request as Signature Version 4 signs them. Pure."""
+"""Canonical path and query of a request for Signature Version 4. Pure."""
 
 from typing import Final
 from urllib.parse import quote, unquote_to_bytes
@@ -7,7 +7,7 @@ _UNRESERVED: Final = "-_.~"
 
 
 def canonical_path(path: bytes) -> bytes:
-    """Return the path as it came, encoded once more, without empty and dotted steps."""
+    """Return the path, URI-encoded once more, without empty, ``.`` and ``..`` segments."""
     steps: list[bytes] = []
     for step in path.split(b"/"):
         if step == b"..":
@@ -19,7 +19,7 @@ def canonical_path(path: bytes) -> bytes:
 
 
 def canonical_query(query: bytes, *, but: bytes) -> bytes:
-    """Return the fields in order and encoded anew, without the one that is the signature."""
+    """Return the fields sorted and URI-encoded, without the field ``but``."""
     pairs = sorted(
         (quote(name, safe=_UNRESERVED), quote(value, safe=_UNRESERVED))
         for name, value in query_pairs(query)

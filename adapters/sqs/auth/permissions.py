@@ -1,4 +1,4 @@
-"""AddPermission and RemovePermission: they edit the queue's policy, a statement per label."""
+"""Edits of a queue's policy by AddPermission and RemovePermission: one statement per label."""
 
 import json
 import re
@@ -24,7 +24,7 @@ _VERSION: Final = "2008-10-17"
 def add_permission(
     document: str, *, label: str, accounts: Sequence[str], actions: Sequence[str], arn: str
 ) -> str:
-    """Return the policy with a statement more; ``document`` is empty when there was none.
+    """Return the policy with one more statement; ``document`` is empty when there was none.
 
     Errors: ``MissingParameter``, ``InvalidParameterValue``, ``OverLimit`` (actions of the
     statement, or statements), ``InvalidAttributeValue`` for a policy that would be too large.
@@ -51,7 +51,7 @@ def add_permission(
         }
     )
     text = json.dumps(policy)
-    parse_policy(text)  # its bounds are checked there
+    parse_policy(text)  # checks the limits of a policy
     return text
 
 
@@ -81,9 +81,9 @@ def _check_label(label: str) -> None:
 
 
 def _check_accounts(accounts: Sequence[str]) -> None:
-    strangers = [account for account in accounts if not _ACCOUNT.fullmatch(account)]
-    if not accounts or strangers:
-        raise _invalid("PrincipalId", f"[{', '.join(strangers)}]", "Unable to verify.")
+    unknown = [account for account in accounts if not _ACCOUNT.fullmatch(account)]
+    if not accounts or unknown:
+        raise _invalid("PrincipalId", f"[{', '.join(unknown)}]", "Unable to verify.")
 
 
 def _check_actions(actions: Sequence[str]) -> None:

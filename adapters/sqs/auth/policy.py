@@ -1,10 +1,10 @@
-"""A queue's policy: who, beside its owner, may or may not do what with it.
+"""Queue policies: permissions of principals beside the queue's owner.
 
-What a single account can express: Allow and Deny; principals ``*``, accounts and users; actions
-and resources with wildcards; conditions (``conditions``). What nobody could answer for here is
-refused when it is set (``UnsupportedOperation``) rather than misread: variables, NotPrincipal,
-NotAction, NotResource. Statements for services, roles and federated users are kept; nobody here
-is one.
+Supported: Allow and Deny; principals ``*``, accounts and users; actions and resources with
+wildcards; conditions (``policy_conditions``). Elements that the gateway cannot enforce are refused
+when a policy is set (``UnsupportedOperation``) rather than misread: variables, NotPrincipal,
+NotAction, NotResource. Statements for services, roles and federated users are stored, but match
+no caller of the gateway.
 
 https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_policies_grammar.html
 """
@@ -29,9 +29,9 @@ from adapters.sqs.errors import OVER_LIMIT, SqsError
 STATEMENTS_MAX: Final = 20
 PRINCIPALS_MAX: Final = 50  # of one statement
 POLICY_BYTES_MAX: Final = 8_192
-DOCUMENTS_CACHED_MAX: Final = 1_024  # that are remembered parsed, of all queues
+DOCUMENTS_CACHED_MAX: Final = 1_024  # parsed policies, of all queues
 
-# What other accounts may be let do; all else is the owner's, whatever a policy says.
+# Actions that a policy can allow to other accounts; the others are the owner's only.
 SHARED_ACTIONS: Final = frozenset(
     {
         "ChangeMessageVisibility",
@@ -58,7 +58,7 @@ _IAM: Final = re.compile(r"arn:aws(?:-[a-z]+)*:(?:iam|sts)::([0-9]{12}):([^*]+)"
 
 
 class Decision(Enum):
-    """What a policy says of a request; a Deny wins over every Allow."""
+    """The result of a policy for a request; a Deny wins over every Allow."""
 
     ALLOW = "allow"
     DENY = "deny"
@@ -66,7 +66,7 @@ class Decision(Enum):
 
 
 class PolicyPrincipal(NamedTuple):
-    """Who a statement speaks of: a user of an account or, with ``user`` empty, all of it."""
+    """A principal of a statement: a user of an account or, with ``user`` empty, all users."""
 
     account: str
     user: str = ""
@@ -76,7 +76,7 @@ ANY_PRINCIPAL: Final = PolicyPrincipal("*")
 
 
 class Statement(NamedTuple):
-    """One statement. Without ``principals`` it is for those who cannot be here."""
+    """One statement. Without ``principals`` it matches no caller of the gateway."""
 
     allows: bool
     principals: frozenset[PolicyPrincipal]
@@ -89,17 +89,17 @@ Policy = tuple[Statement, ...]
 
 
 def decide(document: str, *, action: str, context: RequestContext, arn: str) -> bool | None:
-    """Say whether a queue's policy allows or denies a request; None when it is silent."""
+    """Return True when a queue's policy allows a request, False for a Deny, None when silent."""
     decision = evaluate(_parsed(document), context, action, arn)
     return None if decision is Decision.SILENT else decision is Decision.ALLOW
 
 
 def evaluate(policy: Policy, context: RequestContext, action: str, arn: str) -> Decision:
-    """Return what the policy says of an action (``SendMessage``) on the queue of that ARN.
+    """Return the policy's decision on an action (``SendMessage``) and the queue of an ARN.
 
-    A permission for an action is one for its batch version too. Who has not said who he is
-    counts as everybody only where something is allowed, and as anybody of his account where
-    it is denied: nobody gains by leaving his signature away.
+    A permission for an action includes its batch version. An anonymous caller matches an Allow only
+    if that is for everybody, and a Deny if that is for anybody of its account: leaving out the
+    signature gains nothing.
     """
     identity = context.identity
     single = action.removesuffix("Batch")
@@ -142,8 +142,8 @@ def _applies_to(statement: Statement, identity: Identity) -> bool:
 def parse_policy(text: str) -> Policy:
     """Return the policy of a document.
 
-    Errors: ``InvalidAttributeValue`` for what is no policy, ``OverLimit`` for too many
-    statements, ``UnsupportedOperation`` for what cannot be enforced here.
+    Errors: ``InvalidAttributeValue`` for a text that is no policy, ``OverLimit`` for too many
+    statements, ``UnsupportedOperation`` for elements that cannot be enforced.
     """
     if len(text.encode()) > POLICY_BYTES_MAX:
         raise invalid(f"It has more than {POLICY_BYTES_MAX} bytes.")
@@ -156,7 +156,7 @@ def _parsed(text: str) -> Policy:
 
 
 def parse_document(text: str) -> dict[str, Any]:
-    """Return a document as it is written, its statements as a list. Errors: ``parse_policy``'s."""
+    """Return a policy's JSON, its statements as a list. Errors: as ``parse_policy``."""
     try:
         document = json.loads(text)
     except (ValueError, RecursionError):
@@ -192,7 +192,7 @@ def _parse_statement(statement: Mapping[str, Any]) -> Statement:
     if not isinstance(statement.get("Sid", ""), str):
         raise invalid("Sid is not a text.")
     principals = _parse_principal(statement.get("Principal"))
-    # What a statement lets a service do, under whatever condition, it lets nobody here do.
+    # A statement for services alone matches no caller, so its condition need not be supported.
     condition = parse_condition(statement.get("Condition")) if principals else ()
     actions = texts(statement, "Action")
     if not all(action == "*" or action.lower().startswith("sqs:") for action in actions):
@@ -219,7 +219,7 @@ def _parse_principal(principal: object) -> frozenset[PolicyPrincipal]:
 
 
 def _parse_aws_principal(name: str) -> PolicyPrincipal | None:
-    """Return who an AWS principal is; None for a role or a session, which nobody has here."""
+    """Return an AWS principal; None for a role or a session, which the gateway does not have."""
     if name == "*":
         return ANY_PRINCIPAL
     if _ACCOUNT.fullmatch(name):

@@ -1,9 +1,9 @@
-"""Conditions of a policy's statements: tests of what is known of a request. Pure.
+"""Conditions of policy statements: tests of a request's context. Pure.
 
-Every test of a condition has to hold. One of several values is enough for a test, and none of
-them may fit where the operator says Not. A key that a request has not, as ``aws:SourceArn``,
-which only services of AWS bring, fails its test, but for operators with Not, ``IfExists``,
-``ForAllValues`` and Null. Operators and keys that nobody could answer for here are refused.
+Every test of a condition has to pass. A test passes if one of its values matches or, for an
+operator with Not, none of them. A key that the request does not have, as ``aws:SourceArn``, which
+only AWS services send, fails its test, except for operators with Not, ``IfExists``,
+``ForAllValues`` and Null. Operators and keys that the gateway cannot evaluate are refused.
 
 https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_policies_elements_condition.html
 https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_policies_elements_condition_operators.html
@@ -28,7 +28,7 @@ _Read = Callable[["RequestContext"], str]
 
 
 class RequestContext(NamedTuple):
-    """What conditions are tested on: who asks, when, and how. Without TLS others may listen."""
+    """The facts that conditions test: the caller, the time, and whether the listener has TLS."""
 
     identity: Identity
     now_unix_ms: int
@@ -38,7 +38,7 @@ class RequestContext(NamedTuple):
 class ConditionTest(NamedTuple):
     """One key of a condition. ``matches`` is None for the operator Null.
 
-    ``if_absent``: what is said of a request without the key.
+    ``if_absent`` is the result for a request without the key.
     """
 
     key: str
@@ -48,10 +48,10 @@ class ConditionTest(NamedTuple):
 
 
 def holds(condition: Sequence[ConditionTest], context: RequestContext, *, allows: bool) -> bool:
-    """Say whether a condition is met, for a statement that allows or denies.
+    """Return whether a condition is met, for a statement that allows or denies.
 
-    Who has not said who he is fails what asks for it where something is allowed, and meets it
-    where it is denied: nobody gains by leaving his signature away.
+    An anonymous caller fails tests of the caller in an Allow and passes them in a Deny: leaving out
+    the signature gains nothing.
     """
     for test in condition:
         if context.identity.principal.is_anonymous and test.key in _OF_CALLER:
@@ -71,7 +71,7 @@ def _holds(test: ConditionTest, context: RequestContext) -> bool:
     return test.matches(read(context)) is not test.is_negated
 
 
-# --- what is known of a request
+# --- keys of a request's context
 
 
 def _arn(context: RequestContext) -> str:
@@ -100,7 +100,7 @@ _KNOWN: Final[Mapping[str, _Read]] = {
     "aws:sourceip": lambda context: context.identity.principal.host,
     "aws:viaawsservice": lambda _: "false",
 }
-# What no request here has: it is of services, organizations, networks of AWS or sessions.
+# Keys that no request has: they belong to AWS services, organizations, networks or sessions.
 _ABSENT: Final = frozenset(
     {
         "aws:calledvia",
@@ -144,7 +144,7 @@ def _texts_alike(values: Sequence[str]) -> Matches:
 
 
 def _arns_alike(values: Sequence[str]) -> Matches:
-    """Match part by part: a star does not reach over a colon, but in the last part."""
+    """Match part by part: a star does not match a colon, except in the last part."""
     wanted = [[pattern([part]) for part in _arn_parts(value)] for value in values]
 
     def matches(found: str) -> bool:
@@ -191,7 +191,7 @@ def _addresses_within(values: Sequence[str]) -> Matches:
 def _compared(
     parse: Callable[[str], Decimal | None], compare: Callable[[Decimal, Decimal], bool]
 ) -> Callable[[Sequence[str]], Matches]:
-    """Return an operator that compares what is found with any of its values."""
+    """Return an operator that compares the request's value with each of its own."""
 
     def operator(values: Sequence[str]) -> Matches:
         wanted = []
@@ -218,14 +218,14 @@ def _parse_number(text: str) -> Decimal | None:
 
 
 def _parse_date(text: str) -> Decimal | None:
-    """Return the unix time, in seconds, of a date by ISO 8601 or of such a number."""
+    """Return the unix time in seconds of an ISO 8601 date, or of a number of seconds."""
     with suppress(ValueError, OverflowError):
         date = datetime.fromisoformat(text)
         return Decimal((date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp())
     return _parse_number(text)
 
 
-# By their names in lower case: an operator that compares, and whether its test is the contrary.
+# By name in lower case: the comparison, and whether the operator negates it.
 _COMPARISONS: Final = {
     "equals": (eq, False),
     "notequals": (eq, True),
@@ -262,7 +262,7 @@ _FOR_ANY: Final = "foranyvalue"
 
 
 def parse_condition(condition: object) -> tuple[ConditionTest, ...]:
-    """Return the tests of a statement's Condition. Errors: ``policy.parse_policy``'s."""
+    """Return the tests of a statement's Condition. Errors: as ``policy.parse_policy``."""
     if condition is None:
         return ()
     if not isinstance(condition, dict):
@@ -271,7 +271,7 @@ def parse_condition(condition: object) -> tuple[ConditionTest, ...]:
     for operator, keys in condition.items():
         if not isinstance(keys, dict):
             raise invalid("An operator of a condition has no map of keys.")
-        if not keys:  # or the statement would hold without a condition
+        if not keys:  # otherwise the statement would apply without a condition
             raise unsupported(f"The operator {operator[:100]} without a key")
         tests += [_parse_test(operator, key, value) for key, value in keys.items()]
     if len(tests) > TESTS_MAX:
@@ -288,7 +288,7 @@ def _parse_test(written: str, key: str, value: object) -> ConditionTest:
         raise unsupported(f"The condition key {key[:100]}")
     values = _values(value)
     if operator == _NULL:
-        # All keys that are known have a value; what is asked is whether there is none.
+        # Known keys always have a value: Null tests whether the key is an absent one.
         if len(values) != 1 or values[0].lower() not in {"true", "false"}:
             raise invalid("The value of Null is not true or false.")
         return ConditionTest(
@@ -298,7 +298,7 @@ def _parse_test(written: str, key: str, value: object) -> ConditionTest:
     if plain not in _OPERATORS:
         raise unsupported(f"The operator {written[:100]}")
     make, is_negated = _OPERATORS[plain]
-    if qualifier:  # keys here have one value, so it tells only what an absent one means
+    if qualifier:  # keys have one value, so it only decides for an absent key
         if_absent = qualifier == _FOR_ALL or plain != operator
     else:
         if_absent = is_negated or plain != operator
@@ -306,7 +306,7 @@ def _parse_test(written: str, key: str, value: object) -> ConditionTest:
 
 
 def _values(value: Any) -> list[str]:  # noqa: ANN401 - as JSON gave it
-    """Return the values of a key as texts; numbers and booleans may stand as they are."""
+    """Return the values of a key as texts; numbers and booleans are converted."""
     given = value if isinstance(value, list) else [value]
     if not given or not all(isinstance(one, str | int | float) for one in given):
         raise invalid("A condition's value is not a text or a list of texts.")

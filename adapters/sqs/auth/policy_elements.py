@@ -1,4 +1,4 @@
-"""What the elements of a policy are made of: texts, wildcards, and how they are refused. Pure."""
+"""Elements of a policy: texts, patterns with wildcards, and errors. Pure."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -8,7 +8,7 @@ from adapters.sqs.errors import INVALID_ATTRIBUTE_VALUE, UNSUPPORTED_OPERATION, 
 
 
 def texts(element: Mapping[str, Any], name: str) -> list[str]:
-    """Return an element that is a text or a list of texts as a list."""
+    """Return an element, a text or a list of texts, as a list."""
     value = element.get(name)
     texts = [value] if isinstance(value, str) else value
     if not isinstance(texts, list) or not texts:
@@ -19,17 +19,17 @@ def texts(element: Mapping[str, Any], name: str) -> list[str]:
 
 
 def pattern(texts: Sequence[str], flags: re.RegexFlag = re.NOFLAG) -> re.Pattern[str]:
-    """Return what matches any of some texts with the wildcards ``*`` and ``?``."""
+    """Return a pattern that matches any of the texts with the wildcards ``*`` and ``?``."""
     if any("${" in text for text in texts):
         raise unsupported("A variable")
     return re.compile("|".join(map(_glob, texts)), flags)
 
 
 def _glob(text: str) -> str:
-    """Return a text with wildcards as an expression whose matching takes linear time.
+    """Return a text with wildcards as a regular expression that matches in linear time.
 
-    What is between two stars is looked for where it comes first, and never again: the atomic
-    groups keep many stars from trying all ways in which a name could be cut.
+    A part between two stars is matched at its first occurrence only: atomic groups keep the
+    expression from backtracking over all ways to split a name.
     """
     first, *rest = (re.escape(part).replace(r"\?", ".") for part in text.split("*"))
     if not rest:
@@ -39,12 +39,12 @@ def _glob(text: str) -> str:
 
 
 def invalid(reason: str) -> SqsError:
-    """Say that a document is no policy, and why."""
+    """Return the error for a document that is no policy, with the reason."""
     msg = f"Invalid value for the parameter Policy. Reason: {reason}"
     return SqsError(INVALID_ATTRIBUTE_VALUE, msg)
 
 
 def unsupported(what: str) -> SqsError:
-    """Say what of a policy could not be enforced here."""
+    """Return the error for an element that cannot be enforced."""
     msg = f"{what} in a policy is not supported: it could not be enforced."
     return SqsError(UNSUPPORTED_OPERATION, msg)

@@ -82,7 +82,7 @@ class Claim(NamedTuple):
 
 
 def find_claim(request: Request) -> Claim | None:
-    """Return the signature of a request, or None when it has none. Errors: ``SqsError``."""
+    """Return the signature of a request, or None without one. Errors: ``SqsError``."""
     authorization = request.headers.get(b"authorization")
     if authorization is not None:
         return _claim_of_header(request, authorization)
@@ -200,7 +200,7 @@ def _claim_of_query(request: Request) -> Claim:
 
 @lru_cache(maxsize=1_024)
 def parse_timestamp(text: bytes) -> tuple[bytes, int]:
-    """Return a signature's time as it is signed (``20261120T120000Z``) and in unix seconds."""
+    """Return a signature's time as it is signed (``20261120T120000Z``), and in unix seconds."""
     try:
         moment = _parse_moment(text.decode("ascii"))
     except (ValueError, OverflowError):  # UnicodeDecodeError is one
@@ -219,7 +219,7 @@ def _parse_moment(text: str) -> datetime:
 
 
 def check_time(claim: Claim, now_unix_ms: int, *, skew_s_max: int) -> None:
-    """Refuse a signature that is too old, or of the future. Errors: ``SqsError``."""
+    """Refuse a signature that is too old or lies in the future. Errors: ``SqsError``."""
     now_s = now_unix_ms // 1_000
     if claim.signed_unix_s > now_s + skew_s_max:
         raise _mismatch(

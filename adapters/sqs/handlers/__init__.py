@@ -1,8 +1,8 @@
-"""One file per action, one line per action here.
+"""Handlers, one file and one line here per action.
 
-A handler is ``handle(call, node)``. It returns the result, or None when it will say
-``call.reply`` or ``call.fail`` later, or it is a coroutine that returns the result; the next
-request of a connection waits for a coroutine, for nothing else.
+A handler is ``handle(call, node)``. It returns the result, or None when it calls ``call.reply`` or
+``call.fail`` later, or a coroutine that returns the result. The next request of a connection waits
+for a coroutine only.
 """
 
 from collections.abc import Callable, Coroutine, Mapping

@@ -1,4 +1,4 @@
-"""AddPermission: let accounts do some actions on a queue, by a statement of its policy."""
+"""AddPermission: allow accounts some actions on a queue, by a statement of its policy."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""CancelMessageMoveTask: move no more; what was moved stays where it is."""
+"""CancelMessageMoveTask: stop a task; messages that were moved stay in their new queue."""
 
 from typing import Final
 
@@ -12,7 +12,7 @@ ACTION: Final = "CancelMessageMoveTask"
 
 
 def handle(call: Call, node: SqsNode) -> Result:
-    """Cancel the task, return how many messages it has moved so far."""
+    """Cancel the task; return the count of messages that it has moved."""
     named = parse_task_handle(call.params["TaskHandle"])
     queue = queue_of_arn(node, named.source_arn, "SourceArn")
     node.authorize(call, queue, Operation.READ)

@@ -1,7 +1,7 @@
-"""ChangeMessageVisibility: the timeout begins anew, now; 0 gives the message back at once.
+"""ChangeMessageVisibility: restart the timeout now; 0 makes the message visible at once.
 
-On a standard queue the handle of an earlier receive does it too, as at Amazon; a message whose
-timeout is over is invisible again.
+On a standard queue the handle of an earlier receive works too, as in Amazon SQS, and a message
+whose timeout is over becomes invisible again.
 """
 
 from functools import partial
@@ -22,7 +22,7 @@ ACTION: Final = "ChangeMessageVisibility"
 
 
 def handle(call: Call, node: "SqsNode") -> None:
-    """Extend the lease, or end it; it answers later."""
+    """Extend or end the lease; the answer comes later."""
     params = call.params
     queue = node.queue_of(call, url=params["QueueUrl"])
     node.authorize(call, queue, Operation.READ)

@@ -1,4 +1,4 @@
-"""ChangeMessageVisibilityBatch: up to ten messages; each is answered for itself."""
+"""ChangeMessageVisibilityBatch: up to ten messages, each with its own result."""
 
 from typing import TYPE_CHECKING, Final
 
@@ -18,7 +18,7 @@ ACTION: Final = "ChangeMessageVisibilityBatch"
 
 
 def handle(call: Call, node: "SqsNode") -> Result | None:
-    """Extend the leases, or end them; it answers later."""
+    """Extend or end the leases; the answer comes later."""
     queue = node.queue_of(call, url=call.params["QueueUrl"])
     node.authorize(call, queue, Operation.READ)
     check_entries(call.params["Entries"], "ChangeMessageVisibilityBatchRequestEntry")

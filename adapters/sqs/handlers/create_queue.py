@@ -1,8 +1,8 @@
-"""CreateQueue: a topic and a queue on it, or a queue on a topic that is there.
+"""CreateQueue: create a topic and a queue on it, or a queue on an existing topic.
 
-The same request again returns the same queue; one that wants an attribute otherwise is refused.
-A queue on a topic that was there before, from Kafka or MQTT, begins at its end, leaves the
-topic when it is deleted, and may have a name that only a topic may have, as ``orders.v1``.
+Repeating the request returns the same queue; another value of an attribute is refused. A queue on
+an existing topic of Kafka or MQTT begins at the topic's end, leaves the topic in place when it is
+deleted, and may have a name that is legal for topics only, as ``orders.v1``.
 """
 
 from typing import Final
@@ -33,7 +33,7 @@ ACTION: Final = "CreateQueue"
 
 
 async def handle(call: Call, node: SqsNode) -> Result:
-    """Return the URL of the queue, made now or earlier."""
+    """Return the URL of the new or existing queue."""
     identity = call.identity
     text: str = call.params["QueueName"]
     name = TopicName(node.namespace(identity.account, identity.region), text)
@@ -56,7 +56,7 @@ async def handle(call: Call, node: SqsNode) -> Result:
 
 
 async def _make(call: Call, node: SqsNode, name: TopicName, wanted: NewQueue) -> Queue:
-    """Make the queue, or return the one that another request has made meanwhile."""
+    """Create the queue, or return the one that another request has created meanwhile."""
     queue = node.queues.find(name)
     if queue is not None:
         return queue
@@ -69,7 +69,7 @@ async def _make(call: Call, node: SqsNode, name: TopicName, wanted: NewQueue) ->
     topics = node.kernel.topics
     topic = topics.find(name)
     if topic is not None and not is_left_over(node.queues, topic):
-        # The topic is kept from retention while the queue is behind: that is a change to it.
+        # A queue that is behind keeps the topic from retention: that is a change of the topic.
         node.authorize(call, name, Operation.ALTER)
     return await make_queue(
         node.queues,

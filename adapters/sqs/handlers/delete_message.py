@@ -1,4 +1,4 @@
-"""DeleteMessage: answered when the journal says that the message is done."""
+"""DeleteMessage: delete a message; answered when the journal has it."""
 
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -19,7 +19,7 @@ ACTION: Final = "DeleteMessage"
 
 
 def handle(call: Call, node: "SqsNode") -> None:
-    """Settle the message; it answers later."""
+    """Settle the message; the answer comes later."""
     params = call.params
     queue = node.queue_of(call, url=params["QueueUrl"])
     node.authorize(call, queue, Operation.READ)

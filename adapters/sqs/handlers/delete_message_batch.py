@@ -1,4 +1,4 @@
-"""DeleteMessageBatch: up to ten messages; each is answered for itself."""
+"""DeleteMessageBatch: up to ten messages, each with its own result."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -23,13 +23,13 @@ ACTION: Final = "DeleteMessageBatch"
 
 
 def handle(call: Call, node: "SqsNode") -> Result | None:
-    """Settle the messages; it answers later."""
+    """Settle the messages; the answer comes later."""
     queue = node.queue_of(call, url=call.params["QueueUrl"])
     node.authorize(call, queue, Operation.READ)
     entries: list[Params] = call.params["Entries"]
     check_entries(entries, "DeleteMessageBatchRequestEntry")
     rules = node.messages.rules_of(queue)
-    # A FIFO queue may be asked for the same messages again, which ends with this.
+    # On a FIFO queue a delete also ends the receive attempt of its message.
     if call.is_json and not rules.is_fifo and _delete_contiguous(call, node, queue, entries):
         return None
 
@@ -48,7 +48,7 @@ def handle(call: Call, node: "SqsNode") -> Result | None:
 def _delete_contiguous(
     call: Call, node: "SqsNode", queue: "Queue", entries: Sequence[Params]
 ) -> bool:
-    """Delete what one receive has got, if it is that and comes back whole; False if it is not."""
+    """Delete the contiguous messages of one receive; False if the handles are not exactly those."""
     receipts = node.messages.receipt_handles_of(queue)
     contiguous = receipts.decode_contiguous([entry["ReceiptHandle"] for entry in entries])
     return contiguous is not None and queue.ack_contiguous(

@@ -1,4 +1,4 @@
-"""DeleteQueue: the queue with what waits in it, and its topic when that was made for it."""
+"""DeleteQueue: delete a queue with its messages, and its topic if the queue created it."""
 
 from typing import Final
 
@@ -10,7 +10,7 @@ ACTION: Final = "DeleteQueue"
 
 
 async def handle(call: Call, node: SqsNode) -> Result:
-    """Delete the queue; its name cannot be used for a while."""
+    """Delete the queue; its name is barred for ``deleted_name_s``."""
     return await node.changes.make(_delete(call, node))
 
 

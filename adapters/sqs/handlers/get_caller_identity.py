@@ -1,4 +1,4 @@
-"""GetCallerIdentity of STS: the account and the ARN of who has signed."""
+"""GetCallerIdentity of STS: the account and the ARN of the caller."""
 
 from typing import TYPE_CHECKING, Final
 
@@ -11,7 +11,7 @@ ACTION: Final = "GetCallerIdentity"
 
 
 def handle(call: Call, node: "SqsNode") -> Result:  # noqa: ARG001 - the signature of handlers
-    """Return the account and the ARN; everybody may know who he is himself."""
+    """Return the account and the ARN; no permission is needed."""
     identity = call.identity
     account = identity.account
     name = "root" if identity.principal.is_anonymous else f"user/{identity.principal.name}"

@@ -1,4 +1,4 @@
-"""GetQueueAttributes: how a queue is set, and how many messages are in it."""
+"""GetQueueAttributes: settings of a queue and counts of its messages."""
 
 from typing import Final
 
@@ -14,7 +14,7 @@ ACTION: Final = "GetQueueAttributes"
 
 
 def handle(call: Call, node: SqsNode) -> Result:
-    """Return the attributes that are asked for and that the queue has; without names none."""
+    """Return the named attributes that the queue has; none without names."""
     queue = node.queue_of(call, url=call.params["QueueUrl"])
     node.authorize(call, queue, Operation.DESCRIBE_CONFIGS)
     wanted: list[str] = call.params.get("AttributeNames") or []

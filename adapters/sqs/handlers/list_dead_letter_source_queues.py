@@ -1,4 +1,4 @@
-"""ListDeadLetterSourceQueues: the queues whose dead letters come to a queue."""
+"""ListDeadLetterSourceQueues: the queues that have a queue as dead-letter queue."""
 
 from typing import Final
 
@@ -12,7 +12,7 @@ ACTION: Final = "ListDeadLetterSourceQueues"
 
 
 def handle(call: Call, node: SqsNode) -> Result:
-    """Return URLs, a page of them, of those that the caller may know of."""
+    """Return a page of URLs of the queues that the caller may describe."""
     queue = node.queue_of(call, url=call.params["QueueUrl"])
     node.authorize(call, queue, Operation.DESCRIBE)
     name = queue.topic.name

@@ -1,4 +1,4 @@
-"""ListMessageMoveTasks: the latest tasks of a dead-letter queue, the newest first."""
+"""ListMessageMoveTasks: the latest tasks of a dead-letter queue, newest first."""
 
 from typing import Any, Final
 
@@ -14,7 +14,7 @@ RESULTS_MAX: Final = 10
 
 
 def handle(call: Call, node: SqsNode) -> Result:
-    """Return the tasks; a restart of the node forgets them."""
+    """Return the tasks; they do not survive a restart of the node."""
     source = queue_of_arn(node, call.params["SourceArn"], "SourceArn")
     node.authorize(call, source, Operation.DESCRIBE)
     wanted = call.params.get("MaxResults")

@@ -1,4 +1,4 @@
-"""ListQueues: the caller's queues in this region, by name."""
+"""ListQueues: the caller's queues in this region, sorted by name."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -14,7 +14,7 @@ ACTION: Final = "ListQueues"
 
 
 def handle(call: Call, node: SqsNode) -> Result:
-    """Return URLs, a page of them, of the queues that the caller may know of, if any."""
+    """Return a page of URLs of the queues that the caller may describe, if any."""
     prefix: str = call.params.get("QueueNamePrefix") or ""
     namespace = node.namespace(call.identity.account, call.identity.region)
     page, token = take_page(

@@ -1,7 +1,7 @@
-"""PurgeQueue: drop what is in a queue, in flight, delayed or ready; once per minute.
+"""PurgeQueue: drop all messages of a queue, also those in flight or delayed; once per minute.
 
-What waits for its time is dropped where the topic was made for the queue. On another's topic it may
-be somebody else's message, and stays. A FIFO queue then takes ids again that it had known.
+Delayed messages are dropped only if the topic was created for the queue; on another topic they may
+belong to others. A FIFO queue forgets the deduplication ids of the dropped messages.
 """
 
 from typing import Final
@@ -17,7 +17,7 @@ ACTION: Final = "PurgeQueue"
 
 
 def handle(call: Call, node: SqsNode) -> Result | None:
-    """Purge, and answer when that is kept."""
+    """Purge, and answer when the purge is durable."""
     queue = node.queue_of(call, url=call.params["QueueUrl"])
     node.authorize(call, queue, Operation.DELETE)
     name = queue.name
@@ -37,7 +37,7 @@ def handle(call: Call, node: SqsNode) -> Result | None:
 
 
 class _Purge:
-    """One purge under way: first what is delayed, so that it cannot come back, then the rest."""
+    """A purge in progress: delayed messages first, so that they do not come back, then the rest."""
 
     def __init__(self, call: Call, node: SqsNode, queue: Queue) -> None:
         self._call = call
@@ -63,7 +63,7 @@ class _Purge:
             self._call.fail(to_sqs_error(error))
 
     async def _answer_kept(self) -> None:
-        """Answer once a start will not find the ids of what was purged in the log."""
+        """Answer when a restart will not read the ids of purged messages from the log."""
         node = self._node
         try:
             await node.changes.make(node.queues.keep_purge(self._queue))

@@ -1,4 +1,4 @@
-"""ReceiveMessage: up to ten messages, at once or within the time that the caller waits."""
+"""ReceiveMessage: up to ten messages, at once or within a wait time."""
 
 from typing import TYPE_CHECKING, Final
 
@@ -30,7 +30,7 @@ WAIT_S_MAX: Final = 20
 
 
 def handle(call: Call, node: "SqsNode") -> None:
-    """Check and begin to receive; it answers when something has come, or the wait is over."""
+    """Check and begin to receive; answers when messages have come or the wait is over."""
     params = call.params
     queue = node.queue_of(call, url=params["QueueUrl"])
     node.authorize(call, queue, Operation.READ)
@@ -68,7 +68,7 @@ def handle(call: Call, node: "SqsNode") -> None:
     receiving.start()
 
 
-def _answer_contiguous(  # noqa: PLR0917 - what is asked for; called in one place
+def _answer_contiguous(  # noqa: PLR0917 - called in one place
     call: Call,
     node: "SqsNode",
     queue: "Queue",
@@ -76,7 +76,7 @@ def _answer_contiguous(  # noqa: PLR0917 - what is asked for; called in one plac
     lease_ms: int | None,
     selection: AttributeSelection,
 ) -> bool:
-    """Answer with plain messages in a row, which most are; False when it is to be looked closer."""
+    """Answer with contiguous plain messages, the common case; False when there are others."""
     with_attributes = selection is not NO_ATTRIBUTES
     run = queue.receive_contiguous(
         count,
@@ -126,7 +126,7 @@ def _wait_ms(params: Params, rules: QueueRules) -> int:
 
 
 def _attempt_id(params: Params, rules: QueueRules) -> str | None:
-    """Return the id of the attempt; it is for FIFO queues only."""
+    """Return the id of the attempt, for FIFO queues only. Error: ``SqsError``."""
     attempt_id: str | None = params.get("ReceiveRequestAttemptId")
     if attempt_id is None:
         return None

@@ -1,4 +1,4 @@
-"""RemovePermission: take what AddPermission gave, or another statement by its Sid."""
+"""RemovePermission: remove a statement of a queue's policy by its label, the Sid."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""SendMessage: one message, answered when the log has it."""
+"""SendMessage: send one message; answered when it is durable in the log."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -18,7 +18,7 @@ ACTION: Final = "SendMessage"
 
 
 def handle(call: Call, node: "SqsNode") -> None:
-    """Check and send; it answers later."""
+    """Check and send; the answer comes later."""
     queue = node.queue_of(call, url=call.params["QueueUrl"])
     node.authorize(call, queue, Operation.WRITE)
     rules = node.messages.rules_of(queue)
@@ -33,7 +33,7 @@ def handle(call: Call, node: "SqsNode") -> None:
 
 
 def sender_of(call: Call) -> str:
-    """Return the SenderId of what a caller sends; empty for nobody known."""
+    """Return the SenderId of a caller's messages; empty for anonymous."""
     principal = call.identity.principal
     return "" if principal.is_anonymous else principal.name
 

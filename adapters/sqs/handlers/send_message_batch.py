@@ -1,4 +1,4 @@
-"""SendMessageBatch: up to ten messages; each is answered for itself."""
+"""SendMessageBatch: up to ten messages, each with its own result."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
@@ -30,7 +30,7 @@ ACTION: Final = "SendMessageBatch"
 
 
 def handle(call: Call, node: "SqsNode") -> Result | None:
-    """Check and send; it answers later, unless no entry can be sent."""
+    """Check and send; the answer comes later, unless no entry can be sent."""
     queue = node.queue_of(call, url=call.params["QueueUrl"])
     node.authorize(call, queue, Operation.WRITE)
     rules = node.messages.rules_of(queue)
@@ -62,17 +62,17 @@ def handle(call: Call, node: "SqsNode") -> Result | None:
 
 
 class _BatchSend:
-    """A batch of which some messages are not kept yet."""
+    """A batch with messages that are not yet durable."""
 
     def __init__(self, call: Call) -> None:
         self._call = call
         self.entries: list[tuple[str, OutgoingMessage]] = []
         self.failed: list[Result] = []
-        self.left = 0  # of which it is not known yet what becomes of them
+        self.left = 0  # messages without a result
         self._errors: dict[OutgoingMessage, GatewayError] = {}
 
     def on_sent(self, messages: Sequence[OutgoingMessage], error: GatewayError | None) -> None:
-        """Some are kept, or will not be; after the last ones the batch is answered."""
+        """Note the result of some messages; answer after the last ones."""
         if error is not None:
             self._errors.update(dict.fromkeys(messages, error))
         self.left -= len(messages)
@@ -80,10 +80,9 @@ class _BatchSend:
             self._answer()
 
     def _answer(self) -> None:
-        """Answer; when nothing at all was kept, as a send is answered that was not.
+        """Answer; if no message was stored, the request fails as a whole.
 
-        A client repeats a request that failed as a whole by itself, entries that failed it does
-        not.
+        SDKs repeat a request that failed as a whole, but not failed entries.
         """
         successful: list[Result] = []
         last_error: GatewayError | None = None
@@ -101,5 +100,5 @@ class _BatchSend:
 
 
 def _size_bytes(entry: Params) -> int:
-    """Return what an entry that fails adds to the size of the batch."""
+    """Return the bytes that a failed entry adds to the size of the batch."""
     return len(entry["MessageBody"].encode(errors="replace"))

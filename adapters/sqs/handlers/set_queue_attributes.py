@@ -1,4 +1,4 @@
-"""SetQueueAttributes: change how a queue is set. All attributes of a request, or none."""
+"""SetQueueAttributes: change attributes of a queue; all of a request, or none."""
 
 from typing import Final
 
@@ -13,7 +13,7 @@ ACTION: Final = "SetQueueAttributes"
 
 
 async def handle(call: Call, node: SqsNode) -> Result:
-    """Change the attributes that are named."""
+    """Change the named attributes."""
     return await node.changes.make(_set(call, node))
 
 

@@ -1,6 +1,6 @@
 """StartMessageMoveTask: move the messages of a dead-letter queue back, or to another queue.
 
-It runs in the background, at most so many messages per second; one task per queue at a time.
+It runs in the background, with an optional limit of messages per second; one task per queue.
 """
 
 from typing import Final
@@ -25,7 +25,7 @@ IMPLIED_ACTIONS: Final = {
 
 
 def handle(call: Call, node: SqsNode) -> Result:
-    """Start the task, return its handle."""
+    """Start the task and return its handle."""
     params = call.params
     source = queue_of_arn(node, params["SourceArn"], "SourceArn")
     _authorize(call, node, source, Operation.READ)
@@ -33,7 +33,7 @@ def handle(call: Call, node: SqsNode) -> Result:
     if not sources:
         raise _invalid("Source queue must be configured as a Dead Letter Queue.")
     destination = _destination(call, node, source)
-    if destination is None:  # what came from elsewhere, as its headers say, stays
+    if destination is None:  # messages of other sources, by their headers, stay
         for origin in sources:
             _authorize(call, node, origin, Operation.WRITE)
     rate_per_s = params.get("MaxNumberOfMessagesPerSecond")
@@ -58,7 +58,7 @@ def handle(call: Call, node: SqsNode) -> Result:
 
 
 def _destination(call: Call, node: SqsNode, source: Queue) -> TopicName | None:
-    """Return where messages go; None for the queues that each of them came from."""
+    """Return the destination; None for the source queue of each message."""
     arn = call.params.get("DestinationArn")
     if not arn:
         return None
@@ -73,7 +73,7 @@ def _destination(call: Call, node: SqsNode, source: Queue) -> TopicName | None:
 
 
 def _authorize(call: Call, node: SqsNode, queue: Queue, operation: Operation) -> None:
-    """Refuse who may not move; a policy may deny it by the actions that moving stands for."""
+    """Refuse callers that may not move; a Deny for the actions that a move implies counts too."""
     node.authorize(call, queue, operation)
     document = queue.attributes.get(POLICY)
     if document is None:

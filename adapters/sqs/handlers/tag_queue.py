@@ -1,4 +1,4 @@
-"""TagQueue: give a queue tags, or those it has another value."""
+"""TagQueue: add tags to a queue, or replace their values."""
 
 from typing import Final
 
@@ -12,7 +12,7 @@ ACTION: Final = "TagQueue"
 
 
 async def handle(call: Call, node: SqsNode) -> Result:
-    """Add the tags, all or none."""
+    """Add all tags, or none."""
     return await node.changes.make(_tag(call, node))
 
 

@@ -12,7 +12,7 @@ ACTION: Final = "UntagQueue"
 
 
 async def handle(call: Call, node: SqsNode) -> Result:
-    """Remove the tags of those keys; keys that the queue has not are passed over."""
+    """Remove tags by key; unknown keys are ignored."""
     return await node.changes.make(_untag(call, node))
 
 

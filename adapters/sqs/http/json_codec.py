@@ -1,4 +1,4 @@
-"""AWS JSON 1.0: bodies to parameters, results and errors to bodies. Pure.
+"""AWS JSON 1.0: decoding of parameters, encoding of results and errors. Pure.
 
 https://smithy.io/2.0/aws/protocols/aws-json-1_0-protocol.html
 """
@@ -18,14 +18,14 @@ CONTENT_TYPE: Final = "application/x-amz-json-1.0"
 
 _MODELED: Final = "com.amazonaws.sqs#"
 _COMMON: Final = "com.amazon.coral.service#"
-# What a service of AWS calls what it found where something else belongs.
+# AWS's names for a value of the wrong type.
 _FOUND: Final[Mapping[type, str]] = {
     str: "STRING_VALUE",
     int: "NUMBER_VALUE",
     float: "DECIMAL_VALUE",
     bool: "TRUE_VALUE",
 }
-# What entries of batches have to have, by what they are called, where all of it is text.
+# Required members of batch entries, by the entries' name, where all of them are texts.
 _PLAIN_ENTRIES: Final[Mapping[str, frozenset[str]]] = {
     shape.query_name: frozenset(shape.member.required)
     for operation in OPERATIONS.values()
@@ -39,7 +39,7 @@ _PLAIN_ENTRIES: Final[Mapping[str, frozenset[str]]] = {
 def decode_json(operation: Operation, body: bytes) -> Params:
     """Return the parameters of a request. Errors: ``SqsError``.
 
-    Members that are null are left out, members that are not known stay, for nobody to look at.
+    Members that are null are left out; unknown members stay and are ignored.
     """
     if not body:
         params: Any = {}
@@ -73,7 +73,7 @@ def _checked(params: Params, structure: Structure) -> Params:
 
 
 def _check_inside(shape: Shape, value: Any) -> None:  # noqa: ANN401 - as JSON gave it
-    """Check what a list, map or structure holds; shapes nest four deep at most."""
+    """Check the elements of a list, map or structure; shapes nest four deep at most."""
     if type(shape) is Items:
         member = shape.member
         if type(member) is Structure:
@@ -89,10 +89,10 @@ def _check_inside(shape: Shape, value: Any) -> None:  # noqa: ANN401 - as JSON g
 
 
 def _check_structures(query_name: str, member: Structure, items: list[Any]) -> None:
-    """Check the entries of a batch: the one kind of list that is long and comes often."""
+    """Check the entries of a batch, the only long list that comes often."""
     names = _PLAIN_ENTRIES.get(query_name)
     if names is not None and _are_plain(items, names):
-        return  # what most batches are
+        return  # the common case
     for number, item in enumerate(items, 1):
         if type(item) is not dict:
             raise _mismatch(member, item)
@@ -103,11 +103,14 @@ def _check_structures(query_name: str, member: Structure, items: list[Any]) -> N
 
 
 def _are_plain(items: list[Any], names: frozenset[str]) -> bool:
-    """Say whether all entries are alike, and have nothing but what they have to have: texts."""
+    """Return whether all entries have exactly the required members, in one order, as texts."""
     try:
         found = tuple(items[0])
         "".join(chain.from_iterable(map(dict.values, items)))
-    except (TypeError, IndexError):  # something is no dict, or no text; or there is nothing
+    except (
+        TypeError,
+        IndexError,
+    ):  # an item is no dict, a value is no text, or there is no item
         return False
     return (
         len(found) == len(names)
@@ -124,7 +127,7 @@ def _check_member(shape: Shape, value: Any) -> None:  # noqa: ANN401
 
 
 def missing_parameter(path: str) -> SqsError:
-    """Say which parameter has to be there."""
+    """Return the error for parameter has to be there."""
     return SqsError(MISSING_PARAMETER, f"The request must contain the parameter {path}.")
 
 

@@ -1,9 +1,9 @@
-"""The JSON that answers the Query protocol where ``Accept: application/json`` asks for it. Pure.
+"""JSON answers of the Query protocol, for requests with ``Accept: application/json``. Pure.
 
     {"ReceiveMessageResponse": {"ReceiveMessageResult": {"messages": null},
                                 "ResponseMetadata": {"RequestId": "..."}}}
 
-It has the names of the API, but for two lists; maps are lists of names and values.
+Names are the API's, except for two lists; maps are lists of names and values.
 """
 
 from collections.abc import Mapping

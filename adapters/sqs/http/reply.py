@@ -1,7 +1,7 @@
-"""The place of one answer in the order of its connection's, and how it is worded.
+"""One HTTP response of a connection, encoded in the protocol of its request.
 
-The JSON protocol is answered in JSON, the Query protocol, and what is neither, in XML, or in JSON
-of its own where that is asked for.
+The JSON protocol is answered in JSON. The Query protocol, and requests of neither protocol, are
+answered in XML, or in JSON of its own where the request asks for it.
 """
 
 from collections.abc import Callable, Mapping
@@ -35,12 +35,12 @@ class ReplyConnection(Protocol):
         ...
 
     def on_reply(self, size_bytes: int) -> None:
-        """Send what is in turn: one answer more is complete."""
+        """Send the responses whose turn it is; one more is complete."""
         ...
 
 
 class Reply:
-    """Answers one request, once. ``bytes`` is the whole answer, when it is there."""
+    """The response to one request, given once. ``data`` is the whole response when complete."""
 
     __slots__ = (
         "call",
@@ -67,13 +67,13 @@ class Reply:
         self.is_last = is_last
         self.sends_body = sends_body
         self.is_json = False
-        self.wants_json = False  # by the Query protocol
+        self.wants_json = False  # of the Query protocol
         self.operation: Operation | None = None
         self.call: Call | None = None
         self.data: bytes | None = None
 
     def __call__(self, call: Call, result: Result | None, error: SqsError | None) -> None:  # noqa: ARG002 - see ``Answer``
-        """See ``Answer``. What goes wrong in here closes this connection, and no other."""
+        """See ``Answer``. An exception closes this connection only."""
         self.connection.guard(self._answer, result, error)
 
     def _answer(self, result: Result | None, error: SqsError | None) -> None:
@@ -118,7 +118,7 @@ class Reply:
         self.finish(code.status, codec.CONTENT_TYPE, body)
 
     def finish(self, status: int, content_type: str, body: bytes, headers: str = "") -> None:
-        """Answer with any status. ``headers`` are whole lines."""
+        """Answer with any status. ``headers`` are whole header lines."""
         self._end_call()
         head = (
             f"{_STATUS_LINES[status]}Content-Type: {content_type}\r\n"
@@ -129,6 +129,6 @@ class Reply:
         self.connection.on_reply(len(self.data))
 
     def _end_call(self) -> None:
-        """Let go of the call, which has the request's parameters, and us: a cycle."""
+        """Drop the call, which refers to the request's parameters and to this object."""
         assert self.data is None, "answered twice"
         self.call = None

@@ -1,7 +1,7 @@
-"""What parameters and results are made of; ``operations`` holds those of each operation.
+"""Types of parameters and results; ``operations`` has those of each operation. Pure.
 
-Pure. ``query_name`` is what the Query protocol calls an element of a list, or an entry of a map,
-both in a request (``AttributeName.1``) and in XML.
+``query_name`` is the Query protocol's name of an element of a list, or of an entry of a map, both
+in a request (``AttributeName.1``) and in XML.
 """
 
 from typing import Final, NamedTuple
@@ -11,7 +11,7 @@ STS: Final = "sts"
 
 
 class Scalar(NamedTuple):
-    """One value. ``type``: what JSON makes of it; ``word``: what errors call it."""
+    """One value. ``type`` is its type in decoded JSON, ``word`` its name in errors."""
 
     type: type
     word: str
@@ -33,7 +33,7 @@ class Items(NamedTuple):
 
 
 class Entries(NamedTuple):
-    """A map of text to something."""
+    """A map with texts as keys."""
 
     query_name: str
     key_name: str
@@ -43,7 +43,7 @@ class Entries(NamedTuple):
 
 
 class Structure(NamedTuple):
-    """Named members, of which some must be there."""
+    """Named members, some of them required."""
 
     members: "dict[str, Shape]"
     required: tuple[str, ...] = ()
@@ -54,9 +54,9 @@ Shape = Scalar | Items | Entries | Structure
 
 
 class Operation(NamedTuple):
-    """What one action takes and returns. ``errors`` are the shapes that are documented for it.
+    """Input and output of one action. ``errors`` are the shapes documented for it.
 
-    ``service`` is what requests for it are signed for.
+    ``service`` is the service that requests for it are signed for.
     """
 
     name: str

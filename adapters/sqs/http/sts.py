@@ -1,6 +1,6 @@
-"""The one operation of STS that is served: SDK tools ask it who they are before anything else.
+"""GetCallerIdentity, the only operation of STS that is served. Pure.
 
-API version 2011-06-15, of the Query protocol alone. Pure.
+SDK tools call it first, to show who they are. API version 2011-06-15, Query protocol only.
 """
 
 from typing import Final

@@ -1,4 +1,4 @@
-"""What the entries of a batch request must be, and how a part of them may fail."""
+"""Checks of the entries of a batch request, and answers with failed entries."""
 
 import re
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ _IDS: Final = re.compile(r"[A-Za-z0-9_-]{1,80}(?:\n[A-Za-z0-9_-]{1,80})*")
 
 
 def check_entries(entries: Sequence[Params], entry_type: str) -> None:
-    """Check how many entries there are, and their ids. ``entry_type`` names them in the error.
+    """Check the count and the ids of entries. ``entry_type`` names them in the error.
 
     Errors: ``SqsError`` (EmptyBatchRequest, TooManyEntriesInBatchRequest, InvalidBatchEntryId,
     BatchEntryIdsNotDistinct); then none of the entries is served.
@@ -41,7 +41,7 @@ def check_entries(entries: Sequence[Params], entry_type: str) -> None:
     text = "\n".join(entry_ids)
     if (
         _IDS.fullmatch(text)
-        and text.count("\n") == len(entry_ids) - 1  # none of them has one itself
+        and text.count("\n") == len(entry_ids) - 1  # no id has a line feed
         and len(set(entry_ids)) == len(entry_ids)
     ):
         return
@@ -59,7 +59,7 @@ def check_entries(entries: Sequence[Params], entry_type: str) -> None:
 
 
 def check_batch_bytes(size_bytes: int) -> None:
-    """Check the bytes of all messages together. Error: ``SqsError`` (BatchRequestTooLong)."""
+    """Check the total bytes of all messages. Error: ``SqsError`` (BatchRequestTooLong)."""
     if size_bytes > BATCH_BYTES_MAX:
         raise SqsError(
             BATCH_REQUEST_TOO_LONG,
@@ -69,7 +69,7 @@ def check_batch_bytes(size_bytes: int) -> None:
 
 
 def failed_entry(entry_id: str, error: SqsError) -> dict[str, Any]:
-    """Return what ``Failed`` says of an entry."""
+    """Return the element of ``Failed`` for an entry."""
     return {
         "Id": entry_id,
         "SenderFault": error.code.is_sender,
@@ -79,7 +79,7 @@ def failed_entry(entry_id: str, error: SqsError) -> dict[str, Any]:
 
 
 def batch_result(successful: list[Result], failed: list[Result]) -> Result:
-    """Return the answer to a batch; a list of nothing is left out."""
+    """Return the answer to a batch; an empty list is left out."""
     result: Result = {}
     if successful:
         result["Successful"] = successful

@@ -1,4 +1,4 @@
-"""A batch of deletes or changes: what its handles say, and what became of each."""
+"""Batches of deletes or visibility changes: decodes the handles and answers for each entry."""
 
 from collections.abc import Callable
 from functools import partial
@@ -30,10 +30,10 @@ def serve_batch(
     settle: Settle,
     refusal: Refusal,
 ) -> Result | None:
-    """Settle the entries whose handles are ours and which ``check`` lets pass, in one call.
+    """Settle the entries with valid handles that pass ``check``, in one call.
 
-    ``refusal`` says of a result that is not DONE what is wrong, if anything. Answers later,
-    unless all fail.
+    ``refusal`` returns the error for a result other than DONE, or None. The answer comes later,
+    unless all entries fail.
     """
     failed: list[Result] = []
     good: list[tuple[Params, Receipt]] = []
@@ -57,7 +57,7 @@ def serve_batch(
     return None
 
 
-def _on_settled(  # noqa: PLR0917 - what a batch is answered from
+def _on_settled(  # noqa: PLR0917 - the parts of a batch's answer
     call: Call,
     good: list[tuple[Params, Receipt]],
     failed: list[Result],

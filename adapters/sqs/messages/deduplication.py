@@ -1,8 +1,8 @@
-"""The deduplication of one FIFO queue: its window of ids, and how it is rebuilt from the log.
+"""Deduplication of one FIFO queue: its window of ids, rebuilt from the log after a start.
 
-A window is made at the queue's first send after a start, and anew when the scope of ids has
-changed. What the log keeps of the window's time is read then, whatever has been deleted from the
-queue (``queue.keep.ms`` keeps it there); sends wait for that, and nobody else.
+A window is made at the queue's first send after a start, and again when the scope of ids has
+changed. It then reads the records of the window's time from the log, deleted messages included
+(``queue.keep.ms`` keeps them there). Only sends wait for that.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from gateway.topics.manager import Topic
 if TYPE_CHECKING:
     from gateway.queues.manager import Queue
 
-LOAD_BYTES_MAX: Final = 262_144  # of one read, so that the loop serves others between two
+LOAD_BYTES_MAX: Final = 262_144  # of one read; between reads the loop serves others
 
 _SEPARATOR: Final = b"\x00"  # in no id
 
@@ -30,14 +30,14 @@ OnReady = Callable[[GatewayError | None], None]
 
 
 def scoped_id(dedup_id: bytes, group: bytes | None, *, by_group: bool) -> bytes:
-    """Return what an id is known by: alone, or within its message group (DeduplicationScope)."""
+    """Return the key of an id: the id alone, or with its message group (DeduplicationScope)."""
     return (group or b"") + _SEPARATOR + dedup_id if by_group else dedup_id
 
 
 class DeduplicationWindow:
-    """The ids of a queue. ``is_ready``: what the log says of them is known.
+    """The ids of a queue. ``is_ready`` is set when they have been read from the log.
 
-    ``by_group``: they are known within their message groups, see ``scoped_id``.
+    ``by_group``: ids are scoped by message group, see ``scoped_id``.
     """
 
     def __init__(self, queue: "Queue", ids: DedupIds[OnPlaced], *, by_group: bool) -> None:
@@ -50,33 +50,33 @@ class DeduplicationWindow:
         self._task: asyncio.Task[None] | None = None
 
     def when_ready(self, on_ready: OnReady) -> None:
-        """Call when the ids are known, or when the log could not be read.
+        """Register a call for when the ids are loaded, or could not be read.
 
-        Never before this returns; ``start`` was called.
+        It never runs before this method returns. ``start`` has to be called before.
         """
         assert not self.is_ready
         self._waiting.append(on_ready)
 
     def start(self, broker: Broker, topic: Topic, window: range) -> None:
-        """Begin to read what the log says of a time, unless that is on its way."""
+        """Begin to read the records of a time from the log, unless that is in progress."""
         if self._task is None:
             load = _load(broker, topic, self.ids, window, by_group=self.by_group)
             self._task = asyncio.get_running_loop().create_task(load)
             self._task.add_done_callback(self._loaded)
 
     def purge(self, ends: Sequence[int]) -> None:
-        """Forget the ids of what was sent before some offsets: see ``DedupIds.purge``."""
+        """Forget the ids of messages before some offsets: see ``DedupIds.purge``."""
         self.purged_ends = ends
         self.ids.purge(ends)
 
     def take_waiting(self) -> list[OnReady]:
-        """Forget everything; return who waits, to be told when another window is ready."""
+        """Close; return the waiting calls, for another window."""
         waiting, self._waiting = self._waiting, []
         self.close()
         return waiting
 
     def close(self) -> None:
-        """Forget everything; who waits is told that the queue is not there to be sent to."""
+        """Forget all ids and stop loading; waiting calls get an error."""
         if self._task is not None:
             self._task.cancel()
         self.ids.close()
@@ -97,7 +97,7 @@ class DeduplicationWindow:
         for on_ready in waiting:
             on_ready(error)
         if failure is not None and failure is not error:
-            raise failure  # a fault of ours, for the loop to log
+            raise failure  # a bug, which the loop logs
 
 
 async def _load(
@@ -108,9 +108,10 @@ async def _load(
     *,
     by_group: bool,
 ) -> None:
-    """Restore the ids of records of a time, unix ms. Error: ``StorageUnavailable``.
+    """Restore the ids of records of a time, in unix ms. Error: ``StorageUnavailable``.
 
-    One that others wrote with a time still to come is of now: the ids behind it expire, too.
+    A record of another protocol with a time in the future counts as of now: otherwise later ids
+    would not expire before it.
     """
     await _readable(broker)
     sent: deque[tuple[int, bytes, Place]] = deque(maxlen=ids.ids_max)
@@ -130,7 +131,7 @@ async def _load(
 
 
 async def _readable(broker: Broker) -> None:
-    """Return when all that is on its way into the log can be read there, or was refused."""
+    """Wait until all pending appends can be read from the log, or have failed."""
     done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def on_done(_error: StorageUnavailable | None) -> None:
@@ -142,7 +143,7 @@ async def _readable(broker: Broker) -> None:
 
 
 async def _records(broker: Broker, partition: Partition, offset: int) -> AsyncIterator[Record]:
-    """Yield the records from an offset to the end; a batch that cannot be read is passed over."""
+    """Yield the records from an offset to the end; skip batches that cannot be read."""
     while offset < partition.high_watermark:
         batches = broker.read(partition, offset, bytes_max=LOAD_BYTES_MAX)
         if batches is None:
@@ -162,7 +163,7 @@ async def _records(broker: Broker, partition: Partition, offset: int) -> AsyncIt
 
 
 def _sent_id(record: Record) -> bytes | None:
-    """Return the id of a record that was sent here; what has moved here was sent elsewhere."""
+    """Return the id of a record sent to this queue; None for one moved from another queue."""
     dedup_id: bytes | None = None
     for name, value in record.headers:
         if name == MESSAGE_ID:

@@ -1,9 +1,9 @@
-"""The digests by which clients check that a message came as they sent it.
+"""MD5 digests of bodies and attributes, by which clients verify messages.
 
-Of attributes (Amazon SQS Developer Guide, "Calculating the MD5 message digest for message
-attributes"): in order of their names, of each the length and the bytes of name and type, one
-byte for what the value is (1 text, 2 binary), the length and the bytes of the value. Lengths are
-4 bytes, big-endian. System attributes are digested in the same way.
+Digest of attributes (Amazon SQS Developer Guide, "Calculating the MD5 message digest for message
+attributes"): sorted by name, each with the length and the bytes of name and type, one byte for the
+kind of value (1 text, 2 binary), and the length and the bytes of the value. Lengths are 4 bytes,
+big-endian. System attributes are digested in the same way.
 """
 
 import struct
@@ -35,7 +35,7 @@ def md5s_of_bodies(bodies: Sequence[bytes]) -> list[bytes]:
 
 
 def md5_of_attributes(attributes: Mapping[str, MessageAttribute]) -> str:
-    """Return the digest of attributes, in hexadecimal; there is at least one."""
+    """Return the digest of at least one attribute, in hexadecimal."""
     length = _LENGTH.pack
     parts: list[bytes] = []
     for name in sorted(attributes):

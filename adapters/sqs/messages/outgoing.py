@@ -1,4 +1,4 @@
-"""A message that is sent: its parameters checked, in AWS's words, and what it becomes."""
+"""Messages to send: checks of their parameters with AWS's error texts, and their headers."""
 
 import re
 from hashlib import sha256
@@ -48,8 +48,8 @@ _NO_ATTRIBUTES: Final[Attributes] = {}
 class OutgoingMessage:
     """A message on its way into the log.
 
-    ``deliver_at_unix_ms`` is set for one that waits in the delay block. ``message_id`` and
-    ``sequence_number`` are known when it is kept.
+    ``deliver_at_unix_ms`` is set for a message that waits in the delay block. ``message_id`` and
+    ``sequence_number`` are set when the log has the message.
     """
 
     __slots__ = (
@@ -70,7 +70,7 @@ class OutgoingMessage:
         self.key = key
         self.attributes = _NO_ATTRIBUTES
         self.trace: bytes | None = None
-        self.has_own_trace = False  # the message itself, not a header of its request
+        self.has_own_trace = False  # from the message, not from a header of its request
         self.dedup_id: str | None = None
         self.headers = b""
         self.deliver_at_unix_ms: int | None = None
@@ -79,7 +79,7 @@ class OutgoingMessage:
 
     @property
     def size_bytes(self) -> int:
-        """What counts towards the size of a message: body and attributes."""
+        """Bytes of body and attributes, which count towards the size of a message."""
         return len(self.body) + (size_bytes(self.attributes) if self.attributes else 0)
 
 
@@ -93,7 +93,7 @@ def prepare(
 ) -> OutgoingMessage:
     """Return the message of a SendMessage, or of an entry of its batch. Error: ``SqsError``.
 
-    ``trace``: the request's X-Ray trace header, for a message that has none of its own.
+    ``trace`` is the request's X-Ray trace header, for a message without one of its own.
     """
     body = _body(entry["MessageBody"])
     if (
@@ -102,7 +102,7 @@ def prepare(
         and trace is None
         and len(body) <= rules.message_bytes_max
     ):
-        outgoing = OutgoingMessage(body, None)  # what most messages are
+        outgoing = OutgoingMessage(body, None)  # the common case
         outgoing.headers = plain_header_block(sender)
         return outgoing
     group_id: str | None = entry.get("MessageGroupId")
@@ -129,7 +129,7 @@ def prepare(
 
 
 def check_batch_fifo(entry: Params, rules: QueueRules) -> None:
-    """Check what fails a whole batch for a FIFO queue. Error: ``SqsError``."""
+    """Check the members of an entry whose errors fail the whole batch. Error: ``SqsError``."""
     if not rules.is_fifo:
         return
     if not entry.get("MessageDeduplicationId") and not rules.content_based_deduplication:
@@ -149,7 +149,7 @@ def check_id(parameter: str, value: str) -> None:
 
 
 def send_result(outgoing: OutgoingMessage) -> Result:
-    """Return what is answered for a message that is kept."""
+    """Return the answer for a message that was sent."""
     result: dict[str, Any] = {
         "MessageId": outgoing.message_id,
         "MD5OfMessageBody": md5_of_body(outgoing.body),
@@ -195,7 +195,7 @@ def _dedup_id(entry: Params, rules: QueueRules, body: bytes) -> str | None:
 
 
 def _delay_s(entry: Params, rules: QueueRules) -> int | None:
-    """Return the delay that the message has of its own, in seconds, or None."""
+    """Return the message's own delay in seconds; None when it is the queue's."""
     delay_s: int | None = entry.get("DelaySeconds")
     if delay_s is None:
         return None
@@ -217,16 +217,16 @@ def _delay_s(entry: Params, rules: QueueRules) -> int | None:
 def _set_headers(
     outgoing: OutgoingMessage, delay_s: int | None, sender: str, now_unix_ms: int
 ) -> None:
-    """Set the headers; a delay of its own makes the message wait, or not wait with the queue.
+    """Set the headers, and the delivery time of a message with its own delay.
 
-    One that waits has no offset to make its id from: it gets one at random, which stays.
+    A waiting message has no offset to make its id from: it gets a random id, which it keeps.
     """
     visible_unix_ms = None
     if delay_s:
         outgoing.deliver_at_unix_ms = now_unix_ms + delay_s * MS_PER_S
         outgoing.message_id = str(uuid4())
     elif delay_s is not None:
-        visible_unix_ms = now_unix_ms  # now, where the queue would have it wait
+        visible_unix_ms = now_unix_ms  # at once, in spite of the queue's delay
     elif not outgoing.attributes and outgoing.trace is None:
         dedup_id = outgoing.dedup_id
         outgoing.headers = (

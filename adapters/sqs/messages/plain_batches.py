@@ -1,7 +1,7 @@
-"""Batches of plain messages on their way into the log, all of one run: what most batches are.
+"""Sending of batches of plain messages, the most common kind, as one run.
 
-They are checked, appended and answered as ``outgoing.prepare``, ``sending.send`` and
-``outgoing.send_result`` do it message by message, without an object for each.
+They are checked, appended and answered as by ``outgoing.prepare``, ``sending.send`` and
+``outgoing.send_result``, but without an object per message.
 """
 
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from adapters.sqs.messages.ports import MessageNode
     from gateway.queues.manager import Queue
 
-_MEMBERS_COUNT: Final = 2  # Id and MessageBody, which all entries have
+_MEMBERS_COUNT: Final = 2  # Id and MessageBody are required
 
 
 def send_plain_batch(
@@ -41,9 +41,9 @@ def send_plain_batch(
     *,
     sender: str,
 ) -> bool:
-    """Send the entries and answer later; False, with nothing done, when they are to be looked at.
+    """Send the entries and answer later; return False, without effect, if they are not plain.
 
-    So it is when one of them has more than an id and a body, or cannot be sent.
+    An entry that has more than an id and a body, or that cannot be sent, is not plain.
     """
     if rules.is_fifo or set(map(len, entries)) != {_MEMBERS_COUNT}:
         return False
@@ -57,14 +57,14 @@ def send_plain_batch(
     try:
         node.queues.coalescer.add(partition, run, on_kept)
     except GatewayError:
-        return False  # it will say so again, of each entry
+        return False  # the common way raises it again, for each entry
     return True
 
 
 def _values(bodies: list[str], message_bytes_max: int) -> tuple[list[bytes], bool] | None:
-    """Return the bytes of bodies, and whether they stand in JSON as they are.
+    """Return the bytes of bodies, and whether JSON takes them without escapes.
 
-    None when one of them cannot be sent, or all of them together.
+    None when one of them, or all of them together, cannot be sent.
     """
     try:
         values = [body.encode() for body in bodies]
@@ -78,7 +78,7 @@ def _values(bodies: list[str], message_bytes_max: int) -> tuple[list[bytes], boo
     return (values, is_json) if is_json or has_only_text(joined) else None
 
 
-def _on_kept(  # noqa: PLR0917 - what a batch is answered from
+def _on_kept(  # noqa: PLR0917 - the parts of a batch's answer
     call: Call,
     partition: Partition,
     run: RecordRun,
@@ -92,7 +92,7 @@ def _on_kept(  # noqa: PLR0917 - what a batch is answered from
     values: Any = run.values
     ids = message_ids(partition.topic.uuid, partition.number).row(run.base_offset, len(values))
     digests = md5s_of_bodies(values)
-    if sender is not None:  # who receives them in a moment is shown the same
+    if sender is not None:  # cached for receivers, which get the same columns
         run.shown = shown_run(
             ids, digests, values, system_attributes_json(sender, run.timestamp_unix_ms)
         )
@@ -113,9 +113,9 @@ def _on_kept(  # noqa: PLR0917 - what a batch is answered from
 def all_sent_body(
     entry_ids: Sequence[str], ids: Sequence[bytes], digests: Sequence[bytes]
 ) -> bytes:
-    """Return the body of an answer to SendMessageBatch of which no entry has failed.
+    """Return the body of an answer to SendMessageBatch without failed entries.
 
-    The ids are of letters, digits, hyphens and underscores.
+    The ids consist of letters, digits, hyphens and underscores.
     """
     found = b"},".join(
         [

@@ -1,12 +1,12 @@
-"""Receipt handles: which delivery of which message, signed, so that none can be made up.
+"""Receipt handles: signed names of a delivery of a message, which clients cannot forge.
 
-A handle is 60 characters of base64. The first 40 are what the messages of a row share, which were
-handed out together: of the topic's uuid the first 8 bytes, partition number (u32), the first
-message's offset (u64), attempt (u32), when they were received (u48, unix ms). The others are its
-own: its place in the row (u8), and 14 bytes of a MAC: SHAKE128 with the node's secret of what is
-shared, cut into a piece for each place. So a row is signed, and checked, by one call (1.6 us
-for ten), and who has one handle of it knows nothing of the others. Nothing is kept for a
-handle: the moment of the receive, from which the 12 hours of visibility count, is in it.
+A handle is 60 characters of base64. Contiguous messages of one receive share the first 40: the
+first 8 bytes of the topic's uuid, the partition number (u32), the first message's offset (u64), the
+attempt (u32), and the time of the receive (u48, unix ms). The other 20 are the message's own: its
+index in the run (u8), and 14 bytes of a MAC. The MAC is SHAKE128 with the node's secret over the
+shared part, cut into one piece per index. So a run of messages is signed, and verified, by one call
+(1.6 us for ten), and one handle reveals nothing of the others. No state is kept per handle: the
+time of the receive, from which the 12 hours of visibility count, is in it.
 """
 
 import struct
@@ -25,31 +25,31 @@ from gateway.queues.model import Delivery, DeliveryId
 
 HANDLE_CHARS: Final = 60
 SECRET_BYTES: Final = 32
-CONTIGUOUS_MAX: Final = 256  # what a byte counts
+CONTIGUOUS_MAX: Final = 256  # the index is one byte
 
 _SHARED: Final = struct.Struct(">8sIQIHI")
 _SHARED_CHARS: Final = 40
 _OWN_BYTES: Final = 15
 _OWN_CHARS: Final = HANDLE_CHARS - _SHARED_CHARS
 _PREFIX_BYTES: Final = 8
-_BLOCK_BYTES: Final = 168  # of SHAKE128: the key fills one, so that it is taken in once for all
+_BLOCK_BYTES: Final = 168  # of SHAKE128; the key fills one, so that its state can be copied
 _PLACES: Final = bytes(range(CONTIGUOUS_MAX))
 
-# Without a frame of Python for each: 0.1 us where their classes cost 0.35.
+# Made without a Python frame: 0.1 us in place of 0.35 us by their classes.
 _new_delivery_id = cast(
     "Callable[[tuple[int, int, int]], DeliveryId]", partial(tuple.__new__, DeliveryId)
 )
 
 
 class Receipt(NamedTuple):
-    """What a handle says: the delivery, and when it was received."""
+    """A decoded handle: the delivery and the time of its receive."""
 
     delivery_id: DeliveryId
     received_unix_ms: int
 
 
 class ContiguousReceipt(NamedTuple):
-    """What the handles of messages in a row say, which were received together."""
+    """The decoded handles of contiguous messages of one receive."""
 
     number: int  # of the partition
     offsets: range
@@ -69,9 +69,10 @@ class ReceiptHandles:
     def encode(
         self, deliveries: Sequence[Delivery], received_unix_ms: int, *, contiguous: bool = True
     ) -> list[str]:
-        """Return the handles of deliveries, in their order.
+        """Return the handles of deliveries, in order.
 
-        Not ``contiguous``, each is the same whatever it comes with.
+        ``contiguous``: contiguous messages share a part; otherwise each handle depends on its own
+        message only.
         """
         handles: list[str] = []
         start = 0
@@ -89,7 +90,7 @@ class ReceiptHandles:
     def encode_contiguous(
         self, number: int, first: int, count: int, attempt: int, received_unix_ms: int
     ) -> list[bytes]:
-        """Return the handles of so many messages in a row, at most ``CONTIGUOUS_MAX``."""
+        """Return the handles of contiguous messages, at most ``CONTIGUOUS_MAX``."""
         shared = _SHARED.pack(
             self._prefix,
             number,
@@ -103,7 +104,7 @@ class ReceiptHandles:
         return [head + own[at : at + _OWN_CHARS] for at in range(0, len(own), _OWN_CHARS)]
 
     def _own(self, shared: bytes, count: int) -> bytes:
-        """Return what the first messages of a row have of their own, one behind the other."""
+        """Return the own parts of the first messages of a run, concatenated."""
         keyed = self._keyed.copy()
         keyed.update(shared)
         own = bytearray(keyed.digest(count * _OWN_BYTES))
@@ -111,9 +112,9 @@ class ReceiptHandles:
         return bytes(own)
 
     def decode_contiguous(self, handles: Sequence[str]) -> ContiguousReceipt | None:
-        """Return the row whose handles these are, all of them and in their order.
+        """Return the contiguous messages of handles, if they are complete and in order.
 
-        None for any others, of which ``decode`` says what each of them is.
+        None for any other handles; ``decode`` decodes each of them.
         """
         count = len(handles)
         if count > CONTIGUOUS_MAX or set(map(len, handles)) != {HANDLE_CHARS}:
@@ -135,10 +136,10 @@ class ReceiptHandles:
         return ContiguousReceipt(number, range(first, first + count), attempt, high << 32 | low)
 
     def decode(self, handle: str) -> Receipt:
-        """Return what a handle of this queue says.
+        """Return the receipt of a handle of this queue.
 
-        Error: ``SqsError`` (ReceiptHandleIsInvalid) for one that is forged, of another queue or
-        of a queue that had the name before.
+        Error: ``SqsError`` (ReceiptHandleIsInvalid) for a handle that is forged, of another queue,
+        or of an earlier queue of this name.
         """
         try:
             data = (
@@ -161,7 +162,7 @@ class ReceiptHandles:
 
 
 def _contiguous_ends(deliveries: Sequence[Delivery]) -> list[int]:
-    """Return the index behind each row: offsets that follow each other, and were taken as often."""
+    """Return the end index of each run of contiguous offsets with the same attempt."""
     ends: list[int] = []
     like: tuple[int, int, int] | None = None
     start = 0

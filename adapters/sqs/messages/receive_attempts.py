@@ -1,9 +1,8 @@
-"""ReceiveRequestAttemptId: what a receive was answered, so that a repetition gets it again.
+"""Receive attempts by ReceiveRequestAttemptId, so that a repetition gets the same messages.
 
-Of each attempt the delivery ids are kept, not the messages. An attempt is over after five minutes,
-and once one of its messages was deleted or had its visibility changed. Above the bound the oldest
-is forgotten: its repetition is then a receive of its own, and the messages come when their
-visibility timeout is over.
+An attempt holds delivery ids, not messages. It ends after five minutes, or when one of its messages
+is deleted or has its visibility changed. Above the limit the oldest attempt is forgotten: its
+repetition is then an ordinary receive, and its messages come after their visibility timeout.
 """
 
 from collections.abc import Sequence
@@ -16,7 +15,7 @@ ATTEMPT_MS: Final = 300_000
 
 
 class Attempt(NamedTuple):
-    """What was handed out: delivery ids with the time of the first receive, and when it was."""
+    """The result of a receive: delivery ids, each with its first receive, and the time."""
 
     messages: tuple[tuple[DeliveryId, int], ...]
     received_unix_ms: int
@@ -44,7 +43,7 @@ class ReceiveAttempts:
         messages: Sequence[tuple[DeliveryId, int]],
         now_unix_ms: int,
     ) -> None:
-        """Keep what a receive was answered; nothing is no answer to repeat."""
+        """Remember the messages of a receive; an empty answer is not remembered."""
         key = (topic_uuid, attempt_id)
         self._forget(key)
         self._expire(now_unix_ms)
@@ -57,27 +56,27 @@ class ReceiveAttempts:
             self._by_position[topic_uuid, delivery_id.number, delivery_id.offset] = key
 
     def find(self, topic_uuid: UUID, attempt_id: str, now_unix_ms: int) -> Attempt | None:
-        """Return the attempt of that id unless it is over."""
+        """Return the attempt of an id, unless it has ended."""
         self._expire(now_unix_ms)
         return self._attempts.get((topic_uuid, attempt_id))
 
     def message_changed(self, topic_uuid: UUID, delivery_id: DeliveryId) -> None:
-        """A message was deleted, or its visibility changed: its attempt is over."""
+        """End the attempt of a message that was deleted or had its visibility changed."""
         key = self._by_position.get((topic_uuid, delivery_id.number, delivery_id.offset))
         if key is not None:
             self._forget(key)
 
     def forget(self, topic_uuid: UUID, attempt_id: str) -> None:
-        """An attempt is over."""
+        """End an attempt."""
         self._forget((topic_uuid, attempt_id))
 
     def forget_topic(self, topic_uuid: UUID) -> None:
-        """All attempts of a queue are over."""
+        """End all attempts of a queue."""
         for key in [key for key in self._attempts if key[0] == topic_uuid]:
             self._forget(key)
 
     def _expire(self, now_unix_ms: int) -> None:
-        """Forget what is over; each attempt is looked at once more than it is kept."""
+        """Forget attempts that have ended; the oldest are first."""
         before = now_unix_ms - ATTEMPT_MS
         while self._attempts:
             key = next(iter(self._attempts))

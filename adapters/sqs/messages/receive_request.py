@@ -1,4 +1,4 @@
-"""One ReceiveMessage: it takes, or waits, and shows what it has got."""
+"""One ReceiveMessage: takes messages or waits for them, and answers with them."""
 
 import asyncio
 from collections.abc import Sequence
@@ -35,17 +35,17 @@ if TYPE_CHECKING:
     from adapters.sqs.messages.ports import MessageNode
     from gateway.queues.manager import Queue
 
-RECEIVE_BYTES_MAX: Final = 4 * 1_048_576  # of one answer; the first message always comes
+RECEIVE_BYTES_MAX: Final = 4 * 1_048_576  # of one answer; it has one message at least
 XML_BYTES_MAX: Final = (
     1_048_576  # by the Query protocol: 4 MiB of "<" would take 80 ms to escape
 )
-OVERSIZE_ROUNDS_MAX: Final = 10  # receives in a row that found nothing but what is too large
+OVERSIZE_ROUNDS_MAX: Final = 10  # receives in a row that found oversize messages only
 
 _OVERSIZE: Final = "oversize"
 
 
 class ReceiveRequest:
-    """A receive under way. ``lease_ms`` is None for the queue's visibility timeout."""
+    """A receive in progress. ``lease_ms`` is None for the queue's visibility timeout."""
 
     __slots__ = (
         "_attempt_id",
@@ -61,7 +61,7 @@ class ReceiveRequest:
         "_selection",
     )
 
-    def __init__(  # noqa: PLR0913 - what a receive is made of; called in one place
+    def __init__(  # noqa: PLR0913 - the parts of a receive; called in one place
         self,
         call: Call,
         node: "MessageNode",
@@ -87,12 +87,12 @@ class ReceiveRequest:
         self._revision = node.kernel.authorizer.revision
 
     def start(self) -> None:
-        """Take what is there, or wait for it. Error: ``SqsError`` (OverLimit)."""
+        """Take messages, or wait for some. Error: ``SqsError`` (OverLimit)."""
         wait_ms = 0
         if self._deadline_ms:
             wait_ms = max(self._deadline_ms - self._node.clock.monotonic_ms(), 0)
         elif self._queue.is_full and not self._is_fifo:
-            # A receive that waits gets nothing then, as one of a FIFO queue.
+            # A waiting receive, or one of a FIFO queue, gets an empty answer instead.
             raise SqsError(
                 OVER_LIMIT, "Too many messages of the queue are in flight; delete some first."
             )
@@ -135,7 +135,7 @@ class ReceiveRequest:
         self._call.reply({"Messages": messages})
 
     def _is_refused(self, deliveries: Sequence[Delivery]) -> bool:
-        """Give back what came for a caller who may not have it any more, and say so."""
+        """Release messages whose receiver is not allowed any more, and refuse the call."""
         try:
             self._node.authorize_again(self._call, self._queue, Operation.READ)
         except SqsError as error:
@@ -150,7 +150,7 @@ class ReceiveRequest:
             self._call.fail(SqsError(INTERNAL_FAILURE, "The messages could not be received."))
 
     def _again(self) -> None:
-        """All that came was too large: receive more, unless that goes on and on."""
+        """Receive again after a round of oversize messages only, up to a limit of rounds."""
         self._rounds += 1
         if self._rounds >= OVERSIZE_ROUNDS_MAX:
             self._call.reply({})
@@ -165,19 +165,21 @@ class ReceiveRequest:
     def _show(
         self, deliveries: Sequence[Delivery], received_unix_ms: int
     ) -> tuple[list[dict[str, Any]], list[tuple[DeliveryId, Outcome]]]:
-        """Return the messages of an answer, and what is too large to be one."""
+        """Return the messages of an answer, and the outcomes of oversize ones."""
         topic = self._queue.topic
         receipts = self._node.messages.receipt_handles_of(self._queue)
-        # One that is repeated has the same handles, also when some of it went meanwhile.
+        # A repeated attempt has the same handles, even when some messages have gone meanwhile.
         handles = receipts.encode(
             deliveries, received_unix_ms, contiguous=self._attempt_id is None
         )
         wants_more = self._selection is not NO_ATTRIBUTES
         messages: list[dict[str, Any]] = []
         oversize: list[tuple[DeliveryId, Outcome]] = []
-        headers: Sequence[Header] = ()  # of the message before: those of one sender are shared
+        headers: Sequence[
+            Header
+        ] = ()  # of the message before; messages of one sender share them
         stored = read_headers(headers)
-        ids_number = -1  # whose ids are ``id_at``'s
+        ids_number = -1  # the partition of ``id_at``
         for delivery, handle in zip(deliveries, handles, strict=True):
             number, _, _, record = delivery
             offset, _, _, value, found = record
@@ -190,14 +192,14 @@ class ReceiveRequest:
                     ids_number, id_at = number, message_ids(topic.uuid, number).at
                 own_id = stored.message_id or id_at(offset)
                 messages.append(plain_message(own_id, handle, text, value))
-                continue  # what most messages are, and most receivers ask for
+                continue  # the common case
             body = body_of(value)
             shown = stored
             if is_oversize(record, body, stored):
                 if self._queue.settings.dead_letter_topic:
                     oversize.append((delivery.delivery_id, Outcome.REJECT))
                     continue
-                # Dropping it would lose it in silence: its place is told instead.
+                # Dropping it would lose it silently: show its position instead.
                 encoding = oversize_note(topic.name.name, number, record)
                 shown, body = stored._replace(others=()), Body("", b"", encoding)
             messages.append(
@@ -212,16 +214,16 @@ class ReceiveRequest:
         return messages, oversize
 
     def _arn_of(self, name: str) -> str:
-        """Return the ARN of a queue beside this one."""
+        """Return the ARN of another queue in the same namespace."""
         return self._node.arn_of_name(TopicName(self._queue.topic.name.namespace, name))
 
     # --- a receive that is repeated
 
     async def repeat(self, attempt: Attempt) -> None:
-        """Answer what was answered before, and begin the visibility timeout anew.
+        """Answer with the messages of the attempt, and restart their visibility timeout.
 
-        Of more messages than are wanted now the first come; the others stay with the attempt. When
-        one of its messages is not what it was, this is a receive like any other.
+        If the repetition asks for fewer messages, the first ones come, and the others stay with the
+        attempt. If one of the messages has changed, this is an ordinary receive.
         """
         deliveries = await self._again_in_flight(attempt)
         if deliveries:
@@ -262,4 +264,4 @@ class ReceiveRequest:
 
 
 def _ignore(_results: list[Settled], _error: StorageUnavailable | None) -> None:
-    """What could not be moved now comes back, and is tried again."""
+    """Ignore the result: a message that could not be moved is received and moved again."""

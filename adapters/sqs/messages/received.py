@@ -1,4 +1,4 @@
-"""What a receiver is shown of a message: all of it, or the attributes that it has asked for."""
+"""Messages in answers to ReceiveMessage, with the attributes that the receiver asks for."""
 
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
@@ -26,7 +26,7 @@ _ALL_NAMES: Final = frozenset({ALL, _ALL_BY_PREFIX, "*"})
 
 
 class AttributeSelection(NamedTuple):
-    """Which attributes of a message a receiver asks for. ``system`` is None for all of them."""
+    """The attributes that a receiver asks for. ``system`` is None for all system attributes."""
 
     system: frozenset[str] | None
     all_attributes: bool
@@ -35,11 +35,11 @@ class AttributeSelection(NamedTuple):
 
     @property
     def any_attributes(self) -> bool:
-        """Message attributes are asked for at all."""
+        """Whether any message attributes are asked for."""
         return self.all_attributes or bool(self.names) or bool(self.prefixes)
 
     def includes(self, name: str) -> bool:
-        """Say whether a message attribute is asked for by its name, or by what it begins with."""
+        """Return whether a message attribute is asked for by name or by prefix."""
         return name in self.names or name.startswith(self.prefixes)
 
 
@@ -47,7 +47,7 @@ NO_ATTRIBUTES: Final = AttributeSelection(frozenset(), False, frozenset(), ())  
 
 
 def parse_selection(params: Params) -> AttributeSelection:
-    """Return what a ReceiveMessage asks for; names that mean nothing are passed over.
+    """Return the attributes that a ReceiveMessage asks for; unknown names are ignored.
 
     ``bar.*`` stands for all names that begin with ``bar``. ``AttributeNames`` is the older name
     of ``MessageSystemAttributeNames``.
@@ -67,7 +67,7 @@ def parse_selection(params: Params) -> AttributeSelection:
 
 
 class ReceivedMessage(NamedTuple):
-    """A message on its way to a receiver: what was handed out, and how it is shown."""
+    """A message for a receiver: the delivery, its parsed headers, body and receipt handle."""
 
     delivery: Delivery
     stored: StoredHeaders
@@ -76,7 +76,7 @@ class ReceivedMessage(NamedTuple):
 
 
 def plain_message(own_id: str, handle: str, text: str, data: bytes) -> Result:
-    """Return a message without attributes; ``text`` is what its body's ``bytes`` are."""
+    """Return a message without attributes; ``data`` is the UTF-8 of ``text``."""
     return {
         "MessageId": own_id,
         "MD5OfBody": md5_of_body(data),
@@ -93,7 +93,7 @@ def to_message(
     is_fifo: bool,
     arn_of: Callable[[str], str],
 ) -> Result:
-    """Return a message of an answer. ``arn_of``: the ARN of a queue beside this one."""
+    """Return a message of an answer. ``arn_of`` returns the ARN of another queue by name."""
     delivery, stored, body, handle = shown
     record = delivery.record
     own_id = stored.message_id or message_id(topic.uuid, delivery.number, record.offset)
@@ -145,10 +145,10 @@ def _system_attributes(
 def _selected_attributes(
     stored: StoredHeaders, body: Body, key_encoding: bytes | None, selection: AttributeSelection
 ) -> Attributes:
-    """Return the message attributes to show, with the marks, which are shown unasked.
+    """Return the message attributes to show; those that name an encoding come unasked.
 
-    What the headers ``dlq.*`` say comes only when it is named, not with ``All``: a dead letter
-    has the attributes that were sent, as it has by Amazon SQS.
+    The headers ``dlq.*`` are shown only when named, not with ``All``: a dead letter has the
+    attributes that were sent, as in Amazon SQS.
     """
     attributes: Attributes = {}
     if stored.others and selection.any_attributes:

@@ -1,8 +1,7 @@
-"""Messages into the log: coalesced, one at a time per deduplication id, or kept for later.
+"""Appending of messages to the log: coalesced, deduplicated by id, or delayed.
 
-Nothing here is a task or an await per message. ``OnSent`` is told of each message once, of those
-that share an append together, never before the log has them as durable as the flush policy
-promises.
+There is no task and no await per message. ``OnSent`` is called once for each message, together for
+messages that share an append, and never before they are as durable as the flush policy promises.
 """
 
 from collections.abc import Callable, Sequence
@@ -34,10 +33,10 @@ def send(
     messages: Sequence[OutgoingMessage],
     on_sent: OnSent,
 ) -> None:
-    """Send messages in their order; those of a batch share appends where they can.
+    """Send messages in order; messages of a batch share appends where possible.
 
-    What is refused at once fails its messages by ``on_sent`` too, which may so run before this
-    returns, as it does for repetitions of what was sent before.
+    ``on_sent`` may run before this returns: for messages that are refused at once, and for
+    repetitions of messages that were sent before.
     """
     if rules.is_fifo:
         _send_fifo(node, queue, messages, on_sent)
@@ -53,7 +52,7 @@ def send(
 def _send_run(
     node: "MessageNode", queue: "Queue", messages: Sequence[OutgoingMessage], on_sent: OnSent
 ) -> None:
-    """Send messages that have key and headers in common."""
+    """Send messages with the same key and headers."""
     first = messages[0]
     partition = queue.partition_for(first.key)
     values = [message.body for message in messages]
@@ -68,7 +67,7 @@ def _send_run(
 def _send_batch(
     node: "MessageNode", queue: "Queue", messages: Sequence[OutgoingMessage], on_sent: OnSent
 ) -> None:
-    """Send what has key and headers in common as one run; what waits goes to the delay block."""
+    """Send messages with the same key and headers as one run, delayed ones to the delay block."""
     now_unix_ms = node.clock.unix_ms()
     alike: dict[tuple[bytes | None, bytes], list[OutgoingMessage]] = {}
     for message in messages:
@@ -122,7 +121,7 @@ def _on_kept(
 def _send_fifo(
     node: "MessageNode", queue: "Queue", messages: Sequence[OutgoingMessage], on_sent: OnSent
 ) -> None:
-    """Send each message unless its id was sent within the window, of which it then gets the answer.
+    """Send each message, unless its id was sent within the window: then give that answer again.
 
     The window may have to be read from the log first.
     """
@@ -167,7 +166,7 @@ def _on_placed(
     place: Place | None,
     error: GatewayError | None,
 ) -> None:
-    """A message is kept, or one with its id was before, or it could not be."""
+    """Answer for a message that was appended now or before (``place``), or failed."""
     if place is not None:
         message.message_id = message_id(topic_uuid, place.number, place.offset)
         message.sequence_number = sequence_number(place.offset)
@@ -175,7 +174,7 @@ def _on_placed(
 
 
 class _FirstSend:
-    """The first send of an id, on its way; who repeats it meanwhile waits for this one."""
+    """The first send of an id, in progress; repetitions of the id wait for its result."""
 
     __slots__ = ("_answer", "_ids", "_known_by", "_partition", "_pending", "_run")
 
@@ -195,7 +194,7 @@ class _FirstSend:
         self._pending: Pending[OnPlaced] | None = None
 
     def send(self, node: "MessageNode") -> None:
-        """Add it to the open round; what is refused at once is answered at once."""
+        """Add the message to the open batch; a refusal is answered at once."""
         run = self._run
         try:
             self._pending = self._ids.begin(self._known_by, run.timestamp_unix_ms)
@@ -206,7 +205,7 @@ class _FirstSend:
             self._answer(None, as_value(error))
 
     def _on_kept(self, error: StorageUnavailable | None) -> None:
-        """The log has it, or has refused it: then its id may be sent again."""
+        """Answer after the append; when that failed, the id may be sent again."""
         assert self._pending is not None
         place: Place | None = None
         if error is None:

@@ -1,8 +1,8 @@
-"""What the handlers of messages keep, per queue and in memory; it goes with the queue's topic.
+"""State of message handlers, per queue and in memory; it is dropped with the queue's topic.
 
-Of each queue its rules, parsed once per change; of FIFO queues also the window of deduplication
-ids and the receive attempts that may be repeated. Nothing here must outlive a restart: windows are
-rebuilt from the log.
+It holds the rules of each queue, parsed once per change, and for FIFO queues the window of
+deduplication ids and the receive attempts that may be repeated. None of it has to survive a
+restart: windows are rebuilt from the log.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class _QueueState:
-    """Rules, and what they were parsed from; what makes and reads receipt handles."""
+    """Rules of a queue, the row that they were parsed from, and its receipt handles."""
 
     __slots__ = ("receipts", "row", "rules")
 
@@ -39,7 +39,7 @@ class _QueueState:
 
 
 class MessageState:
-    """Made with the node. Loop only."""
+    """State of all queues, made with the node. Loop only."""
 
     def __init__(self, kernel: Kernel, config: SqsConfig, secret: bytes) -> None:
         self._kernel = kernel
@@ -54,25 +54,25 @@ class MessageState:
 
     @property
     def dedup_ids_used(self) -> int:
-        """Deduplication ids that are known, of all queues."""
+        """Count of remembered deduplication ids of all queues."""
         return self._room.used
 
     def rules_of(self, queue: "Queue") -> QueueRules:
-        """Return what the queue's attributes say."""
+        """Return the rules of a queue."""
         return self._state_of(queue).rules
 
     def receipt_handles_of(self, queue: "Queue") -> ReceiptHandles:
-        """Return what makes and reads the queue's receipt handles."""
+        """Return the encoder and decoder of a queue's receipt handles."""
         return self._state_of(queue).receipts
 
     def _state_of(self, queue: "Queue") -> _QueueState:
         state = self._states.get(queue.topic.uuid)
-        if state is None or state.row is not queue.row:  # a change is another row
+        if state is None or state.row is not queue.row:  # a change makes another row
             state = self._states[queue.topic.uuid] = _QueueState(queue, self._secret)
         return state
 
     def window_of(self, queue: "Queue") -> DeduplicationWindow:
-        """Return the queue's window; one that is not ready is being read from the log."""
+        """Return the queue's window; if it is not ready, it is being read from the log."""
         by_group = self.rules_of(queue).dedup_by_group
         before = window = self._windows.get(queue.topic.uuid)
         if window is None or window.queue is not queue or window.by_group is not by_group:
@@ -85,28 +85,28 @@ class MessageState:
         if window.purged_ends is not queue.purged_ends:
             window.purge(queue.purged_ends)
         if not window.is_ready:
-            # What was sent before there was a queue is nothing that it could deliver.
+            # Messages from before the queue's creation are not in the queue.
             now_unix_ms = self._kernel.clock.unix_ms()
             since_unix_ms = max(now_unix_ms - self._dedup_ms, queue.created_unix_ms)
             window.start(self._kernel.broker, queue.topic, range(since_unix_ms, now_unix_ms))
         return window
 
     def _replace(self, before: DeduplicationWindow, window: DeduplicationWindow) -> None:
-        if before.queue is not window.queue:  # it was made anew on its topic
+        if before.queue is not window.queue:  # the queue was created again on its topic
             before.close()
             return
-        self._kernel.queues.coalescer.seal()  # so that the log has what ``before`` knows
+        self._kernel.queues.coalescer.seal()  # so that the log has the messages of ``before``
         for on_ready in before.take_waiting():
             window.when_ready(on_ready)
 
     def run(self, call: Call, work: Coroutine[None, None, None]) -> None:
-        """Serve a call in a task: what is rare and waits. An error is the call's answer."""
+        """Serve a rare call that waits in a task. An error is the call's answer."""
         task = asyncio.get_running_loop().create_task(_serve(call, work))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     def close(self) -> None:
-        """Stop what waits; the node stops."""
+        """Cancel all tasks and close all windows when the node stops."""
         for task in self._tasks:
             task.cancel()
         for window in self._windows.values():

@@ -1,4 +1,4 @@
-"""Visibility timeouts: 0 to 43,200 seconds, and no more than that in all since the receive."""
+"""Checks of visibility timeouts: 0 to 43,200 seconds, also in total since the receive."""
 
 from typing import Final
 
@@ -37,7 +37,7 @@ def check_total(receipt: Receipt, timeout_s: int, now_unix_ms: int) -> None:
 
 
 def change_error(result: Settled, handle: str) -> SqsError | None:
-    """Return why a visibility could not be changed, or None when it was."""
+    """Return the error for a visibility that could not be changed, or None."""
     if result is Settled.DONE:
         return None
     if result is Settled.STALE:
@@ -50,10 +50,10 @@ def change_error(result: Settled, handle: str) -> SqsError | None:
 
 
 def delete_error(result: Settled, handle: str, rules: QueueRules) -> SqsError | None:
-    """Return why a message could not be deleted, or None when the answer is that it was.
+    """Return the error for a message that could not be deleted, or None for success.
 
-    On a standard queue an old handle is answered with success, whatever it did; on a FIFO queue
-    one whose visibility timeout is over is refused.
+    A standard queue answers an old handle with success in any case; a FIFO queue refuses a handle
+    whose visibility timeout is over.
     """
     if result is Settled.STALE and rules.is_fifo:
         return SqsError(

@@ -1,4 +1,4 @@
-"""Which queue attributes there are, with their ranges and defaults.
+"""Queue attributes with their ranges and defaults.
 
 Source: SetQueueAttributes and CreateQueue in the API reference.
 """
@@ -6,14 +6,14 @@ Source: SetQueueAttributes and CreateQueue in the API reference.
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-PREFIX: Final = "sqs."  # of an attribute's name where a queue keeps it
+PREFIX: Final = "sqs."  # of the names of stored attributes
 MESSAGE_BYTES_MAX: Final = 1_048_576
 KMS_KEY_CHARS_MAX: Final = 2_048
 ALL: Final = "All"
 
 
 class NumberSpec(NamedTuple):
-    """An attribute that is a number. ``setting``: the field in milliseconds that keeps it."""
+    """A numeric attribute. ``setting`` is the field, in milliseconds, that stores it."""
 
     low: int
     high: int

@@ -1,4 +1,4 @@
-"""What a queue's attributes are: answers to GetQueueAttributes, and comparing."""
+"""Values of a queue's attributes: for GetQueueAttributes, and for comparison."""
 
 import json
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ _S_MS: Final = 1_000
 
 
 def describe(queue: Queue, *, arn: str, target_arn: str, counts: Counts) -> dict[str, str]:
-    """Return all attributes of a queue. ``target_arn``: its dead-letter queue's, or empty."""
+    """Return all attributes. ``target_arn`` is the dead-letter queue's ARN, or empty."""
     found = {
         "ApproximateNumberOfMessages": str(counts.ready),
         "ApproximateNumberOfMessagesDelayed": str(counts.delayed),
@@ -33,7 +33,7 @@ def describe(queue: Queue, *, arn: str, target_arn: str, counts: Counts) -> dict
 
 
 def describe_settable(queue: Queue, *, target_arn: str) -> dict[str, str]:
-    """Return the attributes of a queue that can be set, those that have their default too."""
+    """Return the settable attributes of a queue, default values included."""
     kept = queue.attributes
     found = {
         name: str(_number_of(queue, name, number))
@@ -47,7 +47,7 @@ def describe_settable(queue: Queue, *, target_arn: str) -> dict[str, str]:
     if is_fifo:
         found["FifoQueue"] = "true"
     found |= {name: kept[PREFIX + name] for name in TEXTS if PREFIX + name in kept}
-    if target_arn and queue.settings.attempts_max:  # else only what is rejected goes there
+    if target_arn and queue.settings.attempts_max:  # otherwise only rejected messages go there
         found["RedrivePolicy"] = json.dumps(
             {
                 "deadLetterTargetArn": target_arn,
@@ -63,13 +63,13 @@ def _number_of(queue: Queue, name: str, number: NumberSpec) -> int:
         return int(queue.attributes.get(PREFIX + name, number.default))
     value_ms: int = getattr(queue.settings, number.setting)
     if value_ms < 0:
-        return number.high  # no retention; SQS has no word for that, and this is the longest
-    # Other protocols set milliseconds; a second that has begun counts.
+        return number.high  # unlimited, which SQS cannot express: its longest instead
+    # Other protocols set milliseconds; a part of a second counts as one.
     return min(-(-value_ms // _S_MS), number.high)
 
 
 def find_difference(wanted: Mapping[str, str], present: Mapping[str, str]) -> str | None:
-    """Return an attribute that a request wants otherwise than a queue has it, or None.
+    """Return an attribute whose value in a request differs from the queue's, or None.
 
     ``wanted`` was checked. What the request does not name may be as it likes.
     """
@@ -80,7 +80,7 @@ def find_difference(wanted: Mapping[str, str], present: Mapping[str, str]) -> st
 
 
 def _canonical(name: str, value: str) -> object:
-    """Return what is equal for two values that mean the same."""
+    """Return a form that is equal for equivalent values."""
     if value and name in {"Policy", "RedriveAllowPolicy", "RedrivePolicy"}:
         parsed = json.loads(value)
         if name == "RedrivePolicy":

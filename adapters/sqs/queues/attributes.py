@@ -1,6 +1,6 @@
-"""Queue attributes: SQS's names and units to the gateway's settings, and back.
+"""Mapping of SQS queue attributes to the gateway's settings and units.
 
-    attribute                       unit  kept as
+    attribute                       unit  stored as
     VisibilityTimeout               s     settings.lease_ms
     DelaySeconds                    s     settings.delay_ms
     MessageRetentionPeriod          s     settings.retention_ms
@@ -8,10 +8,11 @@
     FifoQueue                             settings.order, and the queue's name
     MaximumMessageSize              bytes  attributes["sqs.MaximumMessageSize"]
     ReceiveMessageWaitTimeSeconds   s     attributes["sqs.ReceiveMessageWaitTimeSeconds"]
-    all others that can be set            attributes["sqs.<name>"]
+    all other settable attributes         attributes["sqs.<name>"]
 
-What nobody has set is not kept, but for MaximumMessageSize, which marks a queue as one of SQS. All
-of a request is checked before anything changes. Source: SetQueueAttributes in the API reference.
+Only attributes that were set are stored, except MaximumMessageSize, which marks a queue of SQS. All
+attributes of a request are checked before any changes. Source: SetQueueAttributes in the API
+reference.
 """
 
 from collections.abc import Callable, Mapping
@@ -37,12 +38,12 @@ _S_MS: Final = 1_000
 _INTEGER_DIGITS_MAX: Final = 9
 _MARK: Final = "sqs.MaximumMessageSize"
 
-# Finds the dead-letter queue that a RedrivePolicy names; None for "" (there is none any more).
+# Finds the dead-letter queue of a RedrivePolicy; None for "", which removes the policy.
 FindTarget = Callable[[str], RedriveTarget | None]
 
 
 class AttributeChange(NamedTuple):
-    """What is to be changed: fields of the settings, and attributes (None removes one)."""
+    """A change of a queue: fields of the settings, and attributes (None removes one)."""
 
     settings: dict[str, int | str]
     attributes: dict[str, str | None]
@@ -51,10 +52,10 @@ class AttributeChange(NamedTuple):
 def parse_change(
     given: Mapping[str, str], *, fifo: bool, find_target: FindTarget
 ) -> AttributeChange:
-    """Return what the attributes of a request change on a queue.
+    """Return the change of a queue for the attributes of a request.
 
-    ``FifoQueue`` is the caller's to check and changes nothing. Errors: ``InvalidAttributeName``,
-    ``InvalidAttributeValue``, those of ``parse_policy`` and of ``find_target``.
+    ``FifoQueue`` changes nothing; the caller has to check it. Errors: ``InvalidAttributeName``,
+    ``InvalidAttributeValue``, those of ``parse_policy`` and ``find_target``.
     """
     check_settable(given, fifo=fifo)
     change = AttributeChange({}, {})
@@ -74,7 +75,7 @@ def parse_change(
 
 
 def check_settable(given: Mapping[str, str], *, fifo: bool) -> None:
-    """Refuse names that there are none of, or that a queue of this kind has not."""
+    """Refuse unknown names, and names of FIFO queues for standard queues."""
     for name in given:
         if name not in SETTABLE:
             raise SqsError(INVALID_ATTRIBUTE_NAME, f"Unknown Attribute {name[:200]}.")
@@ -84,7 +85,7 @@ def check_settable(given: Mapping[str, str], *, fifo: bool) -> None:
 
 
 def check_throughput(attributes: Mapping[str, str | None]) -> None:
-    """Refuse what contradicts itself in the attributes as they would then be kept."""
+    """Refuse contradictory attributes of high throughput."""
     if (
         attributes.get("sqs.FifoThroughputLimit") == "perMessageGroupId"
         and attributes.get("sqs.DeduplicationScope") != "messageGroup"
@@ -97,7 +98,7 @@ def check_throughput(attributes: Mapping[str, str | None]) -> None:
 
 
 def merge(kept: Mapping[str, str], change: AttributeChange) -> dict[str, str]:
-    """Return a queue's attributes after a change. Error: ``check_throughput``'s."""
+    """Return a queue's attributes after a change. Error: as ``check_throughput``."""
     merged = {**kept, **change.attributes}
     left = {name: value for name, value in merged.items() if value is not None}
     check_throughput(left)
@@ -105,12 +106,12 @@ def merge(kept: Mapping[str, str], change: AttributeChange) -> dict[str, str]:
 
 
 def new_attributes(change: AttributeChange) -> dict[str, str]:
-    """Return the attributes of a queue that is made with some. Error: ``check_throughput``'s."""
+    """Return the attributes of a new queue. Error: as ``check_throughput``."""
     return merge({_MARK: str(NUMBERS["MaximumMessageSize"].default)}, change)
 
 
 def new_settings(change: AttributeChange, *, fifo: bool) -> QueueSettings:
-    """Return the settings of a queue that is made with some attributes."""
+    """Return the settings of a new queue."""
     retention_ms = NUMBERS["MessageRetentionPeriod"].default * _S_MS
     fields: dict[str, object] = {"retention_ms": retention_ms, **change.settings}
     return QueueSettings(order=Order.KEY if fifo else Order.FAIR, **fields)
@@ -146,7 +147,7 @@ def _parse_choice(name: str, value: str) -> str:
 
 
 def _check_text(name: str, value: str) -> str:
-    """Return a text that is kept as it is; an empty one removes what was kept."""
+    """Return a text to store; an empty text removes the attribute."""
     if to_bytes(value) is None:
         raise _invalid(name)
     if value and name == "Policy":
@@ -159,7 +160,7 @@ def _check_text(name: str, value: str) -> str:
 
 
 def _check_encryption(given: Mapping[str, str], change: AttributeChange) -> None:
-    """Only one kind of encryption is on; the one that is switched on switches the other off."""
+    """Allow one kind of encryption only: switching one on switches the other off."""
     sse_is_on = given.get("SqsManagedSseEnabled", "").lower() == "true"
     key = given.get("KmsMasterKeyId", "")
     if sse_is_on and key:

@@ -1,4 +1,4 @@
-"""What CreateQueue and SetQueueAttributes have in common: dead-letter targets, FifoQueue."""
+"""Parts of CreateQueue and SetQueueAttributes: new queues, dead-letter targets, FifoQueue."""
 
 from collections.abc import Mapping
 from typing import Final, NamedTuple
@@ -35,7 +35,7 @@ REDRIVE_ALLOW_POLICY: Final = "sqs.RedriveAllowPolicy"
 
 
 class NewQueue(NamedTuple):
-    """What a new queue is made of."""
+    """Settings, attributes and tags of a new queue."""
 
     settings: QueueSettings
     attributes: dict[str, str]
@@ -50,7 +50,7 @@ def new_queue(
     fifo: bool,
     find_target: FindTarget,
 ) -> NewQueue:
-    """Return what a new queue of that name is made of, with CreateQueue's defaults.
+    """Return the parts of a new queue, with CreateQueue's defaults.
 
     Errors: ``SqsError``, those of ``parse_change``, ``check_throughput`` and ``merge_tags``.
     """
@@ -61,7 +61,7 @@ def new_queue(
 
 
 def is_fifo_requested(given: Mapping[str, str]) -> bool:
-    """Return what FifoQueue says of a new queue. Only ``true`` may be said of one."""
+    """Return whether FifoQueue is set for a new queue. Its only legal value is ``true``."""
     value = given.get("FifoQueue")
     if value is None:
         return False
@@ -73,7 +73,7 @@ def is_fifo_requested(given: Mapping[str, str]) -> bool:
 
 
 def check_fifo_stays(given: Mapping[str, str], *, fifo: bool) -> None:
-    """Refuse FifoQueue where it would change what a queue is."""
+    """Refuse a FifoQueue that would change the kind of a queue."""
     value = given.get("FifoQueue")
     if value is None:
         return
@@ -90,10 +90,10 @@ def check_fifo_stays(given: Mapping[str, str], *, fifo: bool) -> None:
 def dead_letter_finder(
     node: QueueNode, name: TopicName, call: Call | None = None, queue: Queue | None = None
 ) -> FindTarget:
-    """Return what looks up the dead-letter queue of a RedrivePolicy for the queue ``name``.
+    """Return a function that finds the dead-letter queue of a RedrivePolicy of ``name``.
 
-    ``call``: who wants it, and must be allowed to send there, as what he sends to ``name`` may end
-    up there; unless it is where the dead letters of ``queue`` go already.
+    The caller of ``call`` must be allowed to send to the dead-letter queue, because messages sent
+    to ``name`` may end there, unless it is the dead-letter queue of ``queue`` already.
     """
 
     def find_target(text: str) -> RedriveTarget | None:
@@ -102,7 +102,7 @@ def dead_letter_finder(
         policy = parse_redrive_policy(text)
         address = _address_of(node, name, text, policy.target_arn)
         if call is not None:
-            _check_rights(node, call, address, queue)
+            _check_permission(node, call, address, queue)
         return RedriveTarget(
             _find_topic(node, name, text, policy.target_arn, address), policy.attempts_max
         )
@@ -110,10 +110,10 @@ def dead_letter_finder(
     return find_target
 
 
-def _check_rights(
+def _check_permission(
     node: QueueNode, call: Call, address: QueueAddress, queue: Queue | None
 ) -> None:
-    """Refuse a target that the caller may not send to. Error: ``SqsError``."""
+    """Refuse a target that the caller is not allowed to send to. Error: ``SqsError``."""
     target = TopicName(node.namespace(address.account, address.region), address.name)
     if (
         queue is None
@@ -124,7 +124,7 @@ def _check_rights(
 
 
 def _address_of(node: QueueNode, name: TopicName, text: str, target_arn: str) -> QueueAddress:
-    """Return what the ARN of a target says, where it may be one of ``name``'s."""
+    """Return the address of a target's ARN, if it is a legal target for ``name``."""
     source, target = node.address_of(name), parse_queue_arn(target_arn)
     if target is None:
         raise invalid_redrive_policy(text, "Invalid value for deadLetterTargetArn.")
@@ -162,7 +162,7 @@ def _find_topic(
 
 
 def target_arn_of(node: QueueNode, name: TopicName, dead_letter_topic: str) -> str:
-    """Return the ARN of a queue's dead-letter queue, empty when it has none."""
+    """Return the ARN of a queue's dead-letter queue, or an empty text."""
     if not dead_letter_topic:
         return ""
     return node.arn_of_name(TopicName(name.namespace, dead_letter_topic))

@@ -1,4 +1,4 @@
-"""Queues of the config, ``[[adapters.sqs.queues]]``: each is what CreateQueue would make of it."""
+"""Creation of the queues in the config, ``[[adapters.sqs.queues]]``, as by CreateQueue."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol

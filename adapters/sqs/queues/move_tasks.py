@@ -1,7 +1,7 @@
-"""Message move tasks: handles, and the queues that ARNs in their requests mean.
+"""Message move tasks: handles, and look-up of the queues in their requests.
 
-A handle names the task and its queue, as SQS's do: base64 of JSON. It is no secret; who may
-cancel is asked of the queue.
+As in SQS, a handle is base64 of JSON with the task and its queue. It is no secret; permission to
+cancel depends on the queue.
 """
 
 import base64
@@ -18,20 +18,20 @@ _HANDLE_CHARS_MAX: Final = 4_096
 
 
 class TaskHandle(NamedTuple):
-    """What a handle says."""
+    """A decoded task handle."""
 
     task_id: str
     source_arn: str
 
 
 def format_task_handle(handle: TaskHandle) -> str:
-    """Return the text that clients see."""
+    """Return the handle as text for clients."""
     fields = {"taskId": handle.task_id, "sourceArn": handle.source_arn}
     return base64.b64encode(json.dumps(fields).encode()).decode()
 
 
 def parse_task_handle(text: str) -> TaskHandle:
-    """Return what a handle says. Errors: ``InvalidParameterValue``."""
+    """Return a decoded handle. Errors: ``InvalidParameterValue``."""
     try:
         fields = json.loads(base64.b64decode(text[:_HANDLE_CHARS_MAX], validate=True))
         handle = TaskHandle(fields["taskId"], fields["sourceArn"])

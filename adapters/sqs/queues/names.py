@@ -1,4 +1,4 @@
-"""What queues may be called, and which names are FIFO queues'.
+"""Legal names of queues, and names of FIFO queues.
 
 https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/quotas-queues.html
 """
@@ -15,14 +15,14 @@ _FIFO_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,75}\.fifo")
 
 
 def is_fifo_name(name: str) -> bool:
-    """Say whether a queue of that name is FIFO; SDKs tell them by the name too."""
+    """Return whether a name is a FIFO queue's; SDKs decide by the name too."""
     return name.endswith(FIFO_SUFFIX)
 
 
 def check_queue_name(name: str, *, fifo: bool) -> None:
-    """Refuse a name under which no queue may be made; ``fifo``: FifoQueue was true.
+    """Refuse an illegal name for a new queue. ``fifo``: FifoQueue was true.
 
-    1 to 80 characters, letters, digits, hyphens and underscores; those of FIFO queues end in
+    Names have 1 to 80 letters, digits, hyphens and underscores. Names of FIFO queues end in
     ``.fifo``, which counts. Errors: ``InvalidParameterValue``.
     """
     if fifo and not _FIFO_NAME.fullmatch(name):

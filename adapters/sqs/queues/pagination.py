@@ -1,7 +1,7 @@
-"""Lists that are answered a page at a time.
+"""Pagination of lists.
 
-A page begins after the name that its token holds, so what was made or deleted meanwhile neither
-repeats nor hides a queue. A token is for the request it came from and lasts for ever.
+A page begins after the name in its token, so creating or deleting queues meanwhile neither repeats
+nor hides others. A token is valid for its own request only, and does not expire.
 """
 
 import base64
@@ -21,10 +21,10 @@ _TOKEN_CHARS_MAX: Final = 4_096
 def take_page(
     queues: Iterator[Queue], params: Mapping[str, Any], scope: Sequence[str]
 ) -> tuple[list[Queue], str | None]:
-    """Return the next queues and the token of what comes after them, None at the end.
+    """Return the next queues and the token of the page after them, None at the end.
 
-    ``queues`` come in order of their names. ``scope`` says what is listed. There is a token only
-    when MaxResults was given. Errors: ``InvalidParameterValue``.
+    ``queues`` are sorted by name. ``scope`` identifies the list. There is a token only if
+    MaxResults is given. Errors: ``InvalidParameterValue``.
     """
     wanted = params.get("MaxResults")
     count = RESULTS_MAX if wanted is None else wanted

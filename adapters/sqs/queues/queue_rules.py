@@ -1,4 +1,4 @@
-"""What of a queue's attributes sends and receives go by, parsed once per change."""
+"""Attributes of a queue that sends and receives use, parsed once per change."""
 
 from collections.abc import Mapping
 from typing import Final, NamedTuple
@@ -11,7 +11,7 @@ _TRUE: Final = "true"
 
 
 class QueueRules(NamedTuple):
-    """See the attributes of the same names; ``dedup_by_group`` is DeduplicationScope."""
+    """Parsed attributes of the same names; ``dedup_by_group`` is DeduplicationScope."""
 
     is_fifo: bool = False
     message_bytes_max: int = MESSAGE_BYTES_MAX
@@ -22,7 +22,7 @@ class QueueRules(NamedTuple):
 
 
 def parse_rules(name: str, attributes: Mapping[str, str], delay_ms: int) -> QueueRules:
-    """Return the rules of the queue of that name; what is not set has SQS's default."""
+    """Return the rules of a queue; attributes that are not set have SQS's defaults."""
     get = attributes.get
     return QueueRules(
         is_fifo=name.endswith(FIFO_SUFFIX),

@@ -1,7 +1,7 @@
-"""Names that were used a moment ago: of queues that were deleted, or purged.
+"""Names of queues that were recently deleted or purged.
 
-SQS bars the name of a deleted queue for 60 s, and purges a queue once per 60 s. In memory: a
-restart forgets both, which takes nothing from anybody.
+SQS bars the name of a deleted queue for 60 s, and purges a queue once per 60 s. The names are in
+memory only; forgetting them at a restart harms nobody.
 """
 
 from collections import OrderedDict
@@ -10,12 +10,12 @@ from typing import Final
 from gateway.clock import Clock
 from gateway.model import TopicName
 
-NAMES_MAX: Final = 100_000  # remembered at a time; above it the oldest are forgotten early
+NAMES_MAX: Final = 100_000  # above it the oldest are forgotten early
 BARRED_MS: Final = 60_000
 
 
 class RecentNames:
-    """Remembers names for ``barred_ms``; 0 for not at all. Loop only."""
+    """Names of the last ``barred_ms``; with 0 none are remembered. Loop only."""
 
     def __init__(self, clock: Clock, barred_ms: int = BARRED_MS) -> None:
         self._clock = clock
@@ -39,7 +39,7 @@ class RecentNames:
         return until is not None and until > self._clock.monotonic_ms()
 
     def _forget(self, now: int) -> None:
-        """Drop what is over. All are barred equally long, so those are in front."""
+        """Drop expired names, which come first: all names have the same lifetime."""
         names = self._until_ms
         while names:
             name = next(iter(names))

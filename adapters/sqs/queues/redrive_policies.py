@@ -1,4 +1,4 @@
-"""RedrivePolicy and RedriveAllowPolicy: whose dead letters go where, and who permits it.
+"""RedrivePolicy and RedriveAllowPolicy: a queue's dead-letter queue, and its permission.
 
 https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_SetQueueAttributes.html
 """
@@ -23,21 +23,24 @@ _SHOWN_CHARS: Final = 400
 
 
 class RedriveTarget(NamedTuple):
-    """Where a queue's dead letters go, and after how many receives."""
+    """Topic of a queue's dead-letter queue, and the count of receives before a move."""
 
     topic: str
     attempts_max: int
 
 
 class RedrivePolicy(NamedTuple):
-    """A RedrivePolicy that is well formed; whether there is such a queue is not known here."""
+    """A well-formed RedrivePolicy; its queue need not exist."""
 
     target_arn: str
     attempts_max: int
 
 
 def parse_redrive_policy(text: str) -> RedrivePolicy:
-    """Return what a RedrivePolicy says. Errors: ``InvalidParameterValue``/``AttributeValue``."""
+    """Return a parsed RedrivePolicy.
+
+    Errors: ``InvalidParameterValue``, ``InvalidAttributeValue``.
+    """
     policy = _parse_map(text)
     if policy is None:
         msg = (
@@ -69,14 +72,14 @@ def parse_redrive_policy(text: str) -> RedrivePolicy:
 
 
 def invalid_redrive_policy(text: str, reason: str) -> SqsError:
-    """Return the error that says why a RedrivePolicy cannot be set."""
+    """Return the error for a RedrivePolicy that cannot be set, with the reason."""
     shown = text[:_SHOWN_CHARS]
     msg = f"Value {shown} for parameter RedrivePolicy is invalid. Reason: {reason}"
     return SqsError(INVALID_PARAMETER_VALUE, msg)
 
 
 def check_redrive_allow_policy(text: str) -> None:
-    """Refuse what is no RedriveAllowPolicy."""
+    """Refuse an invalid RedriveAllowPolicy. Error: ``SqsError``."""
     policy = _parse_map(text)
     if (
         policy is None
@@ -108,7 +111,7 @@ def check_redrive_allow_policy(text: str) -> None:
 
 
 def permits_source(allow_policy: str, source_arn: str) -> bool:
-    """Say whether a queue with that RedriveAllowPolicy takes the dead letters of another.
+    """Return whether a RedriveAllowPolicy permits a source queue.
 
     ``allow_policy`` was checked when it was set; an empty one allows all.
     """
@@ -129,7 +132,7 @@ def _parse_map(text: str) -> dict[str, Any] | None:
 
 
 def _parse_count(value: object) -> int | None:
-    """Return maxReceiveCount, which SDKs send as a number or as text; None when it is neither."""
+    """Return maxReceiveCount, which SDKs send as number or text; None if it is invalid."""
     if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= 4:  # noqa: PLR2004 - digits of ATTEMPTS_MAX
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int):

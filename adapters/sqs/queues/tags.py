@@ -1,4 +1,4 @@
-"""Tags of queues: what they may be.
+"""Checks of queue tags.
 
 https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/quotas-queues.html
 """
@@ -16,7 +16,7 @@ RESERVED_PREFIX: Final = "aws:"
 
 
 def check_tag_keys(keys: Iterable[str]) -> None:
-    """Refuse keys that are empty, too long, or hold what is no text."""
+    """Refuse keys that are empty, too long, or not text of SQS."""
     for key in keys:
         if not 1 <= len(key) <= KEY_CHARS_MAX or to_bytes(key) is None:
             raise _invalid(
@@ -27,7 +27,7 @@ def check_tag_keys(keys: Iterable[str]) -> None:
 def merge_tags(
     queue_name: str, tags: Mapping[str, str], added: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return a queue's tags with some more; those of the same key are replaced.
+    """Return a queue's tags with further ones; equal keys are replaced.
 
     Errors: ``InvalidParameterValue``, also above ``TAGS_MAX``.
     """

@@ -1,4 +1,4 @@
-"""Queue URLs and ARNs: every style that clients send, and the one that we give out.
+"""Queue URLs and ARNs: parsing of all styles that clients send, formatting of one.
 
     style        example (account 000000000000, queue "jobs")
     path         http://127.0.0.1:9324/000000000000/jobs
@@ -8,7 +8,7 @@
     no account   http://127.0.0.1:9324/queue/jobs
     bare         jobs
 
-Pure. Names are not checked here: one that no queue has is simply not found.
+Pure. Names are not checked here; an unknown one is not found later.
 """
 
 import re
@@ -20,7 +20,7 @@ from adapters.sqs.errors import INVALID_ADDRESS, SqsError
 
 URL_CHARS_MAX: Final = 2_048
 _ARN_PREFIX: Final = "arn:aws:sqs:"
-_URLS_CACHED_MAX: Final = 8_192  # parsed URLs that are remembered
+_URLS_CACHED_MAX: Final = 8_192  # parsed URLs
 _BASE_URLS_CACHED_MAX: Final = 256
 _ACCOUNT_DIGITS: Final = 12
 _REGION: Final = re.compile(r"[a-z]{2}(?:-[a-z]+)+-[0-9]{1,2}")
@@ -28,7 +28,7 @@ _SHOWN_CHARS: Final = 200
 
 
 class QueueAddress(NamedTuple):
-    """Where a queue is; an empty account or region means the caller's."""
+    """Account, region and name of a queue; empty account or region: the caller's."""
 
     account: str
     region: str
@@ -37,7 +37,7 @@ class QueueAddress(NamedTuple):
 
 @lru_cache(maxsize=_URLS_CACHED_MAX)
 def parse_queue_url(url: str) -> QueueAddress:
-    """Return whose queue a URL, a path or a bare name means. Errors: ``SqsError``.
+    """Return the address in a URL, a path or a bare name. Errors: ``SqsError``.
 
     >>> parse_queue_url("http://sqs.eu-west-1.localhost:9324/000000000000/jobs")
     QueueAddress(account='000000000000', region='eu-west-1', name='jobs')
@@ -68,26 +68,26 @@ def parse_queue_url(url: str) -> QueueAddress:
 
 
 def is_account(text: str) -> bool:
-    """Say whether a text is an account's number."""
+    """Return whether a text has the form of an account id."""
     return len(text) == _ACCOUNT_DIGITS and text.isascii() and text.isdigit()
 
 
 def is_region(text: str) -> bool:
-    """Say whether a text has the form of a region's name."""
+    """Return whether a text has the form of a region's name."""
     return _REGION.fullmatch(text) is not None
 
 
 def is_of_host(url: str, base_url: str) -> bool:
-    """Say whether a URL, if it is one, has the host of ``base_url``."""
+    """Return whether a URL has the host of ``base_url``; True for a text without a host."""
     try:
         host = urlsplit(url).hostname
     except ValueError:
-        return True  # what can have no host is nobody else's
+        return True  # it has no host
     return not host or host == _host_of(base_url)
 
 
 def _region_of_host(host: str) -> str:
-    """Return the region in ``sqs.<region>.host`` or ``<region>.queue.host``; else nothing."""
+    """Return the region in ``sqs.<region>.host`` or ``<region>.queue.host``, or an empty text."""
     labels = host.split(".")
     if len(labels) > 2 and labels[0] == "sqs":  # noqa: PLR2004 - sqs, region and a host
         return labels[1]
@@ -102,7 +102,7 @@ def _host_of(base_url: str) -> str:
 
 
 def format_queue_url(base_url: str, address: QueueAddress, *, default_region: str) -> str:
-    """Return the URL that we give out; the region is in it where the host would not say it."""
+    """Return a queue's URL; its path has the region unless the host implies it."""
     implied_region = _region_of_host(_host_of(base_url)) or default_region
     if address.region == implied_region:
         return f"{base_url}/{address.account}/{address.name}"
@@ -110,7 +110,7 @@ def format_queue_url(base_url: str, address: QueueAddress, *, default_region: st
 
 
 def parse_queue_arn(arn: str) -> QueueAddress | None:
-    """Return whose queue an ARN means, or None for what is not the ARN of a queue.
+    """Return the address in an ARN, or None if it is no queue's ARN.
 
     >>> parse_queue_arn("arn:aws:sqs:us-east-1:000000000000:jobs")
     QueueAddress(account='000000000000', region='us-east-1', name='jobs')
