@@ -1,4 +1,4 @@
-"""File descriptors of this process: how many there may be, and what a shortage of them means.
+"""File descriptors of this process: their limit, and shortages.
 
 Connections and files share one bound of the system (``ulimit -n``). Listeners leave a reserve for
 files (see ``gateway.admission``), so that a flood of connections does not stop the log. When the
@@ -23,11 +23,11 @@ log = structlog.get_logger()
 
 
 class NoDescriptors(StorageUnavailable):
-    """The process, or the system, has no file descriptor left; there may be one in a moment."""
+    """Shortage of file descriptors in the process or the system; retriable."""
 
 
 class Shortages:
-    """Counts failures for want of a descriptor, from any thread."""
+    """Counter of failures caused by missing descriptors, for any thread."""
 
     def __init__(self, clock: Clock) -> None:
         self.count = 0
@@ -36,7 +36,7 @@ class Shortages:
         self._logged_ms = clock.monotonic_ms() - LOGGED_EVERY_MS
 
     def note(self, error: OSError) -> None:
-        """Count one, and log it unless one was logged within the last second."""
+        """Count a failure, and log it unless one was logged within the last second."""
         self.count += 1
         now_ms = self._clock.monotonic_ms()
         if now_ms - self._logged_ms >= LOGGED_EVERY_MS:
@@ -49,12 +49,12 @@ SHORTAGES: Final = Shortages(SystemClock())
 
 
 def is_shortage(error: BaseException) -> bool:
-    """Say whether an error means that there is no descriptor left."""
+    """Say whether an error is a shortage of descriptors."""
     return isinstance(error, OSError) and error.errno in _SHORTAGES
 
 
 def raise_limit() -> int:
-    """Raise the soft limit of open descriptors to the hard one; return what holds then."""
+    """Raise the soft limit of open descriptors to the hard one; return the new limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         try:
@@ -65,5 +65,5 @@ def raise_limit() -> int:
 
 
 def limit() -> int:
-    """Return how many descriptors this process may have open."""
+    """Return the limit of open descriptors of this process."""
     return resource.getrlimit(resource.RLIMIT_NOFILE)[0]

@@ -1,4 +1,4 @@
-"""A file that keeps some of the disk for a start on a full one.
+"""Reserve file that is removed to start on a full disk.
 
 A node that starts needs room: for a segment of the log, for the journal of SQLite. On a full disk
 the file is removed, so that the node comes up, serves reads, and lets retention and deletes make
@@ -21,7 +21,7 @@ log = structlog.get_logger()
 
 
 class DiskReserve:
-    """The file in ``data_dir``. Loop only, but for the work on the disk."""
+    """Reserve file in ``data_dir``. Loop only, except for disk I/O."""
 
     def __init__(self, data_dir: Path, size_bytes: int) -> None:
         self._path = data_dir / FILE_NAME
@@ -29,7 +29,7 @@ class DiskReserve:
         self._timer: asyncio.TimerHandle | None = None
 
     def release_when_full(self) -> bool:
-        """Remove the file if the disk has less room than it takes; say whether it was removed."""
+        """Remove the file if the disk has less room than its size; return whether it was."""
         if not self._path.exists() or _room_bytes(self._path.parent) >= self._size_bytes:
             return False
         self._path.unlink()
@@ -42,7 +42,7 @@ class DiskReserve:
         return True
 
     def start(self) -> None:
-        """Make the file, or make it later: when there is room for it and as much again."""
+        """Create the file, now or once there is room for twice its size."""
         self._timer = None
         if not self._size_bytes:
             return
@@ -51,13 +51,13 @@ class DiskReserve:
             self._timer = loop.call_later(LOOK_AGAIN_S, self.start)
 
     def stop(self) -> None:
-        """Look no more for room."""
+        """Stop waiting for room."""
         if self._timer is not None:
             self._timer.cancel()
 
 
 def make_file(path: Path, size_bytes: int) -> bool:
-    """Make a file with space for all its bytes; False when there is no room for it."""
+    """Create a file with allocated space; return False when there is no room for it."""
     if path.exists():
         return True
     if _room_bytes(path.parent) < 2 * size_bytes:

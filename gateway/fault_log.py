@@ -15,7 +15,7 @@ log = structlog.get_logger()
 
 
 class _More(NamedTuple):
-    """Faults of a kind that were not logged by themselves, and the last of them."""
+    """Number of unlogged faults of a kind, and the last of them."""
 
     unlogged: int
     peer: str
@@ -23,7 +23,7 @@ class _More(NamedTuple):
 
 
 class FaultLog:
-    """The faults of one listener's peers. ``end_second`` is to be called once a second."""
+    """Faults of one listener's peers. Call ``end_second`` once a second."""
 
     def __init__(self, protocol: str) -> None:
         self.counts: Counter[str] = Counter()
@@ -47,14 +47,14 @@ class FaultLog:
         self.counts[kind] += 1
 
     def begins(self, kind: str, peer: str, detail: str) -> bool:
-        """Say whether a fault gets a line of its own now; else it is part of the next one."""
+        """Return whether a fault gets its own line now; else the next line counts it."""
         known = self._more.get(kind)
         held = -1 if known is None else known.unlogged
         self._more[kind] = _More(held + 1, peer, detail)
         return known is None
 
     def end_second(self) -> None:
-        """Log a line for each kind of which more came than was logged."""
+        """Log a line for each kind with unlogged faults."""
         more, self._more = self._more, {}
         for kind, (count, peer, detail) in more.items():
             if count:

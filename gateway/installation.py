@@ -15,13 +15,13 @@ _CHECKOUT: Final = Path(__file__).resolve().parents[1]
 
 
 def installed_version() -> str:
-    """Return the version that is installed; ``unknown`` in a checkout that never was."""
+    """Return the installed version; ``unknown`` in a checkout that was never installed."""
     found = _installed()
     return "unknown" if found is None else found.version
 
 
 def install_command(extra: str) -> str:
-    """Return what to type to get the libraries of ``extra``, as Headgate itself was installed."""
+    """Return the command that installs the libraries of ``extra`` into this installation."""
     found = _installed()
     if found is None:
         return f"{_installer('')} -e {quote(f'{_CHECKOUT}[{extra}]')}"

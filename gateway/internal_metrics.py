@@ -1,4 +1,4 @@
-"""Metrics of the kernel, registered in one place; read only on a scrape."""
+"""Metrics of the kernel, read on a scrape."""
 
 import asyncio
 from collections.abc import Iterable, Mapping
@@ -21,7 +21,7 @@ LAG_EVERY_S: Final = 1.0
 
 
 def register_metrics(kernel: Kernel, adapters: Mapping[str, ProtocolAdapter]) -> None:
-    """Register the broker's, the storage's and the adapters' figures."""
+    """Register the metrics of the broker, the storage and the adapters."""
     metrics = kernel.metrics
     writer, reader = kernel.broker.writer, kernel.broker.reader
     metrics.counter_fn(
@@ -224,7 +224,7 @@ def _register_adapters(metrics: Metrics, adapters: Mapping[str, ProtocolAdapter]
 
 
 class LoopLag:
-    """How late the loop runs a timer, measured once a second."""
+    """Lateness of the event loop's timers, measured once a second."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop

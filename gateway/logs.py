@@ -1,4 +1,4 @@
-"""Structured log lines on standard error: an event in words, then key=value.
+"""Structured log lines on standard error: an event text, then key=value pairs.
 
 Everything logs through ``structlog.get_logger()``. Libraries that use the standard library's
 logging come out the same way, from warnings up.
@@ -58,7 +58,7 @@ def log_warnings(sentences: Iterable[str]) -> None:
 
 
 class _StderrLogger(structlog.WriteLogger):
-    """Writes lines; when nobody can read them any more, the node goes on without."""
+    """Writer of log lines that ignores a closed standard error."""
 
     def msg(self, message: str) -> None:
         """Write one line."""
@@ -70,7 +70,7 @@ class _StderrLogger(structlog.WriteLogger):
 
 
 class _StructlogHandler(logging.Handler):
-    """Hands a library's log record to structlog."""
+    """Handler that passes a library's log records to structlog."""
 
     def emit(self, record: logging.LogRecord) -> None:
         """Log the record's text under its logger's name."""

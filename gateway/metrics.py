@@ -1,4 +1,4 @@
-"""Metrics that cost nothing until somebody asks.
+"""Metrics, read when they are scraped.
 
 Hot code keeps plain integers; a gauge or a pulled counter is a function that reads one when
 Prometheus scrapes. What is rare counts through ``Counter``, with labels of bounded cardinality.
@@ -26,7 +26,7 @@ ReadMany = Callable[[], Iterable[Sample]]
 
 
 class Counter:
-    """Counts rare events, by label values."""
+    """Counter of rare events, by label values."""
 
     __slots__ = ("_counts", "_labels")
 
@@ -49,7 +49,7 @@ class Counter:
 
 
 class Histogram:
-    """Counts observations by size, for what happens at most some thousand times a second."""
+    """Histogram of observations, for up to some thousand a second."""
 
     __slots__ = ("_bounds", "_counts", "_sum")
 
@@ -87,13 +87,13 @@ class _Entry(NamedTuple):
 
 
 class Metrics:
-    """The metrics of one node. Names begin with ``headgate_``; a name is registered once."""
+    """Metrics of one node. Names begin with ``headgate_``; a name is registered once."""
 
     def __init__(self) -> None:
         self._entries: dict[str, _Entry] = {}
 
     def gauge(self, name: str, help_text: str, read: Read) -> None:
-        """Register what goes up and down; ``read`` runs on the loop at each scrape."""
+        """Register a gauge; ``read`` runs on the loop at each scrape."""
         self._add(_Entry("gauge", name, help_text, (), _alone(read)))
 
     def gauges(self, name: str, help_text: str, labels: Sequence[str], read: ReadMany) -> None:
@@ -101,7 +101,7 @@ class Metrics:
         self._add(_Entry("gauge", name, help_text, tuple(labels), read))
 
     def counter_fn(self, name: str, help_text: str, read: Read) -> None:
-        """Register what only grows and is kept elsewhere, in a plain integer."""
+        """Register a counter whose value ``read`` returns."""
         self._add(_Entry("counter", name, help_text, (), _alone(read)))
 
     def counters_fn(
@@ -131,7 +131,7 @@ class Metrics:
         return generate_latest(registry)
 
     def collect(self) -> Iterator["Metric"]:
-        """Yield each metric's samples: the collector that prometheus_client asks."""
+        """Yield each metric's samples, as a collector of prometheus_client."""
         from prometheus_client.core import (
             CounterMetricFamily,
             GaugeMetricFamily,

@@ -1,4 +1,4 @@
-"""The data directory and what is in it belong to the node's user."""
+"""Permissions of the data directory and its files: the node's user only."""
 
 import os
 import stat
@@ -14,12 +14,12 @@ log = structlog.get_logger()
 
 
 def make_files_private() -> None:
-    """Let nothing that this process makes be readable, or more, by everybody."""
+    """Set the umask so that new files are not accessible to all users."""
     os.umask(os.umask(_OTHERS) | _OTHERS)
 
 
 def make_data_dir(path: Path) -> None:
-    """Make a data directory that only its owner may enter; close one that is open to everybody.
+    """Create a private data directory, or make an existing one private.
 
     A group that an operator has let in stays: jobs that read the log may run as another user.
     Errors: ``OSError``.

@@ -1,4 +1,4 @@
-"""Producer state across restarts: snapshots in an internal stream, the rest from the log.
+"""Producer state across restarts: from snapshots in an internal stream and the log.
 
 Each ``producer_snapshot_bytes`` of appends, and each minute with any, the partitions whose
 idempotent producers have changed are written to ``__producers`` (key: partition id, value:
@@ -38,7 +38,7 @@ log = structlog.get_logger()
 
 
 class ProducerStates:
-    """Loads, snapshots and expires what ``features.dedup`` knows of each partition."""
+    """Loads, snapshots and expires the ``features.dedup`` state of each partition."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class ProducerStates:
         self._gone: set[bytes] = set()  # keys whose partitions are no more
 
     async def load(self) -> None:
-        """Rebuild the state; once, before clients can produce."""
+        """Rebuild the state, once, before clients can produce."""
         from_sequence = 0
         for key, value in (await self._stream.load()).items():
             if key == _SEQUENCE_KEY:
@@ -81,13 +81,13 @@ class ProducerStates:
         self._timer = self._loop.call_later(CHECK_EVERY_S, self._check)
 
     def close(self) -> None:
-        """Write a last snapshot, so that the next start has little to read."""
+        """Write a last snapshot, so that the next start reads little."""
         self.stop()
         self._snapshot()
         self._stream.flush()
 
     def stop(self) -> None:
-        """Take no more snapshots."""
+        """Stop the snapshots."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -103,7 +103,7 @@ class ProducerStates:
                 self._broker.writer.producers_changed.add(partition)
 
     def _find(self, partition_id: int) -> Partition | None:
-        """Return a partition by its id, None when its topic is gone."""
+        """Return a partition by its id, or None when its topic was deleted."""
         try:
             identity = self._topics.identify(partition_id)
         except TopicNotFound:
@@ -118,7 +118,7 @@ class ProducerStates:
         return partition.producers
 
     def _check(self) -> None:
-        """Once a second, off the write path: is a snapshot due, was a producer idle for long."""
+        """Take due snapshots and expire idle producers, once a second."""
         self._timer = self._loop.call_later(CHECK_EVERY_S, self._check)
         writer = self._broker.writer
         self._known |= writer.producers_changed
@@ -178,7 +178,7 @@ class ProducerStates:
 
 
 class _Parts:
-    """A snapshot in several appends. Its sequence is written when all the others are kept."""
+    """Snapshot in several appends; its sequence is written after all others are durable."""
 
     def __init__(
         self, stream: InternalStream, last: Item, on_done: Callable[[GatewayError | None], None]
@@ -190,7 +190,7 @@ class _Parts:
         self._error: GatewayError | None = None
 
     def put(self, items: Sequence[Item]) -> None:
-        """Write the items one by one; ``on_done`` runs once, at the end of it."""
+        """Write the items one by one; ``on_done`` runs once, after the last."""
         self._missing_count = len(items)
         for item in items:
             try:

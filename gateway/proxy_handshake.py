@@ -34,7 +34,7 @@ class ProxiedListener(Protocol):
 
 
 class ProxyHandshake(asyncio.BufferedProtocol):
-    """Reader of the PROXY header, and of no byte beyond it; then hands the transport over."""
+    """Reader of exactly the PROXY header, which then hands the transport over."""
 
     def __init__(self, listener: ProxiedListener) -> None:
         self._listener = listener

@@ -1,4 +1,4 @@
-"""The PROXY protocol, versions 1 and 2: who the client behind a load balancer is. Pure bytes.
+"""PROXY protocol, versions 1 and 2: the client's address behind a load balancer.
 
 Source: haproxy's proxy-protocol.txt, sections 2.1 and 2.2. The parser says how many bytes it wants
 next and is never given more, so that what follows (a TLS hello, say) stays unread.
@@ -21,7 +21,7 @@ _V1_FIELDS: Final = 6
 
 
 class ProxyHeader:
-    """Collects one header: give it what it ``wants`` until that is 0, then ask for ``host``."""
+    """Parser of one header: pass ``wants`` bytes until that is 0, then read ``host``."""
 
     def __init__(self) -> None:
         self._data = b""
@@ -29,7 +29,7 @@ class ProxyHeader:
         self.host: str | None = None
 
     def receive(self, data: bytes) -> None:
-        """Take bytes, at most ``wants`` of them. Error: ``PeerError`` for any other beginning."""
+        """Take at most ``wants`` bytes. Error: ``PeerError`` for bytes that are no header."""
         self._data += data
         self.wants -= len(data)
         if self.wants:
@@ -87,6 +87,6 @@ class ProxyHeader:
 
 
 def _shown(address: IPv4Address | IPv6Address) -> str:
-    """Return an address as rules name it; one of IPv4 within IPv6 is the one of IPv4."""
+    """Return an address as rules name it; IPv4 within IPv6 becomes IPv4."""
     mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
     return str(mapped or address)

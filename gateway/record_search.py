@@ -1,4 +1,4 @@
-"""Finding records by key or header: where a storage has a key index by that, else by reading.
+"""Search of records by key or header, by a storage's key index or by reading.
 
 A search goes through the partitions in order, in steps that are bounded in bytes read and in
 bytes answered; each step says where the next one begins, so that whoever asks shows progress
@@ -50,7 +50,7 @@ class Query(NamedTuple):
 
 
 class Match(NamedTuple):
-    """A record that was found."""
+    """Record that was found."""
 
     partition: int
     record: Record
@@ -70,7 +70,7 @@ class Step(NamedTuple):
 
 
 class RecordSearch:
-    """Searches topics of a broker."""
+    """Search in the topics of a broker."""
 
     def __init__(
         self,
@@ -92,7 +92,7 @@ class RecordSearch:
         only_partition: bool = False,
         limit: int = LIMIT_MAX,
     ) -> Step:
-        """Search from ``start`` on, in that partition and the ones behind it.
+        """Search from ``start`` on, in that partition and the later ones.
 
         Errors: ``InvalidRequest`` for a query that asks for nothing, ``TopicNotFound`` for a
         partition that is not there, ``StorageUnavailable``.
@@ -121,7 +121,7 @@ class RecordSearch:
         return partition.high_watermark if found is None else max(found[0], query.offset_min)
 
     async def _search(self, partition: Partition, offset: int, work: "_Work") -> int | None:
-        """Search one partition; return where to go on when the step is over before its end."""
+        """Search one partition; return the position to continue at, or None at its end."""
         offset = max(offset, partition.log_start_offset)
         end = partition.high_watermark
         while offset < end:
@@ -177,7 +177,7 @@ class _Work:
 
     @property
     def is_over(self) -> bool:
-        """One of the step's bounds is reached."""
+        """Whether one of the step's bounds is reached."""
         return (
             self.left_bytes <= 0 or self._answer_bytes <= 0 or len(self._matches) >= self._limit
         )
@@ -185,7 +185,7 @@ class _Work:
     async def look_at(
         self, number: int, batches: Sequence[Buffer], offset: int, end: int, check: Check
     ) -> int:
-        """Take the matches of batches within the bounds; return the offset to go on at."""
+        """Collect the matches in batches within the bounds; return the next offset."""
         self.left_bytes -= sum(map(len, batches))
         loop = asyncio.get_running_loop()
         found, undecodable_count = await loop.run_in_executor(
@@ -210,7 +210,7 @@ class _Work:
 def matches_in(
     batches: Sequence[Buffer], query: Query, check: Check
 ) -> tuple[list[Record], int]:
-    """Return the records of batches that match, and how many batches cannot be decoded.
+    """Return the matching records of batches, and the number of undecodable batches.
 
     ``check`` raises ``CorruptBatch`` for a batch that is damaged.
     """

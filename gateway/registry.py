@@ -1,4 +1,4 @@
-"""Names to classes: the built-in adapters and storages, and the plug-ins that are installed.
+"""Adapter and storage classes by name: built-in ones and installed plug-ins.
 
 A plug-in is a distribution with an entry point in ``headgate.adapters`` or
 ``headgate.storage_adapters`` whose name is the one used in the config file. Nothing is imported

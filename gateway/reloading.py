@@ -1,4 +1,4 @@
-"""SIGHUP: certificates are read anew, and those settings that can change while a node runs.
+"""SIGHUP: reload of certificates and of the settings that may change at run time.
 
 Nothing of it ends the node: what cannot be read or used is logged, and what was there stays.
 """
@@ -42,7 +42,7 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """The parts of a node that go by settings about access."""
+    """Parts of a node that use the settings for access."""
 
     users: StoredUsers
     rules: RuleBook
@@ -50,7 +50,7 @@ class Access:
     logins: LoginThrottle
 
     async def adopt(self, found: Settings) -> None:
-        """Go by other settings. Errors: ``InvalidSettings`` and others, of what cannot be used.
+        """Apply changed settings. Errors: ``InvalidSettings`` and others, for unusable ones.
 
         Files are read, and rules checked, before anything changes.
         """
@@ -64,7 +64,7 @@ class Access:
 
 
 class Reloading:
-    """Does what SIGHUP asks for. ``read`` reads the settings from where they were read first."""
+    """Handler of SIGHUP. ``read`` reads the settings from their first source."""
 
     def __init__(
         self,
@@ -81,14 +81,14 @@ class Reloading:
         self._is_asked_again = False
 
     def reload(self) -> None:
-        """Begin to read certificates and settings anew; after a reload that is under way."""
+        """Start a reload of certificates and settings, after a running one."""
         self._is_asked_again = True
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._run())
             self._task.add_done_callback(self._ended)
 
     def close(self) -> None:
-        """Give up what is under way: the node stops."""
+        """Cancel a running reload: the node stops."""
         if self._task is not None:
             self._task.cancel()
 

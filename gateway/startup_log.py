@@ -1,4 +1,4 @@
-"""The line that a node logs when it starts: what runs, on which data, and who may connect."""
+"""Log line of a node's start: version, data, listeners and access."""
 
 from importlib.metadata import version
 
@@ -10,7 +10,7 @@ from gateway.config.settings import Settings
 def startup_fields(
     settings: Settings, *, users_required: bool, has_users: bool = True
 ) -> dict[str, str]:
-    """Return the fields of the line, without any secret."""
+    """Return the fields of the line, without secrets."""
     flush = getattr(settings.storage.options, "flush", None)
     return {
         "version": version("headgate"),

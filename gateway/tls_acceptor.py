@@ -1,4 +1,4 @@
-"""Accepting TLS connections so that each counts before its handshake, and after a failed one not.
+"""Accepting TLS connections, each counted from before its handshake.
 
 (The loop's own server says nothing of connections that are in their handshake, nor of a
 handshake that failed.)
@@ -55,7 +55,7 @@ class TlsAcceptor:
         self._loop.add_reader(listening, self._on_readable, listening)
 
     def _on_readable(self, listening: socket.socket) -> None:
-        """Accept one connection; the others have their turn with the next look of the loop."""
+        """Accept one connection; others follow in the loop's next iteration."""
         try:
             accepted, peer = listening.accept()
         except OSError as error:
@@ -78,7 +78,7 @@ class TlsAcceptor:
         self._pauses.add(pause)
 
     def close(self) -> None:
-        """Accept nothing more."""
+        """Stop accepting."""
         for pause in self._pauses:
             pause.cancel()
         self._pauses.clear()

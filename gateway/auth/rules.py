@@ -277,7 +277,7 @@ def decide(
 
 
 def _reaches_elsewhere(rule: Rule, name: str) -> bool:
-    """Say whether a prefix without a namespace matches only a namespaced topic's namespace.
+    """Say whether a prefix without a namespace matched a topic in some namespace.
 
     Such a rule closes and denies there, and allows nothing. (Names of groups may have a ``/``.)
     """

@@ -1,1 +1,1 @@
-"""Settings: of the config file, the environment and the command line."""
+"""Settings from the config file, the environment and the command line."""

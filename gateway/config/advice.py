@@ -8,7 +8,7 @@ from gateway.config.settings import Settings
 
 
 def check_exposure(settings: Settings, *, users_configured: bool) -> None:
-    """Refuse to listen beyond loopback when nobody is asked who they are.
+    """Refuse to listen beyond loopback without login.
 
     A listener asks when login is required and its adapter knows passwords, when its adapter
     serves no stranger at all, or when it wants client certificates. ``node.insecure = true``
@@ -47,7 +47,7 @@ def listeners_of(path: str, config: FrozenConfig) -> Iterator[tuple[str, FrozenC
 
 
 def cannot_listen(key: str, bind: str, error: OSError) -> str:
-    """Return a line for an address that cannot be had, with the key that sets another one."""
+    """Return the error for an address that is in use, with the key to change."""
     line = f"{key}: {bind}: {error.strerror or error}"
     if error.errno == errno.EADDRINUSE:
         line += f"; set {key} to another address (--set {key}=HOST:PORT)"
@@ -55,7 +55,7 @@ def cannot_listen(key: str, bind: str, error: OSError) -> str:
 
 
 def warnings(settings: Settings) -> list[str]:
-    """Return what is legal but may surprise, one sentence each."""
+    """Return warnings about legal but surprising settings, one sentence each."""
     found = []
     if not settings.adapters:
         found.append("adapters: none is configured; only the admin endpoint will listen")

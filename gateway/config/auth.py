@@ -1,4 +1,4 @@
-"""Settings of who must log in and who may do what: ``[auth]`` and ``[[auth.rules]]``."""
+"""Settings of login and authorization: ``[auth]`` and ``[[auth.rules]]``."""
 
 from typing import Final, Literal, Self
 

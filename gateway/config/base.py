@@ -49,7 +49,7 @@ class Address(NamedTuple):
 
     @property
     def is_loopback(self) -> bool:
-        """Only this machine can reach it. A name other than localhost might be anything."""
+        """Whether only this machine can reach it; of names, only localhost counts."""
         if self.host == "localhost":
             return True
         try:
@@ -152,7 +152,7 @@ class ListenerConfig(FrozenConfig):
     @field_validator("bind")
     @classmethod
     def _check_bind(cls, text: str) -> str:
-        """Hold for a subclass too that gives ``bind`` another default and type."""
+        """Check ``bind``, also of subclasses with another default and type."""
         return _check_address(text)
 
     @field_validator("tls_client_pattern")

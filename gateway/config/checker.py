@@ -94,7 +94,7 @@ class Checker:
 
 
 def _words(model: type[BaseModel], detail: ErrorDetails, path: KeyPath) -> str:
-    """Say what is wrong with one key, and which key was meant when there is none such."""
+    """Return the error of one key; for an unknown key, with the nearest known one."""
     if detail["type"] != "extra_forbidden":
         message = detail["msg"].removeprefix("Value error, ")
         given = detail["input"]
@@ -114,7 +114,7 @@ def _words(model: type[BaseModel], detail: ErrorDetails, path: KeyPath) -> str:
 
 
 def _turned_off(adapter: str, *, off: bool) -> str:
-    """Say how an adapter is turned on and off, to whom looks for a key that does it."""
+    """Return how to turn an adapter on or off, for keys such as ``enabled``."""
     if off:
         return (
             f"unknown key; leave the table [adapters.{adapter}] out, and it is off (the file has "
@@ -161,7 +161,7 @@ def _reaches(table: object, path: KeyPath) -> bool:
 
 
 def dotted(path: KeyPath) -> str:
-    """Return a key's path as it is written: ``topics[0].name``.
+    """Return a key's path as text: ``topics[0].name``.
 
     >>> dotted(("topics", 0, "name"))
     'topics[0].name'

@@ -46,7 +46,7 @@ def _listeners(settings: Settings) -> Iterator[tuple[str, ListenerConfig]]:
 
 
 def _collide(one: Address, other: Address) -> bool:
-    """Whether a system refuses to listen on both: a wildcard has every address of its kind."""
+    """Whether two addresses collide; a wildcard collides with each address of its family."""
     if one.port != other.port or one.port == 0:
         return False
     hosts = {_LOCALHOST.get(host, host) for host in (one.host, other.host)}

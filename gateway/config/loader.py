@@ -1,4 +1,4 @@
-"""A ``Settings`` of a TOML file, the environment and ``--set``, the later winning.
+"""``Settings`` from a TOML file, the environment and ``--set``; later ones win.
 
 ``HEADGATE_STORAGE__FLUSH=never`` and ``--set storage.flush=never`` mean ``flush = "never"`` in
 ``[storage]``. Values are read as TOML; what is not TOML is text, so quotes may be left out.
@@ -94,7 +94,7 @@ def _parse_assignment(key: str, value: str, *, origin: str) -> Table:
 
 
 def _lay_below(merged: Table) -> None:
-    """Take from the storage's config what nobody has set in other tables that there are."""
+    """Apply the storage's defaults for keys of other tables that are not set."""
     storage = merged.get("storage", {})
     name = storage.get("adapter") if isinstance(storage, dict) else None
     if name is None:
@@ -110,7 +110,7 @@ def _lay_below(merged: Table) -> None:
 
 
 def _lay_unconfigured(merged: Table, sources: Sequence[Source]) -> None:
-    """Give the adapters that start unasked, and of which nothing is set, what they have then."""
+    """Add the default config of adapters that start without one."""
     adapters = merged.get("adapters")
     if sources[0].name or not isinstance(adapters, dict):
         return
@@ -122,7 +122,7 @@ def _lay_unconfigured(merged: Table, sources: Sequence[Source]) -> None:
 
 
 def _table_at(merged: Table, path: str) -> Table | None:
-    """Return a table; one that is missing is made, but for an adapter's, which would start it."""
+    """Return a table, created if missing; not an adapter's, because that would start it."""
     parent, _, name = path.rpartition(".")
     above = merged.get(parent) if parent else merged
     if not isinstance(above, dict):

@@ -1,4 +1,4 @@
-"""Names of topics in the config, checked as the node checks them when it makes a topic."""
+"""Topic names in the config, checked as for new topics."""
 
 from typing import Annotated
 

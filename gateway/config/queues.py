@@ -1,4 +1,4 @@
-"""The sections of the config that queues and delayed messages have."""
+"""Config sections of queues and delayed messages."""
 
 from typing import Final, Literal
 

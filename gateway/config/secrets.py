@@ -1,4 +1,4 @@
-"""Secrets among the settings: which keys are, and how they are shown."""
+"""Secret settings, and their masked form."""
 
 import re
 from collections.abc import Mapping
@@ -29,7 +29,7 @@ def mask_url(url: str) -> str:
 
 
 def masked(model: BaseModel, table: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a section's table as it may be shown; ``table`` is the dump of ``model``."""
+    """Return a section's table with secrets masked; ``table`` is the dump of ``model``."""
     shown = dict(table)
     for key in type(model).model_fields:
         if key not in shown or shown[key] is None:

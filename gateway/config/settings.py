@@ -30,7 +30,7 @@ _DAY_MS = 86_400_000
 
 
 def _to_config_values(table: object) -> object:
-    """Let TOML's numbers and booleans stand for the texts that topic configs are."""
+    """Convert TOML's numbers and booleans to the text of topic configs."""
     if not isinstance(table, Mapping):
         return table
     return {

@@ -1,4 +1,4 @@
-"""Users that the config file declares: ``[[users]]`` and ``[[users.keys]]``."""
+"""Users declared in the config file: ``[[users]]`` and ``[[users.keys]]``."""
 
 import re
 from pathlib import Path

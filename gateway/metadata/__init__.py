@@ -1,1 +1,1 @@
-"""Slow facts: topics, queues, users and rules, in SQL."""
+"""Metadata: topics, queues, users and rules, in SQL."""

@@ -1,4 +1,4 @@
-"""Changes of slow facts, made one at a time, each to its end.
+"""Changes of metadata, made one at a time.
 
 A change is durable in the store first and shows in memory after that. Were it cancelled between
 the two, because its caller's connection went away, memory would contradict the store; so it
@@ -17,14 +17,14 @@ _T = TypeVar("_T")
 
 
 class Changes:
-    """A queue of changes."""
+    """Queue of changes."""
 
     def __init__(self) -> None:
         self._turn = asyncio.Lock()
         self._tasks: set[asyncio.Task[Any]] = set()
 
     async def make(self, change: Coroutine[Any, Any, _T]) -> _T:
-        """Make a change in its turn, return its outcome. Errors: its own, ``Overloaded``."""
+        """Make a change in its turn and return its result. Errors: its own, ``Overloaded``."""
         return await asyncio.shield(self.start(change))
 
     def start(self, change: Coroutine[Any, Any, _T]) -> asyncio.Task[_T]:
@@ -39,7 +39,7 @@ class Changes:
         return task
 
     async def close(self) -> None:
-        """Wait for the changes that are on their way."""
+        """Wait for running changes."""
         while self._tasks:
             await asyncio.wait(self._tasks)
 

@@ -18,7 +18,7 @@ _EARLIER_DELAYS: Final = "earlier_delays"  # beside the settings, in their colum
 
 
 def load_queues(connection: Connection) -> list[QueueRow]:
-    """Return all queues, in no order. Errors: ``StorageUnavailable`` for what is no queue."""
+    """Return all queues, in no order. Errors: ``StorageUnavailable`` for an invalid row."""
     return [_to_queue(row) for row in connection.execute(select(QUEUES))]
 
 

@@ -1,4 +1,4 @@
-"""Topics rebuilt from what the log says of its partitions, for a metadata store that was lost.
+"""Topics rebuilt from the partitions in the log, for a lost metadata store.
 
 The log knows uuid, name and number of every partition that was ever written to, and which queues
 were read, and no more: configs, settings of queues, users, access keys, rules and addresses are
@@ -33,7 +33,7 @@ class QueuePlace(NamedTuple):
 
 
 def parse_lane_id(key: bytes) -> QueuePlace | None:
-    """Return whose a journal entry is (``gateway.queues.journal.lane_id``), None for nobody's."""
+    """Return the lane of a journal key (``gateway.queues.journal.lane_id``), or None."""
     try:
         group = key[_LANE_HEAD_BYTES:].decode()
     except UnicodeDecodeError:
@@ -44,7 +44,7 @@ def parse_lane_id(key: bytes) -> QueuePlace | None:
 async def restore_queues(
     metadata: MetadataStore, places: Iterable[QueuePlace], *, created_unix_ms: int = 0
 ) -> list[QueuePlace]:
-    """Put queues of ``places`` into the store that are not there; return those it has then.
+    """Add missing queues of ``places`` to the store; return all its queues.
 
     Their settings are the defaults, but for the order where the name tells it, and none owns
     its topic: deleting such a queue deletes no message that others may read. What was in
@@ -78,7 +78,7 @@ async def restore_topics(
     created_unix_ms: int = 0,
     contributions: Contributions | None = None,
 ) -> list[TopicRow]:
-    """Put topics rebuilt from ``identities`` into the store, and return them.
+    """Store the topics rebuilt from ``identities`` and return them.
 
     Rows of the store that bear the same name or uuid are replaced, and so are those that claim
     a partition id which, by the log, is another topic's; others stay. Of two topics with one
@@ -114,7 +114,7 @@ async def restore_topics(
 
 
 def _is_contradicted(row: TopicRow, known: list[PartitionIdentity]) -> bool:
-    """Say whether the log knows a partition of ``row`` as another topic's."""
+    """Say whether a partition of ``row`` belongs to another topic in the log."""
     for part in row.ranges:
         at = bisect_left(known, part.first_partition_id, key=_partition_id)
         end = bisect_left(known, part.first_partition_id + part.length, key=_partition_id)
@@ -130,7 +130,7 @@ def _partition_id(identity: PartitionIdentity) -> int:
 def _by_age(
     identities: list[PartitionIdentity],
 ) -> tuple[list[list[PartitionIdentity]], list[list[PartitionIdentity]]]:
-    """Return the identities by topic: those that live, then those whose name has an heir.
+    """Return the identities by topic: live topics first, then those with a newer namesake.
 
     ``identities`` are sorted by partition id, and ids only grow, so the heir is seen last.
     """

@@ -1,4 +1,4 @@
-"""The tables of the metadata store, for SQLite and PostgreSQL alike.
+"""Tables of the metadata store, for SQLite and PostgreSQL.
 
 A change here needs a migration in ``migrations/versions`` and a new ``SCHEMA_VERSION``;
 a test holds that the migrations and ``TABLES.create_all`` give the same schema. Times are unix

@@ -1,4 +1,4 @@
-"""The metadata store in SQL: SQLite by default, PostgreSQL for a fleet (SQLAlchemy Core).
+"""Metadata store in SQL: SQLite by default, PostgreSQL for a fleet (SQLAlchemy Core).
 
 All statements run in one worker thread, in the order of the calls; the event loop never waits
 for a database. SQLite syncs at every commit (WAL journal, ``synchronous=FULL``), so that a
@@ -50,7 +50,7 @@ _P = ParamSpec("_P")
 
 
 class SqlMetadata:
-    """A ``MetadataStore`` in a database.
+    """``MetadataStore`` in a database.
 
     ``url`` is an SQLAlchemy URL, or ``sqlite`` for a file in ``data_dir``. ``ms_max`` bounds a
     statement, whatever the database does; connecting may take its own time (``gateway.sql``)
@@ -78,7 +78,7 @@ class SqlMetadata:
 
     @classmethod
     def of(cls, settings: Settings) -> Self:
-        """Return the store that a node's settings name; it is not open yet."""
+        """Return the unopened store of a node's settings."""
         config = settings.metadata
         return cls(
             config.database_url,
@@ -276,7 +276,7 @@ class SqlMetadata:
             self._calls -= 1
 
     def _log_failure(self, text: str) -> None:
-        """Log why, once a second at most: clients are not told, and ask again."""
+        """Log the cause of a failure, at most once a second; clients do not see it."""
         second = int(asyncio.get_running_loop().time())
         if second != self._logged_s:
             self._logged_s = second

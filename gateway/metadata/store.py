@@ -1,4 +1,4 @@
-"""The port behind which slow facts live: topics, queues, users, rules, counters.
+"""Port of the metadata store: topics, queues, users, rules, counters.
 
 Every method is a coroutine that does its work elsewhere than on the event loop's thread, and is
 one transaction: when it returns, what it changed survives a crash of the machine. Any of them
@@ -32,7 +32,7 @@ class PartitionRange(NamedTuple):
 
 
 class TopicRow(NamedTuple):
-    """A topic as it is stored. ``ranges`` are in order of number and leave none out."""
+    """Stored topic. ``ranges`` are in order of partition number, without gaps."""
 
     uuid: UUID
     name: TopicName
@@ -43,7 +43,7 @@ class TopicRow(NamedTuple):
 
 
 class DeletedRange(NamedTuple):
-    """Partitions of a topic that is gone, which the storage has yet to be told of."""
+    """Partitions of a deleted topic that the storage has not deleted yet."""
 
     topic_uuid: UUID
     topic: TopicName
@@ -73,7 +73,7 @@ class AccessKey(NamedTuple):
     account: str
 
     def __repr__(self) -> str:
-        """Return all but the secret, for logs."""
+        """Return the fields without the secret, for logs."""
         return f"AccessKey({self.key_id!r}, user={self.user!r}, account={self.account!r})"
 
 
@@ -89,11 +89,11 @@ class MetadataStore(Protocol):
     """See the module."""
 
     async def open(self) -> None:
-        """Connect, and bring the schema to this version's."""
+        """Connect, and migrate the schema to this version."""
         ...
 
     async def close(self) -> None:
-        """Let go of connections and threads."""
+        """Close connections and end threads."""
         ...
 
     async def data_uuid(self) -> UUID | None:
@@ -109,11 +109,11 @@ class MetadataStore(Protocol):
         ...
 
     async def once(self, key: str, value: str) -> str:
-        """Return what ``key`` was first set to; it is set to ``value`` when it never was."""
+        """Return the first value of ``key``; set it to ``value`` if it has none."""
         ...
 
     async def reserve_ids(self, counter: str, count: int) -> int:
-        """Return the first of ``count`` ids of ``counter`` that nobody else ever gets."""
+        """Reserve ``count`` ids of ``counter``, never given again; return the first."""
         ...
 
     async def topics(self) -> list[TopicRow]:
@@ -134,7 +134,7 @@ class MetadataStore(Protocol):
         ...
 
     async def set_topic_configs(self, uuid: UUID, configs: Mapping[str, str]) -> None:
-        """Make ``configs`` all that is overridden. Errors: ``TopicNotFound``."""
+        """Replace all overrides of a topic by ``configs``. Errors: ``TopicNotFound``."""
         ...
 
     async def delete_topic(self, uuid: UUID, *, deleted_unix_ms: int) -> None:
@@ -146,7 +146,7 @@ class MetadataStore(Protocol):
         ...
 
     async def forget_deleted(self, uuid: UUID) -> None:
-        """The storage has logged the delete of all of a topic's partitions."""
+        """Forget a deleted topic, after the storage has logged the deletion of its partitions."""
         ...
 
     async def restore(
@@ -157,7 +157,7 @@ class MetadataStore(Protocol):
         outdated: Sequence[UUID] = (),
         next_partition_id: int,
     ) -> None:
-        """Put rows that were rebuilt from the log in place of those of equal name or uuid.
+        """Store rebuilt rows, in place of those of equal name or uuid.
 
         Topics that are ``outdated`` are removed, and leave no deleted partitions behind.
         """
@@ -217,11 +217,11 @@ class MetadataStore(Protocol):
         ...
 
     async def access_settings(self) -> AccessSettings:
-        """Return who administers, whether login is required, and what no rule says."""
+        """Return the administrators, whether login is required, and the default of rules."""
         ...
 
     async def set_required(self, *, required: bool) -> None:
-        """Store whether everybody must log in."""
+        """Store whether login is required."""
         ...
 
     async def access_keys(self) -> list[AccessKey]:
@@ -250,7 +250,7 @@ class MetadataStore(Protocol):
 
 
 class ProducerIds:
-    """Gives out producer ids that are never given again, from blocks that the store hands out.
+    """Source of unique producer ids, from blocks that the store reserves.
 
     What is left of a block at a stop is lost; there are 2^63 ids. Loop only.
     """

@@ -33,7 +33,7 @@ from gateway.model import TopicName
 
 
 def reserve_ids(connection: Connection, counter: str, count: int) -> int:
-    """Return the first of ``count`` ids; the first id of all is 1."""
+    """Reserve ``count`` ids and return the first; ids begin at 1."""
     assert count > 0
     advance = (
         update(COUNTERS)
@@ -101,7 +101,7 @@ def set_topic_configs(connection: Connection, uuid: UUID, configs: Mapping[str, 
 
 
 def delete_topic(connection: Connection, uuid: UUID, deleted_unix_ms: int) -> None:
-    """Move a topic's partitions to the deleted ones; the rest goes by its foreign keys."""
+    """Move a topic's partitions to the deleted ones; foreign keys delete the rest."""
     topic = connection.execute(select(TOPICS).where(TOPICS.c.uuid == uuid)).one_or_none()
     if topic is None:
         msg = f"topic {uuid} is not there"
@@ -119,7 +119,7 @@ def delete_topic(connection: Connection, uuid: UUID, deleted_unix_ms: int) -> No
 
 
 def load_deleted(connection: Connection) -> list[DeletedRange]:
-    """Return what was deleted and not yet forgotten."""
+    """Return the deleted partitions that are not forgotten."""
     return [
         DeletedRange(
             row.topic_uuid,
@@ -131,7 +131,7 @@ def load_deleted(connection: Connection) -> list[DeletedRange]:
 
 
 def forget_deleted(connection: Connection, uuid: UUID) -> None:
-    """Remove what ``delete_topic`` had left of a topic."""
+    """Remove the deleted partitions of a topic."""
     gone = DELETED_PARTITIONS.c.topic_uuid == uuid
     connection.execute(delete(DELETED_PARTITIONS).where(gone))
 
@@ -143,7 +143,7 @@ def restore(
     outdated: Sequence[UUID],
     next_partition_id: int,
 ) -> None:
-    """Insert rebuilt topics, in place of what has their names or uuids, or is outdated.
+    """Insert rebuilt topics, in place of rows with their names or uuids and outdated ones.
 
     Queues go with the topics that are replaced, except where a rebuilt one has the same uuid.
     """

@@ -27,7 +27,7 @@ _FALSE: Final = "false"
 
 
 def get_value(connection: Connection, key: str) -> str | None:
-    """Return what ``key`` is set to."""
+    """Return the value of ``key``."""
     return connection.scalar(select(META.c.value).where(META.c.key == key))
 
 
@@ -38,7 +38,7 @@ def set_value(connection: Connection, key: str, value: str) -> None:
 
 
 def set_once(connection: Connection, key: str, value: str) -> str:
-    """Set ``key`` unless it is set; returns what it is set to."""
+    """Set ``key`` unless it has a value; return its value."""
     known = get_value(connection, key)
     if known is not None:
         return known
@@ -107,7 +107,7 @@ def delete_user(connection: Connection, name: str) -> bool:
 
 
 def load_access_settings(connection: Connection) -> AccessSettings:
-    """Return who administers, whether login is required, and what no rule says."""
+    """Return the administrators, whether login is required, and the default of rules."""
     return AccessSettings(
         get_value(connection, AUTH_REQUIRED) == _TRUE,
         get_value(connection, AUTH_DEFAULT),
@@ -116,7 +116,7 @@ def load_access_settings(connection: Connection) -> AccessSettings:
 
 
 def set_required(connection: Connection, *, required: bool) -> None:
-    """Store whether everybody must log in."""
+    """Store whether login is required."""
     set_value(connection, AUTH_REQUIRED, _TRUE if required else _FALSE)
 
 

@@ -1,4 +1,4 @@
-"""Bringing a database's schema to this version's, without alembic where it is current."""
+"""Migration of a database's schema; alembic is not loaded when it is current."""
 
 from importlib import import_module
 
@@ -9,7 +9,7 @@ from gateway.metadata.schema import OLDER_VERSIONS, SCHEMA_VERSION, TABLES, VERS
 
 
 def migrate_schema(connection: Connection) -> None:
-    """Create, or migrate, or leave alone the schema, within the connection's transaction.
+    """Create or migrate the schema, if needed, within the connection's transaction.
 
     Errors: ``StorageUnavailable`` when a newer version of Headgate has written it.
     """

@@ -47,7 +47,7 @@ _REFUSED_MASK: Final = CONTROL_MASK | TRANSACTIONAL_MASK
 
 
 def check_batch(batch: bytearray | memoryview, *, bytes_max: int) -> BatchHeader:
-    """Return the header of the one whole batch in ``batch`` when a client may write it.
+    """Return the header of the single batch in ``batch``, checked for a client's write.
 
     Errors: ``CorruptBatch`` (length, CRC), ``UnsupportedFormat``, ``MessageTooLarge`` (above
     ``bytes_max``), ``InvalidRecord`` (counts or flags that contradict),
@@ -91,7 +91,7 @@ def _check_counts(header: BatchHeader) -> None:
 def check_keys(
     batch: bytearray | memoryview, header: BatchHeader, *, bytes_max: int = 0
 ) -> None:
-    """Refuse records without a key, which compaction could not keep.
+    """Refuse records without a key in compacted topics.
 
     Every record is looked at, as Kafka does, compressed or not, within bounds that the loop can
     bear. Errors: ``InvalidRecord``; those of ``check_records``.
@@ -145,7 +145,7 @@ def check_timestamps(
     after_ms_max: int,
     is_stamped: bool = False,
 ) -> None:
-    """Refuse what is further from now than the topic allows (KIP-937), or claims our stamp.
+    """Refuse timestamps too far from now (KIP-937), and batches marked LogAppendTime.
 
     ``is_stamped``: the topic's timestamps are LogAppendTime, so the producer's do not matter.
     """
@@ -166,7 +166,7 @@ def check_timestamps(
 def stamp_append_time(
     batch: bytearray | memoryview, header: BatchHeader, now_unix_ms: int
 ) -> BatchHeader:
-    """Turn a batch's timestamps into LogAppendTime, in place; return its header as it is then.
+    """Set a batch's timestamps to LogAppendTime, in place; return its new header.
 
     The records keep their deltas; a reader takes the batch's max timestamp for each of them.
     The CRC covers both changed fields, so it is computed again.

@@ -62,7 +62,7 @@ _COVERED: Final = struct.Struct(">hiqqqhii")  # the rest of the header, which th
 
 
 class RecordRun:
-    """Records that differ in their value only, on their way into the log.
+    """Records to be appended that differ in their value only.
 
     ``headers`` are encoded (``encode_headers``). ``native`` is the run in its protocol's own form,
     which live readers of that protocol get beside the batch. ``size_bytes`` is at least what the
@@ -125,7 +125,7 @@ class RecordRun:
 
 
 def _sizes(values: Sequence[bytes | None]) -> tuple[int, int]:
-    """Return the one size of all values, or -1 when they differ or one is null; and their sum."""
+    """Return the common size of all values, or -1 without one, and the sum of sizes."""
     try:
         sizes = list(map(len, values))  # type: ignore[arg-type]  # a null is what the except is for
     except TypeError:
@@ -135,7 +135,7 @@ def _sizes(values: Sequence[bytes | None]) -> tuple[int, int]:
 
 
 def encode_headers(headers: Headers) -> bytes:
-    """Return the headers of a record as they are stored: in order, repeated or not."""
+    """Return the encoded headers of a record, in order."""
     parts = [varint(len(headers))]
     for name, value in headers:
         parts += (nullable(name.encode()), nullable(value))
@@ -150,7 +150,7 @@ def encode_runs(
     attributes: int = 0,
     producer: Producer = NOT_IDEMPOTENT,
 ) -> bytearray:
-    """Return one uncompressed v2 batch, its CRC set; the broker stamps offset and epoch later.
+    """Return one uncompressed v2 batch with its CRC; the broker stamps offset and epoch.
 
     Errors: ``ValueError`` for no records at all.
     """
@@ -208,7 +208,7 @@ def encode_batch(  # noqa: PLR0913  # One argument per field that differs betwee
     producer_epoch: int = _NO_EPOCH,
     base_sequence: int = _NO_SEQUENCE,
 ) -> bytearray:
-    """Return what ``encode_runs`` does, of records that have nothing in common.
+    """Return a batch as ``encode_runs``, from records without common fields.
 
     Each record is (timestamp_unix_ms, key, value, headers); null and empty differ, headers keep
     their order and may repeat. Errors: ``ValueError`` for no records at all.
@@ -252,7 +252,7 @@ def iter_records(
     bytes_max: int = DECOMPRESSED_BYTES_MAX,
     records_max: int = RECORDS_MAX,
 ) -> Iterator[Record]:
-    """Yield the records of one v2 batch one by one; else as ``decode_batch``."""
+    """Yield the records of one v2 batch; otherwise as ``decode_batch``."""
     header = parse_batch_header(batch)
     data = records_data(batch, header, bytes_max=bytes_max, records_max=records_max)
     append_time = (
@@ -286,21 +286,21 @@ def iter_records(
 
 
 def bounded_time(timestamp_unix_ms: int, header: BatchHeader) -> int:
-    """Return a record's time; one of more than 64 bits nobody means, and nobody can write."""
+    """Return a record's time, bounded to 64 bits."""
     if I64_MIN <= timestamp_unix_ms <= I64_MAX:
         return timestamp_unix_ms
     return header.max_timestamp_unix_ms
 
 
 def garbled(header: BatchHeader, what: str) -> CorruptBatch:
-    """Return the error that says what is wrong with the records of a batch."""
+    """Return the error for invalid records of a batch."""
     return CorruptBatch(f"records of the batch at offset {header.base_offset}: {what}")
 
 
 def records_data(
     batch: Buffer, header: BatchHeader, *, bytes_max: int, records_max: int
 ) -> bytes:
-    """Return what follows the header, decompressed; the record count fits it."""
+    """Return the decompressed records of a batch, after a check of the record count."""
     data = bytes(memoryview(batch)[HEADER_BYTES : header.size_bytes])
     data = decompress(header.attributes & COMPRESSION_MASK, data, bytes_max=bytes_max)
     count_max = min(records_max, len(data) // _EMPTY_RECORD_BYTES)
@@ -322,7 +322,7 @@ _Fields = tuple[int, int, bytes | None, bytes | None, int, int]
 
 
 def _decode_fields(data: bytes, position: int) -> _Fields:  # noqa: PLR0912
-    """Return offset delta, timestamp delta, key, value, where the headers begin and end.
+    """Return offset delta, timestamp delta, key, value, and the headers' start and end.
 
     A record that reaches beyond the data is refused; where its headers end, so does it. Varints
     of one byte are decoded in place: 1.4 us a record against 2.1 us with calls.
@@ -369,7 +369,7 @@ def _decode_fields(data: bytes, position: int) -> _Fields:  # noqa: PLR0912
 def decode_headers(
     data: bytes, position: int, end: int
 ) -> tuple[tuple[str, bytes | None], ...]:
-    """Return the headers, as ``encode_headers`` gives them, that end at ``end`` and nowhere else.
+    """Return the headers between two positions, encoded as by ``encode_headers``.
 
     A name that is not UTF-8 is shown as far as it is: it costs no message. Error: ``IndexError``.
     """

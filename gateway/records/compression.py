@@ -1,4 +1,4 @@
-"""Compression of record batches; decompression is bounded, so that no small one becomes huge.
+"""Compression of record batches, with bounded decompression.
 
 Bounds are on the bytes that come out, and on members (frames, blocks) in a row: a megabyte holds
 50,000 empty ones. Input is walked by memoryview, never copied for each member.
@@ -41,7 +41,7 @@ _LAST_BYTE_BELOW: Final = 0x80  # a varint goes on while its bytes are not below
 
 
 def decompress(codec: int, data: bytes, *, bytes_max: int) -> bytes:
-    """Return what ``data`` holds, at most ``bytes_max`` bytes.
+    """Return the decompressed ``data``, at most ``bytes_max`` bytes.
 
     Errors: ``CorruptBatch`` for an unknown codec, for bytes that are not of that codec, and for
     more output than ``bytes_max`` (``DecompressedTooLarge``).
@@ -58,7 +58,7 @@ def decompress(codec: int, data: bytes, *, bytes_max: int) -> bytes:
 
 
 def compress(codec: int, data: bytes) -> bytes:
-    """Return ``data`` packed by ``codec``, framed as the Java client reads and writes it.
+    """Return ``data`` compressed by ``codec``, framed as by the Java client.
 
     >>> decompress(SNAPPY, compress(SNAPPY, b"aaaa"), bytes_max=4)
     b'aaaa'
@@ -67,7 +67,7 @@ def compress(codec: int, data: bytes) -> bytes:
 
 
 class DecompressedTooLarge(CorruptBatch):
-    """Decompressed data exceeds the bound; the rest was not decompressed."""
+    """Decompressed size above the bound."""
 
 
 def _check_bound(size_bytes: int, bytes_max: int) -> None:
@@ -127,7 +127,7 @@ def _unsnap(data: bytes, bytes_max: int) -> bytes:
 
 
 def _unsnap_block(block: bytes | memoryview, bytes_max: int) -> bytes:
-    """One raw block; its first varint says how much comes out, so that is checked before."""
+    """One raw Snappy block; its first varint, the decompressed size, is checked before."""
     import cramjam  # Only when a batch needs it.
 
     size_bytes = 0

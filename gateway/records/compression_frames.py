@@ -1,4 +1,4 @@
-"""A look at the head of a compressed payload: whether it can be of its codec, in about 1 us.
+"""Check of the first bytes of a compressed payload, in about 1 us.
 
 Nothing is decompressed and no library is loaded. It finds batches that are labelled wrongly,
 garbled at their beginning or cut; what else is wrong is found by who decodes them.
@@ -43,7 +43,7 @@ _ZSTD_NO_KIND: Final = 3
 
 
 def check_frame(batch: bytearray | memoryview, header: BatchHeader) -> None:
-    """Raise ``CorruptBatch`` unless a compressed batch's payload begins as its codec says."""
+    """Raise ``CorruptBatch`` unless a compressed payload begins as its codec requires."""
     head = bytes(batch[HEADER_BYTES : HEADER_BYTES + _HEAD_BYTES])
     size_bytes = header.size_bytes - HEADER_BYTES
     codec = header.attributes & COMPRESSION_MASK

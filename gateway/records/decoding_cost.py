@@ -1,4 +1,4 @@
-"""Cost of decoding a batch, from its header: costly batches are decoded in a thread."""
+"""Cost of decoding a batch, from its header; costly batches are decoded in a thread."""
 
 from typing import Final
 
@@ -8,7 +8,7 @@ LOOP_WORK_MAX: Final = 32_768  # by ``work_of``; what is above is decoded in a t
 
 
 def decoding_cost_of(header: BatchHeader) -> int:
-    """Return what decoding a batch takes of the loop at most, about, in records (2 us each).
+    """Return an upper estimate of the cost of decoding a batch, in records (2 us each).
 
     A byte that is compressed may become a thousand, which takes as long as a record.
     """
@@ -17,5 +17,5 @@ def decoding_cost_of(header: BatchHeader) -> int:
 
 
 def is_large(header: BatchHeader) -> bool:
-    """Say whether a batch is to be decoded in a thread."""
+    """Say whether a batch must be decoded in a thread."""
     return not header.is_control and decoding_cost_of(header) > LOOP_WORK_MAX

@@ -1,4 +1,4 @@
-"""Batches without the records that have expired (topics with ``expiry.enable``).
+"""Removal of expired records from batches (topics with ``expiry.enable``).
 
 For readers of whole batches. Offsets, producer and compression stay, as after compaction; what
 is left of a batch without records tells a reader where to go on.
@@ -35,7 +35,7 @@ _CODEC: Final = Codec(partial(decompress, bytes_max=LOOKED_AT_BYTES_MAX), compre
 
 
 def without_expired(batches: Sequence[Buffer], clock: Clock) -> list[Buffer]:
-    """Return the batches without what has expired; one that cannot be decoded stays as it is.
+    """Return the batches without expired records; an undecodable batch stays as it is.
 
     So does one whose timestamps are so far apart that it cannot be written again. Who stamps a
     record with a time of his own has seen the steps of our clock that came before that time.

@@ -1,4 +1,4 @@
-"""Records of one publisher that have keys of their own and share their headers, as one run.
+"""Run of records of one publisher with different keys and common headers.
 
 Who publishes to many topics in turn brings no two records in a row with the same key. Lengths and
 deltas are put between what the records have in columns, which runs at the speed of C.
@@ -11,7 +11,7 @@ from gateway.records.singles import FRAME_OVERHEAD_BYTES
 
 
 class KeyedRecords:
-    """Records in a row, on their way into one partition.
+    """Run of records with different keys for one partition.
 
     The names are those of ``records.RecordRun``; ``headers`` are encoded. None is without a key
     or a value.
@@ -59,13 +59,13 @@ class KeyedRecords:
         ]
 
     def places(self, *, records_max: int, bytes_max: int) -> list[slice]:
-        """Return what it is to be cut into: pieces within the bounds, or of one record."""
+        """Return the slices to cut it into: within the bounds, or of one record."""
         if len(self.values) <= records_max and self.size_bytes <= bytes_max:
             return [slice(0, len(self.values))]
         return pieces_of(self._sizes(), records_max=records_max, bytes_max=bytes_max)
 
     def pieces(self, *, records_max: int, bytes_max: int) -> "list[KeyedRecords]":
-        """Return runs, without native forms, that are within the bounds or one record."""
+        """Return pieces of the run, without native forms: within the bounds, or of one record."""
         return [
             KeyedRecords(
                 self.keys[place], self.values[place], self.headers, self.timestamp_unix_ms
@@ -74,7 +74,7 @@ class KeyedRecords:
         ]
 
     def encoded(self, lead: bytes, first_delta: int) -> list[bytes]:
-        """Return parts that, joined, are the records; see ``runs.encode_records``."""
+        """Return the encoded records as parts to be joined; see ``runs.encode_records``."""
         keys, values, headers = self.keys, self.values, self.headers
         offset_deltas = deltas(first_delta, len(values))
         key_lengths = varints([len(key) for key in keys])

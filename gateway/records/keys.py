@@ -1,4 +1,4 @@
-"""The keys of a batch, for the key index: values and headers are passed over, not decoded.
+"""Keys of a batch, for the key index; values are skipped, not decoded.
 
 But for what a header ``mqtt.topic`` names: who looks for a topic finds such records by it.
 """
@@ -23,7 +23,7 @@ _TOPIC: Final = MQTT_TOPIC.encode()
 
 
 def keys_of_batch(batch: Buffer, *, bytes_max: int = DECOMPRESSED_BYTES_MAX) -> set[bytes]:
-    """Return the distinct keys, and topics named by headers, of a v2 batch; none of a control one.
+    """Return the distinct keys and header topics of a v2 batch; none of a control batch.
 
     Records without either add nothing. Errors: ``CorruptBatch`` when the batch contradicts
     itself or decompresses to more than ``bytes_max``.
@@ -69,7 +69,7 @@ def _keys(data: bytes, record_count: int) -> set[bytes]:
 
 
 def _add_topics(keys: set[bytes], data: bytes, position: int) -> None:
-    """Add what headers name of the record whose value begins there. Error: ``IndexError``."""
+    """Add the topic in the headers of the record at a position. Error: ``IndexError``."""
     size, position = read_varint(data, position)
     count, position = read_varint(data, position + max(size, 0))
     for _ in range(count):

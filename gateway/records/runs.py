@@ -1,4 +1,4 @@
-"""The records of a run as the bytes of a v2 batch, without a Python step per record.
+"""Encoding of a run's records in a v2 batch, without a Python step per record.
 
 What the records of a run have in common is encoded once; what differs is put between by joins
 and slice assignments, which run at the speed of C. docs/adr/0005-coalescing-runs.md says what it
@@ -28,19 +28,19 @@ _DELTAS: Final = {
 
 
 def varint(value: int) -> bytes:
-    """``encode_varint``, five times faster for what is common."""
+    """Encode a varint as ``encode_varint``, five times faster for common values."""
     return SMALL[value] if 0 <= value < SMALL_MAX else encode_varint(value)
 
 
 def varints(numbers: Sequence[int]) -> list[bytes]:
-    """Return ``varint`` of numbers that are not negative."""
+    """Return the varints of non-negative numbers."""
     return [
         SMALL[number] if number < SMALL_MAX else encode_varint(number) for number in numbers
     ]
 
 
 def deltas(first: int, count: int) -> Sequence[bytes]:
-    """Return ``varint`` of ``count`` numbers from ``first`` on."""
+    """Return the varints of ``count`` numbers from ``first`` on."""
     end = first + count
     return SMALL[first:end] if end <= SMALL_MAX else varints(range(first, end))
 
@@ -58,7 +58,7 @@ def encode_records(  # noqa: PLR0917 - the fields of a record; called once per r
     headers: bytes,
     first_delta: int,
 ) -> list[bytes | bytearray]:
-    """Return parts that, joined, are records which differ in offset delta and value only.
+    """Return encoded records that differ in offset delta and value only, as parts to be joined.
 
     ``value_bytes`` is what every value has, or -1 when they differ or one is null; ``lead`` is
     what stands between a record's length and its offset delta; ``key`` is length and key,
@@ -88,7 +88,7 @@ def _uniform(  # noqa: PLR0913, PLR0917 - as encode_records
     first_delta: int,
     width: int,
 ) -> bytearray:
-    """Join values of one size with all that lies between two of them, then fill the deltas in."""
+    """Join values of one size with the bytes between them, then fill in the deltas."""
     middle = key + varint(value_bytes)
     body_bytes = len(lead) + width + len(middle) + value_bytes + len(headers)
     size = varint(body_bytes)
@@ -112,7 +112,7 @@ def _mixed(  # noqa: PLR0917 - as encode_records
     first_delta: int,
     width: int,
 ) -> list[bytes]:
-    """Put sizes, deltas and values between what all records have, one kind at a time."""
+    """Insert sizes, deltas and values between the common bytes, one kind at a time."""
     count = len(values)
     present = [value or b"" for value in values]
     lengths = [
@@ -134,7 +134,7 @@ def _mixed(  # noqa: PLR0917 - as encode_records
 
 
 def pieces_of(sizes: Sequence[int], *, records_max: int, bytes_max: int) -> list[slice]:
-    """Return what records of these sizes are cut into: within the bounds, or one record."""
+    """Return slices of records of these sizes: within the bounds, or of one record."""
     found: list[slice] = []
     start = total_bytes = 0
     for index, size_bytes in enumerate(sizes):

@@ -1,4 +1,4 @@
-"""Records of many publishers, one of each, as one run: keys and headers differ, too.
+"""Run of single records of many publishers, with different keys and headers.
 
 Who waits for each acknowledgement brings one record at a time. What is the same from one record
 of a publisher to its next is encoded once (``RecordFrame``), so a batch of such records costs a
@@ -16,7 +16,7 @@ _NO_TIMESTAMP_DELTA: Final = b"\x00\x00"  # and the attributes, of which none is
 
 
 class RecordFrame:
-    """A record without offset and value: all that a publisher's records of one size share.
+    """Record without offset and value: the common part of a publisher's records of one size.
 
     ``size_bytes`` is at least what such a record takes in a batch. ``front`` is all that stands
     before an offset delta of one byte, ``front_2`` before one of two; ``middle`` stands between
@@ -36,7 +36,7 @@ class RecordFrame:
 
 
 class SingleRecords:
-    """One record of each of many publishers, on their way into one partition.
+    """Run of one record of each of many publishers, for one partition.
 
     The names are those of ``records.RecordRun``. None is without a key or a value.
     """
@@ -72,7 +72,7 @@ class SingleRecords:
         return max(frame.size_bytes for frame in self.frames)
 
     def pieces(self, *, records_max: int, bytes_max: int) -> "list[SingleRecords]":
-        """Return runs, without native forms, that are within the bounds or one record."""
+        """Return pieces of the run, without native forms: within the bounds, or of one record."""
         sizes = [frame.size_bytes for frame in self.frames]
         return [
             SingleRecords(self.frames[piece], self.values[piece], self.timestamp_unix_ms)
@@ -80,7 +80,7 @@ class SingleRecords:
         ]
 
     def encoded(self, lead: bytes, first_delta: int) -> list[bytes]:
-        """Return parts that, joined, are the records; see ``runs.encode_records``."""
+        """Return the encoded records as parts to be joined; see ``runs.encode_records``."""
         parts: list[bytes] = []
         values, frames = self.values, self.frames
         end_delta = first_delta + len(values)

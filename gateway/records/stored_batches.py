@@ -1,4 +1,4 @@
-"""Checking batches of the storage once, where they are first decoded.
+"""Check of stored batches, once, where they are first decoded.
 
 A disk may give back other bytes than were written. Clients of Kafka compare the CRC of what they
 fetch themselves; for all others the node does, before it decodes a batch. What comes live, or is
@@ -25,14 +25,14 @@ _log = structlog.get_logger()
 
 
 class StoredBatches:
-    """Counts damaged batches by topic: those that a reader or the scrub met. In any thread."""
+    """Counter of damaged batches by topic, for readers and the scrub, in any thread."""
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
         self._known: OrderedDict[tuple[int, int], None] = OrderedDict()
 
     def is_intact(self, partition: "Partition", batch: Buffer) -> bool:
-        """Say whether a batch may be decoded; one that may not is counted, and logged once."""
+        """Say whether a batch is undamaged; a damaged one is counted, and logged once."""
         header = parse_batch_header(batch)
         try:
             check_crc(batch, header)
@@ -43,7 +43,7 @@ class StoredBatches:
         return True
 
     def check(self, partition: "Partition", batch: Buffer) -> None:
-        """Raise ``CorruptBatch`` for a batch that may not be decoded: see ``is_intact``."""
+        """Raise ``CorruptBatch`` for a damaged batch; see ``is_intact``."""
         if not self.is_intact(partition, batch):
             offset = parse_batch_header(batch).base_offset
             name = partition.topic.name.name

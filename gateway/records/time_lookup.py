@@ -1,4 +1,4 @@
-"""The record of a stored batch that is first at or after a time."""
+"""First record of a stored batch at or after a time."""
 
 from gateway.model import TIMESTAMP_TYPE_MASK, Buffer, parse_batch_header, read_varint
 from gateway.records.codec import (

@@ -1,4 +1,4 @@
-"""SQLite's journal is copied into its file beside the commits: none of them waits for it.
+"""Checkpoints of SQLite's journal in a thread, so that no commit waits for them.
 
 A commit that finds the journal long copies all of it and syncs the file before it returns, and a
 file that has grown waits for whatever else the file system has to write, 8 MiB objects of a server
@@ -26,7 +26,7 @@ _log = structlog.get_logger()
 
 
 class Checkpoints:
-    """By a thread and a connection of their own, until ``close``; ``note`` says of commits."""
+    """Checkpoint thread with its own connection, until ``close``; ``note`` reports commits."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = make_engine(
@@ -42,11 +42,11 @@ class Checkpoints:
 
     @classmethod
     def beside(cls, engine: Engine) -> Self | None:
-        """Return those of an engine that has not connected yet; None when it is no SQLite."""
+        """Return the checkpoints of an unconnected engine; None unless it is SQLite."""
         return cls(engine) if engine.dialect.name == "sqlite" else None
 
     def note(self) -> None:
-        """Something was committed. In any thread."""
+        """Report a commit. In any thread."""
         self._is_due.set()
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Engines for what is kept in SQL: SQLite in a file, or PostgreSQL (SQLAlchemy Core).
+"""SQL engines: SQLite in a file, or PostgreSQL (SQLAlchemy Core).
 
 An engine has one connection, for one thread. SQLite syncs at every commit (WAL journal,
 ``synchronous=FULL``). Sessions of PostgreSQL are bounded, so that a lock of a node that has died
@@ -38,7 +38,7 @@ _PEER_CHECKS: Final = {  # libpq's names; seconds but for the last
 
 
 def engine_url(url: str, data_dir: Path) -> str:
-    """Return the SQLAlchemy URL that a config's ``url`` means: ``sqlite`` is a file.
+    """Return the SQLAlchemy URL of a config's ``url``; ``sqlite`` is a file.
 
     >>> engine_url("sqlite", Path("/var/lib/headgate"))
     'sqlite:////var/lib/headgate/metadata.sqlite'
@@ -47,7 +47,7 @@ def engine_url(url: str, data_dir: Path) -> str:
 
 
 def make_engine(url: str, *, create: bool = True) -> Engine:
-    """Return an engine with one connection. An SQLite file is made, for our eyes only.
+    """Return an engine with one connection; a missing SQLite file is created private.
 
     Without ``create`` a file that is not there is an error. Errors: ``StorageUnavailable`` for a
     URL that nothing can be made of; ``OSError``.
@@ -66,14 +66,14 @@ def make_engine(url: str, *, create: bool = True) -> Engine:
 
 
 def reading(engine: Engine) -> Engine:
-    """Return the same engine for transactions that only read, of one moment each."""
+    """Return the same engine for read-only transactions, each of one snapshot."""
     if engine.dialect.name == "sqlite":
         return engine.execution_options(**{READS: True})
     return engine.execution_options(isolation_level="REPEATABLE READ")
 
 
 def bound_statements(engine: Engine, ms_max: int) -> None:
-    """Have PostgreSQL end a statement by itself: whom we have cut off it does not hear.
+    """Set PostgreSQL's statement timeout, since it does not notice a closed connection.
 
     It does not count for COMMIT: a wait for a replica that ended early would be a lie.
     """
@@ -90,7 +90,7 @@ def bound_statements(engine: Engine, ms_max: int) -> None:
 
 
 def one_line(error: BaseException) -> str:
-    """Return what a driver says, without the statement and its values."""
+    """Return a driver's error text, without the statement and its values."""
     cause = error.orig if isinstance(error, DBAPIError) and error.orig else error
     return " ".join(str(cause).split()) or type(cause).__name__
 
@@ -127,7 +127,7 @@ def _server_engine(url: URL) -> Engine:
 
 
 def _make_private_file(path: Path) -> None:
-    """Make an empty file that only we may read: passwords' keys will be in it."""
+    """Create an empty private file, as it will hold credentials."""
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.exists():
         return

@@ -1,4 +1,4 @@
-"""A look at an SQLite file before it is used: a damaged one is named at the start, not later."""
+"""Integrity check of an SQLite file at the start."""
 
 import sqlite3
 from typing import Final

@@ -1,4 +1,4 @@
-"""An end to the wait for a database that says nothing: its connection is cut by another thread.
+"""Timeout of SQL statements: another thread cuts the connection.
 
 A driver waits for an answer without end, and TCP only finds out that the other machine is gone:
 a server that is stopped, or whose disk hangs, acknowledges bytes all the same. What was cut fails
@@ -20,11 +20,11 @@ _MS_PER_S: Final = 1_000
 
 
 class Closing(StorageUnavailable):
-    """The database is being closed: nothing begins any more."""
+    """Database that is being closed: no statement starts any more."""
 
 
 class ConnectionTimeout:
-    """Watch on an engine with one connection, used by one thread at a time."""
+    """Timeout for an engine with one connection, used by one thread at a time."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -35,13 +35,13 @@ class ConnectionTimeout:
         self.is_over = False
 
     def follow(self, engine: Engine) -> None:
-        """Know an engine's connections, from their first statement on."""
+        """Follow an engine's connections, from their first statement on."""
         event.listen(engine, "connect", self._connected, insert=True)
         event.listen(engine, "close", self._closed)
 
     @contextmanager
     def limited(self, ms_max: int | None) -> Iterator[None]:
-        """Cut the connection when what is done within takes longer; None: it may take for ever.
+        """Cut the connection if the context takes longer than the timeout; None is no limit.
 
         ``is_over`` says that it was cut, until the next one begins. Errors: ``Closing`` after
         ``shut``.
@@ -57,24 +57,24 @@ class ConnectionTimeout:
             self._start(0)
 
     def renew(self) -> None:
-        """Say that it goes on: the time begins anew."""
+        """Restart the timeout."""
         self._start(self._ms_max)
 
     def shut(self) -> None:
-        """Cut what is under way, and let nothing begin any more. In any thread."""
+        """Cut the running statement and refuse new ones. In any thread."""
         with self._lock:
             self._is_shut = True
             self._cut()
 
     def leave(self) -> None:
-        """Let go of the connection: the engine has none any more, or could not set it up."""
+        """Release the connection: the engine has closed it, or could not open it."""
         with self._lock:
             if self._way is not None:
                 self._way.close()
                 self._way = None
 
     def _start(self, ms_max: int) -> None:
-        """Begin to count, or end it with 0."""
+        """Start the timer, or end it with 0."""
         with self._lock:
             if self._timer is not None:
                 self._timer.cancel()
@@ -108,7 +108,7 @@ class ConnectionTimeout:
 
 
 class _ConnectionCutter:
-    """From any thread into a connection that another one waits for."""
+    """Access to the connection of a waiting thread, from any thread."""
 
     def __init__(self, connection: Any) -> None:  # noqa: ANN401 - DBAPI's, untyped
         self._interrupt = getattr(connection, "interrupt", None)
@@ -127,6 +127,6 @@ class _ConnectionCutter:
                 self._socket.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
-        """Let go of it."""
+        """Release the connection."""
         if self._socket is not None:
             self._socket.close()

@@ -1,1 +1,1 @@
-"""Topics: what there is, how it is set, and under which names it is found."""
+"""Topics: their names, configs and addresses."""

@@ -1,4 +1,4 @@
-"""Addresses: what a protocol calls a topic (and a group) that has another name here.
+"""Addresses: a protocol's own names of topics and groups.
 
 ``%RETRY%g``, ``a/b``, AMQP names of 255 bytes and aliases. In memory here, durable in SQL
 first.
@@ -20,12 +20,12 @@ class AddressBook:
         topics.on_deleted.append(self._forget_topic)
 
     async def load(self) -> None:
-        """Read everything from the store; once, before anything else is asked."""
+        """Load all addresses from the store; once, before any other call."""
         for address in await self._metadata.addresses():
             self._addresses[_key(address)] = address
 
     def find(self, namespace: str, protocol: str, native_name: str) -> ProtocolAddress | None:
-        """Return what a native name stands for."""
+        """Return the topic and group of a native name."""
         return self._addresses.get((namespace, protocol, native_name))
 
     async def put(self, address: ProtocolAddress) -> None:
@@ -45,7 +45,7 @@ class AddressBook:
         self._addresses.pop((namespace, protocol, native_name), None)
 
     def _forget_topic(self, topic: Topic) -> None:
-        """A topic is gone, and with it, in the store, its addresses."""
+        """Forget the addresses of a deleted topic."""
         self._addresses = {
             key: address
             for key, address in self._addresses.items()

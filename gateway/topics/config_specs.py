@@ -1,4 +1,4 @@
-"""The table of topic configs: Kafka's names, types, ranges and defaults, and what holds here.
+"""Table of topic configs: Kafka's names, types, ranges and defaults.
 
 Some are honoured, and appear in ``gateway.topics.configs.TopicSettings``; others are there
 because tools set them: they are kept and shown, and their documentation says what holds
@@ -22,7 +22,7 @@ Check = Callable[[str], str | None]
 
 
 class ConfigType(IntEnum):
-    """A value's type, numbered as in Kafka's DescribeConfigs."""
+    """Type of a value, numbered as in Kafka's DescribeConfigs."""
 
     BOOLEAN = 1
     STRING = 2
@@ -33,7 +33,7 @@ class ConfigType(IntEnum):
 
 
 class TopicConfigSpec(NamedTuple):
-    """One config. ``check`` returns what is wrong with a value, or None.
+    """Topic config. ``check`` returns the fault of a value, or None.
 
     ``node_name`` is what Kafka calls the same config of a broker; empty when it has none.
     """

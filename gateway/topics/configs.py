@@ -1,4 +1,4 @@
-"""Topic configs: checked when set, described when asked, parsed once for those who act on them.
+"""Topic configs: checked, described, and parsed into ``TopicSettings``.
 
 Values are texts, as Kafka's are; a topic keeps only what differs from the node's defaults
 (`[topic_defaults] configs`), and those keep only what differs from Kafka's.
@@ -26,7 +26,7 @@ class ConfigSource(IntEnum):
 
 
 class ConfigSynonym(NamedTuple):
-    """One of the places that a value may come from."""
+    """Possible source of a value."""
 
     name: str
     value: str
@@ -34,7 +34,7 @@ class ConfigSynonym(NamedTuple):
 
 
 class ConfigEntry(NamedTuple):
-    """A topic config as it is described. ``synonyms`` are in order: the first one holds."""
+    """Description of a topic config. The first of ``synonyms`` is in effect."""
 
     name: str
     value: str
@@ -78,7 +78,7 @@ class TopicSettings(NamedTuple):
 
 
 def check_names(names: Iterable[str], specs: Mapping[str, TopicConfigSpec] = SPECS) -> None:
-    """Raise ``InvalidConfig`` for a name that no config has; its text says the nearest."""
+    """Raise ``InvalidConfig`` for an unknown name, with the nearest known one in its text."""
     for name in names:
         if name not in specs:
             near = get_close_matches(name[:249], specs, n=1)
@@ -116,7 +116,7 @@ def parse_settings(
     overrides: Mapping[str, str],
     contributed: Mapping[str, TopicConfigSpec] = NO_SPECS,
 ) -> TopicSettings:
-    """Return what checked configs come to; overrides go before the node's defaults."""
+    """Return the settings of checked configs; overrides precede the node's defaults."""
 
     def value(name: str) -> str:
         return overrides.get(name, defaults.get(name, SPECS[name].default))
@@ -158,7 +158,7 @@ def describe(
     overrides: Mapping[str, str],
     specs: Mapping[str, TopicConfigSpec] = SPECS,
 ) -> list[ConfigEntry]:
-    """Return every topic config there is, by name, with its value and where that comes from."""
+    """Return all topic configs by name, with value and source."""
     return [
         _describe_one(name, spec, defaults.get(name), overrides.get(name))
         for name, spec in specs.items()

@@ -17,7 +17,7 @@ _log = structlog.get_logger()
 
 
 async def make_topics(topics: TopicManager, wanted: tuple[TopicConfig, ...]) -> None:
-    """Make the topics of the config that are not there. Errors: ``InvalidSettings``."""
+    """Create the missing topics of the config. Errors: ``InvalidSettings``."""
     for topic in wanted:
         name = TopicName(DEFAULT_NAMESPACE, topic.name)
         if topics.find(name) is not None:
@@ -32,7 +32,7 @@ async def make_topics(topics: TopicManager, wanted: tuple[TopicConfig, ...]) -> 
 
 
 def delete_partitions(topics: TopicManager, broker: Broker, topic: Topic) -> None:
-    """Have the storage delete a topic that has gone from the metadata."""
+    """Delete a topic that was removed from the metadata from the storage."""
 
     def on_done(error: StorageUnavailable | None) -> None:
         if error is None:
@@ -49,13 +49,13 @@ def delete_partitions(topics: TopicManager, broker: Broker, topic: Topic) -> Non
 def forget_partitions(
     forgetters: Iterable[Callable[[Iterable[int]], None]], topic: Topic
 ) -> None:
-    """Tell all who keep something by partition that a topic is gone."""
+    """Call ``forget`` of all parts that keep state by partition."""
     for forget in forgetters:
         forget(topic.partition_ids)
 
 
 def delete_leftovers(topics: TopicManager, broker: Broker) -> None:
-    """Delete what a crash left between a topic's end in the metadata and its end in the log."""
+    """Complete topic deletions that a crash interrupted."""
 
     def on_done(uuid: UUID, error: StorageUnavailable | None) -> None:
         if error is None:

@@ -1,4 +1,4 @@
-"""Topics in memory, found by name, uuid or partition id. Loop only; nothing here waits."""
+"""Topics in memory, by name, uuid or partition id. Loop only."""
 
 from bisect import bisect_right
 from typing import Any
@@ -11,7 +11,7 @@ from gateway.topics.configs import TopicSettings
 
 
 class Topic:
-    """A topic. Changed in place by the ``TopicManager``; a deleted one is no longer found.
+    """Topic, changed in place by the ``TopicManager``; deleted ones are not found.
 
     ``partition_ids`` and ``partitions`` have one item per partition, by number; ``partitions``
     is the broker's, which fills it when a partition is first used. ``configs`` are the
@@ -53,7 +53,7 @@ class Topic:
         return f"Topic({self.name.namespace}/{self.name.name}, {len(self.partition_ids)})"
 
     def extend(self, added: PartitionRange) -> None:
-        """Append partitions; they follow those that are there."""
+        """Append partitions after the existing ones."""
         assert added.first_number == len(self.partition_ids)
         first = added.first_partition_id
         self.partition_ids.extend(range(first, first + added.length))
@@ -61,7 +61,7 @@ class Topic:
 
 
 class TopicIndex:
-    """All topics, and the identities of their partitions and of those deleted a moment ago."""
+    """All topics, and the identities of their and of recently deleted partitions."""
 
     def __init__(self) -> None:
         self._by_name: dict[TopicName, Topic] = {}
@@ -85,7 +85,7 @@ class TopicIndex:
         return self._by_uuid.get(uuid)
 
     def sorted(self, namespace: str) -> list[Topic]:
-        """Return a namespace's topics by name. The list is kept: not to be changed."""
+        """Return a namespace's topics sorted by name. The list must not be changed."""
         if namespace not in self._sorted:
             self._sorted[namespace] = sorted(
                 (topic for name, topic in self._by_name.items() if name.namespace == namespace),
@@ -103,7 +103,7 @@ class TopicIndex:
         return None if other == name else other
 
     def identify(self, partition_id: int) -> PartitionIdentity:
-        """Say whose partition an id is. Errors: ``TopicNotFound``."""
+        """Return the identity of a partition id. Errors: ``TopicNotFound``."""
         at = bisect_right(self._firsts, partition_id) - 1
         if at >= 0:
             part, uuid, name = self._ranges[at]
@@ -118,7 +118,7 @@ class TopicIndex:
         return self._removed
 
     def add(self, topic: Topic) -> None:
-        """Put a topic in that has no partitions yet."""
+        """Add a topic without partitions."""
         self._by_name[topic.name] = topic
         self._by_uuid[topic.uuid] = topic
         if "." in topic.name.name or "_" in topic.name.name:
@@ -126,7 +126,7 @@ class TopicIndex:
         self._sorted.pop(topic.name.namespace, None)
 
     def add_partitions(self, topic: Topic, added: PartitionRange) -> None:
-        """Give a topic partitions."""
+        """Add partitions to a topic."""
         topic.extend(added)
         self.partition_count += added.length
         if topic.is_internal:
@@ -134,12 +134,12 @@ class TopicIndex:
         self._insert(added, topic.uuid, topic.name)
 
     def add_removed(self, gone: PartitionRange, uuid: UUID, name: TopicName) -> None:
-        """Make known what the partition ids of a topic were that is not there any more."""
+        """Add the partition identities of a deleted topic."""
         self._insert(gone, uuid, name)
         self._removed.setdefault(uuid, []).append(gone)
 
     def remove(self, topic: Topic) -> None:
-        """Take a topic out; what its partition ids were stays known until ``forget``."""
+        """Remove a topic; its partition identities stay until ``forget``."""
         del self._by_name[topic.name]
         del self._by_uuid[topic.uuid]
         if self._by_folded.get(_fold(topic.name)) == topic.name:

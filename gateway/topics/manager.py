@@ -1,4 +1,4 @@
-"""Topics: what there is and how it is set. In memory here, durable in SQL first.
+"""Manager of topics and their configs: in memory, after they are durable in SQL.
 
 All state belongs to the event loop's thread. A change is one SQL transaction in a worker
 thread; changes are made one at a time, in order of arrival, and show here (``revision`` grows)
@@ -44,7 +44,7 @@ _log = structlog.get_logger()
 
 
 class TopicManager:
-    """Finds topics (from memory, at once) and changes them (durably, see the module).
+    """Finds topics in memory, and changes them durably.
 
     ``on_changed`` hooks run after a topic was made or changed, ``on_deleted`` hooks after it
     has gone from here; the broker then deletes its partitions from the storage, and calls
@@ -83,19 +83,19 @@ class TopicManager:
         self._auto_creating: dict[TopicName, asyncio.Task[Topic]] = {}
 
     async def load(self) -> None:
-        """Read everything from the store; once, before anything else is asked."""
+        """Load all topics from the store; once, before any other call."""
         for row in await self._metadata.topics():
             self._add(row)
         for gone in await self._metadata.deleted_ranges():
             self._index.add_removed(gone.range, gone.topic_uuid, gone.topic)
 
     async def close(self) -> None:
-        """Wait for changes that are on their way."""
+        """Wait for running changes."""
         await self._changes.close()
 
     @property
     def partition_count(self) -> int:
-        """Partitions of all topics."""
+        """Number of partitions of all topics."""
         return self._index.partition_count
 
     def find(self, name: TopicName) -> Topic | None:
@@ -126,20 +126,20 @@ class TopicManager:
         return self._index.everything()
 
     def identify(self, partition_id: int) -> PartitionIdentity:
-        """Say what a partition is, or was until a moment ago. Errors: ``TopicNotFound``."""
+        """Return the identity of a present or just deleted partition. Errors: ``TopicNotFound``."""
         return self._index.identify(partition_id)
 
     @property
     def default_settings(self) -> TopicSettings:
-        """Settings of a topic whose creator sets nothing."""
+        """Settings of a topic without configs."""
         return self._default_settings
 
     def describe_configs(self, topic: Topic) -> list[ConfigEntry]:
-        """Return all configs there are, by name, with their values for ``topic``."""
+        """Return all configs by name, with their values for ``topic``."""
         return describe(self._default_configs, topic.configs, self._specs)
 
     def pending_deletes(self) -> dict[UUID, list[int]]:
-        """Return partition ids by topic uuid that the storage may not have deleted yet.
+        """Return the partition ids, by topic uuid, that the storage may still have to delete.
 
         At a start, they are what a crash left between a delete here and the one in the storage.
         """
@@ -155,7 +155,7 @@ class TopicManager:
         }
 
     def forget(self, uuid: UUID) -> None:
-        """The storage has logged the delete of all partitions of a topic that is gone."""
+        """Forget a deleted topic, after the storage has logged the deletion of its partitions."""
         self._index.forget(uuid)
         self._changes.start(self._forget(uuid))
 
@@ -168,7 +168,7 @@ class TopicManager:
         internal: bool = False,
         validate_only: bool = False,
     ) -> Topic:
-        """Make a topic; of callers who want the same one, one makes it, the others are refused.
+        """Create a topic; of concurrent callers for one name, one succeeds.
 
         ``partitions`` and ``configs`` left out are the node's defaults; internal topics may be
         compacted, are hidden, and are not counted in the bound on partitions. With
@@ -181,7 +181,7 @@ class TopicManager:
         )
 
     async def auto_create(self, name: TopicName) -> Topic:
-        """Return the topic of that name, making it when that is allowed.
+        """Return the topic of that name, created if allowed.
 
         Concurrent callers share one creation. Errors: ``TopicNotFound`` when `auto_create` is
         off, ``InvalidTopicName``, ``InvalidPartitions``.
@@ -205,7 +205,7 @@ class TopicManager:
     async def add_partitions(
         self, name: TopicName, total_count: int, *, validate_only: bool = False
     ) -> Topic:
-        """Give a topic more partitions, ``total_count`` then.
+        """Add partitions to a topic, up to ``total_count``.
 
         Errors: ``TopicNotFound``, ``InvalidPartitions`` (not more than before, or too many),
         ``PolicyViolation`` for internal topics.
@@ -220,7 +220,7 @@ class TopicManager:
         replace: bool = False,
         validate_only: bool = False,
     ) -> Topic:
-        """Set configs; None sets one back to the node's default.
+        """Set configs; None restores the node's default.
 
         With ``replace``, all that ``changes`` does not name go back to their defaults too.
         Errors: ``TopicNotFound``, ``InvalidConfig``, ``PolicyViolation`` for internal topics.

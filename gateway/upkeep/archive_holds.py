@@ -1,4 +1,4 @@
-"""Archives that retention waits for: topics whose config ``archive.hold`` names a group.
+"""Holds of archives: retention waits for the group in a topic's ``archive.hold``.
 
 What that group has not committed stays, as with any holder (``holders``). The group may
 be anyone's: a Kafka consumer that copies the topic, or ``headgate pipeline archive --hold``,
@@ -20,7 +20,7 @@ from gateway.upkeep.retention_holds import HolderKind
 
 
 class ArchiveHolds:
-    """Keeps the holds of these groups where their committed offsets are."""
+    """Keeps the holds of these groups at their committed offsets."""
 
     def __init__(self, broker: Broker, topics: TopicManager, cursors: CursorManager) -> None:
         self._storage = broker.storage
@@ -32,7 +32,7 @@ class ArchiveHolds:
         self._topic_counts: Counter[GroupName] = Counter()
 
     def start(self) -> None:
-        """Hold what was held when the node stopped; before retention and compaction begin.
+        """Restore the holds, before retention and compaction start.
 
         The cursors are loaded.
         """
@@ -42,7 +42,7 @@ class ArchiveHolds:
         self._topics.on_deleted.append(self._on_deleted)
 
     def _on_changed(self, topic: Topic) -> None:
-        """Look at a topic that is new, has other configs or more partitions."""
+        """Update the holds of a new or changed topic."""
         wanted = _group_of(topic)
         present = self._groups.get(topic.uuid)
         if present is not None and present != wanted:
@@ -63,7 +63,7 @@ class ArchiveHolds:
             self._forget(topic, group)
 
     def _on_moved(self, group: GroupName, moves: Sequence[Move]) -> None:
-        """Follow what is durable; the group may commit in topics that it does not hold."""
+        """Move a hold after a durable commit; commits in topics without a hold are ignored."""
         for uuid, number, offset in moves:
             topic = self._topics.by_uuid(uuid)
             if topic is not None and self._groups.get(uuid) == group:
@@ -88,7 +88,7 @@ class ArchiveHolds:
 
 
 def _group_of(topic: Topic) -> GroupName | None:
-    """Return who archives a topic; internal ones keep themselves small."""
+    """Return the archive group of a topic; internal topics have none."""
     name = topic.settings.archive_hold
     return GroupName(topic.name.namespace, name) if name and not topic.is_internal else None
 

@@ -1,4 +1,4 @@
-"""The cleaner: which partitions are compacted, when, how far; ``features`` says what stays.
+"""Compaction: chooses partitions, time and range; ``features`` decides which records stay.
 
 A topic with ``cleanup.policy=compact`` is cleaned partition by partition, the dirtiest first,
 up to what the storage can rewrite (settled data), what is older than ``min.compaction.lag.ms``
@@ -46,14 +46,14 @@ _log = structlog.get_logger()
 
 
 class Clean(NamedTuple):
-    """A partition is clean below ``offset``, where it has ``size_bytes``."""
+    """Clean part of a partition: below ``offset``, with ``size_bytes``."""
 
     offset: int
     size_bytes: int
 
 
 class Dirty(NamedTuple):
-    """Offsets of a partition that are to be cleaned, and the share of bytes that are new."""
+    """Offsets of a partition to be cleaned, and the share of new bytes."""
 
     topic: Topic
     number: int
@@ -68,12 +68,12 @@ class Dirty(NamedTuple):
 
 
 def can_compact(storage: StorageAdapter) -> TypeGuard[CompactingStorage]:
-    """Say whether a storage, which may be a plug-in's, rewrites what is kept."""
+    """Say whether a storage (a plug-in's, for example) can rewrite batches."""
     return hasattr(storage, "rewrite")
 
 
 class Compaction:
-    """Looks at all compacted topics once per interval. Loop only, but for decoding."""
+    """Periodic compaction of all compacted topics. Loop only, except for decoding."""
 
     def __init__(
         self,
@@ -102,16 +102,16 @@ class Compaction:
         self._task: asyncio.Task[None] | None = None
 
     async def load(self) -> None:
-        """Read what is clean; once, before ``start``. Errors: as ``InternalStream.load``."""
+        """Load the clean offsets; once, before ``start``. Errors: as ``InternalStream.load``."""
         await self._stream.load()
 
     def start(self) -> None:
-        """Begin, with the first pass one interval from now."""
+        """Start, with the first pass after one interval."""
         assert self._task is None
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     def stop(self) -> None:
-        """End, also in the middle of a round, which then changes nothing."""
+        """Stop, also in the middle of a round, which then changes nothing."""
         self._pace.stopped.set()
         if self._task is not None:
             self._task.cancel()
@@ -119,12 +119,12 @@ class Compaction:
         self._stream.flush()
 
     def clean(self, partition_id: int) -> Clean:
-        """Return up to where a partition is clean."""
+        """Return the offset below which a partition is clean."""
         value = self._stream.get(_key(partition_id))
         return Clean(*_VALUE.unpack(value)[1:]) if value else Clean(0, 0)
 
     def forget(self, partition_ids: Iterable[int]) -> None:
-        """Drop what is known of partitions that are no more."""
+        """Forget deleted partitions."""
         keys = []
         for partition_id in partition_ids:
             self._retry_at_ms.pop(partition_id, None)
@@ -133,7 +133,7 @@ class Compaction:
         self._stream.put(known, _ignore)
 
     async def run_once(self) -> None:
-        """Clean what is dirty enough; what fails is tried again some passes later."""
+        """Clean the partitions that are dirty enough; retry failures some passes later."""
         found = [
             dirty for topic in self._topics.everything() for dirty in await self._of(topic)
         ]
@@ -147,7 +147,7 @@ class Compaction:
                 self._on_failure(dirty, error)
 
     def _on_failure(self, dirty: Dirty, error: GatewayError) -> None:
-        """Let the others have their turn before it is tried again."""
+        """Postpone the retry of a failed partition, so that others are cleaned first."""
         self.failures += 1
         self._retry_at_ms[dirty.partition_id] = self._clock.monotonic_ms() + RETRY_MS
         name = dirty.topic.name.name
@@ -173,7 +173,7 @@ class Compaction:
         return [dirty for dirty in found if dirty is not None]
 
     async def _look_at(self, topic: Topic, number: int) -> Dirty | None:
-        """Return what is to be cleaned in a partition, None when it is not worth it yet."""
+        """Return the range to clean in a partition, None when it is not dirty enough."""
         self._looked_at += 1
         if self._looked_at % PARTITIONS_PER_TICK == 0:
             await asyncio.sleep(0)
@@ -194,7 +194,7 @@ class Compaction:
         return None
 
     async def _end(self, topic: Topic, partition_id: int, start: int) -> int:
-        """Return the offset that cleaning may go up to; not above ``start``: nowhere."""
+        """Return the end of the range to clean; at or below ``start`` when there is none."""
         end = self._storage.settled_offset(partition_id)
         lowest = self._broker.holders.lowest(partition_id)
         if lowest is not None:
@@ -209,7 +209,7 @@ class Compaction:
     def _ratio(
         self, partition_id: int, clean: Clean, bounds: Bounds, start: int, end: int
     ) -> float:
-        """Return which share of the bytes is new, those that cannot be cleaned left out.
+        """Return the share of new bytes, without those that cannot be cleaned.
 
         How many of the new ones can be is judged by their offsets.
         """
@@ -232,7 +232,7 @@ class Compaction:
     # --- cleaning
 
     async def _clean(self, dirty: Dirty) -> None:
-        """Clean a partition, in as many rounds as the map needs."""
+        """Clean a partition, in as many rounds as the key map needs."""
         start = dirty.start
         while start < dirty.end and self._topics.by_uuid(dirty.topic.uuid) is dirty.topic:
             cleaner = self._cleaner(dirty, start)
@@ -250,7 +250,7 @@ class Compaction:
             start = clean.offset
 
     def _may_rewrite(self, dirty: Dirty, reached: int) -> bool:
-        """Look again: noting took its time, others had their turn."""
+        """Check again whether the partition may be rewritten, after the keys were read."""
         lowest = self._broker.holders.lowest(dirty.partition_id)
         is_there = self._topics.by_uuid(dirty.topic.uuid) is dirty.topic
         return is_there and (lowest is None or lowest >= reached)
@@ -270,7 +270,7 @@ class Compaction:
         )
 
     async def _note(self, cleaner: Cleaner, partition_id: int, start: int, end: int) -> int:
-        """Note keys until the map is full or ``end`` is reached; return the round's end."""
+        """Read keys until the map is full or ``end`` is reached; return the round's end."""
         offset = start
         batches = await self._storage.read(partition_id, start, end, bytes_max=READ_BYTES)
         while batches:
@@ -290,7 +290,7 @@ class Compaction:
     def _note_all(
         self, cleaner: Cleaner, batches: Sequence[Buffer], offset: int, end: int
     ) -> int:
-        """Note whole batches; return one past the last of them. In a worker thread."""
+        """Read the keys of whole batches; return the offset after the last. In a worker thread."""
         for batch in batches:
             self._pace.wait_for(batch)
             next_offset = parse_batch_header(batch).last_offset + 1
@@ -300,7 +300,7 @@ class Compaction:
         return offset
 
     async def _rewrite(self, cleaner: Cleaner, dirty: Dirty, reached: int) -> Clean:
-        """Rewrite what is before the round's end; return up to where it is clean then."""
+        """Rewrite the batches before the round's end; return the new clean offset."""
         read_bytes = 0
 
         def keep(batch: Buffer) -> Buffer | None:
@@ -341,7 +341,7 @@ class Compaction:
             raise error
 
     def register_metrics(self, metrics: Metrics) -> None:
-        """Register what is counted here."""
+        """Register the metrics."""
         counters: Mapping[str, tuple[str, Callable[[], float]]] = {
             "rounds": ("Rounds of compaction.", lambda: self.rounds),
             "read_bytes": ("Bytes of batches that were read.", lambda: self.bytes_read),
@@ -372,4 +372,4 @@ def _set_unless_done(
 
 
 def _ignore(_error: StorageUnavailable | None) -> None:
-    """A position of a partition that is no more does no harm."""
+    """Ignore the result: the position of a deleted partition does no harm."""

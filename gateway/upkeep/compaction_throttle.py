@@ -1,4 +1,4 @@
-"""Compaction leaves room for others: bytes in a second, turns of the interpreter."""
+"""Throttle of compaction: bytes per second, and turns of the interpreter."""
 
 import sys
 import threading
@@ -16,12 +16,12 @@ TURN_S: Final = 0.0005  # how long decoding may keep the loop from running
 
 
 class CompactionStopped(GatewayError):
-    """The node stops; the round that was under way has changed nothing."""
+    """Compaction stopped with the node; the running round has changed nothing."""
 
 
 @contextmanager
 def short_turns() -> Iterator[None]:
-    """Let the loop's thread have its turn soon while another one runs Python.
+    """Shorten the interpreter's switch interval while a worker thread runs Python.
 
     By default it waits for 5 ms each time; here a tenth, which costs the other a fifth.
     """
@@ -34,7 +34,7 @@ def short_turns() -> Iterator[None]:
 
 
 class ReadThrottle:
-    """Holds worker threads back to so many bytes in a second; ``stopped`` ends their work."""
+    """Limits worker threads to a number of bytes per second; ``stopped`` ends their work."""
 
     def __init__(self, clock: Clock, bytes_per_s_max: int) -> None:
         self.stopped = threading.Event()
@@ -45,7 +45,7 @@ class ReadThrottle:
         self._owed_ms = 0.0
 
     def wait_for(self, batch: Buffer) -> None:
-        """Return when it is a batch's turn. Error: ``CompactionStopped``."""
+        """Wait for a batch's turn. Error: ``CompactionStopped``."""
         size_bytes = max(
             len(batch), parse_batch_header(batch).record_count * RECORD_BYTES_COUNTED
         )

@@ -1,4 +1,4 @@
-"""Give freed memory back to the system when a node has become quiet.
+"""Garbage collection, and return of its memory, when a node has become quiet.
 
 Python keeps up to 2,000 tuples of each length for reuse, wherever in memory they are, and a
 megabyte that holds one of them cannot be given back: after a burst of messages these are most of
@@ -23,7 +23,7 @@ BLOCKS_MAX: Final = 500_000  # pieces of memory since the start: 20 ms
 
 
 class IdleCollection:
-    """Looks from time to time whether the node has worked, and is quiet. Loop only."""
+    """Periodic check whether the node was busy and is quiet now. Loop only."""
 
     def __init__(self, cpu_s: Callable[[], float] = time.process_time) -> None:
         self._cpu_s = cpu_s
@@ -34,11 +34,11 @@ class IdleCollection:
         """How often memory was given back."""
 
     def start(self) -> None:
-        """Go on until ``stop``."""
+        """Start the periodic check."""
         self._timer = asyncio.get_running_loop().call_later(LOOK_EVERY_S, self._on_time)
 
     def stop(self) -> None:
-        """Look no more."""
+        """Stop the periodic check."""
         if self._timer is not None:
             self._timer.cancel()
 
@@ -47,7 +47,7 @@ class IdleCollection:
         self.look()
 
     def look(self) -> None:
-        """Give memory back if the node has worked since, and was quiet since the last look."""
+        """Collect and free memory if the node was busy and has been quiet since the last check."""
         now_s = self._cpu_s()
         used_s, self._looked_at_s = now_s - self._looked_at_s, now_s
         if used_s > QUIET_SHARE * LOOK_EVERY_S or now_s - self._freed_at_s < WORK_S_MIN:

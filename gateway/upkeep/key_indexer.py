@@ -1,4 +1,4 @@
-"""Has key indexes made for topics with ``key.index=true``, some seconds behind settling."""
+"""Building of key indexes for topics with ``key.index=true``, soon after settling."""
 
 import asyncio
 from collections.abc import Callable, Iterable
@@ -26,18 +26,18 @@ class KeyIndexes(Protocol):
 
     @property
     def memory_bytes(self) -> int:
-        """Bytes of memory for keys of what has no index on the disk yet."""
+        """Memory of keys without an index on disk, in bytes."""
         ...
 
     async def index(
         self, wanted: frozenset[int], keys_of: Callable[[Buffer], Iterable[bytes]]
     ) -> int:
-        """Make what is missing for those partitions; return how many files were made."""
+        """Build the missing indexes of partitions; return the number of new files."""
         ...
 
 
 class KeyIndexer:
-    """Asks the storage once per interval; does nothing for one without key indexes."""
+    """Periodic call of the storage; does nothing for one without key indexes."""
 
     def __init__(
         self, topics: TopicManager, storage: StorageAdapter, *, interval_ms: int = INTERVAL_MS
@@ -48,19 +48,19 @@ class KeyIndexer:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begin, with the first pass one interval from now."""
+        """Start, with the first pass after one interval."""
         assert self._task is None
         if self._indexes is not None:
             self._task = asyncio.get_running_loop().create_task(self._run(self._indexes))
 
     def stop(self) -> None:
-        """End, also in the middle of a pass."""
+        """Stop, also in the middle of a pass."""
         if self._task is not None:
             self._task.cancel()
             self._task = None
 
     def register_metrics(self, metrics: Metrics) -> None:
-        """Register what the storage counts of its indexes."""
+        """Register the storage's index metrics."""
         indexes = self._indexes
         if indexes is None:
             return
@@ -82,7 +82,7 @@ class KeyIndexer:
         )
 
     async def run_once(self, indexes: KeyIndexes) -> int:
-        """Make what is missing; return how many files were made. Errors: ``OSError``."""
+        """Build missing indexes; return the number of new files. Errors: ``OSError``."""
         return await indexes.index(self._wanted(), keys_of_batch)
 
     def _wanted(self) -> frozenset[int]:

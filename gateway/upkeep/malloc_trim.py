@@ -1,4 +1,4 @@
-"""Giving freed memory back to the system while the node is quiet.
+"""Return of freed memory to the system while the node is quiet (``malloc_trim``).
 
 What is free below something that is still used glibc does not give back by itself: 500 buffers of
 1 MB that come and go beside small ones leave 500 MB. To give it back takes some 0.35 ms for each
@@ -32,7 +32,7 @@ class _Mallinfo2(ctypes.Structure):
 
 
 class MallocTrim:
-    """Looks every ``LOOK_EVERY_S``; does nothing without glibc 2.33 and ``/proc``."""
+    """Periodic ``malloc_trim``; does nothing without glibc 2.33 and ``/proc``."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -44,13 +44,13 @@ class MallocTrim:
         self.is_known = hasattr(self._libc, "mallinfo2") and _STATM.exists()
 
     def start(self) -> None:
-        """Begin to look."""
+        """Start the periodic check."""
         if self.is_known:
             self._libc.mallinfo2.restype = _Mallinfo2
             self._timer = self._loop.call_later(LOOK_EVERY_S, self._look)
 
     def stop(self) -> None:
-        """Look no more."""
+        """Stop the periodic check."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -70,7 +70,7 @@ class MallocTrim:
 
 
 def resident_bytes() -> int:
-    """Return how much memory this process occupies."""
+    """Return the resident memory of this process in bytes."""
     return int(_STATM.read_text().split()[1]) * _PAGE_BYTES
 
 

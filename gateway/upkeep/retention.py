@@ -1,4 +1,4 @@
-"""Retention: what is older, or more, than a topic allows goes, partition by partition.
+"""Retention: deletes records beyond a topic's time or size limit, by partition.
 
 Batches go from the front only, whole, never above the high watermark and never beyond what a
 holder still needs (``holders``). What a partition keeps is decided by the pure function
@@ -34,7 +34,7 @@ def first_to_keep(
     first_young_offset: int | None,
     first_within_size: int,
 ) -> int | None:
-    """Return the offset before which everything goes, or None when nothing does.
+    """Return the offset before which records are deleted, or None.
 
     ``first_young_offset`` is the base offset of the first batch that is not too old, None when
     all are; ``first_within_size`` the lowest from which no more follows than may. Unlimited is
@@ -46,14 +46,14 @@ def first_to_keep(
 
 
 class _Settled(NamedTuple):
-    """All queue groups were done below ``offset`` at that time."""
+    """Offset below which all queue groups had settled at a time."""
 
     offset: int
     since_ms: int
 
 
 class Retention:
-    """Goes through all partitions once per interval. Loop only."""
+    """Periodic retention of all partitions. Loop only."""
 
     def __init__(
         self,
@@ -75,23 +75,23 @@ class Retention:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begin, with the first pass one interval from now."""
+        """Start, with the first pass after one interval."""
         assert self._task is None
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     def stop(self) -> None:
-        """End, also in the middle of a pass."""
+        """Stop, also in the middle of a pass."""
         if self._task is not None:
             self._task.cancel()
             self._task = None
 
     def forget(self, partition_ids: Iterable[int]) -> None:
-        """Drop what is known of partitions that are no more."""
+        """Forget deleted partitions."""
         for partition_id in partition_ids:
             self._settled.pop(partition_id, None)
 
     async def run_once(self) -> None:
-        """Go through all partitions once. ``StorageUnavailable`` ends the pass."""
+        """Run one pass over all partitions. ``StorageUnavailable`` ends the pass."""
         for topic in self._topics.everything():
             settings = topic.settings
             if topic.is_internal or not (_is_limited(settings) or settings.is_queue):
@@ -134,7 +134,7 @@ class Retention:
             self._truncate(topic, number, wanted)
 
     def _truncate(self, topic: Topic, number: int, wanted: int) -> None:
-        """Tell the broker; ``self._room`` has been taken and is given back when it is done."""
+        """Truncate a partition; ``self._room`` was taken and is given back afterwards."""
         try:
             if self._topics.by_uuid(topic.uuid) is not topic:
                 self._room.release()  # deleted while we waited

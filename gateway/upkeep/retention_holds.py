@@ -31,7 +31,7 @@ class HolderKind(StrEnum):
 
 
 class Hold(NamedTuple):
-    """``name`` needs everything from ``offset`` on."""
+    """Hold of ``name`` on all records from ``offset`` on."""
 
     name: str
     kind: HolderKind
@@ -49,7 +49,7 @@ class _Room(NamedTuple):
 
 
 class RetentionHolds:
-    """The registry of holds, and the bound on what they keep from going."""
+    """Registry of holds, and the bound on the data that they keep."""
 
     def __init__(self, storage: StorageAdapter) -> None:
         self._storage = storage
@@ -80,14 +80,14 @@ class RetentionHolds:
         holds[name] = Hold(name, kind, offset)
 
     def release(self, partition_id: int, name: str) -> None:
-        """Need nothing of the partition any more."""
+        """Release a hold of the partition."""
         holds = self._holds.get(partition_id, {})
         holds.pop(name, None)
         if not holds:
             self._holds.pop(partition_id, None)
 
     def forget(self, partition_ids: Iterable[int]) -> None:
-        """Drop what is known of partitions that are no more."""
+        """Forget deleted partitions."""
         for partition_id in partition_ids:
             for table in (self._holds, self.stopped, self._rooms, self._appended_bytes):
                 table.pop(partition_id, None)
@@ -95,24 +95,24 @@ class RetentionHolds:
     # --- for retention and compaction
 
     def of(self, partition_id: int) -> list[Hold]:
-        """Return who holds a partition, lowest first."""
+        """Return the holds of a partition, lowest first."""
         holds = self._holds.get(partition_id, {}).values()
         return sorted(holds, key=lambda hold: (hold.offset, hold.name))
 
     def lowest(self, partition_id: int) -> int | None:
-        """Return the offset that may not be passed, None when nobody holds the partition."""
+        """Return the lowest held offset, None without holds."""
         holds = self._holds.get(partition_id)
         return min(hold.offset for hold in holds.values()) if holds else None
 
     def settled(self, partition_id: int) -> int | None:
-        """Return the offset below which all queue groups are done, None when there is none."""
+        """Return the offset below which all queue groups have settled, None without any."""
         holds = self._holds.get(partition_id, {}).values()
         return min(
             (hold.offset for hold in holds if hold.kind is HolderKind.QUEUE), default=None
         )
 
     def limit(self, partition_id: int, wanted: int | None) -> int | None:
-        """Return how far retention may go that wants to go up to ``wanted``; None: nowhere.
+        """Return the offset up to which retention may go, at most ``wanted``, or None.
 
         What it wanted is remembered: the bound is about what goes beyond holders.
         """

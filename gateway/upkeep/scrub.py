@@ -1,4 +1,4 @@
-"""Reading the whole log at a bounded rate, so that a failing disk is noticed before a reader is.
+"""Scrub: reads the whole log at a bounded rate, to notice a failing disk early.
 
 A pass goes through all partitions and compares the CRC of every batch. Damaged batches are counted
 together with those that readers met (``gateway.records.stored_batches``) and stay as they are. One
@@ -29,7 +29,7 @@ _log = structlog.get_logger()
 
 
 class Damage(NamedTuple):
-    """A batch with other bytes than were written, or a place that cannot be read."""
+    """Damaged batch, or an unreadable place."""
 
     topic: str
     partition: int
@@ -38,14 +38,14 @@ class Damage(NamedTuple):
 
 
 class ScrubState(StrEnum):
-    """Whether a pass goes on."""
+    """State of a pass."""
 
     IDLE = "idle"
     RUNNING = "running"
 
 
 class Scrub:
-    """Goes through the log pass after pass. Loop only; compares in threads."""
+    """Repeated passes over the log. Loop only; checksums are computed in threads."""
 
     def __init__(self, topics: TopicManager, broker: Broker, bytes_per_s: int) -> None:
         self.state = ScrubState.IDLE
@@ -64,17 +64,17 @@ class Scrub:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begin, with the first pass a while from now; with a rate of 0 only when it is asked."""
+        """Start, with the first pass later; with a rate of 0, only passes on request."""
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     def stop(self) -> None:
-        """End, also in the middle of a pass."""
+        """Stop, also in the middle of a pass."""
         if self._task is not None:
             self._task.cancel()
             self._task = None
 
     def begin(self, *, bytes_per_s: int) -> None:
-        """Begin a pass now, at a rate of its own. Error: ``PolicyViolation`` while one goes on."""
+        """Start a pass now, at its own rate. Error: ``PolicyViolation`` while one runs."""
         if self.state is ScrubState.RUNNING:
             raise PolicyViolation("a scrub goes on already")
         self._pass_bytes_per_s = bytes_per_s
@@ -82,7 +82,7 @@ class Scrub:
         self._asked.set()
 
     async def wait(self, seconds_max: float) -> None:
-        """Return at the end of the pass that goes on, or after ``seconds_max``."""
+        """Wait for the end of the running pass, at most ``seconds_max``."""
         if self.state is ScrubState.RUNNING:
             ended = asyncio.ensure_future(self._ended.wait())
             await asyncio.wait([ended], timeout=seconds_max)
@@ -124,7 +124,7 @@ class Scrub:
             pause_s = BETWEEN_S
 
     async def _until_due(self, pause_s: float) -> None:
-        """Wait for a pass that is asked for, or for the next one."""
+        """Wait for a requested pass, or for the next periodic one."""
         asked = asyncio.ensure_future(self._asked.wait())
         try:
             await asyncio.wait([asked], timeout=pause_s if self._bytes_per_s else None)
@@ -133,7 +133,7 @@ class Scrub:
         self._asked.clear()
 
     async def run_once(self) -> None:
-        """Go through all partitions once."""
+        """Run one pass over all partitions."""
         for topic in self._topics.everything():
             for number in range(len(topic.partition_ids)):
                 if self._topics.by_uuid(topic.uuid) is not topic:
@@ -177,7 +177,7 @@ class Scrub:
 
 
 def _damaged(batches: Iterable[Buffer], offset: int, end: int) -> tuple[list[int], int]:
-    """Return where damaged batches begin, and the offset to go on at. In a thread."""
+    """Return the offsets of damaged batches, and the next offset. In a thread."""
     damaged: list[int] = []
     for batch in batches:
         header = None

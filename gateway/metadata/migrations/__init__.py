@@ -1,1 +1,1 @@
-"""Migrations of the metadata store's schema (alembic); loaded only when there is one to do."""
+"""Migrations of the metadata store's schema (alembic), loaded when one is needed."""

@@ -1,4 +1,4 @@
-"""Runs the migrations that a database has not had."""
+"""Missing migrations of a database."""
 
 from typing import Final
 
@@ -17,7 +17,7 @@ def upgrade(connection: Connection, to_version: str = SCHEMA_VERSION) -> None:
 
 
 def make_config(connection: Connection) -> Config:
-    """Return what alembic wants to know; ``env.py`` takes the connection out of it."""
+    """Return alembic's config; ``env.py`` reads the connection from it."""
     config = Config(attributes={"connection": connection})
     config.set_main_option("script_location", SCRIPTS)
     config.set_main_option("path_separator", "os")

@@ -1,1 +1,1 @@
-"""One file per version of the schema, from the first on."""
+"""Migrations, one file per version of the schema."""

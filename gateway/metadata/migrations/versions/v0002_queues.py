@@ -1,4 +1,4 @@
-"""Queues, and the keys that requests are signed with."""
+"""Queues and access keys."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -8,7 +8,7 @@ down_revision = "0001"
 
 
 def upgrade() -> None:
-    """Make both tables."""
+    """Create both tables."""
     op.create_table(
         "queues",
         sa.Column("topic_uuid", sa.Uuid(), nullable=False),

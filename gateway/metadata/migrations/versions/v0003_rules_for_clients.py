@@ -1,4 +1,4 @@
-"""Rules for one client identifier: the rules of before are for every one."""
+"""Rules for one client identifier; existing rules are for all."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -19,7 +19,7 @@ _NAMES = (
 
 
 def upgrade() -> None:
-    """Make the table anew, since SQLite changes no constraint of one that is there."""
+    """Recreate the table, since SQLite cannot change a constraint."""
     older = sa.table("acl_rules", sa.column("id"), *map(sa.column, _NAMES))
     found = op.get_bind().execute(sa.select(older).order_by(older.c.id)).mappings().all()
     rules = [{name: row[name] for name in _NAMES} for row in found]

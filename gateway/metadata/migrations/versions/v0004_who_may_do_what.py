@@ -1,4 +1,4 @@
-"""Administrators, and what was in force until now: whether to log in, and what no rule says."""
+"""Administrators, and stored settings for required login and the default of rules."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -8,7 +8,7 @@ down_revision = "0003"
 
 
 def upgrade() -> None:
-    """Make the table, and keep as settings what followed from the presence of users and rules.
+    """Create the table, and store the settings that users and rules implied before.
 
     Where there are users, everybody had to log in; where there are rules (but for those of MQTT
     topics, which closed nothing else), what no rule allowed was denied.
