@@ -1,4 +1,4 @@
-"""What the tests of several protocols share: a disk that is soon full."""
+"""Fixture shared by protocols: a disk that is soon full."""
 
 import subprocess
 from collections.abc import Iterator

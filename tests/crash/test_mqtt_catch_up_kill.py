@@ -1,4 +1,4 @@
-"""Who comes back after a kill -9 gets all it missed, in order, and reads no more than it must."""
+"""After a kill -9 a returning client gets all it missed, in order, without needless reads."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What one client sees of a kill -9: its session, messages on their way, retained ones, wills."""
+"""Effects of a kill -9 on one client: session, messages in flight, retained messages, wills."""
 
 import re
 import time
@@ -28,7 +28,7 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MqttGateway]:
 
 @pytest.fixture
 def name(request: pytest.FixtureRequest) -> str:
-    """What a test's clients and topics begin with."""
+    """Return the prefix of a test's clients and topics."""
     return re.sub(r"\W+", "-", request.node.name)
 
 

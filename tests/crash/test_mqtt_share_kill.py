@@ -1,4 +1,4 @@
-"""What the members of a shared subscription see of a kill -9 (MQTT 5.0 section 4.8.2)."""
+"""Effects of a kill -9 on members of a shared subscription (MQTT 5.0 section 4.8.2)."""
 
 from pathlib import Path
 

@@ -32,7 +32,7 @@ _PORT, _SECRET = "PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET"
 
 
 class Done(NamedTuple):
-    """What a command has printed, and its exit status."""
+    """Output and exit status of a command."""
 
     status: int
     out: str
@@ -40,7 +40,7 @@ class Done(NamedTuple):
 
     @property
     def json(self) -> Any:
-        """What it printed with ``--json``."""
+        """Return the output of ``--json``, parsed."""
         assert self.status == 0, self.err
         return json.loads(self.out)
 

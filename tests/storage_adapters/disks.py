@@ -252,7 +252,7 @@ def _promises(events: Sequence[Event]) -> tuple[dict[Path, int], dict[Path, int]
 
 
 class _Disk:
-    """What is on it for sure, and what else may be."""
+    """Content of the disk: what is certainly on it, and what may be."""
 
     def __init__(self, before: Mapping[Path, bytes], chance: random.Random) -> None:
         self._chance = chance

@@ -1,4 +1,4 @@
-"""What tests of settled segments share: logs that settle at once, and waiting for them."""
+"""Helpers for tests of settled segments: logs that settle at once, and waiting for them."""
 
 from pathlib import Path
 

@@ -170,7 +170,7 @@ async def test_slow_disk_only_slows(tmp_path: Path) -> None:
 async def test_what_is_appended_while_others_are_told_goes_to_the_disk_at_once(
     tmp_path: Path,
 ) -> None:
-    """Who is told may take long: here until the disk has begun, or for ever."""
+    """A callback may take long: here until the disk has begun, or for ever."""
     files = SlowFiles()
     files.go.set()
     log = log_on(files, tmp_path)

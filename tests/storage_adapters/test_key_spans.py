@@ -1,4 +1,4 @@
-"""Where many keys may be, asked at once: less is read, and nothing that is wanted is missed."""
+"""One lookup of many keys reads less and misses no record of them."""
 
 from pathlib import Path
 

@@ -23,7 +23,7 @@ NOT_PASSED = {("remove", "settle.begun"), ("compact-shared", "settle.unlinked")}
 
 
 class Expected:
-    """What one partition must hold."""
+    """Expected content of one partition."""
 
     def __init__(self) -> None:
         self.start = self.next_start = 0

@@ -1,4 +1,4 @@
-"""What is due soon goes in order, once, and can be withdrawn until it goes."""
+"""Messages due soon leave in order, once, and can be withdrawn until then."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""What waits, against a plain model: counts, places, what may be cut off, what it costs."""
+"""Waiting messages compared with a plain model: counts, locations, truncation and cost."""
 
 import gc
 import tracemalloc

@@ -146,7 +146,7 @@ def test_a_window_shows_what_is_due_in_it() -> None:
 @given(st.lists(spans_ms, max_size=50), st.integers(1, 20))
 @settings(max_examples=examples(200), deadline=None)
 def test_next_time_is_never_too_late(afters_ms: list[int], moves_max: int) -> None:
-    """Who only ever wakes at the time that is named misses nothing."""
+    """A caller that wakes only at the returned time misses nothing."""
     wheel = TimingWheel(NOW_UNIX_MS)
     for number, after_ms in enumerate(afters_ms):
         wheel.insert(NOW_UNIX_MS + after_ms, number)
@@ -219,7 +219,7 @@ class WheelMachine(RuleBasedStateMachine):
 
     @rule(ahead_ms=st.integers(0, 600), count_max=st.integers(1, 7), kept=st.integers(0, 7))
     def take_ahead(self, ahead_ms: int, count_max: int, kept: int) -> None:
-        """What is due soon is taken in order; what is put back is not early afterwards."""
+        """Messages due soon are taken in order; those put back are not delivered early."""
         while self.wheel.advance(self.now_unix_ms, moves_max=100):
             pass
         until_unix_ms = self.highest_unix_ms + ahead_ms

@@ -1,4 +1,4 @@
-"""What a lane promises, the plain way: every message is looked at for every question."""
+"""Plain model of a lane, which looks at every message for every question."""
 
 from collections.abc import Iterator, Sequence
 from copy import deepcopy

@@ -1,4 +1,4 @@
-"""What tests of a lane begin with."""
+"""Lanes and policies with which tests begin."""
 
 from typing import Final
 

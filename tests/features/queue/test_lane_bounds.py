@@ -1,4 +1,4 @@
-"""What a lane costs: by the messages that are open, not by the backlog nor by its age.
+"""Cost of a lane by its open messages, not by its backlog or age.
 
 Times are of the process, with room for a slow machine; they tell O(1) and O(log n) from O(n).
 """
@@ -22,7 +22,7 @@ NOW = 1_700_000_000_000
 
 @pytest.fixture
 def traced_bytes() -> Iterator[Callable[[], int]]:
-    """What Python's memory holds since the test began."""
+    """Return the bytes that Python has allocated since the test began."""
     tracemalloc.start()
     begin = tracemalloc.get_traced_memory()[0]
     yield lambda: tracemalloc.get_traced_memory()[0] - begin

@@ -1,4 +1,4 @@
-"""What keys are for: order, and fair turns."""
+"""Keys of messages: order, and fair turns."""
 
 from features.fairness import Fairness
 from features.queue.lane import Lane

@@ -1,4 +1,4 @@
-"""What the owner of a queue asks for, and what bounds a lane."""
+"""Requests of the owner of a queue, and the bounds of a lane."""
 
 import pytest
 

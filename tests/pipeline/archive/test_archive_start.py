@@ -1,4 +1,4 @@
-"""What a job says when Spark, Java or a package is missing, and what ``--help`` costs."""
+"""Messages of a job when Spark, Java or a package is missing, and the cost of ``--help``."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""What headers alone tell: planted loss, duplicates, disorder and producers that jump."""
+"""Findings from headers alone: loss, duplicates, disorder, and gaps in producer sequences."""
 
 import struct
 from collections.abc import Sequence

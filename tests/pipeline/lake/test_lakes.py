@@ -1,4 +1,4 @@
-"""What all formats of lake tables promise, each with its own reader, without Spark."""
+"""Guarantees of all formats of lake tables, checked with their own readers, without Spark."""
 
 import json
 import os

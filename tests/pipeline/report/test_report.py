@@ -138,7 +138,7 @@ def test_times_bound_what_is_counted(spark: SparkSession, tmp_path: Path) -> Non
 
 
 class _Page(HTMLParser):
-    """What a page holds, and that its elements end where they began."""
+    """Parser of a page that collects its content and checks that each element is closed."""
 
     def __init__(self, text: str) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""What makes dead letters alike, and what is remembered of those that were sent back."""
+"""Grouping of dead letters by reason, and the record of those that were sent back."""
 
 import pytest
 from hypothesis import given

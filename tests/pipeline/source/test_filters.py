@@ -1,4 +1,4 @@
-"""What a query asks for decides where is looked: predicates that Spark pushes down."""
+"""Predicates that Spark pushes down limit what is read."""
 
 from collections.abc import Iterator
 from typing import Any, NamedTuple

@@ -33,7 +33,7 @@ _SOURCE_ROWS = 2_000
 
 
 class Outcome(NamedTuple):
-    """What Spark said, and where it wrote to."""
+    """Output of Spark, and the folder to which it wrote."""
 
     found: dict[str, Any]
     bootstrap: str

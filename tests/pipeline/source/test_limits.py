@@ -1,4 +1,4 @@
-"""How far a micro-batch goes: limits of rows and of bytes, without Spark."""
+"""Limits of a micro-batch in rows and bytes, without Spark."""
 
 from uuid import UUID
 

@@ -1,4 +1,4 @@
-"""Where a stream goes on when topics went, or were made anew, since its last micro-batch."""
+"""Positions of a stream whose topics were deleted or created again since its last micro-batch."""
 
 from pathlib import Path
 from shutil import rmtree

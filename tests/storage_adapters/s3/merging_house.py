@@ -1,4 +1,4 @@
-"""What merges work with, on a real bucket and a real index, without the rest of the adapter."""
+"""Fixture for merges: a real bucket and a real index, without the rest of the adapter."""
 
 import struct
 from collections.abc import Awaitable, Callable, Iterable, Sequence

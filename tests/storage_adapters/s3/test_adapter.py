@@ -1,4 +1,4 @@
-"""What only the storage in S3 promises: one object for all, fencing, a node without a disk."""
+"""Guarantees of the S3 storage alone: one object for all partitions, fencing, no disk."""
 
 import asyncio
 import shutil

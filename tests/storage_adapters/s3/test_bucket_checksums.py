@@ -1,4 +1,4 @@
-"""Which checksum goes along with what is put, and what is done when a server does not know it."""
+"""Checksums of requests that put, and the fallback for servers that do not know one."""
 
 import base64
 import contextlib

@@ -1,4 +1,4 @@
-"""Which objects are merged next: order, bounds, and how often a byte is written again."""
+"""Choice of objects to merge: order, bounds, and how often a byte is written again."""
 
 from math import log
 from typing import Any

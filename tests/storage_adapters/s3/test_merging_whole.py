@@ -21,7 +21,7 @@ PARTITIONS = range(1, 7)
 
 
 class Model:
-    """What must be there: of each partition its batches, and where it starts."""
+    """Expected content: batches and start offset of each partition."""
 
     def __init__(self, seed: int, storage: S3Storage) -> None:
         self.random = random.Random(seed)

@@ -1,4 +1,4 @@
-"""What is said of an outage: at once, at growing intervals, and once that it is over."""
+"""Log events of an outage: at once, at growing intervals, and once when it is over."""
 
 from itertools import pairwise
 

@@ -122,7 +122,7 @@ async def test_objects_that_hold_little_are_few(shelf: Shelf) -> None:
 
 
 class Fetches:
-    """What was fetched in advance: always ten offsets."""
+    """Recorded fetches, each of ten offsets."""
 
     def __init__(self) -> None:
         self.begun: list[tuple[int, int]] = []

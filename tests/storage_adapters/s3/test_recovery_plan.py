@@ -1,4 +1,4 @@
-"""What counts is told by what is in the bucket alone, whatever was begun and not finished."""
+"""A recovery uses the content of the bucket alone, whatever was begun and not finished."""
 
 from collections.abc import Callable, Iterable
 from itertools import pairwise

@@ -22,7 +22,7 @@ def rows_of(number: int, count: int = 1) -> "array[int]":
 
 
 class Database:
-    """Where rows are looked up; it answers when ``open`` is set."""
+    """Database of rows that answers only when ``open`` is set."""
 
     def __init__(self) -> None:
         self.asked: list[int] = []

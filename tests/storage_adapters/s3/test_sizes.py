@@ -1,4 +1,4 @@
-"""Where the last bytes of a partition begin, by extents and the rows that are in memory."""
+"""Start of the last bytes of a partition, by extents and the rows in memory."""
 
 from array import array
 

@@ -1,4 +1,4 @@
-"""Where the last bytes of a partition begin: the same as counting batch by batch gives."""
+"""Start of the last bytes of a partition, compared with a count batch by batch."""
 
 from array import array
 

@@ -1,6 +1,6 @@
-"""What only the index knows is soon in the bucket, too: an index that is lost brings nothing back.
+"""Start offsets reach the bucket soon, so that deleted records do not return with a lost index.
 
-Nothing here appends to the partition in question, whose own objects would tell of it.
+No test appends to the partition itself, because its objects would contain the start offset.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""What nothing needs is deleted, late enough, and from a crash at any step on."""
+"""Unused objects are deleted, late enough, and after a crash at any step."""
 
 import asyncio
 

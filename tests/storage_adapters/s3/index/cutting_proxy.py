@@ -12,7 +12,7 @@ _COMMIT: Final = b"COMMIT\0"  # as a query of the client, and as the server's an
 
 
 class Cut(Enum):
-    """What happens to a COMMIT and its connection."""
+    """Point at which the proxy cuts the connection of a COMMIT."""
 
     BEFORE = auto()  # the server never gets it
     AFTER = auto()  # the server does it, the client never hears of it

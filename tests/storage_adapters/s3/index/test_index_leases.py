@@ -1,4 +1,4 @@
-"""What is dead is deleted later, and never while a reader outside may still need it."""
+"""Unused objects are deleted later, and never while a reader outside may still need them."""
 
 from uuid import uuid4
 

@@ -1,4 +1,4 @@
-"""Whose index it is, what it refuses to be opened with, and how it is made anew."""
+"""Identity of an index, reasons to refuse opening it, and its reconstruction."""
 
 import stat
 from concurrent.futures import ThreadPoolExecutor
