@@ -25,7 +25,7 @@ _NUMBER_MASK: Final = (1 << _NUMBER_BITS) - 1
 Waiter = TypeVar("Waiter")
 
 
-class Place(NamedTuple):
+class FirstSent(NamedTuple):
     """Position of the message that was sent first: partition number and offset."""
 
     number: int
@@ -42,7 +42,7 @@ class Pending(Generic[Waiter]):
         self.waiters: list[Waiter] = []
 
 
-class Room:
+class IdBudget:
     """Shared bound on the ids of all deduplication windows that use it."""
 
     __slots__ = ("_windows", "ids_max", "used")
@@ -77,7 +77,7 @@ class Room:
 class DedupIds(Generic[Waiter]):
     """The ids of one window. Times are unix milliseconds and do not go backwards."""
 
-    def __init__(self, *, window_ms: int, room: Room) -> None:
+    def __init__(self, *, window_ms: int, room: IdBudget) -> None:
         self._window_ms = window_ms
         self._room = room
         self._ids: dict[bytes, int | Pending[Waiter]] = {}  # oldest first
@@ -92,7 +92,7 @@ class DedupIds(Generic[Waiter]):
         """Largest number of ids kept."""
         return self._room.ids_max
 
-    def find(self, dedup_id: bytes, now_unix_ms: int) -> Place | Pending[Waiter] | None:
+    def find(self, dedup_id: bytes, now_unix_ms: int) -> FirstSent | Pending[Waiter] | None:
         """Return what an id stands for within the window, or None: it is new."""
         self.expire(now_unix_ms)
         entry = self._ids.get(dedup_id)
@@ -111,7 +111,7 @@ class DedupIds(Generic[Waiter]):
         """
         self._purged_ends = ends
 
-    def _is_purged(self, place: Place) -> bool:
+    def _is_purged(self, place: FirstSent) -> bool:
         ends = self._purged_ends
         return place.number < len(ends) and place.offset < ends[place.number]
 
@@ -128,7 +128,9 @@ class DedupIds(Generic[Waiter]):
         self._room.used += 1
         return pending
 
-    def complete(self, dedup_id: bytes, pending: Pending[Waiter], place: Place) -> list[Waiter]:
+    def complete(
+        self, dedup_id: bytes, pending: Pending[Waiter], place: FirstSent
+    ) -> list[Waiter]:
         """Say that a send is kept; return who waited for it."""
         if self._ids.get(dedup_id) is pending:
             self._ids[dedup_id] = _pack(pending.sent_unix_ms, place)
@@ -140,7 +142,7 @@ class DedupIds(Generic[Waiter]):
             self._forget(dedup_id)
         return pending.waiters
 
-    def restore(self, dedup_id: bytes, place: Place, sent_unix_ms: int) -> None:
+    def restore(self, dedup_id: bytes, place: FirstSent, sent_unix_ms: int) -> None:
         """Remember what the log says, in the order of times; the first of an id counts.
 
         Above the bound the oldest are forgotten.
@@ -181,14 +183,14 @@ class DedupIds(Generic[Waiter]):
         self._room.used -= 1
 
 
-def _pack(sent_unix_ms: int, place: Place) -> int:
+def _pack(sent_unix_ms: int, place: FirstSent) -> int:
     """Return time and place as one integer, which takes a quarter of what a tuple does."""
     high = (sent_unix_ms << _NUMBER_BITS) | place.number
     return (high << _OFFSET_BITS) | place.offset
 
 
-def _place(entry: int) -> Place:
-    return Place((entry >> _OFFSET_BITS) & _NUMBER_MASK, entry & _OFFSET_MASK)
+def _place(entry: int) -> FirstSent:
+    return FirstSent((entry >> _OFFSET_BITS) & _NUMBER_MASK, entry & _OFFSET_MASK)
 
 
 def _sent_unix_ms(entry: int) -> int:

@@ -6,7 +6,7 @@ from typing import Final, NamedTuple, cast
 
 from features.queue.model import AT_ONCE, Result
 from features.queue.open_messages import OpenMessages
-from features.queue.states import Back, Dying, Flight
+from features.queue.states import Flight, MovingMessage, Requeued
 from features.queue.unread_ranges import UnreadRanges
 
 _SETTLED_KEPT: Final = 1_024  # messages, and the last call's: ``put_back`` knows all of them
@@ -20,7 +20,7 @@ class _Settled(NamedTuple):
 
     number: int
     offsets: Sequence[int]
-    states: Sequence[Flight | Back | None]
+    states: Sequence[Flight | Requeued | None]
 
 
 class Acking:
@@ -44,7 +44,7 @@ class Acking:
         items = messages.items
         results: list[Result] = []
         offsets: list[int] = []
-        states: list[Flight | Back | None] = []
+        states: list[Flight | Requeued | None] = []
         landing: Flight | None = None  # in a row, those of one flight land in one call
         landing_count = 0
         for offset, attempt in ids:
@@ -63,14 +63,14 @@ class Acking:
             results.append(result)
             if result is _DONE:
                 offsets.append(offset)
-                states.append(cast("Flight | Back | None", item))  # what is dying stays
+                states.append(cast("Flight | Requeued | None", item))  # what is dying stays
         if landing is not None:
             messages.land(landing, landing_count, now_unix_ms)
         if offsets:
             self.note(offsets, states)
         return results, offsets
 
-    def note(self, offsets: Sequence[int], states: Sequence[Flight | Back | None]) -> None:
+    def note(self, offsets: Sequence[int], states: Sequence[Flight | Requeued | None]) -> None:
         """Messages are done by one more call; what they were is known for a while."""
         self.number += 1
         self._settled.append(_Settled(self.number, offsets, states))
@@ -88,7 +88,7 @@ class Acking:
         item = messages.items.get(offset)
         if item is None:
             return Result.DONE if self._cut(offset) else Result.GONE
-        if isinstance(item, Dying):
+        if isinstance(item, MovingMessage):
             return Result.STALE
         if isinstance(item, Flight):
             is_latest = attempt > item.attempt
@@ -127,10 +127,10 @@ class Acking:
                     now_unix_ms=state.taken_unix_ms,
                 )
                 continue
-            back = Back(offset, None, attempt, now_unix_ms) if state is None else state
+            back = Requeued(offset, None, attempt, now_unix_ms) if state is None else state
             messages.requeue(back, AT_ONCE)
 
-    def _find(self, offset: int) -> Flight | Back | None:
+    def _find(self, offset: int) -> Flight | Requeued | None:
         for settled in reversed(self._settled):
             if offset in settled.offsets:
                 return settled.states[settled.offsets.index(offset)]

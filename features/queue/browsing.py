@@ -6,7 +6,7 @@ from itertools import chain, islice, takewhile
 
 from features.queue.model import Counts
 from features.queue.open_messages import OpenMessages
-from features.queue.states import NO_TIME, Back, Open
+from features.queue.states import NO_TIME, Open, Requeued
 from features.queue.unread_ranges import UnreadRanges
 
 State = tuple[int, str]  # an offset, and what it is: ready, in_flight, delayed or done
@@ -81,6 +81,6 @@ def _fresh(
 
 
 def _state_of(item: Open) -> str:
-    if not isinstance(item, Back):
+    if not isinstance(item, Requeued):
         return "in_flight"
     return "ready" if item.due_unix_ms == NO_TIME else "delayed"

@@ -10,7 +10,7 @@ from features.queue import journal
 from features.queue.key_queues import KeyQueue
 from features.queue.model import ATTEMPTS, BY_TIME, Dead, Policy, Taken
 from features.queue.open_messages import OPEN_PER_IN_FLIGHT, OpenMessages
-from features.queue.states import NO_TIME, Back, Flight
+from features.queue.states import NO_TIME, Flight, Requeued
 from features.queue.unread_ranges import UnreadRanges
 
 # Without a frame of Python for each: 0.06 us a message where its class costs 0.3.
@@ -87,7 +87,7 @@ class LaneDelivery:
         items = self._open.items
         key_queues = self._open.key_queues
         lowest = key_queues.lowest_in_flight(key_queue.key)
-        like: Back | None = None
+        like: Requeued | None = None
         offsets: list[int] = []
         while self.room and (back := key_queues.first_back(key_queue)) is not None:
             if back.due_unix_ms != NO_TIME or (lowest is not None and back.offset > lowest):
@@ -106,7 +106,7 @@ class LaneDelivery:
             self._launch_again(like, offsets)
         return not key_queue.back and lowest is None
 
-    def _kill(self, back: Back) -> None:
+    def _kill(self, back: Requeued) -> None:
         self._open.kill(back, ATTEMPTS)
         self.dead.append(Dead(back.offset, back.attempts, ATTEMPTS))
         if len(self.dead) >= self._dead_max:
@@ -116,7 +116,7 @@ class LaneDelivery:
         else:
             self.room -= 1
 
-    def _launch_again(self, like: Back, offsets: list[int]) -> None:
+    def _launch_again(self, like: Requeued, offsets: list[int]) -> None:
         attempt = like.attempts + 1
         self._launch(Flight(offsets, like.key, attempt, like.first_taken_unix_ms))
         first_taken_unix_ms = like.first_taken_unix_ms
@@ -170,7 +170,7 @@ class LaneDelivery:
         )
 
 
-def _are_alike(one: Back, other: Back) -> bool:
+def _are_alike(one: Requeued, other: Requeued) -> bool:
     return (
         one.attempts == other.attempts and one.first_taken_unix_ms == other.first_taken_unix_ms
     )

@@ -7,7 +7,7 @@ from features.queue.acking import Ids
 from features.queue.model import BY_TIME, Policy, Result
 from features.queue.open_messages import OpenMessages
 from features.queue.requeueing import Requeueing
-from features.queue.states import Back, Dying, Flight
+from features.queue.states import Flight, MovingMessage, Requeued
 from features.queue.unread_ranges import UnreadRanges
 
 
@@ -32,7 +32,7 @@ def extend(
         elif isinstance(item, Flight) and (item.attempt == attempt or not latest_only):
             results.append(Result.DONE)
             wanted[offset] = (item, span_ms)  # the last one counts
-        elif latest_only or isinstance(item, Dying):
+        elif latest_only or isinstance(item, MovingMessage):
             results.append(Result.STALE)
         else:
             results.append(Result.DONE)
@@ -57,7 +57,7 @@ def take_late(  # noqa: PLR0917 - what ``extend`` takes, and what bounds it
     spans = {offset: span_ms for (offset, _), span_ms in zip(ids, lease_ms, strict=True)}
     for offset, span_ms in spans.items():
         back = messages.items.get(offset)
-        if span_ms <= 0 or room <= 0 or not isinstance(back, Back):
+        if span_ms <= 0 or room <= 0 or not isinstance(back, Requeued):
             continue
         room -= 1
         messages.remove(offset, now_unix_ms)

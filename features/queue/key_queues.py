@@ -12,7 +12,7 @@ from typing import Final
 from features.fairness import Fairness
 from features.ordering import KeyLocks
 from features.queue.model import Order
-from features.queue.states import NO_TIME, Back, Flight, Open, UnreadRange
+from features.queue.states import NO_TIME, Flight, Open, Requeued, UnreadRange
 
 _GIVEN_BACK: Final = 0  # requeued messages go before new ones
 _FRESH: Final = 1
@@ -79,7 +79,7 @@ class KeyQueues:
         key_queues = self._key_queues
         return key_queues.get(None) if len(key_queues) == 1 else None
 
-    def add_back(self, back: Back) -> None:
+    def add_back(self, back: Requeued) -> None:
         """Add a requeued message; a delayed one only if later messages must wait for it."""
         key_queue = self._key_queue_of(back.key)
         heappush(key_queue.back, back.offset)
@@ -166,7 +166,7 @@ class KeyQueues:
             if items.get(at) is flight
         )
 
-    def first_back(self, key_queue: KeyQueue) -> Back | None:
+    def first_back(self, key_queue: KeyQueue) -> Requeued | None:
         """Return the lowest requeued message; a delayed one only if later ones must wait for it.
 
         Stale offsets are removed from the heap: their messages were purged, or settled after
@@ -176,7 +176,7 @@ class KeyQueues:
         may_be_delayed = self.keeps_order(key_queue.key)
         while heap:
             back = self._items.get(heap[0])
-            if type(back) is Back and (may_be_delayed or back.due_unix_ms == NO_TIME):
+            if type(back) is Requeued and (may_be_delayed or back.due_unix_ms == NO_TIME):
                 return back
             heappop(heap)
         return None

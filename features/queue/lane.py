@@ -41,7 +41,7 @@ from features.queue.replay import (
     take_snapshot,
 )
 from features.queue.requeueing import Requeueing
-from features.queue.states import NO_TIME, Dying, Flight
+from features.queue.states import NO_TIME, Flight, MovingMessage
 from features.queue.ticking import do_due
 from features.queue.unread_ranges import UnreadRanges
 
@@ -268,7 +268,11 @@ class Lane:
 
     def moved(self, offsets: Sequence[int]) -> bytes:
         """Remove dead messages that were moved or dropped; return the journal entry."""
-        gone = [offset for offset in offsets if isinstance(self._open.items.get(offset), Dying)]
+        gone = [
+            offset
+            for offset in offsets
+            if isinstance(self._open.items.get(offset), MovingMessage)
+        ]
         for offset in gone:
             self._open.remove(offset, self._now_unix_ms)
         return journal.encode_done(gone)
@@ -278,7 +282,7 @@ class Lane:
         self._now_unix_ms = now
         for offset in offsets:
             item = self._open.items.get(offset)
-            if isinstance(item, Dying):
+            if isinstance(item, MovingMessage):
                 self._open.timers.put(item, now + retry_ms)
 
     def not_moved(self, offsets: Sequence[int], *, now: int) -> Effects:

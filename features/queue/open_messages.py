@@ -12,7 +12,7 @@ from features.fairness import Fairness
 from features.ordering import KeyLocks
 from features.queue.key_queues import KeyQueues
 from features.queue.model import AT_ONCE, BY_TIME, Order, Result
-from features.queue.states import NO_TIME, Back, Dying, Flight, Open, UnreadRange
+from features.queue.states import NO_TIME, Flight, MovingMessage, Open, Requeued, UnreadRange
 from features.queue.timers import Timers
 
 OPEN_PER_IN_FLIGHT: Final = 2
@@ -169,7 +169,7 @@ class OpenMessages:
         items = self.items
         return [offset for offset in flight.offsets if items.get(offset) is flight]
 
-    def requeue(self, back: Back, due_unix_ms: int) -> None:
+    def requeue(self, back: Requeued, due_unix_ms: int) -> None:
         """A message waits to be handed out again, from a time on or ``AT_ONCE``."""
         self.items[back.offset] = back
         if due_unix_ms == AT_ONCE:
@@ -180,7 +180,7 @@ class OpenMessages:
         if self.key_queues.keeps_order(back.key):
             self.key_queues.add_back(back)
 
-    def ripen(self, back: Back) -> None:
+    def ripen(self, back: Requeued) -> None:
         """The time of a message that was given back for later has come."""
         self.delayed_count -= 1
         if self.key_queues.keeps_order(back.key):
@@ -196,9 +196,9 @@ class OpenMessages:
         if not is_delayed or self.key_queues.keeps_order(unread_range.key):
             self.key_queues.add_range(unread_range)
 
-    def kill(self, back: Back, reason: str) -> Dying:
+    def kill(self, back: Requeued, reason: str) -> MovingMessage:
         """A message that was given back, or is about to be, is to be moved away."""
-        dying = self.items[back.offset] = Dying(back, reason)
+        dying = self.items[back.offset] = MovingMessage(back, reason)
         self.in_flight_count += 1
         return dying
 
@@ -218,7 +218,7 @@ class OpenMessages:
             self.land(item, 1, now_unix_ms)
             return True
         is_timed = item.due_unix_ms != NO_TIME
-        if isinstance(item, Dying):
+        if isinstance(item, MovingMessage):
             self.in_flight_count -= 1
         else:
             self.delayed_count -= is_timed
@@ -239,13 +239,13 @@ class OpenMessages:
                 due_unix_ms=flight.due_unix_ms,
                 now_unix_ms=flight.taken_unix_ms,
             )
-        retried: list[tuple[Dying, int]] = []
+        retried: list[tuple[MovingMessage, int]] = []
         for item in self.items.values():
             due_unix_ms = item.due_unix_ms
-            if isinstance(item, Back):
-                back = Back(item.offset, item.key, item.attempts, item.first_taken_unix_ms)
+            if isinstance(item, Requeued):
+                back = Requeued(item.offset, item.key, item.attempts, item.first_taken_unix_ms)
                 other.requeue(back, AT_ONCE if due_unix_ms == NO_TIME else due_unix_ms)
-            elif isinstance(item, Dying):
+            elif isinstance(item, MovingMessage):
                 other.items[item.offset] = item
                 other.in_flight_count += 1
                 if due_unix_ms != NO_TIME:
@@ -268,6 +268,6 @@ class OpenMessages:
 
 
 def _waits(item: Open) -> bool:
-    if isinstance(item, Dying):
+    if isinstance(item, MovingMessage):
         return item.due_unix_ms != NO_TIME  # else it is being moved
-    return isinstance(item, Back)
+    return isinstance(item, Requeued)

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from features.queue import journal
 from features.queue.model import AT_ONCE, Dead, Effects, Policy
 from features.queue.open_messages import OPEN_PER_IN_FLIGHT, OpenMessages
-from features.queue.states import NO_TIME, Back
+from features.queue.states import NO_TIME, Requeued
 from features.queue.unread_ranges import UnreadRanges
 
 Fresh = dict[bytes | None, list[int]]  # by key: offsets never handed out
@@ -34,9 +34,9 @@ def reject_ready(
     for offset in sorted(offsets):
         if len(effects.dead) >= room:
             break
-        back: Back | None = None
+        back: Requeued | None = None
         item = messages.items.get(offset)
-        if type(item) is Back and item.due_unix_ms == NO_TIME:
+        if type(item) is Requeued and item.due_unix_ms == NO_TIME:
             back = item
         elif item is None and len(messages.items) < open_max:
             back = _take_out(offset, messages, unread, fresh, now)
@@ -55,7 +55,7 @@ def reject_ready(
 
 def _take_out(
     offset: int, messages: OpenMessages, unread: UnreadRanges, fresh: Fresh, now_unix_ms: int
-) -> Back | None:
+) -> Requeued | None:
     """Return a new message as a requeued one; None when there is none."""
     unread_range = unread.ready_at(offset)
     if unread_range is None:
@@ -67,7 +67,7 @@ def _take_out(
         if behind is not None:
             messages.add_range(behind)
     fresh.setdefault(unread_range.key, []).append(offset)
-    return Back(offset, unread_range.key, 0, now_unix_ms)
+    return Requeued(offset, unread_range.key, 0, now_unix_ms)
 
 
 def _entry(fresh: Fresh, opened: list[int], unread: UnreadRanges, now_unix_ms: int) -> bytes:

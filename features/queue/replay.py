@@ -8,7 +8,7 @@ from features.queue import journal
 from features.queue.journal import Done, Extend, Group, Move, Return, Snapshot, Take
 from features.queue.model import AT_ONCE, BY_TIME, Effects, Taken
 from features.queue.open_messages import OpenMessages
-from features.queue.states import NO_TIME, Back, Flight
+from features.queue.states import NO_TIME, Flight, Requeued
 from features.queue.unread_ranges import UnreadRanges
 
 LOST_HOLDER: Final = -1
@@ -141,7 +141,7 @@ def _give_back(change: Return, messages: OpenMessages) -> None:
         else:
             attempts = item.attempts
         messages.remove(offset, AT_ONCE)
-        back = Back(offset, item.key, attempts, item.first_taken_unix_ms)
+        back = Requeued(offset, item.key, attempts, item.first_taken_unix_ms)
         messages.requeue(back, change.due_unix_ms)
 
 
@@ -164,7 +164,7 @@ def _restore(snapshot: Snapshot, messages: OpenMessages, unread: UnreadRanges) -
             messages.note_opened(offsets)
             for offset in offsets:
                 messages.remove(offset, AT_ONCE)
-                back = Back(offset, group.key, group.attempts, group.first_taken_unix_ms)
+                back = Requeued(offset, group.key, group.attempts, group.first_taken_unix_ms)
                 messages.requeue(back, waiting.due_unix_ms)
 
 
@@ -176,7 +176,7 @@ def take_snapshot(messages: OpenMessages, unread: UnreadRanges) -> bytes:
         if isinstance(item, Flight):
             flights[item] = None
             continue
-        is_later = isinstance(item, Back) and item.due_unix_ms != NO_TIME
+        is_later = isinstance(item, Requeued) and item.due_unix_ms != NO_TIME
         due_unix_ms = item.due_unix_ms if is_later else AT_ONCE
         like = (due_unix_ms, item.attempts, item.first_taken_unix_ms, item.key)
         waiting.setdefault(like, []).append(item.offset)

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from features.queue import journal
 from features.queue.model import AT_ONCE, Dead, Effects
 from features.queue.open_messages import OpenMessages
-from features.queue.states import Back, Dying, Flight
+from features.queue.states import Flight, MovingMessage, Requeued
 
 ByFlight = dict[Flight, list[int]]
 
@@ -53,7 +53,7 @@ class Requeueing:
         attempts = flight.attempt - (not counts_attempt)
         self._open.land(flight, len(offsets), self.now_unix_ms)
         for offset in offsets:
-            back = Back(offset, flight.key, attempts, flight.first_taken_unix_ms)
+            back = Requeued(offset, flight.key, attempts, flight.first_taken_unix_ms)
             self._open.requeue(back, due_unix_ms)
         self.effects.wake = True
 
@@ -63,9 +63,9 @@ class Requeueing:
         revived: list[int] = []
         for offset in offsets:
             item = messages.items.get(offset)
-            if isinstance(item, Dying):
+            if isinstance(item, MovingMessage):
                 messages.remove(offset, self.now_unix_ms)
-                back = Back(offset, item.key, item.attempts, item.first_taken_unix_ms)
+                back = Requeued(offset, item.key, item.attempts, item.first_taken_unix_ms)
                 messages.requeue(back, AT_ONCE)
                 revived.append(offset)
         if revived:
@@ -92,7 +92,7 @@ class Requeueing:
         """Mark messages as dead, to be moved; their key is free again."""
         self._open.land(flight, len(offsets), self.now_unix_ms)
         for offset in offsets:
-            back = Back(offset, flight.key, attempts, flight.first_taken_unix_ms)
+            back = Requeued(offset, flight.key, attempts, flight.first_taken_unix_ms)
             self._open.kill(back, reason)
             self.effects.dead.append(Dead(offset, attempts, reason))
         self.effects.wake = True

@@ -66,7 +66,7 @@ class Flight(Timed):
         self.holder = 0
 
 
-class Back(Timed):
+class Requeued(Timed):
     """A requeued message; due: when it becomes visible, unless it is."""
 
     __slots__ = ("attempts", "first_taken_unix_ms", "key", "offset")
@@ -81,12 +81,12 @@ class Back(Timed):
         self.first_taken_unix_ms = first_taken_unix_ms
 
 
-class Dying(Timed):
+class MovingMessage(Timed):
     """A message being moved to the dead letters; due: when the move is retried."""
 
     __slots__ = ("attempts", "first_taken_unix_ms", "key", "offset", "reason")
 
-    def __init__(self, back: Back, reason: str) -> None:
+    def __init__(self, back: Requeued, reason: str) -> None:
         super().__init__()
         self.offset = back.offset
         self.key = back.key
@@ -95,4 +95,4 @@ class Dying(Timed):
         self.reason = reason
 
 
-Open = Flight | Back | Dying
+Open = Flight | Requeued | MovingMessage

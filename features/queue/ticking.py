@@ -3,7 +3,7 @@
 from features.queue.model import Dead
 from features.queue.open_messages import OpenMessages
 from features.queue.requeueing import Requeueing
-from features.queue.states import Back, Dying, Flight, UnreadRange
+from features.queue.states import Flight, MovingMessage, Requeued, UnreadRange
 from features.queue.unread_ranges import UnreadRanges
 
 
@@ -23,12 +23,12 @@ def do_due(
         if isinstance(item, Flight):
             left -= item.left - 1
             requeueing.requeue_unwritten(item, messages.members(item))
-        elif isinstance(item, Dying):
+        elif isinstance(item, MovingMessage):
             dead = Dead(item.offset, item.attempts, item.reason, is_again=True)
             effects.dead.append(dead)
         else:
             effects.wake = True
-            if isinstance(item, Back):
+            if isinstance(item, Requeued):
                 messages.ripen(item)
             elif isinstance(item, UnreadRange):
                 _appear(item, messages, unread)

@@ -25,7 +25,7 @@ from storage_adapters.s3.committer import Committer
 from storage_adapters.s3.config import S3Config
 from storage_adapters.s3.index import Index
 from storage_adapters.s3.merged_change import Changer, Replacement
-from storage_adapters.s3.objects import Part, Place
+from storage_adapters.s3.objects import ObjectHeader, Part
 from storage_adapters.s3.opening import catalog_of, read_marker
 from storage_adapters.s3.rows import RowsCache, rows_max_of
 from storage_adapters.s3.state import Catalog
@@ -184,7 +184,7 @@ class _Work:
 
     async def _do(self, threads: ThreadPoolExecutor, round_: MergeRound) -> Merged:
         places = [
-            Place(
+            ObjectHeader(
                 self._data_uuid,
                 await self._changer.take_number(),
                 self._changer.epoch,
@@ -201,7 +201,7 @@ class _Work:
         new = await self._changer.commit(Replacement(outcome.made, gone))
         return Merged(len(gone), len(new), round_.size_bytes)
 
-    def _on_spark(self, round_: MergeRound, places: list[Place]) -> Outcome:
+    def _on_spark(self, round_: MergeRound, places: list[ObjectHeader]) -> Outcome:
         told, s3, released = self._told, self._s3, self._released
         tasks = self._spark.sparkContext.parallelize([(round_, places)], 1)
         return tasks.map(lambda one: merge(*one, told.value, s3, released)).collect()[0]

@@ -19,7 +19,7 @@ from storage_adapters.s3.merged_object import (
     build_merged_object,
     open_source,
 )
-from storage_adapters.s3.objects import Part, Place
+from storage_adapters.s3.objects import ObjectHeader, Part
 from storage_adapters.s3.state import (
     KIND_LOG,
     Catalog,
@@ -119,7 +119,7 @@ def told_of(states: Mapping[int, PartitionState]) -> dict[int, Part]:
 
 def merge(
     round_: MergeRound,
-    places: Sequence[Place],
+    places: Sequence[ObjectHeader],
     told: Mapping[int, Part],
     s3: S3Place,
     released: int,
@@ -151,7 +151,7 @@ def merge(
 
 def _made(
     round_: MergeRound,
-    places: Sequence[Place],
+    places: Sequence[ObjectHeader],
     told: Mapping[int, Part],
     sources: Mapping[int, Source],
     s3: S3Place,

@@ -36,7 +36,7 @@ from storage_adapters.s3.index_errors import (
     OutcomeUnknown,
     PendingLost,
 )
-from storage_adapters.s3.index_tables import IndexOf, Loaded
+from storage_adapters.s3.index_tables import IndexIdentity, Loaded
 from storage_adapters.s3.tables import (
     BOUNDS,
     DEAD,
@@ -129,7 +129,7 @@ class Index:
 
     def set_data_uuid(self, data_uuid: UUID, bucket: str, prefix: str) -> None:
         """Set the data uuid. Errors: ``StorageUnavailable`` when the index has another one."""
-        of = IndexOf(data_uuid, bucket, prefix)
+        of = IndexIdentity(data_uuid, bucket, prefix)
         self._write(lambda connection: tables.set_owner_of_data(connection, of))
 
     def take_over(self, node_id: int, *, reserve: int) -> Ownership:
@@ -262,7 +262,7 @@ class Index:
         ``epoch`` is the highest found, ``next_number`` one past the highest number. A running node
         is fenced. ``objects`` may be an iterator: they are not all held at once.
         """
-        of = IndexOf(data_uuid, bucket, prefix)
+        of = IndexIdentity(data_uuid, bucket, prefix)
 
         def replace(connection: Connection) -> None:
             tables.replace_owner(

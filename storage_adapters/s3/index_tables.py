@@ -44,7 +44,7 @@ class Loaded(NamedTuple):
     bounds: list[BoundsRow]
 
 
-class IndexOf(NamedTuple):
+class IndexIdentity(NamedTuple):
     """Identity of the data that an index describes."""
 
     data_uuid: UUID
@@ -81,11 +81,11 @@ def check_format(connection: Connection) -> None:
         )
 
 
-def set_owner_of_data(connection: Connection, of: IndexOf) -> None:
+def set_owner_of_data(connection: Connection, of: IndexIdentity) -> None:
     """Set the data uuid, once. Errors: ``StorageUnavailable`` when the index has another."""
     connection.execute(update(INDEX).where(INDEX.c.data_uuid.is_(None)).values(**of._asdict()))
     row = connection.execute(select(INDEX)).one()
-    found = IndexOf(row.data_uuid, row.bucket, row.prefix)
+    found = IndexIdentity(row.data_uuid, row.bucket, row.prefix)
     if found != of:
         raise StorageUnavailable(
             f"the database has the index of the data {found.data_uuid} in bucket "
@@ -158,7 +158,7 @@ def replace_all(
     connection: Connection,
     objects: Iterable[NewObject],
     bounds: Iterable[BoundsRow],
-    of: IndexOf,
+    of: IndexIdentity,
 ) -> None:
     """Replace all rows by those found."""
     if connection.dialect.name == "postgresql":  # objects may come slowly from the bucket

@@ -66,7 +66,7 @@ def own(connection: Connection, epoch: int, **changes: ColumnElement[int] | int)
     )
 
 
-class Packed(NamedTuple):
+class PackedChange(NamedTuple):
     """A change with its blobs packed before the owner's row is locked."""
 
     change: Change
@@ -81,16 +81,16 @@ class Packed(NamedTuple):
         return len(rows) + len(self.change.gone) + sum(map(len, blobs)) // 1_024
 
 
-def pack(change: Change) -> Packed:
+def pack(change: Change) -> PackedChange:
     """Pack a change for ``apply``."""
-    return Packed(
+    return PackedChange(
         change,
         [live_row(new) | {"of": new.stored.number} for new in change.added],
         [{"of": number, "parts_left": pack_parts(parts)} for number, parts in change.shrunk],
     )
 
 
-def apply(connection: Connection, epoch: int, packed: Packed, unix_ms: int) -> list[int]:
+def apply(connection: Connection, epoch: int, packed: PackedChange, unix_ms: int) -> list[int]:
     """Apply a change; return the numbers that it reserved. Errors: see ``Index.commit``."""
     change = packed.change
     changes: dict[str, ColumnElement[int] | int] = {}

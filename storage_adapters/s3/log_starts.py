@@ -23,7 +23,7 @@ TOLD_MAX: Final = 256  # further partitions in a footer: some ms of the loop
 _log = structlog.get_logger()
 
 
-class Untold:
+class UnwrittenStarts:
     """Partitions whose log start or deletion may not be in any footer of the bucket yet.
 
     The index has it, but after a loss of the index only the footers remain (``recovery``). So a
@@ -65,7 +65,7 @@ class LogStarts:
         self._committer = committer
         self._waiting: dict[int, list[OnDone]] = {}
         self._task: asyncio.Task[None] | None = None
-        self.untold = Untold(catalog)
+        self.untold = UnwrittenStarts(catalog)
 
     def truncate_before(self, partition_id: int, offset: int, on_done: OnDone) -> None:
         """See ``StorageAdapter``."""

@@ -42,7 +42,7 @@ from storage_adapters.formats.segment import (
 )
 from storage_adapters.s3.change import ObjectPart
 from storage_adapters.s3.merge_plan import PartRun
-from storage_adapters.s3.objects import Part, Place
+from storage_adapters.s3.objects import ObjectHeader, Part
 from storage_adapters.s3.pieces import Pieces
 from storage_adapters.s3.state import KIND_SETTLED, Catalog, Extent, StoredObject
 
@@ -82,7 +82,7 @@ class MergedObject(NamedTuple):
     rows: "array[int]"
 
 
-class Stored(NamedTuple):
+class StoredBatch(NamedTuple):
     """A stored batch: ``bytes``, with ``base_offset`` as its base offset."""
 
     data: memoryview
@@ -128,7 +128,7 @@ class Builder:
     ``sequences``: the log objects that a shared object replaces (``merge_plan``).
     """
 
-    def __init__(self, place: Place, sequences: tuple[int, int]) -> None:
+    def __init__(self, place: ObjectHeader, sequences: tuple[int, int]) -> None:
         self._place = place
         self._sequences = sequences
         header = encode_segment_header(
@@ -154,7 +154,7 @@ class Builder:
         self._epochs: list[tuple[int, int]] = []
         self._size_bytes = 0
 
-    def add(self, batch: Stored) -> None:
+    def add(self, batch: StoredBatch) -> None:
         """Add an intact batch of the partition that ``end_part`` ends next."""
         data, base_offset, span = batch
         stored_offset, timestamp_unix_ms = _OFFSET_AND_TIMESTAMP.unpack_from(data)
@@ -250,7 +250,7 @@ class Builder:
 
 
 def build_merged_object(
-    place: Place,
+    place: ObjectHeader,
     runs: Sequence[PartRun],
     sources: Mapping[int, Source],
     told: Mapping[int, Part],
@@ -327,14 +327,14 @@ def _rows_of(
     return zip(rows[0::ROW_STRIDE], rows[2::ROW_STRIDE], rows[3::ROW_STRIDE], strict=True)
 
 
-def read_batch(source: Source, base_offset: int, place: int, span: int) -> Stored:
+def read_batch(source: Source, base_offset: int, place: int, span: int) -> StoredBatch:
     """Return the intact batch of a row. Errors: ``DamagedObject``."""
     position, size_bytes = place & LOW_32, place >> HIGH_SHIFT
     data = source.data[position : position + size_bytes]
     if not is_intact(data, size_bytes, span >> HIGH_SHIFT):
         text = f"the batch at position {position} (offset {base_offset}) is damaged"
         raise DamagedObject(source.number, text)
-    return Stored(data, base_offset, span)
+    return StoredBatch(data, base_offset, span)
 
 
 def is_intact(data: Buffer, size_bytes: int, leader_epoch: int) -> bool:

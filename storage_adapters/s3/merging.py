@@ -19,7 +19,7 @@ from gateway.clock import Clock
 from gateway.errors import StorageUnavailable
 from storage_adapters.s3 import merge_plan as plan
 from storage_adapters.s3.config import S3Config
-from storage_adapters.s3.log_starts import Untold
+from storage_adapters.s3.log_starts import UnwrittenStarts
 from storage_adapters.s3.merge_pace import LOOKS_MAX, Pace, Stopped, all_of
 from storage_adapters.s3.merge_round import PlannedObject, merge_objects, note_object
 from storage_adapters.s3.merged_change import Changer, Replacement
@@ -32,7 +32,7 @@ from storage_adapters.s3.merged_object import (
     open_source,
     told_parts,
 )
-from storage_adapters.s3.objects import Part, Place
+from storage_adapters.s3.objects import ObjectHeader, Part
 from storage_adapters.s3.state import KIND_LOG, Catalog, StoredObject, object_key
 
 PAUSE_MS_MIN: Final = 500
@@ -58,7 +58,7 @@ class Merger:
         *,
         data_uuid: UUID,
         introduce: Callable[[int], Part],
-        untold: Untold,
+        untold: UnwrittenStarts,
         is_uploading: Callable[[], bool],
     ) -> None:
         self._config = config
@@ -345,14 +345,14 @@ class Merger:
         place = await self.place()
         return await self._changer.in_thread(self._build, place, planned, sources, told)
 
-    async def place(self) -> Place:
+    async def place(self) -> ObjectHeader:
         """Return the header fields of the next object. Errors: ``StorageUnavailable``."""
         number = await self._changer.take_number()
-        return Place(self._data_uuid, number, self._changer.epoch, self._clock.unix_ms())
+        return ObjectHeader(self._data_uuid, number, self._changer.epoch, self._clock.unix_ms())
 
     def _build(
         self,
-        place: Place,
+        place: ObjectHeader,
         planned: PlannedObject,
         sources: dict[int, Source],
         told: dict[int, Part],

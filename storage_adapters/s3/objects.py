@@ -42,7 +42,7 @@ from storage_adapters.s3.state import KIND_LOG, Extent
 _PARTITION: Final = itemgetter(0)
 
 
-class Place(NamedTuple):
+class ObjectHeader(NamedTuple):
     """Header fields of an object to be built."""
 
     data_uuid: UUID
@@ -97,7 +97,9 @@ class LogObject(NamedTuple):
 _Row = tuple[int, int, int, int, int]  # partition id, base offset, timestamp, place, span
 
 
-def build_log_object(place: Place, appends: Appends, parts: Mapping[int, Part]) -> LogObject:
+def build_log_object(
+    place: ObjectHeader, appends: Appends, parts: Mapping[int, Part]
+) -> LogObject:
     """Build the object that holds ``appends``.
 
     ``parts`` has all partitions of the entries, and others whose bounds alone are recorded.

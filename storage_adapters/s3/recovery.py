@@ -39,7 +39,7 @@ from storage_adapters.s3.index import Index
 from storage_adapters.s3.merged_change import READ_BYTES
 from storage_adapters.s3.opening import FORMAT, MARKER, read_marker
 from storage_adapters.s3.queries import rows_below
-from storage_adapters.s3.recovery_plan import Decision, Facts, SeenObject, decide
+from storage_adapters.s3.recovery_plan import Decision, FooterFacts, SeenObject, decide
 from storage_adapters.s3.state import KIND_LOG, Extent, StoredObject, object_key
 
 THREADS: Final = 16
@@ -64,7 +64,7 @@ class Survey(NamedTuple):
     """Contents of the bucket. ``epoch``, ``next_number``: above those of all objects."""
 
     data_uuid: UUID
-    facts: Facts
+    facts: FooterFacts
     damaged: list[DamagedKey]
     decision: Decision
     epoch: int
@@ -101,7 +101,7 @@ def survey_bucket(config: S3Config, bucket: Bucket) -> Survey:
     bucket.check()
     data_uuid = read_marker(config, bucket)
     seen: list[SeenObject] = []
-    facts = Facts()
+    facts = FooterFacts()
     damaged: list[DamagedKey] = []
     damaged_epochs: set[int] = set()
     epoch = number = 0
@@ -358,7 +358,7 @@ def _epochs_of(footer: Footer, part: Part) -> tuple[tuple[int, int], ...]:
     return tuple(epochs)
 
 
-def _fold(facts: Facts, told: Iterable[_Told]) -> None:
+def _fold(facts: FooterFacts, told: Iterable[_Told]) -> None:
     for partition_id, start, is_deleted, identity in told:
         facts.note(partition_id, start)
         if is_deleted:

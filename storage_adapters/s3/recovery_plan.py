@@ -36,7 +36,7 @@ class SeenObject(NamedTuple):
     parts: list[ObjectPart]
 
 
-class Facts:
+class FooterFacts:
     """Records of all footers about partitions."""
 
     __slots__ = ("deleted", "identities", "starts")
@@ -74,7 +74,7 @@ class Decision(NamedTuple):
 
 
 def decide(
-    seen: Sequence[SeenObject], facts: Facts, damaged_epochs: Collection[int] = ()
+    seen: Sequence[SeenObject], facts: FooterFacts, damaged_epochs: Collection[int] = ()
 ) -> Decision:
     """Decide which of ``seen`` are live. ``damaged_epochs``: those of unreadable objects.
 
@@ -171,7 +171,7 @@ def _not_stale(logs: Sequence[StoredObject]) -> Iterator[StoredObject]:
         ceiling = min([ceiling, *[stored.first_sequence for stored in kept]])
 
 
-def _choose(ranked: Iterable[SeenObject], facts: Facts) -> dict[int, list[ObjectPart]]:
+def _choose(ranked: Iterable[SeenObject], facts: FooterFacts) -> dict[int, list[ObjectPart]]:
     """Return the live parts by object; earlier objects of ``ranked`` win."""
     taken: dict[int, list[Extent]] = defaultdict(list)
     chosen: dict[int, list[ObjectPart]] = {}
@@ -194,7 +194,9 @@ def _is_free(taken: Sequence[Extent], extent: Extent) -> bool:
     return index == len(taken) or taken[index].first >= extent.end
 
 
-def _look(live: Iterable[SeenObject], facts: Facts) -> tuple[list[Missing], dict[int, int]]:
+def _look(
+    live: Iterable[SeenObject], facts: FooterFacts
+) -> tuple[list[Missing], dict[int, int]]:
     """Return the holes between extents, and the log starts by the extents."""
     extents: dict[int, list[Extent]] = defaultdict(list)
     for _, parts in live:

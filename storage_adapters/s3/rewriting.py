@@ -20,11 +20,11 @@ from storage_adapters.s3.merged_object import (
     Builder,
     DamagedObject,
     MergedObject,
-    Stored,
+    StoredBatch,
     is_intact,
 )
 from storage_adapters.s3.merging import Merger
-from storage_adapters.s3.objects import Part, Place
+from storage_adapters.s3.objects import ObjectHeader, Part
 from storage_adapters.s3.rows import RowsCache
 from storage_adapters.s3.state import (
     KIND_SETTLED,
@@ -162,7 +162,7 @@ class Rewriter:
         upto = rewrite.from_offset
         return f"partition {state.partition_id} is rewritten up to {upto} only: {why}"
 
-    def _make(self, place: Place, work: _Work) -> MergedObject | None:
+    def _make(self, place: ObjectHeader, work: _Work) -> MergedObject | None:
         """Build and put the rest of a part; None when nothing changes. In a thread."""
         builder = Builder(place, (work.stored.next_sequence, work.stored.next_sequence))
         rewrite = work.rewrite
@@ -174,7 +174,7 @@ class Rewriter:
             if rewrite.concerns(row):
                 kept = rewrite.keep(batch)
             if kept is batch:
-                builder.add(Stored(batch, row.base_offset, row.span))
+                builder.add(StoredBatch(batch, row.base_offset, row.span))
                 continue
             is_changed = True
             if kept is not None:
@@ -243,11 +243,11 @@ def _pieces(wanted: Sequence[Row]) -> Iterator[list[Row]]:
         yield piece
 
 
-def _stored(batch: Buffer) -> Stored:
+def _stored(batch: Buffer) -> StoredBatch:
     """Return a batch that ``keep`` made, for the offsets in its header."""
     view = memoryview(batch)
     (leader_epoch,) = _INT32.unpack_from(view, LEADER_EPOCH_AT)
     if not is_intact(view, len(view), leader_epoch):
         raise StorageUnavailable("a batch that compaction made has a wrong CRC")
     (base_offset,) = _BASE_OFFSET.unpack_from(view)
-    return Stored(view, base_offset, span_of(view))
+    return StoredBatch(view, base_offset, span_of(view))

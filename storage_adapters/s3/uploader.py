@@ -22,7 +22,7 @@ from storage_adapters.s3.change import Change, NewObject
 from storage_adapters.s3.committer import Committer
 from storage_adapters.s3.config import S3Config
 from storage_adapters.s3.metrics import S3Metrics
-from storage_adapters.s3.objects import Appends, LogObject, Part, Place, build_log_object
+from storage_adapters.s3.objects import Appends, LogObject, ObjectHeader, Part, build_log_object
 from storage_adapters.s3.outage import Outage
 from storage_adapters.s3.state import KIND_LOG, StoredObject, object_key
 
@@ -124,7 +124,9 @@ class Uploader:
     async def _upload(self, group: Group, parts: dict[int, Part]) -> Uploaded:
         async with self._room:
             number = await self._committer.take_number()
-            place = Place(self._data_uuid, number, self._committer.epoch, self._clock.unix_ms())
+            place = ObjectHeader(
+                self._data_uuid, number, self._committer.epoch, self._clock.unix_ms()
+            )
             next_sequence = group.first_sequence + len(group.entries)
             built, rows = await self._in_thread(_build, place, group.appends(), parts)
             # The object has the batches: waiting appends are in memory once.
@@ -231,7 +233,9 @@ class Uploader:
                 self._loop.call_soon(self._tell)
 
 
-def _build(place: Place, appends: Appends, parts: dict[int, Part]) -> tuple[LogObject, bytes]:
+def _build(
+    place: ObjectHeader, appends: Appends, parts: dict[int, Part]
+) -> tuple[LogObject, bytes]:
     """Build an object and pack its rows. In a thread."""
     built = build_log_object(place, appends, parts)
     return built, pack_rows(built.rows)

@@ -41,7 +41,7 @@ from storage_adapters.segment_log.lockfile import DataLock
 from storage_adapters.segment_log.metrics import SegmentLogMetrics
 from storage_adapters.segment_log.opening import Opened, open_data
 from storage_adapters.segment_log.parts import (
-    Base,
+    Dependencies,
     new_changer,
     new_closer,
     new_key_indexes,
@@ -320,7 +320,7 @@ class SegmentLog:
             on_group=self._on_group,
             on_fault=self._host.on_fault,
         )
-        base = Base(
+        base = Dependencies(
             self._config,
             self._data_dir,
             self.data_uuid,

@@ -23,7 +23,7 @@ from storage_adapters.formats.manifest import SHARED
 from storage_adapters.formats.row_search import find_offset, sizes_of
 from storage_adapters.segment_log.reading import Pick, pick, read_picks
 from storage_adapters.segment_log.segments import Segment
-from storage_adapters.segment_log.settled_output import Output, Placed
+from storage_adapters.segment_log.settled_output import Output, OutputBatch
 
 PIECE_BYTES: Final = 262_144
 DAMAGE_TRIES: Final = 4  # of a change: the damage may be a passing read error of the disk
@@ -177,7 +177,7 @@ def _copy_run(
 
 def _groups(
     partition_id: int, run: list[Piece], rewrite: Rewrite | None
-) -> Iterator[list[Placed]]:
+) -> Iterator[list[OutputBatch]]:
     for piece in run:
         rows = piece.source.footer.rows
         for first, last in _wanted(piece, rewrite):
@@ -203,7 +203,7 @@ def _wanted(piece: Piece, rewrite: Rewrite | None) -> Iterator[tuple[int, int]]:
         yield first, piece.last
 
 
-def _read(partition_id: int, piece: Piece, picks: list[Pick], row: int) -> list[Placed]:
+def _read(partition_id: int, piece: Piece, picks: list[Pick], row: int) -> list[OutputBatch]:
     rows = piece.source.footer.rows
     try:
         batches = read_picks(piece.source.fd, picks, 0)
@@ -216,7 +216,7 @@ def _read(partition_id: int, piece: Piece, picks: list[Pick], row: int) -> list[
         if not is_intact(batch):
             _check_may_go_along(partition_id, piece.source.segment, chosen)
             damaged_unix_ms = rows[at + 1]
-        placed.append(Placed(batch, chosen.base_offset, rows[at + 3], damaged_unix_ms))
+        placed.append(OutputBatch(batch, chosen.base_offset, rows[at + 3], damaged_unix_ms))
     return placed
 
 
@@ -234,7 +234,9 @@ def is_intact(batch: Buffer) -> bool:
     return bool(crc32c(batch[ATTRIBUTES_AT:]) == _CRC.unpack_from(batch, CRC_AT)[0])
 
 
-def _rewritten(groups: Iterator[list[Placed]], rewrite: Rewrite) -> Iterator[list[Placed]]:
+def _rewritten(
+    groups: Iterator[list[OutputBatch]], rewrite: Rewrite
+) -> Iterator[list[OutputBatch]]:
     for group in groups:
         kept = []
         for item in group:
@@ -250,12 +252,12 @@ def _rewritten(groups: Iterator[list[Placed]], rewrite: Rewrite) -> Iterator[lis
             yield kept
 
 
-def _placed(batch: Buffer) -> Placed:
+def _placed(batch: Buffer) -> OutputBatch:
     """Return a batch that ``keep`` made, for the offsets in its header."""
     if not is_intact(batch):
         raise StorageUnavailable("a batch that compaction made has a wrong CRC")
     (base_offset,) = _BASE_OFFSET.unpack_from(batch)
-    return Placed(batch, base_offset, span_of(batch))
+    return OutputBatch(batch, base_offset, span_of(batch))
 
 
 def directory_rows(

@@ -19,7 +19,7 @@ _HASHES_LOOKED_UP_MAX: Final = 64  # above it, all hashes of a stretch are compa
 Span = tuple[int, int]
 
 
-class Stretch(NamedTuple):
+class KeyedRange(NamedTuple):
     """Offsets [start, end), the size of their batches, and their keys' hashes, sorted.
 
     ``is_whole``: the keys of all batches could be decoded.
@@ -55,7 +55,7 @@ class LiveKeys:
 
     def __init__(self, bytes_max: int) -> None:
         self._bytes_max = bytes_max
-        self._stretches: dict[int, tuple[Stretch, ...]] = {}
+        self._stretches: dict[int, tuple[KeyedRange, ...]] = {}
         self.used_bytes = 0
 
     @property
@@ -92,7 +92,7 @@ class LiveKeys:
             hashes.update(last.hashes)
             is_whole = is_whole and last.is_whole
             self.used_bytes -= last.cost_bytes
-        made = Stretch(start, end, size_bytes, array("q", sorted(hashes)), is_whole)
+        made = KeyedRange(start, end, size_bytes, array("q", sorted(hashes)), is_whole)
         self.used_bytes += made.cost_bytes
         self._stretches[partition_id] = (*before, made)
 

@@ -12,7 +12,7 @@ from storage_adapters.segment_log.settled_set import record_of
 PARTS_PER_TICK: Final = 500
 
 
-class Passed:
+class ObsoleteFiles:
     """Counts of dead bytes per shared segment: those of partitions that need it no more.
 
     Loop only.

@@ -20,7 +20,7 @@ from storage_adapters.segment_log.settler import Settler
 from storage_adapters.segment_log.writer import Writer
 
 
-class Base(NamedTuple):
+class Dependencies(NamedTuple):
     """Dependencies of all parts. ``wake`` wakes the sweeper and the settler."""
 
     config: SegmentLogConfig
@@ -35,7 +35,7 @@ class Base(NamedTuple):
     wake: Callable[[], None]
 
 
-def new_maker(base: Base) -> SegmentMaker:
+def new_maker(base: Dependencies) -> SegmentMaker:
     """Build the maker of segments."""
     return SegmentMaker(
         files=base.files,
@@ -48,7 +48,7 @@ def new_maker(base: Base) -> SegmentMaker:
     )
 
 
-def new_closer(base: Base, executor: ThreadPoolExecutor) -> Closer:
+def new_closer(base: Dependencies, executor: ThreadPoolExecutor) -> Closer:
     """Build the closer of full segments, which works in the executor's thread."""
     return Closer(
         executor=executor,
@@ -60,7 +60,7 @@ def new_closer(base: Base, executor: ThreadPoolExecutor) -> Closer:
     )
 
 
-def new_changer(base: Base, on_freed: Callable[[], None]) -> Changer:
+def new_changer(base: Dependencies, on_freed: Callable[[], None]) -> Changer:
     """Build the changer of settled files, with a thread of its own."""
     return Changer(
         catalog=base.catalog,
@@ -73,7 +73,7 @@ def new_changer(base: Base, on_freed: Callable[[], None]) -> Changer:
 
 
 def new_settler(
-    base: Base, changer: Changer, pace: Pace, last_sequence: Callable[[], int]
+    base: Dependencies, changer: Changer, pace: Pace, last_sequence: Callable[[], int]
 ) -> Settler:
     """Build the settler, which decides on changes."""
     spec = OutputSpec(
@@ -98,7 +98,7 @@ def new_settler(
     )
 
 
-def new_key_indexes(base: Base, pace: Pace, read: Read) -> KeyIndexes:
+def new_key_indexes(base: Dependencies, pace: Pace, read: Read) -> KeyIndexes:
     """Build the key indexes."""
     return KeyIndexes(
         base.catalog,

@@ -54,7 +54,7 @@ class Pick(NamedTuple):
     span: int
 
 
-class Picks(NamedTuple):
+class SegmentPicks(NamedTuple):
     """Batches of one segment, in order of position. The partition's part ends at ``part_end``.
 
     ``part_end`` is 0 in a live segment, where it is not used.
@@ -78,7 +78,9 @@ class Reader:
         self.page_cache = PageCache(catalog.handles, self._executor, config.read_ahead_bytes)
         self._nowait = os.RWF_NOWAIT
 
-    def plan(self, state: PartitionState, start: int, end: int, bytes_max: int) -> list[Picks]:
+    def plan(
+        self, state: PartitionState, start: int, end: int, bytes_max: int
+    ) -> list[SegmentPicks]:
         """Return the batches of a read, as ``StorageAdapter.read_cached`` defines it."""
         start = max(start, state.start)
         if state.is_deleted or start >= end:
@@ -90,8 +92,8 @@ class Reader:
             row = find_offset(live.rows, 0, last, start)
             picks, _ = pick(live.rows, row, last, end, bytes_max, is_first=True)
             assert state.segment is not None
-            return [Picks(state.segment, picks, 0)] if picks else []
-        plan: list[Picks] = []
+            return [SegmentPicks(state.segment, picks, 0)] if picks else []
+        plan: list[SegmentPicks] = []
         for segment, part, rows in self._catalog.places(state, start):
             first, last = part.first_row, part.first_row + part.row_count
             row = find_offset(rows, first, last, start)
@@ -101,12 +103,12 @@ class Reader:
             if not picks:
                 break
             place = rows[last * ROW_STRIDE - 2]
-            plan.append(Picks(segment, picks, (place & LOW_32) + (place >> 32)))
+            plan.append(SegmentPicks(segment, picks, (place & LOW_32) + (place >> 32)))
             if bytes_max <= 0 or row + len(picks) < last:
                 break
         return plan
 
-    def note(self, state: PartitionState, plan: list[Picks], *, is_cold: bool) -> None:
+    def note(self, state: PartitionState, plan: list[SegmentPicks], *, is_cold: bool) -> None:
         """Note the reads of settled segments for the page cache."""
         for segment, picks, part_end in plan:
             if segment.record is not None:
@@ -115,7 +117,7 @@ class Reader:
                 span = Span(segment, picks[0].position, end, part_end)
                 self.page_cache.note(state, span, is_cold=is_cold)
 
-    def read_cached(self, plan: list[Picks]) -> list[Buffer] | None:
+    def read_cached(self, plan: list[SegmentPicks]) -> list[Buffer] | None:
         """Read the planned batches, or return None when that would wait for the disk."""
         batches: list[Buffer] = []
         for segment, picks, _ in plan:
@@ -136,7 +138,7 @@ class Reader:
                 self._catalog.handles.release(segment)
         return batches
 
-    async def read(self, plan: list[Picks]) -> list[Buffer]:
+    async def read(self, plan: list[SegmentPicks]) -> list[Buffer]:
         """Read the planned batches, waiting for the disk in a thread."""
         held = [segment for segment, _, _ in plan]
         try:

@@ -92,7 +92,7 @@ class Pace:
                 raise Stopped
 
 
-class Placed(NamedTuple):
+class OutputBatch(NamedTuple):
     """A batch to be written, with its offset count and leader epoch.
 
     ``damaged_unix_ms``: the highest timestamp in the row of a damaged one.
@@ -168,7 +168,7 @@ class OutputFile:
         self.rows_count += _PART_ROWS
         self._open = FooterPart(partition_id, start, start, False, None, 0, self._rows)  # noqa: FBT003
 
-    def add(self, placed: Sequence[Placed]) -> None:
+    def add(self, placed: Sequence[OutputBatch]) -> None:
         """Write batches, in order of offset."""
         assert self._open is not None
         rows, position, max_timestamp = self._rows, self.position, self._max_timestamp
@@ -255,7 +255,7 @@ class Output:
         partition_id: int,
         bounds: tuple[int, int],
         introduction: bytes | None,
-        groups: Iterator[list[Placed]],
+        groups: Iterator[list[OutputBatch]],
         *,
         owner: int,
     ) -> None:

@@ -26,7 +26,7 @@ from storage_adapters.segment_log.copying import (
 )
 from storage_adapters.segment_log.merging import owned_run, shared_run
 from storage_adapters.segment_log.metrics import SegmentLogMetrics
-from storage_adapters.segment_log.obsolete_files import Passed
+from storage_adapters.segment_log.obsolete_files import ObsoleteFiles
 from storage_adapters.segment_log.retries import Retries
 from storage_adapters.segment_log.rewriting import Rewriter
 from storage_adapters.segment_log.segments import Segment
@@ -67,7 +67,7 @@ class Settler:
         self._last_sequence = last_sequence
         self._wake = wake
         self._lock = asyncio.Lock()
-        self._passed = Passed(catalog)
+        self._passed = ObsoleteFiles(catalog)
         self._floor = 0  # no scan begins before this sequence
         self._oldest: Segment | None = None  # the first waiting log segment
         self._oldest_since_ms = 0

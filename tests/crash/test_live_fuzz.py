@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.crash.silence import check_log
+from tests.crash.silent_connections import check_log
 from tests.interop.kafka.clients import CONFLUENT, KAFKA_PYTHON, Member
 from tests.interop.kafka.programs.protocol import Message
 from tests.support.gateway import Gateway

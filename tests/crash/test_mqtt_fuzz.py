@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.crash import silence
-from tests.crash.silence import check_log, check_silence
+from tests.crash import silent_connections
+from tests.crash.silent_connections import check_log, check_silence
 from tests.support import mqtt_wire as wire
 from tests.support.hostile.mqtt import PACKETS_PER_CONNECTION, thrown_at_once
 from tests.support.mqtt_gateway import MqttGateway
@@ -143,7 +143,7 @@ def test_half_a_packet_of_a_connected_client_has_its_time(gateway: MqttGateway) 
 @pytest.mark.soak
 def test_ten_thousand_silent_connections_harm_nobody(tmp_path: Path) -> None:
     settings = {
-        "adapters.mqtt.handshake_s_max": silence.HANDSHAKE_S_MAX,
+        "adapters.mqtt.handshake_s_max": silent_connections.HANDSHAKE_S_MAX,
         "log.level": "warning",
     }
     with MqttGateway(tmp_path / "data", settings) as gateway:

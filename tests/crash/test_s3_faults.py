@@ -14,7 +14,7 @@ import pytest
 from confluent_kafka import KafkaError, Message, Producer
 
 from tests.crash.load import Load, check_dense, check_kept, check_once, read_all
-from tests.crash.s3_rig import Gate, gated, lose_disk, new_database, s3_settings
+from tests.crash.s3_gateways import Gate, gated, lose_disk, new_database, s3_settings
 from tests.support.gateway import Gateway
 from tests.support.s3_proxy import (
     Answer,

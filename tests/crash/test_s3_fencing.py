@@ -13,7 +13,7 @@ import pytest
 from sqlalchemy import create_engine, text
 
 from tests.crash.load import Load, check_dense, check_kept, check_once, read_all
-from tests.crash.s3_rig import abandon, lose_disk, new_database, s3_settings
+from tests.crash.s3_gateways import abandon, lose_disk, new_database, s3_settings
 from tests.support.gateway import Gateway
 from tests.support.s3_proxy import Hang, S3Proxy
 from tests.support.s3_servers import S3Server, versitygw

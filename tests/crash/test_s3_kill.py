@@ -22,7 +22,7 @@ from tests.crash.load import (
     count_of,
     read_all,
 )
-from tests.crash.s3_rig import lose_disk, new_database, s3_settings
+from tests.crash.s3_gateways import lose_disk, new_database, s3_settings
 from tests.support.gateway import Gateway
 from tests.support.s3_servers import S3Server, versitygw
 from tests.support.topics import create_topic

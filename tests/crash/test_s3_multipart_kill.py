@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import KafkaError, Message, Producer
 
 from tests.crash.load import check_dense, patient_producer, read_all
-from tests.crash.s3_rig import lose_disk, s3_settings
+from tests.crash.s3_gateways import lose_disk, s3_settings
 from tests.support.gateway import Gateway
 from tests.support.s3_proxy import Fault, Hang, LoseAnswer, S3Proxy
 from tests.support.s3_servers import S3Server, versitygw

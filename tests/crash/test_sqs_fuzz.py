@@ -15,8 +15,8 @@ from typing import Self
 
 import pytest
 
-from tests.crash import silence
-from tests.crash.silence import check_log, check_silence
+from tests.crash import silent_connections
+from tests.crash.silent_connections import check_log, check_silence
 from tests.support.hostile.sqs import QUEUES, thrown_at_once
 from tests.support.proc import resident_bytes
 from tests.support.sqs_gateway import SqsGateway
@@ -203,6 +203,9 @@ def _pour(port: int, start: bytes, piece: bytes) -> bytes:
 
 @pytest.mark.soak
 def test_ten_thousand_silent_connections_harm_nobody(tmp_path: Path) -> None:
-    settings = {"adapters.sqs.handshake_s_max": silence.HANDSHAKE_S_MAX, "log.level": "warning"}
+    settings = {
+        "adapters.sqs.handshake_s_max": silent_connections.HANDSHAKE_S_MAX,
+        "log.level": "warning",
+    }
     with SqsGateway(tmp_path / "data", settings) as gateway, Healthy(gateway) as healthy:
         check_silence(gateway, gateway.sqs_port, healthy.check)

@@ -25,7 +25,7 @@ _SETTINGS: dict[str, object] = {
 }
 
 
-class House(NamedTuple):
+class S3Gateway(NamedTuple):
     """``server`` has the bucket of this house alone. ``named``: the options of the source."""
 
     gateway: Gateway
@@ -41,7 +41,7 @@ class House(NamedTuple):
 
 
 @contextmanager
-def house(server: S3Server, folder: Path, **settings: object) -> Iterator[House]:
+def s3_gateway(server: S3Server, folder: Path, **settings: object) -> Iterator[S3Gateway]:
     """Run a gateway over a new bucket until the block ends."""
     own = dataclasses.replace(server, bucket=server.new_bucket())
     said = _SETTINGS | own.settings(prefix="gw/")
@@ -53,7 +53,7 @@ def house(server: S3Server, folder: Path, **settings: object) -> Iterator[House]
         environment={},
     )
     with Gateway(data_dir, said) as gateway:
-        yield House(gateway, own, source_options(loaded))
+        yield S3Gateway(gateway, own, source_options(loaded))
 
 
 def move_objects(options: Options, *, with_keys: bool = True) -> None:

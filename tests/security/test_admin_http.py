@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.crash.silence import check_log
+from tests.crash.silent_connections import check_log
 from tests.support.gateway import Gateway
 
 pytestmark = pytest.mark.crash

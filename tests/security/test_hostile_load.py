@@ -11,7 +11,7 @@ from typing import Final
 
 import pytest
 
-from tests.crash.silence import check_log
+from tests.crash.silent_connections import check_log
 from tests.security.guarded import ADMINISTRATOR, PASSWORD, GuardedGateway
 from tests.security.healthy import HEALTHY, NAME
 from tests.support.hostile import ADMIN, KAFKA, MQTT, PROTOCOLS, SQS, kafka, speech

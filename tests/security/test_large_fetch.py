@@ -6,7 +6,7 @@ from typing import Final
 
 import pytest
 
-from tests.crash.silence import check_log
+from tests.crash.silent_connections import check_log
 from tests.support.gateway import Gateway
 from tests.support.kafka_wire import FETCH, Connection, batch, request
 from tests.support.proc import forget_peak, peak_bytes, resident_bytes

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from features.dedup_ids import DedupIds, Place
+from features.dedup_ids import DedupIds, FirstSent
 from gateway.broker import Broker
 from gateway.errors import CorruptBatch, GatewayError, StorageUnavailable
 from gateway.model import DEDUP_ID, MESSAGE_ID, Record, parse_batch_header
@@ -25,7 +25,7 @@ LOAD_BYTES_MAX: Final = 262_144  # of one read; between reads the loop serves ot
 
 _SEPARATOR: Final = b"\x00"  # in no id
 
-OnPlaced = Callable[[Place | None, GatewayError | None], None]
+OnPlaced = Callable[[FirstSent | None, GatewayError | None], None]
 OnReady = Callable[[GatewayError | None], None]
 
 
@@ -114,7 +114,7 @@ async def _load(
     would not expire before it.
     """
     await _readable(broker)
-    sent: deque[tuple[int, bytes, Place]] = deque(maxlen=ids.ids_max)
+    sent: deque[tuple[int, bytes, FirstSent]] = deque(maxlen=ids.ids_max)
     for number in range(len(topic.partition_ids)):
         partition = broker.partition(topic, number)
         found = await broker.offset_for_time(partition, window.start)
@@ -124,7 +124,7 @@ async def _load(
             dedup_id = _sent_id(record)
             if dedup_id is not None:
                 known_by = scoped_id(dedup_id, record.key, by_group=by_group)
-                place = Place(number, record.offset)
+                place = FirstSent(number, record.offset)
                 sent.append((min(record.timestamp_unix_ms, window.stop), known_by, place))
     for timestamp_unix_ms, known_by, place in sorted(sent, key=lambda one: one[0]):
         ids.restore(known_by, place, timestamp_unix_ms)

@@ -13,7 +13,7 @@ from adapters.sqs.messages.deduplication import OnPlaced, scoped_id
 from adapters.sqs.messages.outgoing import OutgoingMessage
 from adapters.sqs.messages.received import sequence_number
 from adapters.sqs.queues.queue_rules import QueueRules
-from features.dedup_ids import DedupIds, Pending, Place
+from features.dedup_ids import DedupIds, FirstSent, Pending
 from gateway.errors import GatewayError, StorageUnavailable, as_value
 from gateway.partition import Partition
 from gateway.records.codec import RecordRun
@@ -136,7 +136,7 @@ def _send_fifo(
         known_by = scoped_id(message.dedup_id.encode(), message.key, by_group=window.by_group)
         answer = partial(_on_placed, queue.topic.uuid, message, on_sent)
         found = ids.find(known_by, now_unix_ms)
-        if isinstance(found, Place):
+        if isinstance(found, FirstSent):
             answer(found, None)
         elif found is not None:
             found.waiters.append(answer)
@@ -163,7 +163,7 @@ def _on_placed(
     topic_uuid: UUID,
     message: OutgoingMessage,
     on_sent: OnSent,
-    place: Place | None,
+    place: FirstSent | None,
     error: GatewayError | None,
 ) -> None:
     """Answer for a message that was appended now or before (``place``), or failed."""
@@ -207,9 +207,9 @@ class _FirstSend:
     def _on_kept(self, error: StorageUnavailable | None) -> None:
         """Answer after the append; when that failed, the id may be sent again."""
         assert self._pending is not None
-        place: Place | None = None
+        place: FirstSent | None = None
         if error is None:
-            place = Place(self._partition.number, self._run.base_offset)
+            place = FirstSent(self._partition.number, self._run.base_offset)
             waiters = self._ids.complete(self._known_by, self._pending, place)
         else:
             waiters = self._ids.fail(self._known_by, self._pending)

@@ -18,7 +18,7 @@ from adapters.sqs.messages.deduplication import DeduplicationWindow, OnPlaced
 from adapters.sqs.messages.receipt_handles import ReceiptHandles
 from adapters.sqs.messages.receive_attempts import ReceiveAttempts
 from adapters.sqs.queues.queue_rules import QueueRules, parse_rules
-from features.dedup_ids import DedupIds, Room
+from features.dedup_ids import DedupIds, IdBudget
 from gateway.errors import GatewayError, as_value
 from gateway.kernel import Kernel
 from gateway.topics.manager import Topic
@@ -45,7 +45,7 @@ class MessageState:
         self._kernel = kernel
         self._secret = secret
         self._dedup_ms = config.dedup_s * MS_PER_S
-        self._room = Room(config.dedup_ids_max)
+        self._room = IdBudget(config.dedup_ids_max)
         self._states: dict[UUID, _QueueState] = {}
         self._windows: dict[UUID, DeduplicationWindow] = {}
         self._tasks: set[asyncio.Task[None]] = set()

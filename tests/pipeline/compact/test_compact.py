@@ -25,7 +25,7 @@ from storage_adapters.s3.config import S3Config
 from storage_adapters.s3.index import Index
 from tests.pipeline.producing import produce
 from tests.pipeline.running import Jobs, kill_when, start_alone
-from tests.pipeline.s3_gateway import House, house
+from tests.pipeline.s3_gateway import S3Gateway, s3_gateway
 from tests.support.s3_servers import S3Server
 from tests.support.topics import create_topic
 from tests.support.waiting import wait_until
@@ -38,9 +38,9 @@ _NODE_ID = 1
 @contextmanager
 def _written(
     s3: S3Server, folder: Path, *, idempotent: bool = False
-) -> Iterator[tuple[House, str]]:
+) -> Iterator[tuple[S3Gateway, str]]:
     """Run a house with many small objects."""
-    with house(s3, folder, flush_interval_ms=0) as own:
+    with s3_gateway(s3, folder, flush_interval_ms=0) as own:
         topic = create_topic(own.bootstrap, partitions=3)
         for first in range(0, 1_200, 100):
             numbers = range(first, first + 100)
@@ -48,27 +48,27 @@ def _written(
         yield own, topic
 
 
-def _place(own: House) -> S3Place:
+def _place(own: S3Gateway) -> S3Place:
     place = own.options().s3
     assert place is not None
     return place
 
 
-def _index(own: House) -> Index:
+def _index(own: S3Gateway) -> Index:
     index = Index(own.named["catalog"], clock=SystemClock())
     index.open(create=False)
     return index
 
 
-def _views(own: House, topic: str) -> list[PartitionView]:
+def _views(own: S3Gateway, topic: str) -> list[PartitionView]:
     return list(wanted(access.views(own.options()), own.options(topics=topic)).values())
 
 
-def _object_count(own: House, topic: str) -> int:
+def _object_count(own: S3Gateway, topic: str) -> int:
     return len({extent.path for view in _views(own, topic) for extent in view.extents})
 
 
-def _job(own: House) -> Compaction:
+def _job(own: S3Gateway) -> Compaction:
     config = S3Config(
         bucket=own.server.bucket,
         prefix="gw/",
@@ -95,7 +95,7 @@ def _rows(options: Options) -> list[tuple[int, int, int]]:
     )
 
 
-def _consumed(own: House, topic: str, count: int) -> list[int]:
+def _consumed(own: S3Gateway, topic: str, count: int) -> list[int]:
     consumer = Consumer(
         {
             "bootstrap.servers": own.bootstrap,
@@ -216,7 +216,7 @@ def test_beside_a_node_it_refuses_but_can_plan(
 
 
 def test_a_bucket_of_other_data_is_refused(s3: S3Server, tmp_path: Path) -> None:
-    with house(s3, tmp_path / "one") as one, house(s3, tmp_path / "two") as two:
+    with s3_gateway(s3, tmp_path / "one") as one, s3_gateway(s3, tmp_path / "two") as two:
         place = _place(one)._replace(bucket=two.server.bucket)
         config = S3Config(
             bucket=two.server.bucket,
@@ -238,7 +238,7 @@ def test_the_topic_of_producers_is_the_nodes_own() -> None:
 def test_a_job_that_is_killed_has_done_whole_rounds_and_the_next_does_the_rest(
     jobs: Jobs, s3: S3Server, tmp_path: Path
 ) -> None:
-    with house(s3, tmp_path, flush_interval_ms=0, object_bytes=65_536) as own:
+    with s3_gateway(s3, tmp_path, flush_interval_ms=0, object_bytes=65_536) as own:
         topic = create_topic(own.bootstrap, partitions=2)
         for first in range(0, 1_000, 50):
             produce(own.bootstrap, topic, range(first, first + 50), value_bytes=10_000)
@@ -261,10 +261,10 @@ def test_a_job_that_is_killed_has_done_whole_rounds_and_the_next_does_the_rest(
         assert _consumed(own, topic, 1_000) == list(range(1_000))
 
 
-def _kill_after_a_round(own: House, topic: str, program: Program) -> None:
+def _kill_after_a_round(own: S3Gateway, topic: str, program: Program) -> None:
     count = _object_count(own, topic)
     kill_when(program, lambda: _object_count(own, topic) < count, what="a round is committed")
 
 
-def _assignments(own: House) -> list[str]:
+def _assignments(own: S3Gateway) -> list[str]:
     return [f"--set={key}={value}" for key, value in own.gateway.settings.items()]

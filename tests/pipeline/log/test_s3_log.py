@@ -19,7 +19,7 @@ from pipeline.log.splits import Split, ending_positions, plan, starting_position
 from storage_adapters.formats.footer import decode_trailer
 from storage_adapters.s3.index import Index
 from tests.pipeline.producing import produce
-from tests.pipeline.s3_gateway import House, house, move_objects
+from tests.pipeline.s3_gateway import S3Gateway, move_objects, s3_gateway
 from tests.support.s3_servers import S3Server
 from tests.support.topics import create_topic
 from tests.support.waiting import wait_until
@@ -30,8 +30,8 @@ _TIME_IN_ROW = 8  # of the footer: nothing else would tell that it is another
 
 
 @pytest.fixture(scope="module")
-def shared(s3: S3Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
-    with house(s3, tmp_path_factory.mktemp("house")) as running:
+def shared(s3: S3Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Gateway]:
+    with s3_gateway(s3, tmp_path_factory.mktemp("house")) as running:
         yield running
 
 
@@ -71,7 +71,7 @@ def _gets(options: Options) -> int:
     return s3_log.bucket_of(_place(options)).statistics.requests.get("get", 0)
 
 
-def test_every_row_is_there_once_in_order(shared: House) -> None:
+def test_every_row_is_there_once_in_order(shared: S3Gateway) -> None:
     topic = create_topic(shared.bootstrap, partitions=3)
     for first in range(0, 3_000, 500):
         produce(shared.bootstrap, topic, range(first, first + 500))
@@ -85,7 +85,7 @@ def test_every_row_is_there_once_in_order(shared: House) -> None:
         assert offsets == list(range(len(offsets)))
 
 
-def test_an_object_of_many_partitions_takes_one_request(shared: House) -> None:
+def test_an_object_of_many_partitions_takes_one_request(shared: S3Gateway) -> None:
     topic = create_topic(shared.bootstrap, partitions=12)
     produce(shared.bootstrap, topic, range(600))
     options = shared.options(topics=topic)
@@ -100,7 +100,9 @@ def test_an_object_of_many_partitions_takes_one_request(shared: House) -> None:
     assert _gets(options) - before == len(objects)
 
 
-def test_an_object_that_is_opened_for_each_partition_is_fetched_twice(shared: House) -> None:
+def test_an_object_that_is_opened_for_each_partition_is_fetched_twice(
+    shared: S3Gateway,
+) -> None:
     topic = create_topic(shared.bootstrap, partitions=12)
     produce(shared.bootstrap, topic, range(600))
     options = shared.options(topics=topic)
@@ -117,7 +119,7 @@ def test_an_object_that_is_opened_for_each_partition_is_fetched_twice(shared: Ho
 
 
 def test_of_a_large_object_only_what_is_wanted_is_fetched(s3: S3Server, tmp_path: Path) -> None:
-    with house(s3, tmp_path, **one_object(200)) as own:
+    with s3_gateway(s3, tmp_path, **one_object(200)) as own:
         wide, narrow = create_topic(own.bootstrap), create_topic(own.bootstrap)
         before = own.gateway.metric(APPENDED)
         with ThreadPoolExecutor(2) as threads:  # one object has both
@@ -145,7 +147,7 @@ def test_of_a_large_object_only_what_is_wanted_is_fetched(s3: S3Server, tmp_path
 
 
 def test_offsets_are_found_where_merging_has_put_them(s3: S3Server, tmp_path: Path) -> None:
-    with house(s3, tmp_path) as own:
+    with s3_gateway(s3, tmp_path) as own:
         topic = create_topic(own.bootstrap, partitions=2)
         for first in range(0, 400, 100):
             produce(own.bootstrap, topic, range(first, first + 100))
@@ -163,7 +165,7 @@ def test_rows_that_were_read_before_their_object_went_come_once(
     s3: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(s3_object, "GET_BYTES_MAX", 1 << 20)  # so that many are left to do
-    with house(s3, tmp_path, **one_object(200)) as own:
+    with s3_gateway(s3, tmp_path, **one_object(200)) as own:
         topic = create_topic(own.bootstrap)
         produce(own.bootstrap, topic, range(200), value_bytes=VALUE_BYTES)
         options = own.options(topics=topic)
@@ -181,7 +183,7 @@ def test_rows_that_were_read_before_their_object_went_come_once(
 
 
 def test_what_a_lease_holds_is_not_deleted_before_it_ends(s3: S3Server, tmp_path: Path) -> None:
-    with house(s3, tmp_path) as own:
+    with s3_gateway(s3, tmp_path) as own:
         topic = create_topic(own.bootstrap)
         produce(own.bootstrap, topic, range(10))
         options = own.options(topics=topic)
@@ -198,7 +200,7 @@ def test_what_a_lease_holds_is_not_deleted_before_it_ends(s3: S3Server, tmp_path
         assert _dead(own)
 
 
-def _dead(own: House) -> list[tuple[int, int]]:
+def _dead(own: S3Gateway) -> list[tuple[int, int]]:
     with closing(Index(own.named["catalog"], clock=SystemClock())) as index:
         index.open(create=False)
         return index.dead(before_unix_ms=1 << 60, limit=10)
@@ -207,7 +209,7 @@ def _dead(own: House) -> list[tuple[int, int]]:
 def test_an_object_that_somebody_deleted_is_an_error_that_says_so(
     s3: S3Server, tmp_path: Path
 ) -> None:
-    with house(s3, tmp_path) as own:
+    with s3_gateway(s3, tmp_path) as own:
         topic = create_topic(own.bootstrap)
         produce(own.bootstrap, topic, range(10))
         options = own.options(topics=topic)
@@ -223,7 +225,7 @@ def test_an_object_that_somebody_deleted_is_an_error_that_says_so(
 
 
 def test_a_deleted_topic_fails_loudly(s3: S3Server, tmp_path: Path) -> None:
-    with house(s3, tmp_path) as own:
+    with s3_gateway(s3, tmp_path) as own:
         topic = create_topic(own.bootstrap)
         produce(own.bootstrap, topic, range(10))
         options = own.options(topics=topic)
@@ -235,7 +237,7 @@ def test_a_deleted_topic_fails_loudly(s3: S3Server, tmp_path: Path) -> None:
 
 
 def test_bytes_that_changed_are_found_and_named(s3: S3Server, tmp_path: Path) -> None:
-    with house(s3, tmp_path) as own:
+    with s3_gateway(s3, tmp_path) as own:
         topic = create_topic(own.bootstrap)
         produce(own.bootstrap, topic, range(50))
         options = own.options(topics=topic)
@@ -254,7 +256,7 @@ def test_bytes_that_changed_are_found_and_named(s3: S3Server, tmp_path: Path) ->
 def test_a_footer_that_changed_is_found_before_a_row_is_read(
     s3: S3Server, tmp_path: Path
 ) -> None:
-    with house(s3, tmp_path) as own:
+    with s3_gateway(s3, tmp_path) as own:
         topic = create_topic(own.bootstrap)
         produce(own.bootstrap, topic, range(50))
         options = own.options(topics=topic)
@@ -282,7 +284,7 @@ def test_a_footer_that_changed_is_found_before_a_row_is_read(
     ],
 )
 def test_what_cannot_be_reached_is_named(
-    shared: House, changed: dict[str, str], said: str
+    shared: S3Gateway, changed: dict[str, str], said: str
 ) -> None:
     topic = create_topic(shared.bootstrap)
     produce(shared.bootstrap, topic, range(3))

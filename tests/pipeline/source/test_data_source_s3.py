@@ -12,7 +12,7 @@ from gateway.clock import SystemClock
 from pipeline.log.options import parse_options
 from storage_adapters.s3.index import Index
 from tests.pipeline.producing import numbers_of, produce
-from tests.pipeline.s3_gateway import House, house, move_objects
+from tests.pipeline.s3_gateway import S3Gateway, move_objects, s3_gateway
 from tests.support.s3_servers import S3Server
 from tests.support.topics import create_topic
 
@@ -20,16 +20,16 @@ pytestmark = [pytest.mark.java, pytest.mark.xdist_group("spark-2")]
 
 
 @pytest.fixture(scope="module")
-def shared(s3: S3Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
-    with house(s3, tmp_path_factory.mktemp("house")) as running:
+def shared(s3: S3Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Gateway]:
+    with s3_gateway(s3, tmp_path_factory.mktemp("house")) as running:
         yield running
 
 
-def _read(spark: SparkSession, source: House, **options: str) -> DataFrame:
+def _read(spark: SparkSession, source: S3Gateway, **options: str) -> DataFrame:
     return spark.read.format("headgate").options(**source.named, **options).load()
 
 
-def test_every_row_is_there(spark: SparkSession, shared: House) -> None:
+def test_every_row_is_there(spark: SparkSession, shared: S3Gateway) -> None:
     topic = create_topic(shared.bootstrap, partitions=3)
     for first in range(0, 6_000, 2_000):
         produce(shared.bootstrap, topic, range(first, first + 2_000))
@@ -41,7 +41,7 @@ def test_every_row_is_there(spark: SparkSession, shared: House) -> None:
 
 
 def test_a_stream_sees_every_row_once_across_runs(
-    spark: SparkSession, shared: House, tmp_path: Path
+    spark: SparkSession, shared: S3Gateway, tmp_path: Path
 ) -> None:
     topic = create_topic(shared.bootstrap, partitions=2)
     stream = spark.readStream.format("headgate").options(
@@ -66,7 +66,7 @@ def test_a_stream_sees_every_row_once_across_runs(
 def test_a_planned_query_keeps_its_objects_and_finds_what_moved(
     spark: SparkSession, s3: S3Server, tmp_path: Path
 ) -> None:
-    with house(s3, tmp_path) as own:
+    with s3_gateway(s3, tmp_path) as own:
         topic = create_topic(own.bootstrap)
         produce(own.bootstrap, topic, range(500))
         frame = _read(spark, own, topics=topic)

@@ -13,9 +13,9 @@ import pytest
 from botocore.loaders import create_loader
 
 from storage_adapters.s3.bucket import Bucket
-from tests.storage_adapters.s3.bucket_rig import Opened, opening
-from tests.storage_adapters.s3.merging_house import House, NewHouse
-from tests.storage_adapters.s3.read_kit import Shelf
+from tests.storage_adapters.s3.buckets import Opened, opening
+from tests.storage_adapters.s3.merging_setup import MergingSetup, NewSetup
+from tests.storage_adapters.s3.stored_objects import StoredObjects
 from tests.support.s3_proxy import S3Proxy
 from tests.support.s3_servers import S3Server, moto
 
@@ -63,22 +63,22 @@ def key() -> str:
 
 
 @pytest.fixture
-async def shelf(server: S3Server, tmp_path: Path) -> AsyncIterator[Shelf]:
-    shelf = Shelf(server, tmp_path)
+async def shelf(server: S3Server, tmp_path: Path) -> AsyncIterator[StoredObjects]:
+    shelf = StoredObjects(server, tmp_path)
     yield shelf
     shelf.close()
 
 
 @pytest.fixture
-async def new_house(server: S3Server, tmp_path: Path) -> AsyncIterator[NewHouse]:
+async def new_setup(server: S3Server, tmp_path: Path) -> AsyncIterator[NewSetup]:
     """Open a house on what those before it left in the bucket."""
-    houses: list[House] = []
+    setups: list[MergingSetup] = []
     prefix = f"{uuid4().hex}/"
 
-    async def make(**settings: object) -> House:
-        houses.append(House(server, tmp_path, prefix, **settings))
-        return await houses[-1].open()
+    async def make(**settings: object) -> MergingSetup:
+        setups.append(MergingSetup(server, tmp_path, prefix, **settings))
+        return await setups[-1].open()
 
     yield make
-    for house in houses:
-        await house.close()
+    for setup in setups:
+        await setup.close()

@@ -28,7 +28,7 @@ from storage_adapters.s3.index import Index
 from tests.support.s3_servers import S3Server
 
 
-class Place:
+class NodeBucket:
     """A bucket's prefix and a database; nodes come and go."""
 
     def __init__(self, server: S3Server, folder: Path) -> None:
@@ -63,8 +63,8 @@ class Place:
 
 
 @pytest.fixture
-def place(server: S3Server, tmp_path: Path) -> Place:
-    return Place(server, tmp_path)
+def place(server: S3Server, tmp_path: Path) -> NodeBucket:
+    return NodeBucket(server, tmp_path)
 
 
 def _enqueue(storage: S3Storage, *targets: tuple[int, int]) -> "asyncio.Future[object]":
@@ -73,7 +73,7 @@ def _enqueue(storage: S3Storage, *targets: tuple[int, int]) -> "asyncio.Future[o
     return done
 
 
-async def test_appends_of_an_interval_are_one_object(place: Place) -> None:
+async def test_appends_of_an_interval_are_one_object(place: NodeBucket) -> None:
     storage = await place.open(flush_interval_ms=200)
 
     waiting = [_enqueue(storage, (number, 0)) for number in range(1, 101)]
@@ -84,7 +84,7 @@ async def test_appends_of_an_interval_are_one_object(place: Place) -> None:
     await storage.close()
 
 
-async def test_a_full_object_does_not_wait_for_the_interval(place: Place) -> None:
+async def test_a_full_object_does_not_wait_for_the_interval(place: NodeBucket) -> None:
     storage = await place.open(flush_interval_ms=60_000, object_bytes=1 << 20)
 
     await append(storage, make_entry((1, 0), size_bytes=1 << 20))
@@ -93,7 +93,7 @@ async def test_a_full_object_does_not_wait_for_the_interval(place: Place) -> Non
     await storage.close()
 
 
-async def test_another_machine_finds_everything(place: Place) -> None:
+async def test_another_machine_finds_everything(place: NodeBucket) -> None:
     storage = await place.open()
     await append(storage, make_entry((1, 0), 3), make_entry([(2, 0), (3, 0)], 2))
     await append(storage, make_entry((1, 3)), make_entry((4, 0)))
@@ -114,7 +114,7 @@ async def test_another_machine_finds_everything(place: Place) -> None:
     await other.close()
 
 
-async def test_who_was_taken_over_acknowledges_nothing_and_stops(place: Place) -> None:
+async def test_who_was_taken_over_acknowledges_nothing_and_stops(place: NodeBucket) -> None:
     older = await place.open()
     await append(older, make_entry((1, 0)))
 
@@ -131,7 +131,7 @@ async def test_who_was_taken_over_acknowledges_nothing_and_stops(place: Place) -
     await newer.close()
 
 
-async def test_a_locked_database_delays_and_loses_nothing(place: Place) -> None:
+async def test_a_locked_database_delays_and_loses_nothing(place: NodeBucket) -> None:
     storage = await place.open(refuse_after_ms=100)
     with closing(sqlite3.connect(place.database, isolation_level=None)) as other:
         other.execute("BEGIN EXCLUSIVE")
@@ -149,7 +149,7 @@ async def test_a_locked_database_delays_and_loses_nothing(place: Place) -> None:
     await storage.close()
 
 
-async def test_merging_gives_way_when_half_of_the_uploads_are_busy(place: Place) -> None:
+async def test_merging_gives_way_when_half_of_the_uploads_are_busy(place: NodeBucket) -> None:
     storage = await place.open(uploads_max=4)
     with closing(sqlite3.connect(place.database, isolation_level=None)) as other:
         other.execute("BEGIN EXCLUSIVE")
@@ -168,7 +168,7 @@ async def test_merging_gives_way_when_half_of_the_uploads_are_busy(place: Place)
     await storage.close()
 
 
-async def test_what_was_written_last_is_merged_without_reading_it(place: Place) -> None:
+async def test_what_was_written_last_is_merged_without_reading_it(place: NodeBucket) -> None:
     storage = await place.open(merge_objects_min=4)
     for offset in range(4):
         await append(storage, make_entry((1, offset)))
@@ -182,7 +182,7 @@ async def test_what_was_written_last_is_merged_without_reading_it(place: Place) 
 
 
 async def test_what_the_database_does_not_take_at_a_stop_is_not_acknowledged(
-    place: Place,
+    place: NodeBucket,
 ) -> None:
     storage = await place.open(close_ms_max=100)
     with closing(sqlite3.connect(place.database, isolation_level=None)) as other:
@@ -197,7 +197,7 @@ async def test_what_the_database_does_not_take_at_a_stop_is_not_acknowledged(
 
 
 async def test_too_much_in_memory_is_refused_and_acknowledgements_are_not(
-    place: Place,
+    place: NodeBucket,
 ) -> None:
     storage = await place.open(
         flush_interval_ms=60_000, queued_bytes_max=1 << 20, object_bytes=8 << 20
@@ -214,7 +214,7 @@ async def test_too_much_in_memory_is_refused_and_acknowledgements_are_not(
     assert first.result() is None
 
 
-async def test_a_new_database_beside_old_objects_is_refused(place: Place) -> None:
+async def test_a_new_database_beside_old_objects_is_refused(place: NodeBucket) -> None:
     storage = await place.open()
     await append(storage, make_entry((1, 0)))
     await storage.close()
@@ -224,7 +224,7 @@ async def test_a_new_database_beside_old_objects_is_refused(place: Place) -> Non
         await place.open()
 
 
-async def test_the_database_of_another_bucket_is_refused(place: Place) -> None:
+async def test_the_database_of_another_bucket_is_refused(place: NodeBucket) -> None:
     storage = await place.open()
     await storage.close()
     place.prefix = "elsewhere/"
@@ -233,7 +233,7 @@ async def test_the_database_of_another_bucket_is_refused(place: Place) -> None:
         await place.open()
 
 
-async def test_numbers_of_a_node_that_died_are_not_used_again(place: Place) -> None:
+async def test_numbers_of_a_node_that_died_are_not_used_again(place: NodeBucket) -> None:
     storage = await place.open()
     await append(storage, make_entry((1, 0)))
     await storage.close()
@@ -250,7 +250,7 @@ async def test_numbers_of_a_node_that_died_are_not_used_again(place: Place) -> N
     assert len(place.objects()) == 2
 
 
-async def test_a_scan_fetches_few_objects_ahead_of_its_reader(place: Place) -> None:
+async def test_a_scan_fetches_few_objects_ahead_of_its_reader(place: NodeBucket) -> None:
     storage = await place.open(object_bytes=1 << 16)
     for offset in range(30):
         await append(storage, make_entry((1, offset), size_bytes=1 << 16))
@@ -268,7 +268,7 @@ async def test_a_scan_fetches_few_objects_ahead_of_its_reader(place: Place) -> N
 
 
 async def test_a_start_that_passes_what_is_on_its_way_counts_it_as_gone(
-    place: Place,
+    place: NodeBucket,
 ) -> None:
     storage = await place.open(flush_interval_ms=200)
     waiting = [_enqueue(storage, (1, 0), (1, 1), (2, 0), (2, 1))]
@@ -285,7 +285,7 @@ async def test_a_start_that_passes_what_is_on_its_way_counts_it_as_gone(
     await again.close()
 
 
-async def test_a_partition_that_was_forgotten_does_not_come_back(place: Place) -> None:
+async def test_a_partition_that_was_forgotten_does_not_come_back(place: NodeBucket) -> None:
     storage = await place.open(flush_interval_ms=1_000)
     waiting = _enqueue(storage, (1, 0))
     await delete(storage, 1)

@@ -22,7 +22,7 @@ from storage_adapters.s3.bucket import (
 )
 from storage_adapters.s3.bucket_client import make_client
 from storage_adapters.s3.config import S3Config
-from tests.storage_adapters.s3.bucket_rig import MIB, PART, Opened, opening, uploads_of
+from tests.storage_adapters.s3.buckets import MIB, PART, Opened, opening, uploads_of
 from tests.support.s3_servers import SERVERS, S3Server
 
 

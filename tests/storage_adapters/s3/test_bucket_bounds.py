@@ -15,7 +15,7 @@ from storage_adapters.s3.bucket import Bucket, BucketRefused, BucketUnavailable
 from storage_adapters.s3.bucket_client import AT_ONCE_BYTES
 from storage_adapters.s3.bucket_errors import TooSlow
 from storage_adapters.s3.bucket_retries import Retrier
-from tests.storage_adapters.s3.bucket_rig import (
+from tests.storage_adapters.s3.buckets import (
     MIB,
     WITHIN_S,
     Opened,

@@ -9,7 +9,7 @@ import pytest
 from crc32c import crc32c
 
 from storage_adapters.s3.bucket import Bucket, BucketRefused, ObjectStat
-from tests.storage_adapters.s3.bucket_rig import MIB, PART, Opened, keys_of, opening
+from tests.storage_adapters.s3.buckets import MIB, PART, Opened, keys_of, opening
 from tests.support.s3_proxy import Answer, FlipSent, LoseAnswer, OtherHeaders, S3Proxy
 from tests.support.s3_servers import S3Server, versitygw
 

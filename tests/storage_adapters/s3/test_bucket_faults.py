@@ -7,7 +7,7 @@ from unittest.mock import patch
 import pytest
 
 from storage_adapters.s3.bucket import Bucket, BucketUnavailable, KeyTaken, ObjectStat
-from tests.storage_adapters.s3.bucket_rig import MIB, Opened, keys_of, uploads_of
+from tests.storage_adapters.s3.buckets import MIB, Opened, keys_of, uploads_of
 from tests.support.s3_proxy import (
     Answer,
     Cut,

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from storage_adapters.s3.bucket import BucketRefused, BucketUnavailable
-from tests.storage_adapters.s3.bucket_rig import Opened, opening
+from tests.storage_adapters.s3.buckets import Opened, opening
 from tests.support.certificates import make_certificate
 from tests.support.s3_servers import S3Server, versitygw
 

@@ -7,34 +7,34 @@ import pytest
 from gateway.errors import StorageUnavailable
 from gateway.testing.storage import make_entry
 from storage_adapters.s3.state import StoredObject
-from tests.storage_adapters.s3.read_kit import KIB, Shelf
+from tests.storage_adapters.s3.stored_objects import KIB, StoredObjects
 from tests.support.waiting import until
 
 BLOCK = 64 * KIB
 MIB = 1024 * KIB
 
 
-def add(shelf: Shelf, kib: int) -> StoredObject:
+def add(shelf: StoredObjects, kib: int) -> StoredObject:
     """Add an object of a little more than so many KiB, all of a partition of its own."""
     partition_id = len(shelf.catalog.objects) + 1
     return shelf.add([make_entry((partition_id, n), size_bytes=KIB) for n in range(kib)])
 
 
-async def check(shelf: Shelf, stored: StoredObject, *spans: tuple[int, int]) -> None:
+async def check(shelf: StoredObjects, stored: StoredObject, *spans: tuple[int, int]) -> None:
     """Fetch spans and compare them with what was put."""
     data = shelf.built[stored.number].data
     views = await shelf.cache.fetch(stored, spans)
     assert [bytes(view) for view in views] == [data[start:end] for start, end in spans]
 
 
-def gets(shelf: Shelf) -> list[tuple[int, int]]:
+def gets(shelf: StoredObjects) -> list[tuple[int, int]]:
     """Return which bytes were asked of the bucket since the last call, in blocks."""
     found = sorted((start // BLOCK, -(-end // BLOCK)) for _, start, end in shelf.bucket.gets)
     shelf.bucket.gets.clear()
     return found
 
 
-async def test_blocks_are_fetched_and_kept(shelf: Shelf) -> None:
+async def test_blocks_are_fetched_and_kept(shelf: StoredObjects) -> None:
     stored = add(shelf, 300)
 
     await check(shelf, stored, (70 * KIB, 71 * KIB))
@@ -45,7 +45,7 @@ async def test_blocks_are_fetched_and_kept(shelf: Shelf) -> None:
     assert shelf.cache.counts.bucket_bytes == shelf.cache.memory_bytes == BLOCK
 
 
-async def test_missing_neighbours_come_in_one_get(shelf: Shelf) -> None:
+async def test_missing_neighbours_come_in_one_get(shelf: StoredObjects) -> None:
     stored = add(shelf, 600)
     await check(shelf, stored, (2 * BLOCK, 3 * BLOCK))
     gets(shelf)
@@ -56,7 +56,7 @@ async def test_missing_neighbours_come_in_one_get(shelf: Shelf) -> None:
     assert shelf.cache.counts.gets == 3
 
 
-async def test_spans_that_lie_close_come_in_one_get(shelf: Shelf) -> None:
+async def test_spans_that_lie_close_come_in_one_get(shelf: StoredObjects) -> None:
     stored = add(shelf, 700)
 
     spans = [(6 * BLOCK, 6 * BLOCK + 5), (BLOCK - 5, BLOCK), (2 * BLOCK - 9, 2 * BLOCK)]
@@ -65,7 +65,7 @@ async def test_spans_that_lie_close_come_in_one_get(shelf: Shelf) -> None:
     assert gets(shelf) == [(0, 2), (6, 7)]
 
 
-async def test_one_get_is_bounded(shelf: Shelf) -> None:
+async def test_one_get_is_bounded(shelf: StoredObjects) -> None:
     shelf.start(memory_cache_bytes=MIB)  # a quarter of it, and a block
     stored = add(shelf, 800)
 
@@ -74,13 +74,13 @@ async def test_one_get_is_bounded(shelf: Shelf) -> None:
     assert gets(shelf) == [(0, 5), (5, 10), (10, 13)]
 
 
-async def test_the_last_block_ends_with_the_object(shelf: Shelf) -> None:
+async def test_the_last_block_ends_with_the_object(shelf: StoredObjects) -> None:
     stored = add(shelf, 70)
     await check(shelf, stored, (stored.size_bytes - 96, stored.size_bytes))
     assert shelf.bucket.gets[0][2] == stored.size_bytes
 
 
-async def test_tail_is_whole_objects_and_bounded(shelf: Shelf) -> None:
+async def test_tail_is_whole_objects_and_bounded(shelf: StoredObjects) -> None:
     shelf.start(tail_cache_bytes=MIB)
     for _ in range(3):
         stored = add(shelf, 400)
@@ -97,14 +97,14 @@ async def test_tail_is_whole_objects_and_bounded(shelf: Shelf) -> None:
     assert gets(shelf) == []
 
 
-async def test_object_larger_than_the_tail_is_not_kept_there(shelf: Shelf) -> None:
+async def test_object_larger_than_the_tail_is_not_kept_there(shelf: StoredObjects) -> None:
     shelf.start(tail_cache_bytes=MIB)
     stored = add(shelf, 1_000)
     shelf.cache.put_tail(stored.number, shelf.built[stored.number].body)
     assert shelf.cache.tail_bytes == 0
 
 
-async def test_memory_is_bounded_while_much_is_fetched(shelf: Shelf) -> None:
+async def test_memory_is_bounded_while_much_is_fetched(shelf: StoredObjects) -> None:
     shelf.start(memory_cache_bytes=MIB)
     objects = [add(shelf, 500) for _ in range(4)]
     shelf.bucket.open.clear()
@@ -122,7 +122,7 @@ async def test_memory_is_bounded_while_much_is_fetched(shelf: Shelf) -> None:
     assert shelf.cache.counts.bucket_bytes == sum(stored.size_bytes for stored in objects)
 
 
-async def test_failed_gets_take_no_room(shelf: Shelf) -> None:
+async def test_failed_gets_take_no_room(shelf: StoredObjects) -> None:
     stored = add(shelf, 100)
     gone = stored._replace(number=99)
 
@@ -133,7 +133,7 @@ async def test_failed_gets_take_no_room(shelf: Shelf) -> None:
     await check(shelf, stored, (0, 100))
 
 
-async def test_dropped_object_is_forgotten(shelf: Shelf) -> None:
+async def test_dropped_object_is_forgotten(shelf: StoredObjects) -> None:
     stored = add(shelf, 100)
     await check(shelf, stored, (0, 100))
     shelf.cache.put_tail(stored.number, shelf.built[stored.number].body)
@@ -147,7 +147,7 @@ async def test_dropped_object_is_forgotten(shelf: Shelf) -> None:
 # With a disk.
 
 
-async def test_what_memory_forgot_comes_from_the_disk(shelf: Shelf) -> None:
+async def test_what_memory_forgot_comes_from_the_disk(shelf: StoredObjects) -> None:
     shelf.start(disk_cache_bytes=100 * MIB)
     stored = add(shelf, 300)
     await check(shelf, stored, (0, stored.size_bytes))
@@ -163,7 +163,7 @@ async def test_what_memory_forgot_comes_from_the_disk(shelf: Shelf) -> None:
     assert shelf.cache.counts.disk_bytes == stored.size_bytes
 
 
-async def test_torn_files_are_fetched_again(shelf: Shelf) -> None:
+async def test_torn_files_are_fetched_again(shelf: StoredObjects) -> None:
     shelf.start(disk_cache_bytes=100 * MIB)
     stored = add(shelf, 300)
     await check(shelf, stored, (0, stored.size_bytes))
@@ -179,7 +179,9 @@ async def test_torn_files_are_fetched_again(shelf: Shelf) -> None:
     assert gets(shelf) == [(0, 6)]
 
 
-async def test_what_is_on_the_disk_is_not_fetched_with_its_neighbours(shelf: Shelf) -> None:
+async def test_what_is_on_the_disk_is_not_fetched_with_its_neighbours(
+    shelf: StoredObjects,
+) -> None:
     shelf.start(disk_cache_bytes=100 * MIB)
     stored = add(shelf, 300)
     await check(shelf, stored, (BLOCK, 3 * BLOCK))
@@ -193,7 +195,7 @@ async def test_what_is_on_the_disk_is_not_fetched_with_its_neighbours(shelf: She
     assert gets(shelf) == [(0, 1), (3, 6)]
 
 
-async def test_reads_go_on_when_the_disk_does_not(shelf: Shelf) -> None:
+async def test_reads_go_on_when_the_disk_does_not(shelf: StoredObjects) -> None:
     shelf.start(disk_cache_bytes=100 * MIB)
     stored = add(shelf, 300)
     await check(shelf, stored, (0, BLOCK))
@@ -209,7 +211,7 @@ async def test_reads_go_on_when_the_disk_does_not(shelf: Shelf) -> None:
     assert shelf.cache.disk_bytes == 0
 
 
-async def test_dropped_object_leaves_the_disk(shelf: Shelf) -> None:
+async def test_dropped_object_leaves_the_disk(shelf: StoredObjects) -> None:
     shelf.start(disk_cache_bytes=100 * MIB)
     stored = add(shelf, 100)
     await check(shelf, stored, (0, 100))
@@ -224,7 +226,7 @@ async def test_dropped_object_leaves_the_disk(shelf: Shelf) -> None:
 # In advance.
 
 
-async def test_read_ahead_is_found_in_memory(shelf: Shelf) -> None:
+async def test_read_ahead_is_found_in_memory(shelf: StoredObjects) -> None:
     stored = add(shelf, 300)
 
     await shelf.cache.read_ahead(stored, 0, 2 * BLOCK)
@@ -234,7 +236,9 @@ async def test_read_ahead_is_found_in_memory(shelf: Shelf) -> None:
     assert gets(shelf) == []
 
 
-async def test_reads_do_not_wait_behind_what_is_fetched_in_advance(shelf: Shelf) -> None:
+async def test_reads_do_not_wait_behind_what_is_fetched_in_advance(
+    shelf: StoredObjects,
+) -> None:
     objects = [add(shelf, 70) for _ in range(8)]
     shelf.bucket.open.clear()
     ahead = [asyncio.create_task(shelf.cache.read_ahead(one, 0, 9)) for one in objects[:6]]

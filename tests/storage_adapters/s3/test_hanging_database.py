@@ -15,7 +15,7 @@ from storage_adapters.s3.adapter import S3Storage
 from storage_adapters.s3.index import Index
 from tests.gateway import postgres
 from tests.storage_adapters.s3.index.cutting_proxy import Cut, CuttingProxy, proxied
-from tests.storage_adapters.s3.node_kit import Place, place
+from tests.storage_adapters.s3.s3_nodes import NodeBucket, place
 
 __all__ = ["place"]  # a fixture
 
@@ -45,7 +45,7 @@ def _enqueue(
 
 
 async def test_a_commit_that_was_done_unheard_is_acknowledged(
-    place: Place, database: tuple[str, CuttingProxy]
+    place: NodeBucket, database: tuple[str, CuttingProxy]
 ) -> None:
     url, proxy = database
     await (await place.open(url)).close()  # to make tables may take longer
@@ -68,7 +68,7 @@ async def test_a_commit_that_was_done_unheard_is_acknowledged(
 
 
 async def test_a_stop_does_not_wait_for_a_database_that_hangs(
-    place: Place, database: tuple[str, CuttingProxy]
+    place: NodeBucket, database: tuple[str, CuttingProxy]
 ) -> None:
     url, proxy = database
     storage = await place.open(url, close_ms_max=200, database_timeout_ms=600_000)
@@ -88,7 +88,7 @@ async def test_a_stop_does_not_wait_for_a_database_that_hangs(
 
 
 async def test_a_slow_look_up_delays_no_acknowledgement(
-    place: Place, monkeypatch: pytest.MonkeyPatch
+    place: NodeBucket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = await place.open()
     await append(first, make_entry((1, 0)))

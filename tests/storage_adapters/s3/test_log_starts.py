@@ -26,7 +26,7 @@ Answer: TypeAlias = "asyncio.Future[StorageUnavailable | None]"
 _SIZE_BYTES = 1_000  # of a batch, which holds ten offsets
 
 
-class House:
+class MergingSetup:
     """A node whose partitions 1 to 3 have two batches each, all in one object."""
 
     def __init__(self, folder: Path) -> None:
@@ -92,53 +92,53 @@ def _answer(answer: Answer, error: StorageUnavailable | None) -> None:
 
 
 @pytest.fixture
-def house(tmp_path: Path) -> House:
-    return House(tmp_path)
+def setup(tmp_path: Path) -> MergingSetup:
+    return MergingSetup(tmp_path)
 
 
-async def test_a_start_within_an_object_counts_what_lies_below_it(house: House) -> None:
-    assert await house.truncate(1, 15) is None
+async def test_a_start_within_an_object_counts_what_lies_below_it(setup: MergingSetup) -> None:
+    assert await setup.truncate(1, 15) is None
 
-    assert house.bounds() == [BoundsRow(1, 15, _SIZE_BYTES, is_deleted=False)]
-    assert house.restarted().partition(1).size_bytes() == _SIZE_BYTES
-    await house.committer.stop()
+    assert setup.bounds() == [BoundsRow(1, 15, _SIZE_BYTES, is_deleted=False)]
+    assert setup.restarted().partition(1).size_bytes() == _SIZE_BYTES
+    await setup.committer.stop()
 
 
-async def test_rows_that_cannot_be_had_hold_no_truncation_up(house: House) -> None:
-    house.damage_rows()
+async def test_rows_that_cannot_be_had_hold_no_truncation_up(setup: MergingSetup) -> None:
+    setup.damage_rows()
 
-    answers = [house.truncate(1, 15), house.delete(2)]
+    answers = [setup.truncate(1, 15), setup.delete(2)]
 
     async with asyncio.timeout(60):
         assert await asyncio.gather(*answers) == [None, None]
-        assert await house.truncate(3, 20) is None
-    assert house.bounds() == [
+        assert await setup.truncate(3, 20) is None
+    assert setup.bounds() == [
         BoundsRow(1, 15, 0, is_deleted=False),
         BoundsRow(2, 0, 0, is_deleted=True),
         BoundsRow(3, 20, 0, is_deleted=False),
     ]
-    await house.committer.stop()
+    await setup.committer.stop()
 
 
-async def test_what_lies_below_is_never_said_of_another_extent(house: House) -> None:
-    state = house.catalog.partition(1)
+async def test_what_lies_below_is_never_said_of_another_extent(setup: MergingSetup) -> None:
+    state = setup.catalog.partition(1)
     state.end, state.extents = 40, [*state.extents, state.extents[0]._replace(first=20, end=40)]
-    await house.truncate(1, 15)
+    await setup.truncate(1, 15)
 
-    moving = house.truncate(1, 25)  # out of the first extent, whose bytes were counted
+    moving = setup.truncate(1, 25)  # out of the first extent, whose bytes were counted
 
     assert [extent.first for extent in state.extents] == [20]
     assert (state.below_bytes, state.size_bytes()) == (0, 2 * _SIZE_BYTES)
     await moving
-    await house.committer.stop()
+    await setup.committer.stop()
 
 
-async def test_a_refusal_is_for_those_whose_change_it_was(house: House) -> None:
-    committer, turn = house.committer, house.committer._turn
+async def test_a_refusal_is_for_those_whose_change_it_was(setup: MergingSetup) -> None:
+    committer, turn = setup.committer, setup.committer._turn
     await turn.acquire()
-    refused = house.truncate(1, 15)
+    refused = setup.truncate(1, 15)
     await _until(lambda: bool(turn._waiters))
-    kept = house.truncate(2, 15)
+    kept = setup.truncate(2, 15)
     behind = asyncio.create_task(turn.acquire())
     await _until(lambda: len(turn._waiters or ()) == 2)
 
@@ -151,27 +151,27 @@ async def test_a_refusal_is_for_those_whose_change_it_was(house: House) -> None:
 
     assert isinstance(first, StorageUnavailable)
     assert second is None
-    await house.committer.stop()
+    await setup.committer.stop()
 
 
-async def test_a_mistake_of_ours_leaves_nobody_without_an_answer(house: House) -> None:
-    house.rows._load = None  # type: ignore[assignment]
+async def test_a_mistake_of_ours_leaves_nobody_without_an_answer(setup: MergingSetup) -> None:
+    setup.rows._load = None  # type: ignore[assignment]
 
     async with asyncio.timeout(60):
-        assert isinstance(await house.truncate(1, 15), StorageUnavailable)
-        assert await house.truncate(2, 20) is None
-    await house.committer.stop()
+        assert isinstance(await setup.truncate(1, 15), StorageUnavailable)
+        assert await setup.truncate(2, 20) is None
+    await setup.committer.stop()
 
 
-async def test_what_lies_below_is_never_more_than_what_there_is(house: House) -> None:
+async def test_what_lies_below_is_never_more_than_what_there_is(setup: MergingSetup) -> None:
     # As a merge leaves it that was committed, and not seen by the node that ended.
     below = BoundsRow(1, 15, 5_000, is_deleted=False)
-    await house.committer.commit(Change(bounds=(below, BoundsRow(2, 20, 9, is_deleted=False))))
+    await setup.committer.commit(Change(bounds=(below, BoundsRow(2, 20, 9, is_deleted=False))))
 
-    catalog = house.restarted()
+    catalog = setup.restarted()
 
     assert [catalog.partition(1).size_bytes(), catalog.partition(2).size_bytes()] == [0, 0]
-    await house.committer.stop()
+    await setup.committer.stop()
 
 
 async def _until(is_so: Callable[[], bool]) -> None:

@@ -22,7 +22,7 @@ from storage_adapters.s3.merge_plan import (
     shared_round,
 )
 from storage_adapters.s3.state import KIND_SETTLED, Catalog, StoredObject
-from tests.storage_adapters.s3.merge_house import CONFIG, make_extent, make_stored
+from tests.storage_adapters.s3.merge_catalog import CONFIG, make_extent, make_stored
 from tests.support.examples import examples
 
 ALL = 1 << 40

@@ -12,11 +12,11 @@ from storage_adapters.formats.footer import LOW_32, NO_TIMESTAMP, ROW_STRIDE
 from storage_adapters.formats.segment import decode_segment_header
 from storage_adapters.s3.merged_object import DamagedObject, open_source
 from storage_adapters.s3.state import KIND_SETTLED, Extent
-from tests.storage_adapters.s3.merge_house import World, footer_of
+from tests.storage_adapters.s3.merge_catalog import MergeCatalog, footer_of
 from tests.support.examples import examples
 
 
-def _batches(world: World, partition_id: int) -> list[bytes]:
+def _batches(world: MergeCatalog, partition_id: int) -> list[bytes]:
     """Return a partition's batches as they lie in their objects, by what the catalog says."""
     found = []
     for extent in world.catalog.partition(partition_id).extents:
@@ -32,7 +32,7 @@ def _stamped(batch: bytes, base_offset: int) -> bytes:
 
 
 def test_batches_of_a_partition_lie_one_behind_the_other() -> None:
-    world = World()
+    world = MergeCatalog()
     one = world.log([make_entry((2, 0), 3), make_entry((1, 0), 2, timestamp_unix_ms=7_000)])
     two = world.log([make_entry((1, 2), 2), make_entry((2, 3), 1, epoch=2)])
 
@@ -61,7 +61,7 @@ def test_batches_of_a_partition_lie_one_behind_the_other() -> None:
 
 
 def test_highest_timestamps_run_on() -> None:
-    world = World()
+    world = MergeCatalog()
     inputs = [
         world.log([make_entry((1, n), timestamp_unix_ms=time)])
         for n, time in enumerate([3_000, 9_000, 5_000])
@@ -72,7 +72,7 @@ def test_highest_timestamps_run_on() -> None:
 
 
 def test_base_offset_is_filled_in_for_every_partition() -> None:
-    world = World()
+    world = MergeCatalog()
     one = world.log([make_entry((1, 0), 5), make_entry([(2, 0), (1, 5)], 3)])
     two = world.log([make_entry([(1, 8), (2, 3)], 1)])
 
@@ -84,7 +84,7 @@ def test_base_offset_is_filled_in_for_every_partition() -> None:
 
 
 def test_batches_below_the_log_start_are_left_out() -> None:
-    world = World()
+    world = MergeCatalog()
     one = world.log([make_entry((1, n * 2), 2) for n in range(3)])
     two = world.log([make_entry((1, 6), 2), make_entry((2, 0))])
     world.catalog.partition(1).start = 3
@@ -110,7 +110,7 @@ def test_batches_below_the_log_start_are_left_out() -> None:
 
 
 def test_holes_are_answered_for() -> None:
-    world = World()
+    world = MergeCatalog()
     own = world.merge([world.log([make_entry((1, 0), 9)])], own_bytes_min=1)[0]
     stored, data = world.catalog.objects[own], world.data[own]
     source = open_source(stored, data)
@@ -127,7 +127,7 @@ def test_holes_are_answered_for() -> None:
 
 
 def test_deleted_partitions_are_noted_without_batches() -> None:
-    world = World()
+    world = MergeCatalog()
     one = world.log([make_entry((1, 0)), make_entry((2, 0))])
     world.catalog.partition(1).is_deleted = True
 
@@ -140,7 +140,7 @@ def test_deleted_partitions_are_noted_without_batches() -> None:
 
 
 def test_a_round_of_which_nothing_is_left_still_stands_for_its_inputs() -> None:
-    world = World()
+    world = MergeCatalog()
     one = world.log([make_entry((1, 0))])
     world.catalog.partition(1).start = 1
 
@@ -154,7 +154,7 @@ def test_a_round_of_which_nothing_is_left_still_stands_for_its_inputs() -> None:
 
 @pytest.mark.parametrize("at", [64 + 76 + 30, 64 + 76 + 8, -1, 20, -150])
 def test_a_flipped_bit_is_damage_of_that_object(at: int) -> None:
-    world = World()
+    world = MergeCatalog()
     stored = world.log([make_entry((1, 0))])
     data = bytearray(world.data[stored.number])
     data[at] ^= 0x10
@@ -167,7 +167,7 @@ def test_a_flipped_bit_is_damage_of_that_object(at: int) -> None:
 
 
 def test_an_object_of_another_number_is_damage() -> None:
-    world = World()
+    world = MergeCatalog()
     one, two = (world.log([make_entry((1, n))]) for n in range(2))
     with pytest.raises(DamagedObject, match="object 1"):
         open_source(two, world.data[one.number])
@@ -189,7 +189,7 @@ _APPENDS = st.lists(
 def test_merging_again_and_again_loses_nothing(
     objects: list[list[tuple[set[int], int]]], counts: list[int], own_bytes_min: int
 ) -> None:
-    world, ends = World(), dict.fromkeys(range(1, 5), 0)
+    world, ends = MergeCatalog(), dict.fromkeys(range(1, 5), 0)
     expected: dict[int, list[bytes]] = {i: [] for i in ends}
     for appends in objects:
         entries = []
@@ -218,7 +218,7 @@ def test_merging_again_and_again_loses_nothing(
         assert found == batches
 
 
-def _bases(world: World, partition_id: int) -> list[int]:
+def _bases(world: MergeCatalog, partition_id: int) -> list[int]:
     return [
         footer_of(world.data[extent.number]).rows[row * ROW_STRIDE]
         for extent in world.catalog.partition(partition_id).extents

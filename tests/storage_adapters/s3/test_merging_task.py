@@ -9,14 +9,14 @@ import pytest
 from structlog.testing import capture_logs
 
 from storage_adapters.s3 import merge_plan
-from tests.storage_adapters.s3.merging_house import NewHouse, fill
+from tests.storage_adapters.s3.merging_setup import NewSetup, fill
 
 
 @pytest.mark.parametrize("name", ["log_round", "group_inputs"])
 async def test_the_loop_goes_on_while_a_round_is_planned(
-    new_house: NewHouse, monkeypatch: pytest.MonkeyPatch, name: str
+    new_setup: NewSetup, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    house = await new_house()
+    house = await new_setup()
     await fill(house)
     before = house.contents()
     loop, may_go_on = asyncio.get_running_loop(), threading.Event()
@@ -36,9 +36,9 @@ async def test_the_loop_goes_on_while_a_round_is_planned(
 
 
 async def test_a_round_is_planned_while_partitions_come_and_go(
-    new_house: NewHouse, monkeypatch: pytest.MonkeyPatch
+    new_setup: NewSetup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    house = await new_house()
+    house = await new_setup()
     await fill(house)
     plan, loop = merge_plan.group_inputs, asyncio.get_running_loop()
 
@@ -65,8 +65,8 @@ async def test_a_round_is_planned_while_partitions_come_and_go(
     assert len(house.contents()[1]) == 2
 
 
-async def test_a_mistake_of_ours_is_told_of_and_merging_goes_on(new_house: NewHouse) -> None:
-    house = await new_house()
+async def test_a_mistake_of_ours_is_told_of_and_merging_goes_on(new_setup: NewSetup) -> None:
+    house = await new_setup()
     call_again = house.merger._call_again
 
     def mistake() -> None:

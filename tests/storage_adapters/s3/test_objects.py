@@ -17,10 +17,16 @@ from storage_adapters.formats.footer import (
     decode_trailer,
 )
 from storage_adapters.formats.segment import SEGMENT_HEADER_BYTES, decode_segment_header
-from storage_adapters.s3.objects import Appends, Part, Place, build_log_object, headers_of
+from storage_adapters.s3.objects import (
+    Appends,
+    ObjectHeader,
+    Part,
+    build_log_object,
+    headers_of,
+)
 from storage_adapters.s3.state import KIND_LOG
 
-_PLACE = Place(UUID(int=7), 42, 3, 1_000)
+_PLACE = ObjectHeader(UUID(int=7), 42, 3, 1_000)
 
 
 def _part(partition_id: int, start: int, end: int) -> Part:

@@ -13,10 +13,10 @@ from storage_adapters.s3.queries import (
     rows_below,
 )
 from storage_adapters.s3.state import Extent, PartitionState
-from tests.storage_adapters.s3.read_kit import KIB, Shelf
+from tests.storage_adapters.s3.stored_objects import KIB, StoredObjects
 
 
-def add_times(shelf: Shelf, first: int, *times_unix_ms: int) -> None:
+def add_times(shelf: StoredObjects, first: int, *times_unix_ms: int) -> None:
     shelf.add(
         [
             make_entry((1, offset), timestamp_unix_ms=time_unix_ms)
@@ -25,7 +25,7 @@ def add_times(shelf: Shelf, first: int, *times_unix_ms: int) -> None:
     )
 
 
-async def test_time_is_found_over_objects(shelf: Shelf) -> None:
+async def test_time_is_found_over_objects(shelf: StoredObjects) -> None:
     add_times(shelf, 0, 100, 300)
     add_times(shelf, 2, 200, 250)
     add_times(shelf, 4, 400, 350)
@@ -38,7 +38,7 @@ async def test_time_is_found_over_objects(shelf: Shelf) -> None:
     assert shelf.bucket.gets == []
 
 
-async def test_time_below_the_start_hides_nothing_behind_it(shelf: Shelf) -> None:
+async def test_time_below_the_start_hides_nothing_behind_it(shelf: StoredObjects) -> None:
     add_times(shelf, 0, 900, 100, 200, 150)
     add_times(shelf, 4, 120, 500)
     state = shelf.catalog.partition(1)
@@ -49,7 +49,9 @@ async def test_time_below_the_start_hides_nothing_behind_it(shelf: Shelf) -> Non
     assert found == [1, 2, 5, None]
 
 
-async def test_rows_that_went_with_their_object_are_looked_for_anew(shelf: Shelf) -> None:
+async def test_rows_that_went_with_their_object_are_looked_for_anew(
+    shelf: StoredObjects,
+) -> None:
     add_times(shelf, 0, 100)
     add_times(shelf, 0, 100)
     state = shelf.catalog.partition(1)
@@ -61,7 +63,7 @@ async def test_rows_that_went_with_their_object_are_looked_for_anew(shelf: Shelf
     assert shelf.loads == [1, 2]
 
 
-async def test_rows_that_stay_away_are_an_error(shelf: Shelf) -> None:
+async def test_rows_that_stay_away_are_an_error(shelf: StoredObjects) -> None:
     add_times(shelf, 0, 100)
     del shelf.packed[1]
     state = shelf.catalog.partition(1)
@@ -70,7 +72,7 @@ async def test_rows_that_stay_away_are_an_error(shelf: Shelf) -> None:
         await base_offset_for_time(shelf.reader, state, 50)
 
 
-async def test_rows_below_an_offset(shelf: Shelf) -> None:
+async def test_rows_below_an_offset(shelf: StoredObjects) -> None:
     shelf.add([make_entry((1, 10 * n), 10, size_bytes=100 + n) for n in range(3)])
     (extent,) = shelf.catalog.partition(1).extents
     rows = await shelf.reader.rows_of(1)
@@ -121,7 +123,7 @@ def test_epochs_end_where_the_next_begins(steps: list[tuple[int, bool]]) -> None
 
 @pytest.mark.parametrize("block_bytes", [64 * KIB, 1024 * KIB])
 async def test_large_batches_below_the_start(
-    shelf: Shelf, block_bytes: int, monkeypatch: pytest.MonkeyPatch
+    shelf: StoredObjects, block_bytes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(queries, "READ_BYTES", 150 * KIB)  # two batches at a time
     shelf.start(block_bytes=block_bytes)

@@ -7,13 +7,13 @@ import pytest
 from gateway.errors import StorageUnavailable
 from gateway.testing.storage import make_batch, make_entry, offsets_of
 from storage_adapters.s3.state import object_key
-from tests.storage_adapters.s3.read_kit import ALL, KIB, Shelf
+from tests.storage_adapters.s3.stored_objects import ALL, KIB, StoredObjects
 from tests.support.waiting import until
 
 MIB = 1024 * KIB
 
 
-async def test_reads_go_on_over_objects(shelf: Shelf) -> None:
+async def test_reads_go_on_over_objects(shelf: StoredObjects) -> None:
     first = [make_entry((1, 0), 10), make_entry((2, 0), 3), make_entry((1, 10), 5)]
     second = [make_entry((1, 15), 5), make_entry((1, 20), 5)]
     shelf.add(first)
@@ -27,7 +27,7 @@ async def test_reads_go_on_over_objects(shelf: Shelf) -> None:
     assert shelf.loads == [1, 2]
 
 
-async def test_limit_counts_over_objects(shelf: Shelf) -> None:
+async def test_limit_counts_over_objects(shelf: StoredObjects) -> None:
     for number in range(3):
         shelf.add([make_entry((1, 2 * number)), make_entry((1, 2 * number + 1))])
 
@@ -36,7 +36,7 @@ async def test_limit_counts_over_objects(shelf: Shelf) -> None:
     assert counts == [1, 1, 2, 3, 5, 6]
 
 
-async def test_tail_is_read_without_the_bucket(shelf: Shelf) -> None:
+async def test_tail_is_read_without_the_bucket(shelf: StoredObjects) -> None:
     entries = [make_entry([(1, 0), (2, 7)], 2, epoch=4), make_entry((2, 9))]
     shelf.add(entries, in_tail=True)
 
@@ -50,7 +50,9 @@ async def test_tail_is_read_without_the_bucket(shelf: Shelf) -> None:
     assert shelf.cache.counts.tail_reads == 3
 
 
-async def test_other_targets_get_their_own_base_offset_from_the_bucket(shelf: Shelf) -> None:
+async def test_other_targets_get_their_own_base_offset_from_the_bucket(
+    shelf: StoredObjects,
+) -> None:
     shelf.add([make_entry((2, 0), 5), make_entry([(1, 0), (2, 5)], 2, epoch=4)])
 
     there = await shelf.read(2)
@@ -60,7 +62,9 @@ async def test_other_targets_get_their_own_base_offset_from_the_bucket(shelf: Sh
     assert await shelf.read(1) == [make_batch(0, 2, epoch=4)]
 
 
-async def test_extent_without_batches_at_the_offset_is_passed_over(shelf: Shelf) -> None:
+async def test_extent_without_batches_at_the_offset_is_passed_over(
+    shelf: StoredObjects,
+) -> None:
     for base_offset in (0, 50, 90):
         shelf.add([make_entry((1, base_offset))])
     state = shelf.catalog.partition(1)
@@ -75,7 +79,9 @@ async def test_extent_without_batches_at_the_offset_is_passed_over(shelf: Shelf)
     assert shelf.read_cached(1, 30, 90) == []
 
 
-async def test_holes_at_the_end_of_what_one_read_looks_at_do_not_end_it(shelf: Shelf) -> None:
+async def test_holes_at_the_end_of_what_one_read_looks_at_do_not_end_it(
+    shelf: StoredObjects,
+) -> None:
     shelf.start(memory_cache_bytes=MIB)  # room for the blocks of 8 objects
     for number in range(20):
         shelf.add([make_entry((1, number))])
@@ -90,7 +96,7 @@ async def test_holes_at_the_end_of_what_one_read_looks_at_do_not_end_it(shelf: S
     assert await shelf.offsets(1, 2) == [19]
 
 
-async def test_reading_begins_at_the_log_start(shelf: Shelf) -> None:
+async def test_reading_begins_at_the_log_start(shelf: StoredObjects) -> None:
     shelf.add([make_entry((1, 0), 10), make_entry((1, 10), 10)])
     state = shelf.catalog.partition(1)
 
@@ -101,7 +107,7 @@ async def test_reading_begins_at_the_log_start(shelf: Shelf) -> None:
     assert await shelf.offsets(1, 0) == []
 
 
-async def test_batches_longer_than_a_block_come_whole(shelf: Shelf) -> None:
+async def test_batches_longer_than_a_block_come_whole(shelf: StoredObjects) -> None:
     entries = [make_entry((1, n), size_bytes=100 * KIB + n) for n in range(9)]
     shelf.add(entries)
 
@@ -113,7 +119,7 @@ async def test_batches_longer_than_a_block_come_whole(shelf: Shelf) -> None:
     assert shelf.read_cached(1) == expected
 
 
-async def test_what_was_read_once_is_read_from_memory(shelf: Shelf) -> None:
+async def test_what_was_read_once_is_read_from_memory(shelf: StoredObjects) -> None:
     shelf.add([make_entry((1, n), size_bytes=10 * KIB) for n in range(4)])
     assert shelf.read_cached(1) is None
 
@@ -126,7 +132,7 @@ async def test_what_was_read_once_is_read_from_memory(shelf: Shelf) -> None:
     assert shelf.cache.counts.memory_blocks == 2
 
 
-async def test_unchecked_bytes_are_not_handed_out(shelf: Shelf) -> None:
+async def test_unchecked_bytes_are_not_handed_out(shelf: StoredObjects) -> None:
     shelf.add([make_entry((1, 0)), make_entry((2, 0))])
 
     await shelf.read(1)
@@ -137,7 +143,9 @@ async def test_unchecked_bytes_are_not_handed_out(shelf: Shelf) -> None:
     assert shelf.read_cached(2) is not None
 
 
-async def test_little_of_a_large_block_keeps_nothing_else_in_memory(shelf: Shelf) -> None:
+async def test_little_of_a_large_block_keeps_nothing_else_in_memory(
+    shelf: StoredObjects,
+) -> None:
     shelf.add([make_entry((n, 0)) for n in range(100)])
 
     (little,) = await shelf.reader.read(shelf.catalog.partition(1), 0, ALL, bytes_max=ALL)
@@ -148,7 +156,7 @@ async def test_little_of_a_large_block_keeps_nothing_else_in_memory(shelf: Shelf
 # Readers at the same time.
 
 
-async def test_readers_at_the_same_time_share_a_get(shelf: Shelf) -> None:
+async def test_readers_at_the_same_time_share_a_get(shelf: StoredObjects) -> None:
     shelf.add([make_entry((1, 0)), make_entry((2, 0))])
     shelf.bucket.open.clear()
     tasks = [asyncio.create_task(shelf.offsets(n)) for n in (1, 2, 1)]
@@ -160,7 +168,9 @@ async def test_readers_at_the_same_time_share_a_get(shelf: Shelf) -> None:
     assert len(shelf.bucket.gets) == 1
 
 
-async def test_a_reader_that_is_cancelled_leaves_the_get_to_the_others(shelf: Shelf) -> None:
+async def test_a_reader_that_is_cancelled_leaves_the_get_to_the_others(
+    shelf: StoredObjects,
+) -> None:
     shelf.add([make_entry((1, 0))])
     shelf.bucket.open.clear()
     first = asyncio.create_task(shelf.offsets(1))
@@ -176,7 +186,7 @@ async def test_a_reader_that_is_cancelled_leaves_the_get_to_the_others(shelf: Sh
     assert len(shelf.bucket.gets) == 1
 
 
-async def test_an_error_is_told_to_all_who_wait(shelf: Shelf) -> None:
+async def test_an_error_is_told_to_all_who_wait(shelf: StoredObjects) -> None:
     stored = shelf.add([make_entry((1, 0))])
     shelf.bucket.delete([object_key(shelf.config.prefix, stored.number, 7)])
     shelf.bucket.open.clear()
@@ -190,7 +200,7 @@ async def test_an_error_is_told_to_all_who_wait(shelf: Shelf) -> None:
     assert "partition 1, offset 0" in str(answers[0])
 
 
-async def test_closing_ends_what_waits(shelf: Shelf) -> None:
+async def test_closing_ends_what_waits(shelf: StoredObjects) -> None:
     shelf.add([make_entry((1, 0))])
     shelf.bucket.open.clear()
     reading = asyncio.create_task(shelf.offsets(1))
@@ -207,7 +217,7 @@ async def test_closing_ends_what_waits(shelf: Shelf) -> None:
 # Merges meanwhile.
 
 
-async def test_object_that_was_merged_away_is_looked_for_anew(shelf: Shelf) -> None:
+async def test_object_that_was_merged_away_is_looked_for_anew(shelf: StoredObjects) -> None:
     old = shelf.add([make_entry((1, 0)), make_entry((1, 1))])
     new = shelf.add([make_entry((1, 0)), make_entry((1, 1))])
     state = shelf.catalog.partition(1)
@@ -225,7 +235,9 @@ async def test_object_that_was_merged_away_is_looked_for_anew(shelf: Shelf) -> N
     assert shelf.bucket.gets[-1][0] == object_key(shelf.config.prefix, new.number, 7)
 
 
-async def test_rows_that_went_with_their_object_are_looked_for_anew(shelf: Shelf) -> None:
+async def test_rows_that_went_with_their_object_are_looked_for_anew(
+    shelf: StoredObjects,
+) -> None:
     old, new = shelf.add([make_entry((1, 0))]), shelf.add([make_entry((1, 0))])
     state = shelf.catalog.partition(1)
     merged = state.extents.pop()
@@ -239,7 +251,7 @@ async def test_rows_that_went_with_their_object_are_looked_for_anew(shelf: Shelf
 # Damage.
 
 
-async def test_damage_on_the_way_is_fetched_once_more(shelf: Shelf) -> None:
+async def test_damage_on_the_way_is_fetched_once_more(shelf: StoredObjects) -> None:
     entries = [make_entry((1, n), size_bytes=500) for n in range(3)]
     shelf.add(entries)
     shelf.bucket.spoilt.append(800)
@@ -250,7 +262,7 @@ async def test_damage_on_the_way_is_fetched_once_more(shelf: Shelf) -> None:
 
 
 @pytest.mark.parametrize("at", [8, 13, 16, 18, 40, 120])
-async def test_damage_that_stays_names_object_and_offset(shelf: Shelf, at: int) -> None:
+async def test_damage_that_stays_names_object_and_offset(shelf: StoredObjects, at: int) -> None:
     entries = [make_entry((1, 5), size_bytes=500), make_entry((1, 6), size_bytes=500)]
     stored = shelf.add(entries)
     data = bytearray(shelf.built[stored.number].data)
@@ -262,7 +274,7 @@ async def test_damage_that_stays_names_object_and_offset(shelf: Shelf, at: int) 
     assert await shelf.read(1, 5, bytes_max=1) == [entries[0].batch]
 
 
-async def test_large_reads_are_checked_too(shelf: Shelf) -> None:
+async def test_large_reads_are_checked_too(shelf: StoredObjects) -> None:
     entries = [make_entry((1, n), size_bytes=200 * KIB) for n in range(3)]
     stored = shelf.add(entries)
     data = bytearray(shelf.built[stored.number].data)
@@ -274,7 +286,7 @@ async def test_large_reads_are_checked_too(shelf: Shelf) -> None:
         await shelf.read(1)
 
 
-async def test_damaged_index_says_so(shelf: Shelf) -> None:
+async def test_damaged_index_says_so(shelf: StoredObjects) -> None:
     shelf.add([make_entry((1, 0))])
     shelf.packed[1] = shelf.packed[1][:-3]
 
@@ -285,7 +297,7 @@ async def test_damaged_index_says_so(shelf: Shelf) -> None:
 # Bounds of one read.
 
 
-async def test_a_read_of_many_objects_returns_a_part_of_them_soon(shelf: Shelf) -> None:
+async def test_a_read_of_many_objects_returns_a_part_of_them_soon(shelf: StoredObjects) -> None:
     shelf.start(memory_cache_bytes=MIB)  # half of it is 8 blocks
     for number in range(20):
         shelf.add([make_entry((1, number))])
@@ -295,7 +307,7 @@ async def test_a_read_of_many_objects_returns_a_part_of_them_soon(shelf: Shelf) 
     assert await shelf.offsets(1, 16) == list(range(16, 20))
 
 
-async def test_rows_may_be_more_than_their_cache(shelf: Shelf) -> None:
+async def test_rows_may_be_more_than_their_cache(shelf: StoredObjects) -> None:
     for number in range(3):
         shelf.add([make_entry((1, 2 * number)), make_entry((1, 2 * number + 1))])
     shelf.rows._bytes_max = 1

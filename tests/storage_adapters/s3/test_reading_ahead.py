@@ -11,7 +11,7 @@ from gateway.testing.storage import make_entry
 from storage_adapters.s3 import read_ahead
 from storage_adapters.s3.read_ahead import ReadAhead
 from storage_adapters.s3.state import PartitionState, object_key
-from tests.storage_adapters.s3.read_kit import KIB, Shelf
+from tests.storage_adapters.s3.stored_objects import KIB, StoredObjects
 from tests.support.s3_servers import S3Server
 from tests.support.waiting import until
 
@@ -19,19 +19,19 @@ MIB = 1024 * KIB
 
 
 @pytest.fixture
-async def shelf(server: S3Server, tmp_path: Path) -> AsyncIterator[Shelf]:
-    shelf = Shelf(server, tmp_path, read_ahead_bytes=640 * KIB)
+async def shelf(server: S3Server, tmp_path: Path) -> AsyncIterator[StoredObjects]:
+    shelf = StoredObjects(server, tmp_path, read_ahead_bytes=640 * KIB)
     yield shelf
     shelf.close()
 
 
-def add_log(shelf: Shelf, objects: int, batches: int) -> None:
+def add_log(shelf: StoredObjects, objects: int, batches: int) -> None:
     """Add objects of so many batches of 64 KiB."""
     for first in range(0, objects * batches, batches):
         shelf.add([make_entry((1, first + n), size_bytes=64 * KIB) for n in range(batches)])
 
 
-async def settled(shelf: Shelf) -> None:
+async def settled(shelf: StoredObjects) -> None:
     """Wait until nothing is on its way."""
     await until(
         lambda: (
@@ -44,7 +44,7 @@ async def settled(shelf: Shelf) -> None:
     )
 
 
-async def test_reader_that_goes_on_finds_what_it_needs_in_memory(shelf: Shelf) -> None:
+async def test_reader_that_goes_on_finds_what_it_needs_in_memory(shelf: StoredObjects) -> None:
     add_log(shelf, 3, 16)
     await shelf.read(1, 0, bytes_max=1)
     await shelf.read(1, 1, bytes_max=1)
@@ -62,7 +62,7 @@ async def test_reader_that_goes_on_finds_what_it_needs_in_memory(shelf: Shelf) -
     assert len(shelf.bucket.gets) <= 12
 
 
-async def test_single_reads_fetch_nothing_in_advance(shelf: Shelf) -> None:
+async def test_single_reads_fetch_nothing_in_advance(shelf: StoredObjects) -> None:
     add_log(shelf, 1, 16)
 
     for offset in (0, 5, 9, 3):
@@ -72,7 +72,7 @@ async def test_single_reads_fetch_nothing_in_advance(shelf: Shelf) -> None:
     assert shelf.reader.ahead.fetches == 0
 
 
-async def test_one_piece_is_ahead_and_no_more(shelf: Shelf) -> None:
+async def test_one_piece_is_ahead_and_no_more(shelf: StoredObjects) -> None:
     add_log(shelf, 4, 16)
     await shelf.read(1, 0, bytes_max=1)
     await shelf.read(1, 1, bytes_max=1)
@@ -84,7 +84,7 @@ async def test_one_piece_is_ahead_and_no_more(shelf: Shelf) -> None:
     assert {key for key, _, _ in shelf.bucket.gets} == {object_key(shelf.config.prefix, 1, 7)}
 
 
-async def test_what_is_in_the_tail_is_not_fetched(shelf: Shelf) -> None:
+async def test_what_is_in_the_tail_is_not_fetched(shelf: StoredObjects) -> None:
     add_log(shelf, 1, 4)
     shelf.add([make_entry((1, 4 + n), size_bytes=64 * KIB) for n in range(4)], in_tail=True)
 
@@ -95,7 +95,7 @@ async def test_what_is_in_the_tail_is_not_fetched(shelf: Shelf) -> None:
     assert {key for key, _, _ in shelf.bucket.gets} == {object_key(shelf.config.prefix, 1, 7)}
 
 
-async def test_failure_in_advance_is_no_failure(shelf: Shelf) -> None:
+async def test_failure_in_advance_is_no_failure(shelf: StoredObjects) -> None:
     add_log(shelf, 2, 2)
     shelf.bucket.delete([object_key(shelf.config.prefix, 2, 7)])
 
@@ -107,7 +107,7 @@ async def test_failure_in_advance_is_no_failure(shelf: Shelf) -> None:
     assert shelf.reader.ahead.fetches == 1
 
 
-async def test_objects_that_hold_little_are_few(shelf: Shelf) -> None:
+async def test_objects_that_hold_little_are_few(shelf: StoredObjects) -> None:
     for number in range(30):
         shelf.add([make_entry((1, number))])
 

@@ -15,8 +15,8 @@ from storage_adapters.s3.merge_plan import is_shared
 from storage_adapters.s3.opening import MARKER, catalog_of, read_marker
 from storage_adapters.s3.recovery import batches_of, restore_index, survey_bucket
 from storage_adapters.s3.state import Catalog, object_key
-from tests.storage_adapters.s3.merge_house import DATA_UUID, identity_of
-from tests.storage_adapters.s3.merging_house import House, NewHouse, fill
+from tests.storage_adapters.s3.merge_catalog import DATA_UUID, identity_of
+from tests.storage_adapters.s3.merging_setup import MergingSetup, NewSetup, fill
 from tests.support.s3_servers import S3Server
 
 
@@ -29,9 +29,9 @@ def index(tmp_path: Path) -> Iterator[Index]:
     made.close()
 
 
-def _recover(house: House, index: Index) -> Catalog:
-    survey = survey_bucket(house.config, house.bucket)
-    restore_index(house.config, house.bucket, index, survey)
+def _recover(setup: MergingSetup, index: Index) -> Catalog:
+    survey = survey_bucket(setup.config, setup.bucket)
+    restore_index(setup.config, setup.bucket, index, survey)
     return catalog_of(index.load())
 
 
@@ -45,123 +45,123 @@ def _state(catalog: Catalog) -> dict[int, tuple[object, ...]]:
     }
 
 
-async def test_the_index_is_as_it_was(new_house: NewHouse, index: Index) -> None:
-    house = await new_house()
-    await fill(house, 5)
-    await house.merger.run_due()
-    await fill(house, 2)
-    await house.truncate(1, 2)
-    await house.append(make_entry((2, 21)), make_entry((5, 0), epoch=3), told=[1])
-    await house.append(make_entry((5, 1), epoch=4), make_entry((5, 2), epoch=4))
-    house.catalog.partition(1).below_bytes = house.below_bytes(1)
-    await house.delete(3)
-    await house.append(make_entry((2, 22)), told=[3])
+async def test_the_index_is_as_it_was(new_setup: NewSetup, index: Index) -> None:
+    setup = await new_setup()
+    await fill(setup, 5)
+    await setup.merger.run_due()
+    await fill(setup, 2)
+    await setup.truncate(1, 2)
+    await setup.append(make_entry((2, 21)), make_entry((5, 0), epoch=3), told=[1])
+    await setup.append(make_entry((5, 1), epoch=4), make_entry((5, 2), epoch=4))
+    setup.catalog.partition(1).below_bytes = setup.below_bytes(1)
+    await setup.delete(3)
+    await setup.append(make_entry((2, 22)), told=[3])
 
-    found = _recover(house, index)
+    found = _recover(setup, index)
 
     assert found.objects == {
         stored.number: stored._replace(
             partition_ids=stored.partition_ids - {3}  # Deleted: it does not count.
         )
-        for stored in house.catalog.objects.values()
+        for stored in setup.catalog.objects.values()
     }
-    assert _state(found) == _state(house.catalog)
-    assert house.contents(found) == house.contents()
+    assert _state(found) == _state(setup.catalog)
+    assert setup.contents(found) == setup.contents()
     assert index.data_uuid() == DATA_UUID
     for number in found.objects:
-        assert index.rows(number) == house.index.rows(number)
+        assert index.rows(number) == setup.index.rows(number)
     ownership = index.take_over(1, reserve=1)
-    assert ownership.next_sequence == house.next_sequence
+    assert ownership.next_sequence == setup.next_sequence
     assert ownership.reserved[0] > max(found.objects)
-    assert ownership.epoch > house.committer.epoch
+    assert ownership.epoch > setup.committer.epoch
 
 
 async def test_compacted_partitions_come_back_with_their_holes(
-    new_house: NewHouse, index: Index
+    new_setup: NewSetup, index: Index
 ) -> None:
-    house = await new_house()
-    await fill(house)
-    await house.merger.run_due()
+    setup = await new_setup()
+    await fill(setup)
+    await setup.merger.run_due()
     for partition_id in (1, 2):
-        await house.rewriter.rewrite(
+        await setup.rewriter.rewrite(
             partition_id,
             1 << 40,
             lambda batch: batch if parse_batch_header(batch).base_offset % 2 else None,
         )
 
-    found = _recover(house, index)
+    found = _recover(setup, index)
 
-    assert _state(found) == _state(house.catalog)
-    assert house.contents(found) == house.contents()
+    assert _state(found) == _state(setup.catalog)
+    assert setup.contents(found) == setup.contents()
 
 
 async def test_what_does_not_count_is_dead_and_goes_in_its_time(
-    new_house: NewHouse, index: Index
+    new_setup: NewSetup, index: Index
 ) -> None:
-    house = await new_house()
-    await fill(house)
-    inputs = sorted(house.catalog.objects)
-    await house.merger.run_due()
+    setup = await new_setup()
+    await fill(setup)
+    inputs = sorted(setup.catalog.objects)
+    await setup.merger.run_due()
 
-    found = _recover(house, index)
+    found = _recover(setup, index)
 
-    assert sorted(found.objects) == sorted(house.catalog.objects)
+    assert sorted(found.objects) == sorted(setup.catalog.objects)
     dead = index.dead(before_unix_ms=1 << 60, limit=100)
     assert [number for number, _ in dead] == inputs
 
 
 async def test_what_was_put_and_not_committed_behind_a_gap_is_left_out(
-    new_house: NewHouse, index: Index
+    new_setup: NewSetup, index: Index
 ) -> None:
-    house = await new_house()
-    await fill(house, 2)
-    before = house.contents()
-    house.next_sequence += 5  # An object before it was never put.
-    lost = await house.put([make_entry((1, 2)), make_entry((9, 0))])
+    setup = await new_setup()
+    await fill(setup, 2)
+    before = setup.contents()
+    setup.next_sequence += 5  # An object before it was never put.
+    lost = await setup.put([make_entry((1, 2)), make_entry((9, 0))])
 
-    survey = survey_bucket(house.config, house.bucket)
+    survey = survey_bucket(setup.config, setup.bucket)
     assert [one.number for one in survey.decision.unproven] == [lost.stored.number]
-    restore_index(house.config, house.bucket, index, survey)
+    restore_index(setup.config, setup.bucket, index, survey)
 
-    assert house.contents(catalog_of(index.load())) == before
+    assert setup.contents(catalog_of(index.load())) == before
 
 
-async def test_identities_are_told(new_house: NewHouse) -> None:
-    house = await new_house()
-    await fill(house)
-    await house.merger.run_due()
-    await house.delete(2)
-    await house.append(make_entry((7, 0)), told=[2])
+async def test_identities_are_told(new_setup: NewSetup) -> None:
+    setup = await new_setup()
+    await fill(setup)
+    await setup.merger.run_due()
+    await setup.delete(2)
+    await setup.append(make_entry((7, 0)), told=[2])
 
-    survey = survey_bucket(house.config, house.bucket)
+    survey = survey_bucket(setup.config, setup.bucket)
 
     assert survey.identities == [identity_of(i) for i in (1, 3, 7)]
     assert survey.data_uuid == DATA_UUID
 
 
-async def test_the_marker_is_made_again(new_house: NewHouse, index: Index) -> None:
-    house = await new_house()
-    await fill(house, 1)
-    assert read_marker(house.config, house.bucket) is None
-    _recover(house, index)
-    assert read_marker(house.config, house.bucket) == DATA_UUID
-    assert house.bucket.head(f"{house.config.prefix}{MARKER}") is not None
+async def test_the_marker_is_made_again(new_setup: NewSetup, index: Index) -> None:
+    setup = await new_setup()
+    await fill(setup, 1)
+    assert read_marker(setup.config, setup.bucket) is None
+    _recover(setup, index)
+    assert read_marker(setup.config, setup.bucket) == DATA_UUID
+    assert setup.bucket.head(f"{setup.config.prefix}{MARKER}") is not None
 
 
 async def test_a_damaged_object_is_named_and_others_count(
-    new_house: NewHouse, index: Index, server: S3Server
+    new_setup: NewSetup, index: Index, server: S3Server
 ) -> None:
-    house = await new_house()
-    await fill(house, 3)
-    key = object_key(house.config.prefix, 2, 1)
-    stored = house.catalog.objects[2]
-    data = bytearray(house.bucket.get(key, 0, stored.size_bytes))
+    setup = await new_setup()
+    await fill(setup, 3)
+    key = object_key(setup.config.prefix, 2, 1)
+    stored = setup.catalog.objects[2]
+    data = bytearray(setup.bucket.get(key, 0, stored.size_bytes))
     data[-200] ^= 1
     with closing(server.client()) as client:
         client.put_object(Bucket=server.bucket, Key=key, Body=bytes(data))
 
-    survey = survey_bucket(house.config, house.bucket)
-    restore_index(house.config, house.bucket, index, survey)
+    survey = survey_bucket(setup.config, setup.bucket)
+    restore_index(setup.config, setup.bucket, index, survey)
 
     assert [damaged.key for damaged in survey.damaged] == [key]
     assert sorted(index_object.number for index_object, _ in index.load().objects) == [1, 3]
@@ -169,57 +169,57 @@ async def test_a_damaged_object_is_named_and_others_count(
     assert missing == [(1, 1, 2), (2, 3, 6), (3, 1, 2)]
 
 
-async def test_strangers_are_left_alone(new_house: NewHouse, server: S3Server) -> None:
-    house = await new_house()
-    await fill(house, 1)
+async def test_strangers_are_left_alone(new_setup: NewSetup, server: S3Server) -> None:
+    setup = await new_setup()
+    await fill(setup, 1)
     with closing(server.client()) as client:
         for name in ("objects/readme", "objects/0000000000000009-1.seg.bak", "x"):
-            key = f"{house.config.prefix}{name}"
+            key = f"{setup.config.prefix}{name}"
             client.put_object(Bucket=server.bucket, Key=key, Body=b"x")
-    survey = survey_bucket(house.config, house.bucket)
+    survey = survey_bucket(setup.config, setup.bucket)
     assert (len(survey.decision.live), survey.damaged) == (1, [])
 
 
-async def test_objects_of_other_data_are_named(new_house: NewHouse) -> None:
-    house = await new_house()
-    await fill(house, 1)
+async def test_objects_of_other_data_are_named(new_setup: NewSetup) -> None:
+    setup = await new_setup()
+    await fill(setup, 1)
     marker = b'{"format": 1, "data_uuid": "00000000-0000-0000-0000-000000000009"}'
-    house.bucket.put(f"{house.config.prefix}{MARKER}", [marker])
-    survey = survey_bucket(house.config, house.bucket)
+    setup.bucket.put(f"{setup.config.prefix}{MARKER}", [marker])
+    survey = survey_bucket(setup.config, setup.bucket)
     assert survey.decision.live == []
     assert "of the data 00000000-0000-0000-0000-000000000007" in survey.damaged[0].text
 
 
-async def test_an_empty_bucket_has_nothing_to_recover(new_house: NewHouse) -> None:
-    house = await new_house()
+async def test_an_empty_bucket_has_nothing_to_recover(new_setup: NewSetup) -> None:
+    setup = await new_setup()
     with pytest.raises(StorageUnavailable, match="holds no data"):
-        survey_bucket(house.config, house.bucket)
+        survey_bucket(setup.config, setup.bucket)
 
 
-async def test_large_footers_are_read_whole(new_house: NewHouse, index: Index) -> None:
-    house = await new_house()
+async def test_large_footers_are_read_whole(new_setup: NewSetup, index: Index) -> None:
+    setup = await new_setup()
     entries = [make_entry((1, n), size_bytes=70) for n in range(9_000)]
-    await house.append(*entries)
-    assert _state(_recover(house, index)) == _state(house.catalog)
+    await setup.append(*entries)
+    assert _state(_recover(setup, index)) == _state(setup.catalog)
 
 
-async def test_batches_of_a_partition_are_read_in_pieces(new_house: NewHouse) -> None:
-    house = await new_house(partition_object_bytes_min=100_000)
-    await fill(house)
-    await house.merger.run_due()
-    assert any(map(is_shared, house.catalog.objects.values()))
-    await fill(house, 2)
-    survey = survey_bucket(house.config, house.bucket)
-    gets = house.bucket.statistics
+async def test_batches_of_a_partition_are_read_in_pieces(new_setup: NewSetup) -> None:
+    setup = await new_setup(partition_object_bytes_min=100_000)
+    await fill(setup)
+    await setup.merger.run_due()
+    assert any(map(is_shared, setup.catalog.objects.values()))
+    await fill(setup, 2)
+    survey = survey_bucket(setup.config, setup.bucket)
+    gets = setup.bucket.statistics
 
-    found = list(batches_of(house.config, house.bucket, survey, 1))
+    found = list(batches_of(setup.config, setup.bucket, survey, 1))
 
-    assert found == house.contents()[1]
-    assert house.bucket.statistics != gets
+    assert found == setup.contents()[1]
+    assert setup.bucket.statistics != gets
 
 
-async def test_recovering_twice_changes_nothing(new_house: NewHouse, index: Index) -> None:
-    house = await new_house()
-    await fill(house, 5)
-    await house.merger.run_due()
-    assert _state(_recover(house, index)) == _state(_recover(house, index))
+async def test_recovering_twice_changes_nothing(new_setup: NewSetup, index: Index) -> None:
+    setup = await new_setup()
+    await fill(setup, 5)
+    await setup.merger.run_due()
+    assert _state(_recover(setup, index)) == _state(_recover(setup, index))

@@ -14,17 +14,19 @@ from storage_adapters.s3.bucket import ObjectStat
 from storage_adapters.s3.merge_plan import PartRun, is_shared
 from storage_adapters.s3.merge_round import PlannedObject
 from storage_adapters.s3.recovery import _fold, _seen
-from storage_adapters.s3.recovery_plan import Decision, Facts, Missing, decide
+from storage_adapters.s3.recovery_plan import Decision, FooterFacts, Missing, decide
 from storage_adapters.s3.state import KIND_LOG, Extent, StoredObject
-from tests.storage_adapters.s3.merge_house import World, footer_of
+from tests.storage_adapters.s3.merge_catalog import MergeCatalog, footer_of
 from tests.support.examples import examples
 
 PARTITIONS = range(1, 5)
 
 
-def recover(world: World, damaged_epochs: Iterable[int] = ()) -> tuple[Decision, Facts]:
+def recover(
+    world: MergeCatalog, damaged_epochs: Iterable[int] = ()
+) -> tuple[Decision, FooterFacts]:
     """Return what the objects in the dictionary say."""
-    facts, seen = Facts(), []
+    facts, seen = FooterFacts(), []
     for data in world.data.values():
         found = _seen(
             decode_segment_header(data), footer_of(data), ObjectStat("", len(data), "")
@@ -43,7 +45,7 @@ def live_of(decision: Decision) -> list[int]:
 
 
 def test_a_chain_of_log_objects_counts_whole() -> None:
-    world = World()
+    world = MergeCatalog()
     for n in range(3):
         world.log([make_entry((1, n))])
 
@@ -60,7 +62,7 @@ def test_a_chain_of_log_objects_counts_whole() -> None:
 
 
 def test_what_lies_behind_a_gap_was_never_committed() -> None:
-    world = World()
+    world = MergeCatalog()
     stored = [world.log([make_entry((1, n))]) for n in range(4)]
     del world.data[stored[2].number]
 
@@ -72,7 +74,7 @@ def test_what_lies_behind_a_gap_was_never_committed() -> None:
 
 
 def test_a_gap_where_an_object_is_damaged_is_a_loss_and_no_end() -> None:
-    world = World()
+    world = MergeCatalog()
     stored = [world.log([make_entry((1, n))]) for n in range(4)]
     del world.data[stored[2].number]
 
@@ -84,7 +86,7 @@ def test_a_gap_where_an_object_is_damaged_is_a_loss_and_no_end() -> None:
 
 
 def test_what_a_replaced_node_put_is_stale() -> None:
-    world = World()
+    world = MergeCatalog()
     world.log([make_entry((1, 0))])
     world.log([make_entry((1, 1)), make_entry((2, 0))])  # Never committed.
     world.epoch, world.next_sequence = 2, 2
@@ -98,7 +100,7 @@ def test_what_a_replaced_node_put_is_stale() -> None:
 
 
 def test_stale_objects_stay_so_when_their_betters_are_merged() -> None:
-    world = World()
+    world = MergeCatalog()
     world.log([make_entry((1, 0))])
     world.log([make_entry((1, 1)), make_entry((2, 0))])  # Never committed.
     del world.catalog.objects[2]
@@ -119,7 +121,7 @@ def test_stale_objects_stay_so_when_their_betters_are_merged() -> None:
 
 
 def test_a_stale_object_behind_the_merged_ones_does_not_go_on_from_them() -> None:
-    world = World()
+    world = MergeCatalog()
     world.log([make_entry((1, 0))])
     world.next_sequence = 3
     world.log([make_entry((1, 2))])  # Never committed: what was before it was not put.
@@ -137,7 +139,7 @@ def test_a_stale_object_behind_the_merged_ones_does_not_go_on_from_them() -> Non
 
 
 def test_merged_objects_win_over_what_they_were_made_of() -> None:
-    world = World()
+    world = MergeCatalog()
     inputs = [
         world.log([make_entry((1, n), size_bytes=900), make_entry((2, n))]) for n in (0, 1)
     ]
@@ -150,7 +152,7 @@ def test_merged_objects_win_over_what_they_were_made_of() -> None:
 
 
 def test_a_round_of_which_the_shared_object_is_missing_counts_in_part() -> None:
-    world = World()
+    world = MergeCatalog()
     inputs = [
         world.log([make_entry((1, n), size_bytes=900), make_entry((2, n))]) for n in (0, 1)
     ]
@@ -165,7 +167,7 @@ def test_a_round_of_which_the_shared_object_is_missing_counts_in_part() -> None:
 
 
 def test_log_starts_and_deletions_are_told_by_any_footer() -> None:
-    world = World()
+    world = MergeCatalog()
     world.log([make_entry((1, 0), 9), make_entry((2, 0)), make_entry((3, 0), 5)])
     world.catalog.partition(1).start = 4
     world.catalog.partition(2).is_deleted = True
@@ -183,7 +185,7 @@ class History:
     """Random work of nodes on one bucket, with crashes, beside what a client was answered."""
 
     def __init__(self) -> None:
-        self.world = World()
+        self.world = MergeCatalog()
         self.untold: set[int] = set()
         self.dead: set[int] = set()
         self.never_committed: set[int] = set()
@@ -365,7 +367,7 @@ def test_whatever_happened_what_was_acknowledged_is_found(
 
     decision, facts = recover(world)
 
-    found = World()
+    found = MergeCatalog()
     for stored, parts in decision.live:
         found.catalog.objects[stored.number] = stored
         for partition_id, extent in parts:
@@ -390,7 +392,9 @@ def test_whatever_happened_what_was_acknowledged_is_found(
     assert decision.next_sequence >= world.next_sequence
 
 
-def _rows(data: World, catalog: World, partition_id: int) -> list[tuple[int, int]]:
+def _rows(
+    data: MergeCatalog, catalog: MergeCatalog, partition_id: int
+) -> list[tuple[int, int]]:
     """Return offsets of a partition's batches, whose bytes are in their objects."""
     found = []
     for extent in catalog.catalog.partition(partition_id).extents:

@@ -9,10 +9,10 @@ from gateway.errors import StorageUnavailable
 from gateway.testing.storage import make_entry
 from storage_adapters.formats.damage import Damaged
 from storage_adapters.formats.object_index import pack_rows
-from storage_adapters.s3.objects import Appends, Part, Place, build_log_object
+from storage_adapters.s3.objects import Appends, ObjectHeader, Part, build_log_object
 from storage_adapters.s3.rows import ENTRY_BYTES, RowsCache, RowsGone, rows_max_of
 from storage_adapters.s3.state import Catalog
-from tests.storage_adapters.s3.merge_house import DATA_UUID, make_stored
+from tests.storage_adapters.s3.merge_catalog import DATA_UUID, make_stored
 
 ROW_BYTES = 32
 
@@ -148,7 +148,7 @@ def test_no_object_has_more_rows_than_its_bytes_allow() -> None:
     entry = make_entry([(partition_id, 0) for partition_id in range(10_000)])
     parts = dict.fromkeys(range(10_000), Part(0, 1, is_deleted=False, introduction=None))
     built = build_log_object(
-        Place(DATA_UUID, 1, 1, 1), Appends([entry], frozenset([0]), 1), parts
+        ObjectHeader(DATA_UUID, 1, 1, 1), Appends([entry], frozenset([0]), 1), parts
     )
     catalog = Catalog()
     catalog.objects[1] = make_stored(1, (1, 2))._replace(size_bytes=len(built.data))

@@ -12,16 +12,16 @@ from gateway.testing.storage import append, delete, make_entry, truncate
 from storage_adapters.s3.adapter import S3Storage
 from storage_adapters.s3.bucket import Bucket
 from storage_adapters.s3.index import Index
-from storage_adapters.s3.log_starts import TOLD_MAX, Untold
+from storage_adapters.s3.log_starts import TOLD_MAX, UnwrittenStarts
 from storage_adapters.s3.opening import catalog_of
 from storage_adapters.s3.recovery import restore_index, survey_bucket
 from storage_adapters.s3.state import Catalog
-from tests.storage_adapters.s3.node_kit import Place, place
+from tests.storage_adapters.s3.s3_nodes import NodeBucket, place
 
 __all__ = ["place"]  # a fixture
 
 
-def _recovered(place: Place) -> Catalog:
+def _recovered(place: NodeBucket) -> Catalog:
     """Return what a node knows that starts with an index made of the bucket."""
     config, clock = place.config(), SystemClock()
     bucket = Bucket(config, clock)
@@ -35,7 +35,7 @@ def _recovered(place: Place) -> Catalog:
         bucket.close()
 
 
-async def _filled(place: Place) -> S3Storage:
+async def _filled(place: NodeBucket) -> S3Storage:
     storage = await place.open()
     await append(storage, make_entry((1, 0)), make_entry((2, 0)), make_entry((3, 0)))
     await append(storage, make_entry((1, 1)), make_entry((2, 1)), make_entry((3, 1)))
@@ -55,7 +55,7 @@ def _check(catalog: Catalog) -> None:
 
 
 async def test_a_node_tells_at_its_start_what_the_one_before_may_not_have_told(
-    place: Place,
+    place: NodeBucket,
 ) -> None:
     storage = await _filled(place)
     await truncate(storage, 1, 1)
@@ -71,7 +71,7 @@ async def test_a_node_tells_at_its_start_what_the_one_before_may_not_have_told(
 
 @pytest.mark.parametrize("is_merged", [False, True])
 async def test_a_node_without_appends_tells_at_the_next_sweep(
-    place: Place, *, is_merged: bool
+    place: NodeBucket, *, is_merged: bool
 ) -> None:
     storage = await _filled(place)
     if is_merged:
@@ -88,7 +88,7 @@ async def test_a_node_without_appends_tells_at_the_next_sweep(
     await storage.close()
 
 
-async def test_what_could_not_be_told_is_told_later(place: Place) -> None:
+async def test_what_could_not_be_told_is_told_later(place: NodeBucket) -> None:
     storage = await place.open(clock=ManualClock(unix_ms=1_000_000))
     await append(storage, make_entry((1, 0)), make_entry((2, 0)), make_entry((3, 0)))
     await append(storage, make_entry((1, 1)), make_entry((2, 1)), make_entry((3, 1)))
@@ -117,13 +117,13 @@ def test_no_object_is_to_tell_of_all_partitions_at_once() -> None:
         catalog.partition(partition_id).start = 5
     catalog.partition(100_000)
 
-    untold = Untold(catalog)
+    untold = UnwrittenStarts(catalog)
 
     assert [len(untold.take()) for _ in range(4)] == [TOLD_MAX, TOLD_MAX, 1, 0]
 
 
 async def test_a_start_that_moves_while_it_is_told_is_told_again() -> None:
-    untold = Untold(Catalog())
+    untold = UnwrittenStarts(Catalog())
     untold.add(1)
 
     with untold.taken() as taken:

@@ -28,7 +28,7 @@ from tests.support.waiting import until
 MISTAKEN = 13  # whose callback raises
 
 
-class House:
+class MergingSetup:
     """An appender and an uploader on a real bucket and a real index, and nothing to read."""
 
     def __init__(self, config: S3Config, folder: Path) -> None:
@@ -112,7 +112,9 @@ class House:
 
 
 @pytest.fixture
-async def house(proxy: S3Proxy, server: S3Server, tmp_path: Path) -> AsyncIterator[House]:
+async def setup(
+    proxy: S3Proxy, server: S3Server, tmp_path: Path
+) -> AsyncIterator[MergingSetup]:
     config = S3Config(
         bucket=server.bucket,
         prefix=f"{uuid4().hex}/",
@@ -122,106 +124,114 @@ async def house(proxy: S3Proxy, server: S3Server, tmp_path: Path) -> AsyncIterat
         retry_ms_max=0,
         multipart_bytes=5 << 20,
     )
-    house = House(config, tmp_path)
-    yield house
-    await house.close()
+    setup = MergingSetup(config, tmp_path)
+    yield setup
+    await setup.close()
 
 
-async def test_answers_come_in_the_order_of_calls(house: House) -> None:
-    house.append_group(*range(100, 2_000))
-    house.append_group(2_000)
+async def test_answers_come_in_the_order_of_calls(setup: MergingSetup) -> None:
+    setup.append_group(*range(100, 2_000))
+    setup.append_group(2_000)
 
-    assert await house.answered(1_901) == list(range(100, 2_001))
-    assert {error for _, error in house.answers} == {None}
-    assert house.appender.queued_bytes == 0
-
-
-async def test_a_callers_mistake_costs_nobody_his_answer_nor_its_place(house: House) -> None:
-    house.uploader._finish([_group_of(house, 1, MISTAKEN, 3)], None)
-    house.uploader._finish([_group_of(house, 4)], None)
-
-    assert await house.answered(4) == [1, MISTAKEN, 3, 4]
+    assert await setup.answered(1_901) == list(range(100, 2_001))
+    assert {error for _, error in setup.answers} == {None}
+    assert setup.appender.queued_bytes == 0
 
 
-async def test_many_answers_leave_others_their_turns(house: House) -> None:
-    house.append_group(*range(100, 5_100))
-    await house.answered(1)
+async def test_a_callers_mistake_costs_nobody_his_answer_nor_its_place(
+    setup: MergingSetup,
+) -> None:
+    setup.uploader._finish([_group_of(setup, 1, MISTAKEN, 3)], None)
+    setup.uploader._finish([_group_of(setup, 4)], None)
 
-    assert len(house.answers) < 5_000
-    await house.answered(5_000)
-
-
-async def test_a_stop_answers_all(house: House) -> None:
-    house.append_group(*range(100, 5_100))
-
-    await house.uploader.drain(20_000)
-
-    assert len(house.answers) == 5_000
+    assert await setup.answered(4) == [1, MISTAKEN, 3, 4]
 
 
-async def test_what_cannot_be_described_is_answered_and_stops_the_node(house: House) -> None:
-    house.describe_error = ValueError("ours")
+async def test_many_answers_leave_others_their_turns(setup: MergingSetup) -> None:
+    setup.append_group(*range(100, 5_100))
+    await setup.answered(1)
 
-    house.append_group(1, 2)
-    house.describe_error = None
-    house.append_group(3)
-
-    assert await house.answered(3) == [1, 2, 3]
-    assert all(error is not None for _, error in house.answers)
-    assert len(house.faults) == 1
-    assert house.published == house.appender.queued_bytes == 0
+    assert len(setup.answers) < 5_000
+    await setup.answered(5_000)
 
 
-async def test_a_mistake_after_a_commit_leaves_nobody_without_an_answer(house: House) -> None:
-    house.publish_error = ValueError("ours")
+async def test_a_stop_answers_all(setup: MergingSetup) -> None:
+    setup.append_group(*range(100, 5_100))
 
-    house.append_group(1, 2)
+    await setup.uploader.drain(20_000)
 
-    assert await house.answered(2) == [1, 2]
-    assert all(error is not None for _, error in house.answers)
-    assert (len(house.faults), house.appender.queued_bytes) == (1, 0)
+    assert len(setup.answers) == 5_000
 
 
-async def test_a_slow_bucket_is_not_one_that_is_away(house: House, proxy: S3Proxy) -> None:
-    rule = proxy.add(Answer(503, "SlowDown"), method="PUT", key=house.key_of(1))
-    house.append_group(1)
-    house.append_group(2)
-    house.clock.advance(8_000)
-    assert house.uploader.waits_ms == 8_000
+async def test_what_cannot_be_described_is_answered_and_stops_the_node(
+    setup: MergingSetup,
+) -> None:
+    setup.describe_error = ValueError("ours")
 
-    await house.answered(1)
+    setup.append_group(1, 2)
+    setup.describe_error = None
+    setup.append_group(3)
 
-    assert house.uploader.waits_ms == 0
-    house.clock.advance(3_000)
-    assert house.uploader.waits_ms == 3_000
+    assert await setup.answered(3) == [1, 2, 3]
+    assert all(error is not None for _, error in setup.answers)
+    assert len(setup.faults) == 1
+    assert setup.published == setup.appender.queued_bytes == 0
+
+
+async def test_a_mistake_after_a_commit_leaves_nobody_without_an_answer(
+    setup: MergingSetup,
+) -> None:
+    setup.publish_error = ValueError("ours")
+
+    setup.append_group(1, 2)
+
+    assert await setup.answered(2) == [1, 2]
+    assert all(error is not None for _, error in setup.answers)
+    assert (len(setup.faults), setup.appender.queued_bytes) == (1, 0)
+
+
+async def test_a_slow_bucket_is_not_one_that_is_away(
+    setup: MergingSetup, proxy: S3Proxy
+) -> None:
+    rule = proxy.add(Answer(503, "SlowDown"), method="PUT", key=setup.key_of(1))
+    setup.append_group(1)
+    setup.append_group(2)
+    setup.clock.advance(8_000)
+    assert setup.uploader.waits_ms == 8_000
+
+    await setup.answered(1)
+
+    assert setup.uploader.waits_ms == 0
+    setup.clock.advance(3_000)
+    assert setup.uploader.waits_ms == 3_000
     rule.off()
-    assert await house.answered(2) == [1, 2]
+    assert await setup.answered(2) == [1, 2]
 
 
 async def test_an_upload_that_the_server_forgot_is_begun_anew(
-    house: House, proxy: S3Proxy
+    setup: MergingSetup, proxy: S3Proxy
 ) -> None:
     rule = proxy.add(
-        Answer(404, "NoSuchUpload"), method="PUT", key=house.config.prefix, times=1
+        Answer(404, "NoSuchUpload"), method="PUT", key=setup.config.prefix, times=1
     )
-    house.append(1, size_bytes=6 << 20)
-    house.appender.seal()
+    setup.append(1, size_bytes=6 << 20)
+    setup.appender.seal()
 
-    await house.answered(1)
+    await setup.answered(1)
 
-    assert (house.answers, house.faults, rule.hits) == ([(1, None)], [], 1)
+    assert (setup.answers, setup.faults, rule.hits) == ([(1, None)], [], 1)
 
 
 async def test_the_loop_goes_on_while_a_request_hangs_at_a_stop(
-    house: House, proxy: S3Proxy
+    setup: MergingSetup, proxy: S3Proxy
 ) -> None:
-    rule = proxy.add(Hang(), method="PUT", key=house.config.prefix)
-    house.append_group(1)
+    rule = proxy.add(Hang(), method="PUT", key=setup.config.prefix)
+    setup.append_group(1)
     await until(lambda: rule.hits == 1)
-    house.uploader._fail(StorageUnavailable("a commit before it failed"))
-    await house.answered(1)
+    setup.uploader._fail(StorageUnavailable("a commit before it failed"))
+    await setup.answered(1)
 
-    stopping = asyncio.create_task(house.uploader.stop())
+    stopping = asyncio.create_task(setup.uploader.stop())
     for _ in range(10):
         await asyncio.sleep(0)
     assert not stopping.done()  # else the loop stood until the request timed out
@@ -230,43 +240,43 @@ async def test_the_loop_goes_on_while_a_request_hangs_at_a_stop(
     assert rule.hits == 1
 
 
-def _group_of(house: House, *numbers: int) -> Group:
+def _group_of(setup: MergingSetup, *numbers: int) -> Group:
     group = Group(0)
-    group.callbacks += [partial(house._note, number) for number in numbers]
+    group.callbacks += [partial(setup._note, number) for number in numbers]
     return group
 
 
 async def test_a_bucket_that_refuses_is_told_of_once_and_when_it_is_back(
-    house: House, proxy: S3Proxy
+    setup: MergingSetup, proxy: S3Proxy
 ) -> None:
-    rule = proxy.add(Answer(403, "AccessDenied"), method="PUT", key=house.config.prefix)
+    rule = proxy.add(Answer(403, "AccessDenied"), method="PUT", key=setup.config.prefix)
     with capture_logs() as lines:
-        house.append_group(1)
-        house.append_group(2)
+        setup.append_group(1)
+        setup.append_group(2)
         await until(lambda: rule.hits >= 6)
         rule.off()
-        await house.answered(2)
+        await setup.answered(2)
 
     said = [line["event"] for line in lines if "the bucket" in line["event"]]
     assert said == ["the bucket is away", "the bucket is back"]
 
 
-async def test_what_waits_for_the_database_is_in_memory_once(house: House) -> None:
+async def test_what_waits_for_the_database_is_in_memory_once(setup: MergingSetup) -> None:
     entry = make_entry((1, 0), size_bytes=10_000)
     batch = Batch(entry.batch)
     is_held = weakref.ref(batch)
     entry = entry._replace(batch=batch)
     del batch
-    await house.committer._turn.acquire()  # as while the database is away
+    await setup.committer._turn.acquire()  # as while the database is away
 
-    house.appender.append([entry], partial(house._note, 1), reserved=False)
-    house.appender.seal()
+    setup.appender.append([entry], partial(setup._note, 1), reserved=False)
+    setup.appender.seal()
     del entry
-    await until(lambda: house.uploader.metrics.objects == 1)
+    await until(lambda: setup.uploader.metrics.objects == 1)
 
     assert is_held() is None
-    house.committer._turn.release()
-    assert await house.answered(1) == [1]
+    setup.committer._turn.release()
+    assert await setup.answered(1) == [1]
 
 
 class Batch(bytearray):

@@ -9,7 +9,7 @@ import sys
 from gateway.clock import SystemClock
 from gateway.sql import checkpoints
 from storage_adapters.s3.index import Index
-from tests.storage_adapters.s3.index.house import added, bounds
+from tests.storage_adapters.s3.index.changes import added, bounds
 
 
 def main(url: str) -> None:

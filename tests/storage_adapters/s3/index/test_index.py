@@ -10,7 +10,7 @@ from gateway.clock import ManualClock
 from gateway.sql.engines import FILE_NAME, engine_url
 from storage_adapters.s3.change import Change
 from storage_adapters.s3.index import Fenced, Index, PendingLost
-from tests.storage_adapters.s3.index.house import (
+from tests.storage_adapters.s3.index.changes import (
     OpenIndex,
     added,
     bounds,

@@ -20,8 +20,8 @@ from gateway.clock import ManualClock
 from gateway.sql import engines as sql
 from storage_adapters.s3.change import Change
 from storage_adapters.s3.index import Fenced, Index, IndexUnavailable, OutcomeUnknown
+from tests.storage_adapters.s3.index.changes import OpenIndex, added, bounds, live
 from tests.storage_adapters.s3.index.cutting_proxy import Cut, CuttingProxy, proxied
-from tests.storage_adapters.s3.index.house import OpenIndex, added, bounds, live
 from tests.support.waiting import wait_until
 
 BLOCKED_S = 0.2  # somebody who waits for a lock has not come back after this

@@ -7,7 +7,7 @@ import pytest
 
 from storage_adapters.s3.index import Index
 from tests.storage_adapters.s3.index import committing_node
-from tests.storage_adapters.s3.index.house import OpenIndex
+from tests.storage_adapters.s3.index.changes import OpenIndex
 
 KILLS = 4
 WITHIN_S = 60

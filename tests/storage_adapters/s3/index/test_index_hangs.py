@@ -13,8 +13,8 @@ from sqlalchemy import create_engine, make_url, text
 from gateway.clock import ManualClock
 from gateway.sql import engines as sql
 from storage_adapters.s3.index import Index, IndexUnavailable, OutcomeUnknown
+from tests.storage_adapters.s3.index.changes import added, live
 from tests.storage_adapters.s3.index.cutting_proxy import Cut, CuttingProxy, proxied
-from tests.storage_adapters.s3.index.house import added, live
 from tests.support.waiting import wait_until
 
 MS_MAX = 2_000  # more than a statement ever takes on a busy machine

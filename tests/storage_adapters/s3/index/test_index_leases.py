@@ -8,7 +8,7 @@ from sqlalchemy import create_engine, text
 from gateway.clock import ManualClock
 from storage_adapters.s3.change import Change
 from storage_adapters.s3.index import Index, Ownership
-from tests.storage_adapters.s3.index.house import OpenIndex, added, live, new_object
+from tests.storage_adapters.s3.index.changes import OpenIndex, added, live, new_object
 
 TTL_MS = 10_000
 

@@ -11,7 +11,7 @@ from gateway.clock import ManualClock
 from gateway.sql.engines import engine_url
 from storage_adapters.s3.change import BoundsRow, Change, ObjectPart
 from storage_adapters.s3.index import Fenced, Index, Ownership, PendingLost
-from tests.storage_adapters.s3.index.house import bounds, new_object, part
+from tests.storage_adapters.s3.index.changes import bounds, new_object, part
 from tests.support.examples import examples
 
 TTL_MS = 50

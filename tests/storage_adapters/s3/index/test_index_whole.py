@@ -12,7 +12,7 @@ from gateway.clock import ManualClock
 from gateway.errors import StorageUnavailable
 from storage_adapters.s3.change import Change
 from storage_adapters.s3.index import Fenced, Index, IndexUnavailable
-from tests.storage_adapters.s3.index.house import OpenIndex, added, bounds, new_object
+from tests.storage_adapters.s3.index.changes import OpenIndex, added, bounds, new_object
 
 # --- Whose index it is
 

@@ -19,7 +19,7 @@ from storage_adapters.s3.merged_object import (
     open_source,
     told_parts,
 )
-from storage_adapters.s3.objects import Appends, Part, Place, build_log_object
+from storage_adapters.s3.objects import Appends, ObjectHeader, Part, build_log_object
 from storage_adapters.s3.state import (
     KIND_LOG,
     KIND_SETTLED,
@@ -78,7 +78,7 @@ def footer_of(data: bytes | memoryview) -> Footer:
     return Footer(view[trailer.footer_at : len(view) - TRAILER_BYTES], trailer)
 
 
-class World:
+class MergeCatalog:
     """Objects and the catalog that knows them; numbers and sequences count up by themselves."""
 
     def __init__(self, epoch: int = 1) -> None:
@@ -97,7 +97,7 @@ class World:
         ids = {target.partition_id for entry in entries for target in entry.targets}
         parts = {i: self.told(i) for i in ids | set(told)}
         appends = Appends(entries, frozenset(range(len(entries))), self.next_sequence)
-        place = Place(DATA_UUID, number, self.epoch, number * 10)
+        place = ObjectHeader(DATA_UUID, number, self.epoch, number * 10)
         built = build_log_object(place, appends, parts)
         self.data[number] = built.data
         stored = StoredObject(
@@ -177,7 +177,7 @@ class World:
         self, planned: PlannedObject, sources: dict[int, Source], told: dict[int, Part]
     ) -> MergedObject:
         """Return a planned object, which is nowhere yet."""
-        place = Place(DATA_UUID, self.take_number(), self.epoch, 1_000)
+        place = ObjectHeader(DATA_UUID, self.take_number(), self.epoch, 1_000)
         return build_merged_object(
             place, planned.runs, sources, told, sequences=planned.sequences, pace=lambda: None
         )

@@ -15,22 +15,22 @@ from storage_adapters.s3.change import BoundsRow, Change, NewObject
 from storage_adapters.s3.committer import Committer
 from storage_adapters.s3.config import S3Config
 from storage_adapters.s3.index import Index
-from storage_adapters.s3.log_starts import Untold
+from storage_adapters.s3.log_starts import UnwrittenStarts
 from storage_adapters.s3.merged_change import Changer
 from storage_adapters.s3.merging import Merger
-from storage_adapters.s3.objects import Appends, Part, Place, build_log_object
+from storage_adapters.s3.objects import Appends, ObjectHeader, Part, build_log_object
 from storage_adapters.s3.opening import catalog_of
 from storage_adapters.s3.rewriting import Rewriter
 from storage_adapters.s3.rows import RowsCache
 from storage_adapters.s3.state import KIND_LOG, Catalog, StoredObject, object_key
 from storage_adapters.s3.sweeper import Sweeper
-from tests.storage_adapters.s3.merge_house import DATA_UUID, footer_of, introduction
+from tests.storage_adapters.s3.merge_catalog import DATA_UUID, footer_of, introduction
 from tests.support.s3_servers import S3Server
 
 Contents = dict[int, list[bytes]]
 
 
-class House:
+class MergingSetup:
     """A node's storage but for appends and reads, which are done here, one object at a time."""
 
     def __init__(self, server: S3Server, folder: Path, prefix: str, **settings: object) -> None:
@@ -54,7 +54,7 @@ class House:
         self.is_uploading = False
         self.tail: dict[int, Buffer] = {}
 
-    async def open(self) -> "House":
+    async def open(self) -> "MergingSetup":
         """Take the data over, as a node that starts."""
         self.index = Index(self.url, clock=self.clock)
         self.index.open()
@@ -82,7 +82,7 @@ class House:
             forget=self.forgotten.append,
             tail=self.tail.get,
         )
-        self.untold = Untold(self.catalog)
+        self.untold = UnwrittenStarts(self.catalog)
         self.merger = Merger(
             self.config,
             self.catalog,
@@ -137,7 +137,7 @@ class House:
         number = await self.committer.take_number()
         ids = {target.partition_id for entry in entries for target in entry.targets}
         appends = Appends(entries, frozenset(range(len(entries))), self.next_sequence)
-        place = Place(DATA_UUID, number, self.committer.epoch, self.clock.unix_ms())
+        place = ObjectHeader(DATA_UUID, number, self.committer.epoch, self.clock.unix_ms())
         parts = {i: self.introduce(i) for i in ids | set(told)}
         built = build_log_object(place, appends, parts)
         key = object_key(self.config.prefix, number, place.epoch)
@@ -228,14 +228,14 @@ def _batches(data: Buffer, first_row: int, row_count: int, start: int) -> list[b
     return found
 
 
-NewHouse = Callable[..., Awaitable[House]]
+NewSetup = Callable[..., Awaitable[MergingSetup]]
 
 
-async def fill(house: House, count: int = 4, *, large: int = 2_000) -> None:
+async def fill(setup: MergingSetup, count: int = 4, *, large: int = 2_000) -> None:
     """Append objects with one batch for each of partitions 1 (large), 2, and 3 with 2."""
     for _ in range(count):
-        ends = [house.catalog.partition(i).end for i in (1, 2, 3)]
-        await house.append(
+        ends = [setup.catalog.partition(i).end for i in (1, 2, 3)]
+        await setup.append(
             make_entry((1, ends[0]), size_bytes=large),
             make_entry((2, ends[1]), 2),
             make_entry([(3, ends[2]), (2, ends[1] + 2)]),

@@ -14,7 +14,7 @@ from storage_adapters.formats.object_index import pack_rows
 from storage_adapters.s3.bucket import Bucket
 from storage_adapters.s3.caching import ObjectCache
 from storage_adapters.s3.config import S3Config
-from storage_adapters.s3.objects import Appends, LogObject, Part, Place, build_log_object
+from storage_adapters.s3.objects import Appends, LogObject, ObjectHeader, Part, build_log_object
 from storage_adapters.s3.reading import Reader
 from storage_adapters.s3.rows import RowsCache
 from storage_adapters.s3.state import KIND_LOG, Catalog, StoredObject, object_key
@@ -46,7 +46,7 @@ class HeldBucket(Bucket):
         return bytes(data)
 
 
-class Shelf:
+class StoredObjects:
     """A prefix of a bucket, its objects, and a reader of them."""
 
     def __init__(self, server: S3Server, data_dir: Path, **settings: object) -> None:
@@ -90,7 +90,7 @@ class Shelf:
         ids = {target.partition_id for entry in entries for target in entry.targets}
         parts = {one: Part(0, ALL, is_deleted=False, introduction=None) for one in ids}
         appends = Appends(entries, frozenset({len(entries) - 1}), 1)
-        built = build_log_object(Place(UUID(int=1), number, 7, 1_000), appends, parts)
+        built = build_log_object(ObjectHeader(UUID(int=1), number, 7, 1_000), appends, parts)
         key = object_key(self.config.prefix, number, 7)
         etag = self.bucket.put(key, [built.data])
         stored = StoredObject(

@@ -12,7 +12,7 @@ from storage_adapters.s3.config import S3Config
 from tests.support.s3_servers import S3Server
 
 
-class Place:
+class NodeBucket:
     """A prefix of a bucket, and a database of SQLite for who brings none."""
 
     def __init__(self, server: S3Server, folder: Path) -> None:
@@ -41,7 +41,7 @@ class Place:
 
 
 @pytest.fixture
-def place(server: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
+def place(server: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> NodeBucket:
     for name, value in server.env.items():
         monkeypatch.setenv(name, value)
-    return Place(server, tmp_path)
+    return NodeBucket(server, tmp_path)
