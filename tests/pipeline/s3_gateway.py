@@ -26,7 +26,7 @@ _SETTINGS: dict[str, object] = {
 
 
 class S3Gateway(NamedTuple):
-    """``server`` has the bucket of this house alone. ``named``: the options of the source."""
+    """``server`` has the bucket of this gateway alone. ``named``: the options of the source."""
 
     gateway: Gateway
     server: S3Server

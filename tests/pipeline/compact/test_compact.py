@@ -39,7 +39,7 @@ _NODE_ID = 1
 def _written(
     s3: S3Server, folder: Path, *, idempotent: bool = False
 ) -> Iterator[tuple[S3Gateway, str]]:
-    """Run a house with many small objects."""
+    """Run a gateway with many small objects."""
     with s3_gateway(s3, folder, flush_interval_ms=0) as own:
         topic = create_topic(own.bootstrap, partitions=3)
         for first in range(0, 1_200, 100):

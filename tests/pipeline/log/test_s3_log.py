@@ -31,7 +31,7 @@ _TIME_IN_ROW = 8  # of the footer: nothing else would tell that it is another
 
 @pytest.fixture(scope="module")
 def shared(s3: S3Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Gateway]:
-    with s3_gateway(s3, tmp_path_factory.mktemp("house")) as running:
+    with s3_gateway(s3, tmp_path_factory.mktemp("gateway")) as running:
         yield running
 
 

@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.java, pytest.mark.xdist_group("spark-2")]
 
 @pytest.fixture(scope="module")
 def shared(s3: S3Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Gateway]:
-    with s3_gateway(s3, tmp_path_factory.mktemp("house")) as running:
+    with s3_gateway(s3, tmp_path_factory.mktemp("gateway")) as running:
         yield running
 
 

@@ -71,7 +71,7 @@ async def shelf(server: S3Server, tmp_path: Path) -> AsyncIterator[StoredObjects
 
 @pytest.fixture
 async def new_setup(server: S3Server, tmp_path: Path) -> AsyncIterator[NewSetup]:
-    """Open a house on what those before it left in the bucket."""
+    """Open a setup on the content that earlier ones left in the bucket."""
     setups: list[MergingSetup] = []
     prefix = f"{uuid4().hex}/"
 

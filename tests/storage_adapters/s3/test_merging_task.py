@@ -16,9 +16,9 @@ from tests.storage_adapters.s3.merging_setup import NewSetup, fill
 async def test_the_loop_goes_on_while_a_round_is_planned(
     new_setup: NewSetup, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    house = await new_setup()
-    await fill(house)
-    before = house.contents()
+    setup = await new_setup()
+    await fill(setup)
+    before = setup.contents()
     loop, may_go_on = asyncio.get_running_loop(), threading.Event()
     plan: Callable[..., Any] = getattr(merge_plan, name)
 
@@ -29,17 +29,17 @@ async def test_the_loop_goes_on_while_a_round_is_planned(
 
     monkeypatch.setattr(merge_plan, name, slow_plan)
 
-    await house.merger.run_due()
+    await setup.merger.run_due()
 
-    assert (house.merger.rounds, house.merger.failures) == (1, 0)
-    assert house.contents() == before
+    assert (setup.merger.rounds, setup.merger.failures) == (1, 0)
+    assert setup.contents() == before
 
 
 async def test_a_round_is_planned_while_partitions_come_and_go(
     new_setup: NewSetup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    house = await new_setup()
-    await fill(house)
+    setup = await new_setup()
+    await fill(setup)
     plan, loop = merge_plan.group_inputs, asyncio.get_running_loop()
 
     def plan_late(*args: Any) -> Any:
@@ -49,44 +49,44 @@ async def test_a_round_is_planned_while_partitions_come_and_go(
         return planned
 
     async def change() -> None:
-        await house.truncate(1, 2)
-        await house.delete(3)
+        await setup.truncate(1, 2)
+        await setup.delete(3)
 
     monkeypatch.setattr(merge_plan, "group_inputs", plan_late)
-    house.merger.start()
+    setup.merger.start()
 
-    house.merger.wake()
+    setup.merger.wake()
     async with asyncio.timeout(60):
-        while not house.merger.rounds:  # noqa: ASYNC110 - there is no event of it
+        while not setup.merger.rounds:  # noqa: ASYNC110 - there is no event of it
             await asyncio.sleep(0)
 
-    assert house.merger.failures == 0
-    assert house.contents(house.restarted()) == house.contents()
-    assert len(house.contents()[1]) == 2
+    assert setup.merger.failures == 0
+    assert setup.contents(setup.restarted()) == setup.contents()
+    assert len(setup.contents()[1]) == 2
 
 
 async def test_a_mistake_of_ours_is_told_of_and_merging_goes_on(new_setup: NewSetup) -> None:
-    house = await new_setup()
-    call_again = house.merger._call_again
+    setup = await new_setup()
+    call_again = setup.merger._call_again
 
     def mistake() -> None:
-        house.merger._call_again = call_again  # type: ignore[method-assign]
+        setup.merger._call_again = call_again  # type: ignore[method-assign]
         raise ValueError("a mistake of ours")
 
-    house.merger._call_again = mistake  # type: ignore[method-assign]
+    setup.merger._call_again = mistake  # type: ignore[method-assign]
     with capture_logs() as lines:
-        house.merger.start()
-        house.merger.wake()
+        setup.merger.start()
+        setup.merger.wake()
         async with asyncio.timeout(60):
-            while not house.merger.failures:  # noqa: ASYNC110 - there is no event of it
+            while not setup.merger.failures:  # noqa: ASYNC110 - there is no event of it
                 await asyncio.sleep(0)
     (told,) = [line for line in lines if line["event"] == "no merge"]
     assert isinstance(told["exc_info"], ValueError)
 
-    await fill(house)
-    house.clock.advance(1_000)
-    house.merger.wake()
+    await fill(setup)
+    setup.clock.advance(1_000)
+    setup.merger.wake()
 
     async with asyncio.timeout(60):
-        while not house.merger.rounds:  # noqa: ASYNC110 - there is no event of it
+        while not setup.merger.rounds:  # noqa: ASYNC110 - there is no event of it
             await asyncio.sleep(0)
