@@ -6,7 +6,7 @@ from typing import Final, NamedTuple, cast
 
 from features.queue.model import AT_ONCE, Result
 from features.queue.open_messages import OpenMessages
-from features.queue.states import Flight, MovingMessage, Requeued
+from features.queue.states import Flight, Moving, Requeued
 from features.queue.unread_ranges import UnreadRanges
 
 _SETTLED_KEPT: Final = 1_024  # messages, and the last call's: ``put_back`` knows all of them
@@ -88,7 +88,7 @@ class Acking:
         item = messages.items.get(offset)
         if item is None:
             return Result.DONE if self._cut(offset) else Result.GONE
-        if isinstance(item, MovingMessage):
+        if isinstance(item, Moving):
             return Result.STALE
         if isinstance(item, Flight):
             is_latest = attempt > item.attempt

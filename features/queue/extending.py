@@ -7,7 +7,7 @@ from features.queue.acking import Ids
 from features.queue.model import BY_TIME, Policy, Result
 from features.queue.open_messages import OpenMessages
 from features.queue.requeueing import Requeueing
-from features.queue.states import Flight, MovingMessage, Requeued
+from features.queue.states import Flight, Moving, Requeued
 from features.queue.unread_ranges import UnreadRanges
 
 
@@ -32,7 +32,7 @@ def extend(
         elif isinstance(item, Flight) and (item.attempt == attempt or not latest_only):
             results.append(Result.DONE)
             wanted[offset] = (item, span_ms)  # the last one counts
-        elif latest_only or isinstance(item, MovingMessage):
+        elif latest_only or isinstance(item, Moving):
             results.append(Result.STALE)
         else:
             results.append(Result.DONE)

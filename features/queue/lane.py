@@ -41,7 +41,7 @@ from features.queue.replay import (
     take_snapshot,
 )
 from features.queue.requeueing import Requeueing
-from features.queue.states import NO_TIME, Flight, MovingMessage
+from features.queue.states import NO_TIME, Flight, Moving
 from features.queue.ticking import do_due
 from features.queue.unread_ranges import UnreadRanges
 
@@ -268,11 +268,7 @@ class Lane:
 
     def moved(self, offsets: Sequence[int]) -> bytes:
         """Remove dead messages that were moved or dropped; return the journal entry."""
-        gone = [
-            offset
-            for offset in offsets
-            if isinstance(self._open.items.get(offset), MovingMessage)
-        ]
+        gone = [one for one in offsets if isinstance(self._open.items.get(one), Moving)]
         for offset in gone:
             self._open.remove(offset, self._now_unix_ms)
         return journal.encode_done(gone)
@@ -282,7 +278,7 @@ class Lane:
         self._now_unix_ms = now
         for offset in offsets:
             item = self._open.items.get(offset)
-            if isinstance(item, MovingMessage):
+            if isinstance(item, Moving):
                 self._open.timers.put(item, now + retry_ms)
 
     def not_moved(self, offsets: Sequence[int], *, now: int) -> Effects:

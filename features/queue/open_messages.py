@@ -12,7 +12,7 @@ from features.fairness import Fairness
 from features.ordering import KeyLocks
 from features.queue.key_queues import KeyQueues
 from features.queue.model import AT_ONCE, BY_TIME, Order, Result
-from features.queue.states import NO_TIME, Flight, MovingMessage, Open, Requeued, UnreadRange
+from features.queue.states import NO_TIME, Flight, Moving, Open, Requeued, UnreadRange
 from features.queue.timers import Timers
 
 OPEN_PER_IN_FLIGHT: Final = 2
@@ -196,9 +196,9 @@ class OpenMessages:
         if not is_delayed or self.key_queues.keeps_order(unread_range.key):
             self.key_queues.add_range(unread_range)
 
-    def kill(self, back: Requeued, reason: str) -> MovingMessage:
+    def kill(self, back: Requeued, reason: str) -> Moving:
         """A message that was given back, or is about to be, is to be moved away."""
-        dying = self.items[back.offset] = MovingMessage(back, reason)
+        dying = self.items[back.offset] = Moving(back, reason)
         self.in_flight_count += 1
         return dying
 
@@ -218,7 +218,7 @@ class OpenMessages:
             self.land(item, 1, now_unix_ms)
             return True
         is_timed = item.due_unix_ms != NO_TIME
-        if isinstance(item, MovingMessage):
+        if isinstance(item, Moving):
             self.in_flight_count -= 1
         else:
             self.delayed_count -= is_timed
@@ -239,13 +239,13 @@ class OpenMessages:
                 due_unix_ms=flight.due_unix_ms,
                 now_unix_ms=flight.taken_unix_ms,
             )
-        retried: list[tuple[MovingMessage, int]] = []
+        retried: list[tuple[Moving, int]] = []
         for item in self.items.values():
             due_unix_ms = item.due_unix_ms
             if isinstance(item, Requeued):
                 back = Requeued(item.offset, item.key, item.attempts, item.first_taken_unix_ms)
                 other.requeue(back, AT_ONCE if due_unix_ms == NO_TIME else due_unix_ms)
-            elif isinstance(item, MovingMessage):
+            elif isinstance(item, Moving):
                 other.items[item.offset] = item
                 other.in_flight_count += 1
                 if due_unix_ms != NO_TIME:
@@ -268,6 +268,6 @@ class OpenMessages:
 
 
 def _waits(item: Open) -> bool:
-    if isinstance(item, MovingMessage):
+    if isinstance(item, Moving):
         return item.due_unix_ms != NO_TIME  # else it is being moved
     return isinstance(item, Requeued)

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from features.queue import journal
 from features.queue.model import AT_ONCE, Dead, Effects
 from features.queue.open_messages import OpenMessages
-from features.queue.states import Flight, MovingMessage, Requeued
+from features.queue.states import Flight, Moving, Requeued
 
 ByFlight = dict[Flight, list[int]]
 
@@ -63,7 +63,7 @@ class Requeueing:
         revived: list[int] = []
         for offset in offsets:
             item = messages.items.get(offset)
-            if isinstance(item, MovingMessage):
+            if isinstance(item, Moving):
                 messages.remove(offset, self.now_unix_ms)
                 back = Requeued(offset, item.key, item.attempts, item.first_taken_unix_ms)
                 messages.requeue(back, AT_ONCE)

@@ -81,7 +81,7 @@ class Requeued(Timed):
         self.first_taken_unix_ms = first_taken_unix_ms
 
 
-class MovingMessage(Timed):
+class Moving(Timed):
     """A message being moved to the dead letters; due: when the move is retried."""
 
     __slots__ = ("attempts", "first_taken_unix_ms", "key", "offset", "reason")
@@ -95,4 +95,4 @@ class MovingMessage(Timed):
         self.reason = reason
 
 
-Open = Flight | Requeued | MovingMessage
+Open = Flight | Requeued | Moving

@@ -3,7 +3,7 @@
 from features.queue.model import Dead
 from features.queue.open_messages import OpenMessages
 from features.queue.requeueing import Requeueing
-from features.queue.states import Flight, MovingMessage, Requeued, UnreadRange
+from features.queue.states import Flight, Moving, Requeued, UnreadRange
 from features.queue.unread_ranges import UnreadRanges
 
 
@@ -23,7 +23,7 @@ def do_due(
         if isinstance(item, Flight):
             left -= item.left - 1
             requeueing.requeue_unwritten(item, messages.members(item))
-        elif isinstance(item, MovingMessage):
+        elif isinstance(item, Moving):
             dead = Dead(item.offset, item.attempts, item.reason, is_again=True)
             effects.dead.append(dead)
         else:
